@@ -41,4 +41,9 @@ def load_example() -> Example:
     from bft.replay.trace.trace_files import trace_from_frame
 
     table, jobs = load_bundled()
-    return Example(trace_from_frame(table.frame, source="bundled: summit-like-512", metadata=table.metadata), jobs)
+    return Example(
+        trace_from_frame(
+            table.frame, source="bundled: summit-like-512", metadata=table.metadata
+        ),
+        jobs,
+    )

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from bft.replay import NodeTrace
 
 
-def ingest(files: str | Path | Sequence[str | Path], form: str = "auto", **options: Any) -> NodeTrace:
+def ingest(
+    files: str | Path | Sequence[str | Path], form: str = "auto", **options: Any
+) -> NodeTrace:
     """Make a node trace of a scheduler's logs, as `bft-replay ingest` does.
 
     Parameters
@@ -71,4 +73,6 @@ def ingest(files: str | Path | Sequence[str | Path], form: str = "auto", **optio
 
 
 def _several(files: str | Path | Sequence[str | Path]) -> list[str]:
-    return [str(files)] if isinstance(files, str | Path) else [str(file) for file in files]
+    return (
+        [str(files)] if isinstance(files, str | Path) else [str(file) for file in files]
+    )

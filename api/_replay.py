@@ -92,8 +92,13 @@ def replay(
 
     in_memory, names = in_memory_inputs(trace, jobs, xi)
     with chosen(policy) as name:
-        if in_memory.jobs is not None and options.get("jobs_format", "native") != "native":
-            raise InputError("jobs_format is for files: a frame or JobTable has the native columns")
+        if (
+            in_memory.jobs is not None
+            and options.get("jobs_format", "native") != "native"
+        ):
+            raise InputError(
+                "jobs_format is for files: a frame or JobTable has the native columns"
+            )
         made = options_of({**options, **names, "policy": name})
         folder, temporary = Path(out or tempfile.mkdtemp(prefix="bft-")), out is None
         try:
@@ -122,17 +127,25 @@ def options_of(stated: Mapping[str, Any]) -> Options:
 
     flat: dict[str, Any] = {}
     for name, value in stated.items():
-        whole = next((name + unit for unit in ("", *_UNITS) if name + unit in FIELDS), name)
+        whole = next(
+            (name + unit for unit in ("", *_UNITS) if name + unit in FIELDS), name
+        )
         if whole in flat:
             raise InputError(f"{name} and {whole} are one option: give it once")
         flat[whole] = str(value) if isinstance(value, Path) else value
     constants = flat.get("policy_options")
     if isinstance(constants, Mapping):
-        flat["policy_options"] = tuple((key, str(value)) for key, value in constants.items())
-    return Options.of(**{name: value for name, value in flat.items() if value is not None})
+        flat["policy_options"] = tuple(
+            (key, str(value)) for key, value in constants.items()
+        )
+    return Options.of(
+        **{name: value for name, value in flat.items() if value is not None}
+    )
 
 
-def in_memory_inputs(trace: Any, jobs: Any, xi: Any) -> tuple[InMemoryInputs, dict[str, str]]:
+def in_memory_inputs(
+    trace: Any, jobs: Any, xi: Any
+) -> tuple[InMemoryInputs, dict[str, str]]:
     """Return the objects that take the place of files, and the name of each object and file in the options.
 
     Raises
@@ -162,11 +175,15 @@ def in_memory_inputs(trace: Any, jobs: Any, xi: Any) -> tuple[InMemoryInputs, di
         option = "node_trace" if role == "trace" else role
         if isinstance(value, kind):
             objects[role] = value
-            names[option] = getattr(value, "source", "") or f"(a {type(value).__name__})"
+            names[option] = (
+                getattr(value, "source", "") or f"(a {type(value).__name__})"
+            )
         elif isinstance(value, str | Path):
             names[option] = str(value)
         elif value is not None:
-            raise InputError(f"{role}: expected a path, a DataFrame or an object of ours, not {type(value).__name__}")
+            raise InputError(
+                f"{role}: expected a path, a DataFrame or an object of ours, not {type(value).__name__}"
+            )
     return InMemoryInputs(**objects), names
 
 
@@ -179,13 +196,21 @@ def chosen(policy: Any) -> Iterator[str | None]:
         yield policy
         return
     if callable(policy):
-        factory, title = policy, getattr(policy, "name", None) or getattr(policy, "__name__", "")
+        factory, title = (
+            policy,
+            getattr(policy, "name", None) or getattr(policy, "__name__", ""),
+        )
     else:
         check_made(type(policy).__name__, policy)
         factory, title = _again(policy), policy.name
     if not isinstance(title, str):  # a property of instances
         title = policy.__name__
-    name = re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", title).lower()).strip("-") or "own"
+    name = (
+        re.sub(
+            r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", title).lower()
+        ).strip("-")
+        or "own"
+    )
     with named(name, factory):
         yield name
 

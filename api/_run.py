@@ -106,8 +106,13 @@ class Run:
     def _read(self, name: str) -> pd.DataFrame:
         from bft.models import InputError, read_table
 
-        if not (self.folder / name).exists() and self.summary["options"].get("compat") == "reference":
-            raise InputError(f"a replay with --compat reference leaves no {name}", file=self.folder)
+        if (
+            not (self.folder / name).exists()
+            and self.summary["options"].get("compat") == "reference"
+        ):
+            raise InputError(
+                f"a replay with --compat reference leaves no {name}", file=self.folder
+            )
         return read_table(self.folder / name)
 
     def plot(self) -> Figure:
@@ -124,7 +129,9 @@ class Run:
 
         return plotted(self.steps, self.jobs, self.allocations)
 
-    def report(self, path: str | Path, *, static: bool = False, title: str | None = None) -> Path:
+    def report(
+        self, path: str | Path, *, static: bool = False, title: str | None = None
+    ) -> Path:
         """Write the run as one HTML page to show to others, and return where it is; a page there is replaced.
 
         Charts that zoom need the extra `report`; a `static` page needs no extra. The title is the machine's
@@ -174,12 +181,19 @@ class Run:
     def _headlines(self) -> list[tuple[str, str]]:
         from bft.replay.results.headlines import headlines
 
-        return list(headlines(self.metrics, self.summary["inputs"]["jobs"]["generated_load"]))
+        return list(
+            headlines(self.metrics, self.summary["inputs"]["jobs"]["generated_load"])
+        )
 
     def __repr__(self) -> str:
         lines = self._headlines()
         width = max(len(label) for label, _ in lines)
-        return "\n".join([f"<Run: {self._title()}>", *(f"{label:<{width}}  {value}" for label, value in lines)])
+        return "\n".join(
+            [
+                f"<Run: {self._title()}>",
+                *(f"{label:<{width}}  {value}" for label, value in lines),
+            ]
+        )
 
     def _repr_html_(self) -> str:
         """The headlines as a table, for notebooks."""
@@ -192,5 +206,7 @@ class Run:
     def _title(self) -> str:
         options, inputs = self.summary["options"], self.summary["inputs"]
         jobs = inputs["jobs"]
-        what = f"{options['policy']}, {jobs['count']} jobs on {inputs['trace']['source']}"
+        what = (
+            f"{options['policy']}, {jobs['count']} jobs on {inputs['trace']['source']}"
+        )
         return f"{what}, interrupted" if self.metrics["interrupted"] else what

@@ -15,7 +15,9 @@ def solve(problem: Problem | KindsProblem, **options: Any) -> Solution: ...
 def solve(problem: Mapping[str, Any], **options: Any) -> dict[str, Any]: ...
 
 
-def solve(problem: Problem | KindsProblem | Mapping[str, Any], **options: Any) -> Solution | dict[str, Any]:
+def solve(
+    problem: Problem | KindsProblem | Mapping[str, Any], **options: Any
+) -> Solution | dict[str, Any]:
     """Solve one allocation problem: which job gets how many of the units that are there.
 
     Parameters

@@ -16,7 +16,14 @@ from bft.milp import CostModel, Job, Problem
 
 
 def dnn_problem(
-    jobs: int, units: int, seed: int, *, stretch: int = 1, jmax: int = 64, jmin: int = 1, held: float = 0.5
+    jobs: int,
+    units: int,
+    seed: int,
+    *,
+    stretch: int = 1,
+    jmax: int = 64,
+    jmin: int = 1,
+    held: float = 0.5,
 ) -> Problem:
     """Jobs like the published ones, which hold a share `held` of the units, allocated at random.
 
@@ -33,7 +40,9 @@ def dnn_problem(
 
     """
     rng = np.random.default_rng(seed)
-    frame = generate_dnn_jobs(jobs=jobs, seed=seed, first_submit="2021-02-10", jmin=jmin, jmax=jmax)
+    frame = generate_dnn_jobs(
+        jobs=jobs, seed=seed, first_submit="2021-02-10", jmin=jmin, jmax=jmax
+    )
     table = tuple(
         Job(
             name=row.name,
@@ -54,7 +63,9 @@ def dnn_problem(
     return Problem(units, 120.0, table, tuple(current))
 
 
-def queue_problem(jobs: int, units: int, running: int, seed: int, cost_model: CostModel = "bftrainer") -> Problem:
+def queue_problem(
+    jobs: int, units: int, running: int, seed: int, cost_model: CostModel = "bftrainer"
+) -> Problem:
     """A long queue as in the published log: seven curves, rescale costs of each job's own, nine units of ten held.
 
     Parameters
@@ -66,22 +77,40 @@ def queue_problem(jobs: int, units: int, running: int, seed: int, cost_model: Co
 
     """
     rng = np.random.default_rng(seed)
-    frame = generate_dnn_jobs(jobs=jobs, seed=seed, first_submit="2021-02-10", jmin=1, jmax=64)
+    frame = generate_dnn_jobs(
+        jobs=jobs, seed=seed, first_submit="2021-02-10", jmin=1, jmax=64
+    )
     table = tuple(
-        Job(row.name, 1, 64, np.array(row.Ns, dtype=np.float64), np.array(row.Os), row.Tcup, row.Tcdw)
+        Job(
+            row.name,
+            1,
+            64,
+            np.array(row.Ns, dtype=np.float64),
+            np.array(row.Os),
+            row.Tcup,
+            row.Tcdw,
+        )
         for row in frame.itertuples(index=False)
     )
     current = np.zeros(jobs, dtype=np.int64)
     runs = rng.choice(jobs, running, replace=False)
-    current[runs] = 1 + rng.multinomial(units * 9 // 10 - running, np.full(running, 1 / running))
+    current[runs] = 1 + rng.multinomial(
+        units * 9 // 10 - running, np.full(running, 1 / running)
+    )
     return Problem(units, 60.0, table, tuple(current.tolist()), cost_model)
 
 
 def reference_folder() -> Path:
     """The folder with published and golden data, which a clone does not have."""
-    folder = Path(os.environ.get("BFT_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"))
+    folder = Path(
+        os.environ.get(
+            "BFT_REFERENCE", Path(__file__).parents[2] / "shared" / "reference"
+        )
+    )
     if not folder.is_dir():
-        raise SystemExit(f"no reference data at {folder}: set BFT_REFERENCE to a folder that holds them")
+        raise SystemExit(
+            f"no reference data at {folder}: set BFT_REFERENCE to a folder that holds them"
+        )
     return folder
 
 
@@ -94,7 +123,11 @@ def published(name: str) -> Iterator[tuple[dict[str, Any], Problem]]:
         lines = gzip.decompress((folder / f"{name}.jsonl.gz").read_bytes()).splitlines()
         entries = [json.loads(line) for line in lines]
     for entry in entries:
-        held = [len(nodes) for nodes in entry["current"]] if "current" in entry else [sum(row) for row in entry["cmap"]]
+        held = (
+            [len(nodes) for nodes in entry["current"]]
+            if "current" in entry
+            else [sum(row) for row in entry["cmap"]]
+        )
         jobs = tuple(
             Job(
                 name=f"j{j}",

@@ -24,8 +24,17 @@ def build(problem: Problem) -> Formulated:
         points = break_points(job.ns, low, high) if low <= high else []
         worth = problem.tfwd * job.weight
         off = model.variable(worth * float(job.table_to(0)[0]), 1.0)
-        weights = [model.variable(worth * float(np.interp(n, job.ns, job.os)), 1.0, integer=False) for n in points]
-        segments = [model.variable(0.0, 1.0) for _ in range(max(1, len(points) - 1))] if points else []
+        weights = [
+            model.variable(
+                worth * float(np.interp(n, job.ns, job.os)), 1.0, integer=False
+            )
+            for n in points
+        ]
+        segments = (
+            [model.variable(0.0, 1.0) for _ in range(max(1, len(points) - 1))]
+            if points
+            else []
+        )
         model.row([off, *weights], [1.0] * (1 + len(weights)), "=", 1.0)
         model.row([off, *segments], [1.0] * (1 + len(segments)), "=", 1.0)
         for p, weight in enumerate(weights):
@@ -34,13 +43,24 @@ def build(problem: Problem) -> Formulated:
         units = model.variable(0.0, float(problem.units))
         model.row([units, *weights], [1.0, *(-float(n) for n in points)], "=", 0.0)
         rate = job.rate(current) * job.weight
-        up, down = model.variable(-job.tcup * rate, 1.0), model.variable(-job.tcdw * rate, 1.0)
+        up, down = (
+            model.variable(-job.tcup * rate, 1.0),
+            model.variable(-job.tcdw * rate, 1.0),
+        )
         model.row([units, up], [1.0, -float(problem.units)], "<", float(current))
         model.row([units, down], [-1.0, -float(problem.units)], "<", -float(current))
         given.append([(units, 1.0)])
-    model.row([index for parts in given for index, _ in parts], [1.0] * len(given), "<", float(problem.units))
+    model.row(
+        [index for parts in given for index, _ in parts],
+        [1.0] * len(given),
+        "<",
+        float(problem.units),
+    )
 
     def decode(x: FloatArray) -> tuple[int, ...]:
-        return tuple(round(sum(float(x[index]) * factor for index, factor in parts)) for parts in given)
+        return tuple(
+            round(sum(float(x[index]) * factor for index, factor in parts))
+            for parts in given
+        )
 
     return Formulated(model, decode)

@@ -87,59 +87,117 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "published, Tfwd 10": {"tfwd_s": 10},
     "best": BEST,
     **{
-        f"efficiency, {count} in play": {"tfwd_s": 60, "max_jobs": count, "objective": "efficiency"}
+        f"efficiency, {count} in play": {
+            "tfwd_s": 60,
+            "max_jobs": count,
+            "objective": "efficiency",
+        }
         for count in (10, 30, 100)
     },
     **{
         f"{objective}, all in play": {**FREE, "objective": objective}
-        for objective in ("efficiency", "useful-time", "power:0", "power:0.5", "power:0.75", "power:0.5+srpt:0.1")
+        for objective in (
+            "efficiency",
+            "useful-time",
+            "power:0",
+            "power:0.5",
+            "power:0.75",
+            "power:0.5+srpt:0.1",
+        )
     },
 }
 SCRATCH = TemporaryDirectory()
 SACCT = "logs/slurm/xdmod-phillips.sacct.log.gz"
-AGEINGS = ("power:0.5", *(f"power:0.5+ageing:{each}" for each in ("120:1", "60:1.5", "60:2")))
+AGEINGS = (
+    "power:0.5",
+    *(f"power:0.5+ageing:{each}" for each in ("120:1", "60:1.5", "60:2")),
+)
 
 
 def rows() -> Iterator[Row]:
     """All rows, in the order of the table."""
     for label, options in SETTINGS.items():
         yield Row(f"512 nodes: {label}", World(), options)
-    for label, options in (("published", PUBLISHED), *((name, {**FREE, "objective": name}) for name in AGEINGS)):
+    for label, options in (
+        ("published", PUBLISHED),
+        *((name, {**FREE, "objective": name}) for name in AGEINGS),
+    ):
         yield Row(f"512 nodes, submissions x 30: {label}", World(spread=30), options)
     for label, options in (("published", PUBLISHED), ("best", BEST)):
         yield Row(f"512 nodes, costs x 10: {label}", World(costs=10), options)
     for tfwd_s in (60, 120, 300, 600):
         restart = {**BEST, "tfwd_s": tfwd_s, "restart_overhead": 180}
-        yield Row(f"512 nodes, costs x 10, restarts 180 s: best, Tfwd {tfwd_s}", World(costs=10), restart)
+        yield Row(
+            f"512 nodes, costs x 10, restarts 180 s: best, Tfwd {tfwd_s}",
+            World(costs=10),
+            restart,
+        )
     for first in (1024, 2048, 4000):
         for label, costs in (("best", 1), ("costs x 10: best", 10)):
-            yield Row(f"nodes {first}-{first + 511}: {label}", World(first, costs=costs), BEST)
+            yield Row(
+                f"nodes {first}-{first + 511}: {label}", World(first, costs=costs), BEST
+            )
     for label, options in (("published", PUBLISHED), ("best", BEST)):
-        yield Row(f"512 nodes, ShuffleNets: {label}", World(jobs="hps-shufflenet-{}-1000J"), options)
+        yield Row(
+            f"512 nodes, ShuffleNets: {label}",
+            World(jobs="hps-shufflenet-{}-1000J"),
+            options,
+        )
     for label, options in (("published", PUBLISHED), ("best", BEST)):
-        yield Row(f"512 nodes, cost model stall: {label}", World(), {**options, "cost_model": "stall"})
-        yield Row(f"512 nodes, speed-ups: {label}", World(jobs="ImageNet-spdup-{}-1001J"), options)
-    srpt = {f"best with srpt:{by}, no ageing": {**FREE, "objective": f"power:0.5+srpt:{by}"} for by in (0.1, 0.3)}
+        yield Row(
+            f"512 nodes, cost model stall: {label}",
+            World(),
+            {**options, "cost_model": "stall"},
+        )
+        yield Row(
+            f"512 nodes, speed-ups: {label}",
+            World(jobs="ImageNet-spdup-{}-1001J"),
+            options,
+        )
+    srpt = {
+        f"best with srpt:{by}, no ageing": {**FREE, "objective": f"power:0.5+srpt:{by}"}
+        for by in (0.1, 0.3)
+    }
     for label, options in (("published", PUBLISHED), ("best", BEST), *srpt.items()):
         yield Row(f"4,734 nodes: {label}", World(nodes=None), options)
-    for label, options in (("published", PUBLISHED), ("published, Tfwd 10", {"tfwd_s": 10}), ("best", BEST)):
-        yield Row(f"46 nodes of a sacct log: {label}", World(nodes=None, sacct=SACCT), options)
+    for label, options in (
+        ("published", PUBLISHED),
+        ("published, Tfwd 10", {"tfwd_s": 10}),
+        ("best", BEST),
+    ):
+        yield Row(
+            f"46 nodes of a sacct log: {label}", World(nodes=None, sacct=SACCT), options
+        )
     for seed in (1, 2, 3):
-        for label, options in (("published", PUBLISHED), ("published, Tfwd 10", {"tfwd_s": 10}), ("best", BEST)):
+        for label, options in (
+            ("published", PUBLISHED),
+            ("published, Tfwd 10", {"tfwd_s": 10}),
+            ("best", BEST),
+        ):
             yield Row(f"generated trace {seed}: {label}", World(seed=seed), options)
 
 
 def main() -> None:
     """Print one line for each row."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[""], metavar="TEXT", help="rows whose label has one of these")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=[""],
+        metavar="TEXT",
+        help="rows whose label has one of these",
+    )
     parser.add_argument("--list", action="store_true", help="print the labels")
     given = parser.parse_args()
     chosen = [row for row in rows() if any(text in row.label for text in given.only)]
     if given.list:
         print(*(row.label for row in chosen), sep="\n")
         return
-    print(f"{'row':58} {'1e9 samples':>11} {'share':>6} {'JCT h':>14} {'makespan ks':>14} {'without h':>9} {'done':>5}")
+    print(
+        f"{'row':58} {'1e9 samples':>11} {'share':>6} {'JCT h':>14} {'makespan ks':>14} {'without h':>9} {'done':>5}"
+    )
     for row in chosen:
         print(line(row), flush=True)
 
@@ -149,12 +207,23 @@ def line(row: Row) -> str:
     inputs = inputs_of(row.world)
     pool, bounds = inputs.pools[0], bounds_in(row.world)
     options = Options.of(**{"backend": "exact", **row.options})
-    without = {at for at, job in enumerate(pool.jobs) if job.name in set(inputs.never_run)}
+    without = {
+        at for at, job in enumerate(pool.jobs) if job.name in set(inputs.never_run)
+    }
     began = time.perf_counter()
-    outcome = Replay(pool.trace, pool.jobs, RunSpec.of(options).make_policy(), options.rules, None, without).run()
+    outcome = Replay(
+        pool.trace,
+        pool.jobs,
+        RunSpec.of(options).make_policy(),
+        options.rules,
+        None,
+        without,
+    ).run()
     print(f"{row.label}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
     metrics = {**summarise(outcome), **beside_bounds(outcome, bounds)}
-    share = f"{outcome.work / bounds.unit_time:6.1%}" if bounds.unit_time else f"{'-':>6}"
+    share = (
+        f"{outcome.work / bounds.unit_time:6.1%}" if bounds.unit_time else f"{'-':>6}"
+    )
     jct = f"{metrics['jct_to_end_mean_s'] / HOUR_S:.1f} / {(bounds.jct_mean_s or 0) / HOUR_S:.1f}"
     makespan = "-"
     if metrics["makespan_s"] and bounds.makespan_s:
@@ -168,7 +237,9 @@ def line(row: Row) -> str:
 def bounds_in(world: World) -> Bounds:
     """Upper bound without costs of changes, so that it is one number for all costs."""
     inputs = inputs_of(replace(world, costs=1.0))
-    return bounds_of([(pool.trace, pool.jobs) for pool in inputs.pools], without=inputs.never_run)
+    return bounds_of(
+        [(pool.trace, pool.jobs) for pool in inputs.pools], without=inputs.never_run
+    )
 
 
 @cache
@@ -177,11 +248,15 @@ def inputs_of(world: World) -> Inputs:
     if world.seed is not None:
         trace, jobs = generated(world.seed)
         loaded = load(RunSpec.of(Options()), Silent())
-        pool = replace(loaded.pools[0], trace=trace, jobs=jobs, positions=tuple(range(len(jobs))))
+        pool = replace(
+            loaded.pools[0], trace=trace, jobs=jobs, positions=tuple(range(len(jobs)))
+        )
         return replace(loaded, pools=(pool,), jobs=jobs, never_run=())
     folder = reference_folder() / "bftrainer"
     options = Options(
-        node_trace=str(folder / "ndstat-10sdn6-evt.tar.gz") if world.sacct is None else ingested(world.sacct),
+        node_trace=str(folder / "ndstat-10sdn6-evt.tar.gz")
+        if world.sacct is None
+        else ingested(world.sacct),
         job_bounds=str(folder / f"{world.jobs.format('Jbnd')}.pkl"),
         job_curves=str(folder / f"{world.jobs.format('JNPs')}.pkl"),
         first_node=world.first_node,
@@ -200,7 +275,19 @@ def ingested(log: str) -> str:
     """The node trace of a log of Slurm."""
     trace = str(Path(SCRATCH.name) / "trace.parquet")
     with redirect_stdout(sys.stderr):
-        code = run(["ingest", "slurm", str(reference_folder() / log), "--fields", "xdmod", "--tz", "UTC", "-o", trace])
+        code = run(
+            [
+                "ingest",
+                "slurm",
+                str(reference_folder() / log),
+                "--fields",
+                "xdmod",
+                "--tz",
+                "UTC",
+                "-o",
+                trace,
+            ]
+        )
     assert code == 0
     return trace
 
@@ -208,13 +295,21 @@ def ingested(log: str) -> str:
 def generated(seed: int) -> tuple[NodeTrace, JobTable]:
     """A Summit-like trace of 512 nodes and four days, and 300 jobs, more than it can finish."""
     table = generate_node_trace(nodes=512, days=4.0, seed=seed, start="2021-02-10")
-    trace = trace_from_frame(table.frame, source=f"generated {seed}", metadata=table.metadata)
-    return trace, jobs_from_frame(generate_dnn_jobs(jobs=300, seed=seed, first_submit="2021-02-10"), source="generated")
+    trace = trace_from_frame(
+        table.frame, source=f"generated {seed}", metadata=table.metadata
+    )
+    return trace, jobs_from_frame(
+        generate_dnn_jobs(jobs=300, seed=seed, first_submit="2021-02-10"),
+        source="generated",
+    )
 
 
 def dearer(jobs: JobTable, factor: float) -> JobTable:
     """The same jobs, with the costs of rescales and preemptions multiplied by a factor."""
-    table = tuple(replace(job, tcup_s=factor * job.tcup_s, tcdw_s=factor * job.tcdw_s) for job in jobs)
+    table = tuple(
+        replace(job, tcup_s=factor * job.tcup_s, tcdw_s=factor * job.tcdw_s)
+        for job in jobs
+    )
     return replace(jobs, jobs=table)
 
 

@@ -49,11 +49,21 @@ STAND_INS = {
 
 def main() -> None:
     """Print one row a policy."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--real", action="store_true", help="the real log and the published jobs")
-    parser.add_argument("--node-count", type=int, help="of the real log, the first nodes only")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--real", action="store_true", help="the real log and the published jobs"
+    )
+    parser.add_argument(
+        "--node-count", type=int, help="of the real log, the first nodes only"
+    )
     parser.add_argument("--xi", help="xi table, for the policies that share")
-    parser.add_argument("--stand-in", metavar="FILE", help="write a xi table of measured stand-ins, and stop")
+    parser.add_argument(
+        "--stand-in",
+        metavar="FILE",
+        help="write a xi table of measured stand-ins, and stop",
+    )
     parser.add_argument("--policies", nargs="*", help="only these")
     parser.add_argument("-Tfwd", type=float, default=120.0)
     given = parser.parse_args()
@@ -69,7 +79,18 @@ def main() -> None:
             "job_curves": str(folder / "ImageNet-imgps-JNPs-1001J.pkl"),
             "node_count": given.node_count,
         }
-    header = ("policy", "outcome", "U", "finished", "JCT h", "lost to pre.", "to resc.", "restarts", "decisions", "s")
+    header = (
+        "policy",
+        "outcome",
+        "U",
+        "finished",
+        "JCT h",
+        "lost to pre.",
+        "to resc.",
+        "restarts",
+        "decisions",
+        "s",
+    )
     print(ROW.format(*header))
     for name in given.policies or policy_names():
         shares = policy_type(name).kind.shares
@@ -82,17 +103,24 @@ def main() -> None:
         began = time.perf_counter()
         outcome = replayed(inputs.pools[0].trace, options, inputs)
         seconds = time.perf_counter() - began
-        measured = summarise(outcome, [replayed(trace, options, inputs) for trace in dedicated_traces(outcome)])
+        measured = summarise(
+            outcome,
+            [replayed(trace, options, inputs) for trace in dedicated_traces(outcome)],
+        )
         work, jct = measured["outcome"], measured["jct_s"]
         row = (
             name,
             f"{work:.3e}",
-            "-" if measured["U"] is None else f"{measured['U']:.3f}",  # on so few dedicated nodes nothing ever ran
+            "-"
+            if measured["U"] is None
+            else f"{measured['U']:.3f}",  # on so few dedicated nodes nothing ever ran
             f"{measured['jobs_finished']}/{measured['jobs']}",
             f"{jct['mean'] / 3600:.1f}" if jct else "-",
             f"{measured['preemption_cost'] / work:.1%}",
             f"{measured['rescale_cost'] / work:.1%}",
-            "-" if measured["restarts_per_job"] is None else f"{measured['restarts_per_job']:.2f}",
+            "-"
+            if measured["restarts_per_job"] is None
+            else f"{measured['restarts_per_job']:.2f}",
             measured["decisions"],
             f"{seconds:.1f}",
         )
@@ -107,9 +135,18 @@ def replayed(trace: NodeTrace, options: Options, inputs: Inputs) -> Outcome:
 
 def write_stand_ins(path: Path) -> None:
     """Medians of the measured ratios of each pair of stand-ins, for the networks that they replace."""
-    pairs = pd.read_csv(reference_folder() / "lucid" / "xi_pairs_from_colocate_info.csv")
-    swapped = pairs.rename(columns={"model1": "model2", "model2": "model1", "xi1": "xi2", "xi2": "xi1"})
-    known = pd.concat([pairs, swapped]).groupby(["model1", "model2"])[["xi1", "xi2"]].median().clip(lower=1)
+    pairs = pd.read_csv(
+        reference_folder() / "lucid" / "xi_pairs_from_colocate_info.csv"
+    )
+    swapped = pairs.rename(
+        columns={"model1": "model2", "model2": "model1", "xi1": "xi2", "xi2": "xi1"}
+    )
+    known = (
+        pd.concat([pairs, swapped])
+        .groupby(["model1", "model2"])[["xi1", "xi2"]]
+        .median()
+        .clip(lower=1)
+    )
     rows = [
         (a, b, *known.loc[(STAND_INS[a], STAND_INS[b])])
         for a in STAND_INS
@@ -118,7 +155,9 @@ def write_stand_ins(path: Path) -> None:
     ]
     # The published tables write names in small letters.
     rows += [(a.lower(), b.lower(), xi_a, xi_b) for a, b, xi_a, xi_b in rows]
-    pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b"]).to_csv(path, index=False)
+    pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b"]).to_csv(
+        path, index=False
+    )
     print(f"{len(rows) // 2} pairs of {len(STAND_INS)} networks in {path}")
 
 

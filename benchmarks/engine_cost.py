@@ -21,7 +21,16 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bft.models import Curve, Job, JobTable
-from bft.replay import Decision, EqualShare, Kind, NodeTrace, Policy, Replay, Rules, State
+from bft.replay import (
+    Decision,
+    EqualShare,
+    Kind,
+    NodeTrace,
+    Policy,
+    Replay,
+    Rules,
+    State,
+)
 from bft.replay.engine.ledger import Outcome
 from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.registry import policy_factory
@@ -54,7 +63,9 @@ class Swaps:
         return Decision((state.idle * first, state.idle * (not first)))
 
 
-def flickering(units: int, events: int, *, spare: int = 1, units_per_node: int = 1, apart: int = 1) -> NodeTrace:
+def flickering(
+    units: int, events: int, *, spare: int = 1, units_per_node: int = 1, apart: int = 1
+) -> NodeTrace:
     """A machine of `units` that are always idle, and `spare` nodes that join and leave alternately, one event a second.
 
     Only every `apart`-th node is ever idle: from 2 on no unit has a neighbour.
@@ -63,8 +74,14 @@ def flickering(units: int, events: int, *, spare: int = 1, units_per_node: int =
     nodes = count * apart
     always = np.arange(0, nodes, apart, dtype=np.int32)[: count - spare]
     others = np.arange(0, nodes, apart, dtype=np.int32)[count - spare :]
-    joins = [always, *(others if event % 2 else others[:0] for event in range(1, events))]
-    leaves = [others[:0], *(others[:0] if event % 2 else others for event in range(1, events))]
+    joins = [
+        always,
+        *(others if event % 2 else others[:0] for event in range(1, events)),
+    ]
+    leaves = [
+        others[:0],
+        *(others[:0] if event % 2 else others for event in range(1, events)),
+    ]
     times = np.arange(events, dtype=np.int64) * SECOND_NS
     return NodeTrace(
         tuple(f"n{node}" for node in range(nodes)),
@@ -84,7 +101,17 @@ def jobs(count: int, *, jmax: int = 1, seconds: float = 1e9, ends: int = 0) -> J
     curve = Curve(np.array([0.0, jmax]), np.array([0.0, jmax]))
     return JobTable(
         tuple(
-            Job(f"j{k}", 0, 1, jmax, 40.0 + k % 7 if ends and k % ends == 0 else seconds, 0.0, 0.0, curve, curve)
+            Job(
+                f"j{k}",
+                0,
+                1,
+                jmax,
+                40.0 + k % 7 if ends and k % ends == 0 else seconds,
+                0.0,
+                0.0,
+                curve,
+                curve,
+            )
             for k in range(count)
         )
     )
@@ -138,13 +165,18 @@ def minima(makes: dict[str, Callable[[], Replay]], events: int) -> dict[str, Cos
     for _ in range(ROUNDS):
         for name, make in makes.items():
             costs[name].append(cost(make, events))
-    return {name: Cost(min(c.total for c in of), min(c.engine for c in of)) for name, of in costs.items()}
+    return {
+        name: Cost(min(c.total for c in of), min(c.engine for c in of))
+        for name, of in costs.items()
+    }
 
 
 def table(title: str, costs: dict[str, Cost]) -> None:
     """Print costs, and their ratios to the first."""
     first = next(iter(costs.values()))
-    print(f"\n{title}\n{'':26}{'us an event':>12}{'ratio':>8}{'engine alone':>14}{'ratio':>8}")
+    print(
+        f"\n{title}\n{'':26}{'us an event':>12}{'ratio':>8}{'engine alone':>14}{'ratio':>8}"
+    )
     for name, one in costs.items():
         of = one.total / first.total, one.engine / first.engine
         print(f"{name:26}{one.total:12.1f}{of[0]:8.2f}{one.engine:14.1f}{of[1]:8.2f}")
@@ -160,7 +192,11 @@ def waiting(events: int, policies: Sequence[Callable[[], Policy]]) -> None:
     trace = flickering(20, events)
     for policy in policies:
         makes = {
-            f"{count} in play": (lambda count=count, policy=policy: replay_of(trace, jobs(count), policy()))
+            f"{count} in play": (
+                lambda count=count, policy=policy: replay_of(
+                    trace, jobs(count), policy()
+                )
+            )
             for count in (30, 100, 1_000, 10_000)
         }
         table(f"{policy().name}: 20 jobs run, the others wait", minima(makes, events))
@@ -171,7 +207,9 @@ def running(events: int) -> None:
     for policy in (Keeps, Fifo, EqualShare):
         makes = {
             f"{count} running": (
-                lambda count=count, policy=policy: replay_of(flickering(count, events), jobs(count + 10), policy())
+                lambda count=count, policy=policy: replay_of(
+                    flickering(count, events), jobs(count + 10), policy()
+                )
             )
             for count in (10, 100, 1_000)
         }
@@ -181,13 +219,22 @@ def running(events: int) -> None:
 def machine(events: int) -> None:
     """Nodes of eight units, of which eight are used; placed anew at each event."""
     makes = {
-        f"{units} units": (lambda units=units: replay_of(flickering(units, events, units_per_node=8), jobs(30), Fifo()))
+        f"{units} units": (
+            lambda units=units: replay_of(
+                flickering(units, events, units_per_node=8), jobs(30), Fifo()
+            )
+        )
         for units in (64, 1_024, 16_384)
     }
     table("Fifo on nodes of eight units", minima(makes, events))
 
 
-def _moves(events: int, units: int, apart: int, answer: multiprocessing.Queue[tuple[float, int]]) -> None:
+def _moves(
+    events: int,
+    units: int,
+    apart: int,
+    answer: multiprocessing.Queue[tuple[float, int]],
+) -> None:
     import pandas  # noqa: F401  # not part of what is measured
 
     trace = flickering(units, events, apart=apart)
@@ -212,7 +259,9 @@ def memory(events: int = 2_000, units: int = 1_000) -> None:
         process.start()
         spent, moved = answer.get()
         process.join()
-        print(f"\nMemory, {which}: {spent / moved:.1f} bytes a unit-move at the peak ({moved:,} moves)")
+        print(
+            f"\nMemory, {which}: {spent / moved:.1f} bytes a unit-move at the peak ({moved:,} moves)"
+        )
 
 
 def many(events: int, count: int = 10_000) -> None:
@@ -220,10 +269,17 @@ def many(events: int, count: int = 10_000) -> None:
     print(f"\n{count:,} jobs in play, {events:,} events")
     for policy in (Fifo, EqualShare):
         began = time.process_time()
-        replay_of(flickering(500, events, spare=5), jobs(count, jmax=25, ends=3), policy()).run()
+        replay_of(
+            flickering(500, events, spare=5), jobs(count, jmax=25, ends=3), policy()
+        ).run()
         seconds = time.process_time() - began
-        print(f"{policy.__name__:26}{seconds:10.1f} s{seconds / events * 1e6:10.1f} us an event", end="")
-        print(f"{seconds / events * 1e6 / 60:10.1f} minutes for a million, {_peak_mib():,.0f} MiB at the peak")
+        print(
+            f"{policy.__name__:26}{seconds:10.1f} s{seconds / events * 1e6:10.1f} us an event",
+            end="",
+        )
+        print(
+            f"{seconds / events * 1e6 / 60:10.1f} minutes for a million, {_peak_mib():,.0f} MiB at the peak"
+        )
 
 
 def _peak_mib() -> float:
@@ -232,12 +288,26 @@ def _peak_mib() -> float:
 
 def main() -> None:
     """Run all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=3_000, help="events of each measurement")
-    parser.add_argument("--many", type=int, default=50_000, help="events of the long replay; 0: none")
-    parser.add_argument("--only", choices=("waiting", "running", "machine", "memory", "many"), help="this part alone")
-    parser.add_argument("--policies", metavar="NAME,...", help="policies of the part `waiting`, by name")
-    parser.add_argument("--floor", action="store_true", help="also compare with the floor program")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--events", type=int, default=3_000, help="events of each measurement"
+    )
+    parser.add_argument(
+        "--many", type=int, default=50_000, help="events of the long replay; 0: none"
+    )
+    parser.add_argument(
+        "--only",
+        choices=("waiting", "running", "machine", "memory", "many"),
+        help="this part alone",
+    )
+    parser.add_argument(
+        "--policies", metavar="NAME,...", help="policies of the part `waiting`, by name"
+    )
+    parser.add_argument(
+        "--floor", action="store_true", help="also compare with the floor program"
+    )
     options = parser.parse_args()
     named = options.policies.split(",") if options.policies else ()
     policies = tuple(map(policy_factory, named)) or (Keeps, Fifo, EqualShare)

@@ -34,11 +34,21 @@ MIB_PER_GIB = 1024
 
 def main() -> None:
     """Print errors of the ratios and of the memory."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="leave out every N-th pair only")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="leave out every N-th pair only",
+    )
     given = parser.parse_args()
     rows = measurements()
-    print(f"{'left out':<20}{'answer':<18}{'ratios':>7}{'MAE':>9}{'RMSE':>9}{'median':>9}{'raw MAE':>9}{'raw RMSE':>9}")
+    print(
+        f"{'left out':<20}{'answer':<18}{'ratios':>7}{'MAE':>9}{'RMSE':>9}{'median':>9}{'raw MAE':>9}{'raw RMSE':>9}"
+    )
     for what, folds in (
         ("one pair", [[at] for at in range(0, len(rows), given.every)]),
         ("one configuration", by_configuration(rows)),
@@ -51,16 +61,25 @@ def main() -> None:
                 f"{what:<20}{name:<18}{len(truth):>7,}{error.mean():>9.4f}{np.sqrt((error**2).mean()):>9.4f}"
                 f"{np.median(error):>9.4f}{raw.mean():>9.4f}{np.sqrt((raw**2).mean()):>9.4f}"
             )
-        print(f"{'':<20}flags: {', '.join(f'{count:,} {flag}' for flag, count in sorted(flags.items()))}")
+        print(
+            f"{'':<20}flags: {', '.join(f'{count:,} {flag}' for flag, count in sorted(flags.items()))}"
+        )
     memory()
 
 
 def measurements() -> list[Measurement]:
     """The published pairs; amp makes a model of its own."""
-    frame = pd.read_csv(reference_folder() / "lucid" / "xi_pairs_from_colocate_info.csv")
+    frame = pd.read_csv(
+        reference_folder() / "lucid" / "xi_pairs_from_colocate_info.csv"
+    )
     return [
         Measurement(
-            named(row.model1, row.amp1), named(row.model2, row.amp2), row.xi1, row.xi2, row.batchsize1, row.batchsize2
+            named(row.model1, row.amp1),
+            named(row.model2, row.amp2),
+            row.xi1,
+            row.xi2,
+            row.batchsize1,
+            row.batchsize2,
         )
         for row in frame.itertuples()
     ]
@@ -73,7 +92,9 @@ def named(model: str, amp: int) -> str:
 
 def by_configuration(rows: Sequence[Measurement]) -> list[list[int]]:
     """Rows of each configuration."""
-    return _folds([{(row.model_a, row.batch_a), (row.model_b, row.batch_b)} for row in rows])
+    return _folds(
+        [{(row.model_a, row.batch_a), (row.model_b, row.batch_b)} for row in rows]
+    )
 
 
 def by_models(rows: Sequence[Measurement]) -> list[list[int]]:
@@ -100,8 +121,12 @@ def cross_validated(
         rest = [row for at, row in enumerate(rows) if at not in out]
         estimator = XiEstimator(rest)
 
-        def estimated(row: Measurement, estimator: XiEstimator = estimator) -> tuple[float, float]:
-            estimate = estimator.estimate(row.model_a, row.model_b, row.batch_a, row.batch_b)
+        def estimated(
+            row: Measurement, estimator: XiEstimator = estimator
+        ) -> tuple[float, float]:
+            estimate = estimator.estimate(
+                row.model_a, row.model_b, row.batch_a, row.batch_b
+            )
             if estimate is None:  # a configuration alone of its model
                 return 1.0, 1.0
             flags[estimate.flag] += 1
@@ -111,13 +136,17 @@ def cross_validated(
             "estimator": estimated,
             "always 1": lambda _: (1.0, 1.0),
             "model mean": model_mean(rest, lambda model: model),
-            "mean, amp or not": model_mean(rest, lambda model: model.removesuffix("+amp")),
+            "mean, amp or not": model_mean(
+                rest, lambda model: model.removesuffix("+amp")
+            ),
         }
         for at in fold:
             truth += [rows[at].xi_a, rows[at].xi_b]
             for name, way in ways.items():
                 answers.setdefault(name, []).extend(way(rows[at]))
-    return [(name, np.array(truth), np.array(values)) for name, values in answers.items()]
+    return [
+        (name, np.array(truth), np.array(values)) for name, values in answers.items()
+    ]
 
 
 def model_mean(rest: Iterable[Measurement], family: Callable[[str], str]) -> Predict:
@@ -128,14 +157,20 @@ def model_mean(rest: Iterable[Measurement], family: Callable[[str], str]) -> Pre
             seen.setdefault(family(side.model_a), []).append(max(side.xi_a, 1.0))
     means = {name: float(np.mean(ratios)) for name, ratios in seen.items()}
     overall = float(np.mean([ratio for ratios in seen.values() for ratio in ratios]))
-    return lambda row: (means.get(family(row.model_a), overall), means.get(family(row.model_b), overall))
+    return lambda row: (
+        means.get(family(row.model_a), overall),
+        means.get(family(row.model_b), overall),
+    )
 
 
 def memory() -> None:
     """Print how well memory follows the batch size, and how much two jobs take together."""
     folder = reference_folder() / "lucid"
     solo = pd.read_csv(folder / "single_data.csv")
-    measured = [(named(row.model, row.amp), float(row.batchsize), row.gmem / MIB_PER_GIB) for row in solo.itertuples()]
+    measured = [
+        (named(row.model, row.amp), float(row.batchsize), row.gmem / MIB_PER_GIB)
+        for row in solo.itertuples()
+    ]
     table = UnitMemory(measured)
     affine, bound, out = [], [], {"between": [], "above": [], "below": []}
     for model, batch, gib in measured:
@@ -145,12 +180,26 @@ def memory() -> None:
         fixed, slope = curve.affine
         affine.append(fixed + slope * batch - gib)
         bound.append(curve.bound_gib(batch) - gib)
-        rest = UnitMemory(entry for entry in measured if entry != (model, batch, gib)).curves[model]
-        where = "above" if batch > rest.batches[-1] else "below" if batch < rest.batches[0] else "between"
+        rest = UnitMemory(
+            entry for entry in measured if entry != (model, batch, gib)
+        ).curves[model]
+        where = (
+            "above"
+            if batch > rest.batches[-1]
+            else "below"
+            if batch < rest.batches[0]
+            else "between"
+        )
         out[where].append((rest.bound_gib(batch) - gib) / gib)
-    print(f"\nmemory of {len(affine)} solo runs of {len(table.curves)} models (amp apart), GiB")
-    print(f"  affine fit: mean error {np.abs(affine).mean():.3f}, worst {np.abs(affine).max():.3f}")
-    print(f"  bound: mean {np.mean(bound):.3f} above the measurement, minimum {np.min(bound):.3f}")
+    print(
+        f"\nmemory of {len(affine)} solo runs of {len(table.curves)} models (amp apart), GiB"
+    )
+    print(
+        f"  affine fit: mean error {np.abs(affine).mean():.3f}, worst {np.abs(affine).max():.3f}"
+    )
+    print(
+        f"  bound: mean {np.mean(bound):.3f} above the measurement, minimum {np.min(bound):.3f}"
+    )
     for where, errors in out.items():
         print(
             f"  left out, {where:<8} {len(errors):>3}: bound / measured - 1: median {np.median(errors):+.1%}, "
@@ -171,7 +220,9 @@ def memory() -> None:
             for row in pairs.itertuples()
         ]
     )
-    quantiles = ", ".join(f"p{q} {np.percentile(ratio, q):.3f}" for q in (1, 5, 25, 50, 75, 95, 99, 100))
+    quantiles = ", ".join(
+        f"p{q} {np.percentile(ratio, q):.3f}" for q in (1, 5, 25, 50, 75, 95, 99, 100)
+    )
     print(f"memory of {len(ratio):,} pairs over the sum of both alone: {quantiles}")
     for margin in (1.0, 1.1, 1.2, 1.3):
         print(f"  above {margin:.1f} times the sum: {np.mean(ratio > margin):.1%}")

@@ -68,7 +68,9 @@ class Venus:
 def load(folder: Path, scratch: Path) -> Venus:
     """Read the artifact's data; `scratch` gets the forecast in our form."""
     jobs = read_venus_jobs(folder / "venus_sept_jobs_relative.csv.gz")
-    estimates = pd.read_csv(folder / "Venus_Sept_ebm_weekly_updated.csv.gz", index_col="job_id")["priority"]
+    estimates = pd.read_csv(
+        folder / "Venus_Sept_ebm_weekly_updated.csv.gz", index_col="job_id"
+    )["priority"]
     estimates = estimates.where(estimates >= 0, POOR_ESTIMATE_S)
     estimates.index = estimates.index.astype(str)
     labels = {
@@ -78,26 +80,44 @@ def load(folder: Path, scratch: Path) -> Venus:
     known = estimates.to_dict()
 
     def stated(job: Job) -> Job:
-        columns = {"estimate_s": known[job.name], "sharing_score": labels[job.model, job.batch_size]}
+        columns = {
+            "estimate_s": known[job.name],
+            "sharing_score": labels[job.model, job.batch_size],
+        }
         return replace(job, extra={**job.extra, **columns})
 
     with (folder / "vc_config.csv").open() as lines:
         nodes = {name: int(count) for name, count in list(csv.reader(lines))[1:]}
     forecast = pd.read_csv(folder / "Venus_throughput_pred.csv.gz")
-    forecast = forecast.rename(columns={"pred_gpu_job": "jobs", "pred_gpu_num": "units"})
+    forecast = forecast.rename(
+        columns={"pred_gpu_job": "jobs", "pred_gpu_num": "units"}
+    )
     path = scratch / "venus-forecast.csv"
     forecast[["time", "jobs", "units"]].to_csv(path, index=False)
     xi = Interference(read_colocation(folder / "colocate_info.csv"))
-    return Venus(JobTable(tuple(stated(job) for job in jobs), jobs.source), nodes, xi, str(path), folder)
+    return Venus(
+        JobTable(tuple(stated(job) for job in jobs), jobs.source),
+        nodes,
+        xi,
+        str(path),
+        folder,
+    )
 
 
 def lasting_longer(jobs: JobTable, seconds: float = 1.0) -> JobTable:
     """The same jobs, each with some more seconds of work."""
-    return JobTable(tuple(replace(job, pmax=job.pmax + seconds) for job in jobs), jobs.source)
+    return JobTable(
+        tuple(replace(job, pmax=job.pmax + seconds) for job in jobs), jobs.source
+    )
 
 
 def replay(
-    venus: Venus, jobs: JobTable, policy: Callable[[], Policy], nodes: dict[str, int], rules: Rules, vcs: Iterable[str]
+    venus: Venus,
+    jobs: JobTable,
+    policy: Callable[[], Policy],
+    nodes: dict[str, int],
+    rules: Rules,
+    vcs: Iterable[str],
 ) -> list[JobRecord]:
     """Each virtual cluster on its own."""
     start, end = venus.window
@@ -108,7 +128,9 @@ def replay(
     for vc in vcs:
         trace = always_idle(nodes[vc], start, end, units_per_node=UNITS_PER_NODE)
         table = JobTable(tuple(members[vc]))
-        records += Replay(trace, table, policy(), rules, venus.interference).run().records
+        records += (
+            Replay(trace, table, policy(), rules, venus.interference).run().records
+        )
     return records
 
 
@@ -127,12 +149,16 @@ def lucid_records(
         )
 
     start, end = venus.window
-    profiled = policy().stage_before(venus.jobs, start_ns=start, end_ns=end, units_per_node=UNITS_PER_NODE)
+    profiled = policy().stage_before(
+        venus.jobs, start_ns=start, end_ns=end, units_per_node=UNITS_PER_NODE
+    )
     assert profiled is not None
     nodes = {vc: count - (vc in PROFILER_FROM) for vc, count in venus.nodes.items()}
     wanted = set(vcs)
     records = replay(venus, profiled.jobs, policy, nodes, Rules(max_jobs=0), vcs)
-    return [record for record in profiled.rejoin(records) if record.job.vc in wanted], profiled
+    return [
+        record for record in profiled.rejoin(records) if record.job.vc in wanted
+    ], profiled
 
 
 @dataclass(frozen=True)
@@ -158,13 +184,21 @@ class Case:
     within: float = 0.03
 
 
-def _plain(policy: Callable[[], Policy]) -> Callable[[Venus, list[str]], list[JobRecord]]:
-    return lambda venus, vcs: replay(venus, venus.jobs, policy, venus.nodes, Rules(max_jobs=0), vcs)
+def _plain(
+    policy: Callable[[], Policy],
+) -> Callable[[Venus, list[str]], list[JobRecord]]:
+    return lambda venus, vcs: replay(
+        venus, venus.jobs, policy, venus.nodes, Rules(max_jobs=0), vcs
+    )
 
 
-def _preemptive(policy: Callable[[], Policy]) -> Callable[[Venus, list[str]], list[JobRecord]]:
+def _preemptive(
+    policy: Callable[[], Policy],
+) -> Callable[[Venus, list[str]], list[JobRecord]]:
     rules = Rules(max_jobs=0, restart_overhead=RESTARTS)
-    return lambda venus, vcs: replay(venus, lasting_longer(venus.jobs), policy, venus.nodes, rules, vcs)
+    return lambda venus, vcs: replay(
+        venus, lasting_longer(venus.jobs), policy, venus.nodes, rules, vcs
+    )
 
 
 def _srtf_compat() -> ShortestRemainingFirst:
@@ -186,12 +220,37 @@ def _lucid(**options: bool) -> Callable[[Venus, list[str]], list[JobRecord]]:
 CASES = (
     Case("fifo", 65720.54, 53951.27, _plain(Fifo), "fifo", "fifo", within=0.0001),
     Case("sjf", 21095.02, 9325.75, _plain(ShortestFirst), "sjf", "sjf", within=0.0001),
-    Case("qssf", 15548.88, 3779.61, _plain(QuasiShortestServiceFirst), "", "qssf_ebm", within=0.01),
+    Case(
+        "qssf",
+        15548.88,
+        3779.61,
+        _plain(QuasiShortestServiceFirst),
+        "",
+        "qssf_ebm",
+        within=0.01,
+    ),
     Case("srtf", 12609.90, 829.72, _preemptive(ShortestRemainingFirst), "srtf", "srtf"),
     Case("srtf, compat", 12609.90, 829.72, _preemptive(_srtf_compat), "srtf", "srtf"),
-    Case("tiresias-l", 14700.04, 2915.99, _preemptive(_tiresias), "tiresias", "tiresias"),
-    Case("tiresias-l, compat", 14700.04, 2915.99, _preemptive(_tiresias_compat), "tiresias", "tiresias"),
-    Case("lucid, no sharing", 15098.91, 3387.95, _lucid(sharing=False), "", "lucid_sharing_off", within=0.01),
+    Case(
+        "tiresias-l", 14700.04, 2915.99, _preemptive(_tiresias), "tiresias", "tiresias"
+    ),
+    Case(
+        "tiresias-l, compat",
+        14700.04,
+        2915.99,
+        _preemptive(_tiresias_compat),
+        "tiresias",
+        "tiresias",
+    ),
+    Case(
+        "lucid, no sharing",
+        15098.91,
+        3387.95,
+        _lucid(sharing=False),
+        "",
+        "lucid_sharing_off",
+        within=0.01,
+    ),
     Case("lucid", 12886.13, 915.24, _lucid(), "", "lucid"),
     Case("lucid as published", 12886.13, 915.24, _lucid(compat=False), "", "lucid"),
 )
@@ -200,9 +259,13 @@ CASES = (
 def golden_averages(folder: Path, column: str) -> dict[str, float]:
     """Average JCT of virtual clusters in the artifact, s; some are not published."""
     if column == "lucid":
-        table = pd.read_csv(folder / "golden" / "lucid_upstream_by_vc.csv").set_index("vc")["avg_jct"]
+        table = pd.read_csv(folder / "golden" / "lucid_upstream_by_vc.csv").set_index(
+            "vc"
+        )["avg_jct"]
     else:
-        table = pd.read_csv(folder / "golden" / "avg_jct_by_vc.csv").set_index("vc")[column]
+        table = pd.read_csv(folder / "golden" / "avg_jct_by_vc.csv").set_index("vc")[
+            column
+        ]
     return {str(vc): float(value) for vc, value in table.items()}
 
 
@@ -216,8 +279,13 @@ def agreement(records: Iterable[JobRecord], golden: Path) -> float:
     """Share of the artifact's jobs that end in the same second in our replay."""
     begin = pd.Timestamp(ORIGIN, tz="UTC").value
     theirs = pd.read_csv(golden, index_col="job_id")["end_time"].to_dict()
-    ours = {record.job.name: round(((record.finish_ns or 0) - begin) / 1e9) for record in records}
-    known = [ours[str(name)] == end for name, end in theirs.items() if str(name) in ours]
+    ours = {
+        record.job.name: round(((record.finish_ns or 0) - begin) / 1e9)
+        for record in records
+    }
+    known = [
+        ours[str(name)] == end for name, end in theirs.items() if str(name) in ours
+    ]
     return float(np.mean(known)) if known else float("nan")
 
 
@@ -226,16 +294,24 @@ def main() -> None:
     names = [case.name for case in CASES]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("policies", nargs="*", help=f"of {', '.join(names)}; all")
-    parser.add_argument("--vc", action="append", help="this virtual cluster only; several times for several")
+    parser.add_argument(
+        "--vc",
+        action="append",
+        help="this virtual cluster only; several times for several",
+    )
     arguments = parser.parse_args()
     unknown = set(arguments.policies) - set(names)
     if unknown:
-        parser.error(f"no policy {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+        parser.error(
+            f"no policy {', '.join(sorted(unknown))}; there are {', '.join(names)}"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         venus = load(reference_folder() / "lucid", Path(scratch))
         vcs = arguments.vc or list(venus.nodes)
         head = f"{'policy':>20} {'by virtual cluster':>20} {'avg JCT':>10} {'artifact':>10} {'off by':>7} {'median':>8}"
-        print(f"{head} {'avg queue':>10} {'artifact':>10} {'same end':>9} {'seconds':>8}")
+        print(
+            f"{head} {'avg queue':>10} {'artifact':>10} {'same end':>9} {'seconds':>8}"
+        )
         averages: dict[str, dict[str, float]] = {}
         for case in CASES:
             if arguments.policies and case.name not in arguments.policies:
@@ -252,8 +328,16 @@ def _row(case: Case, venus: Venus, vcs: list[str], *, whole: bool) -> dict[str, 
     jct = np.array([jct_s(record) for record in records])
     # As the artifact counts: all the time in which a job does not run.
     queue = jct - np.array([record.run_seconds for record in records])
-    same = agreement(records, venus.folder / "golden" / f"{case.golden}.jobs.csv.gz") if case.golden else float("nan")
-    theirs = f"{case.avg_jct_s:10.2f} {jct.mean() / case.avg_jct_s - 1:+7.2%}" if whole else f"{'':10} {'':7}"
+    same = (
+        agreement(records, venus.folder / "golden" / f"{case.golden}.jobs.csv.gz")
+        if case.golden
+        else float("nan")
+    )
+    theirs = (
+        f"{case.avg_jct_s:10.2f} {jct.mean() / case.avg_jct_s - 1:+7.2%}"
+        if whole
+        else f"{'':10} {'':7}"
+    )
     wrong = whole and abs(jct.mean() / case.avg_jct_s - 1) > case.within
     of: dict[str, list[float]] = defaultdict(list)
     for record, value in zip(records, jct, strict=True):
@@ -261,7 +345,9 @@ def _row(case: Case, venus: Venus, vcs: list[str], *, whole: bool) -> dict[str, 
     averages = {vc: float(np.mean(values)) for vc, values in of.items()}
     golden = golden_averages(venus.folder, case.by_vc)
     off = [averages[vc] / known - 1 for vc, known in golden.items() if vc in averages]
-    spread = f"{min(off):+.1%} to {max(off):+.1%}" if off else "-"  # first, as errors cancel in a mean
+    spread = (
+        f"{min(off):+.1%} to {max(off):+.1%}" if off else "-"
+    )  # first, as errors cancel in a mean
     print(
         f"{case.name:>20} {spread:>20} {jct.mean():10.2f} {theirs} {np.median(jct):8.1f} {queue.mean():10.2f} "
         f"{case.avg_queue_s if whole else float('nan'):10.2f} {'-' if np.isnan(same) else f'{same:.2%}':>9} "
@@ -273,12 +359,18 @@ def _row(case: Case, venus: Venus, vcs: list[str], *, whole: bool) -> dict[str, 
 def _by_vc(averages: dict[str, dict[str, float]], venus: Venus, vcs: list[str]) -> None:
     """Print average JCT by virtual cluster, and the deviation from the artifact where it is known."""
     golden = {case.name: golden_averages(venus.folder, case.by_vc) for case in CASES}
-    print(f"\naverage JCT, s (off by)\n{'':>8} " + " ".join(f"{name:>19}" for name in averages))
+    print(
+        f"\naverage JCT, s (off by)\n{'':>8} "
+        + " ".join(f"{name:>19}" for name in averages)
+    )
     for vc in vcs:
         cells = []
         for name, of in averages.items():
             known = golden[name].get(vc)
-            cells.append(f"{of[vc]:10.0f} " + (f"({of[vc] / known - 1:+6.2%})" if known else f"{'':8}"))
+            cells.append(
+                f"{of[vc]:10.0f} "
+                + (f"({of[vc] / known - 1:+6.2%})" if known else f"{'':8}")
+            )
         print(f"{vc:>8} " + " ".join(f"{cell:>19}" for cell in cells))
 
 

@@ -45,10 +45,16 @@ def average_jct_s(workload: Path, policy: Policy, rules: Rules = RULES) -> float
     jobs = read_pollux_jobs(workload, units_per_node=UNITS_PER_NODE, whole_seconds=True)
     trace = always_idle(NODES, 0, 10**7 * SECOND_NS, units_per_node=UNITS_PER_NODE)
     records = Replay(trace, jobs, policy, rules).run().records
-    return sum(record.finish_ns - record.job.tsub_ns for record in records) / SECOND_NS / len(records)
+    return (
+        sum(record.finish_ns - record.job.tsub_ns for record in records)
+        / SECOND_NS
+        / len(records)
+    )
 
 
-def published(folder: Path, table: str = "results-jobload") -> dict[tuple[str, str], float]:
+def published(
+    folder: Path, table: str = "results-jobload"
+) -> dict[tuple[str, str], float]:
     """(policy-load, or cell of another table, workload) -> average completion time in s."""
     with (folder / "published_avg_jct.csv").open() as stream:
         rows = [row for row in csv.DictReader(stream) if row["set"] == table]
@@ -64,7 +70,9 @@ def round_seconds(jobs: int, seed: int) -> float:
     speedup[:, 2, 1:] = 0.8 * speedup[:, 1, 1:]
     bounds = np.zeros(jobs, np.int64), np.full(jobs, 16)
     current = np.zeros((jobs, NODES), np.int64)
-    moment = Moment(current, np.full(NODES, 4), speedup, *bounds, np.full(jobs, 0.8), UNITS_PER_NODE)
+    moment = Moment(
+        current, np.full(NODES, 4), speedup, *bounds, np.full(jobs, 0.8), UNITS_PER_NODE
+    )
     start, _ = search(moment, np.zeros((0, jobs, NODES), np.int16), rng)
     moment.current[:] = start[0]
     begun = time.process_time()
@@ -72,37 +80,59 @@ def round_seconds(jobs: int, seed: int) -> float:
     return time.process_time() - begun
 
 
-def interference(folder: Path, workloads: list[str], cells: list[str], seeds: int) -> None:
+def interference(
+    folder: Path, workloads: list[str], cells: list[str], seeds: int
+) -> None:
     """Print the artifact's table of interference, or some of its cells."""
     golden = published(folder, "results-inter")
-    print(f"{'workload':10} {'cell':8} {'published':>10} {'ours':>10} {'deviation':>10}  runs")
+    print(
+        f"{'workload':10} {'cell':8} {'published':>10} {'ours':>10} {'deviation':>10}  runs"
+    )
     for workload in workloads:
         path = folder / LOADS["1.0"] / f"workload-{workload}.csv"
         for cell in cells:
             avoid, lost = INTERFERENCE[cell]
             rules = replace(RULES, network_interference=lost)
-            runs = [average_jct_s(path, Pollux(seed=seed, avoid=avoid), rules) for seed in range(seeds)]
+            runs = [
+                average_jct_s(path, Pollux(seed=seed, avoid=avoid), rules)
+                for seed in range(seeds)
+            ]
             goal, mean = golden[cell, path.stem], float(np.mean(runs))
             each = " ".join(f"{run:.2f}" for run in runs)
-            print(f"{path.stem:10} {cell:8} {goal:10.2f} {mean:10.2f} {mean / goal - 1:+10.2%}  {each}", flush=True)
+            print(
+                f"{path.stem:10} {cell:8} {goal:10.2f} {mean:10.2f} {mean / goal - 1:+10.2%}  {each}",
+                flush=True,
+            )
 
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--policies", default="tiresias,optimus,pollux")
     parser.add_argument("--workloads", default="1,2,6")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of Pollux, with seeds 0, 1, ...")
+    parser.add_argument(
+        "--seeds", type=int, default=3, help="runs of Pollux, with seeds 0, 1, ..."
+    )
     parser.add_argument("--loads", default="0.5,1.0")
-    parser.add_argument("--interference", action="store_true", help="the table of interference instead")
-    parser.add_argument("--cells", default=",".join(INTERFERENCE), help="of the table of interference")
+    parser.add_argument(
+        "--interference", action="store_true", help="the table of interference instead"
+    )
+    parser.add_argument(
+        "--cells", default=",".join(INTERFERENCE), help="of the table of interference"
+    )
     given = parser.parse_args()
     folder = reference_folder() / "pollux"
     if given.interference:
-        interference(folder, given.workloads.split(","), given.cells.split(","), given.seeds)
+        interference(
+            folder, given.workloads.split(","), given.cells.split(","), given.seeds
+        )
         return
     golden = published(folder)
-    print(f"{'load':>4} {'workload':10} {'policy':9} {'published':>10} {'ours':>10} {'deviation':>10}  runs")
+    print(
+        f"{'load':>4} {'workload':10} {'policy':9} {'published':>10} {'ours':>10} {'deviation':>10}  runs"
+    )
     for load in given.loads.split(","):
         for workload in given.workloads.split(","):
             path = folder / LOADS[load] / f"workload-{workload}.csv"
@@ -117,7 +147,10 @@ def main() -> None:
                 begun = time.process_time()
                 runs = [average_jct_s(path, policy) for policy in policies[name]]
                 cpu_s = (time.process_time() - begun) / len(runs)
-                goal, mean = golden[f"{name}-{load}", f"workload-{workload}"], float(np.mean(runs))
+                goal, mean = (
+                    golden[f"{name}-{load}", f"workload-{workload}"],
+                    float(np.mean(runs)),
+                )
                 print(
                     f"{load:>4} {path.stem:10} {name:9} {goal:10.2f} {mean:10.2f} {mean / goal - 1:+10.2%}  "
                     f"{' '.join(f'{run:.2f}' for run in runs)}  ({cpu_s:.0f} s CPU a run)",
@@ -125,7 +158,9 @@ def main() -> None:
                 )
     print("\none round of the search on 16 nodes of 4 units, CPU seconds (median of 5)")
     for jobs in (10, 40, 80):
-        print(f"{jobs:4} jobs {np.median([round_seconds(jobs, seed) for seed in range(5)]):8.3f}")
+        print(
+            f"{jobs:4} jobs {np.median([round_seconds(jobs, seed) for seed in range(5)]):8.3f}"
+        )
 
 
 if __name__ == "__main__":

@@ -46,16 +46,22 @@ def exactly(samples: str) -> dict[str, Callable[[], Policy]]:
         "fifo": lambda: Fifo(consolidate=False),
         "fjf": lambda: Fifo(backfill=True, consolidate=False),
         "shortest": lambda: ShortestRemainingFirst(consolidate=False),
-        "shortest-gpu": lambda: ShortestRemainingFirst(by="unit-time", consolidate=False),
+        "shortest-gpu": lambda: ShortestRemainingFirst(
+            by="unit-time", consolidate=False
+        ),
         "sjf": lambda: ShortestRemainingFirst(by="units", consolidate=False),
         "dlas-gpu": lambda: TiresiasL(late_demotion=True),
         "dlas-gpu-1": lambda: TiresiasL(late_demotion=True, promote=1),
         "dlas-gpu-8": lambda: TiresiasL(late_demotion=True, promote=8),
-        "dlas-gpu-gittins": lambda: TiresiasG(samples=samples, late_demotion=True, next_sample=True),
+        "dlas-gpu-gittins": lambda: TiresiasG(
+            samples=samples, late_demotion=True, next_sample=True
+        ),
     }
 
 
-def finished(folder: Path, cluster: str, trace: str, policy: Policy) -> tuple[pd.DataFrame, float]:
+def finished(
+    folder: Path, cluster: str, trace: str, policy: Policy
+) -> tuple[pd.DataFrame, float]:
     """Replay a cell: start and end second of each job, and the average JCT."""
     shape = pd.read_csv(folder / f"{cluster}.csv", index_col=False).iloc[0]
     nodes = int(shape.num_switch * shape.num_node_p_switch)
@@ -63,9 +69,13 @@ def finished(folder: Path, cluster: str, trace: str, policy: Policy) -> tuple[pd
     machine = always_idle(nodes, 0, YEARS_NS, units_per_node=int(shape.num_gpu_p_node))
     records = Replay(machine, jobs, policy, Rules(max_jobs=0)).run().records
     rows = [(r.job.name, r.start_ns, r.finish_ns, r.job.tsub_ns) for r in records]
-    frame = pd.DataFrame(rows, columns=["job_id", "start_time", "end_time", "submit"]).set_index("job_id")
+    frame = pd.DataFrame(
+        rows, columns=["job_id", "start_time", "end_time", "submit"]
+    ).set_index("job_id")
     frame = (frame / SECOND_NS).round().astype("int64")
-    return frame[["start_time", "end_time"]], float((frame.end_time - frame.submit).mean())
+    return frame[["start_time", "end_time"]], float(
+        (frame.end_time - frame.submit).mean()
+    )
 
 
 def golden(folder: Path, cluster: str, trace: str, policy: str) -> pd.DataFrame | None:
@@ -74,7 +84,9 @@ def golden(folder: Path, cluster: str, trace: str, policy: str) -> pd.DataFrame 
     if not file.exists():
         return None
     with gzip.open(file, "rt") as stream:
-        return pd.read_csv(stream, dtype={"job_id": str}).set_index("job_id")[["start_time", "end_time"]]
+        return pd.read_csv(stream, dtype={"job_id": str}).set_index("job_id")[
+            ["start_time", "end_time"]
+        ]
 
 
 def percent(ratio: float) -> str:
@@ -86,23 +98,39 @@ def main() -> None:
     """Replay all cells and print both tables."""
     folder = reference_folder() / "tiresias"
     samples = str(folder / "yarn-gput1000.csv")
-    summary: Any = pd.read_csv(folder / "golden" / "summary.csv").set_index(["cluster", "trace", "schedule"]).avg_jct
-    print(f"{'policy':<17} {'cluster':<7} {'trace':<12} {'simulator':>11} {'ours':>11} {'jobs':>5} {'differ':>6}")
+    summary: Any = (
+        pd.read_csv(folder / "golden" / "summary.csv")
+        .set_index(["cluster", "trace", "schedule"])
+        .avg_jct
+    )
+    print(
+        f"{'policy':<17} {'cluster':<7} {'trace':<12} {'simulator':>11} {'ours':>11} {'jobs':>5} {'differ':>6}"
+    )
     for name, make in exactly(samples).items():
         for cluster, trace in CELLS:
             theirs = float(summary[cluster, trace, name])
             ours, average = finished(folder, cluster, trace, make())
             expected = golden(folder, cluster, trace, name)
-            differ = "-" if expected is None else str(int((ours != expected.loc[ours.index]).any(axis=1).sum()))
-            print(f"{name:<17} {cluster:<7} {trace:<12} {theirs:>11.2f} {average:>11.2f} {len(ours):>5} {differ:>6}")
+            differ = (
+                "-"
+                if expected is None
+                else str(int((ours != expected.loc[ours.index]).any(axis=1).sum()))
+            )
+            print(
+                f"{name:<17} {cluster:<7} {trace:<12} {theirs:>11.2f} {average:>11.2f} {len(ours):>5} {differ:>6}"
+            )
             assert abs(average / theirs - 1) < CLOSE
             assert name.startswith("dlas") or differ == "0"
     print("\naverage JCT against the simulator's, %")
-    print(f"{'policy':<17} {'cluster':<7} {'trace':<12} {'timely demotion':>15} {'own index':>10} {'as published':>13}")
+    print(
+        f"{'policy':<17} {'cluster':<7} {'trace':<12} {'timely demotion':>15} {'own index':>10} {'as published':>13}"
+    )
     for cluster, trace in CELLS:
         theirs = float(summary[cluster, trace, "dlas-gpu"])
         off = finished(folder, cluster, trace, TiresiasL())[1] / theirs - 1
-        print(f"{'dlas-gpu':<17} {cluster:<7} {trace:<12} {percent(off):>15} {'-':>10} {percent(off):>13}")
+        print(
+            f"{'dlas-gpu':<17} {cluster:<7} {trace:<12} {percent(off):>15} {'-':>10} {percent(off):>13}"
+        )
     for cluster, trace in CELLS:
         theirs = float(summary[cluster, trace, "dlas-gpu-gittins"])
         variants = (
@@ -110,8 +138,13 @@ def main() -> None:
             TiresiasG(samples=samples, late_demotion=True),
             TiresiasG(samples=samples),
         )
-        one, two, both = (percent(finished(folder, cluster, trace, policy)[1] / theirs - 1) for policy in variants)
-        print(f"{'dlas-gpu-gittins':<17} {cluster:<7} {trace:<12} {one:>15} {two:>10} {both:>13}")
+        one, two, both = (
+            percent(finished(folder, cluster, trace, policy)[1] / theirs - 1)
+            for policy in variants
+        )
+        print(
+            f"{'dlas-gpu-gittins':<17} {cluster:<7} {trace:<12} {one:>15} {two:>10} {both:>13}"
+        )
 
 
 if __name__ == "__main__":

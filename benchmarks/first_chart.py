@@ -21,7 +21,9 @@ def first_chart_s(report: Path, chromium: str) -> float:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox"]
+        )
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(report.resolve().as_uri())
         page.wait_for_function(MARKED, timeout=WAIT_MS)
@@ -32,10 +34,14 @@ def first_chart_s(report: Path, chromium: str) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("report", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--limit", type=float, default=3.0, help="seconds that are accepted")
+    parser.add_argument(
+        "--limit", type=float, default=3.0, help="seconds that are accepted"
+    )
     given = parser.parse_args()
     chromium = shutil.which("chromium")
     if chromium is None:
@@ -43,7 +49,9 @@ def main() -> None:
     taken = [first_chart_s(given.report, chromium) for _ in range(given.rounds)]
     held = "held" if max(taken) <= given.limit else "MISSED"
     size = given.report.stat().st_size / 1e6
-    print(f"{given.report.name}, {size:.1f} MB: first chart after {' '.join(f'{seconds:.2f}' for seconds in taken)} s")
+    print(
+        f"{given.report.name}, {size:.1f} MB: first chart after {' '.join(f'{seconds:.2f}' for seconds in taken)} s"
+    )
     print(f"median {median(taken):.2f} s, at most {given.limit:g} s: {held}")
 
 

@@ -35,13 +35,20 @@ from bft.replay.report.chart import Axis, Chart, Curve, Curves
 MOST = 0.10
 
 
-def held_out_errors(observed: Observations, splits: Iterator[NDArray[np.bool_]]) -> NDArray[np.float64]:
+def held_out_errors(
+    observed: Observations, splits: Iterator[NDArray[np.bool_]]
+) -> NDArray[np.float64]:
     """Relative errors of the measurements that each split holds out, one after the other."""
     errors = []
     for held in splits:
         fitted = fit_throughput(observed[~held])
         test = observed[held]
-        errors.append(np.abs(fitted.step_time(test.nodes, test.replicas, test.atomic) / test.step_s - 1))
+        errors.append(
+            np.abs(
+                fitted.step_time(test.nodes, test.replicas, test.atomic) / test.step_s
+                - 1
+            )
+        )
     return np.concatenate(errors)
 
 
@@ -50,7 +57,9 @@ def alike(observed: Observations) -> float:
     keys = np.stack([observed.nodes, observed.replicas, observed.atomic], axis=1)
     _, group = np.unique(keys, axis=0, return_inverse=True)
     group = group.ravel()
-    middle = np.array([np.median(observed.step_s[group == k]) for k in range(group.max() + 1)])[group]
+    middle = np.array(
+        [np.median(observed.step_s[group == k]) for k in range(group.max() + 1)]
+    )[group]
     return float(np.median(np.abs(middle / observed.step_s - 1)))
 
 
@@ -62,11 +71,26 @@ def efficiency_chart(application: Application) -> Chart:
     curves = []
     for batch in application.validations:
         scale = batch / initial
-        gains = [adascale_gain(*application.gradient(begin, batch), scale) for begin in progress * ends[-1]]
+        gains = [
+            adascale_gain(*application.gradient(begin, batch), scale)
+            for begin in progress * ends[-1]
+        ]
         curves.append(Curve(f"{batch} samples", progress, np.array(gains) / scale))
-    table = pd.DataFrame({"progress": progress, **{curve.name: curve.y for curve in curves}})
-    drawing = Curves(Axis("progress of the training", "share"), Axis("efficiency", "share"), tuple(curves))
-    return Chart(f"{application.name}-efficiency", f"Efficiency of {application.name}", "", drawing, table)
+    table = pd.DataFrame(
+        {"progress": progress, **{curve.name: curve.y for curve in curves}}
+    )
+    drawing = Curves(
+        Axis("progress of the training", "share"),
+        Axis("efficiency", "share"),
+        tuple(curves),
+    )
+    return Chart(
+        f"{application.name}-efficiency",
+        f"Efficiency of {application.name}",
+        "",
+        drawing,
+        table,
+    )
 
 
 def throughput_chart(application: Application) -> Chart:
@@ -81,28 +105,50 @@ def throughput_chart(application: Application) -> Chart:
         replicas = np.unique(observed.replicas[own])
         if not len(replicas):
             continue
-        steps = np.array([np.median(observed.step_s[own & (observed.replicas == r)]) for r in replicas])
+        steps = np.array(
+            [
+                np.median(observed.step_s[own & (observed.replicas == r)])
+                for r in replicas
+            ]
+        )
         measured = replicas * atomic / steps
         model = fitted.throughput(nodes, replicas, atomic)
         where = f"{nodes:g} node{'s' if nodes > 1 else ''}"
-        curves += [Curve(f"{where}, measured", replicas, measured), Curve(f"{where}, fitted", replicas, model)]
+        curves += [
+            Curve(f"{where}, measured", replicas, measured),
+            Curve(f"{where}, fitted", replicas, model),
+        ]
         rows += [(nodes, *row) for row in zip(replicas, measured, model, strict=True)]
     table = pd.DataFrame(rows, columns=["nodes", "replicas", "measured", "fitted"])
-    drawing = Curves(Axis(f"replicas of {atomic:g} samples"), Axis("samples/s"), tuple(curves))
-    return Chart(f"{application.name}-throughput", f"Throughput of {application.name}", "", drawing, table)
+    drawing = Curves(
+        Axis(f"replicas of {atomic:g} samples"), Axis("samples/s"), tuple(curves)
+    )
+    return Chart(
+        f"{application.name}-throughput",
+        f"Throughput of {application.name}",
+        "",
+        drawing,
+        table,
+    )
 
 
 def draw(traces: Path, target: Path) -> list[Path]:
     """Write both charts of each application as PNG into a folder; the files."""
     target.mkdir(parents=True, exist_ok=True)
     applications = [read_application(folder) for folder in sorted(traces.iterdir())]
-    charts = [make(application) for application in applications for make in (efficiency_chart, throughput_chart)]
+    charts = [
+        make(application)
+        for application in applications
+        for make in (efficiency_chart, throughput_chart)
+    ]
     return write_charts(charts, target, "png")
 
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the random split")
     parser.add_argument("--png", type=Path, metavar="FOLDER", help="draw instead")
     given = parser.parse_args()
@@ -111,18 +157,26 @@ def main() -> None:
             print(file)
         return
     seed = given.seed
-    print("median (90th percentile) of the relative error of the predicted step time on held-out placements, %")
+    print(
+        "median (90th percentile) of the relative error of the predicted step time on held-out placements, %"
+    )
     head = f"{'application':<12} {'placements':>10} {'rows':>5} {'one out':>14} {'random fifth':>14}"
     print(f"{head} {'larger half':>14} {'6-16 nodes':>14} {'alike':>6} {'fit ms':>7}")
     worst = 0.0
     for folder in sorted((reference_folder() / "pollux" / "traces").iterdir()):
         application = read_application(folder)
         observed = application.observations
-        ring = np.repeat(np.arange(len(application.steps)), [len(table) for table in application.steps.values()])
+        ring = np.repeat(
+            np.arange(len(application.steps)),
+            [len(table) for table in application.steps.values()],
+        )
         count = len(application.steps)
         rng = np.random.default_rng(seed)
         ones = (ring == k for k in range(count))
-        fifths = (np.isin(ring, rng.choice(count, count // 5, replace=False)) for _ in range(10))
+        fifths = (
+            np.isin(ring, rng.choice(count, count // 5, replace=False))
+            for _ in range(10)
+        )
         large = iter([observed.replicas > observed.replicas.max() / 2])
         errors = [held_out_errors(observed, splits) for splits in (ones, fifths, large)]
         started = time.perf_counter()
@@ -133,9 +187,13 @@ def main() -> None:
         worst = max(worst, *(float(np.median(held)) for held in errors[:2]))
         shown = (np.percentile(held, [50, 90]) * 100 for held in (*errors, beyond))
         cells = [f"{median:6.1f} ({high:5.1f})" for median, high in shown]
-        line = f"{application.name:<12} {count:>10} {len(observed):>5} " + " ".join(cells)
+        line = f"{application.name:<12} {count:>10} {len(observed):>5} " + " ".join(
+            cells
+        )
         print(f"{line} {alike(observed) * 100:6.1f} {seconds * 1e3:7.1f}", flush=True)
-    print(f"worst median {worst:.1%}, to be at most {MOST:.0%}: {'held' if worst <= MOST else 'MISSED'}")
+    print(
+        f"worst median {worst:.1%}, to be at most {MOST:.0%}: {'held' if worst <= MOST else 'MISSED'}"
+    )
 
 
 if __name__ == "__main__":

@@ -41,29 +41,52 @@ class Floor:
 
     def rates(self) -> list[float]:
         """Samples/s of each."""
-        return [float(job.rates[units]) for (job, _), units in zip(self.running, self.counts, strict=True)]
+        return [
+            float(job.rates[units])
+            for (job, _), units in zip(self.running, self.counts, strict=True)
+        ]
 
     def next_finish(self, now: int) -> int:
         """The next instant at which a job finishes."""
-        lacking = [job.pmax - done for (job, _), done in zip(self.running, self.progress, strict=True)]
-        seconds = [left / rate for left, rate in zip(lacking, self.rates(), strict=True) if rate]
+        lacking = [
+            job.pmax - done
+            for (job, _), done in zip(self.running, self.progress, strict=True)
+        ]
+        seconds = [
+            left / rate
+            for left, rate in zip(lacking, self.rates(), strict=True)
+            if rate
+        ]
         return now + int(min(seconds, default=1e9) * SECOND_NS) + 1
 
     def go(self, seconds: float) -> None:
         """Let time pass; finished jobs leave."""
-        self.progress = [done + rate * seconds for done, rate in zip(self.progress, self.rates(), strict=True)]
-        left = [at for at, (job, _) in enumerate(self.running) if self.progress[at] < job.pmax]
+        self.progress = [
+            done + rate * seconds
+            for done, rate in zip(self.progress, self.rates(), strict=True)
+        ]
+        left = [
+            at
+            for at, (job, _) in enumerate(self.running)
+            if self.progress[at] < job.pmax
+        ]
         if len(left) < len(self.running):
-            self.work += sum(job.pmax for at, (job, _) in enumerate(self.running) if at not in left)
+            self.work += sum(
+                job.pmax for at, (job, _) in enumerate(self.running) if at not in left
+            )
             self.running = [self.running[at] for at in left]
             self.progress = [self.progress[at] for at in left]
             self.counts = [self.counts[at] for at in left]
 
     def change(self, counts: list[int]) -> None:
         """Give the jobs these counts; rescaled jobs pay."""
-        for at, ((job, _), before, after) in enumerate(zip(self.running, self.counts, counts, strict=True)):
+        for at, ((job, _), before, after) in enumerate(
+            zip(self.running, self.counts, counts, strict=True)
+        ):
             if before != after:
-                cost = (job.tcup_s if after > before else job.tcdw_s) * float(job.rates[before])
+                cost = (job.tcup_s if after > before else job.tcdw_s) * float(
+                    job.rates[before]
+                )
                 self.progress[at] -= min(cost, self.progress[at])
         self.counts = counts
 
@@ -84,7 +107,16 @@ class Floor:
 
 def _term(job: Job) -> Term:
     curve = job.objective
-    return Term(job.name, job.jmin, job.jmax, curve.ns, curve.ps, job.tcup_s, job.tcdw_s, job.weight)
+    return Term(
+        job.name,
+        job.jmin,
+        job.jmax,
+        curve.ns,
+        curve.ps,
+        job.tcup_s,
+        job.tcdw_s,
+        job.weight,
+    )
 
 
 def floor(trace: NodeTrace, jobs: JobTable) -> tuple[float, int]:
@@ -105,7 +137,11 @@ def floor(trace: NodeTrace, jobs: JobTable) -> tuple[float, int]:
             idle = idle_counts[event]
             event += 1
             world.shrink_to(idle)
-        while admitted < len(queue) and len(world.running) < MAX_JOBS and queue[admitted].tsub_ns <= now:
+        while (
+            admitted < len(queue)
+            and len(world.running) < MAX_JOBS
+            and queue[admitted].tsub_ns <= now
+        ):
             world.running.append((queue[admitted], _term(queue[admitted])))
             world.progress.append(0.0)
             world.counts.append(0)
@@ -117,19 +153,36 @@ def floor(trace: NodeTrace, jobs: JobTable) -> tuple[float, int]:
 
 def engine(trace: NodeTrace, jobs: JobTable) -> tuple[float, int]:
     """The same by `Replay`."""
-    outcome = Replay(trace, jobs, MilpPolicy(TFWD_S, SolverOptions("exact")), Rules(max_jobs=MAX_JOBS)).run()
+    outcome = Replay(
+        trace,
+        jobs,
+        MilpPolicy(TFWD_S, SolverOptions("exact")),
+        Rules(max_jobs=MAX_JOBS),
+    ).run()
     return outcome.work, len(outcome.decision_seconds)
 
 
 def main(rounds: int = 2) -> None:
     """Run both alternately."""
     folder = reference_folder() / "bftrainer"
-    names = ("ndstat-10sdn6-evt.tar.gz", "ImageNet-imgps-Jbnd-1001J.pkl", "ImageNet-imgps-JNPs-1001J.pkl")
+    names = (
+        "ndstat-10sdn6-evt.tar.gz",
+        "ImageNet-imgps-Jbnd-1001J.pkl",
+        "ImageNet-imgps-JNPs-1001J.pkl",
+    )
     node_map, bounds, curves = (str(folder / name) for name in names)
 
-    def once(replay: Callable[[NodeTrace, JobTable], tuple[float, int]]) -> tuple[float, float, int]:
+    def once(
+        replay: Callable[[NodeTrace, JobTable], tuple[float, int]],
+    ) -> tuple[float, float, int]:
         began = time.process_time()
-        options = Options(node_trace=node_map, job_bounds=bounds, job_curves=curves, skip_rows=1000, node_count=256)
+        options = Options(
+            node_trace=node_map,
+            job_bounds=bounds,
+            job_curves=curves,
+            skip_rows=1000,
+            node_count=256,
+        )
         inputs = load(RunSpec.of(options), Silent())
         work, decisions = replay(inputs.pools[0].trace, inputs.jobs)
         return time.process_time() - began, work, decisions
@@ -139,12 +192,16 @@ def main(rounds: int = 2) -> None:
     for name, of in zip(("floor", "engine"), zip(*results, strict=True), strict=True):
         seconds, work, decisions = min(of)
         each = seconds / decisions * 1e3
-        print(f"{name:8}{seconds:8.1f} s{decisions:8,} decisions of {each:.2f} ms{work:16.6g} samples")
+        print(
+            f"{name:8}{seconds:8.1f} s{decisions:8,} decisions of {each:.2f} ms{work:16.6g} samples"
+        )
     ratio = min(one[0] for _, one in results) / min(one[0] for one, _ in results)
     print(f"engine / floor: {ratio:.2f}")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=2)
     main(parser.parse_args().rounds)

@@ -53,23 +53,41 @@ def rows() -> Iterator[Row]:
     ):
         yield Row(f"{world}, {setting}: as named", world, {**options, **NAMED})
         for nodes in kept:
-            yield Row(f"{world}, {setting}: {nodes} kept free", world, {**options, "reserve": nodes})
+            yield Row(
+                f"{world}, {setting}: {nodes} kept free",
+                world,
+                {**options, "reserve": nodes},
+            )
 
 
 def main() -> None:
     """Print one line for each row."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[""], metavar="TEXT", help="rows whose label has one of these")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=[""],
+        metavar="TEXT",
+        help="rows whose label has one of these",
+    )
     parser.add_argument("--list", action="store_true", help="print the labels")
     given = parser.parse_args()
     chosen = [row for row in rows() if any(text in row.label for text in given.only)]
     if given.list:
         print("\n".join(row.label for row in chosen))
         return
-    print(f"{'':<45}{'starts':>7}{'wait':>8}{'node-h':>10}{'price':>9}{'outcome':>17}{'change':>9}")
+    print(
+        f"{'':<45}{'starts':>7}{'wait':>8}{'node-h':>10}{'price':>9}{'outcome':>17}{'change':>9}"
+    )
     named = 0.0
     with TemporaryDirectory() as scratch:
-        inputs = ingested(Path(scratch)) if any(row.world.startswith("sacct") for row in chosen) else {}
+        inputs = (
+            ingested(Path(scratch))
+            if any(row.world.startswith("sacct") for row in chosen)
+            else {}
+        )
         for row in chosen:
             metrics = replayed(row, inputs, Path(scratch))
             if row.label.endswith("as named"):
@@ -118,7 +136,21 @@ def ingested(folder: Path) -> dict[str, str]:
     trace, walltimes = str(folder / "trace.parquet"), str(folder / "walltimes.parquet")
     log = str(reference_folder() / SACCT)
     with redirect_stdout(sys.stderr):
-        code = run(["ingest", "slurm", log, "--fields", "xdmod", "--tz", "UTC", "-o", trace, "--walltimes", walltimes])
+        code = run(
+            [
+                "ingest",
+                "slurm",
+                log,
+                "--fields",
+                "xdmod",
+                "--tz",
+                "UTC",
+                "-o",
+                trace,
+                "--walltimes",
+                walltimes,
+            ]
+        )
     assert code == 0
     return {"node_trace": trace, "walltimes": walltimes}
 

@@ -37,7 +37,10 @@ def host_list(nodes: list[int]) -> str:
     """As Slurm writes it."""
     if len(nodes) == 1:
         return f"n{nodes[0]:04}"
-    runs = [[node for _, node in group] for _, group in groupby(enumerate(nodes), lambda at: at[1] - at[0])]
+    runs = [
+        [node for _, node in group]
+        for _, group in groupby(enumerate(nodes), lambda at: at[1] - at[0])
+    ]
     return f"n[{','.join(f'{run[0]:04}-{run[-1]:04}' if len(run) > 1 else f'{run[0]:04}' for run in runs)}]"
 
 
@@ -57,9 +60,13 @@ def generate(path: Path, rows: int, steps: int, largest: int, wide: bool) -> Non
             start = int(free[taken].max()) + 1
             end = start + int(lengths[job])
             free[taken] = end
-            begin, finish = (np.array([start, end]) + 1_704_067_200).astype("datetime64[s]")
+            begin, finish = (np.array([start, end]) + 1_704_067_200).astype(
+                "datetime64[s]"
+            )
             nodes = host_list(sorted(taken.tolist()))
-            line = f"|{nodes}|{size}|{begin}|{finish}|COMPLETED|{NAMES[job % 4]}{more}\n"
+            line = (
+                f"|{nodes}|{size}|{begin}|{finish}|COMPLETED|{NAMES[job % 4]}{more}\n"
+            )
             log.write(f"{job + 1}{line}")
             for step in range(steps):
                 log.write(f"{job + 1}.{step}{line}")
@@ -67,14 +74,29 @@ def generate(path: Path, rows: int, steps: int, largest: int, wide: bool) -> Non
 
 def measure(part: str, path: Path) -> dict[str, float]:
     """Seconds, and the counts of rows."""
-    import_module("bft.replay.logs.slurm_blocks")  # what is imported once is no part of it
-    from bft.replay.logs import Clock, Collector, Diagnosis, Reading, node_trace, open_log, read_log
+    import_module(
+        "bft.replay.logs.slurm_blocks"
+    )  # what is imported once is no part of it
+    from bft.replay.logs import (
+        Clock,
+        Collector,
+        Diagnosis,
+        Reading,
+        node_trace,
+        open_log,
+        read_log,
+    )
 
     started = time.process_time()
     if part == "csv":
         with path.open(encoding="utf-8", newline="") as log:
             count = sum(1 for _ in csv.reader(log, delimiter="|"))
-        return {"seconds": time.process_time() - started, "rows": count - 1, "intervals": 0, "fragments": 0}
+        return {
+            "seconds": time.process_time() - started,
+            "rows": count - 1,
+            "intervals": 0,
+            "fragments": 0,
+        }
     diagnosis, collected = Diagnosis(), Collector()
     with open_log(path) as lines:
         clock = Clock("Europe/Berlin", diagnosis)
@@ -87,7 +109,12 @@ def measure(part: str, path: Path) -> dict[str, float]:
         collected.busy_intervals.merged()
     seconds = time.process_time() - started
     intervals = collected.busy_intervals.given
-    return {"seconds": seconds, "rows": diagnosis.rows, "intervals": intervals, "fragments": fragments}
+    return {
+        "seconds": seconds,
+        "rows": diagnosis.rows,
+        "intervals": intervals,
+        "fragments": fragments,
+    }
 
 
 def main() -> None:
@@ -95,10 +122,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--steps", type=int, default=1, help="job steps of each job")
-    parser.add_argument("--largest", type=int, default=64, help="nodes of the largest jobs")
+    parser.add_argument(
+        "--largest", type=int, default=64, help="nodes of the largest jobs"
+    )
     parser.add_argument("--wide", action="store_true", help="20 columns instead of 7")
     parser.add_argument("--runs", type=int, default=2, help="of each part")
-    parser.add_argument("--keep", type=Path, help="write the log here, or use the one that is")
+    parser.add_argument(
+        "--keep", type=Path, help="write the log here, or use the one that is"
+    )
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.part:
@@ -117,13 +148,18 @@ def main() -> None:
         for part in PARTS:
             command = [sys.executable, __file__, "--part", part, "--keep", str(path)]
             runs = [
-                json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(given.runs)
+                json.loads(
+                    subprocess.run(command, check=True, capture_output=True).stdout
+                )
+                for _ in range(given.runs)
             ]
             best = min(runs, key=lambda run: float(run["seconds"]))
             plain = plain or best["seconds"]
             speed = best["rows"] / best["seconds"]
             row = f"{part:<6}{best['rows']:>12,}{best['seconds']:>9.2f}{speed:>10,.0f}{best['seconds'] / plain:>7.2f}"
-            print(f"{row}{best['peak_mib']:>9,.0f}{best['intervals']:>13,}{best['fragments']:>12,}")
+            print(
+                f"{row}{best['peak_mib']:>9,.0f}{best['intervals']:>13,}{best['fragments']:>12,}"
+            )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,12 @@ from pathlib import Path
 
 import pandas as pd
 from _common import reference_folder
-from fidelity_lucid import POOR_ESTIMATE_S, PROFILER_FROM, UNIT_MEMORY_GIB, UNITS_PER_NODE
+from fidelity_lucid import (
+    POOR_ESTIMATE_S,
+    PROFILER_FROM,
+    UNIT_MEMORY_GIB,
+    UNITS_PER_NODE,
+)
 
 from bft.models.workloads.jobs_venus import read_colocation
 
@@ -72,15 +77,28 @@ def prepare(lucid: Path, folder: Path, vcs: Sequence[str] = ()) -> None:
     nodes = pd.read_csv(lucid / "vc_config.csv", index_col=0)["num"]
     nodes = nodes.loc[list(vcs)] if vcs else nodes
     jobs = pd.read_csv(lucid / "venus_sept_jobs_relative.csv.gz")
-    estimates = pd.read_csv(lucid / "Venus_Sept_ebm_weekly_updated.csv.gz", index_col="job_id")["priority"]
+    estimates = pd.read_csv(
+        lucid / "Venus_Sept_ebm_weekly_updated.csv.gz", index_col="job_id"
+    )["priority"]
     # The artifact's stand-in for estimates below 0.
-    jobs["estimate_s"] = jobs["job_id"].map(estimates.where(estimates >= 0, POOR_ESTIMATE_S))
-    labels = pd.read_csv(lucid / "single_data.csv").rename(columns={"label": "sharing_score"})
+    jobs["estimate_s"] = jobs["job_id"].map(
+        estimates.where(estimates >= 0, POOR_ESTIMATE_S)
+    )
+    labels = pd.read_csv(lucid / "single_data.csv").rename(
+        columns={"label": "sharing_score"}
+    )
     profile = ["model", "dataset", "batchsize", "amp"]
-    jobs = jobs.merge(labels[[*profile, "sharing_score"]], on=profile, how="left", validate="many_to_one")
+    jobs = jobs.merge(
+        labels[[*profile, "sharing_score"]],
+        on=profile,
+        how="left",
+        validate="many_to_one",
+    )
     jobs[jobs["vc"].isin(nodes.index)].to_csv(folder / "jobs.csv", index=False)
 
-    sizes = pd.DataFrame({"vc": nodes.index, "nodes": nodes.to_numpy(), "units_per_node": UNITS_PER_NODE})
+    sizes = pd.DataFrame(
+        {"vc": nodes.index, "nodes": nodes.to_numpy(), "units_per_node": UNITS_PER_NODE}
+    )
     sizes.to_csv(folder / "vcs.csv", index=False)
     sizes["nodes"] -= sizes["vc"].isin(PROFILER_FROM)
     sizes.to_csv(folder / "vcs-lucid.csv", index=False)
@@ -89,28 +107,43 @@ def prepare(lucid: Path, folder: Path, vcs: Sequence[str] = ()) -> None:
     pairs = [[getattr(row, column) for column in columns] for row in measured]
     pd.DataFrame(pairs, columns=columns).to_csv(folder / "xi.csv", index=False)
     forecast = pd.read_csv(lucid / "Venus_throughput_pred.csv.gz")
-    forecast = forecast.rename(columns={"pred_gpu_job": "jobs", "pred_gpu_num": "units"})
+    forecast = forecast.rename(
+        columns={"pred_gpu_job": "jobs", "pred_gpu_num": "units"}
+    )
     forecast[["time", "jobs", "units"]].to_csv(folder / "forecast.csv", index=False)
     counts = pd.read_csv(lucid / "cluster_throughput.csv.gz")
-    counts = counts.rename(columns={"submit_gpu_job": "jobs", "submit_gpu_num": "units"})
+    counts = counts.rename(
+        columns={"submit_gpu_job": "jobs", "submit_gpu_num": "units"}
+    )
     counts[["time", "jobs", "units"]].to_csv(folder / "submissions.csv", index=False)
 
     ours = LUCID.format(folder=folder, memory=UNIT_MEMORY_GIB)
     (folder / "policies.toml").write_text(POLICIES.format(folder=folder, lucid=ours))
-    steady = {name: ours.replace(f"{folder}/forecast.csv", name) for name in ("none", "busy")}
-    (folder / "ablations.toml").write_text(ABLATIONS.format(folder=folder, lucid=ours, **steady))
+    steady = {
+        name: ours.replace(f"{folder}/forecast.csv", name) for name in ("none", "busy")
+    }
+    (folder / "ablations.toml").write_text(
+        ABLATIONS.format(folder=folder, lucid=ours, **steady)
+    )
 
 
 def main() -> None:
     """Write them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument(
-        "--vc", action="append", default=[], help="this virtual cluster only; several times for several"
+        "--vc",
+        action="append",
+        default=[],
+        help="this virtual cluster only; several times for several",
     )
     given = parser.parse_args()
     prepare(reference_folder() / "lucid", given.folder, given.vc)
-    print(f"{given.folder}/policies.toml, {given.folder}/ablations.toml: plans for bft-replay compare --plan")
+    print(
+        f"{given.folder}/policies.toml, {given.folder}/ablations.toml: plans for bft-replay compare --plan"
+    )
 
 
 if __name__ == "__main__":

@@ -19,18 +19,26 @@ from _common import reference_folder
 from bft.models.prediction.accuracy import Accuracy, accuracy, calibration
 from bft.models.prediction.duration import DurationEstimator
 from bft.models.prediction.forecast import FEATURES, Forecaster, ahead
-from bft.models.prediction.packing import PackingAnalyser, leave_one_model_out, sharing_scores
+from bft.models.prediction.packing import (
+    PackingAnalyser,
+    leave_one_model_out,
+    sharing_scores,
+)
 from bft.models.prediction.regressors import KINDS
 from bft.models.prediction.shapes import write_shapes
 
 # From when Venus' submit times count, the first day of the test of durations, and of that of submissions.
-ORIGIN, LATER, SEPTEMBER = (pd.Timestamp(day, tz="UTC") for day in ("2020-04-01", "2020-09-21", "2020-09-01"))
+ORIGIN, LATER, SEPTEMBER = (
+    pd.Timestamp(day, tz="UTC") for day in ("2020-04-01", "2020-09-21", "2020-09-01")
+)
 HEAD = f"{'':16} {'MAE':>9} {'R²':>7} {'R² log':>7} {'rank':>6} {'slope':>6} {'fit s':>6} {'predict ms':>10}"
 
 
 def row(name: str, figures: Accuracy, *times: float) -> str:
     """A line of a table."""
-    shown = f"{times[0]:6.1f} {times[1] * 1e3:10.0f}" if times else f"{'-':>6} {'-':>10}"
+    shown = (
+        f"{times[0]:6.1f} {times[1] * 1e3:10.0f}" if times else f"{'-':>6} {'-':>10}"
+    )
     return (
         f"{name:16} {figures.mae:9.2f} {figures.r2:7.3f} {figures.r2_log:7.3f} {figures.rank:6.3f} "
         f"{figures.slope:6.2f} {shown}"
@@ -45,10 +53,26 @@ def durations(lucid: Path, kinds: tuple[str, ...], shapes: Path | None) -> None:
     known = finish < LATER
     train, test, past = jobs[known], jobs[jobs["submit_time"] >= LATER], jobs[~known]
     actual = test["duration"].to_numpy(dtype=float)
-    print(f"Durations, s: {len(train)} jobs learnt from, {len(test)} later ones predicted\n{HEAD}")
-    for name, file in (("published GA2M", "Venus_Sept_ebm_weekly_updated"), ("published LGBM", "Venus_Sept_lgb")):
-        published = pd.read_csv(lucid / f"{file}.csv.gz").drop_duplicates("job_id").set_index("job_id")["priority"]
-        print(row(name, accuracy(published.reindex(test["job_id"]).to_numpy(dtype=float), actual)))
+    print(
+        f"Durations, s: {len(train)} jobs learnt from, {len(test)} later ones predicted\n{HEAD}"
+    )
+    for name, file in (
+        ("published GA2M", "Venus_Sept_ebm_weekly_updated"),
+        ("published LGBM", "Venus_Sept_lgb"),
+    ):
+        published = (
+            pd.read_csv(lucid / f"{file}.csv.gz")
+            .drop_duplicates("job_id")
+            .set_index("job_id")["priority"]
+        )
+        print(
+            row(
+                name,
+                accuracy(
+                    published.reindex(test["job_id"]).to_numpy(dtype=float), actual
+                ),
+            )
+        )
     median = float(np.median(train["duration"]))
     print(row("median of past", accuracy(np.full(len(test), median), actual)))
     for kind in kinds:
@@ -56,13 +80,34 @@ def durations(lucid: Path, kinds: tuple[str, ...], shapes: Path | None) -> None:
         model = DurationEstimator.train(train, kind=kind)
         fitted = time.perf_counter()
         predicted = model.predict(test, past=past)
-        print(row(kind, accuracy(predicted, actual), fitted - start, time.perf_counter() - fitted), flush=True)
+        print(
+            row(
+                kind,
+                accuracy(predicted, actual),
+                fitted - start,
+                time.perf_counter() - fitted,
+            ),
+            flush=True,
+        )
         if kind == "ga2m":
-            table = calibration(predicted, actual).round(0).astype(int).to_string(index=False)
+            table = (
+                calibration(predicted, actual)
+                .round(0)
+                .astype(int)
+                .to_string(index=False)
+            )
             if shapes is not None:
                 x = model.inputs(train)
-                write_shapes(model.regressor, model.features, x, shapes / "durations.png", target="log(1 + s)")
-    print(f"\nDurations that GA2M predicted, s, in tenths, and what they came to\n{table}\n")
+                write_shapes(
+                    model.regressor,
+                    model.features,
+                    x,
+                    shapes / "durations.png",
+                    target="log(1 + s)",
+                )
+    print(
+        f"\nDurations that GA2M predicted, s, in tenths, and what they came to\n{table}\n"
+    )
 
 
 def forecasts(lucid: Path, kinds: tuple[str, ...], shapes: Path | None) -> None:
@@ -78,24 +123,42 @@ def forecasts(lucid: Path, kinds: tuple[str, ...], shapes: Path | None) -> None:
             f"{known} slots learnt from, {len(actual)} predicted\n{HEAD}  quiet right"
         )
 
-        def show(name: str, predicted: np.ndarray, *times: float, actual: np.ndarray = actual) -> None:
+        def show(
+            name: str, predicted: np.ndarray, *times: float, actual: np.ndarray = actual
+        ) -> None:
             # At most 2 jobs per ten minutes: Lucid stops sharing.
             quiet = ((predicted <= 2) == (actual <= 2)).mean()
-            print(f"{row(name, accuracy(predicted, actual), *times)} {quiet:12.1%}", flush=True)
+            print(
+                f"{row(name, accuracy(predicted, actual), *times)} {quiet:12.1%}",
+                flush=True,
+            )
 
         if horizon == 1:
-            show("published GA2M", pd.read_csv(lucid / "Venus_throughput_pred.csv.gz")["pred_gpu_job"].to_numpy())
+            show(
+                "published GA2M",
+                pd.read_csv(lucid / "Venus_throughput_pred.csv.gz")[
+                    "pred_gpu_job"
+                ].to_numpy(),
+            )
         recent = np.convolve(counts, np.full(horizon, 1 / horizon))[: len(counts)]
         show(f"as the last {10 * horizon} min", recent[known - 1 :][: len(actual)])
         for kind in kinds:
             start = time.perf_counter()
-            model = Forecaster.train(slots[:known], column="submit_gpu_job", horizon=horizon, kind=kind)
+            model = Forecaster.train(
+                slots[:known], column="submit_gpu_job", horizon=horizon, kind=kind
+            )
             fitted = time.perf_counter()
             predicted = model.predict(slots)[known - 1 :][: len(actual)]
             show(kind, predicted, fitted - start, time.perf_counter() - fitted)
             if kind == "ga2m" and shapes is not None:
                 x = model.inputs(slots[:known])
-                write_shapes(model.regressor, FEATURES, x, shapes / f"submissions-{horizon}.png", target="√ jobs")
+                write_shapes(
+                    model.regressor,
+                    FEATURES,
+                    x,
+                    shapes / f"submissions-{horizon}.png",
+                    target="√ jobs",
+                )
         print()
 
 
@@ -104,10 +167,16 @@ def packing(lucid: Path) -> None:
     profiles = pd.read_csv(lucid / "single_data.csv")
     computed = sharing_scores(pd.read_csv(lucid / "colocate_info.csv"))
     keys = ["model", "dataset", "batchsize", "amp"]
-    both = profiles.merge(computed.drop(columns="speed"), on=keys, suffixes=("_published", ""))
+    both = profiles.merge(
+        computed.drop(columns="speed"), on=keys, suffixes=("_published", "")
+    )
     agree = int((both["label"] == both["label_published"]).sum())
-    print(f"Sharing scores: {agree} of {len(both)} published labels are those of the published pairs")
-    print(f"{'labels':12} {'profiles':>8} {'majority':>9} {'left out':>9} {'off by 2':>9} {'shuffled':>9}")
+    print(
+        f"Sharing scores: {agree} of {len(both)} published labels are those of the published pairs"
+    )
+    print(
+        f"{'labels':12} {'profiles':>8} {'majority':>9} {'left out':>9} {'off by 2':>9} {'shuffled':>9}"
+    )
     rng = np.random.default_rng(0)
     for name, frame in (("published", profiles), ("computed", both)):
         label = frame["label"].to_numpy()
@@ -127,7 +196,12 @@ def main() -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="GA2M and LightGBM only")
-    parser.add_argument("--shapes", type=Path, metavar="FOLDER", help="draw the shapes of the GA2Ms there")
+    parser.add_argument(
+        "--shapes",
+        type=Path,
+        metavar="FOLDER",
+        help="draw the shapes of the GA2Ms there",
+    )
     options = parser.parse_args()
     kinds = ("ga2m", "lightgbm") if options.quick else KINDS
     if options.shapes is not None:

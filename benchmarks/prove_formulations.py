@@ -39,7 +39,11 @@ def near(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-6)
 
 
-def verdict(problem: Problem, expected: float | None, answer: tuple[str, tuple[int, ...], float, float] | None) -> str:
+def verdict(
+    problem: Problem,
+    expected: float | None,
+    answer: tuple[str, tuple[int, ...], float, float] | None,
+) -> str:
     """Whether the answer is optimal, or the reason why it is not."""
     if answer is None:
         return "right" if expected is None else "called infeasible"
@@ -53,23 +57,37 @@ def verdict(problem: Problem, expected: float | None, answer: tuple[str, tuple[i
         return "infeasible counts"
     if not near(total_value(tables, counts), expected):
         return "not the optimum"
-    return "right" if near(objective, expected) and near(bound, expected) else "wrong objective or bound"
+    return (
+        "right"
+        if near(objective, expected) and near(bound, expected)
+        else "wrong objective or bound"
+    )
 
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--every", type=int, default=1, metavar="K", help="only every K-th instance")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--every", type=int, default=1, metavar="K", help="only every K-th instance"
+    )
     parser.add_argument("--backends", default="cbc,highs,scipy,gurobi")
     parser.add_argument("--formulations", default="modes,node,strict")
     parser.add_argument("--time-limit", type=float, default=60.0)
     options = parser.parse_args()
-    backends = [name for name in options.backends.split(",") if describe(name).available]
+    backends = [
+        name for name in options.backends.split(",") if describe(name).available
+    ]
     # The licence that comes with gurobipy.
-    largest = {"gurobi": 2000} if "gurobi" in backends and describe("gurobi").limits else {}
+    largest = (
+        {"gurobi": 2000} if "gurobi" in backends and describe("gurobi").limits else {}
+    )
     process = SolverProcess()
     wrong = 0
-    print(f"{'instances':14} {'formulation':11} {'backend':7} {'median ms':>9} {'p99 ms':>9} {'max ms':>9}  verdicts")
+    print(
+        f"{'instances':14} {'formulation':11} {'backend':7} {'median ms':>9} {'p99 ms':>9} {'max ms':>9}  verdicts"
+    )
     for name in ("instances", "corner-cases"):
         verdicts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
@@ -81,7 +99,9 @@ def main() -> None:
             said = verdict(problem, entry["optimum"], ("optimal", counts, value, value))
             verdicts["modes", "exact"][said] += 1
             for formulation in options.formulations.split(","):
-                expected = entry["published_optimum" if formulation == "strict" else "optimum"]
+                expected = entry[
+                    "published_optimum" if formulation == "strict" else "optimum"
+                ]
                 built = BUILD[formulation](problem)
                 size = max(len(built.model.objective), len(built.model.rows))
                 for backend in backends:
@@ -91,16 +111,26 @@ def main() -> None:
                         continue
                     started = time.perf_counter()
                     try:
-                        answer = process.solve(built.model, backend, Limits(options.time_limit))
+                        answer = process.solve(
+                            built.model, backend, Limits(options.time_limit)
+                        )
                     except SolverFailure as failure:
                         verdicts[at][str(failure)] += 1
                         continue
                     seconds[at].append(time.perf_counter() - started)
                     if answer.x is None:
-                        said = "status nothing" if answer.status != "infeasible" else verdict(problem, expected, None)
+                        said = (
+                            "status nothing"
+                            if answer.status != "infeasible"
+                            else verdict(problem, expected, None)
+                        )
                     else:
                         given = built.decode(answer.x)
-                        said = verdict(problem, expected, (answer.status, given, answer.objective, answer.bound))
+                        said = verdict(
+                            problem,
+                            expected,
+                            (answer.status, given, answer.objective, answer.bound),
+                        )
                     verdicts[at][said] += 1
                     if said != "right" or seconds[at][-1] > SLOW_S:
                         what = f"{name} {entry['run']} {entry['evt']}: {formulation} {backend} {seconds[at][-1]:.1f} s"
@@ -108,10 +138,17 @@ def main() -> None:
         for (formulation, backend), count in sorted(verdicts.items()):
             taken = seconds[formulation, backend]
             longest = max(taken, default=0.0) * 1e3
-            kinds = ", ".join(f"{number} {said}" for said, number in count.most_common())
-            print(f"{name:14} {formulation:11} {backend:7} {milliseconds(taken)} {longest:9.1f}  {kinds}", flush=True)
+            kinds = ", ".join(
+                f"{number} {said}" for said, number in count.most_common()
+            )
+            print(
+                f"{name:14} {formulation:11} {backend:7} {milliseconds(taken)} {longest:9.1f}  {kinds}",
+                flush=True,
+            )
             wrong += sum(
-                n for said, n in count.items() if said != "right" and not said.startswith(("skipped", "status"))
+                n
+                for said, n in count.items()
+                if said != "right" and not said.startswith(("skipped", "status"))
             )
     print(f"{wrong} wrong answers")
     raise SystemExit(bool(wrong))

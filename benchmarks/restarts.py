@@ -25,9 +25,19 @@ AGES_S = (0.0, 60.0, 120.0, 180.0, 300.0, 600.0, 1800.0)
 
 def main() -> None:
     """Print the account."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--restart", type=float, default=180.0, metavar="S", help="seconds that a restart takes")
-    parser.add_argument("--costs", type=float, default=10.0, metavar="F", help="factor on Tcup and Tcdw")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--restart",
+        type=float,
+        default=180.0,
+        metavar="S",
+        help="seconds that a restart takes",
+    )
+    parser.add_argument(
+        "--costs", type=float, default=10.0, metavar="F", help="factor on Tcup and Tcdw"
+    )
     given = parser.parse_args()
     pool = inputs_of(World(costs=given.costs)).pools[0]
     bulks = lengths_by_birth(pool.trace)
@@ -35,30 +45,57 @@ def main() -> None:
     tcdw = float(np.mean([job.tcdw_s for job in pool.jobs]))
     tcup = float(np.mean([job.tcup_s for job in pool.jobs]))
     total = float(length.sum())
-    print(f"{len(length)} fragments, mean {length.mean():.0f} s, median {np.median(length):.0f} s; Tcdw {tcdw:.0f} s")
+    print(
+        f"{len(length)} fragments, mean {length.mean():.0f} s, median {np.median(length):.0f} s; Tcdw {tcdw:.0f} s"
+    )
     left = np.maximum(length - given.restart, 0.0) - tcdw
-    print(f"a start each costs {np.minimum(length, given.restart).sum() / total:.1%} of the idle node-time,")
-    print(f"a preemption each {tcdw * len(length) / total:.1%}; left {left.sum() / total:.1%}: ", end="")
-    print(f"{samples(pool.jobs, left.sum()) / 1e9:.1f} billion samples, fastest models first;")
+    print(
+        f"a start each costs {np.minimum(length, given.restart).sum() / total:.1%} of the idle node-time,"
+    )
+    print(
+        f"a preemption each {tcdw * len(length) / total:.1%}; left {left.sum() / total:.1%}: ",
+        end="",
+    )
+    print(
+        f"{samples(pool.jobs, left.sum()) / 1e9:.1f} billion samples, fastest models first;"
+    )
     paying = float(np.maximum(left, 0.0).sum())
-    print(f"with an oracle that leaves idle what does not pay {paying / total:.1%}: ", end="")
+    print(
+        f"with an oracle that leaves idle what does not pay {paying / total:.1%}: ",
+        end="",
+    )
     print(f"{samples(pool.jobs, paying) / 1e9:.1f} billion")
-    print("\nto wait a second longer before a start costs the part of it that would be used, and saves what is lost if")
+    print(
+        "\nto wait a second longer before a start costs the part of it that would be used, and saves what is lost if"
+    )
     print("the node leaves in it, both of a second's work:")
     for age in AGES_S:
         staying = float((length > age + given.restart).sum() / (length > age).sum())
-        print(f"  idle for {age:4.0f} s: costs {staying:.2f}, saves {tcdw * hazard(length, age, age + 60.0):.2f}")
+        print(
+            f"  idle for {age:4.0f} s: costs {staying:.2f}, saves {tcdw * hazard(length, age, age + 60.0):.2f}"
+        )
     old = hazard(length, OLD_S)
-    print(f"\na node that has been idle for {OLD_S:.0f} s is taken back at a rate of 1 in {1 / old:.0f} s")
-    print("what a job on such a node saves by taking others that turned idle together, s for each of them: restarts,")
-    print("less its growth, the preemptions more that it pays for, and what its model loses by scaling")
+    print(
+        f"\na node that has been idle for {OLD_S:.0f} s is taken back at a rate of 1 in {1 / old:.0f} s"
+    )
+    print(
+        "what a job on such a node saves by taking others that turned idle together, s for each of them: restarts,"
+    )
+    print(
+        "less its growth, the preemptions more that it pays for, and what its model loses by scaling"
+    )
     models = scaling(pool.jobs)
-    print(f"{'nodes':>5} {'preempted':>9}  " + "  ".join(f"{name:>10}" for name in models))
+    print(
+        f"{'nodes':>5} {'preempted':>9}  " + "  ".join(f"{name:>10}" for name in models)
+    )
     for size in SIZES:
         hits, seconds = exposure(bulks, size)
         # Each preemption is charged by the rate before: its own node's by that of all, theirs by one more than them.
         saved = given.restart - tcup / size - tcdw * (hits - 1 + old * seconds)
-        row = (f"{saved - seconds * (1 - (rates[size + 1] / rates[1] - 1) / size):10.0f}" for rates in models.values())
+        row = (
+            f"{saved - seconds * (1 - (rates[size + 1] / rates[1] - 1) / size):10.0f}"
+            for rates in models.values()
+        )
         print(f"{size:5} {hits:9.2f}  " + "  ".join(row))
 
 

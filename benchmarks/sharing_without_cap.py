@@ -25,7 +25,15 @@ from _common import reference_folder
 from bft import milp
 from bft.replay.cli.main import run
 
-MODELS = ("AlexNet", "DenseNet", "mnasnet1", "mobilenet", "resnet18", "shufflenet", "vgg16")
+MODELS = (
+    "AlexNet",
+    "DenseNet",
+    "mnasnet1",
+    "mobilenet",
+    "resnet18",
+    "shufflenet",
+    "vgg16",
+)
 BEGIN = "2021-02-14T00:00"
 MANY = 40
 
@@ -60,9 +68,19 @@ def ratios(path: Path) -> None:
 
 def main() -> None:
     """Print one row per policy, and the decisions."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hours", type=float, metavar="H", help="only so many hours from 2021-02-14 on")
-    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="the 1,001 jobs so many times")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--hours", type=float, metavar="H", help="only so many hours from 2021-02-14 on"
+    )
+    parser.add_argument(
+        "--repeat",
+        type=int,
+        default=3,
+        metavar="N",
+        help="the 1,001 jobs so many times",
+    )
     parser.add_argument("--objective", default="power:0", help="what is maximised")
     given = parser.parse_args()
     source = reference_folder() / "bftrainer"
@@ -73,23 +91,90 @@ def main() -> None:
         if given.hours:
             end = np.datetime64(BEGIN) + np.timedelta64(round(given.hours * 3600), "s")
             sliced = f"{folder}/trace.parquet"
-            run(["trace", "slice", trace[0], "--from", BEGIN, "--to", str(end), "-o", sliced, "-q"])
+            run(
+                [
+                    "trace",
+                    "slice",
+                    trace[0],
+                    "--from",
+                    BEGIN,
+                    "--to",
+                    str(end),
+                    "-o",
+                    sliced,
+                    "-q",
+                ]
+            )
             trace = [sliced]
-        jobs = ["-bdfn", f"{source}/ImageNet-imgps-Jbnd-1001J.pkl", "-scfn", f"{source}/ImageNet-imgps-JNPs-1001J.pkl"]
-        jobs += ["--repeat", str(given.repeat), "--scale-arrivals", "1e-12", "--align-jobs"]
-        common = ["-ndmap", *trace, "-nN", "512", *jobs, "-maxJ", "0", "-Tfwd", "60", "--objective", given.objective]
-        for policy, more in (("milp", []), ("milp-sharing", ["--xi", f"{folder}/xi.csv"])):
+        jobs = [
+            "-bdfn",
+            f"{source}/ImageNet-imgps-Jbnd-1001J.pkl",
+            "-scfn",
+            f"{source}/ImageNet-imgps-JNPs-1001J.pkl",
+        ]
+        jobs += [
+            "--repeat",
+            str(given.repeat),
+            "--scale-arrivals",
+            "1e-12",
+            "--align-jobs",
+        ]
+        common = [
+            "-ndmap",
+            *trace,
+            "-nN",
+            "512",
+            *jobs,
+            "-maxJ",
+            "0",
+            "-Tfwd",
+            "60",
+            "--objective",
+            given.objective,
+        ]
+        for policy, more in (
+            ("milp", []),
+            ("milp-sharing", ["--xi", f"{folder}/xi.csv"]),
+        ):
             decisions, out = Decisions(), f"{folder}/{policy}"
             begin = time.process_time()
             with patch.object(milp, "solve", decisions.solve):
-                run([*common, "--policy", policy, *more, "--backend", "cbc", "--bound", "--no-u", "-q", "--out", out])
-            metrics = json.loads(Path(out, "summary.json").read_text("utf-8"))["metrics"]
+                run(
+                    [
+                        *common,
+                        "--policy",
+                        policy,
+                        *more,
+                        "--backend",
+                        "cbc",
+                        "--bound",
+                        "--no-u",
+                        "-q",
+                        "--out",
+                        out,
+                    ]
+                )
+            metrics = json.loads(Path(out, "summary.json").read_text("utf-8"))[
+                "metrics"
+            ]
             print(f"{policy}: CPU {time.process_time() - begin:.0f} s")
-            print(json.dumps({key: metrics.get(key) for key in ("outcome", "bound", "share_of_bound", "bounds")}))
-            median, p90, most = np.percentile(np.array(decisions.seconds) * 1e3, (50, 90, 100))
-            shown = ", ".join(f"{by} {count}" for by, count in decisions.shown.most_common())
             print(
-                f"decisions with more than {MANY} jobs: {shown}; CPU ms: {median:.0f} {p90:.0f} {most:.0f}", flush=True
+                json.dumps(
+                    {
+                        key: metrics.get(key)
+                        for key in ("outcome", "bound", "share_of_bound", "bounds")
+                    }
+                )
+            )
+            median, p90, most = np.percentile(
+                np.array(decisions.seconds) * 1e3, (50, 90, 100)
+            )
+            shown = ", ".join(
+                f"{by} {count}" for by, count in decisions.shown.most_common()
+            )
+            print(
+                f"decisions with more than {MANY} jobs: {shown}; CPU ms: {median:.0f} {p90:.0f} {most:.0f}",
+                flush=True,
             )
 
 

@@ -40,10 +40,18 @@ SIZES = [
 ]
 PLAIN_STEPS = 10**9
 # jobs, units, jobs that run
-QUEUES = [(100, 500, 20), (1000, 500, 20), (1000, 500, 300), (10000, 5000, 20), (10000, 5000, 1000)]
+QUEUES = [
+    (100, 500, 20),
+    (1000, 500, 20),
+    (1000, 500, 300),
+    (10000, 5000, 20),
+    (10000, 5000, 1000),
+]
 
 
-def timed(solve: Callable[[Problem], tuple[int, ...]], problem: Problem) -> tuple[float, float]:
+def timed(
+    solve: Callable[[Problem], tuple[int, ...]], problem: Problem
+) -> tuple[float, float]:
     """Seconds and objective."""
     started = time.perf_counter()
     counts = solve(problem)
@@ -53,11 +61,15 @@ def timed(solve: Callable[[Problem], tuple[int, ...]], problem: Problem) -> tupl
 def compare(sizes: list[tuple[int, int, int, int]], instances: int) -> None:
     """Print a row for every size."""
     head = f"{'jobs':>4} {'units':>6} {'Jmax':>6} {'Jmin':>4}"
-    print(f"{head} {'plain ms':>9} {'p99':>9} {'core ms':>9} {'p99':>9} {'solve ms':>9} {'p99':>9} {'plain/core':>10}")
+    print(
+        f"{head} {'plain ms':>9} {'p99':>9} {'core ms':>9} {'p99':>9} {'solve ms':>9} {'p99':>9} {'plain/core':>10}"
+    )
     for jobs, units, stretch, jmin in sizes:
         seconds: dict[str, list[float]] = {"plain": [], "core": [], "solve": []}
         for seed in range(instances):
-            problem = dnn_problem(jobs, units, seed, stretch=stretch, jmax=64 * stretch, jmin=jmin)
+            problem = dnn_problem(
+                jobs, units, seed, stretch=stretch, jmax=64 * stretch, jmin=jmin
+            )
             ways = {"core": solve_core, "solve": solve_exact}
             if jobs * 64 * stretch * units <= PLAIN_STEPS:
                 ways["plain"] = solve_plain
@@ -66,16 +78,32 @@ def compare(sizes: list[tuple[int, int, int, int]], instances: int) -> None:
                 taken, value = timed(solve, problem)
                 seconds[name].append(taken)
                 worth.add(value)
-            assert max(worth) - min(worth) <= 1e-9 * max(worth), (jobs, units, seed, worth)
-        ratio = np.median(seconds["plain"]) / np.median(seconds["core"]) if seconds["plain"] else np.nan
-        times = " ".join(milliseconds(seconds[name]) for name in ("plain", "core", "solve"))
-        print(f"{jobs:4} {units:6} {64 * stretch:6} {jmin:4} {times} {ratio:10.1f}", flush=True)
+            assert max(worth) - min(worth) <= 1e-9 * max(worth), (
+                jobs,
+                units,
+                seed,
+                worth,
+            )
+        ratio = (
+            np.median(seconds["plain"]) / np.median(seconds["core"])
+            if seconds["plain"]
+            else np.nan
+        )
+        times = " ".join(
+            milliseconds(seconds[name]) for name in ("plain", "core", "solve")
+        )
+        print(
+            f"{jobs:4} {units:6} {64 * stretch:6} {jmin:4} {times} {ratio:10.1f}",
+            flush=True,
+        )
 
 
 def queues(sizes: list[tuple[int, int, int]], instances: int) -> None:
     """Print a row for every queue and cost model."""
     head = f"{'jobs':>5} {'units':>5} {'running':>7} {'costs':9} {'classes':>7}"
-    print(f"\n{head} {'pose ms':>9} {'p99':>9} {'cold ms':>9} {'p99':>9} {'warm ms':>9} {'p99':>9}")
+    print(
+        f"\n{head} {'pose ms':>9} {'p99':>9} {'cold ms':>9} {'p99':>9} {'warm ms':>9} {'p99':>9}"
+    )
     for jobs, units, running in sizes:
         for cost_model in ("bftrainer", "stall"):
             seconds: dict[str, list[float]] = {"pose": [], "cold": [], "warm": []}
@@ -98,26 +126,50 @@ def hard(jobs: int, units: int) -> None:
 
     def all_or_nothing(worth: Callable[[int], float]) -> list[Job]:
         return [
-            Job(f"j{j}", int(n), int(n), np.array([0, n]), np.array([0, worth(n)]), 0, 0) for j, n in enumerate(sizes)
+            Job(
+                f"j{j}", int(n), int(n), np.array([0, n]), np.array([0, worth(n)]), 0, 0
+            )
+            for j, n in enumerate(sizes)
         ]
 
     def convex(top: Callable[[int], float]) -> list[Job]:
         ns = np.array([0, 128, 256])
-        return [Job(f"j{j}", 1, 256, ns, np.array([0, 1, top(j)]), 0, 0) for j in range(jobs)]
+        return [
+            Job(f"j{j}", 1, 256, ns, np.array([0, 1, top(j)]), 0, 0)
+            for j in range(jobs)
+        ]
 
     steps = np.floor(np.arange(513) / 8) ** 0.8
     problems = {
         "subset sum: all or nothing, value = units": all_or_nothing(lambda n: n),
         "all or nothing, value = units + 100": all_or_nothing(lambda n: n + 100),
         "all or nothing, even units, odd capacity": [
-            Job(f"j{j}", 2 * int(n), 2 * int(n), np.array([0, 2 * n]), np.array([0, n]), 0, 0)
+            Job(
+                f"j{j}",
+                2 * int(n),
+                2 * int(n),
+                np.array([0, 2 * n]),
+                np.array([0, n]),
+                0,
+                0,
+            )
             for j, n in enumerate(sizes)
         ],
         "random increments, 300 breakpoints": [
-            Job(f"j{j}", 1, 300, np.arange(301), np.append(0, np.sort(rng.uniform(0, 1000, 300))), 0, 0)
+            Job(
+                f"j{j}",
+                1,
+                300,
+                np.arange(301),
+                np.append(0, np.sort(rng.uniform(0, 1000, 300))),
+                0,
+                0,
+            )
             for j in range(jobs)
         ],
-        "steps of 8, all alike": [Job(f"j{j}", 8, 512, np.arange(513), steps, 0, 0) for j in range(jobs)],
+        "steps of 8, all alike": [
+            Job(f"j{j}", 8, 512, np.arange(513), steps, 0, 0) for j in range(jobs)
+        ],
         "convex, all alike": convex(lambda j: 100),
         "convex, nearly alike": convex(lambda j: 100 + 0.001 * j),
     }
@@ -129,15 +181,21 @@ def hard(jobs: int, units: int) -> None:
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few instances, small hard ones")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="few instances, small hard ones"
+    )
     quick = parser.parse_args().quick
     for solve in (solve_plain, solve_core):  # compiled before the clock starts
         solve(dnn_problem(2, 4, 0))
     compare(SIZES[:8] if quick else SIZES, 3 if quick else 20)
     queues(QUEUES[:3] if quick else QUEUES, 3 if quick else 20)
     hard(100 if quick else 1000, 10_000 if quick else 100_000)
-    print(f"\npeak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+    print(
+        f"\npeak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB"
+    )
 
 
 if __name__ == "__main__":

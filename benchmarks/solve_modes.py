@@ -32,7 +32,9 @@ from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearModel
 from bft.milp.values import objective
 
-SIZES = [(j, n) for j in (5, 10, 20, 30) for n in (50, 100, 200, 500, 1000)] + [(30, 4734)]
+SIZES = [(j, n) for j in (5, 10, 20, 30) for n in (50, 100, 200, 500, 1000)] + [
+    (30, 4734)
+]
 QUICK = [(5, 50), (10, 100), (10, 500), (30, 1000)]
 FORMULATIONS = {"modes": modes.build, "lambda": _lambda.build, "node": node.build}
 # Pairs per job in the rows about sharing: 15 for 10 jobs, 45 for 30.
@@ -50,13 +52,19 @@ def compare(sizes: Iterable[tuple[int, int]], instances: int, node_limit: int) -
     """Print a row for every size, formulation and backend."""
     backends = [name for name in SOLVERS if describe(name).available]
     # The licence that comes with gurobipy.
-    largest = {"gurobi": 2000} if "gurobi" in backends and describe("gurobi").limits else {}
+    largest = (
+        {"gurobi": 2000} if "gurobi" in backends and describe("gurobi").limits else {}
+    )
     process = SolverProcess()
-    for backend in backends:  # processes, libraries and compiled kernels are there before the clock starts
+    for backend in (
+        backends
+    ):  # processes, libraries and compiled kernels are there before the clock starts
         process.solve(modes.build(dnn_problem(2, 4, 0)).model, backend, Limits())
     solve_exact(dnn_problem(2, 4, 0))
     head = f"{'jobs':>4} {'units':>5} {'formulation':11} {'backend':7} {'vars':>6} {'rows':>6}"
-    print(f"{head} {'build ms':>9} {'p99':>9} {'solve ms':>9} {'p99':>9} {'/ modes cbc':>11} {'/ exact':>8}  of note")
+    print(
+        f"{head} {'build ms':>9} {'p99':>9} {'solve ms':>9} {'p99':>9} {'/ modes cbc':>11} {'/ exact':>8}  of note"
+    )
     for jobs, units in sizes:
         builds: defaultdict[str, list[float]] = defaultdict(list)
         solves: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
@@ -91,21 +99,41 @@ def compare(sizes: Iterable[tuple[int, int]], instances: int, node_limit: int) -
                         notes[at].add(f"{answer.status} at {SECONDS:g} s")
                     else:
                         value = objective(problem, built.decode(answer.x))
-                        assert math.isclose(value, best, rel_tol=1e-6), (jobs, units, seed, at, value, best)
+                        assert math.isclose(value, best, rel_tol=1e-6), (
+                            jobs,
+                            units,
+                            seed,
+                            at,
+                            value,
+                            best,
+                        )
             shared = solve(with_pairs(problem, seed), backend="cbc", process=process)
             assert shared.objective >= best * (1 - 1e-9), "sharing loses to exclusive"
             solves["items", "cbc"].append(shared.seconds)
             notes["items", "cbc"].add(f"build and solve; {round(PAIRS * jobs)} pairs")
-        fast, exact = (float(np.median(solves["modes", name])) for name in ("cbc", "exact"))
-        for formulation, name in [("modes", "exact"), *((f, b) for f in shape for b in backends), ("items", "cbc")]:
+        fast, exact = (
+            float(np.median(solves["modes", name])) for name in ("cbc", "exact")
+        )
+        for formulation, name in [
+            ("modes", "exact"),
+            *((f, b) for f in shape for b in backends),
+            ("items", "cbc"),
+        ]:
             taken = solves[formulation, name]
-            variables, rows = shape[formulation] if name != "exact" and formulation in shape else ("", "")
+            variables, rows = (
+                shape[formulation]
+                if name != "exact" and formulation in shape
+                else ("", "")
+            )
             median = float(np.median(taken)) if taken else math.nan
             built_ms = milliseconds(builds[formulation] if name != "exact" else [])
             ratios = f"{median / fast:11.2f} {median / exact:8.1f}"
-            label = f"{jobs:4} {units:5} {formulation:11} {name:7} {variables:>6} {rows:>6}"
+            label = (
+                f"{jobs:4} {units:5} {formulation:11} {name:7} {variables:>6} {rows:>6}"
+            )
             print(
-                f"{label} {built_ms} {milliseconds(taken)} {ratios}  {', '.join(notes[formulation, name])}", flush=True
+                f"{label} {built_ms} {milliseconds(taken)} {ratios}  {', '.join(notes[formulation, name])}",
+                flush=True,
             )
     compare_queues(process, instances)
     round_trip(process)
@@ -117,20 +145,43 @@ def compare_queues(process: SolverProcess, instances: int) -> None:
     `whole` is CBC with all counts posed, also those that no optimum can contain.
     """
     head = f"{'jobs':>5} {'units':>5} {'running':>7} {'vars':>6} {'rows':>6} {'cbc ms':>9} {'p99':>9}"
-    print(f"\n{head} {'whole ms':>9} {'p99':>9} {'whole / cbc':>11} {'cbc / exact':>11}")
+    print(
+        f"\n{head} {'whole ms':>9} {'p99':>9} {'whole / cbc':>11} {'cbc / exact':>11}"
+    )
     for jobs, units, running in ((1000, 500, 20), (1000, 500, 60), (1000, 500, 300)):
         seconds: dict[str, list[float]] = {"cbc": [], "whole": [], "exact": []}
         for seed in range(-1, instances):
             problem = queue_problem(jobs, units, running, seed + 1)
-            best = solve(problem, backend="exact").objective  # after that as at a decision that is not the first
+            best = solve(
+                problem, backend="exact"
+            ).objective  # after that as at a decision that is not the first
             for name, taken in seconds.items():
                 backend = "exact" if name == "exact" else "cbc"
-                with patch.object(modes, "POSED_WHOLE", math.inf if name == "whole" else modes.POSED_WHOLE):
+                with patch.object(
+                    modes,
+                    "POSED_WHOLE",
+                    math.inf if name == "whole" else modes.POSED_WHOLE,
+                ):
                     begin = cpu_seconds(process)
-                    answer = solve(problem, backend=backend, ties="solver", process=process)
+                    answer = solve(
+                        problem, backend=backend, ties="solver", process=process
+                    )
                     used = cpu_seconds(process) - begin
-                assert answer.status == "optimal", (jobs, units, running, seed, name, answer.note)
-                assert math.isclose(answer.objective, best, rel_tol=1e-6), (jobs, units, running, seed, name)
+                assert answer.status == "optimal", (
+                    jobs,
+                    units,
+                    running,
+                    seed,
+                    name,
+                    answer.note,
+                )
+                assert math.isclose(answer.objective, best, rel_tol=1e-6), (
+                    jobs,
+                    units,
+                    running,
+                    seed,
+                    name,
+                )
                 if seed >= 0:  # the first starts what is not yet there
                     taken.append(used)
         model = modes.build(problem).model
@@ -142,7 +193,9 @@ def compare_queues(process: SolverProcess, instances: int) -> None:
 
 def cpu_seconds(process: SolverProcess) -> float:
     """CPU time of this process and of the solver's so far."""
-    clock = None if process.pid is None else (~process.pid << 3) | 2  # as clock_getcpuclockid(3) of glibc
+    clock = (
+        None if process.pid is None else (~process.pid << 3) | 2
+    )  # as clock_getcpuclockid(3) of glibc
     return time.process_time() + (0.0 if clock is None else time.clock_gettime(clock))
 
 
@@ -152,7 +205,9 @@ def with_pairs(problem: Problem, seed: int) -> Problem:
     jobs = len(problem.jobs)
     every = [(a, b) for a in range(jobs) for b in range(a + 1, jobs)]
     chosen = rng.permutation(len(every))[: round(PAIRS * jobs)]
-    pairs = tuple(Pair(*every[i], *(1 + 0.6 * rng.random(2)).tolist()) for i in sorted(chosen))
+    pairs = tuple(
+        Pair(*every[i], *(1 + 0.6 * rng.random(2)).tolist()) for i in sorted(chosen)
+    )
     return replace(problem, pairs=pairs)
 
 
@@ -160,13 +215,17 @@ def round_trip(process: SolverProcess) -> None:
     """Print the cost of a call of the solver process: rows to transfer, and nothing to solve."""
     for jobs, units in ((10, 100), (30, 1000)):
         model = modes.build(dnn_problem(jobs, units, 0, **bounds(jobs, units))).model
-        empty = LinearModel(upper=model.objective, integer=model.integer, rows=model.rows)
+        empty = LinearModel(
+            upper=model.objective, integer=model.integer, rows=model.rows
+        )
         seconds = []
         for _ in range(500):
             started = time.perf_counter()
             process.solve(empty, "cbc", Limits())
             seconds.append(time.perf_counter() - started)
-        print(f"round trip to the solver process, {jobs} x {units}: {milliseconds(seconds)} ms (median, p99)")
+        print(
+            f"round trip to the solver process, {jobs} x {units}: {milliseconds(seconds)} ms (median, p99)"
+        )
 
 
 def compare_options(every: int) -> None:
@@ -194,7 +253,9 @@ def compare_options(every: int) -> None:
         "no heuristics, cuts": options(preprocess=0, heuristics="off"),
     }
     problems: dict[str, list[Problem]] = {
-        "generated, 5-30 jobs x 50-1,000": [dnn_problem(j, n, 0, **bounds(j, n)) for j, n in SIZES[:-1]]
+        "generated, 5-30 jobs x 50-1,000": [
+            dnn_problem(j, n, 0, **bounds(j, n)) for j, n in SIZES[:-1]
+        ]
     }
     try:
         for name in ("scaling-instances", "corner-cases", "instances"):
@@ -202,8 +263,12 @@ def compare_options(every: int) -> None:
             problems[name] = [problem for _, problem in published(name)][::step]
     except SystemExit as missing:
         print(missing)
-    python_mip.solve(modes.build(dnn_problem(2, 4, 0)).model, "CBC", Limits())  # loads CBC before the clock starts
-    print(f"{'problems':32} {'options':36} {'median ms':>9} {'p99':>9} {'mean':>9} {'max':>9} {'wrong':>5}")
+    python_mip.solve(
+        modes.build(dnn_problem(2, 4, 0)).model, "CBC", Limits()
+    )  # loads CBC before the clock starts
+    print(
+        f"{'problems':32} {'options':36} {'median ms':>9} {'p99':>9} {'mean':>9} {'max':>9} {'wrong':>5}"
+    )
     for label, chosen in problems.items():
         seconds: defaultdict[str, list[float]] = defaultdict(list)
         wrong: defaultdict[str, int] = defaultdict(int)
@@ -219,16 +284,30 @@ def compare_options(every: int) -> None:
                 wrong[name] += answer.status != "optimal" or not close
         for name, taken in seconds.items():
             mean, maximum = np.mean(taken) * 1e3, np.max(taken) * 1e3
-            print(f"{label:32} {name:36} {milliseconds(taken)} {mean:9.2f} {maximum:9.2f} {wrong[name]:5}", flush=True)
+            print(
+                f"{label:32} {name:36} {milliseconds(taken)} {mean:9.2f} {maximum:9.2f} {wrong[name]:5}",
+                flush=True,
+            )
 
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="few sizes, few instances")
-    parser.add_argument("--instances", type=int, default=10, metavar="K", help="of every size")
-    parser.add_argument("--node-limit", type=int, default=6000, help="maximum of jobs x units for the node formulation")
-    parser.add_argument("--queues", action="store_true", help="only the queues of 1,000 jobs")
+    parser.add_argument(
+        "--instances", type=int, default=10, metavar="K", help="of every size"
+    )
+    parser.add_argument(
+        "--node-limit",
+        type=int,
+        default=6000,
+        help="maximum of jobs x units for the node formulation",
+    )
+    parser.add_argument(
+        "--queues", action="store_true", help="only the queues of 1,000 jobs"
+    )
     parser.add_argument("--options", action="store_true", help="compare CBC's options")
     chosen = parser.parse_args()
     if chosen.options:

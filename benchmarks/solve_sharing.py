@@ -22,14 +22,29 @@ CASES = ((10, 100, 15), (10, 500, 15), (20, 500, 30), (30, 1000, 45))
 PARTNERS = 3
 
 
-def instance(rng: np.random.Generator, jobs: int, units: int, pairs: int, sharing: float) -> Problem:
+def instance(
+    rng: np.random.Generator, jobs: int, units: int, pairs: int, sharing: float
+) -> Problem:
     """DNN trainings with random holdings; a share `sharing` of the possible pairs shares units now."""
     curves = list(dnn_scalability().values())
     made = []
     for j in range(jobs):
         curve = curves[j % len(curves)]
-        ns, ps = np.array([0, *curve], dtype=float), np.array([0, *curve.values()], dtype=float)
-        made.append(Job(f"j{j}", 1, 64, ns, ps, float(rng.uniform(17, 19)), float(rng.uniform(11, 13))))
+        ns, ps = (
+            np.array([0, *curve], dtype=float),
+            np.array([0, *curve.values()], dtype=float),
+        )
+        made.append(
+            Job(
+                f"j{j}",
+                1,
+                64,
+                ns,
+                ps,
+                float(rng.uniform(17, 19)),
+                float(rng.uniform(11, 13)),
+            )
+        )
     candidates = list(itertools.combinations(range(jobs), 2))
     rng.shuffle(candidates)
     degree: Counter[int] = Counter()
@@ -59,7 +74,9 @@ def instance(rng: np.random.Generator, jobs: int, units: int, pairs: int, sharin
     return Problem(units, 120.0, tuple(made), tuple(current), pairs=tuple(result))
 
 
-def queue(rng: np.random.Generator, running: int, waiting: int, units: int, sharing: float) -> Problem:
+def queue(
+    rng: np.random.Generator, running: int, waiting: int, units: int, sharing: float
+) -> Problem:
     """So many that run, a part of them in pairs, on all units; those that wait are of seven kinds, a group each."""
     curves = list(dnn_scalability().values())
     kinds = len(curves)
@@ -67,17 +84,38 @@ def queue(rng: np.random.Generator, running: int, waiting: int, units: int, shar
 
     def job(j: int) -> Job:
         curve = curves[j % kinds]
-        ns, ps = np.array([0, *curve], dtype=float), np.array([0, *curve.values()], dtype=float)
-        return Job(f"j{j}", 1, 64, ns, ps, float(rng.uniform(17, 19)), float(rng.uniform(11, 13)))
+        ns, ps = (
+            np.array([0, *curve], dtype=float),
+            np.array([0, *curve.values()], dtype=float),
+        )
+        return Job(
+            f"j{j}",
+            1,
+            64,
+            ns,
+            ps,
+            float(rng.uniform(17, 19)),
+            float(rng.uniform(11, 13)),
+        )
 
     def pair(a: int, b: int, shared: int = 0) -> Pair:
-        return Pair(a, b, float(ratios[a % kinds, b % kinds]), float(ratios[b % kinds, a % kinds]), shared)
+        return Pair(
+            a,
+            b,
+            float(ratios[a % kinds, b % kinds]),
+            float(ratios[b % kinds, a % kinds]),
+            shared,
+        )
 
     jobs = tuple(job(j) for j in range(running + waiting))
     current, pairs = [0] * len(jobs), []
     together = 2 * int(sharing * running / 2)
-    holders = [(j, j + 1) for j in range(0, together, 2)] + [(j,) for j in range(together, running)]
-    each = rng.multinomial(units - len(holders), np.ones(len(holders)) / len(holders)) + 1
+    holders = [(j, j + 1) for j in range(0, together, 2)] + [
+        (j,) for j in range(together, running)
+    ]
+    each = (
+        rng.multinomial(units - len(holders), np.ones(len(holders)) / len(holders)) + 1
+    )
     for held, n in zip(holders, each.tolist(), strict=True):
         for j in held:
             current[j] = min(n, 64)
@@ -85,7 +123,9 @@ def queue(rng: np.random.Generator, running: int, waiting: int, units: int, shar
             pairs.append(pair(*held, current[held[0]]))
     groups = tuple(tuple(range(running + k, len(jobs), kinds)) for k in range(kinds))
     degree: Counter[int] = Counter()
-    for a, b in rng.permutation(list(itertools.combinations(range(running), 2))).tolist():
+    for a, b in rng.permutation(
+        list(itertools.combinations(range(running), 2))
+    ).tolist():
         if (
             max(degree[a], degree[b]) < PARTNERS
             and current[a] + current[b]
@@ -93,7 +133,11 @@ def queue(rng: np.random.Generator, running: int, waiting: int, units: int, shar
         ):
             degree.update((a, b))
             pairs.append(pair(a, b))
-    pairs += [pair(j, groups[k][0]) for j in range(running) for k in rng.permutation(kinds)[:PARTNERS].tolist()]
+    pairs += [
+        pair(j, groups[k][0])
+        for j in range(running)
+        for k in rng.permutation(kinds)[:PARTNERS].tolist()
+    ]
     pairs += [
         pair(*sorted((a[0], b[0] if a is not b else a[1])))
         for a, b in itertools.combinations_with_replacement(groups, 2)
@@ -105,11 +149,21 @@ def queues() -> None:
     """Print one row for each length of the queue: CPU time of a decision, solver apart, and what showed the optimum."""
     print("running waiting units sharing | median max CPU ms | shown by")
     worker = SolverProcess()
-    solve(queue(np.random.default_rng(0), 10, 50, 40, 0.4), backend="cbc", process=worker)  # compiles
-    for waiting, sharing in ((0, 0.0), (0, 0.4), *itertools.product((300, 3000), (0.0, 0.4, 1.0))):
+    solve(
+        queue(np.random.default_rng(0), 10, 50, 40, 0.4), backend="cbc", process=worker
+    )  # compiles
+    for waiting, sharing in (
+        (0, 0.0),
+        (0, 0.4),
+        *itertools.product((300, 3000), (0.0, 0.4, 1.0)),
+    ):
         rng, seconds, shown = np.random.default_rng(5), [], Counter[str]()
         for _ in range(10):
-            problem = queue(rng, 100, waiting, 500, sharing) if waiting else instance(rng, 100, 500, 150, sharing)
+            problem = (
+                queue(rng, 100, waiting, 500, sharing)
+                if waiting
+                else instance(rng, 100, 500, 150, sharing)
+            )
             start = time.process_time()
             answer = solve(problem, backend="cbc", process=worker)
             seconds.append((time.process_time() - start) * 1e3)
@@ -124,8 +178,12 @@ def queues() -> None:
 def main() -> None:
     """Print one row a case and share of pairs that share at the start."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="5 problems a case instead of 25")
-    parser.add_argument("--queues", action="store_true", help="100 that run, thousands that wait")
+    parser.add_argument(
+        "--quick", action="store_true", help="5 problems a case instead of 25"
+    )
+    parser.add_argument(
+        "--queues", action="store_true", help="100 that run, thousands that wait"
+    )
     asked = parser.parse_args()
     if asked.queues:
         queues()
@@ -134,8 +192,15 @@ def main() -> None:
     # A worker each, there before the clock starts: flow's models make theirs grow until it is replaced.
     workers = {name: SolverProcess() for name in ("items", "flow")}
     for name, worker in workers.items():
-        solve(instance(np.random.default_rng(0), 8, 40, 10, 0.4), backend="cbc", formulation=name, process=worker)
-    print("jobs units pairs sharing | items median p90 max ms | shown by | flow median max ms | flow/items | differ")
+        solve(
+            instance(np.random.default_rng(0), 8, 40, 10, 0.4),
+            backend="cbc",
+            formulation=name,
+            process=worker,
+        )
+    print(
+        "jobs units pairs sharing | items median p90 max ms | shown by | flow median max ms | flow/items | differ"
+    )
     for jobs, units, pairs in CASES:
         for sharing in (0.0, 0.4):
             rng = np.random.default_rng(5)
@@ -143,15 +208,28 @@ def main() -> None:
             differ = 0
             for _ in range(repetitions):
                 problem = instance(rng, jobs, units, pairs, sharing)
-                items = solve(problem, backend="cbc", formulation="items", process=workers["items"])
-                flow = solve(problem, backend="cbc", formulation="flow", process=workers["flow"], time_limit=20.0)
+                items = solve(
+                    problem,
+                    backend="cbc",
+                    formulation="items",
+                    process=workers["items"],
+                )
+                flow = solve(
+                    problem,
+                    backend="cbc",
+                    formulation="flow",
+                    process=workers["flow"],
+                    time_limit=20.0,
+                )
                 items_s.append(items.seconds * 1e3)
                 flow_s.append(flow.seconds * 1e3)
                 shown[items.formulation] += 1
                 assert items.status == "optimal", items
                 proven = flow.status == "optimal"
                 difference = items.objective - flow.objective
-                differ += (abs(difference) if proven else max(0.0, -difference)) > 1e-6 * abs(items.objective)
+                differ += (
+                    abs(difference) if proven else max(0.0, -difference)
+                ) > 1e-6 * abs(items.objective)
             i_med, i_p90, i_max = np.percentile(items_s, (50, 90, 100))
             f_med, f_max = np.percentile(flow_s, (50, 100))
             by = " ".join(f"{name} {count}" for name, count in sorted(shown.items()))

@@ -40,12 +40,22 @@ def main() -> None:
     for name in ("-ndmap", "-bdfn", "-scfn"):
         parser.add_argument(name)
     given = parser.parse_args()
-    options = Options(node_trace=given.ndmap, job_bounds=given.bdfn, job_curves=given.scfn)
+    options = Options(
+        node_trace=given.ndmap, job_bounds=given.bdfn, job_curves=given.scfn
+    )
     inputs = load(RunSpec.of(options), Silent())
     print("order              preemptions   lost to preemption    lost to rescaling")
-    for label, order in (("longest idle", FreeList), ("shortest idle", ShortestFirst), ("lowest number", LowestFirst)):
+    for label, order in (
+        ("longest idle", FreeList),
+        ("shortest idle", ShortestFirst),
+        ("lowest number", LowestFirst),
+    ):
         units.FreeList = order  # type: ignore[misc]
-        outcome = Replay(inputs.pools[0].trace, inputs.jobs, MilpPolicy(120.0, SolverOptions("exact"))).run()
+        outcome = Replay(
+            inputs.pools[0].trace,
+            inputs.jobs,
+            MilpPolicy(120.0, SolverOptions("exact")),
+        ).run()
         preemptions = sum(record.preemptions for record in outcome.records)
         preempted = sum(record.lost_to_preemption for record in outcome.records)
         rescaled = sum(record.lost_to_rescale for record in outcome.records)

@@ -54,7 +54,9 @@ def assign_nodes(holes: Holes, *, nodes: int, rng: np.random.Generator) -> Chang
     wraps = np.flatnonzero(holes.join + holes.length > holes.polls)
     size = np.r_[holes.nodes, holes.nodes[wraps]]
     opens = np.r_[holes.join, np.zeros(len(wraps), dtype=np.int64)]
-    closes = np.r_[holes.join + holes.length, (holes.join + holes.length)[wraps] - holes.polls]
+    closes = np.r_[
+        holes.join + holes.length, (holes.join + holes.length)[wraps] - holes.polls
+    ]
     n = len(size)
     # In one poll holes open before others close, so that no node leaves and joins at once.
     order = np.lexsort((np.repeat([0, 1], n), np.r_[opens, closes]))

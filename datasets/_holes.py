@@ -68,7 +68,9 @@ def polls_in(seconds: float) -> int:
     return int(seconds * 8 / summit.POLL_EIGHTHS_S)
 
 
-def draw_holes(*, nodes: int, days: float, outages: bool, rng: np.random.Generator) -> Holes:
+def draw_holes(
+    *, nodes: int, days: float, outages: bool, rng: np.random.Generator
+) -> Holes:
     """Draw the holes of a machine of `nodes` nodes over `days` days.
 
     Parameters
@@ -93,12 +95,18 @@ def draw_holes(*, nodes: int, days: float, outages: bool, rng: np.random.Generat
     activity = _activity(polls, rng)
     leave = np.full(len(size), -1, dtype=np.int64)
     if outages:
-        _end_in_outages(leave, size, length, nodes=nodes, days=days, polls=polls, rng=rng)
-    _end_in_large_starts(leave, size, length, activity, nodes=nodes, days=days, polls=polls, rng=rng)
+        _end_in_outages(
+            leave, size, length, nodes=nodes, days=days, polls=polls, rng=rng
+        )
+    _end_in_large_starts(
+        leave, size, length, activity, nodes=nodes, days=days, polls=polls, rng=rng
+    )
 
     rest = np.flatnonzero(leave < 0)
     weight = size[rest] * length[rest]
-    heavy = weight > np.quantile(weight, summit.HEAVY_QUANTILE) if len(rest) else weight > 0
+    heavy = (
+        weight > np.quantile(weight, summit.HEAVY_QUANTILE) if len(rest) else weight > 0
+    )
     join = np.empty(len(rest), dtype=np.int64)
     join[~heavy] = _place(int((~heavy).sum()), activity, polls, rng)
     join[heavy] = _place(int(heavy.sum()), summit.HEAVY_EXPONENT * activity, polls, rng)
@@ -109,7 +117,9 @@ def draw_holes(*, nodes: int, days: float, outages: bool, rng: np.random.Generat
 def _quantile(knots: tuple[tuple[float, float], ...], shares: Floats) -> Floats:
     """Invert a distribution given by knots (probability, value), log-linear between them."""
     probability, value = np.array(knots).T
-    return np.asarray(np.exp(np.interp(shares, probability, np.log(value))), dtype=np.float64)
+    return np.asarray(
+        np.exp(np.interp(shares, probability, np.log(value))), dtype=np.float64
+    )
 
 
 def _strata(n: int, rng: np.random.Generator) -> Floats:
@@ -120,7 +130,11 @@ def _strata(n: int, rng: np.random.Generator) -> Floats:
 def _sizes(nodes: int, days: float, rng: np.random.Generator) -> Ints:
     """Nodes of each hole, ascending: measured quantiles, scaled so that fragments per node-day hold."""
     fragments = summit.FRAGMENTS_PER_NODE_DAY * nodes * days
-    scaled = summit.HOLES_PER_DAY * days * (nodes / summit.SUMMIT_NODES) ** summit.HOLE_COUNT_EXPONENT
+    scaled = (
+        summit.HOLES_PER_DAY
+        * days
+        * (nodes / summit.SUMMIT_NODES) ** summit.HOLE_COUNT_EXPONENT
+    )
     n = max(1, round(min(scaled, fragments)))
     raw, dither = _quantile(summit.HOLE_NODES, _strata(n, rng)), rng.random(n)
     largest = max(1.0, summit.LARGEST_HOLE_SHARE * nodes)
@@ -146,8 +160,12 @@ def _lengths(size: Ints, polls: int, rng: np.random.Generator) -> Ints:
     """
 
     def lengths(shares: Floats) -> Ints:
-        polled = np.rint(_quantile(summit.FRAGMENT_S, shares % 1.0) * 8 / summit.POLL_EIGHTHS_S)
-        whole: Ints = np.clip(polled, summit.MIN_FRAGMENT_POLLS, polls // 2).astype(np.int64)
+        polled = np.rint(
+            _quantile(summit.FRAGMENT_S, shares % 1.0) * 8 / summit.POLL_EIGHTHS_S
+        )
+        whole: Ints = np.clip(polled, summit.MIN_FRAGMENT_POLLS, polls // 2).astype(
+            np.int64
+        )
         return whole
 
     expected = float(lengths((np.arange(2000) + 0.5) / 2000).mean())
@@ -169,10 +187,14 @@ def _activity(polls: int, rng: np.random.Generator) -> Floats:
     activity = np.zeros(bins)
     for correlation_s, sigma in summit.ACTIVITY:
         knots = max(1, round(polls / polls_in(correlation_s)))
-        value = np.array([NormalDist().inv_cdf((i + 0.5) / knots) for i in range(knots)])
+        value = np.array(
+            [NormalDist().inv_cdf((i + 0.5) / knots) for i in range(knots)]
+        )
         rng.shuffle(value)
         knot = (np.linspace(0, knots, bins, endpoint=False) + rng.random()) % knots
-        activity += sigma * np.interp(knot, np.arange(knots + 1), np.r_[value, value[:1]])
+        activity += sigma * np.interp(
+            knot, np.arange(knots + 1), np.r_[value, value[:1]]
+        )
     return activity
 
 
@@ -182,12 +204,21 @@ def _place(n: int, log_density: Floats, polls: int, rng: np.random.Generator) ->
     shares = _strata(n, rng)
     rng.shuffle(shares)
     edges = np.linspace(0, polls, len(cumulative))
-    placed: Ints = np.interp(shares * cumulative[-1], cumulative, edges).astype(np.int64)
+    placed: Ints = np.interp(shares * cumulative[-1], cumulative, edges).astype(
+        np.int64
+    )
     return np.minimum(placed, polls - 1)
 
 
 def _end_in_outages(
-    leave: Ints, size: Ints, length: Ints, *, nodes: int, days: float, polls: int, rng: np.random.Generator
+    leave: Ints,
+    size: Ints,
+    length: Ints,
+    *,
+    nodes: int,
+    days: float,
+    polls: int,
+    rng: np.random.Generator,
 ) -> None:
     """Let long holes end together, in outages that hold half the machine and more; sets `leave`."""
     n = round(summit.OUTAGES_PER_DAY * days)
@@ -195,10 +226,16 @@ def _end_in_outages(
     target = nodes * (low + (high - low) * _strata(n, rng))
     rng.shuffle(target)
     # One in each n-th of the circle and away from its edges, so that two rarely overlap.
-    when = ((np.arange(n) + 0.2 + 0.6 * rng.random(n)) / max(n, 1) * polls).astype(np.int64)
+    when = ((np.arange(n) + 0.2 + 0.6 * rng.random(n)) / max(n, 1) * polls).astype(
+        np.int64
+    )
     seconds = length * summit.POLL_EIGHTHS_S / 8
     shortest, longest = summit.OUTAGE_FRAGMENT_S
-    fits = (shortest < seconds) & (seconds < longest) & (size <= summit.OUTAGE_HOLE_SHARE * nodes)
+    fits = (
+        (shortest < seconds)
+        & (seconds < longest)
+        & (size <= summit.OUTAGE_HOLE_SHARE * nodes)
+    )
     _gather(leave, rng.permutation(np.flatnonzero(fits)), size, target, when)
 
 
@@ -216,12 +253,18 @@ def _end_in_large_starts(
     """Let many of the holes that are left end together, where a large job starts; sets `leave`."""
     n = round(summit.LARGE_STARTS_PER_DAY * days)
     z = np.array([NormalDist().inv_cdf((i + 0.5) / n) for i in range(n)])
-    share = np.minimum(summit.LARGE_START_SHARE * np.exp(summit.LARGE_START_SIGMA * z), summit.LARGE_START_MAX_SHARE)
+    share = np.minimum(
+        summit.LARGE_START_SHARE * np.exp(summit.LARGE_START_SIGMA * z),
+        summit.LARGE_START_MAX_SHARE,
+    )
     target = nodes * share
     rng.shuffle(target)
     when = _place(n, activity, polls, rng)
     free = np.flatnonzero(leave < 0)
-    odds = size[free] ** summit.LARGE_START_SIZE_EXPONENT * length[free] ** summit.LARGE_START_LENGTH_EXPONENT
+    odds = (
+        size[free] ** summit.LARGE_START_SIZE_EXPONENT
+        * length[free] ** summit.LARGE_START_LENGTH_EXPONENT
+    )
     # Smallest exponential clocks first: sampling without replacement with these odds.
     chosen = free[np.argsort(rng.exponential(size=len(free)) / odds)]
     chosen = chosen[np.cumsum(size[chosen]) <= target.sum()]

@@ -20,7 +20,13 @@ def utc(when: str | pd.Timestamp) -> pd.Timestamp:
         if isinstance(when, str) and text is None:
             raise ValueError("no time")
         is_epoch = text is not None and "-" not in text
-        stamp = pd.Timestamp(float(text), unit="s") if text and is_epoch else pd.Timestamp(text or when)
+        stamp = (
+            pd.Timestamp(float(text), unit="s")
+            if text and is_epoch
+            else pd.Timestamp(text or when)
+        )
     except ValueError as error:
-        raise InputError(f"{when!r} is not a time", hint="write it as 2021-02-10T08:00:00") from error
+        raise InputError(
+            f"{when!r} is not a time", hint="write it as 2021-02-10T08:00:00"
+        ) from error
     return stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")

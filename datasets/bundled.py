@@ -21,7 +21,12 @@ TRACE_FILE: Final = "summit-like-512.parquet"
 JOBS_FILE: Final = "jobs-60.parquet"
 
 # Of seeds 0-11 the nearest to Summit, by idle count and fragment durations.
-TRACE: Final[dict[str, Any]] = {"nodes": 512, "days": 2.0, "seed": 0, "start": "2021-02-10"}
+TRACE: Final[dict[str, Any]] = {
+    "nodes": 512,
+    "days": 2.0,
+    "seed": 0,
+    "start": "2021-02-10",
+}
 
 # 2.2e8 images a job, one job every 20 minutes for 20 hours: the jobs keep the idle nodes busy to the end, and a few
 # are still running then. If all finished, U would be 1 whatever the policy.
@@ -57,7 +62,9 @@ def load_bundled() -> tuple[NodeTraceTable, pd.DataFrame]:
 
     data = resources.files("bft.datasets.data")
     table = pq.read_table(BytesIO(data.joinpath(TRACE_FILE).read_bytes()))
-    metadata = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    metadata = {
+        key.decode(): value.decode() for key, value in table.schema.metadata.items()
+    }
     frame = table.replace_schema_metadata(None).to_pandas()
     # Ns, Ps and Os are lists, not arrays, so rows go through Python objects; dtypes stay as generated.
     jobs = pq.read_table(BytesIO(data.joinpath(JOBS_FILE).read_bytes()))
@@ -77,7 +84,10 @@ def write_bundled(folder: Path) -> None:
 
     trace, jobs = generate_node_trace(**TRACE), generate_dnn_jobs(**JOBS)
     utc = pa.timestamp("ns", tz="UTC")
-    trace_schema = pa.schema([("time", utc), ("node", pa.string()), ("idle", pa.bool_())], metadata=trace.metadata)
+    trace_schema = pa.schema(
+        [("time", utc), ("node", pa.string()), ("idle", pa.bool_())],
+        metadata=trace.metadata,
+    )
     job_schema = pa.schema(
         [
             ("name", pa.string()),
@@ -93,8 +103,15 @@ def write_bundled(folder: Path) -> None:
             ("Os", pa.list_(pa.float64())),
         ]
     )
-    for name, frame, schema in ((TRACE_FILE, trace.frame, trace_schema), (JOBS_FILE, jobs, job_schema)):
-        _write(pa.Table.from_pandas(frame, schema=schema, preserve_index=False), schema, folder / name)
+    for name, frame, schema in (
+        (TRACE_FILE, trace.frame, trace_schema),
+        (JOBS_FILE, jobs, job_schema),
+    ):
+        _write(
+            pa.Table.from_pandas(frame, schema=schema, preserve_index=False),
+            schema,
+            folder / name,
+        )
 
 
 def _write(table: Any, schema: Any, path: Path) -> None:
@@ -103,7 +120,9 @@ def _write(table: Any, schema: Any, path: Path) -> None:
 
     unfinished = path.with_name(path.name + ".part")
     # Without pandas' own metadata: it holds versions of libraries, and readers do not need it.
-    pq.write_table(table.replace_schema_metadata(schema.metadata), unfinished, compression="zstd")
+    pq.write_table(
+        table.replace_schema_metadata(schema.metadata), unfinished, compression="zstd"
+    )
     unfinished.replace(path)
     _log.info("wrote %s, %d bytes", path, path.stat().st_size)
 
@@ -117,9 +136,14 @@ def _with_plain_nodes(frame: pd.DataFrame) -> pd.DataFrame:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make the bundled files again."""
-    parser = argparse.ArgumentParser(prog="python -m bft.datasets.bundled", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m bft.datasets.bundled", description=main.__doc__
+    )
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parent / "data", help="folder (default: where they are)"
+        "--out",
+        type=Path,
+        default=Path(__file__).parent / "data",
+        help="folder (default: where they are)",
     )
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     write_bundled(parser.parse_args(arguments).out)

@@ -54,15 +54,27 @@ def measure(trace: NodeTraceTable) -> dict[str, float]:
     import pandas as pd
 
     universe = trace.nodes
-    start, end = pd.Timestamp(trace.metadata["start"]), pd.Timestamp(trace.metadata["end"])
-    second = ((trace.frame["time"] - start) / pd.Timedelta(seconds=1)).to_numpy(dtype=float)
+    start, end = (
+        pd.Timestamp(trace.metadata["start"]),
+        pd.Timestamp(trace.metadata["end"]),
+    )
+    second = ((trace.frame["time"] - start) / pd.Timedelta(seconds=1)).to_numpy(
+        dtype=float
+    )
     node = pd.Index(universe).get_indexer(pd.Index(trace.frame["node"]))
     idle = trace.frame["idle"].to_numpy(dtype=bool)
     window_s = (end - start) / pd.Timedelta(seconds=1)
     figures: dict[str, float] = {}
 
-    def quantiles(label: str, unit: str, values: NDArray[np.floating[Any]], percents: Sequence[int]) -> None:
-        for percent, value in zip(percents, np.percentile(values, percents), strict=True):
+    def quantiles(
+        label: str,
+        unit: str,
+        values: NDArray[np.floating[Any]],
+        percents: Sequence[int],
+    ) -> None:
+        for percent, value in zip(
+            percents, np.percentile(values, percents), strict=True
+        ):
             figures[f"{label} p{percent}{unit}"] = float(value)
 
     event = np.unique(second[second > 0])
@@ -71,20 +83,33 @@ def measure(trace: NodeTraceTable) -> dict[str, float]:
     figures |= {"gap mean s": float(gap.mean()), "gap min s": float(gap.min())}
 
     edge = np.unique(np.r_[0.0, event, window_s])
-    change = np.bincount(np.searchsorted(edge, second), np.where(idle, 1, -1), minlength=len(edge))
+    change = np.bincount(
+        np.searchsorted(edge, second), np.where(idle, 1, -1), minlength=len(edge)
+    )
     share, width = np.cumsum(change)[:-1] / len(universe) * 100, np.diff(edge)
     figures["idle mean %"] = float((share * width).sum() / window_s)
     by_share = np.argsort(share)
     elapsed = np.cumsum(width[by_share])
     for percent in (25, 50, 75, 90, 99):
-        figures[f"idle p{percent} %"] = float(share[by_share][np.searchsorted(elapsed, percent / 100 * window_s)])
+        figures[f"idle p{percent} %"] = float(
+            share[by_share][np.searchsorted(elapsed, percent / 100 * window_s)]
+        )
     high = share > 2000 / summit.SUMMIT_NODES * 100
     figures["above 42 % of nodes: h/day"] = float(width[high].sum() / window_s * 24)
-    figures["above 42 %: share of idle node-time %"] = float((share * width)[high].sum() / (share * width).sum() * 100)
+    figures["above 42 %: share of idle node-time %"] = float(
+        (share * width)[high].sum() / (share * width).sum() * 100
+    )
     area = np.r_[0.0, np.cumsum(share * width)]
-    days = np.diff(np.interp(np.linspace(0, window_s, max(1, round(window_s / 86400)) + 1), edge, area))
+    days = np.diff(
+        np.interp(
+            np.linspace(0, window_s, max(1, round(window_s / 86400)) + 1), edge, area
+        )
+    )
     means = days / (window_s / len(days))
-    figures |= {"day mean min %": float(means.min()), "day mean max %": float(means.max())}
+    figures |= {
+        "day mean min %": float(means.min()),
+        "day mean max %": float(means.max()),
+    }
 
     for label, which in (("join", idle & (second > 0)), ("leave", ~idle)):
         group = np.unique(second[which], return_counts=True)[1].astype(float)
@@ -100,8 +125,12 @@ def measure(trace: NodeTraceTable) -> dict[str, float]:
     for text, limit in (("10 min", 600), ("1 h", 3600)):
         short = fragment <= limit
         figures[f"fragments <= {text}: count %"] = float(short.mean() * 100)
-        figures[f"fragments <= {text}: node-time %"] = float(fragment[short].sum() / fragment.sum() * 100)
-    figures["fragments per node and day"] = len(fragment) / len(universe) / (window_s / 86400)
+        figures[f"fragments <= {text}: node-time %"] = float(
+            fragment[short].sum() / fragment.sum() * 100
+        )
+    figures["fragments per node and day"] = (
+        len(fragment) / len(universe) / (window_s / 86400)
+    )
     quantiles("busy", " s", lasts[~opens], (10, 25, 50, 75))
     figures["never idle %"] = 100 * (1 - len(np.unique(node)) / len(universe))
     return figures
@@ -123,13 +152,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Generate traces and print them beside Summit."""
     from bft.datasets.node_traces import generate_node_trace
 
-    parser = argparse.ArgumentParser(prog="python -m bft.datasets.calibration", description=__doc__)
-    parser.add_argument("--nodes", type=int, default=summit.SUMMIT_NODES, help="size of the machine")
-    parser.add_argument("--days", type=float, default=summit.SUMMIT_DAYS, help="length of the trace")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1], help="one column for each")
+    parser = argparse.ArgumentParser(
+        prog="python -m bft.datasets.calibration", description=__doc__
+    )
+    parser.add_argument(
+        "--nodes", type=int, default=summit.SUMMIT_NODES, help="size of the machine"
+    )
+    parser.add_argument(
+        "--days", type=float, default=summit.SUMMIT_DAYS, help="length of the trace"
+    )
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[0, 1], help="one column for each"
+    )
     options = parser.parse_args(arguments)
     columns = {
-        f"seed {seed}": measure(generate_node_trace(nodes=options.nodes, days=options.days, seed=seed))
+        f"seed {seed}": measure(
+            generate_node_trace(nodes=options.nodes, days=options.days, seed=seed)
+        )
         for seed in options.seeds
     }
     sys.stdout.write(comparison(columns) + "\n")

@@ -35,10 +35,16 @@ def dnn_scalability() -> dict[str, dict[int, float]]:
     >>> rates[1] < rates[2]
     True
     """
-    text = resources.files("bft.datasets.data").joinpath("dnn_scalability.csv").read_text(encoding="utf-8")
+    text = (
+        resources.files("bft.datasets.data")
+        .joinpath("dnn_scalability.csv")
+        .read_text(encoding="utf-8")
+    )
     curves: dict[str, dict[int, float]] = {}
     for row in csv.DictReader(text.splitlines()):
-        curves.setdefault(row["model"], {})[int(row["units"])] = float(row["images_per_s"])
+        curves.setdefault(row["model"], {})[int(row["units"])] = float(
+            row["images_per_s"]
+        )
     return curves
 
 
@@ -99,13 +105,19 @@ def generate_dnn_jobs(
     if seed < 0:
         raise InputError(f"seed is {seed}, expected a non-negative integer")
     if not (math.isfinite(interval_s) and interval_s >= 0):
-        raise InputError(f"interval_s is {interval_s}, expected a number of seconds, 0 or more")
+        raise InputError(
+            f"interval_s is {interval_s}, expected a number of seconds, 0 or more"
+        )
     if not (math.isfinite(pmax) and pmax > 0):
         raise InputError(f"pmax is {pmax}, expected a positive number of images")
     if not 1 <= jmin <= jmax:
-        raise InputError(f"jmin is {jmin} and jmax is {jmax}, expected 1 <= jmin <= jmax")
+        raise InputError(
+            f"jmin is {jmin} and jmax is {jmax}, expected 1 <= jmin <= jmax"
+        )
     if objective not in ("throughput", "efficiency"):
-        raise InputError(f"objective is {objective!r}, expected 'throughput' or 'efficiency'")
+        raise InputError(
+            f"objective is {objective!r}, expected 'throughput' or 'efficiency'"
+        )
     first = utc(first_submit)
 
     curves = dnn_scalability()
@@ -113,7 +125,9 @@ def generate_dnn_jobs(
     rng = np.random.default_rng(seed)
     rates = {model: [0.0, *curve.values()] for model, curve in curves.items()}
     values = {
-        model: rate if objective == "throughput" else [value / rate[1] for value in rate]
+        model: rate
+        if objective == "throughput"
+        else [value / rate[1] for value in rate]
         for model, rate in rates.items()
     }
     return pd.DataFrame(
@@ -123,7 +137,9 @@ def generate_dnn_jobs(
             "Jmin": jmin,
             "Jmax": jmax,
             "Pmax": float(pmax),
-            "Tsub": (first + pd.to_timedelta(np.arange(jobs) * interval_s, unit="s")).as_unit("ns"),
+            "Tsub": (
+                first + pd.to_timedelta(np.arange(jobs) * interval_s, unit="s")
+            ).as_unit("ns"),
             "Tcup": rng.uniform(*UP_S, size=jobs),
             "Tcdw": rng.uniform(*DOWN_S, size=jobs),
             "Ns": [[0, *curves[model]] for model in models],

@@ -108,7 +108,9 @@ def generate_node_trace(
     if nodes < 1:
         raise InputError(f"nodes is {nodes}, expected at least 1")
     if not (math.isfinite(days) and days * 86400 >= SHORTEST_S):
-        raise InputError(f"days is {days}, expected at least {SHORTEST_S / 86400:.4f} (ten minutes)")
+        raise InputError(
+            f"days is {days}, expected at least {SHORTEST_S / 86400:.4f} (ten minutes)"
+        )
     if seed < 0:
         raise InputError(f"seed is {seed}, expected a non-negative integer")
     begin, window_s = utc(start), round(days * 86400)
@@ -118,7 +120,9 @@ def generate_node_trace(
     changes = assign_nodes(holes, nodes=nodes, rng=rng)
     names = _names(nodes)
     offset_ns = np.asarray(poll_seconds(changes.poll)) * 1_000_000_000
-    time = begin.to_datetime64().astype("datetime64[ns]") + offset_ns.astype("timedelta64[ns]")
+    time = begin.to_datetime64().astype("datetime64[ns]") + offset_ns.astype(
+        "timedelta64[ns]"
+    )
     frame = pd.DataFrame(
         {
             "time": pd.DatetimeIndex(time).tz_localize("UTC"),
@@ -143,4 +147,7 @@ def generate_node_trace(
 
 def _names(nodes: int) -> list[str]:
     """Name nodes by cabinet and place in it: c0000n01, …, c0000n18, c0001n01 and so on."""
-    return [f"c{i // NODES_PER_CABINET:04d}n{i % NODES_PER_CABINET + 1:02d}" for i in range(nodes)]
+    return [
+        f"c{i // NODES_PER_CABINET:04d}n{i % NODES_PER_CABINET + 1:02d}"
+        for i in range(nodes)
+    ]

@@ -51,9 +51,35 @@ class Scenario:
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     "mix": Scenario(1001, 36.0, 1.3e8, None),
     # Trials are identical: the means of the published times.
-    "hpo": Scenario(100, 0.0, 1.3e8, "ShuffleNet", up_s=(18.0, 18.0), down_s=(12.0, 12.0), replay="--workload hpo"),
-    "nas": Scenario(20, 0.0, 1.3e8, "MnasNet", up_s=(18.0, 18.0), down_s=(12.0, 12.0), replay="--workload nas"),
-    "llm": Scenario(5, 3600.0, 2e9, "VGG16", 8, 64, START_UP_S, CHECKPOINT_S, replay="--cost-model stall"),
+    "hpo": Scenario(
+        100,
+        0.0,
+        1.3e8,
+        "ShuffleNet",
+        up_s=(18.0, 18.0),
+        down_s=(12.0, 12.0),
+        replay="--workload hpo",
+    ),
+    "nas": Scenario(
+        20,
+        0.0,
+        1.3e8,
+        "MnasNet",
+        up_s=(18.0, 18.0),
+        down_s=(12.0, 12.0),
+        replay="--workload nas",
+    ),
+    "llm": Scenario(
+        5,
+        3600.0,
+        2e9,
+        "VGG16",
+        8,
+        64,
+        START_UP_S,
+        CHECKPOINT_S,
+        replay="--cost-model stall",
+    ),
 }
 
 
@@ -112,9 +138,13 @@ def generate_scenario(
     if model is not None:
         points = _points(model, curve)
         if max(points) < own.jmin:
-            raise InputError(f"the curve ends at {max(points)} units; the scenario {scenario} needs {own.jmin}")
+            raise InputError(
+                f"the curve ends at {max(points)} units; the scenario {scenario} needs {own.jmin}"
+            )
         rates = [0.0, *points.values()]
-        values = rates if objective == "throughput" else [rate / rates[1] for rate in rates]
+        values = (
+            rates if objective == "throughput" else [rate / rates[1] for rate in rates]
+        )
         frame["name"] = [f"J{k:05d}-{model}" for k in range(len(frame))]
         frame["model"], frame["Jmax"] = model, min(own.jmax, max(points))
         for column, numbers in (("Ns", [0, *points]), ("Ps", rates), ("Os", values)):
@@ -124,7 +154,10 @@ def generate_scenario(
         frame["Tcup"] = rng.uniform(*own.up_s, size=len(frame))
         frame["Tcdw"] = rng.uniform(*own.down_s, size=len(frame))
     if scenario == "llm":
-        frame["sizes"] = [[1 << k for k in range(20) if own.jmin <= 1 << k <= jmax] for jmax in frame["Jmax"]]
+        frame["sizes"] = [
+            [1 << k for k in range(20) if own.jmin <= 1 << k <= jmax]
+            for jmax in frame["Jmax"]
+        ]
         frame["Jmax"] = [sizes[-1] for sizes in frame["sizes"]]
     return frame
 
@@ -135,5 +168,7 @@ def _points(model: str, curve: Mapping[int, float] | None) -> dict[int, float]:
         return dict(sorted(curve.items()))
     known = dnn_scalability()
     if model not in known:
-        raise InputError(f"no curve of {model!r} comes with the package: choose one of {', '.join(known)}, or a file")
+        raise InputError(
+            f"no curve of {model!r} comes with the package: choose one of {', '.join(known)}, or a file"
+        )
     return known[model]

@@ -92,30 +92,52 @@ def generate_log(
     """
     if scheduler not in WRITERS:
         wanted = ", ".join(WRITERS)
-        raise InputError(f"no log of {scheduler!r}{did_you_mean(scheduler, WRITERS)}; one of {wanted} is expected")
+        raise InputError(
+            f"no log of {scheduler!r}{did_you_mean(scheduler, WRITERS)}; one of {wanted} is expected"
+        )
     if walltimes and scheduler not in WITH_LIMITS:
-        raise InputError(f"a log of {scheduler} is made without time limits; {' and '.join(WITH_LIMITS)} have them")
+        raise InputError(
+            f"a log of {scheduler} is made without time limits; {' and '.join(WITH_LIMITS)} have them"
+        )
     if gpus_per_node and scheduler not in WITH_GPUS:
-        raise InputError(f"a log of {scheduler} is made without GPUs; {' and '.join(WITH_GPUS)} has them")
-    jobs = _jobs(nodes, days, seed, start, load, walltimes=walltimes, gpus_per_node=gpus_per_node)
+        raise InputError(
+            f"a log of {scheduler} is made without GPUs; {' and '.join(WITH_GPUS)} has them"
+        )
+    jobs = _jobs(
+        nodes, days, seed, start, load, walltimes=walltimes, gpus_per_node=gpus_per_node
+    )
     return "\n".join(WRITERS[scheduler](jobs, nodes)) + "\n"
 
 
 def _jobs(
-    nodes: int, days: float, seed: int, start: str, load: float, *, walltimes: bool, gpus_per_node: int
+    nodes: int,
+    days: float,
+    seed: int,
+    start: str,
+    load: float,
+    *,
+    walltimes: bool,
+    gpus_per_node: int,
 ) -> list[_Job]:
     rng, limits = np.random.default_rng(seed), np.random.default_rng((seed, 1))
     per = max(1, gpus_per_node)
     end_s, largest = round(days * 86_400), max(1, nodes // 2) * per
-    mean_size = float(np.mean([_units(largest**share, per) for share in np.linspace(0, 1, 1001)]))
+    mean_size = float(
+        np.mean([_units(largest**share, per) for share in np.linspace(0, 1, 1001)])
+    )
     gap_s = MEAN_S * mean_size / (nodes * per * load)
-    free = np.zeros((nodes, per), dtype=np.int64)  # when each GPU, or each node, is free again
+    free = np.zeros(
+        (nodes, per), dtype=np.int64
+    )  # when each GPU, or each node, is free again
     submit = begin = 0.0
     origin_s = int(np.datetime64(start, "s").astype(np.int64))
     jobs: list[_Job] = []
     while True:
         submit += rng.exponential(gap_s)
-        size, length = _units(largest ** rng.random(), per), 60 + int(rng.exponential(MEAN_S - 60))
+        size, length = (
+            _units(largest ** rng.random(), per),
+            60 + int(rng.exponential(MEAN_S - 60)),
+        )
         gpus = min(size, per)
         back = np.sort(free, axis=1)[:, gpus - 1]  # when each node has so many to give
         taken = np.sort(np.argsort(back, kind="stable")[: size // gpus])
@@ -126,9 +148,20 @@ def _jobs(
         for node in taken.tolist():
             free[node, np.flatnonzero(free[node] <= first)[:gpus]] = last
         runs = last == int(begin) + length
-        limit_s = 1800 * math.ceil(length * limits.uniform(1, 4) / 1800) if walltimes else None
+        limit_s = (
+            1800 * math.ceil(length * limits.uniform(1, 4) / 1800)
+            if walltimes
+            else None
+        )
         ran = origin_s + first, origin_s + last
-        job = _Job(1000 + len(jobs), *ran, tuple(taken.tolist()), not runs, origin_s + int(submit), limit_s)
+        job = _Job(
+            1000 + len(jobs),
+            *ran,
+            tuple(taken.tolist()),
+            not runs,
+            origin_s + int(submit),
+            limit_s,
+        )
         jobs.append(replace(job, gpus=gpus) if gpus_per_node else job)
 
 
@@ -144,16 +177,30 @@ def _units(wanted: float, per: int) -> int:
 def _slurm(jobs: Sequence[_Job], nodes: int) -> list[str]:
     limits = any(job.limit_s is not None for job in jobs)
     gpus = any(job.gpus for job in jobs)
-    lines = ["JobID|JobName|NodeList|AllocNodes|Start|End|State" + "|Submit|Timelimit" * limits + "|AllocTRES" * gpus]
+    lines = [
+        "JobID|JobName|NodeList|AllocNodes|Start|End|State"
+        + "|Submit|Timelimit" * limits
+        + "|AllocTRES" * gpus
+    ]
     for job in jobs:
         hosts = _host_list(job.nodes, nodes)
-        end, state = ("Unknown", "RUNNING") if job.runs else (f"{_utc(job.end_s):%Y-%m-%dT%H:%M:%S}", "COMPLETED")
+        end, state = (
+            ("Unknown", "RUNNING")
+            if job.runs
+            else (f"{_utc(job.end_s):%Y-%m-%dT%H:%M:%S}", "COMPLETED")
+        )
         start = f"{_utc(job.start_s):%Y-%m-%dT%H:%M:%S}"
-        more = "" if job.limit_s is None else f"|{_utc(job.submit_s):%Y-%m-%dT%H:%M:%S}|{_limit(job.limit_s)}"
+        more = (
+            ""
+            if job.limit_s is None
+            else f"|{_utc(job.submit_s):%Y-%m-%dT%H:%M:%S}|{_limit(job.limit_s)}"
+        )
         if job.gpus:
             many = len(job.nodes)
             more += f"|cpu={CORES_PER_GPU * job.gpus * many},gres/gpu={job.gpus * many},node={many}"
-        lines.append(f"{job.number}|{_name(job)}|{hosts}|{len(job.nodes)}|{start}|{end}|{state}{more}")
+        lines.append(
+            f"{job.number}|{_name(job)}|{hosts}|{len(job.nodes)}|{start}|{end}|{state}{more}"
+        )
     return lines
 
 
@@ -171,8 +218,13 @@ def _pbs(jobs: Iterable[_Job], nodes: int) -> list[str]:
             what += f" qtime={job.submit_s} etime={job.submit_s} Resource_List.walltime={_limit(job.limit_s)}"
         records.append((job.start_s, f"S;{job.number}.pbs;{what}"))
         if not job.runs:
-            records.append((job.end_s, f"E;{job.number}.pbs;{what} end={job.end_s} Exit_status=0"))
-    return [f"{_utc(second):%m/%d/%Y %H:%M:%S};{record}" for second, record in sorted(records)]
+            records.append(
+                (job.end_s, f"E;{job.number}.pbs;{what} end={job.end_s} Exit_status=0")
+            )
+    return [
+        f"{_utc(second):%m/%d/%Y %H:%M:%S};{record}"
+        for second, record in sorted(records)
+    ]
 
 
 def _lsf(jobs: Iterable[_Job], nodes: int) -> list[str]:
@@ -191,8 +243,12 @@ def _sge(jobs: Iterable[_Job], nodes: int) -> list[str]:
     lines = []
     for job in _ended(jobs):
         for task, host in enumerate(_hosts(job, nodes)):
-            head = f"all.q:{host}:users:u{job.number % 5}:{_name(job)}:{job.number}:sge:0"
-            times = f"{job.start_s}:{job.start_s}:{job.end_s}:0:0:{job.end_s - job.start_s}"
+            head = (
+                f"all.q:{host}:users:u{job.number % 5}:{_name(job)}:{job.number}:sge:0"
+            )
+            times = (
+                f"{job.start_s}:{job.start_s}:{job.end_s}:0:0:{job.end_s - job.start_s}"
+            )
             rest = f"{':0' * 16}:project:default:mpi:{CORES * len(job.nodes)}:0:0:0:0:NONE:{task or 'NONE'}:0:0:0"
             lines.append(f"{head}:{times}{rest}")
     return lines
@@ -202,18 +258,26 @@ def _cobalt(jobs: Iterable[_Job], nodes: int) -> list[str]:
     """Times are of UTC, as those of a machine whose clock is."""
     lines = ["JOB_NAME,MACHINE_NAME,START_TIMESTAMP,END_TIMESTAMP,NODES_USED,LOCATION"]
     for job in jobs:
-        start, end = (f"{_utc(second):%Y-%m-%d %H:%M:%S}" for second in (job.start_s, job.end_s))
+        start, end = (
+            f"{_utc(second):%Y-%m-%d %H:%M:%S}" for second in (job.start_s, job.end_s)
+        )
         hosts = ",".join(_hosts(job, nodes))
-        lines.append(f'{job.number}.cobalt,made-up,{start},{"" if job.runs else end},{len(job.nodes)},"{hosts}"')
+        lines.append(
+            f'{job.number}.cobalt,made-up,{start},{"" if job.runs else end},{len(job.nodes)},"{hosts}"'
+        )
     return lines
 
 
 def _flux(jobs: Iterable[_Job], nodes: int) -> list[str]:
     """The jobs that run, then those that have ended, the latest first; a time that has not come is 0.0."""
     lines = ["JOBID|NODELIST|T_RUN|T_INACTIVE"]
-    for job in sorted(jobs, key=lambda job: (job.runs, job.end_s, job.number), reverse=True):
+    for job in sorted(
+        jobs, key=lambda job: (job.runs, job.end_s, job.number), reverse=True
+    ):
         end_s = 0 if job.runs else job.end_s
-        lines.append(f"f{job.number}|{_host_list(job.nodes, nodes)}|{job.start_s:.1f}|{end_s:.1f}")
+        lines.append(
+            f"f{job.number}|{_host_list(job.nodes, nodes)}|{job.start_s:.1f}|{end_s:.1f}"
+        )
     return lines
 
 
@@ -236,7 +300,9 @@ WITH_GPUS = ("slurm",)
 
 def _ended(jobs: Iterable[_Job]) -> list[_Job]:
     """Jobs that have ended, in the order in which they did."""
-    return sorted((job for job in jobs if not job.runs), key=lambda job: (job.end_s, job.number))
+    return sorted(
+        (job for job in jobs if not job.runs), key=lambda job: (job.end_s, job.number)
+    )
 
 
 def _name(job: _Job) -> str:
@@ -260,6 +326,17 @@ def _hosts(job: _Job, nodes: int) -> list[str]:
 def _host_list(taken: Iterable[int], nodes: int) -> str:
     """Return nodes, counted from 1, as a host list in Slurm's notation."""
     digits = len(str(nodes))
-    runs = [[node for _, node in group] for _, group in groupby(enumerate(taken), lambda at: at[1] - at[0])]
-    texts = [f"{run[0] + 1:0{digits}}" + (f"-{run[-1] + 1:0{digits}}" if len(run) > 1 else "") for run in runs]
-    return f"cn{texts[0]}" if len(texts) == 1 and "-" not in texts[0] else f"cn[{','.join(texts)}]"
+    runs = [
+        [node for _, node in group]
+        for _, group in groupby(enumerate(taken), lambda at: at[1] - at[0])
+    ]
+    texts = [
+        f"{run[0] + 1:0{digits}}"
+        + (f"-{run[-1] + 1:0{digits}}" if len(run) > 1 else "")
+        for run in runs
+    ]
+    return (
+        f"cn{texts[0]}"
+        if len(texts) == 1 and "-" not in texts[0]
+        else f"cn[{','.join(texts)}]"
+    )

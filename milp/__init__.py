@@ -15,7 +15,17 @@ from bft.milp.documents import Document, answer, parse
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, LinearStatus
 from bft.milp.kinds import KindsProblem
 from bft.milp.placement import move, settle
-from bft.milp.problem import TIES, CostModel, Job, Pair, Problem, ProblemError, Solution, Ties, Transfer
+from bft.milp.problem import (
+    TIES,
+    CostModel,
+    Job,
+    Pair,
+    Problem,
+    ProblemError,
+    Solution,
+    Ties,
+    Transfer,
+)
 from bft.milp.solve import FORMULATIONS, solve
 from bft.milp.tolerances import TOLERANCE
 from bft.milp.values import keep, tamed, total_value, value_table, value_tables

@@ -48,7 +48,12 @@ class Checked:
 
 
 def checked(
-    answer: LinearAnswer, formulated: Formulated, known: Known, limits: Limits, *, strict: bool = False
+    answer: LinearAnswer,
+    formulated: Formulated,
+    known: Known,
+    limits: Limits,
+    *,
+    strict: bool = False,
 ) -> Checked:
     """Check a solver's answer; raise Nonsense when it contradicts itself. `strict`: of the model as published."""
     kept, ceiling, kept_value = known.kept, known.ceiling, known.value(known.kept)
@@ -57,7 +62,9 @@ def checked(
             return Checked("feasible", kept, ceiling, "time limit, no answer: kept")
         if answer.status == "infeasible" and strict:
             return Checked("infeasible", (0,) * len(kept), -math.inf, "as published")
-        raise Nonsense(f"answered {answer.said!r}, but the allocation without any units is feasible")
+        raise Nonsense(
+            f"answered {answer.said!r}, but the allocation without any units is feasible"
+        )
     counts = formulated.decode(answer.values(formulated.model))
     invalid = known.complaint(counts)
     if invalid:
@@ -69,23 +76,42 @@ def checked(
         raise Nonsense(f"claims {answer.objective!r} for an answer of value {value!r}")
     if answer.status == "optimal":
         if limits.gap and value < kept_value:
-            return Checked("optimal", kept, max(kept_value, answer.bound), "within the gap, and keeping is better")
+            return Checked(
+                "optimal",
+                kept,
+                max(kept_value, answer.bound),
+                "within the gap, and keeping is better",
+            )
         if value < kept_value - slack and not strict:
-            raise Nonsense(f"reports the optimum {value!r}, but keeping has {kept_value!r}")
+            raise Nonsense(
+                f"reports the optimum {value!r}, but keeping has {kept_value!r}"
+            )
         if value > answer.bound + slack:
-            return Checked("feasible", counts, ceiling, f"value above the reported bound {answer.bound!r}")
+            return Checked(
+                "feasible",
+                counts,
+                ceiling,
+                f"value above the reported bound {answer.bound!r}",
+            )
         return Checked("optimal", counts, max(value, answer.bound))
     bound = min(ceiling, answer.bound) if math.isfinite(answer.bound) else ceiling
     if value >= kept_value:
         return Checked("feasible", counts, max(value, bound), "time limit: incumbent")
-    return Checked("feasible", kept, max(kept_value, bound), "time limit: kept, better than the incumbent")
+    return Checked(
+        "feasible",
+        kept,
+        max(kept_value, bound),
+        "time limit: kept, better than the incumbent",
+    )
 
 
 def contradiction(solution: Solution, best: Optimum, gap: float = 0.0) -> str:
     """Describe how a solver's answer contradicts that of the exact DP; empty when they agree."""
     slack = TOLERANCE * max(abs(best.objective), abs(solution.objective))
     backend, value, bound = solution.backend, solution.objective, solution.bound
-    if solution.status == "optimal" and value < best.objective - slack - gap * abs(best.objective):
+    if solution.status == "optimal" and value < best.objective - slack - gap * abs(
+        best.objective
+    ):
         return f"{backend}: reports the optimum {value!r}, but {best.objective!r} is possible"
     if bound < best.objective - slack:
         return f"{backend}: reports the upper bound {bound!r}, but {best.objective!r} is possible"

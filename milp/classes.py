@@ -47,15 +47,22 @@ class Classes:
 
 def classes_of(problem: Problem) -> Classes:
     """Group the jobs of a problem."""
-    kinds, jobs = _kinds(problem.jobs, problem.tfwd if problem.cost_model == "stall" else None), len(problem.jobs)
-    alone = sorted({*problem.holders, *(j for pair in problem.pairs for j in (pair.a, pair.b))})
+    kinds, jobs = (
+        _kinds(problem.jobs, problem.tfwd if problem.cost_model == "stall" else None),
+        len(problem.jobs),
+    )
+    alone = sorted(
+        {*problem.holders, *(j for pair in problem.pairs for j in (pair.a, pair.b))}
+    )
     if alone or problem.alike:
         kinds = kinds.copy()
         kinds[alone] = np.arange(jobs, jobs + len(alone))
     for group in problem.alike:
         kinds[list(group)] = kinds[group[0]]
     first = np.full(2 * jobs, jobs, dtype=np.int64)
-    first[kinds[::-1]] = np.arange(jobs)[::-1]  # NumPy keeps the last value of a repeated index: the first job
+    first[kinds[::-1]] = np.arange(jobs)[
+        ::-1
+    ]  # NumPy keeps the last value of a repeated index: the first job
     present = np.flatnonzero(first < jobs)
     present = present[np.argsort(first[present])]
     number = np.empty(2 * jobs, dtype=np.int64)

@@ -15,7 +15,18 @@ from bft.milp.kinds import KindsProblem
 from bft.milp.placement import settle, settle_shared
 from bft.milp.problem import Job, Pair, Problem, ProblemError, Solution
 
-JOB_FIELDS = {"name", "Jmin", "Jmax", "Ns", "Os", "Tcup", "Tcdw", "weight", "current", "sizes"}
+JOB_FIELDS = {
+    "name",
+    "Jmin",
+    "Jmax",
+    "Ns",
+    "Os",
+    "Tcup",
+    "Tcdw",
+    "weight",
+    "current",
+    "sizes",
+}
 FIELDS = {"units", "Tfwd", "jobs", "cost_model", "xi", "id"}
 # Ten times the units of any real machine: a typing error must not take all memory.
 MAX_WHOLE = 10_000_000
@@ -53,7 +64,9 @@ def parse(document: object) -> Document:
     tfwd = _number(document, "Tfwd", "Tfwd")
     entries = document.get("jobs")
     if not isinstance(entries, list):
-        raise ProblemError(f"jobs: expected a list of job objects, not {_kind(entries)}")
+        raise ProblemError(
+            f"jobs: expected a list of job objects, not {_kind(entries)}"
+        )
     if kinds:
         return _of_kinds(document, tfwd, entries)
     jobs, current = [], []
@@ -62,43 +75,61 @@ def parse(document: object) -> Document:
         job, held = _job(entry, f"jobs[{index}]")
         for unit in held:
             if not 0 <= unit < units:
-                raise ProblemError(f"jobs[{index}].current: unit {unit} lies outside 0 ... {units - 1}")
+                raise ProblemError(
+                    f"jobs[{index}].current: unit {unit} lies outside 0 ... {units - 1}"
+                )
             holders.setdefault(unit, []).append(index)
         jobs.append(job)
         current.append(held)
     pairs = _pairs(document.get("xi", []), [job.name for job in jobs], holders)
     model = document.get("cost_model", "bftrainer")
-    problem = Problem(units, tfwd, tuple(jobs), tuple(len(held) for held in current), model, pairs)
+    problem = Problem(
+        units, tfwd, tuple(jobs), tuple(len(held) for held in current), model, pairs
+    )
     return Document(problem, tuple(current), _repeatable(document.get("id")))
 
 
-def _of_kinds(document: Mapping[str, Any], tfwd: float, entries: list[object]) -> Document:
+def _of_kinds(
+    document: Mapping[str, Any], tfwd: float, entries: list[object]
+) -> Document:
     """A problem with several kinds of units."""
     given = document["units"]
     units = {str(kind): _whole(given, kind, f"units.{kind}") for kind in given}
     if document.get("xi"):
-        raise ProblemError("xi: expected none with several kinds of units, where jobs cannot share")
+        raise ProblemError(
+            "xi: expected none with several kinds of units, where jobs cannot share"
+        )
     of_unit = [kind for kind, count in units.items() for _ in range(count)]
     jobs, current, now = [], [], []
     taken: set[int] = set()
     for index, entry in enumerate(entries):
         path = f"jobs[{index}]"
         curves = entry.get("Os") if isinstance(entry, Mapping) else None
-        by_kind = curves if isinstance(curves, Mapping) else dict.fromkeys(units, curves)
+        by_kind = (
+            curves if isinstance(curves, Mapping) else dict.fromkeys(units, curves)
+        )
         if not by_kind:
             raise ProblemError(f"{path}.Os: expected the curve of at least one kind")
         made = {}
         for kind, curve in by_kind.items():
             if kind not in units:
-                raise ProblemError(f"{path}.Os: unknown kind {kind!r}; the units are of {', '.join(units)}")
+                raise ProblemError(
+                    f"{path}.Os: unknown kind {kind!r}; the units are of {', '.join(units)}"
+                )
             where = f"{path}.Os.{kind}" if by_kind is curves else f"{path}.Os"
             one = {**entry, "Os": curve} if isinstance(entry, Mapping) else entry
             made[kind], held = _job(one, path, curve=where)
         for unit in held:
             if not 0 <= unit < len(of_unit):
-                raise ProblemError(f"{path}.current: unit {unit} lies outside 0 ... {len(of_unit) - 1}")
+                raise ProblemError(
+                    f"{path}.current: unit {unit} lies outside 0 ... {len(of_unit) - 1}"
+                )
             if unit in taken or of_unit[unit] != of_unit[held[0]]:
-                wrong = "is held by another job too" if unit in taken else f"is of another kind than unit {held[0]}"
+                wrong = (
+                    "is held by another job too"
+                    if unit in taken
+                    else f"is of another kind than unit {held[0]}"
+                )
                 raise ProblemError(f"{path}.current: unit {unit} {wrong}")
         taken.update(held)
         jobs.append(made)
@@ -135,7 +166,9 @@ def answer(document: Document, solution: Solution) -> dict[str, Any]:
         "objective": solution.objective,
         "bound": solution.bound,
         "counts": dict(zip(names, solution.counts, strict=True)),
-        "allocation": {name: sorted(units) for name, units in zip(names, placed, strict=True)},
+        "allocation": {
+            name: sorted(units) for name, units in zip(names, placed, strict=True)
+        },
         "backend": solution.backend,
         "formulation": solution.formulation,
         "seconds": solution.seconds,
@@ -149,7 +182,9 @@ def answer(document: Document, solution: Solution) -> dict[str, Any]:
     return result
 
 
-def _settled(current: tuple[tuple[int, ...], ...], problem: KindsProblem, solution: Solution) -> list[list[int]]:
+def _settled(
+    current: tuple[tuple[int, ...], ...], problem: KindsProblem, solution: Solution
+) -> list[list[int]]:
     """Units of each job: kind by kind, as `settle` gives them. A job that changes its kind releases all."""
     placed: list[list[int]] = [[] for _ in current]
     held = {unit for units in current for unit in units}
@@ -157,14 +192,23 @@ def _settled(current: tuple[tuple[int, ...], ...], problem: KindsProblem, soluti
     for kind, units in problem.units.items():
         mine = range(first, first + units)
         before = [tuple(unit for unit in of if unit in mine) for of in current]
-        counts = [count if of == kind else 0 for count, of in zip(solution.counts, solution.kinds, strict=True)]
-        for of, gets in zip(placed, settle(before, counts, (unit for unit in mine if unit not in held)), strict=True):
+        counts = [
+            count if of == kind else 0
+            for count, of in zip(solution.counts, solution.kinds, strict=True)
+        ]
+        for of, gets in zip(
+            placed,
+            settle(before, counts, (unit for unit in mine if unit not in held)),
+            strict=True,
+        ):
             of += gets
         first += units
     return placed
 
 
-def _pairs(entries: object, names: list[str], holders: Mapping[int, list[int]]) -> tuple[Pair, ...]:
+def _pairs(
+    entries: object, names: list[str], holders: Mapping[int, list[int]]
+) -> tuple[Pair, ...]:
     """The pairs of `xi`. `holders` (unit -> jobs, by position) shows which units each pair shares now."""
     if not isinstance(entries, list):
         raise ProblemError(f"xi: expected a list of pairs, not {_kind(entries)}")
@@ -176,11 +220,16 @@ def _pairs(entries: object, names: list[str], holders: Mapping[int, list[int]]) 
         _no_others(entry, XI_FIELDS, path)
         for side in ("a", "b"):
             if entry.get(side) not in names:
-                raise ProblemError(f"{path}.{side}: expected the name of a job, not {_shown(entry, side)}")
+                raise ProblemError(
+                    f"{path}.{side}: expected the name of a job, not {_shown(entry, side)}"
+                )
         a, b = names.index(entry["a"]), names.index(entry["b"])
         if a == b:
             raise ProblemError(f"{path}: a job cannot share with itself ({names[a]!r})")
-        xi_a, xi_b = _number(entry, "xi_a", f"{path}.xi_a"), _number(entry, "xi_b", f"{path}.xi_b")
+        xi_a, xi_b = (
+            _number(entry, "xi_a", f"{path}.xi_a"),
+            _number(entry, "xi_b", f"{path}.xi_b"),
+        )
         for side, xi in (("xi_a", xi_a), ("xi_b", xi_b)):
             if xi < 1:
                 raise ProblemError(f"{path}.{side}: expected a ratio >= 1, not {xi!r}")
@@ -191,7 +240,9 @@ def _pairs(entries: object, names: list[str], holders: Mapping[int, list[int]]) 
     shared: Counter[tuple[int, int]] = Counter()
     for unit, jobs in holders.items():
         if len(jobs) > 2:
-            raise ProblemError(f"jobs: unit {unit} is held by {len(jobs)} jobs; two may share one")
+            raise ProblemError(
+                f"jobs: unit {unit} is held by {len(jobs)} jobs; two may share one"
+            )
         if len(jobs) == 2:
             if (jobs[0], jobs[1]) not in ratios:
                 raise ProblemError(
@@ -199,7 +250,9 @@ def _pairs(entries: object, names: list[str], holders: Mapping[int, list[int]]) 
                     "sharing needs an entry of the two in xi"
                 )
             shared[jobs[0], jobs[1]] += 1
-    return tuple(Pair(a, b, xi_a, xi_b, shared[a, b]) for (a, b), (xi_a, xi_b) in ratios.items())
+    return tuple(
+        Pair(a, b, xi_a, xi_b, shared[a, b]) for (a, b), (xi_a, xi_b) in ratios.items()
+    )
 
 
 def _job(entry: object, path: str, curve: str = "") -> tuple[Job, tuple[int, ...]]:
@@ -211,7 +264,9 @@ def _job(entry: object, path: str, curve: str = "") -> tuple[Job, tuple[int, ...
         raise ProblemError(f"{path}.name: expected a non-empty string, not {name!r}")
     held = entry.get("current", [])
     if not isinstance(held, list) or not all(type(unit) is int for unit in held):
-        raise ProblemError(f"{path}.current: expected a list of unit indices, not {held!r}")
+        raise ProblemError(
+            f"{path}.current: expected a list of unit indices, not {held!r}"
+        )
     if len(set(held)) != len(held):
         raise ProblemError(f"{path}.current: a unit appears twice")
     try:
@@ -223,25 +278,37 @@ def _job(entry: object, path: str, curve: str = "") -> tuple[Job, tuple[int, ...
             os=_numbers(entry, "Os", curve or f"{path}.Os"),
             tcup=_number(entry, "Tcup", f"{path}.Tcup"),
             tcdw=_number(entry, "Tcdw", f"{path}.Tcdw"),
-            weight=_number(entry, "weight", f"{path}.weight") if "weight" in entry else 1.0,
+            weight=_number(entry, "weight", f"{path}.weight")
+            if "weight" in entry
+            else 1.0,
             sizes=_sizes(entry, f"{path}.sizes"),
         )
     except ProblemError as error:
         message = str(error)
-        raise ProblemError(message if message.startswith(path) else f"{path}: {message}") from error
+        raise ProblemError(
+            message if message.startswith(path) else f"{path}: {message}"
+        ) from error
     return job, tuple(held)
 
 
 def _no_others(entry: Mapping[str, Any], known: set[str], path: str) -> None:
     unknown = sorted(str(key) for key in entry if key not in known)
     if unknown:
-        raise ProblemError(f"{path}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        raise ProblemError(
+            f"{path}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}"
+        )
 
 
 def _number(entry: Mapping[str, Any], key: str, path: str) -> float:
     value = entry.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= FINITE:
-        raise ProblemError(f"{path}: expected a finite number, not {_shown(entry, key)}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not abs(value) <= FINITE
+    ):
+        raise ProblemError(
+            f"{path}: expected a finite number, not {_shown(entry, key)}"
+        )
     return float(value)
 
 
@@ -249,8 +316,14 @@ def _whole(entry: Mapping[str, Any], key: str, path: str) -> int:
     value = entry.get(key)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_WHOLE:
-        raise ProblemError(f"{path}: expected a whole number from 0 to {MAX_WHOLE:,}, not {_shown(entry, key)}")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not 0 <= value <= MAX_WHOLE
+    ):
+        raise ProblemError(
+            f"{path}: expected a whole number from 0 to {MAX_WHOLE:,}, not {_shown(entry, key)}"
+        )
     return value
 
 
@@ -258,19 +331,28 @@ def _sizes(entry: Mapping[str, Any], path: str) -> tuple[int, ...] | None:
     values = entry.get("sizes")
     if values is None:
         return None
-    if not isinstance(values, list) or not values or not all(type(n) is int and 0 < n <= MAX_WHOLE for n in values):
+    if (
+        not isinstance(values, list)
+        or not values
+        or not all(type(n) is int and 0 < n <= MAX_WHOLE for n in values)
+    ):
         raise ProblemError(
             f"{path}: expected a list of whole numbers from 1 to {MAX_WHOLE:,}, not {_shown(entry, 'sizes')}"
         )
     return tuple(values)
 
 
-def _numbers(entry: Mapping[str, Any], key: str, path: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _numbers(
+    entry: Mapping[str, Any], key: str, path: str
+) -> np.ndarray[Any, np.dtype[np.float64]]:
     values = entry.get(key)
     if not isinstance(values, list) or any(
-        isinstance(v, bool) or not isinstance(v, int | float) or not abs(v) <= FINITE for v in values
+        isinstance(v, bool) or not isinstance(v, int | float) or not abs(v) <= FINITE
+        for v in values
     ):
-        raise ProblemError(f"{path}: expected a list of numbers, all finite, not {_shown(entry, key)}")
+        raise ProblemError(
+            f"{path}: expected a list of numbers, all finite, not {_shown(entry, key)}"
+        )
     return np.array(values, dtype=np.float64)
 
 
@@ -279,7 +361,9 @@ def _repeatable(value: object) -> object:
     try:
         json.dumps(value, allow_nan=False)
     except (ValueError, TypeError, RecursionError) as error:
-        raise ProblemError(f"id: expected a value that JSON has, not {repr(value)[:SHOWN]} ({error})") from error
+        raise ProblemError(
+            f"id: expected a value that JSON has, not {repr(value)[:SHOWN]} ({error})"
+        ) from error
     return value
 
 

@@ -12,7 +12,14 @@ from types import MappingProxyType
 
 import numpy as np
 
-from bft.milp.problem import MAX_OBJECTIVE, CostModel, FloatArray, IntArray, Job, ProblemError
+from bft.milp.problem import (
+    MAX_OBJECTIVE,
+    CostModel,
+    FloatArray,
+    IntArray,
+    Job,
+    ProblemError,
+)
 from bft.milp.tolerances import EQUAL_SUMS
 from bft.milp.values import value_table
 
@@ -55,26 +62,40 @@ class KindsProblem:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "units", MappingProxyType(dict(self.units)))
-        object.__setattr__(self, "jobs", tuple(MappingProxyType(dict(job)) for job in self.jobs))
-        object.__setattr__(self, "current", tuple(now if now and now[1] else None for now in self.current))
+        object.__setattr__(
+            self, "jobs", tuple(MappingProxyType(dict(job)) for job in self.jobs)
+        )
+        object.__setattr__(
+            self,
+            "current",
+            tuple(now if now and now[1] else None for now in self.current),
+        )
         if not self.units:
             raise ProblemError("units: expected at least one kind")
         for kind, units in self.units.items():
             if units < 0:
                 raise ProblemError(f"units of kind {kind!r} must be >= 0, not {units}")
         if not (np.isfinite(self.tfwd) and 0 < self.tfwd <= MAX_OBJECTIVE):
-            raise ProblemError(f"Tfwd must be a number of seconds > 0, at most {MAX_OBJECTIVE:g}, not {self.tfwd!r}")
+            raise ProblemError(
+                f"Tfwd must be a number of seconds > 0, at most {MAX_OBJECTIVE:g}, not {self.tfwd!r}"
+            )
         if self.cost_model not in ("bftrainer", "stall"):
-            raise ProblemError(f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}")
+            raise ProblemError(
+                f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}"
+            )
         if len(self.current) != len(self.jobs):
-            raise ProblemError(f"current has {len(self.current)} entries for {len(self.jobs)} jobs")
+            raise ProblemError(
+                f"current has {len(self.current)} entries for {len(self.jobs)} jobs"
+            )
         for job, now in zip(self.jobs, self.current, strict=True):
             self._check(job, now)
         if len(set(self.names)) != len(self.jobs):
             raise ProblemError("job names must be unique")
         for kind, held in zip(self.units, self.held, strict=True):
             if held > self.units[kind]:
-                raise ProblemError(f"the jobs hold {held} units of kind {kind!r}, but only {self.units[kind]} are idle")
+                raise ProblemError(
+                    f"the jobs hold {held} units of kind {kind!r}, but only {self.units[kind]} are idle"
+                )
 
     def _check(self, job: Mapping[str, Job], now: tuple[str, int] | None) -> None:
         if not job:
@@ -83,11 +104,21 @@ class KindsProblem:
         for kind, other in job.items():
             if kind not in self.units:
                 known = ", ".join(map(repr, self.units))
-                raise ProblemError(f"job {first.name!r}: unknown kind {kind!r}; the units are of {known}")
-            if (other.name, other.weight, other.os[0]) != (first.name, first.weight, first.os[0]):
-                raise ProblemError(f"job {first.name!r}: name, weight and Os[0] must be the same on every kind")
+                raise ProblemError(
+                    f"job {first.name!r}: unknown kind {kind!r}; the units are of {known}"
+                )
+            if (other.name, other.weight, other.os[0]) != (
+                first.name,
+                first.weight,
+                first.os[0],
+            ):
+                raise ProblemError(
+                    f"job {first.name!r}: name, weight and Os[0] must be the same on every kind"
+                )
         if now is not None and (now[0] not in job or now[1] < 0):
-            raise ProblemError(f"job {first.name!r} holds {now[1]} units of kind {now[0]!r}, on which it cannot run")
+            raise ProblemError(
+                f"job {first.name!r} holds {now[1]} units of kind {now[0]!r}, on which it cannot run"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,15 +156,25 @@ class KindsTable:
         if not units:
             return self.off
         table = self.on.get(kind)
-        return float(table[units]) if table is not None and 0 < units < len(table) else -math.inf
+        return (
+            float(table[units])
+            if table is not None and 0 < units < len(table)
+            else -math.inf
+        )
 
     def points(self) -> tuple[IntArray, IntArray, FloatArray]:
         """Kind, units and value of the allowed choices: fewest units first, then in the order of kinds."""
-        allowed = {kind: np.flatnonzero(table > -np.inf) for kind, table in self.on.items()}
+        allowed = {
+            kind: np.flatnonzero(table > -np.inf) for kind, table in self.on.items()
+        }
         off = np.zeros(int(self.off > -math.inf), dtype=np.int64)
-        kinds = np.concatenate([off, *(np.full(len(units), kind) for kind, units in allowed.items())])
+        kinds = np.concatenate(
+            [off, *(np.full(len(units), kind) for kind, units in allowed.items())]
+        )
         units = np.concatenate([off, *allowed.values()])
-        values = np.concatenate([off + self.off, *(self.on[kind][units] for kind, units in allowed.items())])
+        values = np.concatenate(
+            [off + self.off, *(self.on[kind][units] for kind, units in allowed.items())]
+        )
         order = np.lexsort((kinds, units))
         return kinds[order], units[order], values[order]
 
@@ -160,7 +201,13 @@ def _table(problem: KindsProblem, j: int) -> KindsTable:
         if kind not in job:
             continue
         stays = bool(held) and position == place
-        table = value_table(job[kind], held if stays else 0, problem.units[kind], problem.tfwd, problem.cost_model)
+        table = value_table(
+            job[kind],
+            held if stays else 0,
+            problem.units[kind],
+            problem.tfwd,
+            problem.cost_model,
+        )
         if held and not stays and problem.cost_model == "bftrainer":
             table -= job[kind].weight * job[kind].tcup * holds.rate(held)
         table[0] = -np.inf
@@ -190,17 +237,26 @@ def hopeful(tables: Sequence[KindsTable], kept: Sequence[Choice]) -> list[KindsT
     stake += EQUAL_SUMS * (stake + max(map(abs, [*best, *keep]), default=0.0))
     left = []
     for table, high in zip(tables, best, strict=True):
-        on = {kind: np.where(values >= high - stake, values, -np.inf) for kind, values in table.on.items()}
-        left.append(KindsTable(table.off if table.off >= high - stake else -math.inf, on))
+        on = {
+            kind: np.where(values >= high - stake, values, -np.inf)
+            for kind, values in table.on.items()
+        }
+        left.append(
+            KindsTable(table.off if table.off >= high - stake else -math.inf, on)
+        )
     return left
 
 
 def kinds_value(tables: Sequence[KindsTable], choices: Sequence[Choice]) -> float:
     """Sum of the values, correctly rounded: equal choices give equal bits, in any order and on any Python."""
-    return math.fsum(table.at(choice) for table, choice in zip(tables, choices, strict=True))
+    return math.fsum(
+        table.at(choice) for table, choice in zip(tables, choices, strict=True)
+    )
 
 
-def kinds_complaint(problem: KindsProblem, tables: Sequence[KindsTable], choices: Sequence[Choice]) -> str:
+def kinds_complaint(
+    problem: KindsProblem, tables: Sequence[KindsTable], choices: Sequence[Choice]
+) -> str:
     """Why choices are infeasible; an empty string if they are feasible."""
     used = [0] * len(problem.units)
     for name, table, (kind, units) in zip(problem.names, tables, choices, strict=True):

@@ -12,7 +12,9 @@ from heapq import heapify, heappop
 from bft.milp.problem import Transfer
 
 
-def settle(current: Sequence[Sequence[int]], counts: Sequence[int], free: Iterable[int]) -> list[list[int]]:
+def settle(
+    current: Sequence[Sequence[int]], counts: Sequence[int], free: Iterable[int]
+) -> list[list[int]]:
     """Give each job its count: a shrinking job releases its newest units, a growing one takes free ones.
 
     Parameters
@@ -35,14 +37,19 @@ def settle(current: Sequence[Sequence[int]], counts: Sequence[int], free: Iterab
     [[0], [1, 2]]
     """
     kept = [list(units[:n]) for units, n in zip(current, counts, strict=True)]
-    pool = [*free, *(unit for units, n in zip(current, counts, strict=True) for unit in units[n:])]
+    pool = [
+        *free,
+        *(unit for units, n in zip(current, counts, strict=True) for unit in units[n:]),
+    ]
     heapify(pool)
     for units, n in zip(kept, counts, strict=True):
         units.extend(heappop(pool) for _ in range(n - len(units)))
     return kept
 
 
-def settle_shared(current: Sequence[Sequence[int]], transfers: Sequence[Transfer], units: int) -> list[list[int]]:
+def settle_shared(
+    current: Sequence[Sequence[int]], transfers: Sequence[Transfer], units: int
+) -> list[list[int]]:
     """Carry out transfers between classes of units 0 ... units - 1. Jobs keep the oldest units of a class.
 
     Parameters
@@ -71,7 +78,9 @@ def settle_shared(current: Sequence[Sequence[int]], transfers: Sequence[Transfer
 
 
 def move(
-    current: Sequence[Sequence[int]], classes: Mapping[tuple[int, ...], Sequence[int]], transfers: Sequence[Transfer]
+    current: Sequence[Sequence[int]],
+    classes: Mapping[tuple[int, ...], Sequence[int]],
+    transfers: Sequence[Transfer],
 ) -> list[list[int]]:
     """Units of each job after the transfers; `classes` lists the units of each class, those to be kept first.
 
@@ -96,5 +105,6 @@ def move(
             if j not in transfer.before:
                 gained[j].extend(picked)
     return [
-        [unit for unit in held if unit not in lost] + new for held, lost, new in zip(current, gone, gained, strict=True)
+        [unit for unit in held if unit not in lost] + new
+        for held, lost, new in zip(current, gone, gained, strict=True)
     ]

@@ -97,18 +97,30 @@ class Job:
             )
         self._check_sizes()
         if ns.ndim != 1 or ns.shape != os.shape or ns.size < 2:
-            raise ProblemError(f"job {name!r}: Ns and Os must be lists of one length, at least 2")
+            raise ProblemError(
+                f"job {name!r}: Ns and Os must be lists of one length, at least 2"
+            )
         if not (np.isfinite(ns).all() and np.isfinite(os).all()):
             raise ProblemError(f"job {name!r}: Ns and Os must be finite numbers")
         if np.abs(os).max() > MAX_OBJECTIVE:
-            raise ProblemError(f"job {name!r}: Os must not exceed {MAX_OBJECTIVE:g}, or values overflow")
+            raise ProblemError(
+                f"job {name!r}: Os must not exceed {MAX_OBJECTIVE:g}, or values overflow"
+            )
         if ns[0] != 0 or (np.diff(ns) <= 0).any():
             raise ProblemError(f"job {name!r}: Ns must start at 0 and increase")
-        for label, value in (("Tcup", self.tcup), ("Tcdw", self.tcdw), ("weight", self.weight)):
+        for label, value in (
+            ("Tcup", self.tcup),
+            ("Tcdw", self.tcdw),
+            ("weight", self.weight),
+        ):
             if not np.isfinite(value) or value < 0:
-                raise ProblemError(f"job {name!r}: {label} must be a finite number >= 0, not {value!r}")
+                raise ProblemError(
+                    f"job {name!r}: {label} must be a finite number >= 0, not {value!r}"
+                )
             if value > MAX_OBJECTIVE:
-                raise ProblemError(f"job {name!r}: {label} must not exceed {MAX_OBJECTIVE:g}, or values overflow")
+                raise ProblemError(
+                    f"job {name!r}: {label} must not exceed {MAX_OBJECTIVE:g}, or values overflow"
+                )
 
     def _check_sizes(self) -> None:
         if self.sizes is None:
@@ -116,7 +128,11 @@ class Job:
         sizes = tuple(self.sizes)
         object.__setattr__(self, "sizes", sizes)
         rises = all(a < b for a, b in pairwise(sizes))
-        if not sizes or not rises or (sizes[0], sizes[-1]) != (max(self.jmin, 1), self.jmax):
+        if (
+            not sizes
+            or not rises
+            or (sizes[0], sizes[-1]) != (max(self.jmin, 1), self.jmax)
+        ):
             shown = ", ".join(map(str, sizes))
             raise ProblemError(
                 f"job {self.name!r}: sizes must increase from Jmin (at least 1) to Jmax, "
@@ -167,8 +183,14 @@ class Job:
         Interned, so that grouping thousands of jobs at every decision only compares addresses.
         """
         sizes = self.sizes or ()
-        numbers = np.array([self.jmin, self.jmax, self.weight, len(sizes), *sizes], dtype=np.float64)
-        return sys.intern((numbers.tobytes() + self.ns.tobytes() + self.os.tobytes()).decode("latin-1"))
+        numbers = np.array(
+            [self.jmin, self.jmax, self.weight, len(sizes), *sizes], dtype=np.float64
+        )
+        return sys.intern(
+            (numbers.tobytes() + self.ns.tobytes() + self.os.tobytes()).decode(
+                "latin-1"
+            )
+        )
 
     def rate(self, units: int) -> float:
         """Objective per second on `units` units; 0 on a count that it may not have, where it cannot run."""
@@ -218,7 +240,9 @@ class Pair:
     def xi(self, job: int, units: int | None = None) -> float:
         """The interference ratio of `job`, a or b, on this many units; None: on counts that are not listed."""
         otherwise = self.xi_a if job == self.a else self.xi_b
-        return otherwise if units is None else dict(self.named(job)).get(units, otherwise)
+        return (
+            otherwise if units is None else dict(self.named(job)).get(units, otherwise)
+        )
 
     def named(self, job: int) -> tuple[tuple[int, float], ...]:
         """Return the ratios that are listed by unit count for a job of the pair: `at_a` or `at_b`."""
@@ -276,21 +300,31 @@ class Problem:
         if self.units < 0:
             raise ProblemError(f"units must be >= 0, not {self.units}")
         if not (np.isfinite(self.tfwd) and self.tfwd > 0):
-            raise ProblemError(f"Tfwd must be a finite number of seconds > 0, not {self.tfwd!r}")
+            raise ProblemError(
+                f"Tfwd must be a finite number of seconds > 0, not {self.tfwd!r}"
+            )
         if self.tfwd > MAX_OBJECTIVE:
-            raise ProblemError(f"Tfwd must not exceed {MAX_OBJECTIVE:g} seconds, or values overflow")
+            raise ProblemError(
+                f"Tfwd must not exceed {MAX_OBJECTIVE:g} seconds, or values overflow"
+            )
         if len(self.current) != len(self.jobs):
-            raise ProblemError(f"current has {len(self.current)} entries for {len(self.jobs)} jobs")
+            raise ProblemError(
+                f"current has {len(self.current)} entries for {len(self.jobs)} jobs"
+            )
         if min(self.current, default=0) < 0:
             raise ProblemError("current must be >= 0 for every job")
         if self.pairs:
             self._check_pairs()
         if self.held > self.units:
-            raise ProblemError(f"the jobs hold {self.held} units, but only {self.units} are idle")
+            raise ProblemError(
+                f"the jobs hold {self.held} units, but only {self.units} are idle"
+            )
         if not _unique_names(self.jobs):
             raise ProblemError("job names must be unique")
         if self.cost_model not in ("bftrainer", "stall"):
-            raise ProblemError(f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}")
+            raise ProblemError(
+                f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}"
+            )
         if self.alike:
             self._check_alike()
 
@@ -310,7 +344,10 @@ class Problem:
 
     def pair_of(self, a: int, b: int) -> Pair | None:
         """The pair of two jobs, a < b, that may share units, as `pairs` or a pair of their likes states it."""
-        stated_a, stated_b = self._stands.get(a, (a, a))[0], self._stands.get(b, (b, b))[0]
+        stated_a, stated_b = (
+            self._stands.get(a, (a, a))[0],
+            self._stands.get(b, (b, b))[0],
+        )
         if stated_a == stated_b:
             stated_b = self._stands[b][1]
         pair = self._stated.get((min(stated_a, stated_b), max(stated_a, stated_b)))
@@ -322,7 +359,9 @@ class Problem:
 
     @cached_property
     def _partners(self) -> dict[int, Pair]:
-        return {job: pair for pair in self.pairs if pair.shared for job in (pair.a, pair.b)}
+        return {
+            job: pair for pair in self.pairs if pair.shared for job in (pair.a, pair.b)
+        }
 
     @cached_property
     def _stated(self) -> dict[tuple[int, int], Pair]:
@@ -341,18 +380,26 @@ class Problem:
                 or any(a >= b for a, b in pairwise(group))
                 or not 0 <= group[0] <= group[-1] < len(self.jobs)
             ):
-                raise ProblemError(f"alike: a group must name two jobs or more, ascending, not {group!r}")
+                raise ProblemError(
+                    f"alike: a group must name two jobs or more, ascending, not {group!r}"
+                )
             if not seen.isdisjoint(group):
                 raise ProblemError("alike: a job cannot be in two groups")
             seen.update(group)
             stall = self.cost_model == "stall"
             kinds = {
-                (self.jobs[j].waiting_key, max(self.tfwd - self.jobs[j].tcup, 0.0) if stall else 0.0, self.current[j])
+                (
+                    self.jobs[j].waiting_key,
+                    max(self.tfwd - self.jobs[j].tcup, 0.0) if stall else 0.0,
+                    self.current[j],
+                )
                 for j in group
             }
             if len(kinds) > 1 or next(iter(kinds))[2]:
                 first = self.jobs[group[0]].name
-                raise ProblemError(f"alike: {first!r} and those named with it must hold nothing and be worth the same")
+                raise ProblemError(
+                    f"alike: {first!r} and those named with it must hold nothing and be worth the same"
+                )
         spoken = {j for group in self.alike for j in group[:1]}
         for pair in self.pairs:
             for j, other in ((pair.a, pair.b), (pair.b, pair.a)):
@@ -366,7 +413,9 @@ class Problem:
         sharing: set[int] = set()
         for pair in self.pairs:
             if not 0 <= pair.a < pair.b < len(self.jobs):
-                raise ProblemError(f"xi: a pair must name two jobs, a before b, not {pair.a} and {pair.b}")
+                raise ProblemError(
+                    f"xi: a pair must name two jobs, a before b, not {pair.a} and {pair.b}"
+                )
             names = f"{self.jobs[pair.a].name!r} and {self.jobs[pair.b].name!r}"
             if (pair.a, pair.b) in seen:
                 raise ProblemError(f"xi: {names} appear twice")
@@ -374,16 +423,28 @@ class Problem:
             for xi, named in ((pair.xi_a, pair.at_a), (pair.xi_b, pair.at_b)):
                 for ratio in (xi, *(ratio for _, ratio in named)):
                     if not ratio >= 1:
-                        raise ProblemError(f"xi: {names} need ratios >= 1, not {ratio!r}")
+                        raise ProblemError(
+                            f"xi: {names} need ratios >= 1, not {ratio!r}"
+                        )
                 if np.isinf(xi) and not named:
-                    raise ProblemError(f"xi: {names} need finite ratios >= 1, not {xi!r}")
+                    raise ProblemError(
+                        f"xi: {names} need finite ratios >= 1, not {xi!r}"
+                    )
             if not 0 <= pair.shared <= min(self.current[pair.a], self.current[pair.b]):
-                raise ProblemError(f"xi: {names} cannot share {pair.shared} units, as one of them holds fewer")
+                raise ProblemError(
+                    f"xi: {names} cannot share {pair.shared} units, as one of them holds fewer"
+                )
             if pair.shared:
-                if np.isinf([pair.xi(j, self.current[j]) for j in (pair.a, pair.b)]).any():
-                    raise ProblemError(f"xi: {names} share units now, and need finite ratios on as many as they hold")
+                if np.isinf(
+                    [pair.xi(j, self.current[j]) for j in (pair.a, pair.b)]
+                ).any():
+                    raise ProblemError(
+                        f"xi: {names} share units now, and need finite ratios on as many as they hold"
+                    )
                 if sharing & {pair.a, pair.b}:
-                    raise ProblemError(f"xi: {names} share units, but one of them shares with a third job too")
+                    raise ProblemError(
+                        f"xi: {names} share units, but one of them shares with a third job too"
+                    )
                 sharing |= {pair.a, pair.b}
 
 

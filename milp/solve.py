@@ -21,7 +21,15 @@ from bft.milp.kinds import KindsProblem
 from bft.milp.problem import TIES, Problem, ProblemError, Solution, Status, Ties
 from bft.milp.solve_kinds import solver_answer
 from bft.milp.tolerances import TOLERANCE
-from bft.milp.values import complaint, keep, largest_value, objective, tamed, total_value, value_tables
+from bft.milp.values import (
+    complaint,
+    keep,
+    largest_value,
+    objective,
+    tamed,
+    total_value,
+    value_tables,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +102,9 @@ def solve(
     ('optimal', (1, 4))
     """
     if formulation not in FORMULATIONS:
-        raise ProblemError(f"unknown formulation {formulation!r}: choose one of {', '.join(FORMULATIONS)}")
+        raise ProblemError(
+            f"unknown formulation {formulation!r}: choose one of {', '.join(FORMULATIONS)}"
+        )
     if ties not in TIES:
         raise ProblemError(f"unknown ties {ties!r}: choose one of {', '.join(TIES)}")
     if time_limit is not None and not time_limit > 0:
@@ -107,23 +117,40 @@ def solve(
     if backend == "auto":
         backend = "exact" if formulation == "modes" else "cbc"
     _require(backend, formulation)
-    asked = _Asked(problem, backend, formulation, strict_reference, Limits(time_limit, gap, threads), process)
+    asked = _Asked(
+        problem,
+        backend,
+        formulation,
+        strict_reference,
+        Limits(time_limit, gap, threads),
+        process,
+    )
     solution = _solve(asked, canonical=ties == "canonical", verify=verify)
     return replace(solution, seconds=time.perf_counter() - asked.started)
 
 
-def _formulation(problem: Problem | KindsProblem, formulation: str, *, strict_reference: bool) -> str:
+def _formulation(
+    problem: Problem | KindsProblem, formulation: str, *, strict_reference: bool
+) -> str:
     """The formulation that is meant, for which the problem is suitable."""
     if isinstance(problem, KindsProblem):
         if formulation not in ("auto", "modes") or strict_reference:
-            raise ProblemError("several kinds of units: expected formulation 'modes', without strict_reference")
+            raise ProblemError(
+                "several kinds of units: expected formulation 'modes', without strict_reference"
+            )
         return "modes"
     if formulation == "auto":
-        formulation = "node" if strict_reference else "items" if problem.pairs else "modes"
+        formulation = (
+            "node" if strict_reference else "items" if problem.pairs else "modes"
+        )
     if strict_reference and formulation != "node":
-        raise ProblemError(f"strict_reference belongs to formulation 'node', not {formulation!r}")
+        raise ProblemError(
+            f"strict_reference belongs to formulation 'node', not {formulation!r}"
+        )
     if problem.pairs and formulation not in SHARING:
-        raise ProblemError(f"formulation {formulation!r} knows no sharing; with xi choose {' or '.join(SHARING)}")
+        raise ProblemError(
+            f"formulation {formulation!r} knows no sharing; with xi choose {' or '.join(SHARING)}"
+        )
     return formulation
 
 
@@ -143,7 +170,9 @@ class _Asked:
         """Seconds left of this part of the time limit, None for no limit."""
         if self.limits.seconds is None:
             return None
-        return max(1e-3, part * self.limits.seconds - (time.perf_counter() - self.started))
+        return max(
+            1e-3, part * self.limits.seconds - (time.perf_counter() - self.started)
+        )
 
     def exact(self, part: float = 1.0) -> Optimum:
         """The answer of the exact DP within this part of the time limit."""
@@ -154,7 +183,9 @@ class _Asked:
     def ask(self, model: LinearModel, within: Limits | None = None) -> LinearAnswer:
         """The solver's answer, by default within what is left of the time limit."""
         process = self.process or shared_process()
-        return process.solve(model, self.backend, within or replace(self.limits, seconds=self.left()))
+        return process.solve(
+            model, self.backend, within or replace(self.limits, seconds=self.left())
+        )
 
     def own(self) -> Solution:
         """The solver's own answer, checked; raise Nonsense when it contradicts itself."""
@@ -171,12 +202,17 @@ def _require(backend: str, formulation: str) -> None:
         raise ProblemError(f"{what}: choose one of {', '.join(able(formulation))}")
     state = describe(backend)
     if not state.available:
-        raise ProblemError(f"backend {backend!r} is not available ({state.licence}): {state.how_to_get}")
+        raise ProblemError(
+            f"backend {backend!r} is not available ({state.licence}): {state.how_to_get}"
+        )
 
 
 def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
     problem, best = asked.problem, None
-    kinds, pairs = isinstance(problem, KindsProblem), isinstance(problem, Problem) and bool(problem.pairs)
+    kinds, pairs = (
+        isinstance(problem, KindsProblem),
+        isinstance(problem, Problem) and bool(problem.pairs),
+    )
     if asked.backend == "exact":
         best = asked.exact(0.5 if kinds else 1.0)
         if best.proven or not kinds:
@@ -193,7 +229,10 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
         note = f"{asked.backend}: {failure}"
         logger.info("fallback: %s", note)
         if isinstance(problem, Problem) and asked.formulation in SHARING:
-            return replace(_as_solution(keep_answer(problem, f"{note}; kept"), asked), status="fallback")
+            return replace(
+                _as_solution(keep_answer(problem, f"{note}; kept"), asked),
+                status="fallback",
+            )
         return _of(best or asked.exact(), "exact", "modes", fallback=note)
     if best is None:
         return solution
@@ -202,19 +241,36 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
         return replace(solution, verified=not conflict)
     if conflict:
         logger.info("fallback: %s", conflict)
-        better = _of(best, "exact", "modes") if best.objective >= solution.objective else solution
+        better = (
+            _of(best, "exact", "modes")
+            if best.objective >= solution.objective
+            else solution
+        )
         return replace(better, status="fallback", note=conflict, verified=False)
     if not best.proven:
         if solution.status == "optimal" or solution.objective > best.objective:
-            note = solution.note or f"exact DP: {best.limit}; {asked.backend}'s own optimum"
-            return replace(solution, bound=max(solution.objective, min(solution.bound, best.bound)), note=note)
+            note = (
+                solution.note
+                or f"exact DP: {best.limit}; {asked.backend}'s own optimum"
+            )
+            return replace(
+                solution,
+                bound=max(solution.objective, min(solution.bound, best.bound)),
+                note=note,
+            )
         return _of(best, asked.backend, asked.formulation)
-    return _of(best, asked.backend, asked.formulation) if canonical else replace(solution, verified=True)
+    return (
+        _of(best, asked.backend, asked.formulation)
+        if canonical
+        else replace(solution, verified=True)
+    )
 
 
 def _of(best: Optimum, backend: str, formulation: str, fallback: str = "") -> Solution:
     """The answer of the exact DP, returned under the name of a backend."""
-    status: Status = "fallback" if fallback else "optimal" if best.proven else "feasible"
+    status: Status = (
+        "fallback" if fallback else "optimal" if best.proven else "feasible"
+    )
     note = fallback if best.proven or fallback else f"{best.limit}: best known"
     verified = True if best.proven and not fallback else None
     return Solution(
@@ -235,7 +291,9 @@ def _shared(problem: Problem, asked: _Asked) -> Solution:
     answer = solve_sharing(posed, asked.formulation, asked.ask, asked.limits, TOLERANCE)
     if posed is not problem:
         value = value_of(problem, answer.counts, shares_of(answer.transfers))
-        answer = replace(answer, objective=value, bound=answer.bound + value - answer.objective)
+        answer = replace(
+            answer, objective=value, bound=answer.bound + value - answer.objective
+        )
     return _as_solution(answer, asked)
 
 
@@ -255,7 +313,9 @@ def _as_solution(answer: SharingAnswer, asked: _Asked) -> Solution:
 def _alone(problem: Problem, asked: _Asked) -> Solution:
     posed = tamed(problem)
     formulated = (
-        modes.build(posed) if asked.formulation == "modes" else node.build(posed, strict_reference=asked.strict)
+        modes.build(posed)
+        if asked.formulation == "modes"
+        else node.build(posed, strict_reference=asked.strict)
     )
     answer = asked.ask(formulated.model).above(formulated.constant)
     tables, kept = value_tables(posed), keep(posed)
@@ -269,9 +329,19 @@ def _alone(problem: Problem, asked: _Asked) -> Solution:
     )
     found = checked(answer, formulated, known, asked.limits, strict=asked.strict)
     value, bound = known.value(found.counts), found.bound
-    if posed is not problem:  # a job that must shrink pays in full, which shifts every answer by the same amount
+    if (
+        posed is not problem
+    ):  # a job that must shrink pays in full, which shifts every answer by the same amount
         shift = objective(problem, kept) - known.value(kept)
         value, bound = objective(problem, found.counts), bound + shift
         if found.status != "infeasible":
             bound = max(bound, value)  # rounding of the shift
-    return Solution(found.status, found.counts, value, bound, asked.backend, asked.formulation, note=found.note)
+    return Solution(
+        found.status,
+        found.counts,
+        value,
+        bound,
+        asked.backend,
+        asked.formulation,
+        note=found.note,
+    )

@@ -8,12 +8,24 @@ from collections.abc import Callable
 from bft.milp.checking import Checked, Known, checked
 from bft.milp.formulations.kinds import build
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
-from bft.milp.kinds import OFF, Choice, KindsProblem, hopeful, kept_choices, kinds_complaint, kinds_tables, kinds_value
+from bft.milp.kinds import (
+    OFF,
+    Choice,
+    KindsProblem,
+    hopeful,
+    kept_choices,
+    kinds_complaint,
+    kinds_tables,
+    kinds_value,
+)
 from bft.milp.problem import Solution
 
 
 def solver_answer(
-    problem: KindsProblem, backend: str, ask: Callable[[LinearModel], LinearAnswer], limits: Limits
+    problem: KindsProblem,
+    backend: str,
+    ask: Callable[[LinearModel], LinearAnswer],
+    limits: Limits,
 ) -> Solution:
     """The answer of the solver that is asked by `ask`; raise Nonsense when it contradicts itself."""
     width = len(problem.units)
@@ -23,7 +35,10 @@ def solver_answer(
 
     def choices_of(counts: tuple[int, ...]) -> list[Choice]:
         rows = (counts[first : first + width] for first in range(0, len(counts), width))
-        return [next(((kind, units) for kind, units in enumerate(row) if units), OFF) for row in rows]
+        return [
+            next(((kind, units) for kind, units in enumerate(row) if units), OFF)
+            for row in rows
+        ]
 
     def complaint(counts: tuple[int, ...]) -> str:
         choices = choices_of(counts)
@@ -33,7 +48,11 @@ def solver_answer(
 
     values = [table.points()[2] for table in tables]
     known = Known(
-        tuple(units if kind == place else 0 for place, units in kept for kind in range(width)),
+        tuple(
+            units if kind == place else 0
+            for place, units in kept
+            for kind in range(width)
+        ),
         math.fsum(float(mine.max()) for mine in values),
         max((float(abs(mine).max()) for mine in values), default=0.0),
         lambda counts: kinds_value(tables, choices_of(counts)),

@@ -81,17 +81,29 @@ def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
     if pair is None:
         return _slowed(problem, j, 1.0)
     named = pair.named(j)
-    return _slowed(problem, j, _ratios(problem, j, [(pair.xi(j), named)])[0] if named else pair.xi(j))
+    return _slowed(
+        problem,
+        j,
+        _ratios(problem, j, [(pair.xi(j), named)])[0] if named else pair.xi(j),
+    )
 
 
 def _slowed(problem: Problem, j: int, xi: float | FloatArray) -> FloatArray:
     """Return the value table of job j at given interference ratios."""
-    job, held, now = problem.jobs[j], problem.current[j], problem.partner(j) if problem.pairs else None
+    job, held, now = (
+        problem.jobs[j],
+        problem.current[j],
+        problem.partner(j) if problem.pairs else None,
+    )
     xi_now = 1.0 if now is None else now.xi(j, held)
-    return value_table(job, held, problem.units, problem.tfwd, problem.cost_model, xi=xi, xi_now=xi_now)
+    return value_table(
+        job, held, problem.units, problem.tfwd, problem.cost_model, xi=xi, xi_now=xi_now
+    )
 
 
-def _ratios(problem: Problem, j: int, ways: Sequence[tuple[float, Named]]) -> FloatArray:
+def _ratios(
+    problem: Problem, j: int, ways: Sequence[tuple[float, Named]]
+) -> FloatArray:
     """The ratios of job j on each number of units that its table has, a row for each of these partners."""
     max_units = min(problem.jobs[j].jmax, problem.units)
     ratios = np.repeat(np.array([[xi] for xi, _ in ways]), max_units + 1, axis=1)
@@ -119,7 +131,9 @@ class Tables:
         self.problem = problem
         self.classes = classes = classes_of(problem)
         self._of: list[int] = classes.of.tolist()
-        self._places: list[dict[tuple[float, Named], tuple[int, int]]] = [{(1.0, ()): (0, 0)} for _ in classes.first]
+        self._places: list[dict[tuple[float, Named], tuple[int, int]]] = [
+            {(1.0, ()): (0, 0)} for _ in classes.first
+        ]
         for pair in problem.pairs:
             self._places[self._of[pair.a]][pair.xi_a, pair.at_a] = 0, 0
             self._places[self._of[pair.b]][pair.xi_b, pair.at_b] = 0, 0
@@ -131,7 +145,9 @@ class Tables:
                 places[way] = end, end + tables.shape[1]
                 end += tables.shape[1]
         self.values: FloatArray = np.concatenate(made)
-        off = [0.0 if problem.current[j] else float(self.of(j)[0]) for j in classes.first]
+        off = [
+            0.0 if problem.current[j] else float(self.of(j)[0]) for j in classes.first
+        ]
         self.idle: FloatArray = np.array(off)[classes.of]
 
     def of(self, j: int, pair: Pair | None = None) -> FloatArray:
@@ -141,7 +157,9 @@ class Tables:
 
     def place(self, j: int, pair: Pair | None = None) -> tuple[int, int]:
         """Return where the table of job j, beside its partner in `pair`, begins and ends in `values`."""
-        return self._places[self._of[j]][(1.0, ()) if pair is None else (pair.xi(j), pair.named(j))]
+        return self._places[self._of[j]][
+            (1.0, ()) if pair is None else (pair.xi(j), pair.named(j))
+        ]
 
 
 @lru_cache(maxsize=2)
@@ -188,13 +206,18 @@ def value_points(problem: Problem, j: int) -> tuple[IntArray, FloatArray]:
         # A change costs, so the held count is a point, between its two neighbours.
         around = [n for n in (held - 1, held, held + 1) if min_units < n < max_units]
         ends = np.array([min_units, max_units, *around])
-        counts = np.union1d(counts, np.concatenate((ends, np.floor(inner), np.ceil(inner))).astype(np.int64))
+        counts = np.union1d(
+            counts,
+            np.concatenate((ends, np.floor(inner), np.ceil(inner))).astype(np.int64),
+        )
     return counts, values_at(problem, j, counts)
 
 
 def objective(problem: Problem, counts: Sequence[int]) -> float:
     """Like `total_value`, bit by bit, without the tables."""
-    return math.fsum(float(values_at(problem, j, np.array([n]))[0]) for j, n in enumerate(counts))
+    return math.fsum(
+        float(values_at(problem, j, np.array([n]))[0]) for j, n in enumerate(counts)
+    )
 
 
 def total_value(tables: Sequence[FloatArray], counts: Sequence[int]) -> float:
@@ -213,33 +236,49 @@ def tamed(problem: Problem) -> Problem:
     that costs more than twice what all jobs together can gain is never part of an optimum, so its exact cost does not
     matter. A job that holds more than it may keep must pay for a change: that shifts all answers by the same amount.
     """
-    modest = all(max(job.tcup, job.tcdw) <= problem.tfwd for job in map(problem.jobs.__getitem__, problem.holders))
+    modest = all(
+        max(job.tcup, job.tcdw) <= problem.tfwd
+        for job in map(problem.jobs.__getitem__, problem.holders)
+    )
     if modest or problem.cost_model != "bftrainer":
         return problem
     rates, stake, largest = [], 0.0, 0.0
     for j, (job, held) in enumerate(zip(problem.jobs, keep(problem), strict=True)):
         min_units, max_units = max(job.jmin, 1), min(job.jmax, problem.units)
         between = job.ns[(job.ns > min_units) & (job.ns < max_units)]
-        counts = np.concatenate(([0.0], [min_units, max_units] if min_units <= max_units else [], between))
+        counts = np.concatenate(
+            ([0.0], [min_units, max_units] if min_units <= max_units else [], between)
+        )
         curve = np.interp(counts, job.ns, job.os) * (problem.tfwd * job.weight)
-        best = max(float(curve.max()), 0.0 if problem.pairs else -np.inf)  # sharing raises negative values up to 0
+        best = max(
+            float(curve.max()), 0.0 if problem.pairs else -np.inf
+        )  # sharing raises negative values up to 0
         now = problem.partner(j) if problem.pairs else None
         kept = float(np.interp(float(held), job.ns, job.os)) * problem.tfwd * job.weight
         rate = job.weight * job.rate(problem.current[j])
         if now is not None:
             named = (now.xi(j), *(ratio for _, ratio in now.named(j)))
             kept = min(kept, kept / max(ratio for ratio in named if np.isfinite(ratio)))
-            if not np.isfinite(named).all():  # who may not share on what it keeps may have to stop
+            if not np.isfinite(
+                named
+            ).all():  # who may not share on what it keeps may have to stop
                 kept = min(kept, float(job.os[0]) * problem.tfwd * job.weight)
             rate /= now.xi(j, problem.current[j])
         rates.append(rate)
         stake += best - kept + max(0.0, -rate) * max(job.tcup, job.tcdw)
-        largest = max(largest, float(np.abs(curve).max()), abs(kept), rate * problem.tfwd)
+        largest = max(
+            largest, float(np.abs(curve).max()), abs(kept), rate * problem.tfwd
+        )
     never = 2.0 * stake + largest
-    if all(rate * max(job.tcup, job.tcdw) <= never for rate, job in zip(rates, problem.jobs, strict=True)):
+    if all(
+        rate * max(job.tcup, job.tcdw) <= never
+        for rate, job in zip(rates, problem.jobs, strict=True)
+    ):
         return problem
     jobs = [
-        replace(job, tcup=min(job.tcup, never / rate), tcdw=min(job.tcdw, never / rate)) if rate > 0 else job
+        replace(job, tcup=min(job.tcup, never / rate), tcdw=min(job.tcdw, never / rate))
+        if rate > 0
+        else job
         for rate, job in zip(rates, problem.jobs, strict=True)
     ]
     return replace(problem, jobs=tuple(jobs))
@@ -261,10 +300,15 @@ def keep(problem: Problem) -> tuple[int, ...]:
 def largest_value(tables: Sequence[FloatArray]) -> float:
     """The largest magnitude in the tables: rounding errors of a solver are relative to it."""
     different = {id(table): table for table in tables}.values()
-    return max((float(np.abs(table[table > -np.inf]).max()) for table in different), default=0.0)
+    return max(
+        (float(np.abs(table[table > -np.inf]).max()) for table in different),
+        default=0.0,
+    )
 
 
-def complaint(problem: Problem, tables: Sequence[FloatArray], counts: Sequence[int]) -> str:
+def complaint(
+    problem: Problem, tables: Sequence[FloatArray], counts: Sequence[int]
+) -> str:
     """Why `counts` are infeasible; an empty string if they are feasible."""
     if len(counts) != len(problem.jobs):
         return f"{len(counts)} counts for {len(problem.jobs)} jobs"

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from bft.models.sharing.unit_memory import read_unit_memory as read_unit_memory
     from bft.models.sharing.xi_estimator import XiEstimate as XiEstimate
     from bft.models.sharing.xi_estimator import XiEstimator as XiEstimator
-    from bft.models.sharing.xi_measurements import read_measurements as read_measurements
+    from bft.models.sharing.xi_measurements import (
+        read_measurements as read_measurements,
+    )
     from bft.models.sharing.xi_table import XiTable as XiTable
     from bft.models.sharing.xi_table import read_xi as read_xi
     from bft.models.sharing.xi_table import xi_from_frame as xi_from_frame
@@ -70,7 +72,9 @@ if TYPE_CHECKING:
     from bft.models.workloads.jobs_philly import read_philly_jobs as read_philly_jobs
     from bft.models.workloads.jobs_pollux import read_pollux_jobs as read_pollux_jobs
     from bft.models.workloads.jobs_swf import read_swf_jobs as read_swf_jobs
-    from bft.models.workloads.jobs_tiresias import read_tiresias_jobs as read_tiresias_jobs
+    from bft.models.workloads.jobs_tiresias import (
+        read_tiresias_jobs as read_tiresias_jobs,
+    )
     from bft.models.workloads.jobs_venus import read_colocation as read_colocation
     from bft.models.workloads.jobs_venus import read_venus_jobs as read_venus_jobs
 else:

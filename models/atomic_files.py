@@ -23,8 +23,14 @@ def refuse_existing(output: str | Path, *, force: bool) -> None:
 def refuse_inputs(output: str | Path, inputs: Iterable[str]) -> None:
     """Raise InputError when a target is a file that the command reads; called before the work."""
     for name in inputs:
-        if Path(name).exists() and Path(output).exists() and Path(output).samefile(name):
-            raise InputError("is an input of this command; choose another target", file=output)
+        if (
+            Path(name).exists()
+            and Path(output).exists()
+            and Path(output).samefile(name)
+        ):
+            raise InputError(
+                "is an input of this command; choose another target", file=output
+            )
 
 
 def _hidden_folder(parent: Path) -> tempfile.TemporaryDirectory[str]:
@@ -39,7 +45,9 @@ def _hidden_folder(parent: Path) -> tempfile.TemporaryDirectory[str]:
         if match and not _alive(int(match[1])):
             shutil.rmtree(folder, ignore_errors=True)
     prefix = f".part.{host}.{os.getpid()}."
-    return tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True)
+    return tempfile.TemporaryDirectory(
+        prefix=prefix, dir=parent, ignore_cleanup_errors=True
+    )
 
 
 def _alive(process: int) -> bool:

@@ -93,12 +93,17 @@ def read_number(value: object) -> float:
     if isinstance(value, str):
         text = value.strip()
         number = float(text) if _NUMBER.fullmatch(text) else math.nan
-    elif isinstance(value, bool | np.timedelta64) or not isinstance(value, Real | Decimal):
+    elif isinstance(value, bool | np.timedelta64) or not isinstance(
+        value, Real | Decimal
+    ):
         return math.nan
     else:
         try:
             number = float(value)
-        except (ValueError, OverflowError):  # a signalling NaN, a whole number beyond all floats
+        except (
+            ValueError,
+            OverflowError,
+        ):  # a signalling NaN, a whole number beyond all floats
             return math.nan
     return number + 0.0 if math.isfinite(number) else math.nan
 
@@ -111,7 +116,9 @@ def is_empty(value: object) -> bool:
         return True
     if isinstance(value, Decimal):
         return value.is_nan()
-    return isinstance(value, float | np.floating | np.datetime64 | np.timedelta64) and bool(value != value)
+    return isinstance(
+        value, float | np.floating | np.datetime64 | np.timedelta64
+    ) and bool(value != value)
 
 
 def is_gap(value: object) -> bool:
@@ -122,7 +129,11 @@ def is_gap(value: object) -> bool:
 def shown(value: object) -> str:
     """Return a cell as a message shows it, shortened where it is long."""
     if is_empty(value):
-        return "an empty cell" if value is None or isinstance(value, str) else "an empty cell or NaN"
+        return (
+            "an empty cell"
+            if value is None or isinstance(value, str)
+            else "an empty cell or NaN"
+        )
     text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 20]} ... {text[-15:]}"
 
@@ -159,21 +170,45 @@ class Rows:
 (write it in the digits 0 to 9, with a decimal point where it has one)
     """
 
-    def __init__(self, frame: pd.DataFrame, file: str | Path = "", *, job: str = "", index: str = "") -> None:
+    def __init__(
+        self,
+        frame: pd.DataFrame,
+        file: str | Path = "",
+        *,
+        job: str = "",
+        index: str = "",
+    ) -> None:
         columns: list[tuple[object, Any]] = list(frame.items())
         if index:
             columns.insert(0, (index, frame.index))
         self._set(columns, len(frame), file, job)
 
     @classmethod
-    def of(cls, records: Sequence[Mapping[str, Any]], file: str | Path = "", *, job: str = "") -> Rows:
+    def of(
+        cls,
+        records: Sequence[Mapping[str, Any]],
+        file: str | Path = "",
+        *,
+        job: str = "",
+    ) -> Rows:
         """Rows of plain values; what a record lacks is a gap."""
         rows = cls.__new__(cls)
         names = dict.fromkeys(key for record in records for key in record)
-        rows._set([(name, [record.get(name) for record in records]) for name in names], len(records), file, job)
+        rows._set(
+            [(name, [record.get(name) for record in records]) for name in names],
+            len(records),
+            file,
+            job,
+        )
         return rows
 
-    def _set(self, columns: Sequence[tuple[object, Any]], length: int, file: str | Path, job: str) -> None:
+    def _set(
+        self,
+        columns: Sequence[tuple[object, Any]],
+        length: int,
+        file: str | Path,
+        job: str,
+    ) -> None:
         self.file, self.job = str(file), job
         self._length = length
         self._cells: dict[str, Any] = {}
@@ -196,7 +231,12 @@ class Rows:
         return column in self._cells
 
     def require(
-        self, columns: Sequence[str], optional: Sequence[str] = (), *, hint: str | None = None, empty: bool = False
+        self,
+        columns: Sequence[str],
+        optional: Sequence[str] = (),
+        *,
+        hint: str | None = None,
+        empty: bool = False,
     ) -> Rows:
         """Refuse a table that lacks columns, or (unless `empty`) has no rows; return the rows."""
         missing = [column for column in columns if column not in self._cells]
@@ -211,7 +251,9 @@ class Rows:
             raise self.error("has no rows")
         return self
 
-    def error(self, what: str, *, column: str | None = None, hint: str | None = None) -> InputError:
+    def error(
+        self, what: str, *, column: str | None = None, hint: str | None = None
+    ) -> InputError:
         """An error that names the file."""
         return InputError(what, file=self.file or None, column=column, hint=hint)
 
@@ -236,7 +278,10 @@ class Rows:
 
     def all_names(self, column: str, default: str | None = None) -> NDArray[np.object_]:
         """A column of names: str of shape (rows,), gaps as `default`. InputError as `Row.name`."""
-        names = (row.name(column) if default is None else row.name(column, default) for row in self)
+        names = (
+            row.name(column) if default is None else row.name(column, default)
+            for row in self
+        )
         return np.array(list(names), dtype=object)
 
     def all_seconds(self, column: str) -> FloatArray:
@@ -250,7 +295,9 @@ class Rows:
         """A column of instants: UTC nanoseconds, int64 of shape (rows,). InputError as `Row.instant`."""
         return np.array([row.instant(column) for row in self], dtype=np.int64)
 
-    def _array(self, column: str, read: Callable[..., float], bounds: Bounds) -> FloatArray:
+    def _array(
+        self, column: str, read: Callable[..., float], bounds: Bounds
+    ) -> FloatArray:
         values = np.array(self.values_as_numbers(column), dtype=np.float64)
         wrong = ~np.isfinite(values)
         if read is Row.whole:
@@ -270,7 +317,9 @@ class Rows:
             if cells is None:
                 self._values[column] = [None] * self._length
             else:
-                self._values[column] = cells if isinstance(cells, list) else cells.tolist()
+                self._values[column] = (
+                    cells if isinstance(cells, list) else cells.tolist()
+                )
         return self._values[column]
 
     def values_as_numbers(self, column: str) -> list[float]:
@@ -282,7 +331,9 @@ class Rows:
                 array[~np.isfinite(array)] = np.nan
                 self._numbers[column] = array.tolist()
             else:
-                self._numbers[column] = [read_number(value) for value in self.values(column)]
+                self._numbers[column] = [
+                    read_number(value) for value in self.values(column)
+                ]
         return self._numbers[column]
 
     def values_as_instants(self, column: str) -> list[int | None]:
@@ -336,7 +387,13 @@ class Row:
     def job(self) -> str:
         """Name of the row's job as far as it is known; empty otherwise."""
         value = self.value(self._rows.job) if self._rows.job else None
-        return value.strip() if isinstance(value, str) else str(value) if _is_whole(value) else ""
+        return (
+            value.strip()
+            if isinstance(value, str)
+            else str(value)
+            if _is_whole(value)
+            else ""
+        )
 
     def has(self, column: str) -> bool:
         """Whether its table has such a column."""
@@ -353,14 +410,22 @@ class Row:
 
     def further(self, known: Collection[str]) -> dict[str, Any]:
         """The cells that hold something, of all columns but the `known` ones."""
-        cells = {column: self.value(column) for column in self._rows.columns if column not in known}
+        cells = {
+            column: self.value(column)
+            for column in self._rows.columns
+            if column not in known
+        }
         return {column: value for column, value in cells.items() if value is not None}
 
     @overload
     def number(self, column: str, **bounds: Unpack[Bounds]) -> float: ...
     @overload
-    def number(self, column: str, default: D, **bounds: Unpack[Bounds]) -> float | D: ...
-    def number(self, column: str, default: Any = _REQUIRED, **bounds: Unpack[Bounds]) -> Any:
+    def number(
+        self, column: str, default: D, **bounds: Unpack[Bounds]
+    ) -> float | D: ...
+    def number(
+        self, column: str, default: Any = _REQUIRED, **bounds: Unpack[Bounds]
+    ) -> Any:
         """The finite number in a cell; `default` for a gap."""
         value = self._rows.values_as_numbers(column)[self.index]
         if value == value and _within(value, bounds):
@@ -371,13 +436,19 @@ class Row:
     def whole(self, column: str, **bounds: Unpack[Bounds]) -> int: ...
     @overload
     def whole(self, column: str, default: D, **bounds: Unpack[Bounds]) -> int | D: ...
-    def whole(self, column: str, default: Any = _REQUIRED, **bounds: Unpack[Bounds]) -> Any:
+    def whole(
+        self, column: str, default: Any = _REQUIRED, **bounds: Unpack[Bounds]
+    ) -> Any:
         """The whole number in a cell; `default` for a gap."""
         value = self._rows.values_as_numbers(column)[self.index]
         if value.is_integer() and abs(value) < WHOLE_BELOW and _within(value, bounds):
             return int(value)
         if abs(value) >= WHOLE_BELOW:
-            bounds = {**bounds, "below": WHOLE_BELOW} if value > 0 else {**bounds, "above": -WHOLE_BELOW}
+            bounds = (
+                {**bounds, "below": WHOLE_BELOW}
+                if value > 0
+                else {**bounds, "above": -WHOLE_BELOW}
+            )
         return self._default(column, default, "a whole number", bounds)
 
     @overload
@@ -393,14 +464,26 @@ class Row:
             return str(value)
         if is_empty(value) and default is not _REQUIRED:
             return default
-        hint = "a whole number in a column with gaps? store names as text" if isinstance(value, Real) else None
-        raise self.error(column, f"expected a name, not {shown(value)}", None if is_empty(value) else hint)
+        hint = (
+            "a whole number in a column with gaps? store names as text"
+            if isinstance(value, Real)
+            else None
+        )
+        raise self.error(
+            column,
+            f"expected a name, not {shown(value)}",
+            None if is_empty(value) else hint,
+        )
 
     @overload
     def instant(self, column: str, *, origin_ns: int | None = None) -> int: ...
     @overload
-    def instant(self, column: str, default: D, *, origin_ns: int | None = None) -> int | D: ...
-    def instant(self, column: str, default: Any = _REQUIRED, *, origin_ns: int | None = None) -> Any:
+    def instant(
+        self, column: str, default: D, *, origin_ns: int | None = None
+    ) -> int | D: ...
+    def instant(
+        self, column: str, default: Any = _REQUIRED, *, origin_ns: int | None = None
+    ) -> Any:
         """The instant in a cell, UTC nanoseconds; `default` for a gap.
 
         With `origin_ns` a number counts seconds from there.
@@ -428,7 +511,10 @@ class Row:
         elif isinstance(value, np.ndarray):
             listed = value.tolist()
         if not isinstance(listed, list | tuple):
-            raise self.error(column, f"expected a list of numbers such as [0, 1, 2, 4], not {shown(value)}")
+            raise self.error(
+                column,
+                f"expected a list of numbers such as [0, 1, 2, 4], not {shown(value)}",
+            )
         numbers = [read_number(entry) for entry in listed]
         for entry, number in zip(listed, numbers, strict=True):
             if not (number == number and _within(number, bounds)):
@@ -440,7 +526,12 @@ class Row:
         """An error in a cell."""
         rows = self._rows
         return InputError(
-            what, file=rows.file or None, row=self.number_in_file, column=column, job=self.job or None, hint=hint
+            what,
+            file=rows.file or None,
+            row=self.number_in_file,
+            column=column,
+            job=self.job or None,
+            hint=hint,
         )
 
     def placed(self, error: InputError, column: str | None = None) -> InputError:
@@ -448,17 +539,27 @@ class Row:
 
         `column` is the one to name instead of the error's own.
         """
-        return error if error.row is not None else self.error(column or error.column or "", error.what, error.hint)
+        return (
+            error
+            if error.row is not None
+            else self.error(column or error.column or "", error.what, error.hint)
+        )
 
     def _default(self, column: str, default: Any, what: str, bounds: Bounds) -> Any:
         value = self._rows.values(column)[self.index]
         if default is not _REQUIRED and is_gap(value):
             return default
-        raise self.error(column, f"expected {_expected(what, bounds)}, not {shown(value)}", _hint(value))
+        raise self.error(
+            column,
+            f"expected {_expected(what, bounds)}, not {shown(value)}",
+            _hint(value),
+        )
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+    return isinstance(value, int | np.integer) and not isinstance(
+        value, bool | np.timedelta64
+    )
 
 
 def _within(value: float, bounds: Bounds) -> bool:
@@ -467,7 +568,9 @@ def _within(value: float, bounds: Bounds) -> bool:
 
 def _expected(what: str, bounds: Bounds) -> str:
     """The limits of a number in words."""
-    limits = " and ".join(f"{_COMPARE[bound][1]} {limit:.16g}" for bound, limit in bounds.items())
+    limits = " and ".join(
+        f"{_COMPARE[bound][1]} {limit:.16g}" for bound, limit in bounds.items()
+    )
     return f"{what} {limits}" if limits else what
 
 
@@ -490,7 +593,9 @@ def _as_stamp(value: object) -> Any:
     if isinstance(value, str):
         text = value.strip()
         return text if _INSTANT.fullmatch(text) else None
-    if is_empty(value) or not isinstance(value, date | np.datetime64):  # a datetime is a date, too
+    if is_empty(value) or not isinstance(
+        value, date | np.datetime64
+    ):  # a datetime is a date, too
         return None
     import pandas as pd
 
@@ -508,7 +613,14 @@ def _nanoseconds(stamps: Any) -> list[int | None]:
     if texts and not any(stamps):
         return [None] * len(stamps)
     series = pd.Series(stamps, dtype=object) if texts else pd.Series(stamps)
-    read = pd.to_datetime(series, utc=True, errors="coerce", format="ISO8601" if texts else None)
-    known = read.between(pd.Timestamp.min.tz_localize("UTC"), pd.Timestamp.max.tz_localize("UTC"))
+    read = pd.to_datetime(
+        series, utc=True, errors="coerce", format="ISO8601" if texts else None
+    )
+    known = read.between(
+        pd.Timestamp.min.tz_localize("UTC"), pd.Timestamp.max.tz_localize("UTC")
+    )
     whole = read.where(known).dt.as_unit("ns").astype("int64").tolist()
-    return [value if good else None for value, good in zip(whole, known.tolist(), strict=True)]
+    return [
+        value if good else None
+        for value, good in zip(whole, known.tolist(), strict=True)
+    ]

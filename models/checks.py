@@ -63,7 +63,13 @@ class Number:
     @property
     def expected(self) -> str:
         """A description of valid values."""
-        what = "a whole number" if self.whole else "a number of seconds" if self.seconds else "a finite number"
+        what = (
+            "a whole number"
+            if self.whole
+            else "a number of seconds"
+            if self.seconds
+            else "a finite number"
+        )
         limits = []
         if self.low is not None:
             limits.append(f"{'>' if self.above else '>='} {self.low:g}")
@@ -76,7 +82,11 @@ class Number:
         if not isinstance(value, bool):
             if isinstance(value, Integral) and self._inside(float(value)):
                 return int(value) if self.whole else float(value)
-            if isinstance(value, Real) and not self.whole and self._inside(float(value)):
+            if (
+                isinstance(value, Real)
+                and not self.whole
+                and self._inside(float(value))
+            ):
                 return float(value)
         raise ValueError(f"expected {self.expected}, not {value!r}")
 
@@ -90,9 +100,13 @@ class Number:
     def _inside(self, value: float) -> bool:
         if not math.isfinite(value):
             return False
-        if self.low is not None and (value < self.low or (self.above and value == self.low)):
+        if self.low is not None and (
+            value < self.low or (self.above and value == self.low)
+        ):
             return False
-        return self.high is None or not (value > self.high or (self.below and value == self.high))
+        return self.high is None or not (
+            value > self.high or (self.below and value == self.high)
+        )
 
 
 def seconds(*, zero: bool = False, high: float = MAX_S) -> Number:
@@ -124,21 +138,27 @@ class Name:
 
     def __call__(self, value: Any) -> str:
         """Return the name in the case that the check has it in."""
-        if isinstance(value, str) and value in (self.names if isinstance(self.names, tuple) else self.names()):
+        if isinstance(value, str) and value in (
+            self.names if isinstance(self.names, tuple) else self.names()
+        ):
             return value
         names = self.all_names()
         if isinstance(value, str):
             same = [name for name in names if name.lower() == value.lower()]
             if len(same) == 1:
                 return same[0]
-        raise ValueError(f"{value!r} is not one of {', '.join(map(repr, names))}{did_you_mean(value, names)}")
+        raise ValueError(
+            f"{value!r} is not one of {', '.join(map(repr, names))}{did_you_mean(value, names)}"
+        )
 
     read = __call__
 
 
 def did_you_mean(value: object, names: Iterable[str]) -> str:
     """The end of a message about an unknown name: the name that may have been meant, or nothing."""
-    from difflib import get_close_matches  # here: who makes no mistake need not wait for it
+    from difflib import (
+        get_close_matches,
+    )  # here: who makes no mistake need not wait for it
 
     by_lower = {name.lower(): name for name in names}
     near = get_close_matches(str(value).lower(), by_lower, n=1)
@@ -192,7 +212,9 @@ class Pair:
 
     def __call__(self, value: Any) -> tuple[str, str]:
         """Return the two names."""
-        listed = isinstance(value, tuple | list) and all(isinstance(part, str) for part in value)
+        listed = isinstance(value, tuple | list) and all(
+            isinstance(part, str) for part in value
+        )
         parts = [part.strip() for part in value] if listed else []
         if len(parts) != 2 or not all(parts):
             raise ValueError(f"expected two models with a comma between, not {value!r}")
@@ -203,7 +225,9 @@ class Pair:
         try:
             return self(text.split(","))
         except ValueError:
-            raise ValueError(f"expected two models with a comma between, not {text!r}") from None
+            raise ValueError(
+                f"expected two models with a comma between, not {text!r}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +238,11 @@ class Assignment:
 
     def __call__(self, value: Any) -> tuple[str, str]:
         """Return name and value, both as text."""
-        if not isinstance(value, tuple | list) or len(value) != 2 or not str(value[0]).strip():
+        if (
+            not isinstance(value, tuple | list)
+            or len(value) != 2
+            or not str(value[0]).strip()
+        ):
             raise ValueError(f"expected a name and its value, not {value!r}")
         name, given = value
         words = {True: "yes", False: "no", None: "none"}
@@ -244,7 +272,10 @@ class Several:
         """Return the values as a tuple."""
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise ValueError(f"expected several values, not {value!r}")
-        return tuple(self.each(entry) for entry in (value.items() if isinstance(value, Mapping) else value))
+        return tuple(
+            self.each(entry)
+            for entry in (value.items() if isinstance(value, Mapping) else value)
+        )
 
     def read(self, text: str) -> tuple[Any, ...]:
         """Return the one value that a text states."""
@@ -262,9 +293,14 @@ class SecondsBySize:
         if isinstance(value, Real):
             value = ((sys.maxsize, value),)
         try:
-            pairs = sorted((whole(1)(units), seconds(zero=True, high=MAX_LIMIT_S)(spent)) for units, spent in value)
+            pairs = sorted(
+                (whole(1)(units), seconds(zero=True, high=MAX_LIMIT_S)(spent))
+                for units, spent in value
+            )
         except (TypeError, ValueError):
-            raise ValueError(f"expected seconds, or pairs of units and seconds, not {value!r}") from None
+            raise ValueError(
+                f"expected seconds, or pairs of units and seconds, not {value!r}"
+            ) from None
         if len({units for units, _ in pairs}) < len(pairs):
             raise ValueError(f"expected each number of units once, not {value!r}")
         return tuple(pairs)
@@ -273,7 +309,12 @@ class SecondsBySize:
         """Return the pairs that a text states."""
         try:
             parts = [part.rpartition(":") for part in text.split(",")]
-            return self([(int(units) if colon else sys.maxsize, float(spent)) for units, colon, spent in parts])
+            return self(
+                [
+                    (int(units) if colon else sys.maxsize, float(spent))
+                    for units, colon, spent in parts
+                ]
+            )
         except ValueError:
             expected = "expected seconds, or UNITS:SECONDS with commas between"
             raise ValueError(f"{expected}, not {text!r}") from None
@@ -317,7 +358,9 @@ class Arrival:
         """Return the text in its plain form."""
         name, _, rate = str(value).partition(":")
         if name.strip().lower() != "poisson":
-            raise ValueError(f"expected poisson:RATE, not {value!r}{did_you_mean(name, ('poisson',))}")
+            raise ValueError(
+                f"expected poisson:RATE, not {value!r}{did_you_mean(name, ('poisson',))}"
+            )
         try:
             per_hour = Number(0, MAX_S, above=True).read(rate)
         except ValueError as error:
@@ -361,4 +404,6 @@ def check_fields(made: Any) -> None:
                 value = each.metadata["check"](getattr(made, each.name))
             except (ValueError, TypeError) as error:
                 raise InputError(f"{each.metadata['flag']}: {error}") from None
-            object.__setattr__(made, each.name, value)  # the dataclass is frozen, and not yet handed out
+            object.__setattr__(
+                made, each.name, value
+            )  # the dataclass is frozen, and not yet handed out

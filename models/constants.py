@@ -30,14 +30,21 @@ class Constant:
         return _expected(self.type)
 
 
-def constants_of(factory: Callable[..., Any], settings: Sequence[str] = ()) -> list[Constant]:
+def constants_of(
+    factory: Callable[..., Any], settings: Sequence[str] = ()
+) -> list[Constant]:
     """The constants of what a class or function makes: the fields of its dataclass, but for those in `settings`."""
     made: Any = factory  # a class with fields, or any function
     if not is_dataclass(made):
         return []
     kinds = _types(factory)
     return [
-        Constant(field.name, kinds[field.name], _default(field), str(field.metadata.get("help", "")))
+        Constant(
+            field.name,
+            kinds[field.name],
+            _default(field),
+            str(field.metadata.get("help", "")),
+        )
         for field in fields(made)
         if field.init and not field.name.startswith("_") and field.name not in settings
     ]
@@ -49,7 +56,9 @@ def _types(factory: Callable[..., Any]) -> dict[str, Any]:
     return get_type_hints(factory)
 
 
-def parsed_constants(what: str, own: Sequence[Constant], given: Mapping[str, str]) -> dict[str, Any]:
+def parsed_constants(
+    what: str, own: Sequence[Constant], given: Mapping[str, str]
+) -> dict[str, Any]:
     """The values of constants from texts by name; `what` is who has them, in messages.
 
     Raises
@@ -61,15 +70,24 @@ def parsed_constants(what: str, own: Sequence[Constant], given: Mapping[str, str
     values = {}
     for key, text in given.items():
         if key not in known:
-            raise InputError(f"{what} has no option {key!r}; it has {', '.join(known) or 'none'}")
+            raise InputError(
+                f"{what} has no option {key!r}; it has {', '.join(known) or 'none'}"
+            )
         try:
             values[key] = known[key].parse(text)
         except ValueError as error:
-            raise InputError(f"{what}, option {key!r}: expected {known[key].expected}, not {text!r}") from error
+            raise InputError(
+                f"{what}, option {key!r}: expected {known[key].expected}, not {text!r}"
+            ) from error
     return values
 
 
-def built(what: str, factory: Callable[..., Any], settings: Mapping[str, Any], given: Mapping[str, str]) -> Any:
+def built(
+    what: str,
+    factory: Callable[..., Any],
+    settings: Mapping[str, Any],
+    given: Mapping[str, str],
+) -> Any:
     """Call a class or function with the run's values and the user's, and return its result.
 
     Parameters
@@ -94,7 +112,11 @@ def built(what: str, factory: Callable[..., Any], settings: Mapping[str, Any], g
     try:
         return factory(**values)
     except (Exception, SystemExit) as error:  # a third party's may raise anything
-        text = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__name__}: {error}"
+        text = (
+            str(error)
+            if isinstance(error, ValueError | TypeError)
+            else f"{type(error).__name__}: {error}"
+        )
         raise InputError(f"{what}: {text}") from error
 
 
@@ -109,13 +131,19 @@ def _parsed(kind: Any, text: str) -> Any:
     if origin in (Union, types.UnionType):
         if text.lower() in ("none", "") and type(None) in arguments:
             return None
-        return _parsed(next(argument for argument in arguments if argument is not type(None)), text)
+        return _parsed(
+            next(argument for argument in arguments if argument is not type(None)), text
+        )
     if origin is Literal:
         if text not in map(str, arguments):
             raise ValueError(text)
         return next(argument for argument in arguments if str(argument) == text)
     if origin is tuple:
-        return tuple(_parsed(arguments[0], part.strip()) for part in text.split(",") if part.strip())
+        return tuple(
+            _parsed(arguments[0], part.strip())
+            for part in text.split(",")
+            if part.strip()
+        )
     if kind is bool:
         if text.lower() not in ("1", "0", "true", "false", "yes", "no", "on", "off"):
             raise ValueError(text)
@@ -128,7 +156,10 @@ def _parsed(kind: Any, text: str) -> Any:
 def _expected(kind: Any) -> str:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return " or ".join("none" if argument is type(None) else _expected(argument) for argument in arguments)
+        return " or ".join(
+            "none" if argument is type(None) else _expected(argument)
+            for argument in arguments
+        )
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}"
     if origin is tuple:

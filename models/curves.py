@@ -39,21 +39,30 @@ class Curve:
     def __post_init__(self) -> None:
         ns = np.array(self.ns, dtype=np.float64)
         ps = np.array(self.ps, dtype=np.float64)
-        for array in (ns, ps):  # read-only copies: a caller that holds a job, such as a policy, cannot change it
+        for array in (
+            ns,
+            ps,
+        ):  # read-only copies: a caller that holds a job, such as a policy, cannot change it
             array.setflags(write=False)
         object.__setattr__(self, "ns", ns)
         object.__setattr__(self, "ps", ps)
         if ns.ndim != 1 or ps.ndim != 1 or len(ns) != len(ps):
-            raise ValueError(f"the curve has {ns.size} unit counts for {ps.size} rates; expected one rate a unit count")
+            raise ValueError(
+                f"the curve has {ns.size} unit counts for {ps.size} rates; expected one rate a unit count"
+            )
         if len(ns) < 2:
             raise ValueError("a curve needs at least two points, the first at 0 units")
         if not np.isfinite(ns).all() or not np.isfinite(ps).all():
-            raise ValueError("the curve holds NaN or infinite values; expected finite numbers")
+            raise ValueError(
+                "the curve holds NaN or infinite values; expected finite numbers"
+            )
         if ns[0] != 0:
             raise ValueError(f"the curve starts at {ns[0]:g} units; expected Ns[0] = 0")
         if (np.diff(ns) <= 0).any():
             index = int(np.argmax(np.diff(ns) <= 0))
-            raise ValueError(f"Ns must increase, but {ns[index + 1]:g} follows {ns[index]:g}")
+            raise ValueError(
+                f"Ns must increase, but {ns[index + 1]:g} follows {ns[index]:g}"
+            )
         if (ps < 0).any():
             raise ValueError(f"rates must be >= 0, not {ps.min():g}")
 

@@ -28,7 +28,11 @@ def printable(text: str, limit: int | None = None) -> str:
     if text.isprintable():
         return text
     return "".join(
-        char if char.isprintable() else f"\\u{ord(char):04x}" if ord(char) < 2**16 else f"\\U{ord(char):08x}"
+        char
+        if char.isprintable()
+        else f"\\u{ord(char):04x}"
+        if ord(char) < 2**16
+        else f"\\U{ord(char):08x}"
         for char in text
     )
 
@@ -62,16 +66,33 @@ class InputError(ValueError):
         job: str | None = None,
         hint: str | None = None,
     ) -> None:
-        self.what, self.file, self.row, self.column, self.job, self.hint = what, file, row, column, job, hint
+        self.what, self.file, self.row, self.column, self.job, self.hint = (
+            what,
+            file,
+            row,
+            column,
+            job,
+            hint,
+        )
         super().__init__(str(self))
 
     def __str__(self) -> str:
         # All text from files, of any length, is shortened and escaped here and nowhere else.
         where = [] if self.file is None else [printable(str(self.file), MAX_SENTENCE)]
-        for label, value in (("row", self.row), ("column", self.column), ("job", self.job)):
+        for label, value in (
+            ("row", self.row),
+            ("column", self.column),
+            ("job", self.job),
+        ):
             if value is not None:
                 where.append(f"{label} {printable(str(value), MAX_LABEL)}")
         place = ", ".join(where)
-        what = "\n".join(printable(line) for line in shortened(self.what, MAX_SENTENCE).split("\n"))
+        what = "\n".join(
+            printable(line) for line in shortened(self.what, MAX_SENTENCE).split("\n")
+        )
         message = f"{place}: {what}" if where else what
-        return f"{message} ({printable(self.hint, MAX_SENTENCE)})" if self.hint else message
+        return (
+            f"{message} ({printable(self.hint, MAX_SENTENCE)})"
+            if self.hint
+            else message
+        )

@@ -15,8 +15,14 @@ def how_to_install(name: str) -> str:
     >>> how_to_install("gurobi")
     'pip install gurobipy'
     """
-    needed = [line for line in metadata.requires("bft-replay") or [] if f'extra == "{name}"' in line]
-    return " ".join(["pip install", *(re.split(r"[<>=!~; ]", line)[0] for line in needed)])
+    needed = [
+        line
+        for line in metadata.requires("bft-replay") or []
+        if f'extra == "{name}"' in line
+    ]
+    return " ".join(
+        ["pip install", *(re.split(r"[<>=!~; ]", line)[0] for line in needed)]
+    )
 
 
 def extra(module: str, name: str = "ml") -> Any:

@@ -6,7 +6,8 @@ import re
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _INSTANT = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)? ?(?:[Zz]|UTC|GMT|[+-]\d\d(?::?\d\d)?)?", re.ASCII
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)? ?(?:[Zz]|UTC|GMT|[+-]\d\d(?::?\d\d)?)?",
+    re.ASCII,
 )
 # Seconds since 1970, from 1973 to 2286.
 _EPOCH = re.compile(r"\d{9,10}(?:\.\d{1,9})?", re.ASCII)

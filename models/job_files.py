@@ -32,15 +32,26 @@ def write_jobs(jobs: JobTable, path: str | Path) -> None:
         return
     for column in ("Tsub", "deadline"):
         if column in frame:
-            frame[column] = [None if stamp != stamp else stamp.isoformat() for stamp in frame[column]]
+            frame[column] = [
+                None if stamp != stamp else stamp.isoformat() for stamp in frame[column]
+            ]
     if suffix == ".csv":
         for column in LISTS:
             if column in frame:
-                frame[column] = [json.dumps(values) if isinstance(values, list) else None for values in frame[column]]
+                frame[column] = [
+                    json.dumps(values) if isinstance(values, list) else None
+                    for values in frame[column]
+                ]
         frame.to_csv(path, index=False)
     elif suffix == ".jsonl":
         # Not DataFrame.to_json: it rounds to 10 decimals.
-        records = frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
-        path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+        records = (
+            frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
+        )
+        path.write_text(
+            "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        )
     else:
-        raise InputError("a job table is written as .parquet, .csv or .jsonl", file=path)
+        raise InputError(
+            "a job table is written as .parquet, .csv or .jsonl", file=path
+        )

@@ -39,7 +39,15 @@ BOUNDS = ("Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub")
 CURVES = ("Ns", "Ps", "Os")
 _KNOWN = frozenset((*REQUIRED, *OPTIONAL))
 # Columns of `Job.extra` that policies of this package read (docs/formats.md, Further columns).
-FOR_POLICIES = ("estimate_s", "sharing_score", "profiled", "gpu_util", "gmem_util", "gmem", "amp")
+FOR_POLICIES = (
+    "estimate_s",
+    "sharing_score",
+    "profiled",
+    "gpu_util",
+    "gmem_util",
+    "gmem",
+    "amp",
+)
 # A curve on units of one kind: the column's name, and the kind.
 KIND_MARK = "@"
 # Columns that may hold the job name when the file has no index of its own.
@@ -100,14 +108,24 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
     [('J00001-vgg16', 'vgg16', 4)]
     """
     bound_rows = _rows(read_table(bounds, row_bytes=JOB_BYTES), str(bounds), BOUNDS)
-    curve_rows = _rows(read_table(scalability), str(scalability), ("Ns", "Ps"), (*NAME_COLUMNS, "model"))
+    curve_rows = _rows(
+        read_table(scalability),
+        str(scalability),
+        ("Ns", "Ps"),
+        (*NAME_COLUMNS, "model"),
+    )
     notes = dict.fromkeys((*_column_notes(bound_rows), *_column_notes(curve_rows)))
     curves = _by_name(curve_rows)
     named = not bound_rows.has("model")  # published names carry it: J00001-vgg16
     models = {
-        name: name.partition("-")[2] if named else row.name("model", "") for name, row in _by_name(bound_rows).items()
+        name: name.partition("-")[2] if named else row.name("model", "")
+        for name, row in _by_name(bound_rows).items()
     }
-    missing = [name for name, model in models.items() if name not in curves and model not in curves]
+    missing = [
+        name
+        for name, model in models.items()
+        if name not in curves and model not in curves
+    ]
     if missing:
         raise InputError(
             f"no row for this job, which {bounds} has ({len(missing)} such jobs)",
@@ -117,7 +135,13 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
         )
     known = {bound_rows.job, *_KNOWN}
     jobs = (
-        _job(row, curves.get(row.job) or curves[models[row.job]], known, model=models[row.job]) for row in bound_rows
+        _job(
+            row,
+            curves.get(row.job) or curves[models[row.job]],
+            known,
+            model=models[row.job],
+        )
+        for row in bound_rows
     )
     return JobTable(tuple(jobs), str(bounds), tuple(notes))
 
@@ -183,7 +207,9 @@ def jobs_to_frame(table: JobTable) -> pd.DataFrame:
             "memory_gib": job.memory_gib,
             "user": job.user,
             "vc": job.vc,
-            "deadline": None if job.deadline_ns is None else pd.Timestamp(job.deadline_ns, unit="ns", tz="UTC"),
+            "deadline": None
+            if job.deadline_ns is None
+            else pd.Timestamp(job.deadline_ns, unit="ns", tz="UTC"),
             "skew": job.skew,
             "spread_slowdown": job.spread_slowdown,
             "sizes": None if job.sizes is None else list(job.sizes),
@@ -194,11 +220,21 @@ def jobs_to_frame(table: JobTable) -> pd.DataFrame:
             record[f"Ps{KIND_MARK}{kind}"] = rates.at(job.scalability.ns).tolist()
             record[f"Os{KIND_MARK}{kind}"] = values.at(job.scalability.ns).tolist()
         records.append(record)
-    further = dict.fromkeys(column for record in records for column in record if KIND_MARK in column)
+    further = dict.fromkeys(
+        column for record in records for column in record if KIND_MARK in column
+    )
     further |= dict.fromkeys(column for job in table for column in job.extra)
     frame = pd.DataFrame(records, columns=["name", *REQUIRED, *OPTIONAL, *further])
-    unused = [column for column in OPTIONAL if frame[column].isna().all() or (frame[column] == "").all()]
-    unused += [column for column in ("weight", "spread_slowdown") if (frame[column] == 1.0).all()]
+    unused = [
+        column
+        for column in OPTIONAL
+        if frame[column].isna().all() or (frame[column] == "").all()
+    ]
+    unused += [
+        column
+        for column in ("weight", "spread_slowdown")
+        if (frame[column] == 1.0).all()
+    ]
     return frame.drop(columns=unused)
 
 
@@ -206,7 +242,10 @@ def _job(row: Row, curves: Row, known: Collection[str], *, model: str = "") -> J
     """The job of a row; its curves may be in a row of another table."""
     ns = curves.numbers("Ns")
     jmin, jmax, sizes = _sizes(row)
-    rates, values = _curve(curves, ns, "Ps", min=0), _curve(curves, ns, "Os" if curves.has("Os") else "Ps")
+    rates, values = (
+        _curve(curves, ns, "Ps", min=0),
+        _curve(curves, ns, "Os" if curves.has("Os") else "Ps"),
+    )
     by_kind = _by_kind(curves, ns, rates, values)
     try:
         return Job(
@@ -232,7 +271,11 @@ def _job(row: Row, curves: Row, known: Collection[str], *, model: str = "") -> J
             sizes=sizes,
             total_memory_gib=row.number("total_memory_gib", None, min=0),
             by_kind=by_kind,
-            extra={column: cell for column, cell in row.further(known).items() if _kind_of(column) is None},
+            extra={
+                column: cell
+                for column, cell in row.further(known).items()
+                if _kind_of(column) is None
+            },
         )
     except InputError as error:
         raise (curves if error.column in CURVES else row).placed(error) from error
@@ -244,36 +287,63 @@ def _kind_of(column: str) -> str | None:
     return kind if kind and name in ("Ps", "Os") else None
 
 
-def _by_kind(row: Row, ns: list[float], rates: Curve, values: Curve) -> dict[str, tuple[Curve, Curve]]:
+def _by_kind(
+    row: Row, ns: list[float], rates: Curve, values: Curve
+) -> dict[str, tuple[Curve, Curve]]:
     """P and O on each kind that a row has columns for; without Os@KIND the objective changes as the rate does."""
     found = {}
-    for kind in dict.fromkeys(kind for column in row.further(_KNOWN) if (kind := _kind_of(column)) is not None):
+    for kind in dict.fromkeys(
+        kind for column in row.further(_KNOWN) if (kind := _kind_of(column)) is not None
+    ):
         if not row.given(f"Ps{KIND_MARK}{kind}"):
-            raise row.error(f"Os{KIND_MARK}{kind}", f"expected Ps{KIND_MARK}{kind} beside it: the rate on that kind")
+            raise row.error(
+                f"Os{KIND_MARK}{kind}",
+                f"expected Ps{KIND_MARK}{kind} beside it: the rate on that kind",
+            )
         on = _curve(row, ns, f"Ps{KIND_MARK}{kind}", min=0)
         if row.given(f"Os{KIND_MARK}{kind}"):
             worth = _curve(row, ns, f"Os{KIND_MARK}{kind}")
         else:
-            ratio = np.divide(on.ps, rates.ps, out=np.zeros_like(on.ps), where=rates.ps > 0)
-            worth = Curve(values.ns, np.where(rates.ps > 0, values.ps * ratio, values.ps))
+            ratio = np.divide(
+                on.ps, rates.ps, out=np.zeros_like(on.ps), where=rates.ps > 0
+            )
+            worth = Curve(
+                values.ns, np.where(rates.ps > 0, values.ps * ratio, values.ps)
+            )
         found[kind] = on, worth
     return found
 
 
 def _sizes(row: Row) -> tuple[int, int, tuple[int, ...] | None]:
     """Jmin, Jmax, and the sizes that lie between; Jmin and Jmax are their ends where a row has sizes."""
-    jmin, jmax = row.whole("Jmin", min=0, max=MAX_UNITS), row.whole("Jmax", max=MAX_UNITS)
+    jmin, jmax = (
+        row.whole("Jmin", min=0, max=MAX_UNITS),
+        row.whole("Jmax", max=MAX_UNITS),
+    )
     first, value = max(jmin, 1), row.value("sizes")
     if value is None or first > jmax:  # the latter is an error of its own
         return jmin, jmax, None
     word = value.strip().lower() if isinstance(value, str) else ""
     if word == POWERS:
-        sizes = [2**k for k in range(max(jmax, 0).bit_length()) if first <= 2**k <= jmax]
+        sizes = [
+            2**k for k in range(max(jmax, 0).bit_length()) if first <= 2**k <= jmax
+        ]
         if not sizes:
-            raise row.error("sizes", f"no power of 2 lies between Jmin {jmin} and Jmax {jmax}")
+            raise row.error(
+                "sizes", f"no power of 2 lies between Jmin {jmin} and Jmax {jmax}"
+            )
         return (jmin if first == sizes[0] else sizes[0]), sizes[-1], tuple(sizes)
-    listed = word.strip("[]").split(",") if word else value.tolist() if isinstance(value, np.ndarray) else value
-    numbers = [read_number(n) for n in (listed if isinstance(listed, list | tuple) else [listed])]
+    listed = (
+        word.strip("[]").split(",")
+        if word
+        else value.tolist()
+        if isinstance(value, np.ndarray)
+        else value
+    )
+    numbers = [
+        read_number(n)
+        for n in (listed if isinstance(listed, list | tuple) else [listed])
+    ]
     expected = f"whole numbers between Jmin {jmin} and Jmax {jmax} such as 1,2,4,8, or {POWERS}"
     if not numbers or not all(first <= n <= jmax and n % 1 == 0 for n in numbers):
         raise row.error("sizes", f"expected {expected}, not {shown(listed)}")
@@ -289,7 +359,12 @@ def _curve(row: Row, ns: list[float], column: str, **bounds: Unpack[Bounds]) -> 
         raise row.error("Ns" if "Ns" in str(error) else column, str(error)) from error
 
 
-def _rows(frame: pd.DataFrame, file: str, columns: Sequence[str], names: Sequence[str] = NAME_COLUMNS) -> Rows:
+def _rows(
+    frame: pd.DataFrame,
+    file: str,
+    columns: Sequence[str],
+    names: Sequence[str] = NAME_COLUMNS,
+) -> Rows:
     """The rows of a frame, whose job names came as one of these columns or as the index."""
     import pandas as pd
 
@@ -297,10 +372,17 @@ def _rows(frame: pd.DataFrame, file: str, columns: Sequence[str], names: Sequenc
         rows = Rows(frame, file)
         named = next((column for column in names if rows.has(column)), None)
         if named is None:
-            raise rows.error("no column with the job's name; expected 'name'", column="name")
+            raise rows.error(
+                "no column with the job's name; expected 'name'", column="name"
+            )
         rows.job = named
     else:
-        rows = Rows(frame.drop(columns=["name"], errors="ignore"), file, job="name", index="name")
+        rows = Rows(
+            frame.drop(columns=["name"], errors="ignore"),
+            file,
+            job="name",
+            index="name",
+        )
     hint = "docs/formats.md lists the columns"
     if "Ns" in columns and rows.has("Jmin") and not (rows.has("Ns") or rows.has("Ps")):
         hint = (
@@ -324,12 +406,16 @@ def _column_notes(rows: Rows) -> tuple[str, ...]:
         if mark and column not in kinds and name.lower() in ("ps", "os"):
             known = f"{name.capitalize()}{mark}{kind or 'KIND'}"
             raise rows.error(f"no such column; expected {known}", column=column)
-    unknown = unknown_columns(rows, {rows.job, *NAME_COLUMNS, *_KNOWN, *FOR_POLICIES, *kinds})
+    unknown = unknown_columns(
+        rows, {rows.job, *NAME_COLUMNS, *_KNOWN, *FOR_POLICIES, *kinds}
+    )
     if not unknown:
         return ()
     names = f"column{'s' * (len(unknown) > 1)} {', '.join(unknown)}"
     where = f" of {rows.file}" if rows.file else " of the job table"
-    return (f"{names}{where}: unknown here, without effect unless the policy reads it from Job.extra",)
+    return (
+        f"{names}{where}: unknown here, without effect unless the policy reads it from Job.extra",
+    )
 
 
 def _by_name(rows: Rows) -> dict[str, Row]:

@@ -34,7 +34,11 @@ class Dynamics(Protocol):
     """The progress of one job in one replay, where its rate depends on more than the number of its units."""
 
     def rate(
-        self, placement: tuple[int, ...], progress: float, now_ns: int, slowdown: float = 1.0
+        self,
+        placement: tuple[int, ...],
+        progress: float,
+        now_ns: int,
+        slowdown: float = 1.0,
     ) -> tuple[float, int | None]:
         """Rate from now on.
 
@@ -158,33 +162,64 @@ class Job:
         def wrong(column: str, what: str) -> InputError:
             return InputError(what, column=column, job=self.name)
 
-        for column, text in (("name", self.name), ("model", self.model), ("user", self.user), ("vc", self.vc)):
+        for column, text in (
+            ("name", self.name),
+            ("model", self.model),
+            ("user", self.user),
+            ("vc", self.vc),
+        ):
             if len(text) > MAX_NAME:
-                raise wrong(column, f"expected at most {MAX_NAME:,} characters, not {len(text):,}")
+                raise wrong(
+                    column,
+                    f"expected at most {MAX_NAME:,} characters, not {len(text):,}",
+                )
             # Halves of surrogate pairs, as JSON may escape them: no result file could hold them.
-            if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+            if not text.isascii() and any(
+                "\ud800" <= char <= "\udfff" for char in text
+            ):
                 raise wrong(column, f"expected text, not {text!a:.80}")
         if self.jmin < 0:
             raise wrong("Jmin", f"expected a whole number >= 0, not {self.jmin}")
         if self.jmax < max(self.jmin, 1):
-            raise wrong("Jmax", f"expected at least Jmin ({self.jmin}) and 1, not {self.jmax}")
+            raise wrong(
+                "Jmax", f"expected at least Jmin ({self.jmin}) and 1, not {self.jmax}"
+            )
         if self.jmax > MAX_UNITS:
-            raise wrong("Jmax", f"expected at most {MAX_UNITS:,} units, not {self.jmax}")
+            raise wrong(
+                "Jmax", f"expected at most {MAX_UNITS:,} units, not {self.jmax}"
+            )
         if not (np.isfinite(self.pmax) and self.pmax > 0):
             raise wrong("Pmax", f"expected a finite number > 0, not {self.pmax}")
-        for column, value in (("Tcup", self.tcup_s), ("Tcdw", self.tcdw_s), ("weight", self.weight)):
+        for column, value in (
+            ("Tcup", self.tcup_s),
+            ("Tcdw", self.tcdw_s),
+            ("weight", self.weight),
+        ):
             if not (np.isfinite(value) and value >= 0):
                 raise wrong(column, f"expected a finite number >= 0, not {value}")
         if not (np.isfinite(self.spread_slowdown) and self.spread_slowdown >= 1):
-            raise wrong("spread_slowdown", f"expected a finite number >= 1, not {self.spread_slowdown}")
+            raise wrong(
+                "spread_slowdown",
+                f"expected a finite number >= 1, not {self.spread_slowdown}",
+            )
         if self.deadline_ns is not None and self.deadline_ns < self.tsub_ns:
-            submit, due = (_shown_instant(instant) for instant in (self.tsub_ns, self.deadline_ns))
-            raise wrong("deadline", f"expected an instant not before Tsub, {submit}, not {due}")
+            submit, due = (
+                _shown_instant(instant) for instant in (self.tsub_ns, self.deadline_ns)
+            )
+            raise wrong(
+                "deadline", f"expected an instant not before Tsub, {submit}, not {due}"
+            )
         if self.scalability.ps[0] != 0:
-            raise wrong("Ps", f"expected Ps[0] = 0 (no units, no progress), not {self.scalability.ps[0]:g}")
+            raise wrong(
+                "Ps",
+                f"expected Ps[0] = 0 (no units, no progress), not {self.scalability.ps[0]:g}",
+            )
         for kind, (rates, _) in self.by_kind.items():
             if rates.ps[0] != 0:
-                raise wrong(f"Ps@{kind}", f"expected 0 first (no units, no progress), not {rates.ps[0]:g}")
+                raise wrong(
+                    f"Ps@{kind}",
+                    f"expected 0 first (no units, no progress), not {rates.ps[0]:g}",
+                )
         self._check_sizes(wrong)
 
     def _check_sizes(self, wrong: Callable[[str, str], InputError]) -> None:
@@ -192,17 +227,25 @@ class Job:
             sizes = tuple(self.sizes)
             object.__setattr__(self, "sizes", sizes)
             ends = max(self.jmin, 1), self.jmax
-            if not sizes or (sizes[0], sizes[-1]) != ends or any(a >= b for a, b in pairwise(sizes)):
+            if (
+                not sizes
+                or (sizes[0], sizes[-1]) != ends
+                or any(a >= b for a, b in pairwise(sizes))
+            ):
                 what = f"expected counts that increase from Jmin (at least 1) to Jmax, {ends[0]} to {ends[1]}"
                 raise wrong("sizes", f"{what}, not {shown_sizes(sizes)}")
             if len(sizes) == sizes[-1] - sizes[0] + 1:
                 object.__setattr__(self, "sizes", None)
         if self.jreq is not None and not (self.jmin <= self.jreq <= self.jmax):
             raise wrong(
-                "Jreq", f"expected a whole number in [Jmin, Jmax] = [{self.jmin}, {self.jmax}], not {self.jreq}"
+                "Jreq",
+                f"expected a whole number in [Jmin, Jmax] = [{self.jmin}, {self.jmax}], not {self.jreq}",
             )
         if self.jreq and not self.runs_on(self.jreq):
-            raise wrong("Jreq", f"expected one of the job's sizes, {shown_sizes(self.sizes or ())}, not {self.jreq}")
+            raise wrong(
+                "Jreq",
+                f"expected one of the job's sizes, {shown_sizes(self.sizes or ())}, not {self.jreq}",
+            )
 
     @cached_property
     def _on(self) -> dict[str, Job]:
@@ -227,7 +270,9 @@ class Job:
     def allowed(self) -> NDArray[np.bool_]:
         """Whether it may have 0, 1, ..., jmax units: bool of shape (jmax + 1,), true at 0."""
         allowed = np.zeros(self.jmax + 1, dtype=bool)
-        allowed[list(self.sizes) if self.sizes else slice(max(self.jmin, 1), None)] = True
+        allowed[list(self.sizes) if self.sizes else slice(max(self.jmin, 1), None)] = (
+            True
+        )
         allowed[0] = True
         allowed.setflags(write=False)
         return allowed
@@ -243,7 +288,11 @@ class Job:
         """The smallest count above `units` on which it runs, None where there is none."""
         if units >= self.jmax:
             return None
-        return max(units + 1, self.jmin) if self.sizes is None else self.sizes[bisect_right(self.sizes, units)]
+        return (
+            max(units + 1, self.jmin)
+            if self.sizes is None
+            else self.sizes[bisect_right(self.sizes, units)]
+        )
 
     def runs_on(self, units: int) -> bool:
         """Whether it runs on so many units."""
@@ -260,7 +309,11 @@ class Job:
         last, first = self.at_most(high), self.above(max(low, 1) - 1)
         if first is None or first > last:
             return None
-        sizes = None if self.sizes is None else tuple(n for n in self.sizes if first <= n <= last)
+        sizes = (
+            None
+            if self.sizes is None
+            else tuple(n for n in self.sizes if first <= n <= last)
+        )
         jmin = self.jmin if low <= self.jmin else first
         return replace(self, jmin=jmin, jmax=last, sizes=sizes)
 
@@ -277,7 +330,9 @@ class Job:
     @cached_property
     def default_request(self) -> int:
         """Smallest size that reaches 80 % of P(Jmax), at least Jmin."""
-        enough = np.flatnonzero(self.rates >= lowered(REQUEST_SHARE * float(self.rates[-1])))
+        enough = np.flatnonzero(
+            self.rates >= lowered(REQUEST_SHARE * float(self.rates[-1]))
+        )
         return max(int(enough[0]), self.jmin, 1)
 
 
@@ -292,7 +347,11 @@ def shown_sizes(sizes: Sequence[int]) -> str:
     >>> shown_sizes((1, 2, 4, 8)), shown_sizes(range(100))
     ('1, 2, 4, 8', '0, 1, 2, 3, 4, 5, 6, ..., 99')
     """
-    some = [*map(str, sizes[:7]), "...", str(sizes[-1])] if len(sizes) > SHOWN_SIZES else map(str, sizes)
+    some = (
+        [*map(str, sizes[:7]), "...", str(sizes[-1])]
+        if len(sizes) > SHOWN_SIZES
+        else map(str, sizes)
+    )
     return ", ".join(some) or "none"
 
 
@@ -331,7 +390,10 @@ class JobTable:
         for row, job in enumerate(self.jobs, start=1):
             if job.name in seen:
                 raise InputError(
-                    "the name appears twice; expected unique names", file=self.source or None, row=row, job=job.name
+                    "the name appears twice; expected unique names",
+                    file=self.source or None,
+                    row=row,
+                    job=job.name,
                 )
             seen.add(job.name)
 
@@ -353,7 +415,9 @@ class JobTable:
                 replace(
                     job,
                     tsub_ns=job.tsub_ns + nanoseconds,
-                    deadline_ns=None if job.deadline_ns is None else job.deadline_ns + nanoseconds,
+                    deadline_ns=None
+                    if job.deadline_ns is None
+                    else job.deadline_ns + nanoseconds,
                 )
                 for job in self.jobs
             ),
@@ -371,7 +435,11 @@ class JobTable:
 
         def moved(job: Job) -> Job:
             tsub_ns = first + round((job.tsub_ns - first) * Fraction(factor))
-            deadline_ns = None if job.deadline_ns is None else job.deadline_ns + tsub_ns - job.tsub_ns
+            deadline_ns = (
+                None
+                if job.deadline_ns is None
+                else job.deadline_ns + tsub_ns - job.tsub_ns
+            )
             return replace(job, tsub_ns=tsub_ns, deadline_ns=deadline_ns)
 
         return replace(self, jobs=tuple(map(moved, self.jobs)))

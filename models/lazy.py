@@ -19,7 +19,9 @@ from importlib.util import find_spec
 from typing import Any
 
 
-def public_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def public_names(
+    package: str,
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package, from the imports under its `if TYPE_CHECKING`.
 
     Parameters
@@ -44,7 +46,9 @@ def public_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[
     homes = {
         alias.asname or alias.name: (str(line.module), alias.name)
         for block in ast.parse(_source(package)).body
-        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
+        if isinstance(block, ast.If)
+        and isinstance(block.test, ast.Name)
+        and block.test.id == "TYPE_CHECKING"
         for line in block.body
         if isinstance(line, ast.ImportFrom)
         for alias in line.names
@@ -62,7 +66,9 @@ def public_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[
 
 def _source(package: str) -> str:
     spec = find_spec(package)
-    source: str | None = getattr(spec and spec.loader, "get_source", lambda name: None)(package)
+    source: str | None = getattr(spec and spec.loader, "get_source", lambda name: None)(
+        package
+    )
     if source is None:
         raise ImportError(f"{package} has no source to read its public names from")
     return source

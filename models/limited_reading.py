@@ -31,7 +31,12 @@ MEMORY: Final = 1 << 30
 TIMES_STORED: Final = 20
 HINT: Final = "--max-input raises the limit"
 
-_PACKED: Final = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+_PACKED: Final = {
+    b"\x1f\x8b": "gzip",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bz2",
+}
 _limit: ContextVar[int | None] = ContextVar("memory limit", default=None)
 
 Read: TypeAlias = Callable[[int], bytes]
@@ -61,7 +66,9 @@ class Budget:
         self.taken += size
         if self.taken > self.limit:
             raise InputError(
-                f"its content would take more than {readable(self.limit)} of memory", file=self.file, hint=HINT
+                f"its content would take more than {readable(self.limit)} of memory",
+                file=self.file,
+                hint=HINT,
             )
 
 
@@ -102,10 +109,16 @@ def out_of_memory(error: Exception, file: str | Path | None = None) -> InputErro
     """The text for a MemoryError of Python, NumPy, or Arrow."""
     detail = str(error).strip().splitlines()
     what = f"not enough memory{f': {detail[0]}' if detail else ''}"
-    return InputError(what, file=file, hint="a limit such as ulimit -v may be too low, or the input too large")
+    return InputError(
+        what,
+        file=file,
+        hint="a limit such as ulimit -v may be too low, or the input too large",
+    )
 
 
-def unpacking(stored: BinaryIO, head: bytes) -> tuple[Read, tuple[type[Exception], ...]]:
+def unpacking(
+    stored: BinaryIO, head: bytes
+) -> tuple[Read, tuple[type[Exception], ...]]:
     """The reader of an open file's content, compressed or not, and the errors it raises when the content is damaged.
 
     Parameters
@@ -115,7 +128,9 @@ def unpacking(stored: BinaryIO, head: bytes) -> tuple[Read, tuple[type[Exception
     head
         Its first bytes, by which gzip, xz, zstd and bzip2 are known.
     """
-    packing = next((how for magic, how in _PACKED.items() if head.startswith(magic)), None)
+    packing = next(
+        (how for magic, how in _PACKED.items() if head.startswith(magic)), None
+    )
     errors: tuple[type[Exception], ...] = (OSError, EOFError, ValueError)
     if packing == "gzip":
         return gzip.GzipFile(fileobj=stored).read, (*errors, zlib.error)
@@ -130,15 +145,28 @@ def unpacking(stored: BinaryIO, head: bytes) -> tuple[Read, tuple[type[Exception
     if packing == "zstd":
         import pyarrow as pa
 
-        return pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd").read, errors
+        return pa.CompressedInputStream(
+            pa.PythonFile(stored, mode="r"), "zstd"
+        ).read, errors
     return stored.read, errors
 
 
 class _Bounded(io.RawIOBase):
     """A stream that counts what it gives."""
 
-    def __init__(self, read: Read, errors: tuple[type[Exception], ...], budget: Budget, weigh: Weigh) -> None:
-        self._read, self._errors, self._budget, self._weigh = read, errors, budget, weigh
+    def __init__(
+        self,
+        read: Read,
+        errors: tuple[type[Exception], ...],
+        budget: Budget,
+        weigh: Weigh,
+    ) -> None:
+        self._read, self._errors, self._budget, self._weigh = (
+            read,
+            errors,
+            budget,
+            weigh,
+        )
         self._line = 0
 
     def readable(self) -> bool:
@@ -164,11 +192,16 @@ def damaged(error: Exception, file: str | Path) -> InputError:
     if isinstance(error, OSError) and error.errno is not None:
         return InputError(f"cannot be read: {error.strerror or error}", file=file)
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return InputError(f"damaged or cut short: {reason}", file=file, hint="copy it again")
+    return InputError(
+        f"damaged or cut short: {reason}", file=file, hint="copy it again"
+    )
 
 
 def bounded(
-    read: Read, budget: Budget, weigh: Weigh, errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+    read: Read,
+    budget: Budget,
+    weigh: Weigh,
+    errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error),
 ) -> io.BufferedReader:
     """A stream over `read` that refuses to give more than the budget has memory for.
 
@@ -187,7 +220,9 @@ def bounded(
 
 
 @contextmanager
-def opened(path: str | Path, weigh: Weigh, *, name: str = "") -> Iterator[io.BufferedReader]:
+def opened(
+    path: str | Path, weigh: Weigh, *, name: str = ""
+) -> Iterator[io.BufferedReader]:
     """Open a file, compressed or not, as a stream of its content, within the bounds that `weigh` finds.
 
     Raises
@@ -199,7 +234,10 @@ def opened(path: str | Path, weigh: Weigh, *, name: str = "") -> Iterator[io.Buf
         budget = Budget(name or str(path), Path(path).stat().st_size)
         head = stored.peek(8)[:8]
         if Path(path).suffix == ".gz" and not head.startswith(b"\x1f\x8b"):
-            raise InputError("damaged: not gzip-compressed, though its name ends in .gz", file=name or path)
+            raise InputError(
+                "damaged: not gzip-compressed, though its name ends in .gz",
+                file=name or path,
+            )
         read, errors = unpacking(stored, head)
         yield bounded(read, budget, weigh, errors)
 
@@ -256,7 +294,9 @@ def whole_lines(
             continue
         text = rest + block[:cut]
         rest = block[cut + 1 :]
-        if b"\r" in text and (b"\r\n" in text or text.endswith(b"\r")):  # one byte is found much faster than two
+        if b"\r" in text and (
+            b"\r\n" in text or text.endswith(b"\r")
+        ):  # one byte is found much faster than two
             text = text.replace(b"\r\n", b"\n").removesuffix(b"\r")
         yield text
     if rest:
@@ -291,7 +331,9 @@ def lines(
 
 def too_long(file: str) -> InputError:
     """The text for a line longer than the limit."""
-    return InputError(f"has a line longer than {readable(MAX_LINE)}: no table or log has", file=file)
+    return InputError(
+        f"has a line longer than {readable(MAX_LINE)}: no table or log has", file=file
+    )
 
 
 def weigh_json(block: bytes) -> int:

@@ -39,7 +39,10 @@ CURVES: dict[str, tuple[Parameter, ...]] = {
 # Factors on what the curve says: any of them, each once.
 FACTORS: dict[str, tuple[Parameter, ...]] = {
     "srpt": (Parameter("exponent", Number(0, 10)),),
-    "ageing": (Parameter("hours", Number(0.01, 1e6)), Parameter("cap", Number(0, 1e6), 2.0)),
+    "ageing": (
+        Parameter("hours", Number(0.01, 1e6)),
+        Parameter("cap", Number(0, 1e6), 2.0),
+    ),
 }
 _EXAMPLES = {"power": "power:0.5", "srpt": "srpt:0.1", "ageing": "ageing:24"}
 
@@ -67,7 +70,9 @@ def parse_terms(text: str) -> tuple[Term, ...]:
     names = [name for name, _ in terms]
     curves = [name for name in names if name in CURVES]
     if len(curves) > 1:
-        raise ValueError(f"expected one of {_quoted(CURVES)}, not both {curves[0]!r} and {curves[1]!r}")
+        raise ValueError(
+            f"expected one of {_quoted(CURVES)}, not both {curves[0]!r} and {curves[1]!r}"
+        )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"{twice!r} is named twice; expected it once")
@@ -77,14 +82,20 @@ def parse_terms(text: str) -> tuple[Term, ...]:
 
 def stated(terms: tuple[Term, ...]) -> str:
     """The text of an objective as it is recorded."""
-    return "+".join(":".join((name, *(f"{number:g}" for number in numbers))) for name, numbers in terms)
+    return "+".join(
+        ":".join((name, *(f"{number:g}" for number in numbers)))
+        for name, numbers in terms
+    )
 
 
 def arguments(term: Term) -> dict[str, float]:
     """The numbers of a term by the names of its parameters."""
     name, numbers = term
     parameters = {**CURVES, **FACTORS}[name]
-    return {parameter.name: number for parameter, number in zip(parameters, numbers, strict=True)}
+    return {
+        parameter.name: number
+        for parameter, number in zip(parameters, numbers, strict=True)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +107,9 @@ class ObjectiveText:
     def __call__(self, value: Any) -> str:
         """Return the text in its plain form."""
         if not isinstance(value, str):
-            raise ValueError(f"expected an objective such as 'efficiency' or 'power:0.5', not {value!r}")
+            raise ValueError(
+                f"expected an objective such as 'efficiency' or 'power:0.5', not {value!r}"
+            )
         return stated(parse_terms(value))
 
     read = __call__
@@ -106,10 +119,14 @@ def _term(part: str) -> Term:
     word, *given = (piece.strip() for piece in part.split(":"))
     name, known = word.lower(), {**CURVES, **FACTORS}
     if name not in known:
-        raise ValueError(f"{word!r} is not one of {_quoted(known)}{did_you_mean(word, known)}")
+        raise ValueError(
+            f"{word!r} is not one of {_quoted(known)}{did_you_mean(word, known)}"
+        )
     parameters = known[name]
     if len(given) > len(parameters):
-        takes = {0: "no number", 1: "one number"}.get(len(parameters), f"at most {len(parameters)} numbers")
+        takes = {0: "no number", 1: "one number"}.get(
+            len(parameters), f"at most {len(parameters)} numbers"
+        )
         raise ValueError(f"{name!r} takes {takes}, not {':'.join(given)!r}")
     return name, tuple(_number(name, *each) for each in zip_longest(parameters, given))
 

@@ -62,7 +62,11 @@ def useful_time(job: Job) -> Curve:
     """Unit-seconds a second that would do as much at the job's best size: P(n) / max_m P(m)/m, m among its sizes."""
     units = np.flatnonzero(job.allowed)[1:]
     best = float((job.scalability.at(units) / units).max())
-    return Curve(job.scalability.ns, job.scalability.ps / best) if best > 0 else job.scalability
+    return (
+        Curve(job.scalability.ns, job.scalability.ps / best)
+        if best > 0
+        else job.scalability
+    )
 
 
 # --- factors ------------------------------------------------------------------------------------------------------
@@ -98,7 +102,9 @@ def srpt(standing: Standing, exponent: float) -> float:
     Pmax / remaining is rounded down to a power of 2^(1/16), and is at most 1024.
     """
     octaves = math.log2(1.0 / max(standing.left, LEAST_LEFT))
-    return float(2.0 ** (exponent * math.floor(octaves * STEPS_PER_OCTAVE) / STEPS_PER_OCTAVE))
+    return float(
+        2.0 ** (exponent * math.floor(octaves * STEPS_PER_OCTAVE) / STEPS_PER_OCTAVE)
+    )
 
 
 def ageing(standing: Standing, hours: float, cap: float) -> float:
@@ -117,7 +123,9 @@ def _steps_of_age(age_s: float, hours: float) -> int:
 # --- deadlines ----------------------------------------------------------------------------------------------------
 
 
-def deadline_weight(job: Job, now_ns: int, *, horizon_s: float = DAY_S, boost: float = 4.0) -> float:
+def deadline_weight(
+    job: Job, now_ns: int, *, horizon_s: float = DAY_S, boost: float = 4.0
+) -> float:
     """The weight of a job at an instant: it rises from its own to `boost` times that as its deadline comes near.
 
         weight · (1 + (boost - 1) · u),    u = 1 - (deadline - now) / horizon, clipped to [0, 1]
@@ -194,10 +202,21 @@ class Objective:
         """
         terms = parse_terms(text)
         curve, *factors = terms
-        made = tuple(partial(_FACTORS[factor[0]], **arguments(factor)) for factor in factors)
-        ageing_h = next((arguments(factor)["hours"] for factor in factors if factor[0] == "ageing"), 0.0)
+        made = tuple(
+            partial(_FACTORS[factor[0]], **arguments(factor)) for factor in factors
+        )
+        ageing_h = next(
+            (arguments(factor)["hours"] for factor in factors if factor[0] == "ageing"),
+            0.0,
+        )
         uses_left = any(name == "srpt" for name, _ in factors)
-        return cls(stated(terms), partial(_CURVES[curve[0]], **arguments(curve)), made, uses_left, ageing_h)
+        return cls(
+            stated(terms),
+            partial(_CURVES[curve[0]], **arguments(curve)),
+            made,
+            uses_left,
+            ageing_h,
+        )
 
     def curve_on(self, job: Job, kind: str) -> Curve:
         """The curve of a job on units of a kind.
@@ -211,7 +230,11 @@ class Objective:
         if self.text.startswith("own"):
             return there.objective
         best = int(np.argmax(job.scalability.ps))
-        factor = usual.ps[best] / job.scalability.ps[best] if job.scalability.ps[best] > 0 else 1.0
+        factor = (
+            usual.ps[best] / job.scalability.ps[best]
+            if job.scalability.ps[best] > 0
+            else 1.0
+        )
         return Curve(there.scalability.ns, there.scalability.ps * factor)
 
     def factor(self, standing: Standing) -> float:
@@ -225,7 +248,12 @@ class Objective:
         """
         if self.uses_left or not self.ageing_h:
             return 0.0
-        next_s = (_steps_of_age(age_s, self.ageing_h) + 1) * self.ageing_h * 3600.0 / STEPS_PER_AGE
+        next_s = (
+            (_steps_of_age(age_s, self.ageing_h) + 1)
+            * self.ageing_h
+            * 3600.0
+            / STEPS_PER_AGE
+        )
         return max(0.0, next_s - age_s - 1.0)
 
 

@@ -45,7 +45,9 @@ class Condition:
 
 
 # For options that only a policy uses: it has a field of that name.
-POLICY_KNOWS = Condition(lambda run, setting: setting in run.policy.settings, "with --policy {policy}")
+POLICY_KNOWS = Condition(
+    lambda run, setting: setting in run.policy.settings, "with --policy {policy}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,12 @@ class OptionField:
         """Return the same option with another default."""
         if isinstance(default, Depends):
             return replace(self, default=None, depends=default.on, shown=default.shown)
-        return replace(self, default=default, depends=None, shown="" if default is not None else self.shown)
+        return replace(
+            self,
+            default=default,
+            depends=None,
+            shown="" if default is not None else self.shown,
+        )
 
     def of(self, options: Any) -> Any:
         """Return its value among the options."""
@@ -208,13 +215,20 @@ def part(kind: type[Any], *, for_policy: bool = False, **defaults: Any) -> Any:
     **defaults
         Defaults that differ from those of the class, by name; a constant, or how it `Depends` on other options.
     """
-    return field(default=None, metadata={"part": kind, "for_policy": for_policy, "defaults": defaults})
+    return field(
+        default=None,
+        metadata={"part": kind, "for_policy": for_policy, "defaults": defaults},
+    )
 
 
 @cache
 def parts_of(table: type[Any]) -> Mapping[str, type[Any]]:
     """Return the classes of the values that hold several options, by the field that holds them."""
-    return {each.name: each.metadata["part"] for each in fields(table) if "part" in each.metadata}
+    return {
+        each.name: each.metadata["part"]
+        for each in fields(table)
+        if "part" in each.metadata
+    }
 
 
 @cache
@@ -231,7 +245,9 @@ def option_fields(table: type[Any]) -> Mapping[str, OptionField]:
     return own | inner
 
 
-def _placed(part: str, kind: Any, defaults: Mapping[str, Any]) -> dict[str, OptionField]:
+def _placed(
+    part: str, kind: Any, defaults: Mapping[str, Any]
+) -> dict[str, OptionField]:
     """Return the options of a part, with the defaults that they have there."""
     placed = {}
     for name, known in option_fields(kind).items():
@@ -257,16 +273,26 @@ class OptionValues:
 
     def defaults(self) -> dict[str, Any]:
         """Return the default of each option by flat name, given the values of the other options."""
-        return {name: each.default_beside(self) for name, each in self.described().items()}
+        return {
+            name: each.default_beside(self) for name, each in self.described().items()
+        }
 
     def changed(self) -> dict[str, str]:
         """Options that differ from their defaults: their flags on the command line, by flat name."""
         known, defaults = self.described(), self.defaults()
-        return {name: known[name].flag for name, value in self.flat().items() if value != defaults[name]}
+        return {
+            name: known[name].flag
+            for name, value in self.flat().items()
+            if value != defaults[name]
+        }
 
     def for_policy(self) -> dict[str, Any]:
         """Return the options that a policy may know, by the names of the policy's fields."""
-        known = {name: each.of(self) for name, each in self.described().items() if each.for_policy}
+        known = {
+            name: each.of(self)
+            for name, each in self.described().items()
+            if each.for_policy
+        }
         table: Any = self
         for each in fields(table):
             if each.metadata.get("for_policy"):
@@ -280,7 +306,9 @@ class OptionValues:
         """
         table: Any = type(self)
         known = self.described().values()
-        dependent = [each for each in known if each.depends is not None and not each.part]
+        dependent = [
+            each for each in known if each.depends is not None and not each.part
+        ]
         dependent.sort(key=lambda each: each.name != "policy")
         for each in dependent:
             if each.of(self) is None:
@@ -292,4 +320,6 @@ class OptionValues:
                 self._fill(name, kind(**values))
 
     def _fill(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)  # the dataclass is frozen, and not yet handed out
+        object.__setattr__(
+            self, name, value
+        )  # the dataclass is frozen, and not yet handed out

@@ -43,7 +43,9 @@ class PluginGroup:
         installed, as the metadata of each is read.
         """
         yield from self.ours
-        yield from sorted({point.name for point in entry_points(group=self.name)} - set(self.ours))
+        yield from sorted(
+            {point.name for point in entry_points(group=self.name)} - set(self.ours)
+        )
 
     def names(self) -> tuple[str, ...]:
         """Return all names of `each` as a tuple."""
@@ -61,7 +63,9 @@ class PluginGroup:
         if not points:
             names = self.names()
             meant = did_you_mean(name, names)
-            raise InputError(f"unknown {self.kind} {name!r}: choose one of {', '.join(names)}{meant}")
+            raise InputError(
+                f"unknown {self.kind} {name!r}: choose one of {', '.join(names)}{meant}"
+            )
         values = sorted({point.value for point in points})
         if len(values) > 1:
             what = f"{self.kind} {name!r} is registered by several packages: {', '.join(values)}"
@@ -69,5 +73,10 @@ class PluginGroup:
         label = f"{self.kind} {name!r} ({values[0]})"
         try:
             return next(iter(points)).load(), label
-        except (Exception, SystemExit) as error:  # third-party code may raise anything; the user must learn whose it is
-            raise InputError(f"{label} cannot be loaded: {type(error).__name__}: {error}") from error
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # third-party code may raise anything; the user must learn whose it is
+            raise InputError(
+                f"{label} cannot be loaded: {type(error).__name__}: {error}"
+            ) from error

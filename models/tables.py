@@ -154,12 +154,18 @@ def _found(path: Path) -> Path:
             if tried[-1].is_file():
                 return tried[-1]
     names = ", ".join(other.name for other in tried[1:])
-    raise InputError(f"no such file{f', nor {names} beside it' if names else ''}", file=path)
+    raise InputError(
+        f"no such file{f', nor {names} beside it' if names else ''}", file=path
+    )
 
 
 def _suffix(name: str) -> str | None:
     """Find the longest known suffix."""
-    known = (suffix for suffix in (*_READERS, *_ARCHIVES, *_PACKED) if name.lower().endswith(suffix))
+    known = (
+        suffix
+        for suffix in (*_READERS, *_ARCHIVES, *_PACKED)
+        if name.lower().endswith(suffix)
+    )
     return max(known, key=len, default=None)
 
 
@@ -183,14 +189,18 @@ def _read(stream: BinaryIO, suffix: str, file: str, budget: Budget) -> pd.DataFr
     """Read a file as what `suffix` says, after a look at its first bytes."""
     if suffix in _PACKED:
         _expect(_peek(stream), "gzip-compressed", suffix, file)
-        return _read_content(gzip.GzipFile(fileobj=stream).read, suffix.removesuffix(".gz"), file, budget)
+        return _read_content(
+            gzip.GzipFile(fileobj=stream).read, suffix.removesuffix(".gz"), file, budget
+        )
     if suffix == ".parquet":  # Arrow reads of the file what it needs
         _expect(_peek(stream), _READERS[suffix][0], suffix, file)
         return _read_parquet(stream, file, budget)
     return _read_content(stream.read, suffix, file, budget)
 
 
-def _read_content(read: Callable[[int], bytes], suffix: str, file: str, budget: Budget) -> pd.DataFrame:
+def _read_content(
+    read: Callable[[int], bytes], suffix: str, file: str, budget: Budget
+) -> pd.DataFrame:
     """Read content after decompression, within limits."""
     expected, reader = _READERS[suffix]
     weigh = weigh_lines(_WEIGH[suffix], file) if suffix in _WEIGH else len
@@ -219,13 +229,17 @@ def _expect(head: bytes, expected: str | None, suffix: str, file: str) -> None:
         raise InputError(
             f"is {form or 'not ' + str(expected)}, though its name ends in {suffix}",
             file=file,
-            hint="rename it to what it is" if form and not form.startswith("a Git") else "fetch it again",
+            hint="rename it to what it is"
+            if form and not form.startswith("a Git")
+            else "fetch it again",
         )
 
 
 def _drain(stream: IO[bytes] | gzip.GzipFile) -> None:
     """Read to the end, where gzip compares its check sum; a pickle and an archive end before that."""
-    while not stream.closed and stream.read(_CHUNK):  # pandas closes what it has read to the end
+    while not stream.closed and stream.read(
+        _CHUNK
+    ):  # pandas closes what it has read to the end
         pass
 
 
@@ -237,9 +251,13 @@ class _Member(tarfile.TarInfo):
         """Read the header of a member as TarInfo does, and refuse sparse files and huge descriptions."""
         made = super().frombuf(buf, encoding, errors)
         if made.type == tarfile.GNUTYPE_SPARSE:
-            raise InputError("holds a sparse file, which may be as large as it claims; expected a table as it is")
+            raise InputError(
+                "holds a sparse file, which may be as large as it claims; expected a table as it is"
+            )
         if made.type in _DESCRIPTIONS and made.size > _MAX_DESCRIPTION:
-            raise InputError(f"describes a file in more than {readable(_MAX_DESCRIPTION)}")
+            raise InputError(
+                f"describes a file in more than {readable(_MAX_DESCRIPTION)}"
+            )
         return made
 
 
@@ -251,7 +269,10 @@ def _read_archive(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
         for member in archive:
             members.append(member)
             if len(members) > _MAX_MEMBERS:
-                raise InputError(f"holds more than {_MAX_MEMBERS:,} files, expected one table", file=file)
+                raise InputError(
+                    f"holds more than {_MAX_MEMBERS:,} files, expected one table",
+                    file=file,
+                )
     tables = [
         member
         for member in members
@@ -277,7 +298,9 @@ def _read_archive(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
             raise InputError("holds no file", file=file)
         inside = ascii(wanted.name)[1:-1]
         with content:
-            return _read_content(content.read, _suffix(wanted.name) or "", f"{file}, {inside}", budget)
+            return _read_content(
+                content.read, _suffix(wanted.name) or "", f"{file}, {inside}", budget
+            )
 
 
 @contextmanager
@@ -311,7 +334,9 @@ def _read_parquet(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
         raise out_of_memory(error, file) from error
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"not a readable Parquet file: {reason}", file=file, hint="is it complete?") from error
+        raise InputError(
+            f"not a readable Parquet file: {reason}", file=file, hint="is it complete?"
+        ) from error
     frame.attrs["metadata"] = {
         key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
         for key, value in (table.schema.metadata or {}).items()
@@ -336,9 +361,13 @@ def _arrow_table(source: BinaryIO, file: str, budget: Budget) -> pa.Table:
     for group in range(described.num_row_groups):
         chunks = described.row_group(group)
         for k in range(chunks.num_columns):
-            budget.take(2 * (widths[k] if flat else 8) * chunks.column(k).num_values)  # Arrow's, and pandas'
+            budget.take(
+                2 * (widths[k] if flat else 8) * chunks.column(k).num_values
+            )  # Arrow's, and pandas'
     nested = sum(pa.types.is_nested(field.type) for field in schema)
-    budget.take(described.num_rows * (nested * _LIST_BYTES + 1) + len(schema) * _COLUMN_BYTES)
+    budget.take(
+        described.num_rows * (nested * _LIST_BYTES + 1) + len(schema) * _COLUMN_BYTES
+    )
     texts = [field.name for field in schema if _is_text(field.type)]
     if texts:
         source.seek(0)
@@ -354,8 +383,14 @@ def _arrow_table(source: BinaryIO, file: str, budget: Budget) -> pa.Table:
         try:
             column.validate(full=True)
         except pa.ArrowInvalid as error:
-            what = "not UTF-8 text" if "UTF8" in str(error) else f"damaged: {str(error).splitlines()[0]}"
-            raise InputError(what, file=file, column=field.name, hint="save it as UTF-8") from error
+            what = (
+                "not UTF-8 text"
+                if "UTF8" in str(error)
+                else f"damaged: {str(error).splitlines()[0]}"
+            )
+            raise InputError(
+                what, file=file, column=field.name, hint="save it as UTF-8"
+            ) from error
     return table
 
 
@@ -371,7 +406,10 @@ def _width(kind: pa.DataType) -> int:
 def _is_text(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
-    return any(of(kind) for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary))
+    return any(
+        of(kind)
+        for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    )
 
 
 def _text_bytes(chunk: pa.DictionaryArray) -> int:
@@ -387,10 +425,14 @@ def _read_csv(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
 
     first, delimiter, names = _header(stream, file)
     budget.take(_COLUMN_BYTES * len(names))
-    stream = cast("BinaryIO", bounded(_rejoined(first, stream.read), budget, lambda block: 0))
+    stream = cast(
+        "BinaryIO", bounded(_rejoined(first, stream.read), budget, lambda block: 0)
+    )
     # Names are text, whatever they look like: 007 is not 7, and NA is a node; nothing at all is a gap. So are the cells
     # of a file with another delimiter, until it is known whether it has decimal commas.
-    text: dict[str, type] = {name: str for name in names if delimiter != "," or name in TEXT_COLUMNS}
+    text: dict[str, type] = {
+        name: str for name in names if delimiter != "," or name in TEXT_COLUMNS
+    }
     gaps = {name: [""] if name in TEXT_COLUMNS else sorted(GAPS) for name in names}
     # round_trip: the exact value, as Python reads it; the default up to pandas 3.0 is an ulp off.
     exact = tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 1)
@@ -417,13 +459,19 @@ def _read_csv(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
     except InputError:  # of the bounds of the stream
         raise
     except pd.errors.ParserWarning as error:
-        raise InputError("its rows have more fields than its header line has names", file=file) from error
+        raise InputError(
+            "its rows have more fields than its header line has names", file=file
+        ) from error
     except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8 text at byte {error.start}", file=file, hint="save it as UTF-8") from error
+        raise InputError(
+            f"not UTF-8 text at byte {error.start}", file=file, hint="save it as UTF-8"
+        ) from error
     except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
         if "out of memory" in str(error):  # as the parser, written in C, calls it
             raise MemoryError from error
-        raise InputError(f"not a readable CSV file: {str(error).strip()}", file=file) from error
+        raise InputError(
+            f"not a readable CSV file: {str(error).strip()}", file=file
+        ) from error
     return frame if delimiter == "," else _with_numbers(frame, file)
 
 
@@ -435,21 +483,41 @@ def _with_numbers(frame: pd.DataFrame, file: str) -> pd.DataFrame:
     import pandas as pd
 
     number = r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?"
-    cells = {name: frame[name].str.strip() for name in frame.columns if name not in TEXT_COLUMNS}
-    like = {
-        name: column.str.fullmatch(number, flags=re.ASCII).fillna(False).astype(bool) for name, column in cells.items()
+    cells = {
+        name: frame[name].str.strip()
+        for name in frame.columns
+        if name not in TEXT_COLUMNS
     }
-    numeric = {name for name, column in cells.items() if (like[name] | column.isna() | (column == "")).all()}
-    commas = {name: like[name] & column.str.contains(",", regex=False, na=False) for name, column in cells.items()}
+    like = {
+        name: column.str.fullmatch(number, flags=re.ASCII).fillna(False).astype(bool)
+        for name, column in cells.items()
+    }
+    numeric = {
+        name
+        for name, column in cells.items()
+        if (like[name] | column.isna() | (column == "")).all()
+    }
+    commas = {
+        name: like[name] & column.str.contains(",", regex=False, na=False)
+        for name, column in cells.items()
+    }
     decimal = next((name for name, matches in commas.items() if matches.any()), None)
     for name, column in cells.items():
         points = like[name] & column.str.contains(".", regex=False, na=False)
         if decimal is not None and name in numeric and points.any():
             row = int(points.to_numpy().argmax())
             what = f"{column.iloc[row]!r} has a point, while column {decimal} has decimal commas"
-            raise InputError(what, file=file, row=row + 1, column=name, hint="write all numbers one way")
+            raise InputError(
+                what,
+                file=file,
+                row=row + 1,
+                column=name,
+                hint="write all numbers one way",
+            )
         column = column.mask(commas[name], column.str.replace(",", ".", regex=False))
-        frame[name] = pd.to_numeric(column.mask(column == "")) if name in numeric else column
+        frame[name] = (
+            pd.to_numeric(column.mask(column == "")) if name in numeric else column
+        )
     return frame
 
 
@@ -465,24 +533,36 @@ def _header(stream: BinaryIO, file: str) -> tuple[bytes, str, list[str]]:
     Refused when it has a name twice: pandas renames the second.
     """
     header = stream.readline()
-    while not header.strip(b"\xef\xbb\xbf \t\r\n") and (more := stream.readline()):  # empty lines before it
+    while not header.strip(b"\xef\xbb\xbf \t\r\n") and (
+        more := stream.readline()
+    ):  # empty lines before it
         header = more
-    while header.count(b'"') % 2 and (more := stream.readline()):  # a name goes on in the next line
+    while header.count(b'"') % 2 and (
+        more := stream.readline()
+    ):  # a name goes on in the next line
         header += more
     text = header.decode("utf-8-sig", "replace")
     try:
         for delimiter in (",", ";", "\t"):
-            names = next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
+            names = next(
+                csv.reader([text], delimiter=delimiter, skipinitialspace=True), []
+            )
             if len(names) > 1:
                 break
         else:
             delimiter, names = ",", names[:1]
     except csv.Error as error:  # such as a lone carriage return
-        raise InputError(f"not a readable CSV file: {error}", file=file, row=1) from error
-    names = [name.strip() or f"Unnamed: {index}" for index, name in enumerate(names)]  # as pandas calls it
+        raise InputError(
+            f"not a readable CSV file: {error}", file=file, row=1
+        ) from error
+    names = [
+        name.strip() or f"Unnamed: {index}" for index, name in enumerate(names)
+    ]  # as pandas calls it
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise InputError("the header line has two columns of this name", file=file, column=twice[0])
+        raise InputError(
+            "the header line has two columns of this name", file=file, column=twice[0]
+        )
     return header, delimiter, names
 
 
@@ -499,12 +579,16 @@ def _read_jsonl(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
             if b"\\ud" in line or b"\\uD" in line:
                 json.dumps(record, ensure_ascii=False).encode()
         except UnicodeDecodeError as error:
-            raise InputError(f"not UTF-8 text at byte {error.start}", file=file, row=row) from error
+            raise InputError(
+                f"not UTF-8 text at byte {error.start}", file=file, row=row
+            ) from error
         except UnicodeEncodeError as error:
             what = f"a text holds {error.object[error.start : error.end]!a}, half of a character"
             raise InputError(what, file=file, row=row) from error
         except (ValueError, RecursionError) as error:
-            raise InputError(f"not a line of JSON: {error}", file=file, row=row) from error
+            raise InputError(
+                f"not a line of JSON: {error}", file=file, row=row
+            ) from error
         if not isinstance(record, dict):
             raise InputError(
                 f"expected a JSON object, found {type(record).__name__}",
@@ -516,12 +600,22 @@ def _read_jsonl(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
         columns.update(record)
     if not records:
         raise InputError("is empty", file=file)
-    budget.take(len(columns) * (_COLUMN_BYTES + 8 * len(records)))  # a table has a cell where an object lacks a key
+    budget.take(
+        len(columns) * (_COLUMN_BYTES + 8 * len(records))
+    )  # a table has a cell where an object lacks a key
     try:
         return pd.DataFrame(records)
     except OverflowError as error:  # a whole number beyond all floats; from pandas 3.1 on the column is one of objects
-        column = next(column for column in columns if any(_is_huge(record.get(column)) for record in records))
-        raise InputError("expected a finite number, found one beyond 1.8e308", file=file, column=column) from error
+        column = next(
+            column
+            for column in columns
+            if any(_is_huge(record.get(column)) for record in records)
+        )
+        raise InputError(
+            "expected a finite number, found one beyond 1.8e308",
+            file=file,
+            column=column,
+        ) from error
 
 
 def _is_huge(value: object) -> bool:
@@ -538,14 +632,18 @@ _READERS: Final[dict[str, tuple[str | None, Reader]]] = {
 }
 # Memory of a block of content; content other than text is as large as it is.
 _WEIGH: Final[dict[str, Weigh]] = {
-    ".csv": lambda block: len(block) + _CELL_BYTES * sum(map(block.count, (b",", b";", b"\t", b"\n"))),
+    ".csv": lambda block: (
+        len(block) + _CELL_BYTES * sum(map(block.count, (b",", b";", b"\t", b"\n")))
+    ),
     ".jsonl": weigh_json,
 }
 _PACKED: Final = (".csv.gz", ".jsonl.gz", ".pkl.gz", ".pickle.gz")
 _ARCHIVES: Final = (".tar.gz", ".tgz")
 
 
-def write_parquet(frame: pd.DataFrame, path: Path, metadata: dict[str, str] | None = None) -> None:
+def write_parquet(
+    frame: pd.DataFrame, path: Path, metadata: dict[str, str] | None = None
+) -> None:
     """Write a frame without its index; the same frame gives the same bytes.
 
     >>> from tempfile import TemporaryDirectory
@@ -558,7 +656,9 @@ def write_parquet(frame: pd.DataFrame, path: Path, metadata: dict[str, str] | No
     write_parquet_parts([frame], path, metadata)
 
 
-def write_parquet_parts(frames: Iterable[pd.DataFrame], path: Path, metadata: dict[str, str] | None = None) -> None:
+def write_parquet_parts(
+    frames: Iterable[pd.DataFrame], path: Path, metadata: dict[str, str] | None = None
+) -> None:
     """Write one table that comes as frames of `ROW_GROUP` rows, the last one fewer: the same bytes as of one frame.
 
     Parameters
@@ -576,7 +676,9 @@ def write_parquet_parts(frames: Iterable[pd.DataFrame], path: Path, metadata: di
     writer = None
     try:
         for frame in frames:
-            table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(metadata or {})
+            table = pa.Table.from_pandas(
+                frame, preserve_index=False
+            ).replace_schema_metadata(metadata or {})
             if writer is None:
                 writer = pq.ParquetWriter(path, table.schema, compression="zstd")
             writer.write_table(table, ROW_GROUP)

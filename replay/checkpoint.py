@@ -57,7 +57,9 @@ class Checkpoint:
         Whether the last part in the file was incomplete, so that the replay continues from the part before.
     """
 
-    def __init__(self, path: Path, configuration: Mapping[str, Any], every_s: float) -> None:
+    def __init__(
+        self, path: Path, configuration: Mapping[str, Any], every_s: float
+    ) -> None:
         self.path, self.every_s = path, every_s
         text = json.dumps(configuration, sort_keys=True, default=str)
         self._key = hashlib.sha256(text.encode()).hexdigest()
@@ -82,7 +84,9 @@ class Checkpoint:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise InputError(f"cannot be read as a checkpoint: {error.strerror}", file=self.path) from error
+            raise InputError(
+                f"cannot be read as a checkpoint: {error.strerror}", file=self.path
+            ) from error
         parts = self._read(content)
         try:
             history: dict[str, dict[str, list[Any]]] = parts[0]["history"]
@@ -96,7 +100,9 @@ class Checkpoint:
             replay.restore({**copy.deepcopy(self._state), "history": history})
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             what = f"does not fit the version that reads it ({type(error).__name__}: {error})"
-            raise InputError(what, file=self.path, hint="remove it to begin anew") from error
+            raise InputError(
+                what, file=self.path, hint="remove it to begin anew"
+            ) from error
         self._rows = {name: len(table) for name, table in replay.history.items()}
         return True
 
@@ -111,7 +117,9 @@ class Checkpoint:
                 self.torn = True
                 break
             parts.append(json.loads(body))
-        self._changes = self._end  # nearly all of it: the next save makes the file anew if that is much
+        self._changes = (
+            self._end
+        )  # nearly all of it: the next save makes the file anew if that is much
         return parts
 
     def _body(self, content: bytes) -> bytes | None:
@@ -133,14 +141,24 @@ class Checkpoint:
             if self._parts and not begin:
                 return None
             what = "is no checkpoint of ours, or a damaged one"
-            raise InputError(what, file=self.path, hint="look at it before you remove it, or choose another --out")
-        version, key, digest = (header.get(name) for name in ("version", "key", "sha256"))
+            raise InputError(
+                what,
+                file=self.path,
+                hint="look at it before you remove it, or choose another --out",
+            )
+        version, key, digest = (
+            header.get(name) for name in ("version", "key", "sha256")
+        )
         body = content[begin : end or len(content)]
         sealed = seal(key, self._seal, body)
         if version == FORMAT_VERSION and (digest != sealed or not end):
             if self._parts and (not end or end == len(content)):
                 return None
-            raise InputError("is damaged: its checksum is not that of its content", file=self.path, hint=hint)
+            raise InputError(
+                "is damaged: its checksum is not that of its content",
+                file=self.path,
+                hint=hint,
+            )
         if (version, key) != (FORMAT_VERSION, self._key):
             what = "is the checkpoint of a run with other input, options or versions"
             raise InputError(what, file=self.path, hint=hint)
@@ -161,12 +179,20 @@ class Checkpoint:
         """
         anew = not self._parts or self._changes > SPARE_BYTES + self._end // 2
         rows, before = ({}, "") if anew else (self._rows, self._seal)
-        history = {name: table.since(rows.get(name, 0)) for name, table in replay.history.items()}
+        history = {
+            name: table.since(rows.get(name, 0))
+            for name, table in replay.history.items()
+        }
         state = json.loads(json.dumps(replay.state(history=False), default=_plain))
         changes = json.dumps(state if anew else difference(self._state, state))
         body = f'{{"history": {json.dumps(history)}, "{"state" if anew else "changes"}": {changes}}}\n'.encode()
         sealed = seal(self._key, before, body)
-        header = {"format": FORMAT, "version": FORMAT_VERSION, "key": self._key, "sha256": sealed}
+        header = {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "key": self._key,
+            "sha256": sealed,
+        }
         part = json.dumps(header).encode() + b"\n" + body
         try:
             if anew:
@@ -174,7 +200,9 @@ class Checkpoint:
             else:
                 self._append(part)
         except OSError as error:
-            raise InputError(f"the checkpoint cannot be written: {error.strerror}", file=self.path) from error
+            raise InputError(
+                f"the checkpoint cannot be written: {error.strerror}", file=self.path
+            ) from error
         self._end = len(part) if anew else self._end + len(part)
         self._parts = 1 if anew else self._parts + 1
         self._changes = 0 if anew else self._changes + len(changes)
@@ -215,7 +243,9 @@ class Checkpoint:
 
 def seal(key: Any, before: str, body: bytes) -> str:
     """SHA-256 of a part, including the other fields of its header and the seal of the part before."""
-    return hashlib.sha256(f"{FORMAT} {FORMAT_VERSION} {key} {before}\n".encode() + body).hexdigest()
+    return hashlib.sha256(
+        f"{FORMAT} {FORMAT_VERSION} {key} {before}\n".encode() + body
+    ).hexdigest()
 
 
 def _plain(value: Any) -> Any:

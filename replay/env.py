@@ -17,7 +17,9 @@ from bft.models import InputError, JobTable
 try:
     import gymnasium as gym
 except ModuleNotFoundError as error:
-    raise ImportError("bft.replay.env needs the package gymnasium: pip install gymnasium") from error
+    raise ImportError(
+        "bft.replay.env needs the package gymnasium: pip install gymnasium"
+    ) from error
 
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
@@ -109,7 +111,9 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
         in_play = min(rules.max_jobs or len(jobs), len(jobs))
         self.max_jobs = in_play if max_jobs is None else max_jobs
         if self.max_jobs < in_play:
-            raise InputError(f"max_jobs: expected at least {in_play}, which may be in play at once, not {max_jobs}")
+            raise InputError(
+                f"max_jobs: expected at least {in_play}, which may be in play at once, not {max_jobs}"
+            )
         units = trace.units
         high = self._bounds(units)
         self.observation_space = gym.spaces.Dict(
@@ -124,7 +128,10 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
         self._state: State | None = None
         self._outcome: Outcome | None = None
         if self._advanced() is None:
-            raise InputError("nothing is ever to be decided: no job is in play while a node is idle", file=trace.source)
+            raise InputError(
+                "nothing is ever to be decided: no job is in play while a node is idle",
+                file=trace.source,
+            )
 
     @property
     def state(self) -> State | None:
@@ -140,7 +147,9 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
         self._state = self._advanced()
         return self._observation(), self._info(())
 
-    def step(self, action: NDArray[np.int64]) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(
+        self, action: NDArray[np.int64]
+    ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Carry out an action, and go on to the next decision.
 
         Raises
@@ -155,7 +164,9 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
         self._replay.decide(Decision(counts))
         self._state = self._advanced()
         over = self._state is None
-        done = over and all(record.finish_ns is not None for record in self._replay.ledger.records)
+        done = over and all(
+            record.finish_ns is not None for record in self._replay.ledger.records
+        )
         reward = float(self._replay.ledger.work - before)
         return self._observation(), reward, done, over and not done, self._info(counts)
 
@@ -220,7 +231,9 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
 
     def _observation(self) -> Observation:
         state, rows = self._state, np.zeros((self.max_jobs, len(JOB_COLUMNS)))
-        idle, now = (0, self._replay.now) if state is None else (state.idle, state.time_ns)
+        idle, now = (
+            (0, self._replay.now) if state is None else (state.idle, state.time_ns)
+        )
         for row, view in zip(rows, () if state is None else state.jobs, strict=False):
             row[:] = self._row(view, now)
         return {
@@ -251,7 +264,11 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
 
     def _info(self, counts: Sequence[int]) -> dict[str, Any]:
         """The instant, the jobs in play, and the counts that were carried out."""
-        names = () if self._state is None else tuple(view.job.name for view in self._state.jobs)
+        names = (
+            ()
+            if self._state is None
+            else tuple(view.job.name for view in self._state.jobs)
+        )
         return {"time_ns": self._replay.now, "jobs": names, "counts": tuple(counts)}
 
 

@@ -51,7 +51,9 @@ class Pool:
 
     def of(self, table: JobTable) -> Pool:
         """Return this pool with the jobs of another table at the same positions."""
-        own = JobTable(tuple(table.jobs[position] for position in self.positions), table.source)
+        own = JobTable(
+            tuple(table.jobs[position] for position in self.positions), table.source
+        )
         return replace(self, jobs=own)
 
 
@@ -78,7 +80,9 @@ class Prepares(Protocol):
 class StagesBefore(Protocol):
     """A policy of fixed clusters that does something with jobs before they come to their pools."""
 
-    def stage_before(self, jobs: JobTable, *, start_ns: int, end_ns: int, units_per_node: int) -> Stage | None:
+    def stage_before(
+        self, jobs: JobTable, *, start_ns: int, end_ns: int, units_per_node: int
+    ) -> Stage | None:
         """Run the stage and return its result; None: there is no stage."""
 
 
@@ -95,7 +99,10 @@ def cluster_size(cluster: str) -> tuple[int, int] | None:
 
 def _check_total(units: int, cluster: str) -> None:
     if units > MAX_UNITS:
-        raise InputError(f"a cluster may have {MAX_UNITS:,} units (nodes x units of each), no more", file=cluster)
+        raise InputError(
+            f"a cluster may have {MAX_UNITS:,} units (nodes x units of each), no more",
+            file=cluster,
+        )
 
 
 def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
@@ -130,8 +137,22 @@ def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
         if positions:
             own = [jobs.jobs[position] for position in positions]
             start, end = min(job.tsub_ns for job in own), _long_enough(own)
-            trace = always_idle(sizes[name][0], start, end, units_per_node=sizes[name][1], machine=name or cluster)
-            pools.append(Pool(name, trace, JobTable(tuple(own), jobs.source), tuple(positions), fixed=True))
+            trace = always_idle(
+                sizes[name][0],
+                start,
+                end,
+                units_per_node=sizes[name][1],
+                machine=name or cluster,
+            )
+            pools.append(
+                Pool(
+                    name,
+                    trace,
+                    JobTable(tuple(own), jobs.source),
+                    tuple(positions),
+                    fixed=True,
+                )
+            )
     return pools
 
 
@@ -151,12 +172,15 @@ def _long_enough(jobs: Sequence[Job]) -> int:
 def _read_sizes(path: str) -> dict[str, tuple[int, int]]:
     if not Path(path).exists():
         raise InputError(
-            "expected NODESxUNITS such as 8x8, or a file with the columns vc, nodes, units_per_node", file=path
+            "expected NODESxUNITS such as 8x8, or a file with the columns vc, nodes, units_per_node",
+            file=path,
         )
     sizes: dict[str, tuple[int, int]] = {}
     total = 0
     for row in Rows(read_table(path), path).require(("vc", "nodes", "units_per_node")):
-        nodes, units = (row.whole(column, min=1) for column in ("nodes", "units_per_node"))
+        nodes, units = (
+            row.whole(column, min=1) for column in ("nodes", "units_per_node")
+        )
         name = row.name("vc")
         if name in sizes:
             raise row.error("vc", f"the virtual cluster {name!r} appears twice")
@@ -166,7 +190,9 @@ def _read_sizes(path: str) -> dict[str, tuple[int, int]]:
     return sizes
 
 
-def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) -> Outcome:
+def merge(
+    pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable
+) -> Outcome:
     """Merge the outcomes of all pools: records in the order of the table, units numbered on from pool to pool.
 
     Its window begins with the first job of any pool and ends with the last pool's replay; all pools offer their units
@@ -176,7 +202,11 @@ def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) ->
 
     if len(outcomes) == 1 and len(pools[0].positions) == len(jobs):
         outcome = outcomes[0]
-        return replace(outcome, trace=replace(outcome.trace, end=outcome.end_ns)) if pools[0].fixed else outcome
+        return (
+            replace(outcome, trace=replace(outcome.trace, end=outcome.end_ns))
+            if pools[0].fixed
+            else outcome
+        )
     records = {
         position: record
         for pool, outcome in zip(pools, outcomes, strict=True)
@@ -198,20 +228,28 @@ def merge(pools: Sequence[Pool], outcomes: Sequence[Outcome], jobs: JobTable) ->
         end_ns=end,
         records=tuple(records[position] for position in sorted(records)),
         steps=pd.concat(steps).sort_values("time", kind="stable", ignore_index=True),
-        allocations=pd.concat(held).sort_values(["job", "start_ns", "end_ns", "first_unit"], ignore_index=True),
+        allocations=pd.concat(held).sort_values(
+            ["job", "start_ns", "end_ns", "first_unit"], ignore_index=True
+        ),
         idle_unit_seconds=trace.idle_unit_seconds(),
         used_unit_seconds=math.fsum(outcome.used_unit_seconds for outcome in outcomes),
         extra_gain=math.fsum(outcome.extra_gain for outcome in outcomes),
         paid=math.fsum(outcome.paid for outcome in outcomes),
-        decision_seconds=tuple(seconds for outcome in outcomes for seconds in outcome.decision_seconds),
+        decision_seconds=tuple(
+            seconds for outcome in outcomes for seconds in outcome.decision_seconds
+        ),
         interrupted=any(outcome.interrupted for outcome in outcomes),
     )
 
 
 def joint_window(outcomes: Sequence[Outcome]) -> tuple[int, int]:
     """Return the window from the first job of any pool to the end of the last pool; pools without jobs have none."""
-    some = [outcome for outcome in outcomes if outcome.end_ns > outcome.start_ns] or outcomes
-    return min(outcome.start_ns for outcome in some), max(outcome.end_ns for outcome in some)
+    some = [
+        outcome for outcome in outcomes if outcome.end_ns > outcome.start_ns
+    ] or outcomes
+    return min(outcome.start_ns for outcome in some), max(
+        outcome.end_ns for outcome in some
+    )
 
 
 def joint_trace(traces: Sequence[NodeTrace], start: int, end: int) -> NodeTrace:

@@ -136,7 +136,9 @@ def replay_reference(
             f"--compat reference allocates whole nodes, but the trace has {trace.units_per_node} units a node",
             file=trace.source or None,
         )
-    replay = _Reference(trace, jobs, tfwd_s, max_jobs, (backend, time_limit) if use_milp else None)
+    replay = _Reference(
+        trace, jobs, tfwd_s, max_jobs, (backend, time_limit) if use_milp else None
+    )
     row_0_has_nodes = len(trace) > 0 and int(trace.times[0]) == trace.start
     replay.begin(trace.joins(0) if row_0_has_nodes else trace.joined[:0])
     start_nodes, start_jobs = len(replay.owner), len(replay.play)
@@ -145,7 +147,9 @@ def replay_reference(
         if should_stop is not None and should_stop():
             interrupted = True
             break
-        more = replay.row(int(trace.times[event]), trace.leaves(event), trace.joins(event))
+        more = replay.row(
+            int(trace.times[event]), trace.leaves(event), trace.joins(event)
+        )
         if on_step is not None:
             on_step(replay.now, replay.decisions)
         if not more:
@@ -167,7 +171,9 @@ def replay_reference(
 
 def write_step_log(run: ReferenceRun, path: str | Path) -> None:
     """Write `step-logs.csv` exactly as the published program does: samples with 6 decimals, times without zone."""
-    steps = run.steps.assign(evtTime=[str(time.tz_localize(None)) for time in run.steps["evtTime"]])
+    steps = run.steps.assign(
+        evtTime=[str(time.tz_localize(None)) for time in run.steps["evtTime"]]
+    )
     steps.to_csv(path, index=False, float_format="%.6f", lineterminator="\n")
 
 
@@ -178,9 +184,19 @@ class _Reference:
     """
 
     def __init__(
-        self, trace: NodeTrace, jobs: JobTable, tfwd_s: float, max_jobs: int, solver: tuple[str, float | None] | None
+        self,
+        trace: NodeTrace,
+        jobs: JobTable,
+        tfwd_s: float,
+        max_jobs: int,
+        solver: tuple[str, float | None] | None,
     ) -> None:
-        self.jobs, self.tfwd_s, self.max_jobs, self.solver = jobs.jobs, tfwd_s, max_jobs, solver
+        self.jobs, self.tfwd_s, self.max_jobs, self.solver = (
+            jobs.jobs,
+            tfwd_s,
+            max_jobs,
+            solver,
+        )
         self.rates: list[list[float]] = [_rates(job) for job in self.jobs]
         self.now = trace.start
         # Holder of each idle node. The dict's order is that of the published columns: nodes that join come last.
@@ -241,14 +257,27 @@ class _Reference:
         nodes_held = sum(self.held[j] for j in self.play)
         counts = (len(self.play), len(self.owner), self.running, nodes_held)
         changes = (len(left), len(preemption), len(joined))
-        self.log.append((instant, gained, self.rate, rescale, len(self.log) + 1, *changes, *counts, _added(preemption)))
+        self.log.append(
+            (
+                instant,
+                gained,
+                self.rate,
+                rescale,
+                len(self.log) + 1,
+                *changes,
+                *counts,
+                _added(preemption),
+            )
+        )
         return not over
 
     # --- stages of a row, in order --------------------------------------------------------------------------------
 
     def advance(self, elapsed_s: float) -> None:
         """Progress since the last row. Quirk: the rescale cost of then is deducted now, however short the row was."""
-        self.gain = {j: elapsed_s * self.rate_of(j) - self.owed.pop(j, 0.0) for j in self.play}
+        self.gain = {
+            j: elapsed_s * self.rate_of(j) - self.owed.pop(j, 0.0) for j in self.play
+        }
 
     def leave(self, nodes: IndexArray) -> list[float]:
         """Take nodes back; each job that loses any pays Tcdw times its rate before, once. Returns their cost."""
@@ -257,7 +286,9 @@ class _Reference:
             j = self.owner.pop(node)
             if j != NOBODY:
                 lost[j] = lost.get(j, 0) + 1
-        costs = {j: self.jobs[j].tcdw_s * self.rate_of(j) for j in self.play if j in lost}
+        costs = {
+            j: self.jobs[j].tcdw_s * self.rate_of(j) for j in self.play if j in lost
+        }
         for j, cost in costs.items():
             self.gain[j] -= cost
             self.held[j] -= lost[j]
@@ -295,14 +326,18 @@ class _Reference:
         """Decide and settle the new allocation. Returns the units of the jobs in play before it."""
         self.decisions += 1
         before = {j: self.held[j] for j in self.play}
-        self.settle(self.heuristic() if self.solver is None else self.optimise(*self.solver))
+        self.settle(
+            self.heuristic() if self.solver is None else self.optimise(*self.solver)
+        )
         return before
 
     def charge(self, before: dict[int, int]) -> float:
         """Rescale cost of a decision, owed in the next row: priced in P (decisions price in O)."""
         for j, units in before.items():
             if self.held[j] != units:
-                seconds = self.jobs[j].tcup_s if self.held[j] > units else self.jobs[j].tcdw_s
+                seconds = (
+                    self.jobs[j].tcup_s if self.held[j] > units else self.jobs[j].tcdw_s
+                )
                 self.owed[j] = seconds * self.rate_of(j, units)
         return _added(self.owed.values())
 
@@ -312,11 +347,16 @@ class _Reference:
         """Equal shares, then the remainder first come, first served. Ignores Tfwd and the present allocation."""
         quota = len(self.owner) // len(self.play)
         # Quirk: a quota equal to Jmin gives 0.
-        shares = {j: min(quota, self.jobs[j].jmax) if quota > self.jobs[j].jmin else 0 for j in self.play}
+        shares = {
+            j: min(quota, self.jobs[j].jmax) if quota > self.jobs[j].jmin else 0
+            for j in self.play
+        }
         spare = len(self.owner) - sum(shares.values())
         for j in self.play:
             more = min(spare, self.jobs[j].jmax - shares[j])
-            if shares[j] + more >= self.jobs[j].jmin:  # a job that would stay below Jmin is skipped
+            if (
+                shares[j] + more >= self.jobs[j].jmin
+            ):  # a job that would stay below Jmin is skipped
                 shares[j] += more
                 spare -= more
         return shares
@@ -328,11 +368,23 @@ class _Reference:
             # The published model reads values between the curve's points only: no job gets more than the last.
             largest = max(job.jmin, min(job.jmax, int(job.scalability.last)))
             curve = job.objective
-            posed.append(milp.Job(job.name, job.jmin, largest, curve.ns, curve.ps, job.tcup_s, job.tcdw_s))
+            posed.append(
+                milp.Job(
+                    job.name,
+                    job.jmin,
+                    largest,
+                    curve.ns,
+                    curve.ps,
+                    job.tcup_s,
+                    job.tcdw_s,
+                )
+            )
         current = tuple(self.held[j] for j in self.play)
         problem = milp.Problem(len(self.owner), self.tfwd_s, tuple(posed), current)
         # As published: the solver's own of several optima, and nothing in hand when its time is up.
-        solution = milp.solve(problem, backend=backend, time_limit=time_limit, ties="solver")
+        solution = milp.solve(
+            problem, backend=backend, time_limit=time_limit, ties="solver"
+        )
         self.fallbacks += solution.status == "fallback"
         if solution.status == "feasible":
             # Quirk: the incumbent at the time limit is thrown away, and the map is kept.
@@ -371,10 +423,14 @@ class _Reference:
         import pandas as pd
 
         frame = pd.DataFrame.from_records(self.log, columns=list(STEP_LOG_COLUMNS))
-        return frame.assign(evtTime=pd.to_datetime(frame["evtTime"], unit="ns", utc=True))
+        return frame.assign(
+            evtTime=pd.to_datetime(frame["evtTime"], unit="ns", utc=True)
+        )
 
 
 def _rates(job: Job) -> list[float]:
     """P at 0, 1, ... nodes, as far as the curve goes, in samples/s."""
-    rates: list[float] = job.scalability.table(min(job.jmax, int(job.scalability.last))).tolist()
+    rates: list[float] = job.scalability.table(
+        min(job.jmax, int(job.scalability.last))
+    ).tolist()
     return rates

@@ -32,7 +32,12 @@ from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools,
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
 from bft.replay.results.advice import advice
-from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of, unit_time_of
+from bft.replay.results.bounds.bounds import (
+    Bounds,
+    beside_bounds,
+    bounds_of,
+    unit_time_of,
+)
 from bft.replay.results.census import Census
 from bft.replay.results.costs import Rates, costs
 from bft.replay.results.dedicated import dedicated_traces
@@ -110,7 +115,16 @@ def execute(
         for text in put_in_place:
             watcher.note(text)
         run = RunSpec.of(options)
-        return _execute(run, folder, force, watcher, should_stop, checkpoint_every_s, in_memory, files or Files())
+        return _execute(
+            run,
+            folder,
+            force,
+            watcher,
+            should_stop,
+            checkpoint_every_s,
+            in_memory,
+            files or Files(),
+        )
 
 
 def _execute(
@@ -124,7 +138,11 @@ def _execute(
     files: Files,
 ) -> dict[str, Any]:
     saved = checkpoint_path(folder)
-    resumes = checkpoint_every_s is not None and saved.exists() and results.is_interrupted(folder)
+    resumes = (
+        checkpoint_every_s is not None
+        and saved.exists()
+        and results.is_interrupted(folder)
+    )
     results.check_writable(folder, force=force or resumes)
     clock = {"started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     began = time.perf_counter()
@@ -136,19 +154,27 @@ def _execute(
     configuration = _summary(run.options, inputs, {}, notes)
     checkpoint = None
     if len(inputs.pools) > 1 and checkpoint_every_s is not None:
-        watcher.note("--checkpoint-every saves one pool of nodes, not virtual clusters: without effect")
+        watcher.note(
+            "--checkpoint-every saves one pool of nodes, not virtual clusters: without effect"
+        )
     elif checkpoint_every_s is not None and not run.published:
         checkpoint = Checkpoint(saved, configuration, checkpoint_every_s)
     elif checkpoint_every_s is not None:
         watcher.note("--compat reference knows no --checkpoint-every: without effect")
-    if resumes and not force:  # only a part of this very run gives way to its continuation
+    if (
+        resumes and not force
+    ):  # only a part of this very run gives way to its continuation
         same = {name: configuration[name] for name in ("options", "inputs", "versions")}
         force = checkpoint is not None and results.is_interrupted(folder, same)
         results.check_writable(folder, force=force)
     if run.published:
-        metrics, timing, write = _replay_reference(run.options, inputs, watcher, should_stop)
+        metrics, timing, write = _replay_reference(
+            run.options, inputs, watcher, should_stop
+        )
     else:
-        metrics, timing, write = _replay(run, inputs, watcher, notes, should_stop, checkpoint)
+        metrics, timing, write = _replay(
+            run, inputs, watcher, notes, should_stop, checkpoint
+        )
     # Only now, so that a replay that is killed leaves nothing but its checkpoint and the name of its lock.
     with results.run_directory(folder, force=force) as draft:
         write(draft)
@@ -162,13 +188,18 @@ def _execute(
                 **timing,
                 "total_s": time.perf_counter() - began,
                 "peak_memory_mib": _peak_mib(),
-                "machine": {"python": platform.python_version(), "system": platform.platform()},
+                "machine": {
+                    "python": platform.python_version(),
+                    "system": platform.platform(),
+                },
             },
         )
     if checkpoint is not None and not metrics["interrupted"]:
         checkpoint.remove()
     if "policy_error" in metrics:
-        raise PolicyError(f"{metrics['policy_error']}; what was replayed before is kept in {folder} and marked")
+        raise PolicyError(
+            f"{metrics['policy_error']}; what was replayed before is kept in {folder} and marked"
+        )
     return summary
 
 
@@ -179,7 +210,13 @@ Replayed = tuple[dict[str, Any], dict[str, Any], Callable[[Path], None]]
 class _Player:
     """Replays virtual clusters under the policy of the options, in turn, until it is stopped or the policy fails."""
 
-    def __init__(self, run: RunSpec, inputs: Inputs, watcher: Watcher, should_stop: Callable[[], bool] | None) -> None:
+    def __init__(
+        self,
+        run: RunSpec,
+        inputs: Inputs,
+        watcher: Watcher,
+        should_stop: Callable[[], bool] | None,
+    ) -> None:
         self._options, self._inputs, self._watcher = run.options, inputs, watcher
         self._should_stop = should_stop
         self._never_run = frozenset(inputs.never_run)
@@ -198,7 +235,9 @@ class _Player:
         watcher, rules = self._watcher, self._options.rules
         watcher.stage(name, pool.trace.start, pool.trace.end)
         began = time.perf_counter()
-        without = {index for index, job in enumerate(pool.jobs) if job.name in self._never_run}
+        without = {
+            index for index, job in enumerate(pool.jobs) if job.name in self._never_run
+        }
         replay = Replay(
             pool.trace,
             pool.jobs,
@@ -213,7 +252,9 @@ class _Player:
             watcher.follow(Figures(replay.ledger))
         if checkpoint is not None and checkpoint.resume(replay):
             torn = ", as its last part is torn" if checkpoint.torn else ""
-            watcher.note(f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions{torn}")
+            watcher.note(
+                f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions{torn}"
+            )
 
         def save(*, due: bool) -> None:
             if checkpoint is None or (due and not checkpoint.due()):
@@ -229,14 +270,20 @@ class _Player:
 
         try:
             # Saved at the end too: the replay for U and the writing, which follow, may be interrupted or killed.
-            outcome = replay.run(on_step=on_step, should_stop=self._stop, before_close=lambda: save(due=False))
+            outcome = replay.run(
+                on_step=on_step,
+                should_stop=self._stop,
+                before_close=lambda: save(due=False),
+            )
         except PolicyError as error:
             self.failed = error
             outcome = error.outcome
         return outcome, time.perf_counter() - began
 
     def _stop(self) -> bool:
-        return self.failed is not None or (self._should_stop is not None and self._should_stop())
+        return self.failed is not None or (
+            self._should_stop is not None and self._should_stop()
+        )
 
 
 def _replay(
@@ -251,13 +298,21 @@ def _replay(
     outcomes, policies, replay_s = [], [], 0.0
     stage, jobs, pools = _stage_before(run, inputs)
     if options.workload is not None and (stage is not None or len(pools) > 1):
-        what = "several virtual clusters" if stage is None else f"--policy {options.policy}, which profiles jobs first"
-        raise InputError(f"--workload needs all jobs on one machine from the start; it does not go with {what}")
+        what = (
+            "several virtual clusters"
+            if stage is None
+            else f"--policy {options.policy}, which profiles jobs first"
+        )
+        raise InputError(
+            f"--workload needs all jobs on one machine from the start; it does not go with {what}"
+        )
     for pool in pools:
         policy = run.make_policy(inputs.interference)
         name = f"replay of {pool.name}" if pool.name else "replay"
         # A checkpoint has one replay; with several virtual clusters, each replay is short.
-        outcome, seconds = player.run(name, pool, policy, checkpoint if len(pools) == 1 else None)
+        outcome, seconds = player.run(
+            name, pool, policy, checkpoint if len(pools) == 1 else None
+        )
         outcomes.append(outcome)
         policies.append(policy)
         replay_s += seconds
@@ -270,9 +325,13 @@ def _replay(
     stopped = done.interrupted
     # A fixed cluster is dedicated: it would be compared with itself.
     if options.dedicated and _several_kinds(pools):
-        notes.note("U is not computed for several kinds of units: as many dedicated nodes could be of any kinds")
+        notes.note(
+            "U is not computed for several kinds of units: as many dedicated nodes could be of any kinds"
+        )
     elif options.dedicated and options.cluster is None and not stopped:
-        dedicated, dedicated_s, stopped = _on_dedicated_nodes(player, done, jobs, run, inputs, notes)
+        dedicated, dedicated_s, stopped = _on_dedicated_nodes(
+            player, done, jobs, run, inputs, notes
+        )
         timing |= dedicated_s
     metrics = {**summarise(done, dedicated), "interrupted": stopped}
     if figures := _host_jobs(done, options, pools, notes):
@@ -287,9 +346,17 @@ def _replay(
     if options.bound:
         began = time.perf_counter()
         refused = [record.job.name for record in Census.of(done).group("refused")]
-        metrics |= beside_bounds(done, _bounds(options, inputs, pools, refused, staged=stage is not None))
+        metrics |= beside_bounds(
+            done, _bounds(options, inputs, pools, refused, staged=stage is not None)
+        )
         timing["bound_s"] = time.perf_counter() - began
-    if options.policy == "milp" and player.failed is None and not stopped and stage is None and not options.workload:
+    if (
+        options.policy == "milp"
+        and player.failed is None
+        and not stopped
+        and stage is None
+        and not options.workload
+    ):
         _say_what_is_left(options, inputs, pools, done, notes)
     if player.failed is not None:
         metrics["policy_error"] = str(player.failed)
@@ -302,7 +369,9 @@ def _replay(
     return metrics | _verified(policies), timing, write
 
 
-def _host_jobs(outcome: Outcome, options: OptionTable, pools: Sequence[Pool], notes: Notes) -> dict[str, Any]:
+def _host_jobs(
+    outcome: Outcome, options: OptionTable, pools: Sequence[Pool], notes: Notes
+) -> dict[str, Any]:
     """What harvesting costs the jobs of the machine whose nodes these are, with notes; empty for fixed clusters."""
     if outcome.host is None or options.cluster is not None or outcome.trace.by_unit:
         return {}
@@ -317,7 +386,9 @@ def _host_jobs(outcome: Outcome, options: OptionTable, pools: Sequence[Pool], no
     if not rules.harms:
         return figures
     if rules.reserve and options.dedicated:
-        notes.note("--reserve keeps no node free of those dedicated ones with which U compares")
+        notes.note(
+            "--reserve keeps no node free of those dedicated ones with which U compares"
+        )
     for note in host_notes(figures, outcome, rules, is_best=options.preset == "best"):
         notes.note(note)
     return {**figures, "reserve": rules.reserve, "free_first": rules.takes_free_first}
@@ -326,10 +397,16 @@ def _host_jobs(outcome: Outcome, options: OptionTable, pools: Sequence[Pool], no
 def _admitted(outcome: Outcome, notes: Notes) -> dict[str, Any]:
     """How many jobs with deadlines came, and which were refused; with a note."""
     census = Census.of(outcome)
-    came = [record for record in census.group("submitted") if record.job.deadline_ns is not None]
+    came = [
+        record
+        for record in census.group("submitted")
+        if record.job.deadline_ns is not None
+    ]
     refused = [record.job.name for record in came if record.refused_ns is not None]
     if refused:
-        named = ", ".join(refused[:MAX_NAMED]) + (" and others" if len(refused) > MAX_NAMED else "")
+        named = ", ".join(refused[:MAX_NAMED]) + (
+            " and others" if len(refused) > MAX_NAMED else ""
+        )
         notes.note(
             f"--admission deadline: {len(refused):,} of {len(came):,} jobs with deadlines were refused and never run "
             f"({named}); summary.json names all"
@@ -338,7 +415,12 @@ def _admitted(outcome: Outcome, notes: Notes) -> dict[str, Any]:
 
 
 def _on_dedicated_nodes(
-    player: _Player, outcome: Outcome, jobs: JobTable, run: RunSpec, inputs: Inputs, notes: Notes
+    player: _Player,
+    outcome: Outcome,
+    jobs: JobTable,
+    run: RunSpec,
+    inputs: Inputs,
+    notes: Notes,
 ) -> tuple[list[Outcome], dict[str, float], bool]:
     """The same jobs on as many dedicated nodes, for U; their time; and whether they were stopped before the end."""
     dedicated: list[Outcome] = []
@@ -348,9 +430,13 @@ def _on_dedicated_nodes(
         rigid, never_run = run.policy.kind.rigid, frozenset(inputs.never_run)
         pool, too_large = cap_all(Pool("", trace, jobs, ()), rigid=rigid, but=never_run)
         if too_large:
-            notes.note(f"for U, {too_large} jobs that need more than the {nodes} dedicated nodes run on all of them")
+            notes.note(
+                f"for U, {too_large} jobs that need more than the {nodes} dedicated nodes run on all of them"
+            )
         name = f"{nodes} dedicated node{'s' * (nodes != 1)}, for U"
-        result, seconds = player.run(name, pool, run.make_policy(inputs.interference), dedicated=True)
+        result, seconds = player.run(
+            name, pool, run.make_policy(inputs.interference), dedicated=True
+        )
         dedicated.append(result)
         timing["dedicated_s"] = timing.get("dedicated_s", 0.0) + seconds
         if result.interrupted:  # U of a part means nothing
@@ -361,19 +447,32 @@ def _on_dedicated_nodes(
 def bounds_by(options: OptionTable, watcher: Watcher) -> tuple[Bounds, Inputs]:
     """Upper bounds for any policy on the inputs that the options name, and these inputs."""
     inputs = load(RunSpec.of(options), Notes(watcher))
-    refused = None if options.rules.admission == "deadline" else ()  # that depends on the policy
+    refused = (
+        None if options.rules.admission == "deadline" else ()
+    )  # that depends on the policy
     return _bounds(options, inputs, inputs.pools, refused), inputs
 
 
 def _bounds(
-    options: OptionTable, inputs: Inputs, pools: Sequence[Pool], refused: Sequence[str] | None, *, staged: bool = False
+    options: OptionTable,
+    inputs: Inputs,
+    pools: Sequence[Pool],
+    refused: Sequence[str] | None,
+    *,
+    staged: bool = False,
 ) -> Bounds:
     if staged:
-        return Bounds(why_none=f"--policy {options.policy} runs jobs on further nodes first: no bound is known")
+        return Bounds(
+            why_none=f"--policy {options.policy} runs jobs on further nodes first: no bound is known"
+        )
     if options.workload is not None:
-        return Bounds(why_none="which jobs --workload submits and stops depends on what is decided: no bound is known")
+        return Bounds(
+            why_none="which jobs --workload submits and stops depends on what is decided: no bound is known"
+        )
     worlds = [(pool.trace, pool.jobs) for pool in pools]
-    return bounds_of(worlds, options.rules.max_jobs, inputs.interference, inputs.never_run, refused)
+    return bounds_of(
+        worlds, options.rules.max_jobs, inputs.interference, inputs.never_run, refused
+    )
 
 
 def _several_kinds(pools: Sequence[Pool]) -> bool:
@@ -382,7 +481,11 @@ def _several_kinds(pools: Sequence[Pool]) -> bool:
 
 
 def _say_what_is_left(
-    options: OptionTable, inputs: Inputs, pools: Sequence[Pool], outcome: Outcome, notes: Notes
+    options: OptionTable,
+    inputs: Inputs,
+    pools: Sequence[Pool],
+    outcome: Outcome,
+    notes: Notes,
 ) -> None:
     """A note where the options leave much that idle nodes are enough for: what it was lost to, and what to set."""
     if _several_kinds(pools):
@@ -410,7 +513,9 @@ def _verified(policies: Sequence[Policy]) -> dict[str, int]:
     }
 
 
-def _stage_before(run: RunSpec, inputs: Inputs) -> tuple[Stage | None, JobTable, Sequence[Pool]]:
+def _stage_before(
+    run: RunSpec, inputs: Inputs
+) -> tuple[Stage | None, JobTable, Sequence[Pool]]:
     """What the policy does with jobs before they come to their pools, the jobs that are left, and their pools."""
     options, policy = run.options, run.make_policy(inputs.interference)
     jobs, pools = inputs.jobs, inputs.pools
@@ -433,7 +538,10 @@ def _stage_before(run: RunSpec, inputs: Inputs) -> tuple[Stage | None, JobTable,
 
 
 def _replay_reference(
-    options: OptionTable, inputs: Inputs, watcher: Watcher, should_stop: Callable[[], bool] | None
+    options: OptionTable,
+    inputs: Inputs,
+    watcher: Watcher,
+    should_stop: Callable[[], bool] | None,
 ) -> Replayed:
     trace = inputs.pools[0].trace
     watcher.stage("replay as published", trace.start, trace.end)
@@ -460,7 +568,9 @@ def _replay_reference(
     metrics = {
         "outcome": run.total_progress,
         "decisions": run.decisions,
-        "decisions_by_status": {status: count for status, count in statuses.items() if count},
+        "decisions_by_status": {
+            status: count for status, count in statuses.items() if count
+        },
         "rows": len(run.steps),
         "jobs": len(run.jobs),
         "jobs_finished": sum(finish is not None for finish in run.finish_ns),
@@ -475,18 +585,29 @@ def _decision_times(outcome: Outcome) -> dict[str, Any]:
     seconds = np.array(outcome.decision_seconds)
     if not len(seconds):
         return {"count": 0}
-    named = dict(zip(("median", "p99", "max"), np.percentile(seconds, (50, 99, 100)).tolist(), strict=True))
+    named = dict(
+        zip(
+            ("median", "p99", "max"),
+            np.percentile(seconds, (50, 99, 100)).tolist(),
+            strict=True,
+        )
+    )
     quantiles = np.quantile(seconds, np.array(_QUANTILES)).tolist()
     return {
         "count": len(seconds),
         "sum": float(seconds.sum()),
         "mean": float(seconds.mean()),
         **named,
-        "quantiles": {str(share): value for share, value in zip(_QUANTILES, quantiles, strict=True)},
+        "quantiles": {
+            str(share): value
+            for share, value in zip(_QUANTILES, quantiles, strict=True)
+        },
     }
 
 
-def _summary(options: OptionTable, inputs: Inputs, metrics: dict[str, Any], notes: Notes) -> dict[str, Any]:
+def _summary(
+    options: OptionTable, inputs: Inputs, metrics: dict[str, Any], notes: Notes
+) -> dict[str, Any]:
     """Everything but wall-clock: the same input and options give the same bytes."""
     return {
         "format": results.FORMAT,
@@ -496,7 +617,9 @@ def _summary(options: OptionTable, inputs: Inputs, metrics: dict[str, Any], note
         "options": options.flat(),
         "inputs": {
             "digests_sha256": inputs.digests,
-            "trace": _of_trace(inputs.pools[0].trace) if options.cluster is None else {"source": options.cluster},
+            "trace": _of_trace(inputs.pools[0].trace)
+            if options.cluster is None
+            else {"source": options.cluster},
             "jobs": {
                 "source": inputs.jobs.source,
                 "count": len(inputs.jobs),
@@ -534,7 +657,14 @@ def _peak_mib() -> float:
     """Most resident memory of this process so far; getrusage would count what our parent had when it started us."""
     status = Path("/proc/self/status")
     if status.exists():
-        line = next((line for line in status.read_text().splitlines() if line.startswith("VmHWM")), None)
+        line = next(
+            (
+                line
+                for line in status.read_text().splitlines()
+                if line.startswith("VmHWM")
+            ),
+            None,
+        )
         if line is not None:
             return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -542,7 +672,10 @@ def _peak_mib() -> float:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages on which a result may depend, by name."""
-    packages = {name: _version(name) for name in ("bft-replay", "mip", "numba", "numpy", "pandas", "pyarrow")}
+    packages = {
+        name: _version(name)
+        for name in ("bft-replay", "mip", "numba", "numpy", "pandas", "pyarrow")
+    }
     return {**packages, "python": platform.python_version()}
 
 

@@ -12,7 +12,15 @@ from pathlib import Path
 
 from bft.models import InputError
 from bft.replay.checkpoint import checkpoint_path
-from bft.replay.results.run_directory import DRAFT, OLD, cannot_write, check_writable, hidden, is_run, retire
+from bft.replay.results.run_directory import (
+    DRAFT,
+    OLD,
+    cannot_write,
+    check_writable,
+    hidden,
+    is_run,
+    retire,
+)
 
 
 @contextmanager
@@ -34,10 +42,13 @@ def claimed(folder: Path) -> Iterator[list[str]]:
         try:
             stack.callback(_remove_empty, missing)
             target.parent.mkdir(parents=True, exist_ok=True)
-            exclusive = stack.enter_context(_locked(target.with_name(f".{target.name}.lock")))
+            exclusive = stack.enter_context(
+                _locked(target.with_name(f".{target.name}.lock"))
+            )
         except BlockingIOError as error:
             raise InputError(
-                "another replay is writing here; wait for its end or choose another --out", file=folder
+                "another replay is writing here; wait for its end or choose another --out",
+                file=folder,
             ) from error
         except OSError as error:
             raise cannot_write(target.parent, error) from error
@@ -58,9 +69,13 @@ def _mend(folder: Path) -> list[str]:
     notes = []
     for mark in _marks(folder, OLD):
         old, draft = hidden(folder, OLD, mark), hidden(folder, DRAFT, mark)
-        if not folder.exists():  # killed between the two renames, the draft being complete
+        if (
+            not folder.exists()
+        ):  # killed between the two renames, the draft being complete
             (draft if draft.exists() else old).rename(folder)
-            notes.append(f"{folder.name} is back: a replay with --force was killed while it was putting it in place")
+            notes.append(
+                f"{folder.name} is back: a replay with --force was killed while it was putting it in place"
+            )
         if is_run(folder) and not draft.exists() and old.exists():
             retire(old, folder)
     for mark in _marks(folder, DRAFT):
@@ -90,7 +105,9 @@ def _locked(path: Path) -> Iterator[bool]:
     try:
         yield exclusive
     finally:
-        path.unlink(missing_ok=True)  # before unlocking: a process that opened it meanwhile sees that it is gone
+        path.unlink(
+            missing_ok=True
+        )  # before unlocking: a process that opened it meanwhile sees that it is gone
         os.close(file)
 
 
@@ -101,7 +118,9 @@ def _open_locked(path: Path) -> tuple[int, bool]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(file), path.stat()):
                 return file, True
-        except FileNotFoundError:  # its holder ended between our opening and our locking
+        except (
+            FileNotFoundError
+        ):  # its holder ended between our opening and our locking
             pass
         except BlockingIOError:
             os.close(file)

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from bft.models import JobTable
 from bft.models.workloads.rigid_jobs import rigid_job
-from bft.replay import Decision, Kind, Outcome, Policy, Replay, Rules, State, always_idle
+from bft.replay import (
+    Decision,
+    Kind,
+    Outcome,
+    Policy,
+    Replay,
+    Rules,
+    State,
+    always_idle,
+)
 
 SECOND_NS = 10**9
 END_NS = 10**8 * SECOND_NS
@@ -38,25 +47,36 @@ class Job:
 
 
 @st.composite
-def workloads(draw: st.DrawFn, *, most_units: int = 6, most_jobs: int = 12, longest: int = 40) -> list[Job]:
+def workloads(
+    draw: st.DrawFn, *, most_units: int = 6, most_jobs: int = 12, longest: int = 40
+) -> list[Job]:
     """Jobs in order of submission, many at the same second and many alike."""
     count = draw(st.integers(1, most_jobs))
     submits = sorted(draw(st.lists(st.integers(0, 60), min_size=count, max_size=count)))
-    return [Job(at, draw(st.integers(1, most_units)), draw(st.integers(1, longest))) for at in submits]
+    return [
+        Job(at, draw(st.integers(1, most_units)), draw(st.integers(1, longest)))
+        for at in submits
+    ]
 
 
-def table(jobs: Sequence[Job], names: Sequence[str] | None = None, **further: Any) -> JobTable:
+def table(
+    jobs: Sequence[Job], names: Sequence[str] | None = None, **further: Any
+) -> JobTable:
     """The jobs as a job table."""
     names = names or [f"j{at}" for at in range(len(jobs))]
     return JobTable(
         tuple(
-            rigid_job(name, job.submit * SECOND_NS, job.units, float(job.duration), **further)
+            rigid_job(
+                name, job.submit * SECOND_NS, job.units, float(job.duration), **further
+            )
             for name, job in zip(names, jobs, strict=True)
         )
     )
 
 
-def replay(policy: Policy, jobs: JobTable, nodes: int, units_per_node: int, **rules: Any) -> Outcome:
+def replay(
+    policy: Policy, jobs: JobTable, nodes: int, units_per_node: int, **rules: Any
+) -> Outcome:
     """Replay on a fixed cluster."""
     trace = always_idle(nodes, 0, END_NS, units_per_node=units_per_node)
     return Replay(trace, jobs, policy, Rules(max_jobs=0, **rules)).run()
@@ -64,7 +84,10 @@ def replay(policy: Policy, jobs: JobTable, nodes: int, units_per_node: int, **ru
 
 def seconds(outcome: Outcome) -> list[tuple[float, float]]:
     """When each job started and finished."""
-    return [((r.start_ns or 0) / SECOND_NS, (r.finish_ns or 0) / SECOND_NS) for r in outcome.records]
+    return [
+        ((r.start_ns or 0) / SECOND_NS, (r.finish_ns or 0) / SECOND_NS)
+        for r in outcome.records
+    ]
 
 
 class Watched:
@@ -81,14 +104,21 @@ class Watched:
 
 
 def by_hand(
-    jobs: Sequence[Job], units: int, order: Callable[[list[Job]], list[Job]], *, preempts: bool, blocks: bool = False
+    jobs: Sequence[Job],
+    units: int,
+    order: Callable[[list[Job]], list[Job]],
+    *,
+    preempts: bool,
+    blocks: bool = False,
 ) -> list[tuple[float, float]]:
     """Start and finish of each job by numbers of units; at each submit and finish, the jobs that fit run, in order."""
     now = Fraction(0)
     while any(job.finish is None for job in jobs):
         instants = [Fraction(job.submit) for job in jobs if job.submit > now]
         here = [job for job in jobs if job.submit <= now and job.finish is None]
-        free = units if preempts else units - sum(job.units for job in here if job.running)
+        free = (
+            units if preempts else units - sum(job.units for job in here if job.running)
+        )
         blocked = False
         for job in order(here):
             if job.running and not preempts:
@@ -111,7 +141,12 @@ def by_hand(
 
 
 def feedback_queues(
-    jobs: Sequence[Job], units: int, limits: Sequence[int], promote: int, *, late: bool = False
+    jobs: Sequence[Job],
+    units: int,
+    limits: Sequence[int],
+    promote: int,
+    *,
+    late: bool = False,
 ) -> list[tuple[float, float]]:
     """The same under Tiresias-L; `late`: demotions are discovered as its public simulator does."""
     now, queues = Fraction(0), [[] for _ in range(len(limits) + 1)]  # type: list[list[Job]]
@@ -127,7 +162,12 @@ def feedback_queues(
                     queues[job.queue].append(job)
                     if late:
                         break
-            if promote and not job.running and job.queue and job.waited >= promote * (job.done - job.counted) > 0:
+            if (
+                promote
+                and not job.running
+                and job.queue
+                and job.waited >= promote * (job.done - job.counted) > 0
+            ):
                 queues[job.queue].remove(job)
                 queues[0].append(job)
                 job.queue, job.waited, job.counted = 0, Fraction(0), job.done
@@ -147,7 +187,9 @@ def feedback_queues(
                 if job.queue < len(limits):
                     limit = limits[job.queue]
                     instants.append(
-                        now + (limit - executed) // job.units if late else now + Fraction(limit, job.units) - executed
+                        now + (limit - executed) // job.units
+                        if late
+                        else now + Fraction(limit, job.units) - executed
                     )
             elif promote and job.queue and executed > 0:
                 instants.append(now + promote * executed - job.waited)

@@ -24,10 +24,20 @@ PACKAGES = {
     "datasets": "bft.datasets",
     "replay": "bft.replay",
 }
-CROWDED = ("bft.replay.logs", "bft.replay.engine")  # packages whose inner imports are counted
+CROWDED = (
+    "bft.replay.logs",
+    "bft.replay.engine",
+)  # packages whose inner imports are counted
 VAGUE_STARTS = ("Of ", "As ", "The same", "Those", "What ", "That ")
 SHORT = 3  # words: a first sentence of that many or fewer must name something of the signature
-NOT_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+NOT_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 
 Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -65,7 +75,11 @@ def docstring_node(node: ast.AST) -> ast.Expr | None:
     if not isinstance(node, ast.Module | Documented) or not node.body:
         return None
     first = node.body[0]
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+    if (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Constant)
+        and isinstance(first.value.value, str)
+    ):
         return first
     return None
 
@@ -79,7 +93,9 @@ def code_lines(module: Module) -> int:
     for node in ast.walk(module.tree):
         docstring = docstring_node(node)
         if docstring is not None:
-            lines.difference_update(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
+            lines.difference_update(
+                range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1)
+            )
     return len(lines)
 
 
@@ -91,7 +107,11 @@ def nodes_per_line(modules: list[Module]) -> float:
 
 def statements(modules: list[Module]) -> int:
     """Count all statements, docstrings among them."""
-    return sum(isinstance(node, ast.stmt) for module in modules for node in ast.walk(module.tree))
+    return sum(
+        isinstance(node, ast.stmt)
+        for module in modules
+        for node in ast.walk(module.tree)
+    )
 
 
 def imports_of(module: Module, known: set[str]) -> set[str]:
@@ -123,7 +143,9 @@ def import_graph(modules: list[Module]) -> nx.DiGraph[str]:
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(sorted(known))
     for module in modules:
-        graph.add_edges_from((module.name, other) for other in sorted(imports_of(module, known)))
+        graph.add_edges_from(
+            (module.name, other) for other in sorted(imports_of(module, known))
+        )
     return graph
 
 
@@ -158,7 +180,11 @@ def documented(modules: list[Module]) -> Iterator[tuple[str, Documented, str]]:
             if isinstance(node, Documented):
                 docstring = ast.get_docstring(node)
                 if docstring:
-                    yield f"{module.path.relative_to(ROOT)}:{node.lineno}", node, docstring
+                    yield (
+                        f"{module.path.relative_to(ROOT)}:{node.lineno}",
+                        node,
+                        docstring,
+                    )
 
 
 def words_in_pages() -> tuple[int, int]:
@@ -166,7 +192,9 @@ def words_in_pages() -> tuple[int, int]:
 
     All of a page counts: tables, code blocks, and the pages of docs/decisions/. The built site does not.
     """
-    pages = [path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts]
+    pages = [
+        path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts
+    ]
     docs = sum(len(path.read_text("utf-8").split()) for path in pages)
     front = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     return docs, docs + sum(len(path.read_text("utf-8").split()) for path in front)
@@ -174,9 +202,13 @@ def words_in_pages() -> tuple[int, int]:
 
 def print_density(modules: list[Module]) -> None:
     """Print syntax nodes a line of code, of all modules and of each folder."""
-    print(f"{nodes_per_line(modules):8.2f}  syntax nodes a line of code ({sum(map(code_lines, modules)):,} lines)")
+    print(
+        f"{nodes_per_line(modules):8.2f}  syntax nodes a line of code ({sum(map(code_lines, modules)):,} lines)"
+    )
     for folder in PACKAGES:
-        print(f"{nodes_per_line([module for module in modules if module.folder == folder]):8.2f}    {folder}/")
+        print(
+            f"{nodes_per_line([module for module in modules if module.folder == folder]):8.2f}    {folder}/"
+        )
 
 
 def print_imports(graph: nx.DiGraph[str], with_list: bool) -> None:
@@ -187,10 +219,20 @@ def print_imports(graph: nx.DiGraph[str], with_list: bool) -> None:
         for name in single:
             print(f"          {name} <- {next(iter(graph.predecessors(name)))}")
     for package in CROWDED:
-        inside = graph.subgraph([name for name in graph if f"{name}.".startswith(f"{package}.")])
-        print(f"{len(inside):8,}  modules in {package}, {inside.number_of_edges()} imports between them")
-    circles = [sorted(circle) for circle in nx.strongly_connected_components(graph) if len(circle) > 1]
-    print(f"{len(circles):8,}  circles of imports (also inside functions and under TYPE_CHECKING)")
+        inside = graph.subgraph(
+            [name for name in graph if f"{name}.".startswith(f"{package}.")]
+        )
+        print(
+            f"{len(inside):8,}  modules in {package}, {inside.number_of_edges()} imports between them"
+        )
+    circles = [
+        sorted(circle)
+        for circle in nx.strongly_connected_components(graph)
+        if len(circle) > 1
+    ]
+    print(
+        f"{len(circles):8,}  circles of imports (also inside functions and under TYPE_CHECKING)"
+    )
     if with_list:
         for circle in sorted(circles):
             print(f"          {', '.join(circle)}")
@@ -206,8 +248,12 @@ def print_imports(graph: nx.DiGraph[str], with_list: bool) -> None:
 def print_docstrings(modules: list[Module], with_list: bool) -> None:
     """Print how many first sentences of docstrings cannot be understood alone."""
     all_of_them = list(documented(modules))
-    unclear = [(place, text) for place, node, text in all_of_them if is_unclear(node, text)]
-    print(f"{len(unclear):8,}  of {len(all_of_them):,} docstrings whose first sentence cannot be understood alone")
+    unclear = [
+        (place, text) for place, node, text in all_of_them if is_unclear(node, text)
+    ]
+    print(
+        f"{len(unclear):8,}  of {len(all_of_them):,} docstrings whose first sentence cannot be understood alone"
+    )
     if with_list:
         for place, text in unclear:
             print(f"          {place}: {text.splitlines()[0]}")
@@ -216,7 +262,9 @@ def print_docstrings(modules: list[Module], with_list: bool) -> None:
 def main() -> None:
     """Print all figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
-    parser.add_argument("--list", action="store_true", help="name modules and docstrings too")
+    parser.add_argument(
+        "--list", action="store_true", help="name modules and docstrings too"
+    )
     with_list = parser.parse_args().list
     modules = product_modules()
     print_density(modules)

@@ -30,15 +30,21 @@ def reference() -> Path:
     """The folder with published and golden data; a user's clone does not have it."""
     folder = reference_data.folder()
     if not folder.is_dir():
-        pytest.skip(f"{MISSING} {folder}: set BFT_REFERENCE to a folder that holds them")
+        pytest.skip(
+            f"{MISSING} {folder}: set BFT_REFERENCE to a folder that holds them"
+        )
     return folder
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, whose last line is the count of all tests
+@pytest.hookimpl(
+    wrapper=True, tryfirst=True
+)  # around pytest's own, whose last line is the count of all tests
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     """Say last how many tests were skipped for want of the reference data, and how to run them."""
     yield
-    terminal = session.config.pluginmanager.get_plugin("terminalreporter")  # none in the workers of xdist
+    terminal = session.config.pluginmanager.get_plugin(
+        "terminalreporter"
+    )  # none in the workers of xdist
     skipped = terminal.stats.get("skipped", []) if terminal else []
     missed = sum(MISSING in str(report.longrepr) for report in skipped)
     if missed:

@@ -14,10 +14,18 @@ FEWEST = 5
 # No test asserts wall time, so no example has a deadline: machines are noisy, and the first one may compile a kernel.
 # A first run must be no lottery: the same examples are drawn on every machine, on every day.
 settings.register_profile(
-    "all", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, max_examples=USUAL
+    "all",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+    max_examples=USUAL,
 )
-settings.register_profile("quarter", settings.get_profile("all"), max_examples=USUAL // 4)
-settings.register_profile("explore", settings.get_profile("all"), derandomize=False, print_blob=True)
+settings.register_profile(
+    "quarter", settings.get_profile("all"), max_examples=USUAL // 4
+)
+settings.register_profile(
+    "explore", settings.get_profile("all"), derandomize=False, print_blob=True
+)
 
 
 def examples(number: int, **stated: Any) -> settings:

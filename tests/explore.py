@@ -22,11 +22,29 @@ ROOT = Path(__file__).parents[1]
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
-def explored(seed: int, seconds: float, workers: int, arguments: list[str]) -> tuple[bool, str]:
+def explored(
+    seed: int, seconds: float, workers: int, arguments: list[str]
+) -> tuple[bool, str]:
     """One round of at most so many seconds: whether pytest came to its end, with tests failed or not, and its words."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-m", "hypothesis and not browser"]
-    command += ["--hypothesis-profile=explore", f"--hypothesis-seed={seed}", "-n", str(workers), *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as pytest:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rfE",
+        "-m",
+        "hypothesis and not browser",
+    ]
+    command += [
+        "--hypothesis-profile=explore",
+        f"--hypothesis-seed={seed}",
+        "-n",
+        str(workers),
+        *arguments,
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+    ) as pytest:
         try:
             printed, _ = pytest.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -40,8 +58,12 @@ def say(text: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=60.0, help="how long to search")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="how long to search"
+    )
     parser.add_argument("--workers", type=int, default=2, help="processes at a time")
     given, arguments = parser.parse_known_args()
     end, rounds, found = time.monotonic() + 60 * given.minutes, 0, dict[str, int]()
@@ -58,7 +80,9 @@ def main() -> int:
         found |= dict.fromkeys(failed, seed)
     say(f"{rounds} rounds, {len(found)} tests failed")
     for test, seed in found.items():
-        say(f"  python -m pytest '{test}' --hypothesis-profile=explore --hypothesis-seed={seed}")
+        say(
+            f"  python -m pytest '{test}' --hypothesis-profile=explore --hypothesis-seed={seed}"
+        )
     return 1 if found else 0
 
 

@@ -19,27 +19,52 @@ def installed(folder: Path, scratch: Path) -> Call:
     """Install the package in a folder of docs/; return what calls bft-replay where it is installed."""
     source, site = scratch / folder.name, scratch / "site"
     shutil.copytree(folder, source)  # a build leaves files beside its source
-    quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-index"]
-    pip = [sys.executable, "-m", "pip", "install", *quiet, "--target", str(site), str(source)]
+    quiet = [
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+    ]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        *quiet,
+        "--target",
+        str(site),
+        str(source),
+    ]
     subprocess.run(pip, check=True, capture_output=True, text=True, timeout=AMPLE_S)
     return _caller(site, scratch)
 
 
-def planted(modules: dict[str, str], entry_points: dict[str, dict[str, str]], scratch: Path) -> Call:
+def planted(
+    modules: dict[str, str], entry_points: dict[str, dict[str, str]], scratch: Path
+) -> Call:
     """As `installed`, of modules by file name and entry points by group: what pip leaves behind, in no time."""
     return _caller(plant(modules, entry_points, scratch / "site"), scratch)
 
 
 def plant(
-    modules: dict[str, str], entry_points: dict[str, dict[str, str]], site: Path, package: str = "theirs"
+    modules: dict[str, str],
+    entry_points: dict[str, dict[str, str]],
+    site: Path,
+    package: str = "theirs",
 ) -> Path:
     """Leave behind what pip does for a package: modules by file name, entry points by group."""
     metadata = site / f"{package}-1.0.dist-info"
     metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
+    )
     lines = []
     for group, points in entry_points.items():
-        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
+        lines += [
+            f"[{group}]",
+            *(f"{name} = {value}" for name, value in points.items()),
+        ]
     (metadata / "entry_points.txt").write_text("\n".join(lines))
     for name, text in modules.items():
         (site / name).write_text(text)

@@ -22,7 +22,9 @@ def fitness_of(moment: Moment, states: States) -> FloatArray:
     nodes = np.minimum(np.count_nonzero(states, axis=2), 2)
     reached = moment.speedup[np.arange(states.shape[1]), nodes, replicas]
     changed = (states != moment.current).any(axis=2)
-    reached = np.where(changed, reached * moment.penalty, reached) / moment.units_per_node
+    reached = (
+        np.where(changed, reached * moment.penalty, reached) / moment.units_per_node
+    )
     return np.asarray(mean_term(reached, moment.power).mean(axis=1))
 
 
@@ -36,11 +38,15 @@ def repair(moment: Moment, states: States, rng: np.random.Generator) -> None:
         wrong |= np.count_nonzero(states, axis=2) > moment.most_nodes
     row, job = np.nonzero(wrong)
     if len(row):
-        states[row, job] = cut_rows(moment, states[row, job], moment.most[job, None], rng)
+        states[row, job] = cut_rows(
+            moment, states[row, job], moment.most[job, None], rng
+        )
 
     row, node = np.nonzero(states.sum(axis=1, dtype=np.int16) > moment.capacity)
     if len(row):
-        filled = np.minimum(np.cumsum(states[row, :, node], axis=1), moment.capacity[node, None])
+        filled = np.minimum(
+            np.cumsum(states[row, :, node], axis=1), moment.capacity[node, None]
+        )
         states[row, :, node] = np.diff(filled, axis=1, prepend=0)
 
     if moment.fits is not None:
@@ -63,10 +69,14 @@ def part_the_spread(states: States) -> None:
         states[row, :, node] = column
 
 
-def cut_rows(moment: Moment, rows: States, max_units: IntArray, rng: np.random.Generator) -> States:
+def cut_rows(
+    moment: Moment, rows: States, max_units: IntArray, rng: np.random.Generator
+) -> States:
     order = np.argsort(rng.random(rows.shape), axis=1)
     shuffled = np.take_along_axis(rows, order, axis=1)
-    shuffled = np.diff(np.minimum(np.cumsum(shuffled, axis=1), max_units), axis=1, prepend=0)
+    shuffled = np.diff(
+        np.minimum(np.cumsum(shuffled, axis=1), max_units), axis=1, prepend=0
+    )
     shuffled[np.cumsum(shuffled > 0, axis=1) > moment.most_nodes] = 0
     cut = np.empty_like(rows)
     np.put_along_axis(cut, order, shuffled, axis=1)
@@ -83,7 +93,9 @@ def mutate(moment: Moment, states: States, rng: np.random.Generator) -> None:
     states[row, job] = thinned
 
     room = states.sum(axis=1, dtype=np.int16) < moment.capacity
-    raised = (rng.random(states.shape, dtype=np.float32) < 1 / rows[1]) & room[:, None, :]
+    raised = (rng.random(states.shape, dtype=np.float32) < 1 / rows[1]) & room[
+        :, None, :
+    ]
     own = states > 0
     crowd = np.count_nonzero(own, axis=1)
     row, job, node = np.nonzero(own & room[:, None, :])
@@ -91,13 +103,22 @@ def mutate(moment: Moment, states: States, rng: np.random.Generator) -> None:
     raised[row[nearby], job[nearby], node[nearby]] = True
     row, job, node = np.nonzero(raised)
     low = states[row, job, node]
-    states[row, job, node] = rng.integers(low, np.maximum(moment.capacity[node], low) + 1)
+    states[row, job, node] = rng.integers(
+        low, np.maximum(moment.capacity[node], low) + 1
+    )
 
 
 def search(
-    moment: Moment, start: States, rng: np.random.Generator, *, population: int, generations: int
+    moment: Moment,
+    start: States,
+    rng: np.random.Generator,
+    *,
+    population: int,
+    generations: int,
 ) -> tuple[States, FloatArray]:
-    states = np.concatenate([moment.current[None].astype(np.int16), start.astype(np.int16)])
+    states = np.concatenate(
+        [moment.current[None].astype(np.int16), start.astype(np.int16)]
+    )
     repair(moment, states, rng)
     states = states[new(states, set())]
     fitness = fitness_of(moment, states)
@@ -130,4 +151,6 @@ def cross(states: States, parents: IntArray, rng: np.random.Generator) -> States
     point = np.where(rng.random(pairs) < CROSSED, rng.integers(jobs, size=pairs), 0)
     swapped = (np.arange(jobs) < point[:, None])[:, :, None]
     mother, father = states[parents[0]], states[parents[1]]
-    return np.concatenate([np.where(swapped, father, mother), np.where(swapped, mother, father)])
+    return np.concatenate(
+        [np.where(swapped, father, mother), np.where(swapped, mother, father)]
+    )

@@ -33,9 +33,13 @@ main()
 """
 
 
-def signalled(plan: Sequence[tuple[int, Signals]], *, pause_s: float = 0.0, more: str = "") -> list[str]:
+def signalled(
+    plan: Sequence[tuple[int, Signals]], *, pause_s: float = 0.0, more: str = ""
+) -> list[str]:
     """The command as one that sends itself signals after steps (of all replays), and pauses; `more` runs before it."""
-    script = _SIGNALLED.format(plan=[(step, int(number)) for step, number in plan], pause_s=pause_s, more=more)
+    script = _SIGNALLED.format(
+        plan=[(step, int(number)) for step, number in plan], pause_s=pause_s, more=more
+    )
     return [sys.executable, "-c", script]
 
 

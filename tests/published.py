@@ -26,7 +26,9 @@ def decisions(name: str) -> list[Entry]:
     place = folder() / "bftrainer" / "milp" / f"{name}.jsonl.gz"
     if not place.is_file():
         return drawn(name)
-    return [json.loads(line) for line in gzip.decompress(place.read_bytes()).splitlines()]
+    return [
+        json.loads(line) for line in gzip.decompress(place.read_bytes()).splitlines()
+    ]
 
 
 def some_of(entries: list[Entry], number: int) -> list[Entry]:
@@ -43,8 +45,15 @@ def drawn(name: str) -> list[Entry]:
 def _one(chance: random.Random, *, corner: bool) -> Entry:
     """A decision among few jobs; in a corner some need more nodes than there are."""
     nodes, number = chance.randint(3, 10), chance.randint(1, 3)
-    entry: Entry = {"run": "drawn", "nJ": number, "nN": nodes, "Tfwd": chance.choice([10, 60, 120])}
-    entry |= {name: [] for name in ("jmin", "jmax", "Ns", "Os", "res_up", "res_dw", "current")}
+    entry: Entry = {
+        "run": "drawn",
+        "nJ": number,
+        "nN": nodes,
+        "Tfwd": chance.choice([10, 60, 120]),
+    }
+    entry |= {
+        name: [] for name in ("jmin", "jmax", "Ns", "Os", "res_up", "res_dw", "current")
+    }
     free = list(range(nodes))
     for _ in range(number):
         jmin = chance.randint(1, nodes + 4 if corner else nodes)
@@ -82,8 +91,14 @@ def _choices(entry: Entry, j: int) -> Iterator[tuple[int, float, int]]:
     held, curve = len(entry["current"][j]), (entry["Ns"][j], entry["Os"][j])
     rate = float(np.interp(held, *curve)) if held >= entry["jmin"][j] else 0.0
     for n in (0, *range(entry["jmin"][j], min(entry["jmax"][j], entry["nN"]) + 1)):
-        pause = entry["res_up"][j] if n > held else entry["res_dw"][j] if n < held else 0.0
-        yield n, entry["Tfwd"] * float(np.interp(n, *curve)) - pause * rate, abs(n - held)
+        pause = (
+            entry["res_up"][j] if n > held else entry["res_dw"][j] if n < held else 0.0
+        )
+        yield (
+            n,
+            entry["Tfwd"] * float(np.interp(n, *curve)) - pause * rate,
+            abs(n - held),
+        )
 
 
 def posed(entry: dict[str, Any]) -> Problem:
@@ -101,4 +116,9 @@ def posed(entry: dict[str, Any]) -> Problem:
         )
         for j in range(entry["nJ"])
     )
-    return Problem(entry["nN"], entry["Tfwd"], jobs, tuple(len(nodes) for nodes in entry["current"]))
+    return Problem(
+        entry["nN"],
+        entry["Tfwd"],
+        jobs,
+        tuple(len(nodes) for nodes in entry["current"]),
+    )

@@ -14,7 +14,17 @@ from pathlib import Path
 
 import pytest
 
-NEEDED = ("munged", "mariadbd", "mariadb-install-db", "slurmctld", "slurmd", "slurmdbd", "sbatch", "sacct", "sacctmgr")
+NEEDED = (
+    "munged",
+    "mariadbd",
+    "mariadb-install-db",
+    "slurmctld",
+    "slurmd",
+    "slurmdbd",
+    "sbatch",
+    "sacct",
+    "sacctmgr",
+)
 _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 # Seconds that anything here may take on a machine that does much else.
 PATIENCE_S = 120
@@ -24,7 +34,9 @@ def require_slurm() -> None:
     """Skip the test where Slurm cannot be run."""
     missing = [name for name in NEEDED if shutil.which(name, path=_PATH) is None]
     if missing:
-        pytest.skip(f"{', '.join(missing)} not installed: make sandbox installs Slurm (Debian, as root)")
+        pytest.skip(
+            f"{', '.join(missing)} not installed: make sandbox installs Slurm (Debian, as root)"
+        )
     if os.geteuid() != 0:
         pytest.skip("Slurm's daemons start jobs of users: the test runs as root only")
 
@@ -47,7 +59,12 @@ class Slurm:
     def run(self, *command: str) -> str:
         """What a command prints; its failure is the test's."""
         done = subprocess.run(
-            command, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S
+            command,
+            env=self.env,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout
@@ -56,7 +73,9 @@ class Slurm:
         """Wait until no job is left in the queue and no node is completing one."""
 
         def idle() -> bool:
-            return not self.run("squeue", "-h").strip() and "comp" not in self.run("sinfo", "-N", "-h", "-o", "%t")
+            return not self.run("squeue", "-h").strip() and "comp" not in self.run(
+                "sinfo", "-N", "-h", "-o", "%t"
+            )
 
         _until(idle, "jobs of Slurm did not end", patience_s)
 
@@ -69,7 +88,12 @@ def slurm_cluster(folder: Path, nodes: int, more: str = "") -> Iterator[Slurm]:
     """
     require_slurm()
     folder.mkdir(parents=True, exist_ok=True)
-    env = {**os.environ, "PATH": _PATH, "SLURM_CONF": str(folder / "slurm.conf"), "LC_ALL": "C"}
+    env = {
+        **os.environ,
+        "PATH": _PATH,
+        "SLURM_CONF": str(folder / "slurm.conf"),
+        "LC_ALL": "C",
+    }
     slurm = Slurm(folder, env)
     ports = _free_ports(3 + nodes)
     _configure(folder, nodes, ports, more)
@@ -78,7 +102,9 @@ def slurm_cluster(folder: Path, nodes: int, more: str = "") -> Iterator[Slurm]:
         def daemon(*command: str) -> None:
             log = (folder / f"{Path(command[0]).name}.out").open("ab")
             stack.callback(log.close)
-            process = subprocess.Popen(command, env=env, cwd=folder, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                command, env=env, cwd=folder, stdout=log, stderr=log
+            )
             stack.callback(_end, process)
 
         daemon("munged", "--foreground", "--force", f"--socket={folder}/munge.sock", f"--key-file={folder}/munge.key",
@@ -92,7 +118,19 @@ def slurm_cluster(folder: Path, nodes: int, more: str = "") -> Iterator[Slurm]:
                "--bind-address=127.0.0.1", f"--port={ports[0]}", f"--pid-file={folder}/db.pid",
                "--innodb-buffer-pool-size=32M")  # fmt: skip
         sql = "CREATE USER 'slurm'@'%' IDENTIFIED BY 'slurm'; GRANT ALL ON slurm_acct_db.* TO 'slurm'@'%';"
-        _until(lambda: _works(slurm, "mariadb", "--no-defaults", "-S", f"{folder}/db.sock", "-u", "root", "-e", sql))
+        _until(
+            lambda: _works(
+                slurm,
+                "mariadb",
+                "--no-defaults",
+                "-S",
+                f"{folder}/db.sock",
+                "-u",
+                "root",
+                "-e",
+                sql,
+            )
+        )
         daemon("slurmdbd", "-D")
         _until(lambda: _works(slurm, "sacctmgr", "-i", "-n", "show", "cluster"))
         slurm.run("sacctmgr", "-i", "add", "cluster", "sandbox")
@@ -101,7 +139,11 @@ def slurm_cluster(folder: Path, nodes: int, more: str = "") -> Iterator[Slurm]:
             daemon("slurmd", "-D", "-N", f"n{node}", "-f", env["SLURM_CONF"])
         # A line for each node and partition.
         idle = "sinfo", "-N", "-h", "-t", "idle", "-o", "%N"
-        _until(lambda: _works(slurm, "sinfo") and len(set(slurm.run(*idle).split())) == nodes)
+        _until(
+            lambda: (
+                _works(slurm, "sinfo") and len(set(slurm.run(*idle).split())) == nodes
+            )
+        )
         yield slurm
 
 
@@ -185,7 +227,12 @@ def _free_ports(count: int) -> list[int]:
 
 def _works(slurm: Slurm, *command: str) -> bool:
     return not subprocess.run(
-        command, env=slurm.env, cwd=slurm.folder, capture_output=True, timeout=PATIENCE_S, check=False
+        command,
+        env=slurm.env,
+        cwd=slurm.folder,
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
     ).returncode
 
 

@@ -22,14 +22,21 @@ def refreshed(text: str, folder: Path) -> str:
     """
     shutil.copytree(ROOT / "examples", folder / "examples")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8"}
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "LC_ALL": "C.UTF-8",
+        "PYTHONIOENCODING": "utf-8",
+    }
 
     def block(match: re.Match[str]) -> str:
         kind, content = match[1], match[2]
         if kind.startswith("{code-block}"):
             caption = re.search(r"^:caption: (\S+)$", content, flags=re.MULTILINE)
             assert caption is not None
-            (folder / caption[1]).write_text(re.sub(r"^:.*\n+", "", content, flags=re.MULTILINE))
+            (folder / caption[1]).write_text(
+                re.sub(r"^:.*\n+", "", content, flags=re.MULTILINE)
+            )
         if kind != "console":
             return match[0]
         shown = ""
@@ -42,10 +49,14 @@ def refreshed(text: str, folder: Path) -> str:
             shown += f"$ {command}\n{done.stdout.strip(chr(10))}\n"
         return f"```console\n{shown}```"
 
-    return re.sub(r"^```([^\n]*)\n(.*?)^```$", block, text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(
+        r"^```([^\n]*)\n(.*?)^```$", block, text, flags=re.DOTALL | re.MULTILINE
+    )
 
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as scratch:
-            Path(name).write_text(refreshed(Path(name).read_text("utf-8"), Path(scratch)), "utf-8")
+            Path(name).write_text(
+                refreshed(Path(name).read_text("utf-8"), Path(scratch)), "utf-8"
+            )

@@ -16,7 +16,9 @@ WINDOWS_S = st.sampled_from([1.0, 10.0, 120.0, 120.0, 3600.0])
 
 
 @st.composite
-def curves(draw: st.DrawFn, last: int, *, any_breakpoints: bool = True) -> tuple[list[float], list[float]]:
+def curves(
+    draw: st.DrawFn, last: int, *, any_breakpoints: bool = True
+) -> tuple[list[float], list[float]]:
     """Ns and Os: concave, convex, with flat stretches, stepping, falling; on whole numbers or between them."""
     count = draw(st.integers(1, 6))
     if any_breakpoints and draw(st.booleans()):
@@ -25,7 +27,9 @@ def curves(draw: st.DrawFn, last: int, *, any_breakpoints: bool = True) -> tuple
         steps = st.integers(1, max(1, last // 2)).map(float)
     widths = draw(st.lists(steps, min_size=count, max_size=count))
     whole_slopes = st.integers(0, 6).map(float)
-    slopes = draw(st.lists(whole_slopes | st.floats(0.01, 20.0), min_size=count, max_size=count))
+    slopes = draw(
+        st.lists(whole_slopes | st.floats(0.01, 20.0), min_size=count, max_size=count)
+    )
     shape = draw(st.sampled_from(["any", "concave", "convex", "falling"]))
     if shape == "concave":
         slopes.sort(reverse=True)
@@ -35,19 +39,25 @@ def curves(draw: st.DrawFn, last: int, *, any_breakpoints: bool = True) -> tuple
         slopes[-1] = -draw(st.floats(0.01, 3.0))
     start = draw(st.sampled_from([0.0, 0.0, 0.0, 0.0, 2.0]))
     ns = [0.0, *itertools.accumulate(widths)]
-    os = itertools.accumulate((w * s for w, s in zip(widths, slopes, strict=True)), initial=start)
+    os = itertools.accumulate(
+        (w * s for w, s in zip(widths, slopes, strict=True)), initial=start
+    )
     return ns, list(os)
 
 
 def sizes(jmin: int, jmax: int) -> st.SearchStrategy[tuple[int, ...] | None]:
     """None, or some of the counts from Jmin to Jmax, both ends among them."""
     ends = {max(jmin, 1), jmax}
-    some = st.sets(st.integers(max(jmin, 1), jmax)).map(lambda counts: tuple(sorted(counts | ends)))
+    some = st.sets(st.integers(max(jmin, 1), jmax)).map(
+        lambda counts: tuple(sorted(counts | ends))
+    )
     return st.none() | some
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, max_jobs: int, max_units: int, scale: float = 1.0) -> Problem:
+def problems(
+    draw: st.DrawFn, *, max_jobs: int, max_units: int, scale: float = 1.0
+) -> Problem:
     """Problems with any units held: none, less than Jmin, more than Jmax, more than the curve covers."""
     units = draw(st.integers(0, max_units))
     jobs, current = [], []
@@ -114,6 +124,9 @@ def worth_of(problem: Problem, counts: tuple[int, ...]) -> float | None:
 def magnitude(problem: Problem) -> float:
     """Sum over jobs of their largest value, in magnitude: what rounding errors are relative to."""
     return math.fsum(
-        max(abs(worth(job, held, n, problem.tfwd, problem.cost_model) or 0.0) for n in range(problem.units + 1))
+        max(
+            abs(worth(job, held, n, problem.tfwd, problem.cost_model) or 0.0)
+            for n in range(problem.units + 1)
+        )
         for job, held in zip(problem.jobs, problem.current, strict=True)
     )

@@ -17,11 +17,32 @@ def stamp(second: int, tz: str = "UTC") -> str:
 
 def sacct(jobs: Iterable[SyntheticJob], delimiter: str = "|", tz: str = "UTC") -> str:
     """`sacct -P` with steps, free text that has delimiters or line breaks in it, and epochs, by the style of a job."""
-    columns = ("JobID", "JobName", "NodeList", "AllocNodes", "Start", "End", "State", "Comment")
+    columns = (
+        "JobID",
+        "JobName",
+        "NodeList",
+        "AllocNodes",
+        "Start",
+        "End",
+        "State",
+        "Comment",
+    )
     lines = [delimiter.join(columns)]
     for number, job in enumerate(jobs, 1):
-        times = [str(BEGIN_S + s) if job.style == 3 else stamp(s, tz) for s in (job.start_s, job.end_s)]
-        name = ("job", "job", f"a{delimiter}b", "séquence", "a\nb", f"{delimiter}{delimiter}", "", "a b")[job.style]
+        times = [
+            str(BEGIN_S + s) if job.style == 3 else stamp(s, tz)
+            for s in (job.start_s, job.end_s)
+        ]
+        name = (
+            "job",
+            "job",
+            f"a{delimiter}b",
+            "séquence",
+            "a\nb",
+            f"{delimiter}{delimiter}",
+            "",
+            "a b",
+        )[job.style]
         comment = f"x{delimiter}y" if job.style == 7 else ""
         state = ("COMPLETED", "CANCELLED by 1000")[job.style % 2]
         rest = (name, ",".join(job.hosts), str(len(job.hosts)), *times, state, comment)
@@ -47,10 +68,17 @@ def sacct_json(jobs: Iterable[SyntheticJob]) -> str:
                 "nodes": ",".join(job.hosts),
                 "state": {"current": ["COMPLETED"] if job.style > 1 else "COMPLETED"},
                 "time": {"start": BEGIN_S + job.start_s, "end": end},
-                "steps": [{"step": {"name": "jobs"}, "nodes": {"list": ["x"]}, "jobs": [{}]}],
+                "steps": [
+                    {"step": {"name": "jobs"}, "nodes": {"list": ["x"]}, "jobs": [{}]}
+                ],
             }
         )
-    whole = {"meta": {"jobs": "[{", "plugin": [{"jobs": []}]}, "jobs": entries, "errors": [], "warnings": [{}]}
+    whole = {
+        "meta": {"jobs": "[{", "plugin": [{"jobs": []}]},
+        "jobs": entries,
+        "errors": [],
+        "warnings": [{}],
+    }
     return json.dumps(whole, indent=None if 0 in styles else 1)
 
 
@@ -62,7 +90,12 @@ def sacctmgr_events(jobs: Iterable[SyntheticJob]) -> str:
         for host in job.hosts
     ]
     whole = f"c||{stamp(0)}|Unknown|4|Cluster registered TRES||"
-    return "\n".join(["Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User|", whole, *rows]) + "\n"
+    return (
+        "\n".join(
+            ["Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User|", whole, *rows]
+        )
+        + "\n"
+    )
 
 
 def scontrol_reservations(jobs: Iterable[SyntheticJob]) -> str:
@@ -80,11 +113,16 @@ def scontrol_reservations(jobs: Iterable[SyntheticJob]) -> str:
 
 def sacctmgr_reservations(jobs: Iterable[SyntheticJob]) -> str:
     """`sacctmgr -P show reservation`."""
-    rows = [f"c|m|{','.join(job.hosts)}|{stamp(job.start_s)}|{stamp(job.end_s)}" for job in jobs]
+    rows = [
+        f"c|m|{','.join(job.hosts)}|{stamp(job.start_s)}|{stamp(job.end_s)}"
+        for job in jobs
+    ]
     return "\n".join(["Cluster|Name|NodeNames|TimeStart|TimeEnd", *rows]) + "\n"
 
 
-def interval_table(jobs: Iterable[SyntheticJob], states: Sequence[str] = ("busy", "down")) -> str:
+def interval_table(
+    jobs: Iterable[SyntheticJob], states: Sequence[str] = ("busy", "down")
+) -> str:
     """The generic CSV."""
     rows = [
         f'"{",".join(job.hosts)}",{BEGIN_S + job.start_s},{stamp(job.end_s)},{states[job.style % len(states)]}'

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.replay.logs import Clock, Collector, Diagnosis, Reading, Settings, node_trace, read_log
+from bft.replay.logs import (
+    Clock,
+    Collector,
+    Diagnosis,
+    Reading,
+    Settings,
+    node_trace,
+    read_log,
+)
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 # A day on which no zone used here changes its clocks.
@@ -49,7 +57,11 @@ def job_lists(draw: st.DrawFn, *, apart: bool = False) -> list[SyntheticJob]:
 
 
 def _clash(job: SyntheticJob, other: SyntheticJob) -> bool:
-    return bool({*job.hosts} & {*other.hosts}) and job.start_s < other.end_s and other.start_s < job.end_s
+    return (
+        bool({*job.hosts} & {*other.hosts})
+        and job.start_s < other.end_s
+        and other.start_s < job.end_s
+    )
 
 
 def idle_seconds(jobs: Iterable[SyntheticJob]) -> NDArray[np.bool_]:
@@ -82,7 +94,10 @@ def ingest(
     diagnosis: Diagnosis | None = None,
 ) -> NodeTrace:
     """Read files one after the other, check the account, and make the trace of the whole window."""
-    collected, diagnosis = Collector(min_gap_ns=0), diagnosis or Diagnosis(allow_few=True)
+    collected, diagnosis = (
+        Collector(min_gap_ns=0),
+        diagnosis or Diagnosis(allow_few=True),
+    )
     collected.known(hosts)
     read_into(collected, diagnosis, name, *texts, settings=settings, tz=tz)
     start, end = BEGIN_S * SECOND_NS, (BEGIN_S + LENGTH_S) * SECOND_NS
@@ -101,7 +116,17 @@ def read_into(
     clock = Clock(tz, diagnosis)
     for number, text in enumerate(texts):
         file = f"log.{number}"
-        read_log(name, Reading(text.split("\n"), file, collected, diagnosis, clock, settings or Settings()))
+        read_log(
+            name,
+            Reading(
+                text.split("\n"),
+                file,
+                collected,
+                diagnosis,
+                clock,
+                settings or Settings(),
+            ),
+        )
     collected.settle(diagnosis)
     diagnosis.balance()
 
@@ -112,7 +137,10 @@ def intervals(collected: Collector) -> set[tuple[str, float, float]]:
     names = list(collected.names)
     base = BEGIN_S * SECOND_NS
     columns = (column.tolist() for column in collected.busy_intervals.merged())
-    return {(names[node], (start - base) / 1e9, (end - base) / 1e9) for node, start, end in zip(*columns, strict=True)}
+    return {
+        (names[node], (start - base) / 1e9, (end - base) / 1e9)
+        for node, start, end in zip(*columns, strict=True)
+    }
 
 
 def _in_order(records: list[tuple[int, int, str]]) -> str:
@@ -125,13 +153,20 @@ def pbs(jobs: Iterable[SyntheticJob]) -> str:
     records: list[tuple[int, int, str]] = []
 
     def add(second: int, kind: str, ident: str, message: str) -> None:
-        stamp = datetime.fromtimestamp(BEGIN_S + second, UTC).strftime("%m/%d/%Y %H:%M:%S")
+        stamp = datetime.fromtimestamp(BEGIN_S + second, UTC).strftime(
+            "%m/%d/%Y %H:%M:%S"
+        )
         records.append((second, len(records), f"{stamp};{kind};{ident};{message}"))
 
     for number, job in enumerate(jobs):
         ident = f"{number}.server"
-        hosts = "+".join((f"{h}/7+{h}/6", f"{h}/0*13", f"{h}/0-3", f"{h}/0-3,5")[job.style % 4] for h in job.hosts)
-        name = ("STDIN", '"two words; start=7"', "it's", '"end=1 exec_host=zz/0"')[job.style % 4]
+        hosts = "+".join(
+            (f"{h}/7+{h}/6", f"{h}/0*13", f"{h}/0-3", f"{h}/0-3,5")[job.style % 4]
+            for h in job.hosts
+        )
+        name = ("STDIN", '"two words; start=7"', "it's", '"end=1 exec_host=zz/0"')[
+            job.style % 4
+        ]
         what = f"user=u jobname={name} queue=q exec_host={hosts}"
         if job.style == 5:
             what = f"user=u exec_vnode={'+'.join(f'({h}[0]:ncpus=4+{h}[1]:ncpus=4:mem=1gb)' for h in job.hosts)}"
@@ -144,14 +179,21 @@ def pbs(jobs: Iterable[SyntheticJob]) -> str:
         if job.style % 2:
             add(job.start_s, "S", ident, what)
         add(job.end_s, "R" if job.style == 3 else "E", ident, what + end)
-    add(LENGTH_S, "E", "last.server", f"exec_host=n01/0 start={BEGIN_S + LENGTH_S} end={BEGIN_S + LENGTH_S}")
+    add(
+        LENGTH_S,
+        "E",
+        "last.server",
+        f"exec_host=n01/0 start={BEGIN_S + LENGTH_S} end={BEGIN_S + LENGTH_S}",
+    )
     return _in_order(records)
 
 
 def _lsf_hosts(job: SyntheticJob) -> str:
     if job.style % 2:
         return f"{len(job.hosts)} " + " ".join(f'"16*{host}"' for host in job.hosts)
-    return f"{2 * len(job.hosts)} " + " ".join(f'"{host}" "{host}"' for host in job.hosts)
+    return f"{2 * len(job.hosts)} " + " ".join(
+        f'"{host}" "{host}"' for host in job.hosts
+    )
 
 
 def lsb_acct(jobs: Iterable[SyntheticJob]) -> str:
@@ -173,12 +215,18 @@ def lsb_events(jobs: Iterable[SyntheticJob]) -> str:
     records: list[tuple[int, int, str]] = []
 
     def add(second: int, kind: str, fields: str) -> None:
-        records.append((second, len(records), f'"{kind}" "10.1" {BEGIN_S + second} {fields}'))
+        records.append(
+            (second, len(records), f'"{kind}" "10.1" {BEGIN_S + second} {fields}')
+        )
 
     for number, job in enumerate(jobs):
         index = job.style
         add(job.start_s, "JOB_NEW", f'{number} 1 33 "u" "say ""so"""')
-        add(job.start_s, "JOB_START", f'{number} 4 0 0 100.0 {_lsf_hosts(job)} "" "" 0 "" {index} "" 2147483647')
+        add(
+            job.start_s,
+            "JOB_START",
+            f'{number} 4 0 0 100.0 {_lsf_hosts(job)} "" "" 0 "" {index} "" 2147483647',
+        )
         if job.style == 6 and job.end_s == LENGTH_S:
             continue
         if job.style == 5:
@@ -188,7 +236,11 @@ def lsb_events(jobs: Iterable[SyntheticJob]) -> str:
         else:
             usage = "1" + " 0.5" * 19 if job.style % 2 else "0"
             end = BEGIN_S + job.end_s
-            add(job.end_s, "JOB_STATUS", f"{number} {(64, 32)[job.style > 1]} 0 0 0.1 {end} {usage} 0 {index} 0 0")
+            add(
+                job.end_s,
+                "JOB_STATUS",
+                f"{number} {(64, 32)[job.style > 1]} 0 0 0.1 {end} {usage} 0 {index} 0 0",
+            )
             add(job.end_s, "JOB_STATUS", f"{number} 192 0 0 0.1 {end} 0 0 {index} 0 0")
     add(LENGTH_S, "MBD_DIE", '"master" 0 0')
     return "#80      \n" + _in_order(records)
@@ -202,7 +254,11 @@ def sge(jobs: Iterable[SyntheticJob]) -> str:
         start, end = f"{BEGIN_S + job.start_s}{unit}", f"{BEGIN_S + job.end_s}{unit}"
         for task, host in enumerate(job.hosts):
             head = f"q:{host}:g:u:name:{number}:sge:0:{'0' if task else start}:{start}:{end}:0:0:1"
-            lines.append(head + ":0" * 19 + f":mpi:{16 * len(job.hosts)}:0:0:0:0:-l h_rt=1:0:{task or 'NONE'}:0:0:0")
+            lines.append(
+                head
+                + ":0" * 19
+                + f":mpi:{16 * len(job.hosts)}:0:0:0:0:-l h_rt=1:0:{task or 'NONE'}:0:0:0"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -210,12 +266,32 @@ def cobalt(jobs: Iterable[SyntheticJob], tz: str = "America/Chicago") -> str:
     """A job table as ALCF publishes it, with local times."""
     out = io.StringIO()
     table = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-    table.writerow(["JOB_NAME", "MACHINE_NAME", "START_TIMESTAMP", "END_TIMESTAMP", "NODES_USED", "LOCATION"])
+    table.writerow(
+        [
+            "JOB_NAME",
+            "MACHINE_NAME",
+            "START_TIMESTAMP",
+            "END_TIMESTAMP",
+            "NODES_USED",
+            "LOCATION",
+        ]
+    )
     for number, job in enumerate(jobs):
-        times = (datetime.fromtimestamp(BEGIN_S + second, ZoneInfo(tz)) for second in (job.start_s, job.end_s))
+        times = (
+            datetime.fromtimestamp(BEGIN_S + second, ZoneInfo(tz))
+            for second in (job.start_s, job.end_s)
+        )
         fraction = ".000000" if job.style % 2 else ""
         stamps = [f"{time:%Y-%m-%d %H:%M:%S}{fraction}" for time in times]
-        table.writerow([f"{number}.polaris", "polaris", *stamps, float(len(job.hosts)), ",".join(job.hosts)])
+        table.writerow(
+            [
+                f"{number}.polaris",
+                "polaris",
+                *stamps,
+                float(len(job.hosts)),
+                ",".join(job.hosts),
+            ]
+        )
     return out.getvalue()
 
 
@@ -232,12 +308,16 @@ def swf(jobs: Iterable[SyntheticJob], processors_per_node: int) -> str:
         ";",
     ]
     for number, job in enumerate(sorted(jobs, key=lambda job: job.start_s), 1):
-        processors = len(job.hosts) * processors_per_node - (job.style % 2 and processors_per_node > 1)
+        processors = len(job.hosts) * processors_per_node - (
+            job.style % 2 and processors_per_node > 1
+        )
         wait = min(job.start_s, job.style)
         submit = job.start_s - wait + (BEGIN_S if job.style == 7 else 0)
         allocated, requested = (-1, processors) if job.style == 6 else (processors, -1)
         run = f"{job.end_s - job.start_s}{'.00' if job.style > 3 else ''}"
-        lines.append(f"{number:5} {submit} {wait} {run} {allocated} -1 -1 {requested} 9 -1 1 1 1 -1 -1 1 -1 -1")
+        lines.append(
+            f"{number:5} {submit} {wait} {run} {allocated} -1 -1 {requested} 9 -1 1 1 1 -1 -1 1 -1 -1"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -247,19 +327,30 @@ def damages(draw: st.DrawFn, text: str) -> str:
     data = bytearray(text.encode())
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, max(0, len(data) - 1)))
-        kind = draw(st.sampled_from(["bytes", "cut", "swap", "huge", "empty", "number", "glue"]))
+        kind = draw(
+            st.sampled_from(["bytes", "cut", "swap", "huge", "empty", "number", "glue"])
+        )
         if kind == "bytes":
-            data[at : at + draw(st.integers(0, 3))] = draw(st.binary(min_size=0, max_size=4) | st.just(b"\0" * 9))
+            data[at : at + draw(st.integers(0, 3))] = draw(
+                st.binary(min_size=0, max_size=4) | st.just(b"\0" * 9)
+            )
         elif kind == "cut":
             del data[at:]
         elif kind == "glue":
-            data[at:at] = draw(st.sampled_from([b'"', b"'", b"\n", b";", b",", b":", b" ", b"=", b"+", b"/", b"("]))
+            data[at:at] = draw(
+                st.sampled_from(
+                    [b'"', b"'", b"\n", b";", b",", b":", b" ", b"=", b"+", b"/", b"("]
+                )
+            )
         else:
             lines = bytes(data).split(b"\n")
             line = draw(st.integers(0, len(lines) - 1))
             separator = draw(st.sampled_from([b" ", b";", b",", b":", b"+"]))
             words = lines[line].split(separator)
-            one, other = draw(st.integers(0, len(words) - 1)), draw(st.integers(0, len(words) - 1))
+            one, other = (
+                draw(st.integers(0, len(words) - 1)),
+                draw(st.integers(0, len(words) - 1)),
+            )
             if kind == "swap":
                 words[one], words[other] = words[other], words[one]
             elif kind == "huge":
@@ -292,13 +383,17 @@ def survives(name: str, text: str, *, before: tuple[str, str] | None = None) -> 
     assert all(node.isascii() for node in trace.nodes)
 
 
-def read_files(name: str, *texts: str, **given: Any) -> tuple[set[tuple[str, float, float]], Diagnosis]:
+def read_files(
+    name: str, *texts: str, **given: Any
+) -> tuple[set[tuple[str, float, float]], Diagnosis]:
     """What files say was busy, see `intervals`, and the account of reading them; `given` as for `read_into`."""
     collected, diagnosis = Collector(), Diagnosis()
     read_into(collected, diagnosis, name, *texts, **given)
     return intervals(collected), diagnosis
 
 
-def read_lines(name: str, *lines: str, **given: Any) -> tuple[set[tuple[str, float, float]], Diagnosis]:
+def read_lines(
+    name: str, *lines: str, **given: Any
+) -> tuple[set[tuple[str, float, float]], Diagnosis]:
     """The same of one file with these lines."""
     return read_files(name, "\n".join(lines), **given)

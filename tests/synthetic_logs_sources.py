@@ -23,7 +23,13 @@ def squeue_json(jobs: Iterable[SyntheticJob]) -> str:
         for number, job in enumerate(jobs, 1)
     ]
     entries.append(
-        {"job_id": 0, "nodes": "", "job_state": ["PENDING"], "start_time": BEGIN_S + 5, "end_time": BEGIN_S + 9}
+        {
+            "job_id": 0,
+            "nodes": "",
+            "job_state": ["PENDING"],
+            "start_time": BEGIN_S + 5,
+            "end_time": BEGIN_S + 9,
+        }
     )
     return json.dumps({"jobs": entries, "warnings": []}, indent=1)
 
@@ -62,7 +68,10 @@ def flux_eventlogs(jobs: Iterable[SyntheticJob]) -> str:
         start, end = float(BEGIN_S + job.start_s), float(BEGIN_S + job.end_s)
         events = [("submit", start - 1, {"urgency": 16}), ("alloc", start, {}), ("start", start, {}),
                   ("finish", end, {"status": 0}), ("free", end, {}), ("clean", end, {})]  # fmt: skip
-        lines += [json.dumps({"timestamp": at, "name": name, "context": more}) for name, at, more in events]
+        lines += [
+            json.dumps({"timestamp": at, "name": name, "context": more})
+            for name, at, more in events
+        ]
         lines.append(json.dumps({"version": 1, "execution": {"R_lite": [], "starttime": start, "expiration": 0.0,
                                                              "nodelist": list(job.hosts)}}))  # fmt: skip
     return "\n".join(lines) + "\n"
@@ -80,7 +89,12 @@ def oar(jobs: Iterable[SyntheticJob]) -> str:
         }
         for number, job in enumerate(jobs)
     }
-    entries["99"] = {"startTime": 0, "stopTime": 0, "state": "Waiting", "assigned_network_address": []}
+    entries["99"] = {
+        "startTime": 0,
+        "stopTime": 0,
+        "state": "Waiting",
+        "assigned_network_address": [],
+    }
     return json.dumps(entries, indent=1)
 
 
@@ -108,7 +122,10 @@ def _condor_ads(jobs: Iterable[SyntheticJob]) -> list[dict[str, object]]:
 def condor_long(jobs: Iterable[SyntheticJob]) -> str:
     """`condor_history -l`, and the history file, whose banners end the ads."""
     ads = _condor_ads(jobs)
-    texts = ["\n".join(f"{name} = {json.dumps(value)}" for name, value in ad.items()) for ad in ads]
+    texts = [
+        "\n".join(f"{name} = {json.dumps(value)}" for name, value in ad.items())
+        for ad in ads
+    ]
     between = "\n\n" if len(ads) % 2 else "\n*** Offset = 0 ClusterId = 1 ProcId = 0\n"
     return between.join(texts) + "\n"
 
@@ -129,8 +146,14 @@ def pods(jobs: Iterable[SyntheticJob]) -> str:
     for number, job in enumerate(jobs):
         watch |= job.style == 0
         for host in job.hosts:
-            begun = {"type": "PodScheduled", "status": "True", "lastTransitionTime": zulu(job.start_s)}
-            terminated = {"state": {"terminated": {"finishedAt": zulu(job.end_s), "exitCode": 0}}}
+            begun = {
+                "type": "PodScheduled",
+                "status": "True",
+                "lastTransitionTime": zulu(job.start_s),
+            }
+            terminated = {
+                "state": {"terminated": {"finishedAt": zulu(job.end_s), "exitCode": 0}}
+            }
             entries.append(
                 {
                     "kind": "Pod",
@@ -141,14 +164,21 @@ def pods(jobs: Iterable[SyntheticJob]) -> str:
                 }
             )  # fmt: skip
     owner = {"ownerReferences": [{"kind": "DaemonSet"}], "name": "d"}
-    entries.append({"kind": "Pod", "metadata": owner, "spec": {"nodeName": HOSTS[0]}, "status": {}})
+    entries.append(
+        {"kind": "Pod", "metadata": owner, "spec": {"nodeName": HOSTS[0]}, "status": {}}
+    )
     if not watch:
-        return json.dumps({"apiVersion": "v1", "items": entries, "kind": "List"}, indent=1)
+        return json.dumps(
+            {"apiVersion": "v1", "items": entries, "kind": "List"}, indent=1
+        )
     lines = []
     for entry in entries:
         running = json.loads(json.dumps(entry))
         running["status"]["phase"] = "Running"
-        lines += [json.dumps({"type": "ADDED", "object": running}), json.dumps({"type": "MODIFIED", "object": entry})]
+        lines += [
+            json.dumps({"type": "ADDED", "object": running}),
+            json.dumps({"type": "MODIFIED", "object": entry}),
+        ]
     return "\n".join(lines)
 
 
@@ -170,13 +200,17 @@ def philly(jobs: Iterable[SyntheticJob]) -> str:
 
 def batsim(jobs: Iterable[SyntheticJob]) -> str:
     """jobs.csv: hosts are the places of ours in the order of their names; a job that never ran."""
-    lines = ["job_id,workload_name,starting_time,finish_time,allocated_resources,metadata"]
+    lines = [
+        "job_id,workload_name,starting_time,finish_time,allocated_resources,metadata"
+    ]
     for number, job in enumerate(jobs):
         places = sorted(sorted(HOSTS).index(host) for host in job.hosts)
         numbers = " ".join(map(str, places))
         if job.style % 2 and places == list(range(places[0], places[-1] + 1)):
             numbers = f"{places[0]}-{places[-1]}"
-        lines.append(f'{number},w0,{BEGIN_S + job.start_s}.0,{BEGIN_S + job.end_s},{numbers},"a,b"')
+        lines.append(
+            f'{number},w0,{BEGIN_S + job.start_s}.0,{BEGIN_S + job.end_s},{numbers},"a,b"'
+        )
     return "\n".join([*lines, "x,w0,-1,-1,,"]) + "\n"
 
 
@@ -188,14 +222,19 @@ def prometheus(jobs: Iterable[SyntheticJob]) -> str:
     series = {
         "slurm_nodes_idle": idle,
         "slurm_nodes_alloc": [(len(HOSTS) - free) // 2 for free in idle],
-        "slurm_nodes_mix": [len(HOSTS) - free - (len(HOSTS) - free) // 2 for free in idle],
+        "slurm_nodes_mix": [
+            len(HOSTS) - free - (len(HOSTS) - free) // 2 for free in idle
+        ],
     }
     result = [
         {"metric": {"__name__": name, "instance": "a:8080"},
          "values": [[at, str(value)] for at, value in zip(stamps, values, strict=True)]}
         for name, values in series.items()
     ]  # fmt: skip
-    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}, separators=(",", ":"))
+    return json.dumps(
+        {"status": "success", "data": {"resultType": "matrix", "result": result}},
+        separators=(",", ":"),
+    )
 
 
 def ldms(jobs: Iterable[SyntheticJob]) -> str:
@@ -205,5 +244,7 @@ def ldms(jobs: Iterable[SyntheticJob]) -> str:
     for second in range(LENGTH_S + 1):
         for place, host in enumerate(sorted(HOSTS)):
             job = 0 if idle[place, min(second, LENGTH_S - 1)] else 4711
-            lines.append(f"{BEGIN_S + second}.00{place}123,{place}123,{host},{place},{job},0,17")
+            lines.append(
+                f"{BEGIN_S + second}.00{place}123,{place}123,{host},{place},{job},0,17"
+            )
     return "\n".join(lines) + "\n"

@@ -38,10 +38,14 @@ def test_each_way_of_the_page_is_tried() -> None:
 def test_rows_as_published_become_a_trace_with_their_idle_time(
     line: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    form, file, *options = [{"N": "2", "9408": "2"}.get(word, word) for word in shlex.split(line)]
+    form, file, *options = [
+        {"N": "2", "9408": "2"}.get(word, word) for word in shlex.split(line)
+    ]
     if file == "frontier.swf":
         swf(here / "frontier-2024.swf")
-        awk = next(row.strip() for row in PAGE.splitlines() if row.startswith("    awk "))
+        awk = next(
+            row.strip() for row in PAGE.splitlines() if row.startswith("    awk ")
+        )
         subprocess.run(["bash", "-c", awk], check=True, cwd=here)
     elif file == "lassen.csv":
         lassen(here)
@@ -68,16 +72,38 @@ def test_frontier_as_it_is_published_says_that_jobs_want_more_nodes_than_there_a
 
 @pytest.mark.reference
 @pytest.mark.parametrize("name", ["acme_seren", "acme_kalos", "helios"])
-def test_the_rows_of_their_readmes_hold_gpus_from_start_to_end(name: str, reference: Path, here: Path) -> None:
+def test_the_rows_of_their_readmes_hold_gpus_from_start_to_end(
+    name: str, reference: Path, here: Path
+) -> None:
     file = reference / "clusters" / f"{name}_readme_rows.csv"
     if not file.is_file():
         pytest.skip(f"no {file}")
     rows = pd.read_csv(file, parse_dates=["start_time", "end_time"])
     start, end = rows["start_time"], rows["end_time"]
-    columns = "JobID=job_id,AllocNodes=gpu_num,Start=start_time,End=end_time,State=state"
-    window = ["--from", start.min().isoformat(), "--to", end.max().isoformat(), "--min-gap", "0"]
-    options = ["--map", columns, "--machine-nodes", "200", "--tz", "Asia/Shanghai", *window]
+    columns = (
+        "JobID=job_id,AllocNodes=gpu_num,Start=start_time,End=end_time,State=state"
+    )
+    window = [
+        "--from",
+        start.min().isoformat(),
+        "--to",
+        end.max().isoformat(),
+        "--min-gap",
+        "0",
+    ]
+    options = [
+        "--map",
+        columns,
+        "--machine-nodes",
+        "200",
+        "--tz",
+        "Asia/Shanghai",
+        *window,
+    ]
     assert run(["ingest", "slurm", str(file), *options, "-o", "trace.parquet"]) == 0
     length_s = (end.max() - start.min()).total_seconds()
     busy_s = (rows["gpu_num"] * (end - start).dt.total_seconds()).sum()
-    assert read_trace(here / "trace.parquet").idle_node_seconds() == 200 * length_s - busy_s
+    assert (
+        read_trace(here / "trace.parquet").idle_node_seconds()
+        == 200 * length_s - busy_s
+    )

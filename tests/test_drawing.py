@@ -15,9 +15,12 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
-    ("profile", "drawn"), [("quarter", (50, 5, 3)), ("all", (200, 12, 3)), ("explore", (200, 12, 3))]
+    ("profile", "drawn"),
+    [("quarter", (50, 5, 3)), ("all", (200, 12, 3)), ("explore", (200, 12, 3))],
 )
-def test_a_profile_says_how_many_examples_are_drawn(profile: str, drawn: tuple[int, ...]) -> None:
+def test_a_profile_says_how_many_examples_are_drawn(
+    profile: str, drawn: tuple[int, ...]
+) -> None:
     before = settings.get_current_profile_name()
     try:
         settings.load_profile(profile)
@@ -28,11 +31,24 @@ def test_a_profile_says_how_many_examples_are_drawn(profile: str, drawn: tuple[i
     assert all(one.derandomize == (profile != "explore") for one in stated)
 
 
-def test_the_last_line_says_how_many_tests_miss_the_reference_data(tmp_path: Path) -> None:
+def test_the_last_line_says_how_many_tests_miss_the_reference_data(
+    tmp_path: Path,
+) -> None:
     some = "tests/milp/test_milp_reference.py::test_scaling_instances_are_solved_alike_by_cbc_and_exact"
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", some]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        some,
+    ]
     environment = os.environ | {"BFT_REFERENCE": str(tmp_path / "none")}
-    printed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    ).stdout
     last = printed.splitlines()[-1]
     assert last.startswith("20 tests were skipped for want of the reference data")
     assert "BFT_REFERENCE=FOLDER make test" in last

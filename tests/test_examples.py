@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("api", "milp", "models", "datasets", "replay")
 FILES = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
 MODULES = [
-    ".".join(("bft", *path.relative_to(ROOT).with_suffix("").parts)).replace("bft.api", "bft").removesuffix(".__init__")
+    ".".join(("bft", *path.relative_to(ROOT).with_suffix("").parts))
+    .replace("bft.api", "bft")
+    .removesuffix(".__init__")
     for path in FILES
     if "\n>>> " in (text := path.read_text("utf-8")) or "    >>> " in text
 ]

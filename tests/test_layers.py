@@ -11,12 +11,19 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("api", "milp", "models", "datasets", "replay")
-MAY_IMPORT = {"milp": {"milp"}, "models": {"models"}, "datasets": {"datasets", "models"}}
+MAY_IMPORT = {
+    "milp": {"milp"},
+    "models": {"models"},
+    "datasets": {"datasets", "models"},
+}
 
 
 def modules(folder: str) -> dict[str, Path]:
     paths = (ROOT / folder).glob("**/*.py")
-    named = {"bft." + ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
+    named = {
+        "bft." + ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+        for path in paths
+    }
     named = {name.replace("bft.api", "bft", 1): path for name, path in named.items()}
     return {name.removesuffix(".__init__"): path for name, path in named.items()}
 
@@ -32,14 +39,20 @@ def imported(path: Path) -> set[str]:
             names = (f"{node.module}.{alias.name}" for alias in node.names)
             found |= {name if name in REPLAY else str(node.module) for name in names}
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name.startswith("bft.")}
+            found |= {
+                alias.name for alias in node.names if alias.name.startswith("bft.")
+            }
     return found
 
 
 @pytest.mark.parametrize("folder", MAY_IMPORT)
 def test_lower_folders_import_none_above_them(folder: str) -> None:
     for name, path in modules(folder).items():
-        above = {other for other in imported(path) if other.split(".")[1] not in MAY_IMPORT[folder]}
+        above = {
+            other
+            for other in imported(path)
+            if other.split(".")[1] not in MAY_IMPORT[folder]
+        }
         assert not above, f"{name} imports {above}"
 
 
@@ -56,7 +69,11 @@ def test_rooms_of_replay_import_each_other_in_no_circle() -> None:
         for other in imported(path)
         if other.startswith("bft.replay.") and room(other) != room(name)
     }
-    circles = [circle for circle in nx.strongly_connected_components(nx.DiGraph(arrows)) if len(circle) > 1]
+    circles = [
+        circle
+        for circle in nx.strongly_connected_components(nx.DiGraph(arrows))
+        if len(circle) > 1
+    ]
     assert not circles
     assert len(arrows) <= 51  # the room studies has six: docs/decisions/0019-studies.md
 
@@ -98,7 +115,11 @@ def home(paths: dict[str, Path], module: str, name: str) -> str:
 
 def test_modules_import_each_other_in_no_circle() -> None:
     arrows = arrows_between_modules()
-    circles = [sorted(circle) for circle in nx.strongly_connected_components(nx.DiGraph(arrows)) if len(circle) > 1]
+    circles = [
+        sorted(circle)
+        for circle in nx.strongly_connected_components(nx.DiGraph(arrows))
+        if len(circle) > 1
+    ]
     assert len(arrows) > 1_000
     assert not circles
 
@@ -114,4 +135,8 @@ def test_the_library_never_imports_the_command_line() -> None:
 def test_the_engine_knows_no_policy() -> None:
     for name, path in REPLAY.items():
         if name.startswith("bft.replay.engine"):
-            assert not {other for other in imported(path) if room(other) in ("bft.replay.policies", "bft.replay.run")}
+            assert not {
+                other
+                for other in imported(path)
+                if room(other) in ("bft.replay.policies", "bft.replay.run")
+            }

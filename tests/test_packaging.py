@@ -22,8 +22,26 @@ from processes import AMPLE_S
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("api", "milp", "models", "replay", "datasets")
-HEAVY = ("pandas", "numba", "mip", "pyarrow", "numpy", "rich", "scipy", "networkx", "bokeh", "matplotlib", "dask")
-SLOWER = ("importlib.metadata", "email", "zipfile", "tomllib", "difflib")  # of Python's own: a third of the time, once
+HEAVY = (
+    "pandas",
+    "numba",
+    "mip",
+    "pyarrow",
+    "numpy",
+    "rich",
+    "scipy",
+    "networkx",
+    "bokeh",
+    "matplotlib",
+    "dask",
+)
+SLOWER = (
+    "importlib.metadata",
+    "email",
+    "zipfile",
+    "tomllib",
+    "difflib",
+)  # of Python's own: a third of the time, once
 
 
 def project() -> dict[str, Any]:
@@ -32,9 +50,16 @@ def project() -> dict[str, Any]:
 
 def tree() -> dict[str, str]:
     """Import name and folder of every package in the source tree."""
-    inits = sorted(path.parent for folder in FOLDERS for path in (ROOT / folder).rglob("__init__.py"))
+    inits = sorted(
+        path.parent
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("__init__.py")
+    )
     folders = [path.relative_to(ROOT) for path in inits]
-    return {".".join(("bft", *folder.parts)).replace("bft.api", "bft"): folder.as_posix() for folder in folders}
+    return {
+        ".".join(("bft", *folder.parts)).replace("bft.api", "bft"): folder.as_posix()
+        for folder in folders
+    }
 
 
 def test_the_packages_of_pyproject_are_those_of_the_tree() -> None:
@@ -71,7 +96,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def repository() -> list[str]:
     """Files of the repository, relative to its root."""
     listing = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"]
-    names = subprocess.run(listing, capture_output=True, text=True, check=False).stdout.splitlines()
+    names = subprocess.run(
+        listing, capture_output=True, text=True, check=False
+    ).stdout.splitlines()
     if not names:
         pytest.skip("not a git work tree")
     return [name for name in names if (ROOT / name).is_file()]
@@ -81,7 +108,12 @@ def build(kind: str, source: Path, target: Path) -> Path:
     """Build "sdist" or "wheel" by pyproject.toml, offline: setuptools is among the development tools."""
     code = f"import setuptools.build_meta as backend; backend.build_{kind}({str(target)!r})"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=source, capture_output=True, text=True, timeout=AMPLE_S, check=False
+        [sys.executable, "-c", code],
+        cwd=source,
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     (file,) = target.iterdir()
@@ -113,11 +145,22 @@ def test_the_wheel_holds_every_module_and_all_data(wheel: set[str]) -> None:
     expected = set()
     for name, folder in tree().items():
         for path in (ROOT / folder).iterdir():
-            if path.suffix in (".py", ".parquet", ".csv", ".md", ".js", ".css") or path.name == "py.typed":
+            if (
+                path.suffix in (".py", ".parquet", ".csv", ".md", ".js", ".css")
+                or path.name == "py.typed"
+            ):
                 expected.add(f"{name.replace('.', '/')}/{path.name}")
     assert {name for name in wheel if ".dist-info/" not in name} == expected
-    assert {"bft/replay/py.typed", "bft/milp/py.typed", "bft/models/py.typed", "bft/datasets/py.typed"} <= wheel
-    assert any(name.startswith("bft/datasets/data/") and name.endswith(".parquet") for name in wheel)
+    assert {
+        "bft/replay/py.typed",
+        "bft/milp/py.typed",
+        "bft/models/py.typed",
+        "bft/datasets/py.typed",
+    } <= wheel
+    assert any(
+        name.startswith("bft/datasets/data/") and name.endswith(".parquet")
+        for name in wheel
+    )
 
 
 def test_the_wheel_holds_licence_and_entry_point(wheel: set[str]) -> None:
@@ -128,14 +171,23 @@ def test_the_wheel_holds_licence_and_entry_point(wheel: set[str]) -> None:
 
 def test_the_sdist_is_the_repository(sdist: Path) -> None:
     made = {"PKG-INFO", "setup.cfg"}  # by setuptools
-    names = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
+    names = {
+        path.relative_to(sdist).as_posix()
+        for path in sdist.rglob("*")
+        if path.is_file()
+    }
     names = {name for name in names if ".egg-info/" not in name}
     assert names - made == {name for name in repository() if not name.startswith(".")}
-    assert all((sdist / name).read_bytes() == (ROOT / name).read_bytes() for name in names - made)
+    assert all(
+        (sdist / name).read_bytes() == (ROOT / name).read_bytes()
+        for name in names - made
+    )
 
 
 @pytest.mark.slow
-def test_what_the_sdist_builds_is_the_wheel_and_runs(source: Path, sdist: Path, tmp_path: Path) -> None:
+def test_what_the_sdist_builds_is_the_wheel_and_runs(
+    source: Path, sdist: Path, tmp_path: Path
+) -> None:
     places = [tmp_path / name for name in ("theirs", "ours", "environment")]
     for place in places[:2]:
         place.mkdir()
@@ -146,13 +198,34 @@ def test_what_the_sdist_builds_is_the_wheel_and_runs(source: Path, sdist: Path, 
     environment = places[2]
     venv.create(environment, with_pip=False)
     (site,) = environment.glob("lib/python*/site-packages")
-    (site / "dependencies.pth").write_text("\n".join(path for path in sys.path if "site-packages" in path), "utf-8")
-    pip = [sys.executable, "-m", "pip", "--python", environment, "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run([*pip, "--disable-pip-version-check", theirs], check=True, timeout=AMPLE_S)
+    (site / "dependencies.pth").write_text(
+        "\n".join(path for path in sys.path if "site-packages" in path), "utf-8"
+    )
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        environment,
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+    ]
+    subprocess.run(
+        [*pip, "--disable-pip-version-check", theirs], check=True, timeout=AMPLE_S
+    )
 
     def call(*args: str) -> str:
         command = [environment / "bin" / "bft-replay", *args]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=AMPLE_S).stdout
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=AMPLE_S,
+        ).stdout
 
     assert call("--help").startswith("Usage: bft-replay")
     # All four units: 30 x 120 s, less 50/3 x 18 s while the two that are held stand still, is more than 50/3 x 120 s.
@@ -166,22 +239,46 @@ def test_what_the_sdist_builds_is_the_wheel_and_runs(source: Path, sdist: Path, 
         "Tcdw": 12,
         "current": [0, 2],
     }
-    (tmp_path / "problem.json").write_text(json.dumps({"units": 4, "Tfwd": 120, "jobs": [job]}))
+    (tmp_path / "problem.json").write_text(
+        json.dumps({"units": 4, "Tfwd": 120, "jobs": [job]})
+    )
     answer = json.loads(call("solve", "problem.json"))
     assert (answer["status"], answer["allocation"]) == ("optimal", {"a": [0, 1, 2, 3]})
     code = "import bft; print(bft.__file__)"
-    where = subprocess.run([environment / "bin" / "python", "-c", code], capture_output=True, text=True, check=True)
+    where = subprocess.run(
+        [environment / "bin" / "python", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert Path(where.stdout.strip()).is_relative_to(environment)
 
 
-@pytest.mark.parametrize("args", [["--help"], ["-h"], ["--version"], ["replay", "--help"], ["trace", "info", "--help"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--help"],
+        ["-h"],
+        ["--version"],
+        ["replay", "--help"],
+        ["trace", "info", "--help"],
+    ],
+)
 def test_the_installed_command_answers(args: list[str]) -> None:
     command = Path(sys.executable).with_name("bft-replay")
     if not command.exists():
         pytest.skip("bft-replay is not installed beside this Python")
-    process = subprocess.run([str(command), *args], capture_output=True, text=True, timeout=AMPLE_S, check=False)
+    process = subprocess.run(
+        [str(command), *args],
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
+        check=False,
+    )
     assert (process.returncode, process.stderr) == (0, "")
-    assert (metadata.version("bft-replay") if args == ["--version"] else "Usage: bft-replay") in process.stdout
+    assert (
+        metadata.version("bft-replay") if args == ["--version"] else "Usage: bft-replay"
+    ) in process.stdout
 
 
 def test_help_lists_every_command_and_every_command_has_help() -> None:
@@ -195,7 +292,9 @@ def test_help_lists_every_command_and_every_command_has_help() -> None:
         assert command.help
         assert COMMANDS[name].endswith(".")
         for option in command.params:
-            assert not isinstance(option, click.Option) or option.help, f"{name}: {option.opts} has no help"
+            assert not isinstance(option, click.Option) or option.help, (
+                f"{name}: {option.opts} has no help"
+            )
 
 
 def start(code: str) -> list[str]:
@@ -205,7 +304,11 @@ def start(code: str) -> list[str]:
         f"print(*[name for name in {HEAVY + SLOWER!r} if name in {{*sys.modules}} - before])"
     )
     process = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=AMPLE_S, check=True
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
+        check=True,
     )
     return process.stdout.splitlines()[-1].split()
 
@@ -218,15 +321,30 @@ def test_the_list_of_commands_loads_nothing_heavy() -> None:
     assert not start("from bft.replay.cli.main import run\nrun(['--help'])")
 
 
-@pytest.mark.parametrize("args", [["--help"], ["--version"], ["replay", "--help"], ["-Tfwd", "0"], ["frobnicate"]])
+@pytest.mark.parametrize(
+    "args",
+    [["--help"], ["--version"], ["replay", "--help"], ["-Tfwd", "0"], ["frobnicate"]],
+)
 def test_help_and_invalid_options_do_not_load_heavy_libraries(args: list[str]) -> None:
     loaded = set(start(f"from bft.replay.cli.main import run\nrun({args!r})"))
     assert not {"pandas", "numba", "mip", "pyarrow", "rich"} & loaded
 
 
-def test_a_replay_without_solver_and_sharing_loads_what_reads_and_writes_tables(tmp_path: Path) -> None:
-    args = ["--policy", "fifo", "--no-u", "--print", "0", "--out", str(tmp_path / "run")]
-    loaded = set(start(f"from bft.replay.cli.main import run\nassert not run({args!r})"))
+def test_a_replay_without_solver_and_sharing_loads_what_reads_and_writes_tables(
+    tmp_path: Path,
+) -> None:
+    args = [
+        "--policy",
+        "fifo",
+        "--no-u",
+        "--print",
+        "0",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    loaded = set(
+        start(f"from bft.replay.cli.main import run\nassert not run({args!r})")
+    )
     assert loaded & set(HEAVY) == {"pandas", "pyarrow", "numpy"}
 
 
@@ -253,16 +371,22 @@ def test_public_methods_are_documented(package: str) -> None:
         if not inspect.isclass(value):
             continue
         for attribute, member in vars(value).items():
-            if attribute.startswith("_") or not (inspect.isfunction(member) or isinstance(member, property)):
+            if attribute.startswith("_") or not (
+                inspect.isfunction(member) or isinstance(member, property)
+            ):
                 continue
-            assert inspect.getdoc(getattr(value, attribute)), f"{package}.{name}.{attribute} has no docstring"
+            assert inspect.getdoc(getattr(value, attribute)), (
+                f"{package}.{name}.{attribute} has no docstring"
+            )
 
 
 def test_the_commands_of_the_readme_exist() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z][\w-]*):", makefile, flags=re.MULTILINE))
-    code = "\n".join(re.findall(r"^```.*?^```|`[^`\n]+`", readme, flags=re.DOTALL | re.MULTILINE))
+    code = "\n".join(
+        re.findall(r"^```.*?^```|`[^`\n]+`", readme, flags=re.DOTALL | re.MULTILINE)
+    )
     assert set(re.findall(r"\bmake ([a-z][\w-]*)", code)) <= targets
 
 
@@ -272,18 +396,32 @@ def test_the_version_is_reported_once() -> None:
     module, name = scripts["bft-replay"].split(":")
     # In a process of its own, as the command is: what tests have imported before does not count.
     code = f"from {module} import {name}; {name}(['--version'])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert project()["project"]["version"] in done.stdout
 
 
 def test_what_is_said_to_install_can_be_installed() -> None:
     # Ours is on no package index: its extras are installed from the clone or the wheel, or by the packages they bring.
-    lists = [project()["project"]["dependencies"], *project()["project"]["optional-dependencies"].values()]
-    packages = {re.split(r"[\[<>=]", line)[0] for lines in lists for line in lines} | {"mipster", "tzdata"}
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    lists = [
+        project()["project"]["dependencies"],
+        *project()["project"]["optional-dependencies"].values(),
+    ]
+    packages = {re.split(r"[\[<>=]", line)[0] for lines in lists for line in lines} | {
+        "mipster",
+        "tzdata",
+    }
+    pages = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").rglob("*.md"),
+    ]
     code = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     for path in [*pages, *code]:
         text = path.read_text("utf-8")
         assert "bft-replay[" not in text, path
-        for named in re.findall(r"pip install ([a-z][\w-]*(?: [a-z][\w-]*)*)(?=[`\"').;])", text):
+        for named in re.findall(
+            r"pip install ([a-z][\w-]*(?: [a-z][\w-]*)*)(?=[`\"').;])", text
+        ):
             assert {*named.split()} <= packages, path

@@ -25,9 +25,21 @@ from bft.replay.studies.comparison import COLUMNS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(DOCS.rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
 # What stands for a value of the reader's.
-PLACEHOLDERS = {"I": "1", "N": "3", "S": "3", "SECONDS": "3", "NAME": "milp", "F": "2", "POLICY": "milp"}
+PLACEHOLDERS = {
+    "I": "1",
+    "N": "3",
+    "S": "3",
+    "SECONDS": "3",
+    "NAME": "milp",
+    "F": "2",
+    "POLICY": "milp",
+}
 # What the packages in examples/ bring: tests of their own install them and call it.
 OF_EXAMPLES = {"smallest-first": "milp", "dense-highs": "highs", "semicolons": "slurm"}
 
@@ -43,28 +55,46 @@ PATHS = [
 
 def fences(page: Path) -> Iterator[tuple[str, str]]:
     """Info string and content of each fenced block."""
-    for match in re.finditer(r"^```([^\n]*)\n(.*?)^```$", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE):
+    for match in re.finditer(
+        r"^```([^\n]*)\n(.*?)^```$",
+        page.read_text("utf-8"),
+        flags=re.DOTALL | re.MULTILINE,
+    ):
         yield match[1], match[2]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PATHS)
-def test_the_commands_of_a_path_print_what_its_page_shows(name: str, here: Path) -> None:
+def test_the_commands_of_a_path_print_what_its_page_shows(
+    name: str, here: Path
+) -> None:
     text = (DOCS / f"{name}.md").read_text("utf-8")
-    assert refreshed(text, here) == text, f"python tests/shown.py docs/{name}.md writes the page anew"
+    assert refreshed(text, here) == text, (
+        f"python tests/shown.py docs/{name}.md writes the page anew"
+    )
     assert text.count("\n$ ") >= 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ten-lines", "own-policy"])
-def test_the_cells_of_a_notebook_run(name: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cells_of_a_notebook_run(
+    name: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("matplotlib", reason="an extra that is not installed")
-    cells = [content for kind, content in fences(DOCS / "notebooks" / f"{name}.md") if kind == "{code-cell}"]
+    cells = [
+        content
+        for kind, content in fences(DOCS / "notebooks" / f"{name}.md")
+        if kind == "{code-cell}"
+    ]
     notebook = ModuleType("notebook")
-    monkeypatch.setitem(sys.modules, "notebook", notebook)  # where dataclasses look their types up
+    monkeypatch.setitem(
+        sys.modules, "notebook", notebook
+    )  # where dataclasses look their types up
     for cell in cells:
         exec(cell, vars(notebook))  # noqa: S102 - the page's own code
-    assert vars(notebook)["run" if name == "ten-lines" else "milp"].metrics["outcome"] > 0
+    assert (
+        vars(notebook)["run" if name == "ten-lines" else "milp"].metrics["outcome"] > 0
+    )
 
 
 def small_world(folder: Path) -> dict[str, Any]:
@@ -75,7 +105,9 @@ def small_world(folder: Path) -> dict[str, Any]:
     from bft.replay.trace.trace_files import trace_from_frame
 
     trace = trace_from_frame(generate_node_trace(nodes=16, days=0.2).frame)
-    jobs = jobs_from_frame(generate_dnn_jobs(jobs=3, first_submit="2021-02-10", interval_s=600, pmax=3e6))
+    jobs = jobs_from_frame(
+        generate_dnn_jobs(jobs=3, first_submit="2021-02-10", interval_s=600, pmax=3e6)
+    )
     write_trace(trace, folder / "trace.parquet")
     for name in ("jobs.csv", "jobs.parquet"):
         write_jobs(jobs, folder / name)
@@ -85,7 +117,9 @@ def small_world(folder: Path) -> dict[str, Any]:
 def a_policy(folder: Path) -> dict[str, Any]:
     """The same, and the policy of the example."""
     pytest.importorskip("gymnasium", reason="an extra that is not installed")
-    example = runpy.run_path(str(ROOT / "examples" / "own-policy" / "smallest_first.py"))
+    example = runpy.run_path(
+        str(ROOT / "examples" / "own-policy" / "smallest_first.py")
+    )
     return {**small_world(folder), "SmallestFirst": example["SmallestFirst"]}
 
 
@@ -95,8 +129,17 @@ def measurements(folder: Path) -> dict[str, Any]:
 
     pytest.importorskip("sklearn", reason="an extra that is not installed")
     rows = np.arange(60)
-    jobs = pd.DataFrame({"user": rows % 3, "gpu_num": 1 + rows % 2, "submit_time": rows * 600, "duration": 60 + rows})
-    write_model(DurationEstimator.train(jobs, kind="random_forest"), folder / "durations.json")
+    jobs = pd.DataFrame(
+        {
+            "user": rows % 3,
+            "gpu_num": 1 + rows % 2,
+            "submit_time": rows * 600,
+            "duration": 60 + rows,
+        }
+    )
+    write_model(
+        DurationEstimator.train(jobs, kind="random_forest"), folder / "durations.json"
+    )
     write_application(folder / "traces" / "cifar10")
     return {"jobs": jobs}
 
@@ -116,12 +159,20 @@ PREPARED: dict[str, Callable[[Path], dict[str, Any]]] = {
     "docs/studies.md": small_world,
     "docs/walltimes.md": lambda folder: {},
 }
-PYTHON = [page.relative_to(ROOT).as_posix() for page in PAGES if any(kind == "python" for kind, _ in fences(page))]
+PYTHON = [
+    page.relative_to(ROOT).as_posix()
+    for page in PAGES
+    if any(kind == "python" for kind, _ in fences(page))
+]
 SLOW = {"docs/studies.md"}
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in PYTHON]
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if page in SLOW else ())
+        for page in PYTHON
+    ],
 )
 def test_the_python_of_a_page_runs(page: str, here: Path) -> None:
     names = PREPARED[page](here)
@@ -133,13 +184,19 @@ def test_the_python_of_a_page_runs(page: str, here: Path) -> None:
 def test_the_sample_of_the_tutorial_is_what_the_generator_makes() -> None:
     from bft.datasets import generate_log
 
-    assert (ROOT / "examples" / "synthetic-sacct.txt").read_text("utf-8") == generate_log()
+    assert (ROOT / "examples" / "synthetic-sacct.txt").read_text(
+        "utf-8"
+    ) == generate_log()
 
 
 def command_lines(page: Path) -> Iterator[str]:
     """Command lines of ours: in blocks, fenced or indented, and in the text between backticks."""
     text = page.read_text("utf-8")
-    blocks = [content for kind, content in fences(page) if kind in ("", "console", "bash", "sh")]
+    blocks = [
+        content
+        for kind, content in fences(page)
+        if kind in ("", "console", "bash", "sh")
+    ]
     blocks += re.findall(r"(?:^(?: {4}|\t).*\n?)+", text, flags=re.MULTILINE)
     for block in blocks:
         for line in re.sub(r"\\\n\s*", "", block).splitlines():
@@ -154,17 +211,28 @@ def command_lines(page: Path) -> Iterator[str]:
 def variants(line: str) -> Iterator[list[str]]:
     """Arguments of a command line, one list for each choice that it leaves."""
     line = re.sub(r"\s+(#|>|\|\s|&&|;).*$", "", line.replace("\\|", "|")).strip()
-    parts = [re.sub(r"\$\w+", "3", part) for part in shlex.split(line)[1:]]  # of a loop in a shell
+    parts = [
+        re.sub(r"\$\w+", "3", part) for part in shlex.split(line)[1:]
+    ]  # of a loop in a shell
     if any(part in ("...", "…", "[OPTIONS]") for part in parts):
         parts = [part for part in parts if part not in ("...", "…", "[OPTIONS]")]
-    choices = [part.split("|") if re.fullmatch(r"[\w-]+(\|[\w-]+)+", part) else [part] for part in parts]
+    choices = [
+        part.split("|") if re.fullmatch(r"[\w-]+(\|[\w-]+)+", part) else [part]
+        for part in parts
+    ]
     stands_for = PLACEHOLDERS | OF_EXAMPLES
     for number in range(max(map(len, choices), default=1)):
         words = [choice[min(number, len(choice) - 1)] for choice in choices]
         yield [stands_for.get(word, word) for word in words]
 
 
-LINES = sorted({(page.relative_to(ROOT).as_posix(), line) for page in PAGES for line in command_lines(page)})
+LINES = sorted(
+    {
+        (page.relative_to(ROOT).as_posix(), line)
+        for page in PAGES
+        for line in command_lines(page)
+    }
+)
 
 
 def test_pages_show_many_command_lines() -> None:
@@ -173,7 +241,9 @@ def test_pages_show_many_command_lines() -> None:
     assert shown >= set(COMMANDS) - {"backends", "replay"}
 
 
-@pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page}: {line}"[:90] for page, line in LINES])
+@pytest.mark.parametrize(
+    ("page", "line"), LINES, ids=[f"{page}: {line}"[:90] for page, line in LINES]
+)
 def test_every_command_line_of_the_pages_is_one(page: str, line: str) -> None:
     for args in variants(line):
         try:
@@ -226,14 +296,19 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_every_column_and_figure_of_a_run_is_on_the_page_of_results(name: str, here: Path) -> None:
+def test_every_column_and_figure_of_a_run_is_on_the_page_of_results(
+    name: str, here: Path
+) -> None:
     trace = small_world(here)["trace"]
     kinds = ["fast" if index % 2 else "slow" for index in range(len(trace.nodes))]
     pd.DataFrame({"node": trace.nodes, "kind": kinds}).to_csv("kinds.csv", index=False)
     jobs = pd.read_parquet("jobs.parquet").assign(vc=["a", "b", "a"])
     jobs.to_parquet("jobs.parquet")
     (here / "clusters.csv").write_text("vc,nodes,units_per_node\na,2,1\nb,2,1\n")
-    assert run(["replay", *RUNS[name].split(), "--jobs", "jobs.parquet", "--out", "run"]) == 0
+    assert (
+        run(["replay", *RUNS[name].split(), "--jobs", "jobs.parquet", "--out", "run"])
+        == 0
+    )
     page = (DOCS / "results.md").read_text("utf-8")
     named = set(re.findall(r"`([\w.]+)`", page))
     assert columns_and_figures(here / "run") - named == set()
@@ -242,5 +317,9 @@ def test_every_column_and_figure_of_a_run_is_on_the_page_of_results(name: str, h
 def test_every_column_of_a_comparison_is_on_the_page_of_studies() -> None:
     page = (DOCS / "studies.md").read_text("utf-8")
     table = page.partition("| column | meaning ([results]")[2].partition("\n\n")[0]
-    named = [name for row in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE) for name in re.findall(r"`(.+?)`", row)]
+    named = [
+        name
+        for row in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
+        for name in re.findall(r"`(.+?)`", row)
+    ]
     assert named == [column.title for column in COLUMNS]

@@ -19,12 +19,19 @@ COMMANDS = {
 
 @pytest.mark.parametrize("group", COMMANDS)
 def test_a_name_that_two_packages_register_is_an_error_and_hides_no_other(
-    group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    group: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("log").write_text("a line\n")
     for package in ("one", "two"):
-        monkeypatch.syspath_prepend(plant({}, {group: {"twice": f"{package}:Thing"}}, tmp_path / package, package))
+        monkeypatch.syspath_prepend(
+            plant(
+                {}, {group: {"twice": f"{package}:Thing"}}, tmp_path / package, package
+            )
+        )
     asking, listing = COMMANDS[group]
     message = "'twice' is registered by several packages: one:Thing, two:Thing"
     assert run(asking) == 2
@@ -41,7 +48,9 @@ def test_a_name_that_two_packages_register_is_an_error_and_hides_no_other(
 def test_a_name_that_is_ours_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(plant({}, {"bft.policies": {"fifo": "nowhere:Fifo"}}, tmp_path / "site"))
+    monkeypatch.syspath_prepend(
+        plant({}, {"bft.policies": {"fifo": "nowhere:Fifo"}}, tmp_path / "site")
+    )
     assert run(["policies", "fifo"]) == 0
     assert "nowhere" not in capsys.readouterr().out
     assert run(["policies"]) == 0

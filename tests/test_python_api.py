@@ -47,7 +47,10 @@ def example() -> bft.Example:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in ("steps.parquet", "jobs.parquet", "allocations.parquet")}
+    return {
+        name: (folder / name).read_bytes()
+        for name in ("steps.parquet", "jobs.parquet", "allocations.parquet")
+    }
 
 
 def test_paths_frames_and_objects_equal_the_command_line(
@@ -56,7 +59,21 @@ def test_paths_frames_and_objects_equal_the_command_line(
     write_trace(example.trace, "trace.parquet")
     write_parquet(example.jobs, Path("jobs.parquet"))
     files = ["-ndmap", "trace.parquet", "--jobs", "jobs.parquet"]
-    assert run([*files, "-Tfwd", "120", "--policy", "equal-share", "--no-u", "--out", "said"]) == 0
+    assert (
+        run(
+            [
+                *files,
+                "-Tfwd",
+                "120",
+                "--policy",
+                "equal-share",
+                "--no-u",
+                "--out",
+                "said",
+            ]
+        )
+        == 0
+    )
     capsys.readouterr()
     by_path = bft.replay("trace.parquet", Path("jobs.parquet"), out="paths", **FEW)
     by_object = bft.replay(example.trace, bft.models.read_jobs("jobs.parquet"), **FEW)
@@ -65,7 +82,9 @@ def test_paths_frames_and_objects_equal_the_command_line(
     for made in (by_path, by_object, by_frame):
         assert files_of(made.folder) == said
         assert made.metrics == by_path.metrics
-    assert (Path("said") / "summary.json").read_bytes() == (by_path.folder / "summary.json").read_bytes()
+    assert (Path("said") / "summary.json").read_bytes() == (
+        by_path.folder / "summary.json"
+    ).read_bytes()
     # An object is named, and known by its content.
     assert by_frame.summary["options"]["jobs"] == "(a DataFrame)"
     digests = by_object.summary["inputs"]["digests_sha256"]
@@ -89,17 +108,27 @@ def test_frames_have_names_and_utc_times(example: bft.Example) -> None:
     assert f"{made.metrics['outcome']:,.0f}" in made._repr_html_()
 
 
-def test_a_custom_policy_is_a_class_an_object_or_a_function(example: bft.Example) -> None:
-    by_class = bft.replay(*example, policy=Mine, policy_options={"most": 4}, dedicated=False)
+def test_a_custom_policy_is_a_class_an_object_or_a_function(
+    example: bft.Example,
+) -> None:
+    by_class = bft.replay(
+        *example, policy=Mine, policy_options={"most": 4}, dedicated=False
+    )
     by_object = bft.replay(*example, policy=Mine(4), dedicated=False)
     by_function = bft.replay(*example, policy=lambda: Mine(4), dedicated=False)
     assert by_class.allocations["units"].max() <= 4
-    assert files_of(by_class.folder) == files_of(by_object.folder) == files_of(by_function.folder)
+    assert (
+        files_of(by_class.folder)
+        == files_of(by_object.folder)
+        == files_of(by_function.folder)
+    )
     assert by_class.summary["options"]["policy"] == "mine"
     assert "mine" not in bft.replay.policies.policy_names()
 
 
-def test_invalid_values_are_reported_as_on_the_command_line(example: bft.Example, here: Path) -> None:
+def test_invalid_values_are_reported_as_on_the_command_line(
+    example: bft.Example, here: Path
+) -> None:
     for options, message in [
         ({"tfwdd": 1}, "unknown option 'tfwdd'; did you mean 'tfwd_s'"),
         ({"tfwd": -1}, "-Tfwd: expected a number of seconds > 0"),
@@ -107,7 +136,10 @@ def test_invalid_values_are_reported_as_on_the_command_line(example: bft.Example
         ({"policy": "mlip"}, "--policy: 'mlip' is not one of .* did you mean 'milp'"),
         ({"policy": EqualShare}, "there is a policy 'equal-share' already"),
         ({"policy": 3}, "it needs a `name`"),
-        ({"jobs": 3}, "jobs: expected a path, a DataFrame or an object of ours, not int"),
+        (
+            {"jobs": 3},
+            "jobs: expected a path, a DataFrame or an object of ours, not int",
+        ),
         ({"jobs": example.jobs.drop(columns="Pmax")}, r"\(a DataFrame\).*Pmax"),
         ({"jobs": example.jobs, "jobs_format": "philly"}, "jobs_format is for files"),
         ({"trace": example.trace, "skip_rows": 3}, "a NodeTrace has none"),
@@ -127,7 +159,9 @@ def test_a_policy_that_fails_is_named(example: bft.Example) -> None:
         bft.replay(*example, policy=Fails, dedicated=False)
 
 
-def test_a_run_without_a_folder_is_removed_with_its_object_and_can_be_saved(example: bft.Example, here: Path) -> None:
+def test_a_run_without_a_folder_is_removed_with_its_object_and_can_be_saved(
+    example: bft.Example, here: Path
+) -> None:
     made = bft.replay(*example, **FEW)
     folder, summary = made.folder, made.summary
     assert made.save("kept").summary == summary
@@ -142,7 +176,9 @@ def test_a_run_without_a_folder_is_removed_with_its_object_and_can_be_saved(exam
         bft.Run(here)
 
 
-def test_notes_are_kept_and_logged(example: bft.Example, caplog: pytest.LogCaptureFixture) -> None:
+def test_notes_are_kept_and_logged(
+    example: bft.Example, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING, "bft.replay"):
         made = bft.replay(*example, **FEW)
     assert made.notes == ["-Tfwd has no effect with --policy equal-share"]
@@ -152,7 +188,9 @@ def test_notes_are_kept_and_logged(example: bft.Example, caplog: pytest.LogCaptu
 def test_xi_is_a_frame_too(example: bft.Example) -> None:
     import pandas as pd
 
-    xi = pd.DataFrame([{"model_a": "AlexNet", "model_b": "VGG16", "xi_a": 1.1, "xi_b": 1.1}])
+    xi = pd.DataFrame(
+        [{"model_a": "AlexNet", "model_b": "VGG16", "xi_a": 1.1, "xi_b": 1.1}]
+    )
     made = bft.replay(*example, xi=xi, max_jobs=3, dedicated=False)
     assert made.summary["options"]["policy"] == "milp-sharing"
     assert made.summary["options"]["xi"] == "(a XiTable)"
@@ -171,7 +209,9 @@ def test_help_fits_a_screen_and_names_what_is_public() -> None:
 def test_the_package_is_called_whoever_imported_it_first() -> None:
     code = "import bft.replay.run, bft\nfrom bft import replay\nassert replay is bft.replay and callable(replay)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=AMPLE_S)
-    code = "import bft, sys\nbft.replay\nassert not {'pandas', 'numpy'} & set(sys.modules)"
+    code = (
+        "import bft, sys\nbft.replay\nassert not {'pandas', 'numpy'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=AMPLE_S)
 
 
@@ -187,9 +227,20 @@ def test_notebooks_are_typed(tmp_path: Path) -> None:
         "bft.replay(trace, jobs, out=3)\n"
     )
     (tmp_path / "typing" / "bft").mkdir(parents=True)
-    for path in (*(ROOT / "api").iterdir(), *(ROOT / folder for folder in ("milp", "models", "datasets", "replay"))):
+    for path in (
+        *(ROOT / "api").iterdir(),
+        *(ROOT / folder for folder in ("milp", "models", "datasets", "replay")),
+    ):
         (tmp_path / "typing" / "bft" / path.name).symlink_to(path)
-    mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), str(notebook)]
+    mypy = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--config-file",
+        str(ROOT / "pyproject.toml"),
+        str(notebook),
+    ]
     checked = subprocess.run(
         mypy, capture_output=True, text=True, env={"MYPYPATH": str(tmp_path / "typing"), "PATH": ""}, check=False,
         cwd=tmp_path, timeout=AMPLE_S,

@@ -13,13 +13,21 @@ SOURCES = dict(re.findall(r"^\[([^\]]+)\]: (\S+)$", PAGE, flags=re.MULTILINE))
 def programs() -> list[list[str]]:
     """Return the rows of the comparison, without its head: cells by column."""
     table = PAGE.split("| tool |", 1)[1].split("\n\n", 1)[0]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()[2:]
+    ]
 
 
 def test_each_cell_of_the_comparison_links_to_its_source() -> None:
     rows = programs()
     assert len(rows) == 15
-    without = [(name, cell) for name, *cells in rows for cell in cells if not re.search(r"\]\[|\]\(", cell)]
+    without = [
+        (name, cell)
+        for name, *cells in rows
+        for cell in cells
+        if not re.search(r"\]\[|\]\(", cell)
+    ]
     assert not without
 
 
@@ -27,13 +35,19 @@ def test_sources_are_files_at_a_commit_or_papers() -> None:
     used = set(re.findall(r"\]\[([^\]]+)\]", PAGE))
     assert used == set(SOURCES)
     at_a_commit = r"https://github\.com/[\w.-]+/[\w.-]+/(blob|tree)/[0-9a-f]{40}(/.*)?"
-    loose = [url for url in SOURCES.values() if not re.fullmatch(rf"{at_a_commit}|https://arxiv\.org/abs/[\d.]+", url)]
+    loose = [
+        url
+        for url in SOURCES.values()
+        if not re.fullmatch(rf"{at_a_commit}|https://arxiv\.org/abs/[\d.]+", url)
+    ]
     assert not loose
 
 
 def test_the_commit_that_a_row_names_is_the_one_that_it_links_to() -> None:
     for name, _, _, newest, *_ in programs():
-        named = re.fullmatch(r"\[(\d{4}-\d\d-\d\d, ([0-9a-f]{7})|paper only.*)\]\[([^\]]+)\]", newest)
+        named = re.fullmatch(
+            r"\[(\d{4}-\d\d-\d\d, ([0-9a-f]{7})|paper only.*)\]\[([^\]]+)\]", newest
+        )
         assert named is not None, name
         assert named[2] is None or f"/tree/{named[2]}" in SOURCES[named[3]], name
 
@@ -59,12 +73,16 @@ def test_the_paper_has_the_sections_and_the_length_that_joss_asks_for() -> None:
 
 
 def test_the_paper_cites_exactly_what_its_bibliography_has() -> None:
-    entries = re.findall(r"^@\w+\{(\w+),$", (ROOT / "paper.bib").read_text("utf-8"), flags=re.MULTILINE)
+    entries = re.findall(
+        r"^@\w+\{(\w+),$", (ROOT / "paper.bib").read_text("utf-8"), flags=re.MULTILINE
+    )
     cited = re.findall(r"(?<!\w)@(\w+)", PAPER)
     assert sorted(entries) == sorted(set(cited))
 
 
 def test_links_of_the_paper_lead_to_pages() -> None:
-    targets = [target for target in re.findall(r"\]\(([^)]+)\)", PAPER) if "://" not in target]
+    targets = [
+        target for target in re.findall(r"\]\(([^)]+)\)", PAPER) if "://" not in target
+    ]
     assert len(targets) > 10
     assert not [target for target in targets if not (ROOT / target).is_file()]

@@ -17,7 +17,13 @@ NO_TOLERANCES = {"FLOOR", "MEAN_PENALTY", "_LEAST_SPEED"}
 
 
 def test_every_tolerance_is_larger_than_the_rounding_of_one_operation() -> None:
-    relative = [milp.EQUAL_SUMS, milp.EQUAL_SLOPES, milp.EQUAL_DENSE_SLOPES, models.EQUAL, models.INSTANT]
+    relative = [
+        milp.EQUAL_SUMS,
+        milp.EQUAL_SLOPES,
+        milp.EQUAL_DENSE_SLOPES,
+        models.EQUAL,
+        models.INSTANT,
+    ]
     assert all(tolerance > 10 * DOUBLE for tolerance in relative)
 
 
@@ -29,7 +35,9 @@ def test_a_count_that_a_solver_takes_for_whole_is_whole_to_us() -> None:
     assert milp.INTEGRALITY < milp.WHOLE_ITEMS < 0.5
 
 
-def test_the_charge_that_breaks_ties_is_less_than_what_excludes_a_count_but_more_than_rounding() -> None:
+def test_the_charge_that_breaks_ties_is_less_than_what_excludes_a_count_but_more_than_rounding() -> (
+    None
+):
     charge = milp.CHARGE_QUANTA / 2**milp.SCORE_BITS
     assert DOUBLE < charge < milp.EQUAL_SUMS
 
@@ -43,11 +51,15 @@ def test_losses_taken_for_rounding_do_not_open_a_gap_that_counts_as_unproven() -
     assert milp.PRUNING_SUMS < milp.PROVEN_GAP
 
 
-def test_slopes_that_are_equal_relative_to_the_values_are_equal_relative_to_themselves() -> None:
+def test_slopes_that_are_equal_relative_to_the_values_are_equal_relative_to_themselves() -> (
+    None
+):
     assert milp.EQUAL_DENSE_SLOPES <= milp.EQUAL_SLOPES <= milp.EQUAL_GAINS
 
 
-def test_a_finish_rounded_to_a_nanosecond_leaves_less_work_than_counts_as_done() -> None:
+def test_a_finish_rounded_to_a_nanosecond_leaves_less_work_than_counts_as_done() -> (
+    None
+):
     assert models.INSTANT < models.FINISHED
 
 
@@ -56,7 +68,9 @@ def test_work_that_finishes_round_off_keeps_the_totals_in_balance() -> None:
     assert models.FINISHED * jobs < models.BALANCE
 
 
-def test_a_job_that_counts_as_finished_has_passed_the_stretches_of_its_profile() -> None:
+def test_a_job_that_counts_as_finished_has_passed_the_stretches_of_its_profile() -> (
+    None
+):
     assert models.FINISHED < models.PROGRESS
 
 
@@ -76,10 +90,15 @@ def test_no_other_module_has_a_tolerance_of_its_own() -> None:
                 continue
             for statement in ast.parse(path.read_text("utf-8")).body:
                 match statement:
-                    case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                    case (
+                        ast.Assign(targets=[ast.Name(id=name)])
+                        | ast.AnnAssign(target=ast.Name(id=name))
+                    ):
                         text = ast.unparse(statement)
                         if (
-                            re.search(r"= [\d.]+e-(0?[6-9]|\d\d)$|= 2\.0 \*\* -\d\d$", text)
+                            re.search(
+                                r"= [\d.]+e-(0?[6-9]|\d\d)$|= 2\.0 \*\* -\d\d$", text
+                            )
                             and name not in NO_TOLERANCES
                         ):
                             found.append(f"{path.relative_to(ROOT)}: {text}")
@@ -91,5 +110,9 @@ def test_every_tolerance_says_why_it_is_what_it_is() -> None:
         lines = path.read_text("utf-8").splitlines()
         for number, line in enumerate(lines):
             if re.match(r"[A-Z_]+ = ", line):
-                above = next(text for text in reversed(lines[:number]) if not re.match(r"[A-Z_]+ = ", text))
+                above = next(
+                    text
+                    for text in reversed(lines[:number])
+                    if not re.match(r"[A-Z_]+ = ", text)
+                )
                 assert above.startswith("# "), f"{path.name}: {line}"

@@ -25,7 +25,9 @@ def write_application(folder: Path, *, grad_var: float = 300.0) -> Path:
     placements = ["1", "2", "3", "4", "11", "22", "24", "44", "444", "4444"]
     rows = [(p, a, *step_s(p, a)) for p in placements for a in ATOMIC]
     lines = [",".join(map(str, row)) for row in rows]
-    (folder / "placements.csv").write_text("\n".join(["placement,local_bsz,step_time,sync_time", *lines, ""]))
+    (folder / "placements.csv").write_text(
+        "\n".join(["placement,local_bsz,step_time,sync_time", *lines, ""])
+    )
     for batch in BATCHES:
         scale = batch / BATCHES[0]
         gain = (grad_var + 1) / (grad_var / scale + 1)
@@ -39,5 +41,7 @@ def write_application(folder: Path, *, grad_var: float = 300.0) -> Path:
 def workload(applications: Path, *rows: str, whole_seconds: bool = False) -> JobTable:
     """Read a workload of rows (name, time, application, num_replicas, batch_size)."""
     path = applications.parent / "workload.csv"
-    path.write_text("\n".join(["name,time,application,num_replicas,batch_size", *rows, ""]))
+    path.write_text(
+        "\n".join(["name,time,application,num_replicas,batch_size", *rows, ""])
+    )
     return read_pollux_jobs(path, applications, whole_seconds=whole_seconds)

@@ -19,7 +19,10 @@ def read(reading: Reading) -> None:
     def record(text: str, line: int) -> None:
         row = text.split(";")
         if len(row) != 4 or not row[0].startswith("job "):
-            raise Foreign("is no record of this format, such as job 7;cn[1-3];START;END", ascii(text[:60]))
+            raise Foreign(
+                "is no record of this format, such as job 7;cn[1-3];START;END",
+                ascii(text[:60]),
+            )
         job, hosts, start, end = row
         if not start:
             raise LeftOut("a job that never started")
@@ -37,4 +40,6 @@ def read(reading: Reading) -> None:
     each_record(reading, record)
 
 
-FORMAT = LogFormat("One job per line, with semicolons", read, first_line=r"job \d+;[^;]*;[^;]*;")
+FORMAT = LogFormat(
+    "One job per line, with semicolons", read, first_line=r"job \d+;[^;]*;[^;]*;"
+)

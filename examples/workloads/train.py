@@ -21,7 +21,10 @@ Step = Callable[[], float]
 def mlp(batch: int, rng: np.random.Generator) -> Step:
     """Two dense layers, by gradient descent: time goes into matrix products."""
     inputs, target = rng.standard_normal((batch, 256)), rng.standard_normal((batch, 10))
-    first, second = rng.standard_normal((256, 512)) / 16, rng.standard_normal((512, 10)) / 23
+    first, second = (
+        rng.standard_normal((256, 512)) / 16,
+        rng.standard_normal((512, 10)) / 23,
+    )
 
     def step() -> float:
         hidden = np.maximum(inputs @ first, 0.0)
@@ -36,7 +39,10 @@ def mlp(batch: int, rng: np.random.Generator) -> Step:
 
 def convolution(batch: int, rng: np.random.Generator) -> Step:
     """Filters of 5 x 5 over images: time goes into gathering windows and multiplying them."""
-    images, target = rng.standard_normal((batch, 28, 28)), rng.standard_normal((batch, 24, 24))
+    images, target = (
+        rng.standard_normal((batch, 28, 28)),
+        rng.standard_normal((batch, 24, 24)),
+    )
     kernel = rng.standard_normal((5, 5)) / 5
 
     def step() -> float:
@@ -58,7 +64,9 @@ def attention(batch: int, rng: np.random.Generator) -> Step:
         weights = np.exp(scores - scores.max(axis=2, keepdims=True))
         weights /= weights.sum(axis=2, keepdims=True)
         mixed = weights @ tokens
-        query[...] -= 1e-5 * np.einsum("bti,btj->ij", tokens, mixed) / batch  # towards smaller outputs, roughly
+        query[...] -= (
+            1e-5 * np.einsum("bti,btj->ij", tokens, mixed) / batch
+        )  # towards smaller outputs, roughly
         return float((mixed**2).mean())
 
     return step
@@ -90,14 +98,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--batch", type=int, default=64, help="samples a step")
-    parser.add_argument("--steps", type=int, default=1_000_000, help="steps to do; whoever measures ends it before")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=1_000_000,
+        help="steps to do; whoever measures ends it before",
+    )
     given = parser.parse_args()
     step = MODELS[given.model](given.batch, np.random.default_rng(0))
     for number in range(1, given.steps + 1):
         began = time.perf_counter()
         loss = step()
         seconds = time.perf_counter() - began
-        print(f"step {number}: loss {loss:.4f}, step_time={seconds:.6f}, batch_size={given.batch}", flush=True)
+        print(
+            f"step {number}: loss {loss:.4f}, step_time={seconds:.6f}, batch_size={given.batch}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-from bft.milp.backends.backend_api import MILP_FORMULATIONS, Availability, Backend, Feature
+from bft.milp.backends.backend_api import (
+    MILP_FORMULATIONS,
+    Availability,
+    Backend,
+    Feature,
+)
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 
 
@@ -21,11 +26,21 @@ class Cbc:
 
     def available(self) -> Availability:
         """Whether a CBC library is installed: mipster (small), or cbcbox, a dependency of python-mip."""
-        if not (find_spec("mipster") or find_spec("cbcbox") or "PMIP_CBC_LIBRARY" in os.environ):
-            how_to_get = "pip install mipster; the backends exact and scipy need nothing"
-            return Availability(available=False, licence="EPL 2.0", how_to_get=how_to_get)
+        if not (
+            find_spec("mipster")
+            or find_spec("cbcbox")
+            or "PMIP_CBC_LIBRARY" in os.environ
+        ):
+            how_to_get = (
+                "pip install mipster; the backends exact and scipy need nothing"
+            )
+            return Availability(
+                available=False, licence="EPL 2.0", how_to_get=how_to_get
+            )
         library = "mipster" if find_spec("mipster") else "cbcbox"
-        return Availability(_versions((library, "CBC"), ("mip", "python-mip")), licence="EPL 2.0")
+        return Availability(
+            _versions((library, "CBC"), ("mip", "python-mip")), licence="EPL 2.0"
+        )
 
     def solve(self, model: LinearModel, limits: Limits) -> LinearAnswer:
         """Solve `model`."""
@@ -45,11 +60,15 @@ class Highs:
     def available(self) -> Availability:
         """Whether the library is installed."""
         # python-mip prefers highspy to highsbox.
-        package = next((package for package in ("highspy", "highsbox") if find_spec(package)), None)
+        package = next(
+            (package for package in ("highspy", "highsbox") if find_spec(package)), None
+        )
         if package is None:
             how_to_get = "pip install 'mip[highs]'; the backend scipy is another HiGHS"
             return Availability(available=False, licence="MIT", how_to_get=how_to_get)
-        return Availability(_versions((package, "HiGHS"), ("mip", "python-mip")), licence="MIT")
+        return Availability(
+            _versions((package, "HiGHS"), ("mip", "python-mip")), licence="MIT"
+        )
 
     def solve(self, model: LinearModel, limits: Limits) -> LinearAnswer:
         """Solve `model`."""
@@ -68,7 +87,11 @@ class SciPy:
 
     def available(self) -> Availability:
         """Always available: SciPy is a dependency of this package."""
-        return Availability(_versions(("scipy", "SciPy")), licence="BSD 3-Clause; HiGHS: MIT", limits="one thread")
+        return Availability(
+            _versions(("scipy", "SciPy")),
+            licence="BSD 3-Clause; HiGHS: MIT",
+            limits="one thread",
+        )
 
     def solve(self, model: LinearModel, limits: Limits) -> LinearAnswer:
         """Solve `model`."""
@@ -89,18 +112,29 @@ class Gurobi:
         """Whether it is installed, and with which licence."""
         if find_spec("gurobipy") is None:
             how_to_get = "pip install gurobipy; it brings a licence for small models"
-            return Availability(available=False, licence="commercial, not installed", how_to_get=how_to_get)
+            return Availability(
+                available=False,
+                licence="commercial, not installed",
+                how_to_get=how_to_get,
+            )
         versions = _versions(("gurobipy", "Gurobi"))
         try:
             from bft.milp.backends import gurobi
 
             limited = gurobi.size_limited()
         except Exception as error:  # a foreign library may raise anything; the user gets its message, not a crash
-            return Availability(versions, False, "no valid licence", how_to_get=" ".join(str(error).split()))
+            return Availability(
+                versions,
+                False,
+                "no valid licence",
+                how_to_get=" ".join(str(error).split()),
+            )
         if limited:
             limits = f"at most {gurobi.SIZE_LIMIT} variables and {gurobi.SIZE_LIMIT} constraints"
             licence = "comes with gurobipy, size-limited"
-            return Availability(versions, licence=licence, limits=limits, how_to_get=gurobi.ADVICE)
+            return Availability(
+                versions, licence=licence, limits=limits, how_to_get=gurobi.ADVICE
+            )
         return Availability(versions, licence="valid, unlimited")
 
     def solve(self, model: LinearModel, limits: Limits) -> LinearAnswer:
@@ -121,11 +155,15 @@ class Exact:
     def available(self) -> Availability:
         """Always available."""
         versions = _versions(("bft-replay", "bft-replay"), ("numba", "Numba"))
-        return Availability(versions, licence="MIT", limits="the modes formulation; nobody shares")
+        return Availability(
+            versions, licence="MIT", limits="the modes formulation; nobody shares"
+        )
 
 
 EXACT = Exact()
-SOLVERS: dict[str, Backend] = {backend.name: backend for backend in (Cbc(), Highs(), SciPy(), Gurobi())}
+SOLVERS: dict[str, Backend] = {
+    backend.name: backend for backend in (Cbc(), Highs(), SciPy(), Gurobi())
+}
 
 
 def _versions(*packages: tuple[str, str]) -> str:

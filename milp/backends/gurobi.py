@@ -8,7 +8,12 @@ from functools import cache
 import gurobipy as gp
 import numpy as np
 
-from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, power_of_two_scale
+from bft.milp.formulations.linear import (
+    Limits,
+    LinearAnswer,
+    LinearModel,
+    power_of_two_scale,
+)
 from bft.milp.tolerances import INTEGRALITY
 
 GRB = gp.GRB
@@ -79,7 +84,9 @@ def solve(model: LinearModel, limits: Limits) -> LinearAnswer:
             range(len(model.objective)),
             obj=[cost * scale for cost in model.objective],
             ub=model.upper,
-            vtype=[GRB.INTEGER if integer else GRB.CONTINUOUS for integer in model.integer],
+            vtype=[
+                GRB.INTEGER if integer else GRB.CONTINUOUS for integer in model.integer
+            ],
         )
         variables = list(added.values())
         for indices, coefficients, sense, right in model.rows:
@@ -109,6 +116,10 @@ def solve(model: LinearModel, limits: Limits) -> LinearAnswer:
             return LinearAnswer("unbounded", None, math.nan, math.nan)
         if not solver.SolCount:
             return LinearAnswer("nothing", None, math.nan, math.nan)
-        x = np.fromiter((variable.X for variable in variables), dtype=np.float64, count=len(variables))
+        x = np.fromiter(
+            (variable.X for variable in variables),
+            dtype=np.float64,
+            count=len(variables),
+        )
         word = "optimal" if solver.Status == GRB.OPTIMAL else "feasible"
         return LinearAnswer(word, x, solver.ObjVal / scale, solver.ObjBound / scale)

@@ -62,7 +62,9 @@ class SolverProcess:
         The worker is killed when it is silent for this long after the time limit.
     """
 
-    def __init__(self, recycle_bytes: int = RECYCLE_BYTES, grace_s: float = GRACE_S) -> None:
+    def __init__(
+        self, recycle_bytes: int = RECYCLE_BYTES, grace_s: float = GRACE_S
+    ) -> None:
         self.recycle_bytes, self.grace_s = recycle_bytes, grace_s
         self.started = 0
         self._worker: subprocess.Popen[bytes] | None = None
@@ -86,10 +88,16 @@ class SolverProcess:
         pipe = self._connect(backend)
         hung = SolverFailure(f"hung: no answer {self.grace_s:g} s past its time limit")
         try:
-            with _watchdog(self._worker, patience if len(question) > PIPE_BYTES else None) as bitten:
+            with _watchdog(
+                self._worker, patience if len(question) > PIPE_BYTES else None
+            ) as bitten:
                 pipe.send_bytes(question)
             if not pipe.poll(patience):
-                logger.info("solver process %s is killed: silent %g s past its time limit", self.pid, self.grace_s)
+                logger.info(
+                    "solver process %s is killed: silent %g s past its time limit",
+                    self.pid,
+                    self.grace_s,
+                )
                 self.close(kill=True)
                 raise hung
             reply = pipe.recv()
@@ -105,7 +113,11 @@ class SolverProcess:
         if reply[0] == "error":
             raise SolverFailure(f"raised: {reply[1].strip().splitlines()[-1]}")
         if reply[2] > self.recycle_bytes:
-            logger.info("solver process %s has grown by %.0f MiB and is replaced", self.pid, reply[2] / 2**20)
+            logger.info(
+                "solver process %s has grown by %.0f MiB and is replaced",
+                self.pid,
+                reply[2] / 2**20,
+            )
             self.close()
         answer: LinearAnswer = reply[1]
         return answer
@@ -116,7 +128,9 @@ class SolverProcess:
 
     def _connect(self, backend: str) -> Connection:
         """Return the pipe to the worker. A new worker loads its solver first, so that no request pays for loading."""
-        if self._owner != os.getpid():  # after a fork the worker belongs to the parent process
+        if (
+            self._owner != os.getpid()
+        ):  # after a fork the worker belongs to the parent process
             self._disown()
         if self._pipe is not None:
             return self._pipe
@@ -124,15 +138,29 @@ class SolverProcess:
         # In a process group of its own, so that Ctrl-C in the terminal does not reach it.
         try:
             self._worker = subprocess.Popen(  # noqa: S603 - our own module, by this interpreter
-                [sys.executable, "-P", "-c", _WORKER, str(theirs.fileno()), backend, *_search_path()],
+                [
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    _WORKER,
+                    str(theirs.fileno()),
+                    backend,
+                    *_search_path(),
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+                env={
+                    name: value
+                    for name, value in os.environ.items()
+                    if name != "PYTHONPATH"
+                },
                 process_group=0,
             )
         except OSError as error:
             ours.close()
-            raise SolverFailure(f"the solver process did not start ({error})") from error
+            raise SolverFailure(
+                f"the solver process did not start ({error})"
+            ) from error
         finally:
             theirs.close()
         self._pipe = ours
@@ -142,15 +170,21 @@ class SolverProcess:
         except (EOFError, ConnectionError):
             ready = False
         if ready:
-            logger.info("solver process %s has started with backend %s", self.pid, backend)
+            logger.info(
+                "solver process %s has started with backend %s", self.pid, backend
+            )
         else:
-            raise SolverFailure(f"the solver process did not start ({_how(self._end(kill=True))})")
+            raise SolverFailure(
+                f"the solver process did not start ({_how(self._end(kill=True))})"
+            )
         return ours
 
     def _disown(self) -> None:
         """Forget a worker that belongs to the process from which this one was forked."""
         if self._worker is not None:
-            self._worker.returncode = 0  # otherwise Popen warns: only the parent may wait for it
+            self._worker.returncode = (
+                0  # otherwise Popen warns: only the parent may wait for it
+            )
         if self._pipe is not None:
             self._pipe.close()
         self._worker, self._pipe, self._owner = None, None, os.getpid()
@@ -174,7 +208,9 @@ class SolverProcess:
 
 
 @contextmanager
-def _watchdog(worker: subprocess.Popen[bytes] | None, seconds: float | None) -> Iterator[threading.Event]:
+def _watchdog(
+    worker: subprocess.Popen[bytes] | None, seconds: float | None
+) -> Iterator[threading.Event]:
     """Kill `worker` if the block takes longer than `seconds`: writing to a stopped process never returns."""
     bitten = threading.Event()
     if worker is None or seconds is None:

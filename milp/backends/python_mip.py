@@ -20,7 +20,12 @@ CHATTY = "mipster" in os.environ.get("PMIP_CBC_LIBRARY", "")
 import mip  # noqa: E402
 import numpy as np  # noqa: E402
 
-from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, power_of_two_scale  # noqa: E402
+from bft.milp.formulations.linear import (  # noqa: E402
+    Limits,
+    LinearAnswer,
+    LinearModel,
+    power_of_two_scale,
+)
 from bft.milp.tolerances import PROVEN_GAP  # noqa: E402
 
 # CBC's primal heuristics take longer than the whole search of a small model such as `modes`, but find the solutions
@@ -38,11 +43,19 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
     solver.verbose = 0
     scale = -power_of_two_scale(model.objective)
     variables = [
-        solver.add_var(obj=worth * scale, ub=upper, var_type=mip.INTEGER if integer else mip.CONTINUOUS)
-        for worth, upper, integer in zip(model.objective, model.upper, model.integer, strict=True)
+        solver.add_var(
+            obj=worth * scale,
+            ub=upper,
+            var_type=mip.INTEGER if integer else mip.CONTINUOUS,
+        )
+        for worth, upper, integer in zip(
+            model.objective, model.upper, model.integer, strict=True
+        )
     ]
     for indices, coefficients, sense, right in model.rows:
-        expression = mip.LinExpr([variables[i] for i in indices], coefficients, -right, sense)
+        expression = mip.LinExpr(
+            [variables[i] for i in indices], coefficients, -right, sense
+        )
         if len(expression.expr) != len(indices):
             raise ValueError(f"a row names a variable twice: {indices}")
         solver.add_constr(expression)
@@ -55,15 +68,30 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
     else:
         _set_cbc(solver, limits, len(variables))
     with _silence() if CHATTY and solver_name == "CBC" else nullcontext():
-        status = solver.optimize() if limits.seconds is None else solver.optimize(max_seconds=limits.seconds)
+        status = (
+            solver.optimize()
+            if limits.seconds is None
+            else solver.optimize(max_seconds=limits.seconds)
+        )
     if status not in (mip.OptimizationStatus.OPTIMAL, mip.OptimizationStatus.FEASIBLE):
-        none = status is mip.OptimizationStatus.UNBOUNDED and all(map(math.isfinite, model.upper))
-        word = "infeasible" if none else status.name  # HiGHS says "unbounded or infeasible"
+        none = status is mip.OptimizationStatus.UNBOUNDED and all(
+            map(math.isfinite, model.upper)
+        )
+        word = (
+            "infeasible" if none else status.name
+        )  # HiGHS says "unbounded or infeasible"
         return LinearAnswer(word, None, math.nan, math.nan)
-    x = np.fromiter((variable.x for variable in variables), dtype=np.float64, count=len(variables))
+    x = np.fromiter(
+        (variable.x for variable in variables), dtype=np.float64, count=len(variables)
+    )
     objective = float(solver.objective_value) / scale
     proven = status is mip.OptimizationStatus.OPTIMAL and not limits.gap
-    return LinearAnswer(status.name, x, objective, objective if proven else float(solver.objective_bound) / scale)
+    return LinearAnswer(
+        status.name,
+        x,
+        objective,
+        objective if proven else float(solver.objective_bound) / scale,
+    )
 
 
 @contextmanager

@@ -8,7 +8,13 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from bft.milp.backends.backend_api import MILP_FORMULATIONS, Availability, Backend, Feature, Listed
+from bft.milp.backends.backend_api import (
+    MILP_FORMULATIONS,
+    Availability,
+    Backend,
+    Feature,
+    Listed,
+)
 from bft.milp.backends.builtin import EXACT, SOLVERS
 from bft.milp.problem import ProblemError
 
@@ -49,7 +55,9 @@ def solver(name: str) -> Backend:
         return SOLVERS[name]
     points = [point for point in _registered() if point.name == name]
     if not points:
-        raise ProblemError(f"unknown backend {name!r}: choose one of auto, {', '.join(backend_names())}")
+        raise ProblemError(
+            f"unknown backend {name!r}: choose one of auto, {', '.join(backend_names())}"
+        )
     values = sorted({point.value for point in points})
     if len(values) > 1:
         raise ProblemError(
@@ -58,7 +66,10 @@ def solver(name: str) -> Backend:
     try:
         made: object = points[0].load()
         backend = made() if isinstance(made, type) else made
-    except (Exception, SystemExit) as error:  # third-party code may raise anything; the user must learn whose it is
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # third-party code may raise anything; the user must learn whose it is
         what = f"backend {name!r} ({values[0]}) cannot be loaded: {type(error).__name__}: {error}"
         raise ProblemError(what) from error
     return _checked(backend, name, values[0])
@@ -74,7 +85,11 @@ def describe(name: str) -> Availability:
     except ProblemError as error:
         return Availability(available=False, licence="unknown", how_to_get=str(error))
     except Exception as error:  # third-party code may raise anything
-        return Availability(available=False, licence="unknown", how_to_get=f"{type(error).__name__}: {error}")
+        return Availability(
+            available=False,
+            licence="unknown",
+            how_to_get=f"{type(error).__name__}: {error}",
+        )
     return state
 
 
@@ -95,19 +110,31 @@ def _checked(backend: object, name: str, value: str) -> Backend:
     """Raise if `value` does not provide a backend; the message names what is missing."""
     if not isinstance(backend, Backend):
         lacking = [
-            part for part in ("name", "formulations", "features", "available", "solve") if not hasattr(backend, part)
+            part
+            for part in ("name", "formulations", "features", "available", "solve")
+            if not hasattr(backend, part)
         ]
-        raise ProblemError(f"backend {name!r} ({value}) is no bft.milp.Backend: it has no {', '.join(lacking)}")
+        raise ProblemError(
+            f"backend {name!r} ({value}) is no bft.milp.Backend: it has no {', '.join(lacking)}"
+        )
     for what, words, known in (
         ("formulations", backend.formulations, MILP_FORMULATIONS),
         ("features", backend.features, tuple(map(str, Feature))),
     ):
-        unknown = [words] if isinstance(words, str) else [str(word) for word in words if word not in known]
+        unknown = (
+            [words]
+            if isinstance(words, str)
+            else [str(word) for word in words if word not in known]
+        )
         if unknown:
             expected = f"expected a collection of {', '.join(known)}"
-            raise ProblemError(f"backend {name!r} ({value}): invalid {what} {', '.join(unknown)}: {expected}")
+            raise ProblemError(
+                f"backend {name!r} ({value}): invalid {what} {', '.join(unknown)}: {expected}"
+            )
     if backend.name != name:
-        raise ProblemError(f"backend {name!r} ({value}) calls itself {backend.name!r}: give both the same name")
+        raise ProblemError(
+            f"backend {name!r} ({value}) calls itself {backend.name!r}: give both the same name"
+        )
     return backend
 
 

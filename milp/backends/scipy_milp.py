@@ -8,7 +8,13 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, LinearStatus, power_of_two_scale
+from bft.milp.formulations.linear import (
+    Limits,
+    LinearAnswer,
+    LinearModel,
+    LinearStatus,
+    power_of_two_scale,
+)
 from bft.milp.tolerances import PROVEN_GAP
 
 # Meaning of the status numbers of scipy.optimize.milp.
@@ -37,7 +43,11 @@ def solve(model: LinearModel, limits: Limits) -> LinearAnswer:
     if answer.status not in (LinearStatus.OPTIMAL, LinearStatus.FEASIBLE):
         return LinearAnswer(word, None, math.nan, math.nan)
     objective = result.fun / scale
-    bound = objective if answer.status is LinearStatus.OPTIMAL and not limits.gap else result.mip_dual_bound / scale
+    bound = (
+        objective
+        if answer.status is LinearStatus.OPTIMAL and not limits.gap
+        else result.mip_dual_bound / scale
+    )
     return LinearAnswer(word, result.x, objective, bound)
 
 
@@ -51,4 +61,6 @@ def _rows(model: LinearModel) -> LinearConstraint | tuple[()]:
     right = np.array([row[3] for row in model.rows])
     left = np.where([row[2] == "=" for row in model.rows], right, -np.inf)
     shape = (len(model.rows), len(model.objective))
-    return LinearConstraint(csr_array((coefficients, indices, ends), shape=shape), left, right)
+    return LinearConstraint(
+        csr_array((coefficients, indices, ends), shape=shape), left, right
+    )

@@ -66,7 +66,9 @@ def dispatch(name: str, model: LinearModel, limits: Limits) -> LinearAnswer:
         model.start = []
     answer: object = backend.solve(model, limits)
     if not isinstance(answer, LinearAnswer):
-        raise TypeError(f"solve returned {type(answer).__name__}, expected a LinearAnswer")
+        raise TypeError(
+            f"solve returned {type(answer).__name__}, expected a LinearAnswer"
+        )
     return answer
 
 
@@ -76,7 +78,9 @@ def end_with_parent(pipe: Connection) -> None:
     Otherwise a solve without a time limit would go on for hours after its parent was killed.
     """
     closed = select.poll()
-    closed.register(pipe.fileno(), 0)  # no events but the closing, which is always reported
+    closed.register(
+        pipe.fileno(), 0
+    )  # no events but the closing, which is always reported
 
     def watch() -> None:
         closed.poll()
@@ -95,8 +99,12 @@ def main() -> None:
     # Output of a C library must not mix with results on the user's standard output.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
-    with suppress(Exception):  # the first request would fail the same way, and report it
-        dispatch(sys.argv[2], LinearModel([1.0], [1.0], [True]), Limits())  # load the solver before the clock starts
+    with suppress(
+        Exception
+    ):  # the first request would fail the same way, and report it
+        dispatch(
+            sys.argv[2], LinearModel([1.0], [1.0], [True]), Limits()
+        )  # load the solver before the clock starts
     # Solved models are garbage-collected here, between two requests. At an arbitrary time, python-mip's models would
     # call cffi to free themselves, perhaps inside another cffi call, whose lock is not reentrant: a deadlock.
     gc.disable()
@@ -106,7 +114,10 @@ def main() -> None:
     while True:
         try:
             name, model, limits = pipe.recv()
-        except (EOFError, ConnectionError):  # the parent has ended, perhaps without reading the last answer
+        except (
+            EOFError,
+            ConnectionError,
+        ):  # the parent has ended, perhaps without reading the last answer
             return
         reply: tuple[object, ...]
         answer: LinearAnswer | None

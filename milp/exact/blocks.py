@@ -64,7 +64,9 @@ def blocks(
 
     """
     first, last, limits = _limits(sizes, ends, low, high, first_loss, step, bound)
-    kind_ends, kind_low, kind_high, kind_loss, kind_step = _kinds(ends, low, high, first_loss, step, limits)
+    kind_ends, kind_low, kind_high, kind_loss, kind_step = _kinds(
+        ends, low, high, first_loss, step, limits
+    )
     counts = np.zeros(len(of), np.int64)
     jobs, begins = np.empty(len(of), np.int64), np.zeros(len(of) + 1, np.int64)
     kind_of = np.empty(len(of), np.int64)
@@ -92,7 +94,11 @@ def blocks(
                 and kind_high[k] == kind_high[joint]
                 and kind_loss[k] == kind_loss[joint]
                 and kind_step[k] == kind_step[joint]
-                and max(kind_loss[k], kind_loss[k] + kind_step[k] * (kind_high[k] - kind_low[k])) <= NEVER // members
+                and max(
+                    kind_loss[k],
+                    kind_loss[k] + kind_step[k] * (kind_high[k] - kind_low[k]),
+                )
+                <= NEVER // members
             )
         if not joins:
             begins[filled] = undecided
@@ -111,16 +117,30 @@ def blocks(
     for i in range(filled):
         members = begins[i + 1] - begins[i]
         for k in range(kind_ends[kind_of[i]], kind_ends[kind_of[i] + 1]):
-            out_low[made], out_high[made] = members * kind_low[k], members * kind_high[k]
+            out_low[made], out_high[made] = (
+                members * kind_low[k],
+                members * kind_high[k],
+            )
             out_loss[made], out_step[made] = members * kind_loss[k], kind_step[k]
             made += 1
         out_ends[i + 1] = made
-    return counts, jobs[:undecided], begins[: filled + 1], (out_ends, out_low, out_high, out_loss, out_step)
+    return (
+        counts,
+        jobs[:undecided],
+        begins[: filled + 1],
+        (out_ends, out_low, out_high, out_loss, out_step),
+    )
 
 
 @compiled
 def _limits(
-    sizes: IntArray, ends: IntArray, low: IntArray, high: IntArray, first_loss: IntArray, step: IntArray, bound: int
+    sizes: IntArray,
+    ends: IntArray,
+    low: IntArray,
+    high: IntArray,
+    first_loss: IntArray,
+    step: IntArray,
+    bound: int,
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Return for each class how many members may exceed Z, the rank from which they may stay below z, and z and Z."""
     classes = len(sizes)
@@ -138,9 +158,17 @@ def _limits(
         for k in range(ends[c], ends[c + 1]):
             end = first_loss[k] + step[k] * (high[k] - low[k])
             if high[k] > max_units:
-                over = min(over, end, first_loss[k] + step[k] * (max(low[k], max_units + 1) - low[k]))
+                over = min(
+                    over,
+                    end,
+                    first_loss[k] + step[k] * (max(low[k], max_units + 1) - low[k]),
+                )
             if low[k] < min_units:
-                under = min(under, first_loss[k], first_loss[k] + step[k] * (min(high[k], min_units - 1) - low[k]))
+                under = min(
+                    under,
+                    first_loss[k],
+                    first_loss[k] + step[k] * (min(high[k], min_units - 1) - low[k]),
+                )
         limits[c, 0], limits[c, 1] = min_units, max_units
         above[c] = min(sizes[c], bound // over)
         from_rank[c] = max(sizes[c] - bound // under, 0)
@@ -149,7 +177,12 @@ def _limits(
 
 @compiled
 def _kinds(
-    ends: IntArray, low: IntArray, high: IntArray, first_loss: IntArray, step: IntArray, limits: IntArray
+    ends: IntArray,
+    low: IntArray,
+    high: IntArray,
+    first_loss: IntArray,
+    step: IntArray,
+    limits: IntArray,
 ) -> Stretches:
     """The choices of each class as BODY, HEAD, TAIL and ANY; neighbouring stretches on one line are joined."""
     classes = len(ends) - 1
@@ -171,17 +204,30 @@ def _kinds(
                 if made > start and out_high[made - 1] + 1 == first:
                     length = out_high[made - 1] - out_low[made - 1]
                     rise = loss - (out_loss[made - 1] + out_step[made - 1] * length)
-                    if (length == 0 or rise == out_step[made - 1]) and (first == last or rise == slope):
+                    if (length == 0 or rise == out_step[made - 1]) and (
+                        first == last or rise == slope
+                    ):
                         out_high[made - 1], out_step[made - 1] = last, rise
                         continue
-                out_low[made], out_high[made], out_loss[made], out_step[made] = first, last, loss, slope
+                out_low[made], out_high[made], out_loss[made], out_step[made] = (
+                    first,
+                    last,
+                    loss,
+                    slope,
+                )
                 made += 1
             kind_ends[KINDS * c + kind + 1] = made
     return kind_ends, out_low[:made], out_high[:made], out_loss[:made], out_step[:made]
 
 
 @compiled
-def give_out(counts: IntArray, jobs: IntArray, begins: IntArray, stretches: Stretches, totals: IntArray) -> None:
+def give_out(
+    counts: IntArray,
+    jobs: IntArray,
+    begins: IntArray,
+    stretches: Stretches,
+    totals: IntArray,
+) -> None:
     """Split the total of each block among its jobs, and write the result to `counts`."""
     ends, low, high = stretches[0], stretches[1], stretches[2]
     for i in range(len(totals)):

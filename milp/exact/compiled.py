@@ -25,7 +25,10 @@ def compiled(function: F) -> F:
     try:
         kernel._cache = _Cache(function)  # as enable_caching() does with Numba's own
     except RuntimeError:  # Numba's own message names no folder either
-        _say("in no folder", "neither beside the package nor at home can be written, so each run compiles anew")
+        _say(
+            "in no folder",
+            "neither beside the package nor at home can be written, so each run compiles anew",
+        )
     return cast(F, kernel)
 
 
@@ -60,7 +63,9 @@ class _Cache(FunctionCache):
         try:
             self.flush()  # otherwise each run would read the damaged file again
         except OSError as error:
-            logger.debug("the damaged index stays: %s", error)  # the attempt to save will report it
+            logger.debug(
+                "the damaged index stays: %s", error
+            )  # the attempt to save will report it
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -68,7 +73,10 @@ class _Cache(FunctionCache):
         try:
             super().save_overload(sig, data)
         except Exception as error:
-            _say(self.cache_path, f"cannot be written ({_reason(error)}), so each run compiles anew")
+            _say(
+                self.cache_path,
+                f"cannot be written ({_reason(error)}), so each run compiles anew",
+            )
 
 
 _said: set[str] = set()
@@ -78,7 +86,11 @@ def _say(folder: str, what: str) -> None:
     """Warn once per folder: the same cause affects every kernel."""
     if folder not in _said:
         _said.add(folder)
-        logger.warning("cache of compiled kernels, %s: %s (NUMBA_CACHE_DIR names another folder)", folder, what)
+        logger.warning(
+            "cache of compiled kernels, %s: %s (NUMBA_CACHE_DIR names another folder)",
+            folder,
+            what,
+        )
 
 
 def _reason(error: Exception) -> str:

@@ -32,7 +32,9 @@ NEVER = np.int64(2**62 - 1)
 
 
 @compiled
-def price_of(units: IntArray, scores: IntArray, offsets: IntArray, sizes: IntArray, capacity: int) -> int:
+def price_of(
+    units: IntArray, scores: IntArray, offsets: IntArray, sizes: IntArray, capacity: int
+) -> int:
     """λ of the linear relaxation, rounded down to a whole number; 0 if all jobs can have what they want."""
     first = np.empty(len(units), np.int64)
     last = np.empty(len(units), np.int64)
@@ -91,7 +93,11 @@ def losses(
         for k in range(offsets[j], offsets[j + 1]):
             if units[k] > max_units[j]:
                 if slopes[k - 1] != GAP:
-                    end = scores[k - 1] + slopes[k - 1] * (max_units[j] - units[k - 1]) - price * room
+                    end = (
+                        scores[k - 1]
+                        + slopes[k - 1] * (max_units[j] - units[k - 1])
+                        - price * room
+                    )
                     best = max(best, end)
                 break
             best = max(best, scores[k] - price * (units[k] - first))
@@ -133,7 +139,11 @@ def start(
         left = capacity - base.sum()
     for j in range(len(of) - 1, -1, -1):
         c, more = of[j], goes_on[j] - base[j]
-        if 0 < more <= left and loss_at(units, slopes, loss, offsets[c], offsets[c + 1], price, kept[c]) <= slack:
+        if (
+            0 < more <= left
+            and loss_at(units, slopes, loss, offsets[c], offsets[c + 1], price, kept[c])
+            <= slack
+        ):
             left -= more
             base[j] = kept[c]
     for j in range(len(of)):
@@ -160,7 +170,15 @@ def start(
 
 
 @compiled
-def loss_at(units: IntArray, slopes: IntArray, loss: IntArray, first: int, end: int, price: int, n: int) -> int:
+def loss_at(
+    units: IntArray,
+    slopes: IntArray,
+    loss: IntArray,
+    first: int,
+    end: int,
+    price: int,
+    n: int,
+) -> int:
     """Loss of n units for the job with the points [first, end); NEVER if n is not a choice."""
     for k in range(first, end):
         if units[k] == n:
@@ -174,7 +192,13 @@ def loss_at(units: IntArray, slopes: IntArray, loss: IntArray, first: int, end: 
 
 @compiled
 def survivors(
-    units: IntArray, slopes: IntArray, loss: IntArray, offsets: IntArray, max_units: IntArray, price: int, bound: int
+    units: IntArray,
+    slopes: IntArray,
+    loss: IntArray,
+    offsets: IntArray,
+    max_units: IntArray,
+    price: int,
+    bound: int,
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
     """Choices whose loss is within `bound`, as linear stretches.
 
@@ -236,7 +260,9 @@ def _step(
     """Add a stretch of few choices to `after`, the least losses on new_start ... new_end - 1 units, and to `chosen`."""
     for d in range(low, high + 1):
         cost = first_loss + step * (d - low)
-        for u in range(max(start + d, new_start), min(start + len(before) + d, new_end)):
+        for u in range(
+            max(start + d, new_start), min(start + len(before) + d, new_end)
+        ):
             candidate = before[u - d - start] + cost
             if candidate < after[u - new_start]:
                 after[u - new_start] = candidate
@@ -272,7 +298,12 @@ def _slide(
             if own < NEVER:
                 while tail > head and pushed - queue[tail - 1] > high - low:
                     head = tail  # out of reach, like everything before it
-                while tail > head and before[queue[tail - 1] - start] + step * (pushed - queue[tail - 1]) >= own:
+                while (
+                    tail > head
+                    and before[queue[tail - 1] - start]
+                    + step * (pushed - queue[tail - 1])
+                    >= own
+                ):
                     tail -= 1
                 queue[tail] = pushed
                 tail += 1
@@ -325,11 +356,34 @@ def sweep(
             if stop[0]:
                 return np.empty(0, np.int64)
             if high[r] - low[r] < SHORT:
-                _step(before, start, low[r], high[r], first_loss[r], step[r], new_start, new_end, after, chosen)
+                _step(
+                    before,
+                    start,
+                    low[r],
+                    high[r],
+                    first_loss[r],
+                    step[r],
+                    new_start,
+                    new_end,
+                    after,
+                    chosen,
+                )
             else:
                 if len(queue) < len(before):
                     queue = np.empty(len(before), np.int64)
-                _slide(before, start, low[r], high[r], first_loss[r], step[r], new_start, new_end, after, chosen, queue)
+                _slide(
+                    before,
+                    start,
+                    low[r],
+                    high[r],
+                    first_loss[r],
+                    step[r],
+                    new_start,
+                    new_end,
+                    after,
+                    chosen,
+                    queue,
+                )
         # Drop totals that can no longer be part of a solution within the bound.
         left, right = 0, width
         while left < right and after[left] > bound:
@@ -349,7 +403,13 @@ def sweep(
 
 @compiled
 def _places(
-    ends: IntArray, low: IntArray, high: IntArray, min_units: IntArray, max_units: IntArray, start: int, end: int
+    ends: IntArray,
+    low: IntArray,
+    high: IntArray,
+    min_units: IntArray,
+    max_units: IntArray,
+    start: int,
+    end: int,
 ) -> IntArray:
     """Return where each job's choices begin in one array, if the units given so far at first span start ... end."""
     places = np.zeros(len(ends), np.int64)
@@ -378,7 +438,8 @@ def improve(
     jobs = len(ends) - 1
     # After i jobs, the units given and left over lie in [min_units, max_units]: the other jobs can make up the rest.
     min_units, max_units = (
-        np.append(capacity - np.cumsum(of[::-1])[::-1], capacity) for of in (high[ends[1:] - 1], low[ends[:-1]])
+        np.append(capacity - np.cumsum(of[::-1])[::-1], capacity)
+        for of in (high[ends[1:] - 1], low[ends[:-1]])
     )
     # Units left over, at a loss of λ each, come first.
     idle = max_units[0] if price == 0 else min(max_units[0], bound // price)
@@ -388,12 +449,26 @@ def improve(
         return None
     places = _places(ends, low, high, min_units, max_units, int(origin[0]), int(idle))
 
-    block = max(jobs, 1) if places[jobs] <= KEPT_CHOICES else max(1, int(np.sqrt(2.0 * jobs)))
+    block = (
+        max(jobs, 1)
+        if places[jobs] <= KEPT_CHOICES
+        else max(1, int(np.sqrt(2.0 * jobs)))
+    )
     begins = list(range(0, jobs, block))
     known = (ends, low, high, first_loss, step, min_units, max_units, origin, bound)
     losses_at = [price * np.arange(origin[0], idle + 1, dtype=np.int64)]
     for begin in begins[:-1]:
-        losses_at.append(sweep(begin, begin + block, losses_at[-1], *known, np.empty(0, dtype=np.int32), places, stop))
+        losses_at.append(
+            sweep(
+                begin,
+                begin + block,
+                losses_at[-1],
+                *known,
+                np.empty(0, dtype=np.int32),
+                places,
+                stop,
+            )
+        )
     counts = np.zeros(jobs, dtype=np.int64)
     used = capacity
     for begin in reversed(begins):
@@ -403,7 +478,10 @@ def improve(
         after = sweep(begin, end, losses_at.pop(), *known, choices, here, stop)
         if stop[0]:
             return None
-        if end == jobs and not (0 <= capacity - origin[jobs] < len(after) and after[capacity - origin[jobs]] <= bound):
+        if end == jobs and not (
+            0 <= capacity - origin[jobs] < len(after)
+            and after[capacity - origin[jobs]] <= bound
+        ):
             return None
         for i in range(end - 1, begin - 1, -1):
             counts[i] = choices[here[i] + used - origin[i + 1]]

@@ -120,7 +120,9 @@ def solve_core(problem: Problem, classes: Classes | None = None) -> tuple[int, .
     return tuple(_core(scores_of(problem, classes), problem.units, None)[0].tolist())
 
 
-def share_units(tables: Sequence[FloatArray], current: IntArray, units: int) -> tuple[int, ...]:
+def share_units(
+    tables: Sequence[FloatArray], current: IntArray, units: int
+) -> tuple[int, ...]:
     """Units for each table that maximise the sum, at most `units` in total: the canonical optimum.
 
     Entry n of a table is its value on n units, -inf where not allowed; entry 0 is finite. `current`: units held now.
@@ -134,7 +136,9 @@ def share_units(tables: Sequence[FloatArray], current: IntArray, units: int) -> 
     allowed = np.flatnonzero(values > -np.inf)
     offsets = np.searchsorted(allowed, begins)
     counts = allowed - np.repeat(begins[:-1], np.diff(offsets))
-    linear = np.append(np.diff(counts) == 1, False)  # not across tables, as each begins with 0
+    linear = np.append(
+        np.diff(counts) == 1, False
+    )  # not across tables, as each begins with 0
     last = np.diff(begins) - 1
     at = begins[:-1] + np.minimum(current, last)
     kept = np.where((current <= last) & (values[at] > -np.inf), current, 0)
@@ -142,7 +146,11 @@ def share_units(tables: Sequence[FloatArray], current: IntArray, units: int) -> 
         kept[:] = 0
     sizes = np.ones(len(tables), dtype=np.int64)
     made = scores(counts, values[allowed], linear, offsets, current, kept, sizes)
-    return tuple(_best(Scores(*made, np.arange(len(tables)), sizes, kept), units, None)[0].tolist())
+    return tuple(
+        _best(Scores(*made, np.arange(len(tables)), sizes, kept), units, None)[
+            0
+        ].tolist()
+    )
 
 
 def scores_of(problem: Problem, classes: Classes | None = None) -> Scores:
@@ -183,8 +191,12 @@ class _Posed:
                 offsets[curve + 1],
             ),
             (
-                np.array([low for job in jobs for low, _ in job.stretches], dtype=np.int64),
-                np.array([high for job in jobs for _, high in job.stretches], dtype=np.int64),
+                np.array(
+                    [low for job in jobs for low, _ in job.stretches], dtype=np.int64
+                ),
+                np.array(
+                    [high for job in jobs for _, high in job.stretches], dtype=np.int64
+                ),
                 _offsets([job.stretches for job in jobs]),
             ),
             np.array([problem.current[j] for j in classes.first], dtype=np.int64),
@@ -201,9 +213,19 @@ class _Posed:
 
         problem, sizes = self.problem, self.classes.sizes
         stall = problem.cost_model == "stall"
-        points = value_points(*self.curves, *self.stretches, self.held, *self.terms, problem.units, problem.tfwd, stall)
+        points = value_points(
+            *self.curves,
+            *self.stretches,
+            self.held,
+            *self.terms,
+            problem.units,
+            problem.tfwd,
+            stall,
+        )
         kept = self._of_each(Job.at_most, np.int64)
-        return Scores(*scores(*points, self.held, kept, sizes), self.classes.of, sizes, kept)
+        return Scores(
+            *scores(*points, self.held, kept, sizes), self.classes.of, sizes, kept
+        )
 
     def objective(self, counts: IntArray) -> float:
         """The value of an allocation: equals `values.objective` bit by bit."""
@@ -222,15 +244,21 @@ class _Posed:
         )
         return math.fsum(values.tolist())
 
-    def _of_each(self, method: Callable[[Job, int], int], kind: type[np.generic]) -> NDArray[Any]:
+    def _of_each(
+        self, method: Callable[[Job, int], int], kind: type[np.generic]
+    ) -> NDArray[Any]:
         """Call a method of each class's first job with the units that the class holds; 0 where it holds none."""
         of_each = np.zeros(len(self.held), dtype=kind)
         for c in np.flatnonzero(self.held).tolist():
-            of_each[c] = method(self.problem.jobs[self.classes.first[c]], int(self.held[c]))
+            of_each[c] = method(
+                self.problem.jobs[self.classes.first[c]], int(self.held[c])
+            )
         return of_each
 
 
-def _best(scores: Scores, capacity: int, time_limit: float | None) -> tuple[IntArray, int | None]:
+def _best(
+    scores: Scores, capacity: int, time_limit: float | None
+) -> tuple[IntArray, int | None]:
     """The canonical counts by the quicker of the two programmes, as `_core` has them."""
     if scores.steps(capacity) <= PLAIN_STEPS:
         return _plain(scores, capacity), None
@@ -240,10 +268,14 @@ def _best(scores: Scores, capacity: int, time_limit: float | None) -> tuple[IntA
 def _plain(scores: Scores, capacity: int) -> IntArray:
     from bft.milp.exact.knapsack import best_counts
 
-    return best_counts(scores.of, scores.units, scores.scores, scores.slopes, scores.offsets, capacity)
+    return best_counts(
+        scores.of, scores.units, scores.scores, scores.slopes, scores.offsets, capacity
+    )
 
 
-def _core(scores: Scores, capacity: int, time_limit: float | None) -> tuple[IntArray, int | None]:
+def _core(
+    scores: Scores, capacity: int, time_limit: float | None
+) -> tuple[IntArray, int | None]:
     """Canonical counts and None; at the time limit the best known counts, and an upper bound of the missing score.
 
     The bound on the loss starts low and rises until an allocation lies within it. That allocation is the optimum,
@@ -254,22 +286,34 @@ def _core(scores: Scores, capacity: int, time_limit: float | None) -> tuple[IntA
     return _search(scores, capacity, time_limit)
 
 
-def _search(scores: Scores, capacity: int, time_limit: float | None) -> tuple[IntArray, int | None]:
+def _search(
+    scores: Scores, capacity: int, time_limit: float | None
+) -> tuple[IntArray, int | None]:
     """The answer of `_core`, from kernels that may still have to be compiled."""
     from bft.milp.exact.blocks import blocks, give_out
     from bft.milp.exact.core import improve, losses, price_of, start, survivors
 
-    units, slopes, offsets, of, sizes = scores.units, scores.slopes, scores.offsets, scores.of, scores.sizes
+    units, slopes, offsets, of, sizes = (
+        scores.units,
+        scores.slopes,
+        scores.offsets,
+        scores.of,
+        scores.sizes,
+    )
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     price = price_of(units, scores.scores, offsets, sizes, capacity)
-    loss, max_units = losses(units, scores.scores, slopes, offsets, sizes, price, capacity)
+    loss, max_units = losses(
+        units, scores.scores, slopes, offsets, sizes, price, capacity
+    )
     base, total = start(of, units, slopes, loss, offsets, scores.kept, price, capacity)
     bound, excluded = total if total <= capacity * FIRST else total // FIRST, 0
     while time.monotonic() < deadline:
         choices = survivors(units, slopes, loss, offsets, max_units, price, bound)
         counts, undecided, begins, stretches = blocks(of, sizes, *choices, bound)
         left = capacity - int(counts.sum())
-        with alarm(deadline if _steps(stretches, left) > QUICK_STEPS else math.inf) as stop:
+        with alarm(
+            deadline if _steps(stretches, left) > QUICK_STEPS else math.inf
+        ) as stop:
             totals = improve(*stretches, left, price, bound, stop)
         if totals is not None:
             give_out(counts, undecided, begins, stretches, totals)

@@ -62,21 +62,35 @@ def kinds_optimum(problem: KindsProblem, time_limit: float | None = None) -> Opt
     if not problem.jobs:
         return Optimum((), 0.0, 0.0)
     _compile()
-    return _optimum(problem, math.inf if time_limit is None else time.monotonic() + time_limit)
+    return _optimum(
+        problem, math.inf if time_limit is None else time.monotonic() + time_limit
+    )
 
 
 def _optimum(problem: KindsProblem, deadline: float) -> Optimum:
     tables, kept = kinds_tables(problem), kept_choices(problem)
-    quantum, lines = _lines(hopeful(tables, kept), [problem.now(j) for j in range(len(tables))])
+    quantum, lines = _lines(
+        hopeful(tables, kept), [problem.now(j) for j in range(len(tables))]
+    )
     capacity = np.array(list(problem.units.values()), dtype=np.int64)
     prices, priced = _relaxed(lines, capacity)
     search = _Search([priced[id(line)] for line in lines], capacity, prices, deadline)
     best = [line.rank(choice) for line, choice in zip(lines, kept, strict=True)]
-    ranks = search.canonical(best, sum(int(line.scores[rank]) for line, rank in zip(lines, best, strict=True)))
-    choices = [(int(line.kinds[rank]), int(line.units[rank])) for line, rank in zip(lines, ranks, strict=True)]
+    ranks = search.canonical(
+        best,
+        sum(int(line.scores[rank]) for line, rank in zip(lines, best, strict=True)),
+    )
+    choices = [
+        (int(line.kinds[rank]), int(line.units[rank]))
+        for line, rank in zip(lines, ranks, strict=True)
+    ]
     value, names = kinds_value(tables, choices), list(problem.units)
     # How much more another allocation may be worth: its score is higher by at most what is not excluded.
-    more = quantum * (search.lost - search.excluded + len(lines) * (CHARGE + 1)) if search.limit else 0.0
+    more = (
+        quantum * (search.lost - search.excluded + len(lines) * (CHARGE + 1))
+        if search.limit
+        else 0.0
+    )
     return Optimum(
         tuple(units for _, units in choices),
         value,
@@ -90,7 +104,13 @@ def _optimum(problem: KindsProblem, deadline: float) -> Optimum:
 @cache
 def _compile() -> None:
     """Compile the kernel, or load it from the cache, which takes seconds outside the time limit."""
-    jobs = [{kind: Job(name, 1, 2, np.arange(3.0), np.arange(3.0), 0.0, 0.0) for kind in "ab"} for name in "xyz"]
+    jobs = [
+        {
+            kind: Job(name, 1, 2, np.arange(3.0), np.arange(3.0), 0.0, 0.0)
+            for kind in "ab"
+        }
+        for name in "xyz"
+    ]
     _optimum(KindsProblem({"a": 2, "b": 1}, 1.0, tuple(jobs), (None,) * 3), math.inf)
 
 
@@ -109,7 +129,9 @@ class _Line:
 
     def rank(self, choice: Choice) -> int:
         """Return the rank of a choice among the choices of the job."""
-        return int(np.flatnonzero((self.kinds == choice[0]) & (self.units == choice[1]))[0])
+        return int(
+            np.flatnonzero((self.kinds == choice[0]) & (self.units == choice[1]))[0]
+        )
 
     def corners(self) -> IntArray:
         """Ranks of the choices that can matter to the relaxation: on each kind the others lie between them or below."""
@@ -117,7 +139,11 @@ class _Line:
         for kind in range(int(self.kinds.max()) + 1):
             mine = np.flatnonzero((self.kinds == kind) & (self.units > 0))
             slopes = np.diff(self.scores[mine]) / np.diff(self.units[mine])
-            falls = np.diff(slopes) < 0 if len(mine) > 2 else np.ones(max(len(mine) - 2, 0), dtype=np.bool_)
+            falls = (
+                np.diff(slopes) < 0
+                if len(mine) > 2
+                else np.ones(max(len(mine) - 2, 0), dtype=np.bool_)
+            )
             found += [mine[:1], mine[1:-1][falls], mine[1:][-1:]]
         return np.concatenate(found)
 
@@ -126,10 +152,19 @@ class _Line:
         reduced = self.scores - prices[self.kinds] * self.units
         best = int(reduced.max())
         order = np.argsort(best - reduced, kind="stable")
-        return _Priced(self.kinds[order], self.units[order], (best - reduced)[order], order, best, mean)
+        return _Priced(
+            self.kinds[order],
+            self.units[order],
+            (best - reduced)[order],
+            order,
+            best,
+            mean,
+        )
 
 
-def _lines(tables: Sequence[KindsTable], now: Sequence[Choice]) -> tuple[float, list[_Line]]:
+def _lines(
+    tables: Sequence[KindsTable], now: Sequence[Choice]
+) -> tuple[float, list[_Line]]:
     """The quantum, and the choices of each job."""
     each = [table.points() for table in tables]
     spread = math.fsum(float(values.max() - values.min()) for _, _, values in each)
@@ -140,7 +175,10 @@ def _lines(tables: Sequence[KindsTable], now: Sequence[Choice]) -> tuple[float, 
     lines = []
     for (kinds, units, values), (kind, held) in zip(each, now, strict=True):
         changes = (kinds != kind) | (units != held)
-        scores = _levelled(np.rint((values - values.max()) / quantum).astype(np.int64)) - CHARGE * changes
+        scores = (
+            _levelled(np.rint((values - values.max()) / quantum).astype(np.int64))
+            - CHARGE * changes
+        )
         key = b"".join(part.tobytes() for part in (kinds, units, scores))
         lines.append(known.setdefault(key, _Line(kinds, units, scores)))
     return quantum, lines
@@ -161,7 +199,9 @@ def _levelled(scores: IntArray) -> IntArray:
     return levelled
 
 
-def _relaxed(lines: Sequence[_Line], capacity: IntArray) -> tuple[IntArray, dict[int, _Priced]]:
+def _relaxed(
+    lines: Sequence[_Line], capacity: IntArray
+) -> tuple[IntArray, dict[int, _Priced]]:
     """Price of a unit of each kind, in quanta, >= 0: the duals of the linear relaxation; and lines at them, by id.
 
     Any prices are valid; these keep the search small.
@@ -175,24 +215,45 @@ def _relaxed(lines: Sequence[_Line], capacity: IntArray) -> tuple[IntArray, dict
     corners = [line.corners() for line in different]
     rows = np.repeat(np.arange(len(different)), [len(ranks) for ranks in corners])
     kinds, units, scores = (
-        np.concatenate([getattr(line, of)[ranks] for line, ranks in zip(different, corners, strict=True)])
+        np.concatenate(
+            [
+                getattr(line, of)[ranks]
+                for line, ranks in zip(different, corners, strict=True)
+            ]
+        )
         for of in ("kinds", "units", "scores")
     )
     scale = max(float(np.abs(scores).max()), 1.0)
     columns = np.arange(len(rows))
-    one = csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(different), len(rows)))
-    use = csr_array((units.astype(np.float64), (kinds, columns)), shape=(len(capacity), len(rows)))
-    relaxed = linprog(
-        -scores / scale, A_ub=use, b_ub=capacity, A_eq=one, b_eq=members, bounds=(0, None), method="highs"
+    one = csr_array(
+        (np.ones(len(rows)), (rows, columns)), shape=(len(different), len(rows))
     )
-    prices, means = np.zeros(len(capacity), dtype=np.int64), np.zeros((len(different), len(capacity)))
+    use = csr_array(
+        (units.astype(np.float64), (kinds, columns)), shape=(len(capacity), len(rows))
+    )
+    relaxed = linprog(
+        -scores / scale,
+        A_ub=use,
+        b_ub=capacity,
+        A_eq=one,
+        b_eq=members,
+        bounds=(0, None),
+        method="highs",
+    )
+    prices, means = (
+        np.zeros(len(capacity), dtype=np.int64),
+        np.zeros((len(different), len(capacity))),
+    )
     if relaxed.success:
         duals: FloatArray = np.maximum(-relaxed.ineqlin.marginals * scale, 0.0)
         # All units of a kind are not worth more than what is at stake; larger prices could overflow.
         ceiling = 2.0**BITS / (np.maximum(capacity, 1) * len(capacity))
         prices = np.rint(np.minimum(duals, ceiling)).astype(np.int64)
         np.add.at(means, (rows, kinds), relaxed.x * units / members[rows])
-    return prices, {id(line): line.at(prices, mean) for line, mean in zip(different, means, strict=True)}
+    return prices, {
+        id(line): line.at(prices, mean)
+        for line, mean in zip(different, means, strict=True)
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +276,12 @@ class _Priced:
 
     def first(self, able: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """The first so many choices: kinds, units, losses, ranks."""
-        return self.kinds[:able], self.units[:able], self.losses[:able], self.ranks[:able]
+        return (
+            self.kinds[:able],
+            self.units[:able],
+            self.losses[:able],
+            self.ranks[:able],
+        )
 
     def extent(self, able: int, kinds: int) -> tuple[IntArray, IntArray]:
         """The fewest and the most units of each kind that the first `able` choices use."""
@@ -270,7 +336,12 @@ class _Search:
 
     def canonical(self, kept: list[int], of_kept: int) -> list[int]:
         """Ranks of the choices in the canonical optimum; in the best known allocation if a limit is reached."""
-        best, self.lost = kept, sum(line.best for line in self.lines) + int(self.prices @ self.capacity) - of_kept
+        best, self.lost = (
+            kept,
+            sum(line.best for line in self.lines)
+            + int(self.prices @ self.capacity)
+            - of_kept,
+        )
         with alarm(self.deadline) as stop:
             try:
                 first = self._within(self.lost, stop, beam=True)
@@ -285,7 +356,9 @@ class _Search:
                 return best
         return found[0]
 
-    def _within(self, bound: int, stop: NDArray[np.uint8], *, beam: bool = False) -> tuple[list[int], int] | None:
+    def _within(
+        self, bound: int, stop: NDArray[np.uint8], *, beam: bool = False
+    ) -> tuple[list[int], int] | None:
         """Return the canonical allocation of the smallest loss, and that loss; None where it is above `bound`.
 
         With `beam` few vectors are kept, and the allocation is one of little loss.
@@ -307,12 +380,16 @@ class _Search:
             fewest, most = self.lines[j].extent(able[j], len(left))
             low[i], high[i] = low[i + 1] + fewest, high[i + 1] + most
         none = np.zeros(1, dtype=np.int64)
-        vectors = _Vectors(none[:, None] * left, none, np.array([self.prices @ left]), none, none)
+        vectors = _Vectors(
+            none[:, None] * left, none, np.array([self.prices @ left]), none, none
+        )
         past: list[_Vectors] = []
         use, kept = np.zeros(len(left)), 0
         for i, j in enumerate(undecided):
             window = left - low[i + 1], left - high[i + 1]
-            vectors = self._add(vectors, self.lines[j].first(able[j]), left, window, bound, stop)
+            vectors = self._add(
+                vectors, self.lines[j].first(able[j]), left, window, bound, stop
+            )
             if beam:
                 use += self.lines[j].mean
                 vectors = vectors.near(use, self.prices)
@@ -343,12 +420,23 @@ class _Search:
         sizes = [units + 1 for units in left.tolist()]
         if math.prod(sizes) > MAX_CODE:
             raise _LimitError(TOO_MANY)
-        strides = np.array([math.prod(sizes[:kind]) for kind in range(len(sizes))], dtype=np.int64)
+        strides = np.array(
+            [math.prod(sizes[:kind]) for kind in range(len(sizes))], dtype=np.int64
+        )
         slots = 8 << len(vectors.lost).bit_length()
         while True:
             budget = MAX_ROWS - self.rows
             rows, *parts = add_job(
-                vectors.used, vectors.lost, choices, window, self.prices, bound, strides, slots, budget, stop
+                vectors.used,
+                vectors.lost,
+                choices,
+                window,
+                self.prices,
+                bound,
+                strides,
+                slots,
+                budget,
+                stop,
             )
             self.rows += abs(rows)
             if stop[0]:

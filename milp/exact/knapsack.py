@@ -14,7 +14,12 @@ IMPOSSIBLE = np.int64(-(2**62))
 
 @compiled
 def best_counts(
-    of: IntArray, units: IntArray, scores: IntArray, slopes: IntArray, offsets: IntArray, capacity: int
+    of: IntArray,
+    units: IntArray,
+    scores: IntArray,
+    slopes: IntArray,
+    offsets: IntArray,
+    capacity: int,
 ) -> IntArray:
     """Counts with the highest sum of scores, at most `capacity` units in total; the canonical ones among equals.
 
@@ -62,7 +67,11 @@ def best_counts(
         for k in range(first[j], last[j]):
             end = units[k] + 1 if slopes[k] == GAP else units[k + 1]
             for n in range(units[k], min(end, usable[j + 1] + 1)):
-                score = scores[k] if n == units[k] else scores[k] + slopes[k] * (n - units[k])
+                score = (
+                    scores[k]
+                    if n == units[k]
+                    else scores[k] + slopes[k] * (n - units[k])
+                )
                 for u in range(n, usable[j + 1] + 1):
                     candidate = before[u - n] + score
                     if candidate > after[u]:
@@ -77,7 +86,11 @@ def best_counts(
         while chosen < 0:
             end = units[k] + 1 if slopes[k] == GAP else units[k + 1]
             for n in range(units[k], min(end, left + 1)):
-                score = scores[k] if n == units[k] else scores[k] + slopes[k] * (n - units[k])
+                score = (
+                    scores[k]
+                    if n == units[k]
+                    else scores[k] + slopes[k] * (n - units[k])
+                )
                 if best_score[j, left - n] + score == target:
                     chosen = n
                     break

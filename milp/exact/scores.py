@@ -71,14 +71,19 @@ def value_points(
             if min_units > max_units:
                 break
             begin = filled
-            filled = _break_points(ns, first, end, min_units, max_units, held[j], counts, filled)
+            filled = _break_points(
+                ns, first, end, min_units, max_units, held[j], counts, filled
+            )
             linear[begin : filled - 1] = True
             if min_units <= held[j] <= max_units and not stall:
                 rate = _on(ns, os, first, first, end, float(held[j]))[0]
         offsets[j + 1] = filled
         less, more = 1.0, 1.0
         if stall:
-            less, more = max(tfwd - tcdw[j], 0.0) / tfwd, max(tfwd - tcup[j], 0.0) / tfwd
+            less, more = (
+                max(tfwd - tcdw[j], 0.0) / tfwd,
+                max(tfwd - tcup[j], 0.0) / tfwd,
+            )
         place = first
         for k in range(start, filled):
             value, place = _on(ns, os, place, first, end, float(counts[k]))
@@ -93,7 +98,14 @@ def value_points(
 
 @compiled
 def _break_points(
-    ns: FloatArray, first: int, end: int, min_units: int, max_units: int, held: int, counts: IntArray, filled: int
+    ns: FloatArray,
+    first: int,
+    end: int,
+    min_units: int,
+    max_units: int,
+    held: int,
+    counts: IntArray,
+    filled: int,
 ) -> int:
     """Write the counts in [min_units, max_units] between which a job's value is linear to counts[filled:].
 
@@ -173,7 +185,9 @@ def values_of(
 
 
 @compiled
-def _on(ns: FloatArray, os: FloatArray, place: int, first: int, end: int, n: float) -> tuple[float, int]:
+def _on(
+    ns: FloatArray, os: FloatArray, place: int, first: int, end: int, n: float
+) -> tuple[float, int]:
     """A curve at n, and the index of its breakpoint before n. Call with rising n, each time from the returned index."""
     while place + 1 < end and ns[place + 1] <= n:
         place += 1
@@ -241,7 +255,9 @@ def scores(
         largest = max(largest, abs(best[j]), abs(keep))
     stake = _total(gain, sizes, largest)
     hopeless = stake + EQUAL_SUMS * (stake + largest)
-    units, left, slopes, ends = _hopeful(counts, values, linear, offsets, best - hopeless)
+    units, left, slopes, ends = _hopeful(
+        counts, values, linear, offsets, best - hopeless
+    )
 
     spread = np.empty(classes)
     for j in range(classes):
@@ -267,11 +283,19 @@ def scores(
 
 @compiled
 def _hopeful(
-    counts: IntArray, values: FloatArray, linear: BoolArray, offsets: IntArray, floors: FloatArray
+    counts: IntArray,
+    values: FloatArray,
+    linear: BoolArray,
+    offsets: IntArray,
+    floors: FloatArray,
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
     """The points whose value is at least the floor: counts, values, slopes (GAP or still 0), offsets."""
     room = 2 * len(counts)
-    units, kept_values, slopes = np.empty(room, np.int64), np.empty(room), np.zeros(room, np.int64)
+    units, kept_values, slopes = (
+        np.empty(room, np.int64),
+        np.empty(room),
+        np.zeros(room, np.int64),
+    )
     ends = np.zeros(len(offsets), np.int64)
     filled = 0
     for j in range(len(floors)):
@@ -279,15 +303,23 @@ def _hopeful(
         for k in range(offsets[j], offsets[j + 1]):
             if k > offsets[j] and linear[k - 1]:
                 n0, n1, v0, v1 = counts[k - 1], counts[k], values[k - 1], values[k]
-                if v0 < floor <= v1:  # crosses the floor: begin there, as seen from the upper end
+                if (
+                    v0 < floor <= v1
+                ):  # crosses the floor: begin there, as seen from the upper end
                     n = n1 - int((v1 - floor) / ((v1 - v0) / (n1 - n0)))
                     if n0 < n < n1:
-                        units[filled], kept_values[filled] = n, v1 - (v1 - v0) / (n1 - n0) * (n1 - n)
+                        units[filled], kept_values[filled] = (
+                            n,
+                            v1 - (v1 - v0) / (n1 - n0) * (n1 - n),
+                        )
                         filled += 1
                 elif v1 < floor <= v0:
                     n = n0 + int((v0 - floor) / ((v0 - v1) / (n1 - n0)))
                     if n0 < n < n1:
-                        units[filled], kept_values[filled] = n, v0 - (v0 - v1) / (n1 - n0) * (n - n0)
+                        units[filled], kept_values[filled] = (
+                            n,
+                            v0 - (v0 - v1) / (n1 - n0) * (n - n0),
+                        )
                         filled += 1
                     slopes[filled - 1] = GAP
             if values[k] >= floor:

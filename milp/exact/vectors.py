@@ -58,7 +58,11 @@ def add_job(
     width, mask, rows, filled, full = used.shape[1], slots - 1, 0, 0, False
     slot_of = np.full(slots, -1, np.int32)
     room = slots // 2
-    codes, loss_of, least_of = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    codes, loss_of, least_of = (
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+    )
     before, rank = np.empty(room, np.int64), np.empty(room, np.int64)
     for s in range(len(lost)):
         if stop[0] or rows > budget:
@@ -107,4 +111,11 @@ def add_job(
         for k in range(width - 1, -1, -1):
             found[at, k] = code // strides[k]
             code -= found[at, k] * strides[k]
-    return rows, found, loss_of[:filled].copy(), least_of[:filled].copy(), before[:filled].copy(), rank[:filled].copy()
+    return (
+        rows,
+        found,
+        loss_of[:filled].copy(),
+        least_of[:filled].copy(),
+        before[:filled].copy(),
+        rank[:filled].copy(),
+    )

@@ -61,7 +61,9 @@ class _Master:
         rows = np.fromiter(chain.from_iterable(rows_of), dtype=np.int64)
         begins = np.concatenate(([0], ends))
         # Row 0, the units, has a coefficient that differs by column; a pair within a class counts twice in its row.
-        self.rows = csr_array((np.ones(len(rows)), rows, begins), shape=(len(rows_of), len(items.limits)))
+        self.rows = csr_array(
+            (np.ones(len(rows)), rows, begins), shape=(len(rows_of), len(items.limits))
+        )
         self.rows.sum_duplicates()
 
     def solve(self, columns: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -145,7 +147,9 @@ class _Hull:
 def relax(items: Items) -> Relaxation:
     """Solve the linear relaxation over all items by column generation."""
     if not items.all:
-        return Relaxation(items.base, np.empty(0), np.empty(0), np.zeros(len(items.limits)))
+        return Relaxation(
+            items.base, np.empty(0), np.empty(0), np.zeros(len(items.limits))
+        )
     master = _Master(items)
     hull = _Hull.of(items)
     tolerance = NO_LOSS * float(items.gains.max())
@@ -153,10 +157,16 @@ def relax(items: Items) -> Relaxation:
     columns = hull.between(*_price_interval(items))
     for _ in range(MAX_ROUNDS):
         row_prices, amounts = master.solve(columns)
-        times = np.bincount(items.owner[columns], weights=amounts, minlength=len(items.all))
+        times = np.bincount(
+            items.owner[columns], weights=amounts, minlength=len(items.all)
+        )
         loss = master.loss(row_prices)
         gained = np.maximum(-np.minimum.reduceat(loss, items.begins[:-1]), 0.0)
-        bound = items.base + float(row_prices @ items.limits) + float((members * gained).sum())
+        bound = (
+            items.base
+            + float(row_prices @ items.limits)
+            + float((members * gained).sum())
+        )
         candidates = hull.least(loss)
         gaining = candidates[loss[candidates] < -tolerance]
         new = np.setdiff1d(gaining, columns, assume_unique=True)

@@ -23,7 +23,9 @@ class FlowModel:
     problem: Problem
     held: dict[Holders, int]
 
-    def decode(self, x: FloatArray) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
+    def decode(
+        self, x: FloatArray
+    ) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
         """Counts per job, and shared units per pair."""
         counts = [0] * len(self.problem.jobs)
         shares = {}
@@ -51,7 +53,11 @@ def build(problem: Problem) -> FlowModel:
     """
     model = LinearModel()
     supply = classes(problem)
-    targets: list[Holders] = [(), *((j,) for j in range(len(problem.jobs))), *((p.a, p.b) for p in problem.pairs)]
+    targets: list[Holders] = [
+        (),
+        *((j,) for j in range(len(problem.jobs))),
+        *((p.a, p.b) for p in problem.pairs),
+    ]
     held: dict[Holders, int] = {}
     gains: dict[int, list[int]] = defaultdict(list)
     losses: dict[int, list[int]] = defaultdict(list)
@@ -71,35 +77,65 @@ def build(problem: Problem) -> FlowModel:
         model.row(leaving, [1.0] * len(leaving), "=", float(units))
     for after in targets[1:]:
         held[after] = model.variable(0.0, float(problem.units))
-        model.row([held[after], *arriving[after]], [1.0, *[-1.0] * len(arriving[after])], "=", 0.0)
+        model.row(
+            [held[after], *arriving[after]],
+            [1.0, *[-1.0] * len(arriving[after])],
+            "=",
+            0.0,
+        )
     together = {(pair.a, pair.b): model.variable(0.0, 1.0) for pair in problem.pairs}
     for key, both in together.items():
         model.row([both, held[key]], [1.0, -1.0], "<", 0.0)
 
     for j, job in enumerate(problem.jobs):
-        partners: list[Pair | None] = [None, *(pair for pair in problem.pairs if j in (pair.a, pair.b))]
+        partners: list[Pair | None] = [
+            None,
+            *(pair for pair in problem.pairs if j in (pair.a, pair.b)),
+        ]
         off = model.variable(float(table_of(problem, j)[0]), 1.0)
         binaries, parts = [off], []
         for pair in partners:
             values = table_of(problem, j, pair)
             named = [] if pair is None else [units for units, _ in pair.named(j)]
-            chosen, mode_binaries = add_runs(model, list(mode_runs(job, problem.current[j], values, named)))
+            chosen, mode_binaries = add_runs(
+                model, list(mode_runs(job, problem.current[j], values, named))
+            )
             mode_parts = [(index, float(units)) for index, units in chosen.parts]
             binaries += mode_binaries
             parts += mode_parts
             if pair is not None:
                 key = (pair.a, pair.b)
-                model.row([*mode_binaries, together[key]], [*[1.0] * len(mode_binaries), -1.0], "=", 0.0)
-                model.row([held[key], *(i for i, _ in mode_parts)], [1.0, *(-u for _, u in mode_parts)], "<", 0.0)
+                model.row(
+                    [*mode_binaries, together[key]],
+                    [*[1.0] * len(mode_binaries), -1.0],
+                    "=",
+                    0.0,
+                )
+                model.row(
+                    [held[key], *(i for i, _ in mode_parts)],
+                    [1.0, *(-u for _, u in mode_parts)],
+                    "<",
+                    0.0,
+                )
         model.row(binaries, [1.0] * len(binaries), "=", 1.0)
         mine = [index for holders, index in held.items() if j in holders]
-        model.row([*mine, *(i for i, _ in parts)], [*[1.0] * len(mine), *(-u for _, u in parts)], "=", 0.0)
+        model.row(
+            [*mine, *(i for i, _ in parts)],
+            [*[1.0] * len(mine), *(-u for _, u in parts)],
+            "=",
+            0.0,
+        )
         up = model.variable(0.0, 1.0)
         if gains[j]:
             max_units = float(min(problem.units, job.jmax))
             model.row([*gains[j], up], [*[1.0] * len(gains[j]), -max_units], "<", 0.0)
         if losses[j]:
             down = model.variable(0.0, 1.0)
-            model.row([*losses[j], down], [*[1.0] * len(losses[j]), -float(problem.current[j])], "<", 0.0)
+            model.row(
+                [*losses[j], down],
+                [*[1.0] * len(losses[j]), -float(problem.current[j])],
+                "<",
+                0.0,
+            )
             model.row([up, down], [1.0, 1.0], "<", 1.0)
     return FlowModel(model, problem, held)

@@ -26,7 +26,9 @@ MAX_LABELS = 300_000
 KEY_BITS = 63
 
 
-def search(items: Items, relaxation: Relaxation, max_loss: float) -> tuple[float, Choice]:
+def search(
+    items: Items, relaxation: Relaxation, max_loss: float
+) -> tuple[float, Choice]:
     """Find the choice that loses least.
 
     Parameters
@@ -57,7 +59,9 @@ def search(items: Items, relaxation: Relaxation, max_loss: float) -> tuple[float
     return shown, ()
 
 
-def least_loss(items: Items, relaxation: Relaxation, max_loss: float) -> tuple[float, Choice] | None:
+def least_loss(
+    items: Items, relaxation: Relaxation, max_loss: float
+) -> tuple[float, Choice] | None:
     """Return the choice that loses least, if one loses at most `max_loss`, else `max_loss` and nothing.
 
     None says that there were too many labels.
@@ -151,7 +155,9 @@ def _stages(items: Items, relaxation: Relaxation, max_loss: float) -> list[_Stag
         mine = entries_of[index]
         rows = rows_of[index]
         units = items.units[mine]
-        max_times = min(items.all[int(owners[index])].members, int(items.limits[0] // units.min()))
+        max_times = min(
+            items.all[int(owners[index])].members, int(items.limits[0] // units.min())
+        )
         min_loss = float(relaxation.loss[mine].min())
         if max_times * min_loss > max_loss:
             max_times = int(max_loss // min_loss)
@@ -191,7 +197,9 @@ def _bandwidth_order(rows_of: list[tuple[int, ...]], rows: list[int]) -> list[in
     if not links:
         return rows
     ends = np.array(links, dtype=np.int32).T
-    graph = csr_array((np.ones(len(links)), (ends[0], ends[1])), shape=(len(rows), len(rows)))
+    graph = csr_array(
+        (np.ones(len(links)), (ends[0], ends[1])), shape=(len(rows), len(rows))
+    )
     order = reverse_cuthill_mckee(graph, symmetric_mode=True)
     return [rows[k] for k in order.tolist()]
 
@@ -205,7 +213,9 @@ class _Labels:
         Labels made so far.
     """
 
-    def __init__(self, items: Items, relaxation: Relaxation, max_loss: float, lost: float) -> None:
+    def __init__(
+        self, items: Items, relaxation: Relaxation, max_loss: float, lost: float
+    ) -> None:
         self.count = 1
         self._items = items
         self._relaxation = relaxation
@@ -231,7 +241,9 @@ class _Labels:
                 return False
             self._bits[row] = shift, (1 << left.bit_length()) - 1
             self._key = self._key + (left << shift)
-            self._loss = self._loss + float(self._relaxation.row_prices[row]) * (limit - left)
+            self._loss = self._loss + float(self._relaxation.row_prices[row]) * (
+                limit - left
+            )
         return True
 
     def _free_bits(self, length: int) -> int | None:
@@ -250,7 +262,9 @@ class _Labels:
         unit_shift, unit_mask = self._bits[0]
         unit_keys = stage.units << unit_shift
         entry_loss = self._relaxation.loss[stage.entries]
-        row_keys = sum(amount << self._bits[row][0] for row, amount in stage.demand.items() if row)
+        row_keys = sum(
+            amount << self._bits[row][0] for row, amount in stage.demand.items() if row
+        )
         for _ in range(stage.max_times):
             old = np.flatnonzero(self._fits(key, stage))
             enough = (key[old] >> unit_shift & unit_mask)[:, None] >= stage.units

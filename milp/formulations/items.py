@@ -100,7 +100,9 @@ class Items:
         self.sizes: list[int] = self.classes.sizes.tolist()
         self._alone = [self._tables.of(j) for j in self.classes.first]
         self._off = [float(table[0]) for table in self._alone]
-        self.base = math.fsum(size * off for size, off in zip(self.sizes, self._off, strict=True))
+        self.base = math.fsum(
+            size * off for size, off in zip(self.sizes, self._off, strict=True)
+        )
         present = [pair for pair in problem.pairs if pair.shared]
         self._present: dict[int, tuple[Pair, int]] = {}
         for k, pair in enumerate(present):
@@ -112,8 +114,14 @@ class Items:
         self.limits: IntArray = np.array(limits, dtype=np.int64)
         self.all: list[Item] = [*self._solos(), *self._pairs()]
         lengths = [len(item.table) for item in self.all]
-        self.begins: IntArray = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-        self.gains = np.concatenate([item.table for item in self.all]) if self.all else np.empty(0)
+        self.begins: IntArray = np.concatenate(
+            ([0], np.cumsum(lengths, dtype=np.int64))
+        )
+        self.gains = (
+            np.concatenate([item.table for item in self.all])
+            if self.all
+            else np.empty(0)
+        )
         self.owner = np.repeat(np.arange(len(self.all)), lengths)
         self.units = np.arange(len(self.gains)) - self.begins[self.owner]
 
@@ -126,9 +134,15 @@ class Items:
             if j in self._present:
                 rows = (self._present[j][1],)
             for variant in self._variants.get(j, ANYHOW):
-                table = gains if variant.max_units is None else gains[: variant.max_units + 1]
+                table = (
+                    gains
+                    if variant.max_units is None
+                    else gains[: variant.max_units + 1]
+                )
                 if table.max() > 0.0:
-                    yield Item((c,), table, self.sizes[c], (1 + c, *variant.rows, *rows))
+                    yield Item(
+                        (c,), table, self.sizes[c], (1 + c, *variant.rows, *rows)
+                    )
 
     def _pairs(self) -> Iterable[Item]:
         """Yield the items of two jobs, by the variants of both, that gain on some number of units."""
@@ -146,23 +160,39 @@ class Items:
                 continue
             beside = [self._tables.place(j, pair) for j in (pair.a, pair.b)]
             alone = [self._tables.place(j) for j in (pair.a, pair.b)]
-            max_union = min(problem.units, problem.jobs[pair.a].jmax + problem.jobs[pair.b].jmax)
+            max_union = min(
+                problem.units, problem.jobs[pair.a].jmax + problem.jobs[pair.b].jmax
+            )
             for max_units, rows in self._pair_variants(pair):
-                cut = [_cut(span, most) for span, most in zip(beside, max_units, strict=True)]
+                cut = [
+                    _cut(span, most)
+                    for span, most in zip(beside, max_units, strict=True)
+                ]
                 posed.append((pair, members, max_units, (1 + a, 1 + b, *rows)))
                 spans.append([*cut, *alone])
-                held.append((problem.current[pair.a], problem.current[pair.b], pair.shared))
+                held.append(
+                    (problem.current[pair.a], problem.current[pair.b], pair.shared)
+                )
                 off.append(self._off[a] + self._off[b])
                 lengths.append(max_union + 1)
         if not posed:
             return
         begins = np.cumsum(lengths)
-        gains = all_together(self._tables.values, np.array(spans), np.array(held), np.array(off), begins)
+        gains = all_together(
+            self._tables.values, np.array(spans), np.array(held), np.array(off), begins
+        )
         best = np.maximum.reduceat(gains, begins[:-1])
         for k in np.flatnonzero(best > 0.0).tolist():
             pair, members, max_units, rows = posed[k]
             classes = self._class_of[pair.a], self._class_of[pair.b]
-            yield Item(classes, gains[begins[k] : begins[k + 1]], members, rows, pair, max_units)
+            yield Item(
+                classes,
+                gains[begins[k] : begins[k + 1]],
+                members,
+                rows,
+                pair,
+                max_units,
+            )
 
     def _job_variants(self, j: int) -> tuple[Variant, ...]:
         """Return how a job that shares now may go on apart from its partner.
@@ -182,7 +212,10 @@ class Items:
         shrinks = Variant(held - 1, (own_row,))
         anything = Variant(None, (row_a, row_b))
         min_units = max(self.problem.jobs[j].jmin, 1)
-        return (*(each for each in (leaves, shrinks) if (each.max_units or 0) >= min_units), anything)
+        return (
+            *(each for each in (leaves, shrinks) if (each.max_units or 0) >= min_units),
+            anything,
+        )
 
     def _pair_variants(self, pair: Pair) -> Iterable[tuple[MaxUnits, tuple[int, ...]]]:
         """Yield the most units of both jobs of a pair, and the rows of their present pairs in which it counts."""
@@ -218,7 +251,9 @@ class Items:
         gains = math.fsum(self.all[i].table[units] for i, units in choice)
         return self.base + gains
 
-    def named(self, choice: Choice) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
+    def named(
+        self, choice: Choice
+    ) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
         """Return counts per job and shared units per pair: of a class, the jobs that come first have most units."""
         # Of thousands that wait many are in the same item on as many units.
         cells = {each: self._cell(*each) for each in set(choice)}
@@ -230,7 +265,9 @@ class Items:
         counts = [0] * len(self.problem.jobs)
         jobs_of: list[list[int]] = [[-1, -1] for _ in choice]
         for c, parts in parts_of.items():
-            for j, (less, index, side) in zip(members[c].tolist(), sorted(parts), strict=False):
+            for j, (less, index, side) in zip(
+                members[c].tolist(), sorted(parts), strict=False
+            ):
                 counts[j] = -less
                 jobs_of[index][side] = j
         shares = {}
@@ -261,7 +298,9 @@ class Items:
         model = LinearModel()
         chosen: dict[int, Chosen] = {}
         # How often each variable counts in a row: a pair of two jobs of one class counts twice.
-        rows: defaultdict[int, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
+        rows: defaultdict[int, defaultdict[int, float]] = defaultdict(
+            lambda: defaultdict(float)
+        )
         for i in np.unique(self.owner[allowed]).tolist():
             item = self.all[i]
             mine = allowed[self.begins[i] : self.begins[i + 1]]
@@ -271,7 +310,9 @@ class Items:
                 for binary in binaries:
                     rows[row][binary] += 1.0
         for row, counted in sorted(rows.items()):
-            model.row(list(counted), list(counted.values()), "<", float(self.limits[row]))
+            model.row(
+                list(counted), list(counted.values()), "<", float(self.limits[row])
+            )
         limit_units(model, chosen.values(), int(self.limits[0]))
         values: defaultdict[int, float] = defaultdict(float)
         for i, units in start:
@@ -309,7 +350,9 @@ def _cut(span: tuple[int, int], max_units: int | None) -> tuple[int, int]:
 
 def _runs(table: FloatArray) -> Iterable[Run]:
     """Yield the concave runs of a table that is -inf here and there."""
-    for allowed, positions in groupby(range(len(table)), key=lambda n: bool(table[n] > -np.inf)):
+    for allowed, positions in groupby(
+        range(len(table)), key=lambda n: bool(table[n] > -np.inf)
+    ):
         if allowed:
             stretch = list(positions)
             yield from _dense_runs(stretch[0], table[stretch])

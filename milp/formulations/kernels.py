@@ -27,7 +27,9 @@ def may_split(n_a: int, n_b: int, held_a: int, held_b: int, shared: int) -> bool
         return False
     if n_a < held_a and n_b < held_b:
         return n_a + n_b <= held_a + held_b - shared
-    return (n_a < held_a and n_a <= held_a - shared) or (n_b < held_b and n_b <= held_b - shared)
+    return (n_a < held_a and n_a <= held_a - shared) or (
+        n_b < held_b and n_b <= held_b - shared
+    )
 
 
 @compiled
@@ -60,7 +62,9 @@ def best_together(
         return
     for n_a in range(1, len(beside_a)):
         # Two that share nothing now and both shrink have no unit in common.
-        for n_b in range(held_b + 1 if shared == 0 and n_a < held_a else 1, len(beside_b)):
+        for n_b in range(
+            held_b + 1 if shared == 0 and n_a < held_a else 1, len(beside_b)
+        ):
             union = fewest(n_a, n_b, held_a, held_b, shared)
             value = beside_a[n_a] + beside_b[n_b]
             if union <= units and union != n_a + n_b and value > best[union]:
@@ -75,7 +79,13 @@ def best_together(
 
 
 @compiled
-def all_together(values: FloatArray, spans: IntArray, held: IntArray, off: FloatArray, begins: IntArray) -> FloatArray:
+def all_together(
+    values: FloatArray,
+    spans: IntArray,
+    held: IntArray,
+    off: FloatArray,
+    begins: IntArray,
+) -> FloatArray:
     """Return the gains of many pairs, one after another: `best_together` less what the jobs are worth without units.
 
     Parameters
@@ -156,13 +166,17 @@ def on_hull(gains: FloatArray, begins: IntArray) -> IntArray:
     for i in range(len(begins) - 1):
         first = filled
         for entry in range(begins[i] + 1, begins[i + 1]):
-            if not gains[entry] > 0.0 or (filled > first and gains[entry] <= gains[found[filled - 1]]):
+            if not gains[entry] > 0.0 or (
+                filled > first and gains[entry] <= gains[found[filled - 1]]
+            ):
                 continue
             while filled > first:
                 last = found[filled - 1]
                 before = found[filled - 2] if filled > first + 1 else begins[i]
                 height = gains[before] if filled > first + 1 else 0.0
-                if (gains[last] - height) * (entry - before) > (gains[entry] - height) * (last - before):
+                if (gains[last] - height) * (entry - before) > (
+                    gains[entry] - height
+                ) * (last - before):
                     break
                 filled -= 1
             found[filled] = entry

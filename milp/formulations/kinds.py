@@ -42,6 +42,10 @@ def build(problem: KindsProblem, tables: Sequence[KindsTable]) -> Formulated:
         limit_units(model, [mine[kind] for mine in parts if kind in mine], units)
 
     def decode(x: FloatArray) -> tuple[int, ...]:
-        return tuple(mine[kind].units(x) if kind in mine else 0 for mine in parts for kind in range(len(kinds)))
+        return tuple(
+            mine[kind].units(x) if kind in mine else 0
+            for mine in parts
+            for kind in range(len(kinds))
+        )
 
     return Formulated(model, decode)

@@ -50,7 +50,9 @@ class LinearModel:
         self.integer.append(integer)
         return len(self.objective) - 1
 
-    def row(self, indices: list[int], coefficients: list[float], sense: str, right: float) -> None:
+    def row(
+        self, indices: list[int], coefficients: list[float], sense: str, right: float
+    ) -> None:
         """Add the constraint sum(coefficients·x[indices]) `sense` right."""
         self.rows.append((indices, coefficients, sense, right))
 
@@ -122,11 +124,20 @@ class LinearStatus(StrEnum):
         word = re.sub(r"[^a-z]", "", said.lower())
         if word in ("optimal", "optimalsolution", "optimalsolutionfound", "koptimal"):
             return cls.OPTIMAL
-        if word in ("infeasible", "kinfeasible", "intinfeasible", "integerinfeasible", "probleminfeasible"):
+        if word in (
+            "infeasible",
+            "kinfeasible",
+            "intinfeasible",
+            "integerinfeasible",
+            "probleminfeasible",
+        ):
             return cls.INFEASIBLE
         if word in ("nothing", "nosolutionfound"):
             return cls.NOTHING
-        if word in ("feasible", "suboptimal", "truncated", "interrupted") or "limit" in word:
+        if (
+            word in ("feasible", "suboptimal", "truncated", "interrupted")
+            or "limit" in word
+        ):
             return cls.FEASIBLE if solved else cls.NOTHING
         return cls.UNKNOWN
 
@@ -155,16 +166,30 @@ class LinearAnswer:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "said", self.said or str(self.status))
-        object.__setattr__(self, "status", LinearStatus.parse(str(self.status), solved=self.x is not None))
+        object.__setattr__(
+            self,
+            "status",
+            LinearStatus.parse(str(self.status), solved=self.x is not None),
+        )
 
     def above(self, constant: float) -> LinearAnswer:
         """The same answer with `constant` added to objective and bound."""
-        return replace(self, objective=self.objective + constant, bound=self.bound + constant) if constant else self
+        return (
+            replace(
+                self, objective=self.objective + constant, bound=self.bound + constant
+            )
+            if constant
+            else self
+        )
 
     def values(self, model: LinearModel) -> FloatArray:
         """`x`, checked to hold one finite number per variable; raise Nonsense if it does not."""
         x = self.x
-        if not isinstance(x, np.ndarray) or x.shape != (len(model.objective),) or not np.isfinite(x).all():
+        if (
+            not isinstance(x, np.ndarray)
+            or x.shape != (len(model.objective),)
+            or not np.isfinite(x).all()
+        ):
             raise Nonsense("expected one finite number per variable")
         return x
 
@@ -179,4 +204,6 @@ def power_of_two_scale(objective: Sequence[float], target: float = 2.0**20) -> f
     if largest == 0.0 or not np.isfinite(largest):
         return 1.0
     # Beyond 2^1000 the factor itself would overflow.
-    return float(2.0 ** np.clip(np.round(np.log2(target) - np.log2(largest)), -1000, 1000))
+    return float(
+        2.0 ** np.clip(np.round(np.log2(target) - np.log2(largest)), -1000, 1000)
+    )

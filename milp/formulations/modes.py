@@ -27,7 +27,10 @@ def mode_intervals(job: Job, current: int, max_units: int) -> Iterator[tuple[int
     """Yield the counts up to `max_units` that a job may have: stretches, each cut into shrink, stay and grow."""
     for low, last in job.stretches:
         high = min(last, max_units)
-        shrink, stay = (low, min(current - 1, high)), (max(current, low), min(current, high))
+        shrink, stay = (
+            (low, min(current - 1, high)),
+            (max(current, low), min(current, high)),
+        )
         for first, end in (shrink, stay, (max(current + 1, low), high)):
             if first <= end:
                 yield first, end
@@ -36,7 +39,14 @@ def mode_intervals(job: Job, current: int, max_units: int) -> Iterator[tuple[int
 def break_points(ns: FloatArray, low: int, high: int) -> list[int]:
     """Whole numbers in [low, high] between which a curve with breakpoints `ns` is linear."""
     inner = ns[(ns > low) & (ns < high)]
-    return sorted({low, high, *np.floor(inner).astype(int).tolist(), *np.ceil(inner).astype(int).tolist()})
+    return sorted(
+        {
+            low,
+            high,
+            *np.floor(inner).astype(int).tolist(),
+            *np.ceil(inner).astype(int).tolist(),
+        }
+    )
 
 
 def concave_runs(points: Run) -> Iterator[Run]:
@@ -56,7 +66,9 @@ def concave_runs(points: Run) -> Iterator[Run]:
     yield run
 
 
-def mode_runs(job: Job, current: int, values: FloatArray, named: Sequence[int] = ()) -> Iterator[Run]:
+def mode_runs(
+    job: Job, current: int, values: FloatArray, named: Sequence[int] = ()
+) -> Iterator[Run]:
     """Yield the concave runs of a job's value table, mode by mode (n = 0 is the off mode, not among them).
 
     `named`: counts at which the table leaves the line between its neighbours. Counts with value -inf are in no run.
@@ -64,7 +76,9 @@ def mode_runs(job: Job, current: int, values: FloatArray, named: Sequence[int] =
     for low, high in mode_intervals(job, current, len(values) - 1):
         around = {n for m in named for n in (m - 1, m, m + 1) if low <= n <= high}
         points = sorted({*break_points(job.ns, low, high), *around})
-        for allowed, stretch in groupby(points, key=lambda n: bool(values[n] > -np.inf)):
+        for allowed, stretch in groupby(
+            points, key=lambda n: bool(values[n] > -np.inf)
+        ):
             if allowed:
                 yield from concave_runs([(n, float(values[n])) for n in stretch])
 
@@ -118,7 +132,9 @@ class Chosen:
         return None
 
 
-def add_runs(model: LinearModel, runs: Sequence[Run], members: int = 1) -> tuple[Chosen, list[int]]:
+def add_runs(
+    model: LinearModel, runs: Sequence[Run], members: int = 1
+) -> tuple[Chosen, list[int]]:
     """Add a binary per run and a whole-numbered variable per segment; return them, and the binaries separately.
 
     For a class of several members the binaries become whole numbers: how many members are in the run.
@@ -144,7 +160,12 @@ def limit_units(model: LinearModel, items: Iterable[Chosen], units: int) -> None
     """Limit the units of all items together to `units`."""
     parts = [part for chosen in items for part in chosen.parts]
     if parts:
-        model.row([index for index, _ in parts], [float(each) for _, each in parts], "<", float(units))
+        model.row(
+            [index for index, _ in parts],
+            [float(each) for _, each in parts],
+            "<",
+            float(units),
+        )
 
 
 def build(problem: Problem) -> Formulated:
@@ -169,7 +190,9 @@ def build(problem: Problem) -> Formulated:
     if pruned:
         tables = prune(tables, sizes, problem.units)
     model, constant, units = LinearModel(), 0.0, problem.units
-    items: list[Chosen | int] = []  # a number: the units of each member, if only one count is possible
+    items: list[
+        Chosen | int
+    ] = []  # a number: the units of each member, if only one count is possible
     for j, members, table in zip(classes.first, sizes.tolist(), tables, strict=True):
         allowed = table > -np.inf
         if pruned and np.count_nonzero(allowed) == 1:
@@ -180,8 +203,14 @@ def build(problem: Problem) -> Formulated:
             continue
         off = [model.variable(float(table[0]), float(members))] if allowed[0] else []
         edges = np.flatnonzero(np.diff(allowed)).tolist() if pruned else ()
-        chosen, binaries = add_runs(model, list(mode_runs(problem.jobs[j], problem.current[j], table, edges)), members)
-        model.row([*off, *binaries], [1.0] * (len(off) + len(binaries)), "=", float(members))
+        chosen, binaries = add_runs(
+            model,
+            list(mode_runs(problem.jobs[j], problem.current[j], table, edges)),
+            members,
+        )
+        model.row(
+            [*off, *binaries], [1.0] * (len(off) + len(binaries)), "=", float(members)
+        )
         items.append(chosen)
     limit_units(model, [item for item in items if isinstance(item, Chosen)], units)
 

@@ -53,7 +53,9 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
 
     """
     if problem.pairs:
-        raise ProblemError("the node formulation gives every unit to one job: remove xi, or choose flow or items")
+        raise ProblemError(
+            "the node formulation gives every unit to one job: remove xi, or choose flow or items"
+        )
     model = LinearModel()
     takers: list[list[int]] = [[] for _ in range(problem.units)]
     ours: list[list[int]] = []
@@ -76,7 +78,13 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
 
 
 def _add_job(
-    model: LinearModel, problem: Problem, j: int, given: list[int], first: int, *, strict_reference: bool
+    model: LinearModel,
+    problem: Problem,
+    j: int,
+    given: list[int],
+    first: int,
+    *,
+    strict_reference: bool,
 ) -> None:
     """Add constraints of job j, which holds the nodes from `first` on, and the value of its binaries x = `given`."""
     job, held, nodes = problem.jobs[j], problem.current[j], problem.units
@@ -103,9 +111,16 @@ def _add_job(
     off, units = _worths(model, problem, j, up, down)
     if nodes:
         counted = [-float(count) for _, count in units]
-        model.row([*given, *(index for index, _ in units)], [1.0] * nodes + counted, "=", 0.0)
+        model.row(
+            [*given, *(index for index, _ in units)], [1.0] * nodes + counted, "=", 0.0
+        )
     if strict_reference and job.jmin > reference:  # the curve enforces a smaller Jmin
-        model.row([*given, *off], [-1.0] * nodes + [-float(reference)] * len(off), "<", -float(job.jmin))
+        model.row(
+            [*given, *off],
+            [-1.0] * nodes + [-float(reference)] * len(off),
+            "<",
+            -float(job.jmin),
+        )
 
 
 def _worths(
@@ -142,7 +157,10 @@ def _curve(
         max_units = min(last, nodes)
         if min_units > max_units:
             break
-        points = [(n, worth * float(job.table[n])) for n in break_points(job.ns, min_units, max_units)]
+        points = [
+            (n, worth * float(job.table[n]))
+            for n in break_points(job.ns, min_units, max_units)
+        ]
         for run in concave_runs(points):
             chosen = model.variable(run[0][1], 1.0)
             choice.append(chosen)

@@ -27,7 +27,9 @@ from bft.milp.tolerances import EQUAL_GAINS, PRUNING_SUMS
 ROUNDS = 40
 
 
-def prune(tables: Sequence[FloatArray], sizes: IntArray, units: int) -> list[FloatArray]:
+def prune(
+    tables: Sequence[FloatArray], sizes: IntArray, units: int
+) -> list[FloatArray]:
     """The tables of the classes, -inf at counts that are not needed; at least one optimum remains.
 
     Parameters
@@ -68,7 +70,12 @@ class _Market:
 
     def only(self, chosen: BoolArray) -> _Market:
         """The market with these counts only."""
-        return replace(self, owner=self.owner[chosen], counts=self.counts[chosen], values=self.values[chosen])
+        return replace(
+            self,
+            owner=self.owner[chosen],
+            counts=self.counts[chosen],
+            values=self.values[chosen],
+        )
 
     def tables(self, lengths: Sequence[int]) -> list[FloatArray]:
         """The tables of the classes, -inf at other counts."""
@@ -89,16 +96,26 @@ class _Market:
         worth, best = self.worth(price)
         bound = float((self.sizes * best).sum()) + price * self.units
         # Relative to the values themselves: at the price of a straight curve the best differences are pure rounding.
-        slack = PRUNING_SUMS * float((self.sizes * np.maximum.reduceat(np.abs(self.values), self.begins)).sum())
+        slack = PRUNING_SUMS * float(
+            (self.sizes * np.maximum.reduceat(np.abs(self.values), self.begins)).sum()
+        )
         loss = best[self.owner] - worth
-        return self.within(loss, bound - self.fill(fewest) + slack, self._first(loss == 0.0))
+        return self.within(
+            loss, bound - self.fill(fewest) + slack, self._first(loss == 0.0)
+        )
 
     def by_units(self) -> _Market:
         """Without what takes more units than there are if everybody else has their smallest count."""
         fewest = self.counts[self.begins]
-        return self.within(self.counts - fewest[self.owner], self.units - int((self.sizes * fewest).sum()), self.begins)
+        return self.within(
+            self.counts - fewest[self.owner],
+            self.units - int((self.sizes * fewest).sum()),
+            self.begins,
+        )
 
-    def within(self, costs: FloatArray | IntArray, budget: float, free: IntArray) -> _Market:
+    def within(
+        self, costs: FloatArray | IntArray, budget: float, free: IntArray
+    ) -> _Market:
         """Without what costs more than all together may cost, and without those whom others can stand in for.
 
         `free` is an entry of each class that costs nothing. Let k members at most be able to afford another one. Then
@@ -108,14 +125,18 @@ class _Market:
         taken = np.zeros(len(costs), dtype=bool)
         taken[free] = True
         least = np.minimum.reduceat(np.where(taken, np.inf, costs), self.begins)
-        movers = np.count_nonzero(np.cumsum(np.sort(np.repeat(least, self.sizes))) <= budget)
+        movers = np.count_nonzero(
+            np.cumsum(np.sort(np.repeat(least, self.sizes))) <= budget
+        )
         steps = self.counts - self.counts[free][self.owner]
         gains = self.values - self.values[free][self.owner]
         moves = np.flatnonzero((costs <= budget) & ~taken)
         moves = moves[np.lexsort((-gains[moves], steps[moves]))]
         members = self.sizes[self.owner[moves]]
         ahead = np.cumsum(members) - members
-        ahead -= ahead[np.searchsorted(steps[moves], steps[moves])]  # only those who take the same step
+        ahead -= ahead[
+            np.searchsorted(steps[moves], steps[moves])
+        ]  # only those who take the same step
         taken[moves[ahead < movers]] = True
         return self.only(taken)
 
@@ -126,8 +147,15 @@ class _Market:
 
     def clear(self) -> tuple[float, IntArray]:
         """A price near the best at which the units suffice, and where the smallest count is that each member wants."""
-        steps, rise = (array - array[self.begins][self.owner] for array in (self.counts, self.values))
-        low, high = 0.0, 2.0 * max(float((rise[steps > 0] / steps[steps > 0]).max(initial=0.0)), 0.0)
+        steps, rise = (
+            array - array[self.begins][self.owner]
+            for array in (self.counts, self.values)
+        )
+        low, high = (
+            0.0,
+            2.0
+            * max(float((rise[steps > 0] / steps[steps > 0]).max(initial=0.0)), 0.0),
+        )
         price = 0.0
         for _ in range(ROUNDS):
             at_best = self._at_best(price)
@@ -135,7 +163,10 @@ class _Market:
                 low = price
             else:
                 high = price
-                if price == 0.0 or (self.sizes * self._most(at_best)).sum() >= self.units:
+                if (
+                    price == 0.0
+                    or (self.sizes * self._most(at_best)).sum() >= self.units
+                ):
                     break
             price = (low + high) / 2
         return high, self._first(self._at_best(high))
@@ -150,12 +181,19 @@ class _Market:
         value = float((self.sizes * self.values[chosen]).sum())
         steps = self.counts - counts[self.owner]
         gains = np.full(len(steps), -np.inf)
-        np.divide(self.values - self.values[chosen][self.owner], steps, out=gains, where=(steps > 0) & (steps <= left))
+        np.divide(
+            self.values - self.values[chosen][self.owner],
+            steps,
+            out=gains,
+            where=(steps > 0) & (steps <= left),
+        )
         best = np.maximum.reduceat(gains, self.begins)
         for c in np.argsort(-best, kind="stable").tolist():
             if left == 0 or not best[c] > 0:
                 break
-            mine = slice(self.begins[c], self.begins[c + 1] if c + 1 < len(self.begins) else None)
+            mine = slice(
+                self.begins[c], self.begins[c + 1] if c + 1 < len(self.begins) else None
+            )
             near = np.flatnonzero(gains[mine] >= best[c] * (1 - EQUAL_GAINS))
             grown, members = steps[mine][near], int(self.sizes[c])
             while members and left >= grown[0]:
@@ -163,7 +201,9 @@ class _Market:
                 times = min(members, left // int(grown[last]))
                 members -= times
                 left -= times * int(grown[last])
-                value += times * float(self.values[self.begins[c] + near[last]] - self.values[chosen[c]])
+                value += times * float(
+                    self.values[self.begins[c] + near[last]] - self.values[chosen[c]]
+                )
         return value
 
     def _at_best(self, price: float) -> BoolArray:
@@ -171,7 +211,10 @@ class _Market:
         return np.asarray(worth == best[self.owner])
 
     def _first(self, at_best: BoolArray) -> IntArray:
-        return np.minimum.reduceat(np.where(at_best, np.arange(len(self.counts)), len(self.counts)), self.begins)
+        return np.minimum.reduceat(
+            np.where(at_best, np.arange(len(self.counts)), len(self.counts)),
+            self.begins,
+        )
 
     def _most(self, at_best: BoolArray) -> IntArray:
         return np.maximum.reduceat(np.where(at_best, self.counts, 0), self.begins)

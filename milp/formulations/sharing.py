@@ -17,7 +17,12 @@ from bft.milp.formulations import flow, gap_search
 from bft.milp.formulations.column_generation import relax, rounded
 from bft.milp.formulations.items import Choice, Items
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, Nonsense
-from bft.milp.formulations.transfers import complaint_about, keep_shared, transport, value_of
+from bft.milp.formulations.transfers import (
+    complaint_about,
+    keep_shared,
+    transport,
+    value_of,
+)
 from bft.milp.problem import Problem, Status, Transfer
 from bft.milp.tolerances import PROVEN_GAP, SOLVER_ZERO
 from bft.milp.values import table_of
@@ -39,7 +44,9 @@ class SharingAnswer:
     note: str = ""
 
 
-def carry_out(problem: Problem, counts: tuple[int, ...], shares: Shares, formulation: str) -> SharingAnswer | None:
+def carry_out(
+    problem: Problem, counts: tuple[int, ...], shares: Shares, formulation: str
+) -> SharingAnswer | None:
     """Return the allocation with its moves and value, or None when it requires a migration; its bound is infinite."""
     moves = transport(problem, counts, shares)
     if moves is None:
@@ -63,9 +70,13 @@ def sum_of_best(problem: Problem) -> float:
     """Return an upper bound: the sum of the best values of all jobs."""
     classes = classes_of(problem)
     best = [float(table_of(problem, j).max()) for j in classes.first]
-    for pair in problem.pairs:  # sharing makes an objective smaller in size, so a negative one larger
+    for pair in (
+        problem.pairs
+    ):  # sharing makes an objective smaller in size, so a negative one larger
         for j in (pair.a, pair.b):
-            best[classes.of[j]] = max(best[classes.of[j]], float(table_of(problem, j, pair).max()))
+            best[classes.of[j]] = max(
+                best[classes.of[j]], float(table_of(problem, j, pair).max())
+            )
     return math.fsum(best[c] for c in classes.of.tolist())
 
 
@@ -75,7 +86,9 @@ def keep_answer(problem: Problem, note: str) -> SharingAnswer:
     return replace(answer, bound=max(answer.objective, sum_of_best(problem)), note=note)
 
 
-def solve_sharing(problem: Problem, formulation: str, ask: Ask, limits: Limits, tolerance: float) -> SharingAnswer:
+def solve_sharing(
+    problem: Problem, formulation: str, ask: Ask, limits: Limits, tolerance: float
+) -> SharingAnswer:
     """Solve a sharing problem by `items` (and `flow` where needed) or by `flow` alone.
 
     Parameters
@@ -115,7 +128,14 @@ class _Search:
         The formulation to solve next: `items`, then `flow` where its answer could not be carried out.
     """
 
-    def __init__(self, problem: Problem, formulation: str, ask: Ask, limits: Limits, tolerance: float) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        formulation: str,
+        ask: Ask,
+        limits: Limits,
+        tolerance: float,
+    ) -> None:
         self.problem = problem
         self.formulation = formulation
         self.ask = ask
@@ -123,7 +143,9 @@ class _Search:
         self.tolerance = tolerance
         self.best = keep(problem)
         self.bound = math.inf
-        self._deadline = math.inf if limits.seconds is None else time.monotonic() + limits.seconds
+        self._deadline = (
+            math.inf if limits.seconds is None else time.monotonic() + limits.seconds
+        )
         self._stopped_by = "time limit"
         self._proven_by = formulation
 
@@ -166,8 +188,12 @@ class _Search:
 
     def _search_gap(self) -> None:
         """Search the entries that may be part of a better choice than the best known."""
-        loss, choice = gap_search.search(self._items, self._relaxation, self._max_loss())
-        self.bound = max(self.best.objective, min(self.bound, self._relaxation.bound - loss))
+        loss, choice = gap_search.search(
+            self._items, self._relaxation, self._max_loss()
+        )
+        self.bound = max(
+            self.best.objective, min(self.bound, self._relaxation.bound - loss)
+        )
         if choice:
             self._start = self._items.shared_out([i for i, _ in choice])
             self._take_choice(self._start)
@@ -185,7 +211,9 @@ class _Search:
 
     def _solve_items(self) -> bool:
         """Ask the solver for items better than the best known; return whether to ask again, by flow."""
-        model = self._items.model(self._relaxation.loss <= self._max_loss(), self._start)
+        model = self._items.model(
+            self._relaxation.loss <= self._max_loss(), self._start
+        )
         answer = self._asked(model.model, self._items.base)
         if answer is None:
             return False
@@ -216,11 +244,17 @@ class _Search:
 
     def _asked(self, model: LinearModel, constant: float = 0.0) -> LinearAnswer | None:
         """Return the solver's answer and take its bound; None when it has no solution."""
-        seconds = None if self._deadline == math.inf else max(self._deadline - time.monotonic(), 1e-3)
+        seconds = (
+            None
+            if self._deadline == math.inf
+            else max(self._deadline - time.monotonic(), 1e-3)
+        )
         answer = self.ask(model, replace(self.limits, seconds=seconds)).above(constant)
         if answer.x is None:
             if answer.status != "nothing":
-                raise Nonsense(f"answered {answer.said!r}, but the allocation without any units is feasible")
+                raise Nonsense(
+                    f"answered {answer.said!r}, but the allocation without any units is feasible"
+                )
             return None
         self._take_bound(answer, _zero(model))
         return answer
@@ -229,9 +263,13 @@ class _Search:
         """Lower the bound to what the solver proved; raise Nonsense for an optimum below a known value."""
         known, claimed = self.best.objective, answer.objective
         if answer.status == "optimal":
-            slack = zero + (self.tolerance + self.limits.gap) * max(abs(claimed), abs(known))
+            slack = zero + (self.tolerance + self.limits.gap) * max(
+                abs(claimed), abs(known)
+            )
             if claimed < known - slack:
-                raise Nonsense(f"reports the optimum {claimed!r}, but {known!r} is known")
+                raise Nonsense(
+                    f"reports the optimum {claimed!r}, but {known!r} is known"
+                )
             self.bound = min(self.bound, max(answer.bound, claimed, known))
         elif math.isfinite(answer.bound):
             self.bound = min(self.bound, max(answer.bound, known))
@@ -239,13 +277,21 @@ class _Search:
     def _take(self, result: SharingAnswer, answer: LinearAnswer, zero: float) -> None:
         """Take an answer that can be carried out, if it is better; raise Nonsense for a value below the claimed one."""
         # A value above the claimed one is no error: the solver did not fill the segments in order.
-        slack = zero + self.tolerance * max(abs(result.objective), abs(self.best.objective))
+        slack = zero + self.tolerance * max(
+            abs(result.objective), abs(self.best.objective)
+        )
         if not result.objective >= answer.objective - slack:
-            raise Nonsense(f"claims {answer.objective!r} for an answer of value {result.objective!r}")
+            raise Nonsense(
+                f"claims {answer.objective!r} for an answer of value {result.objective!r}"
+            )
         if _exceeds(result.objective, self.best.objective):
             self.best = result
         if answer.status == "optimal":
-            self.bound = max(self.bound, self.best.objective) if self.limits.gap else self.best.objective
+            self.bound = (
+                max(self.bound, self.best.objective)
+                if self.limits.gap
+                else self.best.objective
+            )
 
     def _carried_out(self, choice: Choice, method: str) -> SharingAnswer | None:
         """Return the answer for a choice of items, None when it requires a migration."""

@@ -47,7 +47,9 @@ def classes(problem: Problem) -> dict[Holders, int]:
     return sizes
 
 
-def demands(problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]) -> dict[Holders, int]:
+def demands(
+    problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]
+) -> dict[Holders, int]:
     """Units by their future holders: `shares` gives how many units each sharing pair (a, b) shares."""
     alone = defaultdict(int, {j: units for j, units in enumerate(counts) if units})
     wanted: dict[Holders, int] = {}
@@ -78,7 +80,9 @@ def transport(
         return None
     may_lose = {j for j in problem.holders if counts[j] < problem.current[j]}
     may_gain = {j for j, n in enumerate(counts) if n and n > problem.current[j]}
-    staying = {holders: min(units, demand.get(holders, 0)) for holders, units in supply.items()}
+    staying = {
+        holders: min(units, demand.get(holders, 0)) for holders, units in supply.items()
+    }
     moved = _moved(_less(supply, staying), _less(demand, staying), may_lose, may_gain)
     if moved is None:
         return None
@@ -88,17 +92,26 @@ def transport(
     demand_order = {after: i for i, after in enumerate(demand)}
     arcs = [arc for arc, units in moved.items() if units]
     arcs.sort(key=lambda arc: (supply_order[arc[0]], demand_order[arc[1]]))
-    return tuple(Transfer(before, after, moved[before, after]) for before, after in arcs)
+    return tuple(
+        Transfer(before, after, moved[before, after]) for before, after in arcs
+    )
 
 
-def _less(units_of: Mapping[Holders, int], staying: Mapping[Holders, int]) -> dict[Holders, int]:
+def _less(
+    units_of: Mapping[Holders, int], staying: Mapping[Holders, int]
+) -> dict[Holders, int]:
     """Return the units that do not stay, without empty classes."""
-    rest = {holders: units - staying.get(holders, 0) for holders, units in units_of.items()}
+    rest = {
+        holders: units - staying.get(holders, 0) for holders, units in units_of.items()
+    }
     return {holders: units for holders, units in rest.items() if units}
 
 
 def _moved(
-    leaving: Mapping[Holders, int], joining: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
+    leaving: Mapping[Holders, int],
+    joining: Mapping[Holders, int],
+    may_lose: set[int],
+    may_gain: set[int],
 ) -> dict[Arc, int] | None:
     """Return how many units go from which holders to which: a maximum flow, None if not all units find a place."""
     if not leaving:
@@ -109,10 +122,15 @@ def _moved(
     arcs = _direct_arcs(leaving, joining, may_lose, may_gain)
     network = _network(arcs, leaving, joining, may_lose, may_gain)
     # This algorithm goes through no set, whose order would change from run to run.
-    total, flow = nx.maximum_flow(network, SOURCE, SINK, flow_func=shortest_augmenting_path)
+    total, flow = nx.maximum_flow(
+        network, SOURCE, SINK, flow_func=shortest_augmenting_path
+    )
     if total != sum(leaving.values()):
         return None
-    moved = {(before, after): int(flow["from", before]["to", after]) for before, after in arcs}
+    moved = {
+        (before, after): int(flow["from", before]["to", after])
+        for before, after in arcs
+    }
     offered = dict(leaving)
     wanted = dict(joining)
     for (before, after), units in moved.items():
@@ -124,7 +142,10 @@ def _moved(
 
 
 def _direct_arcs(
-    leaving: Mapping[Holders, int], joining: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
+    leaving: Mapping[Holders, int],
+    joining: Mapping[Holders, int],
+    may_lose: set[int],
+    may_gain: set[int],
 ) -> list[Arc]:
     """Return the moves between holders with a job in common that are allowed, each once."""
     joining_of: dict[int, list[Holders]] = {}
@@ -200,10 +221,16 @@ def _paired(
             yield before, after, given
 
 
-def complaint_about(problem: Problem, counts: Sequence[int], transfers: Iterable[Transfer]) -> str:
+def complaint_about(
+    problem: Problem, counts: Sequence[int], transfers: Iterable[Transfer]
+) -> str:
     """Why `transfers` do not lead to `counts`; an empty string if they do."""
     left = classes(problem)
-    held, lost, gained = defaultdict[int, int](int), defaultdict[int, int](int), defaultdict[int, int](int)
+    held, lost, gained = (
+        defaultdict[int, int](int),
+        defaultdict[int, int](int),
+        defaultdict[int, int](int),
+    )
     partners: dict[int, set[int]] = {}
     for transfer in transfers:
         left[transfer.before] = left.get(transfer.before, 0) - transfer.units
@@ -244,10 +271,17 @@ def shares_of(transfers: Iterable[Transfer]) -> dict[tuple[int, int], int]:
     return shares
 
 
-def value_of(problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]) -> float:
+def value_of(
+    problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]
+) -> float:
     """Objective of an allocation; -inf where a count is not allowed."""
     tables = tables_of(problem)
-    with_whom = {j: problem.pair_of(*pair) for pair, units in shares.items() if units for j in pair}
+    with_whom = {
+        j: problem.pair_of(*pair)
+        for pair, units in shares.items()
+        if units
+        for j in pair
+    }
     worth = tables.idle != 0.0
     worth |= np.array(counts, dtype=np.int64) != 0
     worth[list(problem.holders)] = True
@@ -272,5 +306,7 @@ def keep_shared(problem: Problem) -> tuple[tuple[int, ...], dict[tuple[int, int]
                 b = counts[pair.b] = 0
             cut_a, cut_b = problem.current[pair.a] - a, problem.current[pair.b] - b
             # A job that must shrink to its Jmax leaves shared units first, so the pair shares the remainder.
-            shares[pair.a, pair.b] = max(0, pair.shared - cut_a - cut_b) if a and b else 0
+            shares[pair.a, pair.b] = (
+                max(0, pair.shared - cut_a - cut_b) if a and b else 0
+            )
     return tuple(counts), {pair: units for pair, units in shares.items() if units}

@@ -33,11 +33,16 @@ Column: TypeAlias = Any
 
 _BACKED: Final = ("DatetimeArray", "TimedeltaArray", "StringArray", "Categorical")
 _MASKED: Final = ("IntegerArray", "FloatingArray", "BooleanArray")
-_INDEXES: Final = frozenset({"Index", "RangeIndex", "DatetimeIndex", "TimedeltaIndex", "CategoricalIndex"})
+_INDEXES: Final = frozenset(
+    {"Index", "RangeIndex", "DatetimeIndex", "TimedeltaIndex", "CategoricalIndex"}
+)
 _FAR: Final = 1 << 62
 _MAX_COLUMNS: Final = 1 << 22  # an empty block may claim any number
 # Older ones have no type for strings with NaN for what is missing, or a provisional one: objects then.
-_NAN_STRINGS: Final = tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (3, 0)
+_NAN_STRINGS: Final = tuple(int(part) for part in pd.__version__.split(".")[:2]) >= (
+    3,
+    0,
+)
 
 
 def decode(root: object) -> pd.DataFrame:
@@ -62,13 +67,24 @@ class _Frames:
 
     def frame(self, state: dict[object, object]) -> pd.DataFrame:
         """Make a frame of a DataFrame's state; `_data` is what pandas 1.0 called `_mgr`."""
-        axes, pairs = _manager(made(state.get("_mgr", state.get("_data")), "BlockManager"))
+        axes, pairs = _manager(
+            made(state.get("_mgr", state.get("_data")), "BlockManager")
+        )
         columns, index = (self.index(axis) for axis in sequence(axes, 2))
         if len(columns) > _MAX_COLUMNS:
-            raise MalformedError(f"it has {len(columns):,} columns, more than {_MAX_COLUMNS:,}")
-        blocks = [(_placement(where, len(columns)), self.block(values)) for values, where in pairs]
-        if sorted(itertools.chain.from_iterable(where for where, _ in blocks)) != list(range(len(columns))):
-            raise MalformedError(f"its blocks do not make up its {len(columns)} columns")
+            raise MalformedError(
+                f"it has {len(columns):,} columns, more than {_MAX_COLUMNS:,}"
+            )
+        blocks = [
+            (_placement(where, len(columns)), self.block(values))
+            for values, where in pairs
+        ]
+        if sorted(itertools.chain.from_iterable(where for where, _ in blocks)) != list(
+            range(len(columns))
+        ):
+            raise MalformedError(
+                f"its blocks do not make up its {len(columns)} columns"
+            )
         frame = _joined(blocks, len(index))
         frame.index, frame.columns = index, columns
         attrs = state.get("attrs")
@@ -101,10 +117,15 @@ class _Frames:
         if kind == "ArrowStringArray":
             state = mapping(made(node).state)
             dtype = state.get("_dtype")
-            return _strings(dtype, _arrow_strings(state.get("_pa_array", state.get("_data"))))
+            return _strings(
+                dtype, _arrow_strings(state.get("_pa_array", state.get("_data")))
+            )
         if kind in _MASKED:
             state = mapping(made(node).state)
-            data, mask = self.values.array(state.get("_data")), self.values.array(state.get("_mask"))
+            data, mask = (
+                self.values.array(state.get("_data")),
+                self.values.array(state.get("_mask")),
+            )
             return getattr(pd.arrays, kind)(data.copy(), mask.copy())
         raise MalformedError(f"it holds {described(node)} where a column is expected")
 
@@ -117,16 +138,23 @@ class _Frames:
                     return state.get("_dtype"), self.values.array(state[key])
             raise MalformedError(f"{described(node)} in it is without values")
         parts = sequence(state, 2, 3)
-        swap = isinstance(parts[0], Made) and parts[0].maker in ("reconstruct", "frombuffer")
+        swap = isinstance(parts[0], Made) and parts[0].maker in (
+            "reconstruct",
+            "frombuffer",
+        )
         return parts[1 if swap else 0], self.values.array(parts[0 if swap else 1])
 
     def _categorical(self, dtype: object, codes: Array) -> Column:
         state = mapping(made(dtype, "CategoricalDtype").state)
         ordered = state.get("ordered")
         if codes.ndim != 1 or codes.dtype.kind != "i":
-            raise MalformedError("the codes of a Categorical in it are not whole numbers")
+            raise MalformedError(
+                "the codes of a Categorical in it are not whole numbers"
+            )
         return pd.Categorical.from_codes(
-            cast("Any", codes), categories=self.index(state.get("categories")), ordered=ordered is True
+            cast("Any", codes),
+            categories=self.index(state.get("categories")),
+            ordered=ordered is True,
         )
 
     def index(self, node: object) -> Any:
@@ -134,11 +162,16 @@ class _Frames:
         node = made(node, "new_Index", "new_DatetimeIndex", "new_TimedeltaIndex")
         kind, given = sequence(node.args, 2)
         if not isinstance(kind, Name) or kind.label not in _INDEXES:
-            raise MalformedError(f"it holds {described(kind)} where an index is expected")
+            raise MalformedError(
+                f"it holds {described(kind)} where an index is expected"
+            )
         state = mapping(given)
         name = self.values.name(state.get("name"))
         if kind.label == "RangeIndex":
-            bounds = (integer(state.get(key), low=-_FAR, high=_FAR) for key in ("start", "stop", "step"))
+            bounds = (
+                integer(state.get(key), low=-_FAR, high=_FAR)
+                for key in ("start", "stop", "step")
+            )
             start, stop, step = bounds
             if step == 0 or len(range(start, stop, step)) > MAX_LENGTH:
                 raise MalformedError("a RangeIndex in it has no end")
@@ -149,7 +182,9 @@ class _Frames:
         if not isinstance(column, np.ndarray):
             return pd.Index(column, name=name)
         if column.ndim != 1 or column.dtype.kind not in "biufMmO":
-            raise MalformedError(f"an index in it has {column.ndim} dimensions of type {column.dtype}")
+            raise MalformedError(
+                f"an index in it has {column.ndim} dimensions of type {column.dtype}"
+            )
         if column.dtype.hasobject:
             for value in column:
                 if isinstance(value, list | tuple | dict | bytearray | np.ndarray):
@@ -169,7 +204,9 @@ def _manager(node: Made) -> tuple[object, list[tuple[object, object]]]:
         return axes, contents
     state = mapping(mapping(sequence(node.state, 4)[3]).get("0.14.1"))
     parts = [mapping(block) for block in sequence(state.get("blocks"))]
-    return state.get("axes"), [(part.get("values"), part.get("mgr_locs")) for part in parts]
+    return state.get("axes"), [
+        (part.get("values"), part.get("mgr_locs")) for part in parts
+    ]
 
 
 def _placement(node: object, columns: int) -> list[int]:
@@ -177,7 +214,10 @@ def _placement(node: object, columns: int) -> list[int]:
     if isinstance(node, Made) and node.maker == "slice":
         # Bounds as of a slice of the columns: the end may be beyond them, or None going backward.
         far = 2 * columns + 2
-        bounds = [None if part is None else integer(part, low=-far, high=far) for part in sequence(node.args, 3)]
+        bounds = [
+            None if part is None else integer(part, low=-far, high=far)
+            for part in sequence(node.args, 3)
+        ]
         if bounds[2] == 0:
             raise MalformedError("a block of it has no position")
         return list(range(columns))[slice(*bounds)]
@@ -187,21 +227,31 @@ def _placement(node: object, columns: int) -> list[int]:
     return cast("list[int]", array.tolist())
 
 
-def _joined(blocks: list[tuple[list[int], list[Column] | Array]], rows: int) -> pd.DataFrame:
+def _joined(
+    blocks: list[tuple[list[int], list[Column] | Array]], rows: int
+) -> pd.DataFrame:
     """Put blocks together; a frame of one block, such as a matrix, keeps that block's memory."""
     index = pd.RangeIndex(rows)
     parts = []
     for where, values in blocks:
-        if len(values) != len(where) or any(len(column) != rows for column in values[:1]):
+        if len(values) != len(where) or any(
+            len(column) != rows for column in values[:1]
+        ):
             raise MalformedError("a block of it has not the shape of its columns")
         if isinstance(values, np.ndarray):
             if values.dtype.kind not in "biufMmO":
                 raise MalformedError(f"a block of it has the type {values.dtype}")
-            kind = values.dtype if values.dtype.hasobject else None  # else pandas guesses at strings
+            kind = (
+                values.dtype if values.dtype.hasobject else None
+            )  # else pandas guesses at strings
             parts.append(pd.DataFrame(values.T, index, where, dtype=kind, copy=False))
             continue
         for position, column in zip(where, values, strict=True):
-            kind = column.dtype if isinstance(column, np.ndarray) and column.dtype.hasobject else None
+            kind = (
+                column.dtype
+                if isinstance(column, np.ndarray) and column.dtype.hasobject
+                else None
+            )
             if getattr(column, "ndim", 1) != 1 or len(column) != rows:
                 raise MalformedError("a column of it has not the length of its index")
             parts.append(pd.Series(column, index, dtype=kind, name=position).to_frame())
@@ -224,7 +274,11 @@ def _times(dtype: object, array: Array) -> Column:
     dtype = made(dtype, "dtype", "DatetimeTZDtype")
     if dtype.maker == "dtype":
         return array
-    zone = mapping(dtype.state).get("tz") if dtype.has_state else sequence(dtype.args, 2)[1]
+    zone = (
+        mapping(dtype.state).get("tz")
+        if dtype.has_state
+        else sequence(dtype.args, 2)[1]
+    )
     if utc(zone) is None:
         raise MalformedError("times in it lack their time zone")
     rows = [array] if array.ndim == 1 else list(array)
@@ -239,14 +293,20 @@ def _strings(dtype: object, values: Sequence[object]) -> Column:
         storage, missing = state.get("storage"), state.get("_na_value")
     else:
         args = sequence(node.args, 0, 1, 2)
-        storage, missing = (*args, "python", None)[:2] if len(args) != 1 else (args[0], None)
+        storage, missing = (
+            (*args, "python", None)[:2] if len(args) != 1 else (args[0], None)
+        )
     if storage not in ("python", "pyarrow", "pyarrow_numpy"):
         raise MalformedError("strings in it are of an unknown storage")
     nan = storage == "pyarrow_numpy" or isinstance(missing, float)
     absent: Any = np.nan if nan else pd.NA
     texts = []
     for value in values:
-        gap = value is None or value is pd.NA or (isinstance(value, float) and value != value)
+        gap = (
+            value is None
+            or value is pd.NA
+            or (isinstance(value, float) and value != value)
+        )
         if not gap and not isinstance(value, str):
             raise MalformedError(f"a string in it is {described(value)}")
         texts.append(absent if gap else value)
@@ -269,7 +329,11 @@ def _arrow_strings(node: object) -> list[str | None]:
         sequence(made(node, "restore_array").args, 1)[0], 7
     )
     alias = sequence(made(kind, "type_for_alias").args, 1)[0]
-    if alias not in ("string", "large_string") or children != [] or dictionary is not None:
+    if (
+        alias not in ("string", "large_string")
+        or children != []
+        or dictionary is not None
+    ):
         raise MalformedError("an Arrow array in it is not one of strings")
     count, first = integer(length), integer(offset)
     if not count:
@@ -284,9 +348,13 @@ def _arrow_strings(node: object) -> list[str | None]:
     if bounds[0] < 0 or bounds[-1] > len(text) or bool((np.diff(bounds) < 0).any()):
         raise MalformedError("an Arrow array in it has offsets outside of its text")
     offsets = bounds.tolist()
-    texts: list[str | None] = [text[a:b].decode() for a, b in itertools.pairwise(offsets)]
+    texts: list[str | None] = [
+        text[a:b].decode() for a, b in itertools.pairwise(offsets)
+    ]
     if present:
-        bits = np.unpackbits(np.frombuffer(present, np.uint8), bitorder="little")[first:last]
+        bits = np.unpackbits(np.frombuffer(present, np.uint8), bitorder="little")[
+            first:last
+        ]
         for i in np.flatnonzero(bits == 0).tolist():
             texts[i] = None
     return texts

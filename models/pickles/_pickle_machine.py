@@ -78,7 +78,11 @@ class _Reader:
         chunk = self._source.read(_CHUNK)
         if not chunk:
             end = self._start + len(self._data)
-            raise MalformedError(f"it ends after {end} bytes, in the middle of its content" if end else "it is empty")
+            raise MalformedError(
+                f"it ends after {end} bytes, in the middle of its content"
+                if end
+                else "it is empty"
+            )
         self._start += self._at
         self._data, self._at = rest + chunk, 0
 
@@ -105,7 +109,9 @@ class _Reader:
         while len(payload) < count:
             chunk = self._source.read(min(_CHUNK, count - len(payload)))
             if not chunk:
-                raise MalformedError(f"it is cut short: {len(payload)} of an array's {count} bytes are there")
+                raise MalformedError(
+                    f"it is cut short: {len(payload)} of an array's {count} bytes are there"
+                )
             payload += chunk
             self._start += len(chunk)
         return payload
@@ -127,7 +133,12 @@ class _Reader:
 class _Machine:
     """The stack, the marks and the memo; one method for each family of opcodes."""
 
-    def __init__(self, source: BinaryIO, names: Mapping[tuple[str, str], str], take: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        source: BinaryIO,
+        names: Mapping[tuple[str, str], str],
+        take: Callable[[int], None],
+    ) -> None:
         self.reader, self.names, self.take = _Reader(source), names, take
         self.stack: list[object] = []
         self.memo: dict[int, object] = {}
@@ -147,7 +158,9 @@ class _Machine:
                 return stack[0]
             operation = _OPERATIONS.get(code)
             if operation is None:
-                raise MalformedError(f"no opcode of the pickle language is 0x{code:02x}")
+                raise MalformedError(
+                    f"no opcode of the pickle language is 0x{code:02x}"
+                )
             operation(self)
 
     def _items(self) -> list[object]:
@@ -174,7 +187,9 @@ class _Machine:
 
     def int_line(self) -> None:
         text = self.reader.line()
-        self.stack.append({"00": False, "01": True}[text] if text in ("00", "01") else int(text))
+        self.stack.append(
+            {"00": False, "01": True}[text] if text in ("00", "01") else int(text)
+        )
 
     def long_line(self) -> None:
         self.stack.append(int(self.reader.line().removesuffix("L")))
@@ -183,7 +198,9 @@ class _Machine:
         count = self.reader.number(size)
         if count > _MAX_INT_BYTES:
             raise MalformedError(f"it holds an integer of {count} bytes")
-        self.stack.append(int.from_bytes(self.reader.take(count), "little", signed=True))
+        self.stack.append(
+            int.from_bytes(self.reader.take(count), "little", signed=True)
+        )
 
     def string_line(self) -> None:
         # Strings of Python 2 occur only in old hand-made pickles; their escapes are not parsed.
@@ -193,10 +210,16 @@ class _Machine:
         self.stack.append(text[1:-1])
 
     def text(self, size: int) -> None:
-        self.stack.append(self.reader.take_large(self.reader.number(size)).decode("utf-8", "surrogatepass"))
+        self.stack.append(
+            self.reader.take_large(self.reader.number(size)).decode(
+                "utf-8", "surrogatepass"
+            )
+        )
 
     def string(self, size: int) -> None:
-        self.stack.append(self.reader.take_large(self.reader.number(size)).decode("latin-1"))
+        self.stack.append(
+            self.reader.take_large(self.reader.number(size)).decode("latin-1")
+        )
 
     def binary(self, size: int) -> None:
         self.stack.append(self.reader.take_large(self.reader.number(size)))
@@ -246,7 +269,9 @@ class _Machine:
         self.take(_ITEM * len(items))
         for key, value in zip(items[::2], items[1::2], strict=True):
             if not isinstance(key, _KEYS):
-                raise MalformedError(f"a dict in it has a key that is neither text nor a number ({type(key).__name__})")
+                raise MalformedError(
+                    f"a dict in it has a key that is neither text nor a number ({type(key).__name__})"
+                )
             target[key] = value
 
     def a_set(self) -> None:
@@ -259,7 +284,9 @@ class _Machine:
 
     def get(self, index: int) -> None:
         if index not in self.memo:
-            raise MalformedError(f"it refers to object {index} of its memo, which it has not put there")
+            raise MalformedError(
+                f"it refers to object {index} of its memo, which it has not put there"
+            )
         self.stack.append(self.memo[index])
 
     # Globals that a pickle may name, and calls it may ask for
@@ -291,7 +318,9 @@ class _Machine:
 
     def new_with_keywords(self) -> None:
         if self._pop() != {}:
-            raise MalformedError("it makes an object with keyword arguments, as no table does")
+            raise MalformedError(
+                "it makes an object with keyword arguments, as no table does"
+            )
         self.reduce()
 
     def instance_line(self) -> None:
@@ -310,14 +339,20 @@ class _Machine:
         target.state, target.has_state = state, True
 
     def extension(self, size: int) -> None:
-        raise RefusedError(f"would call whatever is registered under extension code {self.reader.number(size)}")
+        raise RefusedError(
+            f"would call whatever is registered under extension code {self.reader.number(size)}"
+        )
 
     def persistent_line(self) -> None:
-        raise RefusedError(f"asks for the persistent object {_printable(self.reader.line())}")
+        raise RefusedError(
+            f"asks for the persistent object {_printable(self.reader.line())}"
+        )
 
     def persistent(self) -> None:
         pid = self._pop()
-        raise RefusedError(f"asks for the persistent object {_printable(str(pid) if isinstance(pid, _KEYS) else '?')}")
+        raise RefusedError(
+            f"asks for the persistent object {_printable(str(pid) if isinstance(pid, _KEYS) else '?')}"
+        )
 
     def out_of_band(self) -> None:
         raise RefusedError("asks for buffers that are kept outside of it")
@@ -331,7 +366,9 @@ def _printable(text: str) -> str:
 
 _BY_CODE: Final[Mapping[bytes, Callable[[_Machine], object]]] = {
     b"\x80": lambda s: s.reader.byte(),  # PROTO
-    b"\x95": lambda s: s.reader.take(8),  # FRAME: a hint for reading ahead, which we do anyway
+    b"\x95": lambda s: s.reader.take(
+        8
+    ),  # FRAME: a hint for reading ahead, which we do anyway
     b"(": lambda s: s.stack.append(_MARK),
     b"0": lambda s: s.stack.pop(),
     b"1": _Machine._items,  # POP_MARK
@@ -340,7 +377,9 @@ _BY_CODE: Final[Mapping[bytes, Callable[[_Machine], object]]] = {
     b"\x88": lambda s: s.stack.append(True),
     b"\x89": lambda s: s.stack.append(False),
     b"I": _Machine.int_line,
-    b"J": lambda s: s.stack.append(int.from_bytes(s.reader.take(4), "little", signed=True)),
+    b"J": lambda s: s.stack.append(
+        int.from_bytes(s.reader.take(4), "little", signed=True)
+    ),
     b"K": lambda s: s.stack.append(s.reader.byte()),
     b"M": lambda s: s.stack.append(s.reader.number(2)),
     b"L": _Machine.long_line,
@@ -403,7 +442,9 @@ _OPERATIONS: Final = {code[0]: operation for code, operation in _BY_CODE.items()
 
 
 def record(
-    source: BinaryIO, names: Mapping[tuple[str, str], str], take: Callable[[int], None] = lambda size: None
+    source: BinaryIO,
+    names: Mapping[tuple[str, str], str],
+    take: Callable[[int], None] = lambda size: None,
 ) -> object:
     """Read one pickle as a tree of plain values, `Name` and `Made`.
 
@@ -434,6 +475,8 @@ def record(
     except InputError:  # of the bounds
         raise
     except IndexError:
-        raise MalformedError("it takes more from its stack than it has put there") from None
+        raise MalformedError(
+            "it takes more from its stack than it has put there"
+        ) from None
     except (ValueError, OverflowError) as error:  # numbers and UTF-8 that are none
         raise MalformedError(f"a value in it is not readable ({error})") from None

@@ -21,9 +21,13 @@ _DTYPE: Final = re.compile(r"b1|[iu][1248]|f[248]|O8|[Mm]8|[US][1-9][0-9]{0,5}")
 _TIME_UNITS: Final = frozenset({"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns"})
 # Codes of NPY_DATETIMEUNIT in pickled Timestamps; before pandas 2 there were nanoseconds only.
 _RESOLUTION: Final = {7: "s", 8: "ms", 9: "us", 10: "ns"}
-MAX_LENGTH: Final = 1 << 28  # of an array or index in one dimension; an empty one may claim any
+MAX_LENGTH: Final = (
+    1 << 28
+)  # of an array or index in one dimension; an empty one may claim any
 _MAX_DEPTH: Final = 50
-_MAX_EXPANDED: Final = 10_000_000  # items of one cell, shared ones counted wherever they appear
+_MAX_EXPANDED: Final = (
+    10_000_000  # items of one cell, shared ones counted wherever they appear
+)
 _EPOCH: Final = dt.datetime(1, 1, 1)
 
 
@@ -33,27 +37,41 @@ def made(node: object, *makers: str) -> Made:
     Protocols 0 and 1 write objects as `copyreg._reconstructor(class, object, None)`, Cython classes
     as an unpickling function of the class; either way the class is the first argument.
     """
-    if isinstance(node, Made) and node.maker in ("reconstructor", "unpickle_backed", "reconstruct"):
+    if isinstance(node, Made) and node.maker in (
+        "reconstructor",
+        "unpickle_backed",
+        "reconstruct",
+    ):
         if not node.args or not isinstance(node.args[0], Name):
             raise MalformedError("an object in it is made of no class")
         plain = Made(node.args[0].label, ())
         plain.state, plain.has_state = node.state, node.has_state
         node = plain
     if not isinstance(node, Made) or (makers and node.maker not in makers):
-        raise MalformedError(f"it holds {described(node)} where {' or '.join(makers)} is expected")
+        raise MalformedError(
+            f"it holds {described(node)} where {' or '.join(makers)} is expected"
+        )
     return node
 
 
 def described(node: object) -> str:
     """Name a node in an error, as "a list" or "a Timestamp"."""
-    what = node.maker if isinstance(node, Made) else node.label if isinstance(node, Name) else type(node).__name__
+    what = (
+        node.maker
+        if isinstance(node, Made)
+        else node.label
+        if isinstance(node, Name)
+        else type(node).__name__
+    )
     return f"{'an' if what[:1].lower() in 'aeio' else 'a'} {what}"
 
 
 def integer(node: object, *, low: int = 0, high: int = MAX_LENGTH) -> int:
     """Check that a node is a whole number (no bool) from `low` to `high`."""
     if type(node) is not int or not low <= node <= high:
-        raise MalformedError(f"a number in it is {node if type(node) is int else described(node)}, not {low} to {high}")
+        raise MalformedError(
+            f"a number in it is {node if type(node) is int else described(node)}, not {low} to {high}"
+        )
     return node
 
 
@@ -88,7 +106,9 @@ def binary(node: object) -> bytes | bytearray:
         if (
             node.maker == "bytearray"
             and len(node.args) == 1
-            and not (isinstance(node.args[0], Made) and node.args[0].maker == "bytearray")
+            and not (
+                isinstance(node.args[0], Made) and node.args[0].maker == "bytearray"
+            )
         ):
             return binary(node.args[0])
         if node.maker == "bytearray" and node.args == ():
@@ -101,7 +121,9 @@ def dtype(node: object) -> np.dtype[Any]:
     node = made(node, "dtype")
     code = node.args[0] if node.args else None
     if not isinstance(code, str) or not _DTYPE.fullmatch(code):
-        raise MalformedError(f"an array in it has the type {code if isinstance(code, str) else described(code)}")
+        raise MalformedError(
+            f"an array in it has the type {code if isinstance(code, str) else described(code)}"
+        )
     state = sequence(node.state, 8, 9)
     order = state[1]
     if order not in ("<", ">", "|") or any(part is not None for part in state[2:5]):
@@ -118,7 +140,13 @@ def dtype(node: object) -> np.dtype[Any]:
     return np.dtype(f"{order}{code}{unit}")
 
 
-def raw_array(data: bytes | bytearray, kind: np.dtype[Any], shape: Sequence[object], *, fortran: bool) -> Array:
+def raw_array(
+    data: bytes | bytearray,
+    kind: np.dtype[Any],
+    shape: Sequence[object],
+    *,
+    fortran: bool,
+) -> Array:
     """Make an array of raw bytes.
 
     Returns
@@ -131,7 +159,9 @@ def raw_array(data: bytes | bytearray, kind: np.dtype[Any], shape: Sequence[obje
         raise MalformedError(f"an array in it has {len(shape)} dimensions")
     lengths = tuple(integer(length) for length in shape)
     if kind.hasobject or math.prod(lengths) * kind.itemsize != len(data):
-        raise MalformedError(f"an array of {' x '.join(map(str, lengths))} values of type {kind} has {len(data)} bytes")
+        raise MalformedError(
+            f"an array of {' x '.join(map(str, lengths))} values of type {kind} has {len(data)} bytes"
+        )
     if not data:
         return np.empty(lengths, kind.newbyteorder("="))
     flat = np.frombuffer(data, kind)
@@ -165,7 +195,9 @@ def utc(node: object) -> dt.timezone | None:
 
 
 def _duration(node: Made) -> dt.timedelta:
-    days, seconds, microseconds = (integer(part, low=-(10**9), high=10**9) for part in sequence(node.args, 3))
+    days, seconds, microseconds = (
+        integer(part, low=-(10**9), high=10**9) for part in sequence(node.args, 3)
+    )
     return dt.timedelta(days, seconds, microseconds)
 
 
@@ -185,12 +217,22 @@ def _datetime(node: Made) -> dt.datetime:
         raise MalformedError("a time in it is damaged")
     zone = utc(args[1]) if len(args) == 2 else None
     year, microsecond = int.from_bytes(data[:2]), int.from_bytes(data[7:])
-    month, day, hour, minute, second = data[2] & 0x7F, data[3], data[4], data[5], data[6]
-    return dt.datetime(year, month, day, hour, minute, second, microsecond, zone, fold=data[2] >> 7)
+    month, day, hour, minute, second = (
+        data[2] & 0x7F,
+        data[3],
+        data[4],
+        data[5],
+        data[6],
+    )
+    return dt.datetime(
+        year, month, day, hour, minute, second, microsecond, zone, fold=data[2] >> 7
+    )
 
 
 def _timestamp(node: Made) -> Any:
-    args = sequence(node.args, 3, 4)  # value, freq (gone since pandas 2), tz, resolution (new in pandas 1.5)
+    args = sequence(
+        node.args, 3, 4
+    )  # value, freq (gone since pandas 2), tz, resolution (new in pandas 1.5)
     unit = _RESOLUTION.get(integer(args[3]) if len(args) == 4 else 10)
     if unit is None:
         raise MalformedError("a Timestamp in it has an unknown resolution")
@@ -204,7 +246,11 @@ def _timedelta(node: Made) -> Any:
     unit = _RESOLUTION.get(integer(args[1]) if len(args) == 2 else 10)
     if unit is None:
         raise MalformedError("a Timedelta in it has an unknown resolution")
-    return pd.Timedelta(np.timedelta64(integer(args[0], low=-(1 << 63) + 1, high=(1 << 63) - 1), cast("Any", unit)))
+    return pd.Timedelta(
+        np.timedelta64(
+            integer(args[0], low=-(1 << 63) + 1, high=(1 << 63) - 1), cast("Any", unit)
+        )
+    )
 
 
 def _scalar(node: Made) -> Any:
@@ -253,7 +299,9 @@ class Values:
         """Decode an array; of objects too."""
         array = self._shared(node, self._array)[0]
         if not isinstance(array, np.ndarray):
-            raise MalformedError(f"it holds {described(node)} where an array is expected")
+            raise MalformedError(
+                f"it holds {described(node)} where an array is expected"
+            )
         return array
 
     def _sized(self, node: object) -> tuple[Any, int]:
@@ -264,17 +312,23 @@ class Values:
             return bytes(node), 1
         value, size = self._shared(node, self._container)
         if size > _MAX_EXPANDED:
-            raise MalformedError(f"a cell in it unfolds to more than {_MAX_EXPANDED:,} items")
+            raise MalformedError(
+                f"a cell in it unfolds to more than {_MAX_EXPANDED:,} items"
+            )
         return value, size
 
-    def _shared(self, node: object, decode: Callable[[object], tuple[Any, int]]) -> tuple[Any, int]:
+    def _shared(
+        self, node: object, decode: Callable[[object], tuple[Any, int]]
+    ) -> tuple[Any, int]:
         key = id(node)
         if key in self._done:
             return self._done[key]
         if key in self._open:
             raise MalformedError("an object in it contains itself")
         if len(self._open) >= _MAX_DEPTH:
-            raise MalformedError(f"objects in it are nested more than {_MAX_DEPTH} deep")
+            raise MalformedError(
+                f"objects in it are nested more than {_MAX_DEPTH} deep"
+            )
         self._open.add(key)
         result = decode(node)
         self._open.remove(key)
@@ -285,10 +339,14 @@ class Values:
         if isinstance(node, list | tuple):
             parts = [self._sized(part) for part in node]
             items = [value for value, _ in parts]
-            return (items if isinstance(node, list) else tuple(items)), 1 + sum(size for _, size in parts)
+            return (items if isinstance(node, list) else tuple(items)), 1 + sum(
+                size for _, size in parts
+            )
         if isinstance(node, dict):
             entries = {key: self._sized(value) for key, value in node.items()}
-            return {key: value for key, (value, _) in entries.items()}, 1 + sum(n for _, n in entries.values())
+            return {key: value for key, (value, _) in entries.items()}, 1 + sum(
+                n for _, n in entries.values()
+            )
         if isinstance(node, Name) and node.label == "NA":
             return pd.NA, 1
         if isinstance(node, Made):
@@ -303,18 +361,28 @@ class Values:
             data, kind, shape, order = sequence(node.args, 4)
             if order not in ("C", "F"):
                 raise MalformedError("an array in it has no order")
-            array = raw_array(binary(data), dtype(kind), sequence(shape), fortran=order == "F")
+            array = raw_array(
+                binary(data), dtype(kind), sequence(shape), fortran=order == "F"
+            )
             return array, 1 + array.size
         version, shape, kind, fortran, data = sequence(made(node, "ndarray").state, 5)
         if version != 1:
             raise MalformedError("an array in it is of an unknown version")
         element = dtype(kind)
         if not element.hasobject:
-            array = raw_array(binary(data), element, sequence(shape), fortran=bool(fortran))
+            array = raw_array(
+                binary(data), element, sequence(shape), fortran=bool(fortran)
+            )
             return array, 1 + array.size
         lengths = tuple(integer(length) for length in sequence(shape))
-        if not isinstance(data, list) or len(lengths) > 32 or math.prod(lengths) != len(data):
-            raise MalformedError(f"an array of {' x '.join(map(str, lengths))} objects does not have as many")
+        if (
+            not isinstance(data, list)
+            or len(lengths) > 32
+            or math.prod(lengths) != len(data)
+        ):
+            raise MalformedError(
+                f"an array of {' x '.join(map(str, lengths))} objects does not have as many"
+            )
         flat = np.empty(len(data), object)
         size = 1
         for i, item in enumerate(data):

@@ -112,7 +112,9 @@ ALLOWED: Final = MappingProxyType(_allowed())
 _HINT: Final = "get the table as Parquet or CSV from whoever made it"
 
 
-def read_frame(source: BinaryIO, *, file: str, budget: Budget | None = None) -> pd.DataFrame:
+def read_frame(
+    source: BinaryIO, *, file: str, budget: Budget | None = None
+) -> pd.DataFrame:
     """Read a pickled DataFrame, executing nothing that the pickle names.
 
     Read are numbers, bools, times (without a zone, or UTC), strings, categories, nullable integers,
@@ -152,8 +154,14 @@ def read_frame(source: BinaryIO, *, file: str, budget: Budget | None = None) -> 
             hint=f"such a pickle runs code when opened; {_HINT}",
         ) from None
     except MalformedError as fault:
-        raise InputError(f"not a readable pickle: {fault}", file=file, hint=_HINT) from None
-    except (OSError, EOFError, zlib.error) as error:  # of the stream below, say a truncated gzip file
+        raise InputError(
+            f"not a readable pickle: {fault}", file=file, hint=_HINT
+        ) from None
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+    ) as error:  # of the stream below, say a truncated gzip file
         raise InputError(f"cannot be read to its end: {error}", file=file) from error
     except MemoryError as error:
         raise out_of_memory(error, file) from None
@@ -164,12 +172,24 @@ def read_frame(source: BinaryIO, *, file: str, budget: Budget | None = None) -> 
     try:
         return decode(tree)
     except MalformedError as fault:
-        raise InputError(f"not a readable table: {fault}", file=file, hint=_HINT) from None
+        raise InputError(
+            f"not a readable table: {fault}", file=file, hint=_HINT
+        ) from None
     except RecursionError:
-        raise InputError("not a readable table: its indexes are nested without end", file=file, hint=_HINT) from None
+        raise InputError(
+            "not a readable table: its indexes are nested without end",
+            file=file,
+            hint=_HINT,
+        ) from None
     except MemoryError as error:
         raise out_of_memory(error, file) from None
-    except (ValueError, TypeError, OverflowError) as error:  # of constructors, given odd values
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+    ) as error:  # of constructors, given odd values
         raise InputError(
-            f"not a readable table: its parts do not fit together: {error}", file=file, hint=_HINT
+            f"not a readable table: its parts do not fit together: {error}",
+            file=file,
+            hint=_HINT,
         ) from error

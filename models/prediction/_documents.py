@@ -18,7 +18,9 @@ MOST: Final = 1e30
 def part(document: Any, key: str, kind: type) -> Any:
     """The value under `key`, which must be of a type."""
     if not isinstance(document, Mapping) or not isinstance(document.get(key), kind):
-        raise InputError(f"not a model that can be used: {key!r} should be there and be a {kind.__name__}")
+        raise InputError(
+            f"not a model that can be used: {key!r} should be there and be a {kind.__name__}"
+        )
     return document[key]
 
 
@@ -37,7 +39,9 @@ def wholes(document: Any, key: str, *, low: int, below: int) -> NDArray[np.int64
     """Whole numbers in [least, below): int64 of shape (n,)."""
     values = part(document, key, list)
     if not all(type(value) is int and low <= value < below for value in values):
-        raise InputError(f"not a model that can be used: {key!r} should hold whole numbers in {low}..{below - 1}")
+        raise InputError(
+            f"not a model that can be used: {key!r} should hold whole numbers in {low}..{below - 1}"
+        )
     return np.array(values, dtype=np.int64)
 
 
@@ -52,11 +56,15 @@ def strings(document: Any, key: str) -> tuple[str, ...]:
 def same_length(key: str, *columns: Any) -> None:
     """Refuse columns of different lengths."""
     if len({len(column) for column in columns}) > 1:
-        raise InputError(f"not a model that can be used: the parts of {key} differ in length")
+        raise InputError(
+            f"not a model that can be used: the parts of {key} differ in length"
+        )
 
 
 def _array(values: list[Any], key: str) -> FloatArray:
     # bool is an int to Python, and no number of a model.
     if not all(type(value) in (int, float) and abs(value) <= MOST for value in values):
-        raise InputError(f"not a model that can be used: {key!r} should hold numbers up to {MOST:g}")
+        raise InputError(
+            f"not a model that can be used: {key!r} should hold numbers up to {MOST:g}"
+        )
     return np.array(values, dtype=np.float64)

@@ -57,7 +57,9 @@ def accuracy(predicted: FloatArray, actual: FloatArray) -> Accuracy:
 
 def _check(predicted: FloatArray, actual: FloatArray) -> None:
     if len(predicted) != len(actual) or len(actual) < 2:
-        raise InputError(f"{len(predicted)} predictions for {len(actual)} values, expected as many and at least 2")
+        raise InputError(
+            f"{len(predicted)} predictions for {len(actual)} values, expected as many and at least 2"
+        )
 
 
 def _r2(predicted: FloatArray, actual: FloatArray) -> float:

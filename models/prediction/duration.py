@@ -18,7 +18,11 @@ from bft.models.cells import Rows
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
 from bft.models.prediction._documents import floats, part, same_length, strings
-from bft.models.prediction.regressors import Regressor, fit_regressor, regressor_from_document
+from bft.models.prediction.regressors import (
+    Regressor,
+    fit_regressor,
+    regressor_from_document,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +69,12 @@ class _Past:
     target: FloatArray  # log(1 + seconds)
 
     def plus(self, other: _Past) -> _Past:
-        return _Past(*(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
+        return _Past(
+            *(
+                np.concatenate([getattr(self, f.name), getattr(other, f.name)])
+                for f in fields(self)
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +111,9 @@ class DurationEstimator:
     regressor: Regressor
 
     @classmethod
-    def train(cls, jobs: pd.DataFrame, *, kind: str = "ga2m", seed: int = 0, source: str = "") -> DurationEstimator:
+    def train(
+        cls, jobs: pd.DataFrame, *, kind: str = "ga2m", seed: int = 0, source: str = ""
+    ) -> DurationEstimator:
         """Learn from finished jobs.
 
         Parameters
@@ -120,13 +131,17 @@ class DurationEstimator:
             Naming the column and row that is missing or wrong.
         """
         rows = Rows(jobs, source)
-        optional = tuple(column for column in OPTIONAL if any(row.given(column) for row in rows))
+        optional = tuple(
+            column for column in OPTIONAL if any(row.given(column) for row in rows)
+        )
         past = _past(jobs, optional, source)
         x = _features(_submitted(jobs, optional, source), past, optional)
         regressor = fit_regressor(kind, x, past.target, seed)
         return cls(kind, optional, feature_names(optional), past, regressor)
 
-    def predict(self, jobs: pd.DataFrame, *, past: pd.DataFrame | None = None, source: str = "") -> FloatArray:
+    def predict(
+        self, jobs: pd.DataFrame, *, past: pd.DataFrame | None = None, source: str = ""
+    ) -> FloatArray:
         """Predicted durations in seconds, >= 0, of shape (jobs,).
 
         Parameters
@@ -139,19 +154,32 @@ class DurationEstimator:
         source
             File to name in messages.
         """
-        known = self.past if past is None else self.past.plus(_past(past, self.optional, source))
+        known = (
+            self.past
+            if past is None
+            else self.past.plus(_past(past, self.optional, source))
+        )
         x = _features(_submitted(jobs, self.optional, source), known, self.optional)
         logs = np.clip(self.regressor.predict(x), 0.0, np.log1p(LONGEST_S))
         return np.expm1(logs)
 
-    def inputs(self, jobs: pd.DataFrame, *, past: pd.DataFrame | None = None, source: str = "") -> FloatArray:
+    def inputs(
+        self, jobs: pd.DataFrame, *, past: pd.DataFrame | None = None, source: str = ""
+    ) -> FloatArray:
         """The regressor's features of jobs, shape (jobs, features): to explain and to draw."""
-        known = self.past if past is None else self.past.plus(_past(past, self.optional, source))
+        known = (
+            self.past
+            if past is None
+            else self.past.plus(_past(past, self.optional, source))
+        )
         return _features(_submitted(jobs, self.optional, source), known, self.optional)
 
     def to_document(self) -> dict[str, Any]:
         """The estimator as plain data."""
-        past = {field.name: getattr(self.past, field.name).tolist() for field in fields(self.past)}
+        past = {
+            field.name: getattr(self.past, field.name).tolist()
+            for field in fields(self.past)
+        }
         return {
             "regressor_kind": self.kind,
             "optional": list(self.optional),
@@ -163,19 +191,30 @@ class DurationEstimator:
     @classmethod
     def from_document(cls, document: Any) -> DurationEstimator:
         """The estimator that plain data state, checked."""
-        optional, features = strings(document, "optional"), strings(document, "features")
-        if any(column not in OPTIONAL for column in optional) or features != feature_names(optional):
+        optional, features = (
+            strings(document, "optional"),
+            strings(document, "features"),
+        )
+        if any(
+            column not in OPTIONAL for column in optional
+        ) or features != feature_names(optional):
             raise InputError(
-                "not a model that can be used: its features are not those of this version", hint="train it again"
+                "not a model that can be used: its features are not those of this version",
+                hint="train it again",
             )
         stored = part(document, "past", dict)
         past = _Past(
-            *(np.array(strings(stored, column), dtype=object) for column in ("user", "vc", "name")),
+            *(
+                np.array(strings(stored, column), dtype=object)
+                for column in ("user", "vc", "name")
+            ),
             *(floats(stored, column) for column in ("gpus", "finish_s", "target")),
         )
         same_length("'past'", *(getattr(past, field.name) for field in fields(past)))
         kind = part(document, "regressor_kind", str)
-        regressor = regressor_from_document(kind, document.get("regressor"), len(features))
+        regressor = regressor_from_document(
+            kind, document.get("regressor"), len(features)
+        )
         return cls(kind, optional, features, past, regressor)
 
 
@@ -251,7 +290,11 @@ def feature_names(optional: Sequence[str]) -> tuple[str, ...]:
     _since  log(1 + seconds) since then; a year without one
     """
     cpus = ("cpus",) if "cpu_num" in optional else ()
-    history = tuple(f"{level}_{what}" for level in _levels(optional) for what in ("mean", "count", "last", "since"))
+    history = tuple(
+        f"{level}_{what}"
+        for level in _levels(optional)
+        for what in ("mean", "count", "last", "since")
+    )
     return ("gpus", *cpus, "hour", "weekday", *history)
 
 
@@ -259,26 +302,40 @@ def _submitted(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Jo
     rows = Rows(frame, source).require((*SUBMITTED, *optional))
     return _Jobs(
         **_groups(rows, optional),
-        cpus=rows.all_numbers("cpu_num", min=0) if "cpu_num" in optional else np.zeros(len(rows)),
+        cpus=rows.all_numbers("cpu_num", min=0)
+        if "cpu_num" in optional
+        else np.zeros(len(rows)),
         submit_s=rows.all_seconds("submit_time"),
     )
 
 
 def _past(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Past:
-    rows = Rows(frame, source).require((*FINISHED, *optional), ("finish_time",), empty=True)
+    rows = Rows(frame, source).require(
+        (*FINISHED, *optional), ("finish_time",), empty=True
+    )
     duration = rows.all_numbers("duration", min=0)
     submit = rows.all_seconds("submit_time")
-    finish = rows.all_seconds("finish_time") if rows.has("finish_time") else submit + duration
+    finish = (
+        rows.all_seconds("finish_time")
+        if rows.has("finish_time")
+        else submit + duration
+    )
     early = np.flatnonzero(finish < submit)
     if len(early):
-        raise rows[int(early[0])].error("finish_time", "the job finishes before it is submitted")
+        raise rows[int(early[0])].error(
+            "finish_time", "the job finishes before it is submitted"
+        )
     return _Past(**_groups(rows, optional), finish_s=finish, target=np.log1p(duration))
 
 
 def _groups(rows: Rows, optional: Sequence[str]) -> dict[str, Any]:
     """The columns that groups agree in."""
     none = np.full(len(rows), "", dtype=object)
-    names = [re.sub(r"\d+", "#", name) for name in rows.all_names("jobname", "")] if "jobname" in optional else none
+    names = (
+        [re.sub(r"\d+", "#", name) for name in rows.all_names("jobname", "")]
+        if "jobname" in optional
+        else none
+    )
     return {
         "user": rows.all_names("user"),
         "vc": rows.all_names("vc", "") if "vc" in optional else none,
@@ -298,7 +355,12 @@ def _features(jobs: _Jobs, past: _Past, optional: Sequence[str]) -> FloatArray:
     for keys in _levels(optional).values():
         history = _History(jobs, past, keys)
         coarser = history.mean(coarser)
-        columns += [coarser, np.log1p(history.count), history.last(coarser), history.since()]
+        columns += [
+            coarser,
+            np.log1p(history.count),
+            history.last(coarser),
+            history.since(),
+        ]
     return np.column_stack(columns)
 
 
@@ -313,22 +375,38 @@ class _History:
 
         code = np.zeros(len(past.user) + len(jobs), dtype=np.int64)
         for key in keys:
-            values, distinct = pd.factorize(np.concatenate([getattr(past, key), getattr(jobs, key)]))
+            values, distinct = pd.factorize(
+                np.concatenate([getattr(past, key), getattr(jobs, key)])
+            )
             code = pd.factorize(code * len(distinct) + values)[0]
         of_past, of_jobs = np.split(code, [len(past.user)])
         # One sorted array of (group, instant) serves all groups; instants become their ranks.
         instants = np.unique(np.concatenate([past.finish_s, jobs.submit_s]))
         # Equal finishes: by duration, so that the order of the table does not matter.
         order = np.lexsort((past.target, past.finish_s, of_past))
-        sorted_keys = of_past[order] * len(instants) + np.searchsorted(instants, past.finish_s[order])
+        sorted_keys = of_past[order] * len(instants) + np.searchsorted(
+            instants, past.finish_s[order]
+        )
         first = np.searchsorted(sorted_keys, of_jobs * len(instants))
-        end = np.searchsorted(sorted_keys, of_jobs * len(instants) + np.searchsorted(instants, jobs.submit_s))
+        end = np.searchsorted(
+            sorted_keys,
+            of_jobs * len(instants) + np.searchsorted(instants, jobs.submit_s),
+        )
         if "name" in keys:  # jobs without a name have nothing in common
             end = np.where(jobs.name == "", first, end)
         self.count = (end - first).astype(np.float64)
-        self._target, self._finish, self._submit = past.target[order], past.finish_s[order], jobs.submit_s
+        self._target, self._finish, self._submit = (
+            past.target[order],
+            past.finish_s[order],
+            jobs.submit_s,
+        )
         # Summed up group by group: a sum over all would carry others' later jobs in its rounding.
-        self._sum = pd.Series(self._target).groupby(of_past[order]).cumsum().to_numpy(dtype=np.float64)
+        self._sum = (
+            pd.Series(self._target)
+            .groupby(of_past[order])
+            .cumsum()
+            .to_numpy(dtype=np.float64)
+        )
         self._some = self.count > 0
         self._at = end[self._some] - 1
 
@@ -345,6 +423,8 @@ class _History:
 
     def since(self) -> FloatArray:
         result = np.full(len(self.count), LONG_AGO_S)
-        result[self._some] = np.minimum(self._submit[self._some] - self._finish[self._at], LONG_AGO_S)
+        result[self._some] = np.minimum(
+            self._submit[self._some] - self._finish[self._at], LONG_AGO_S
+        )
         logs: FloatArray = np.log1p(result)
         return logs

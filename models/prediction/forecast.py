@@ -11,7 +11,11 @@ from bft.models.cells import Rows
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
 from bft.models.prediction._documents import number, part, strings
-from bft.models.prediction.regressors import Regressor, fit_regressor, regressor_from_document
+from bft.models.prediction.regressors import (
+    Regressor,
+    fit_regressor,
+    regressor_from_document,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +29,15 @@ _THURSDAY: Final = 3  # 1970-01-01, Monday being 0
 # hours, day and week, and of the slots that are forecast a day and a week before; hour and weekday (Monday 0, UTC) of
 # their begin.
 FEATURES: Final = (
-    *("last", "last_but_1", "last_but_2", "hour_mean", "six_hours_mean", "day_mean", "week_mean"),
+    *(
+        "last",
+        "last_but_1",
+        "last_but_2",
+        "hour_mean",
+        "six_hours_mean",
+        "day_mean",
+        "week_mean",
+    ),
     *("yesterday", "last_week", "hour", "weekday"),
 )
 
@@ -80,7 +92,10 @@ class Forecaster:
             raise InputError(f"expected a horizon of at least 1 slot, not {horizon}")
         time_s, counts = _slots(slots, column, source)
         if len(time_s) < 2:
-            raise InputError(f"{len(time_s)} slots, expected at least a day of them", file=source or None)
+            raise InputError(
+                f"{len(time_s)} slots, expected at least a day of them",
+                file=source or None,
+            )
         slot_s = float(time_s[1] - time_s[0])
         x = _features(time_s, counts, slot_s, horizon)
         y = ahead(counts, horizon)
@@ -97,7 +112,9 @@ class Forecaster:
             >= 0, float64 of shape (slots,). With less than a week before it a slot goes by what there is.
         """
         time_s, counts = _slots(slots, self.column, source, self.slot_s)
-        roots = self.regressor.predict(_features(time_s, counts, self.slot_s, self.horizon))
+        roots = self.regressor.predict(
+            _features(time_s, counts, self.slot_s, self.horizon)
+        )
         return np.square(np.maximum(roots, 0.0))
 
     def inputs(self, slots: pd.DataFrame, *, source: str = "") -> FloatArray:
@@ -120,17 +137,29 @@ class Forecaster:
     def from_document(cls, document: Any) -> Forecaster:
         """The forecaster that plain data state, checked."""
         horizon, slot_s = number(document, "horizon"), number(document, "slot_s")
-        if strings(document, "features") != FEATURES or horizon < 1 or horizon % 1 or slot_s <= 0:
+        if (
+            strings(document, "features") != FEATURES
+            or horizon < 1
+            or horizon % 1
+            or slot_s <= 0
+        ):
             raise InputError(
                 "not a model that can be used: its features or slots are not those of this version",
                 hint="train it again",
             )
-        kind, column = part(document, "regressor_kind", str), part(document, "column", str)
-        regressor = regressor_from_document(kind, document.get("regressor"), len(FEATURES))
+        kind, column = (
+            part(document, "regressor_kind", str),
+            part(document, "column", str),
+        )
+        regressor = regressor_from_document(
+            kind, document.get("regressor"), len(FEATURES)
+        )
         return cls(kind, column, int(horizon), slot_s, regressor)
 
 
-def submissions(jobs: pd.DataFrame, *, slot_s: float = SLOT_S, source: str = "") -> pd.DataFrame:
+def submissions(
+    jobs: pd.DataFrame, *, slot_s: float = SLOT_S, source: str = ""
+) -> pd.DataFrame:
     """Count submissions per slot.
 
     Parameters
@@ -164,7 +193,13 @@ def submissions(jobs: pd.DataFrame, *, slot_s: float = SLOT_S, source: str = "")
     slot -= first
     units = rows.all_numbers("gpu_num", min=0)
     begin = (first + np.arange(int(slot.max()) + 1)) * slot_s
-    return pd.DataFrame({"time": begin, "jobs": np.bincount(slot), "units": np.bincount(slot, weights=units)})
+    return pd.DataFrame(
+        {
+            "time": begin,
+            "jobs": np.bincount(slot),
+            "units": np.bincount(slot, weights=units),
+        }
+    )
 
 
 def ahead(counts: FloatArray, horizon: int) -> FloatArray:
@@ -174,7 +209,9 @@ def ahead(counts: FloatArray, horizon: int) -> FloatArray:
     return result
 
 
-def _slots(frame: pd.DataFrame, column: str, source: str, slot_s: float | None = None) -> tuple[FloatArray, FloatArray]:
+def _slots(
+    frame: pd.DataFrame, column: str, source: str, slot_s: float | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Begin and count of each slot; refused unless the slots follow each other at one distance."""
     rows = Rows(frame, source).require(("time", column))
     time_s, counts = rows.all_seconds("time"), rows.all_numbers(column, min=0)
@@ -182,7 +219,9 @@ def _slots(frame: pd.DataFrame, column: str, source: str, slot_s: float | None =
     step = slot_s if slot_s is not None else float(steps[0]) if len(steps) else 1.0
     wrong = np.flatnonzero(~(steps > 0))
     if len(wrong):
-        raise rows[int(wrong[0]) + 1].error("time", "expected a later time than in the row before")
+        raise rows[int(wrong[0]) + 1].error(
+            "time", "expected a later time than in the row before"
+        )
     wrong = np.flatnonzero(np.abs(steps - step) > 1e-6 * step)
     if len(wrong):
         raise rows[int(wrong[0]) + 1].error(
@@ -193,10 +232,14 @@ def _slots(frame: pd.DataFrame, column: str, source: str, slot_s: float | None =
     return time_s, counts
 
 
-def _features(time_s: FloatArray, counts: FloatArray, slot_s: float, horizon: int) -> FloatArray:
+def _features(
+    time_s: FloatArray, counts: FloatArray, slot_s: float, horizon: int
+) -> FloatArray:
     """The regressor's features at the end of each slot, shape (slots, features)."""
     here = np.arange(1, len(counts) + 1)
-    total = np.concatenate([[0.0], np.cumsum(counts)])  # forwards: what comes later changes nothing before
+    total = np.concatenate(
+        [[0.0], np.cumsum(counts)]
+    )  # forwards: what comes later changes nothing before
     overall = total[here] / here
 
     def mean(begin: int, end: int) -> FloatArray:
@@ -217,7 +260,10 @@ def _features(time_s: FloatArray, counts: FloatArray, slot_s: float, horizon: in
     return np.column_stack(
         [
             *(mean(-back, 1 - back) for back in (1, 2, 3)),
-            *(mean(-slots(length), 0) for length in (HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S)),
+            *(
+                mean(-slots(length), 0)
+                for length in (HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S)
+            ),
             mean(-day, horizon - day),
             mean(-week, horizon - week),
             (begins - days * DAY_S) / HOUR_S,

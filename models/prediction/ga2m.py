@@ -83,12 +83,21 @@ class AdditiveModel:
         terms = []
         for written in part(document, "terms", list):
             used = tuple(wholes(written, "features", low=0, below=features).tolist())
-            axes = {str(axis): values for axis, values in enumerate(part(written, "cuts", list))}
+            axes = {
+                str(axis): values
+                for axis, values in enumerate(part(written, "cuts", list))
+            }
             cuts = tuple(floats(axes, axis) for axis in axes)
             scores = floats(written, "scores")
             shape = tuple(len(axis) + 1 for axis in cuts)
-            if len(used) not in (1, 2) or len(cuts) != len(used) or len(scores) != np.prod(shape):
-                raise InputError("not a model that can be used: a term's features, cuts and scores do not fit together")
+            if (
+                len(used) not in (1, 2)
+                or len(cuts) != len(used)
+                or len(scores) != np.prod(shape)
+            ):
+                raise InputError(
+                    "not a model that can be used: a term's features, cuts and scores do not fit together"
+                )
             if any((np.diff(axis) <= 0).any() for axis in cuts):
                 raise InputError("not a model that can be used: 'cuts' should increase")
             terms.append(Term(used, cuts, scores.reshape(shape)))
@@ -125,10 +134,15 @@ def fit_ga2m(x: FloatArray, y: FloatArray, seed: int) -> AdditiveModel:
 def additive(machine: Any) -> AdditiveModel:
     """The tables of a fitted explainable boosting machine whose features are all continuous and known."""
     terms = []
-    for features, scores in zip(machine.term_features_, machine.term_scores_, strict=True):
+    for features, scores in zip(
+        machine.term_features_, machine.term_scores_, strict=True
+    ):
         # A feature has coarser bins in pairs than alone, where the library made any.
         levels = [machine.bins_[feature] for feature in features]
-        cuts = tuple(np.asarray(level[min(len(level), len(features)) - 1], dtype=np.float64) for level in levels)
+        cuts = tuple(
+            np.asarray(level[min(len(level), len(features)) - 1], dtype=np.float64)
+            for level in levels
+        )
         # The first and last bins of an axis are for missing and unknown values, which we do not have.
         inner = np.asarray(scores, dtype=np.float64)[(slice(1, -1),) * len(features)]
         terms.append(Term(tuple(int(feature) for feature in features), cuts, inner))

@@ -36,7 +36,9 @@ class Perceptron:
         """Predictions for rows of finite features, shape (n, features): shape (n,)."""
         signal = (x - self.mean) / self.scale
         last = len(self.weights) - 1
-        for layer, (weights, biases) in enumerate(zip(self.weights, self.biases, strict=True)):
+        for layer, (weights, biases) in enumerate(
+            zip(self.weights, self.biases, strict=True)
+        ):
             # Not `@`: BLAS adds up in an order that depends on its threads.
             signal = np.einsum("ni,io->no", signal, weights) + biases
             if layer < last:
@@ -58,15 +60,31 @@ class Perceptron:
     def from_document(cls, document: Any, features: int) -> Perceptron:
         """Restore the layers from plain data, checked, for a given number of features."""
         mean, scale = floats(document, "mean"), floats(document, "scale")
-        layers = [(floats(layer, "weights"), floats(layer, "biases")) for layer in part(document, "layers", list)]
+        layers = [
+            (floats(layer, "weights"), floats(layer, "biases"))
+            for layer in part(document, "layers", list)
+        ]
         widths = [features, *(len(biases) for _, biases in layers)]
         fits = [
             len(weights) == before * after
-            for (weights, _), (before, after) in zip(layers, pairwise(widths), strict=True)
+            for (weights, _), (before, after) in zip(
+                layers, pairwise(widths), strict=True
+            )
         ]
-        if len(mean) != features or len(scale) != features or (scale <= 0).any() or widths[-1] != 1 or not all(fits):
-            raise InputError("not a model that can be used: the layers of a perceptron do not fit together")
-        shaped = tuple(weights.reshape(shape) for (weights, _), shape in zip(layers, pairwise(widths), strict=True))
+        if (
+            len(mean) != features
+            or len(scale) != features
+            or (scale <= 0).any()
+            or widths[-1] != 1
+            or not all(fits)
+        ):
+            raise InputError(
+                "not a model that can be used: the layers of a perceptron do not fit together"
+            )
+        shaped = tuple(
+            weights.reshape(shape)
+            for (weights, _), shape in zip(layers, pairwise(widths), strict=True)
+        )
         return cls(mean, scale, shaped, tuple(biases for _, biases in layers))
 
 

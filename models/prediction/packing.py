@@ -65,7 +65,14 @@ class PackingAnalyser:
     tree: Trees
 
     @classmethod
-    def train(cls, profiles: pd.DataFrame, *, seed: int = 0, depth: int = DEPTH, source: str = "") -> PackingAnalyser:
+    def train(
+        cls,
+        profiles: pd.DataFrame,
+        *,
+        seed: int = 0,
+        depth: int = DEPTH,
+        source: str = "",
+    ) -> PackingAnalyser:
         """Learn from profiles with a column `label`, the sharing score (see `sharing_scores`).
 
         Raises
@@ -89,7 +96,9 @@ class PackingAnalyser:
 
     def scores(self, profiles: pd.DataFrame, *, source: str = "") -> Scores:
         """Sharing scores of profiles, each 0, 1 or 2: int64 of shape (profiles,)."""
-        return self.tree.predict(_features(Rows(profiles, source).require(FEATURES))).astype(np.int64)
+        return self.tree.predict(
+            _features(Rows(profiles, source).require(FEATURES))
+        ).astype(np.int64)
 
     def score(self, profile: Mapping[str, float]) -> int:
         """Sharing score of one profile: 0, 1 or 2."""
@@ -109,10 +118,16 @@ class PackingAnalyser:
             scores = says(node)
             if len(scores) == 1:  # all paths of this step agree, so it is no decision
                 return [f"{indent}sharing score {scores.pop():.0f}"]
-            name, threshold = FEATURES[int(self.tree.feature[node])], self.tree.threshold[node]
+            name, threshold = (
+                FEATURES[int(self.tree.feature[node])],
+                self.tree.threshold[node],
+            )
             lines = []
             for sign, child in (("<=", self.tree.left), (">", self.tree.right)):
-                lines += [f"{indent}{name} {sign} {threshold:.6g}", *tell(int(child[node]), indent + "  ")]
+                lines += [
+                    f"{indent}{name} {sign} {threshold:.6g}",
+                    *tell(int(child[node]), indent + "  "),
+                ]
             return lines
 
         return "\n".join(tell(int(self.tree.roots[0]), ""))
@@ -126,12 +141,19 @@ class PackingAnalyser:
         """The analyser that plain data state, checked."""
         if strings(document, "features") != FEATURES:
             raise InputError(
-                "not a model that can be used: its features are not those of this version", hint="train it again"
+                "not a model that can be used: its features are not those of this version",
+                hint="train it again",
             )
         tree = Trees.from_document(part(document, "tree", dict), len(FEATURES))
         leaves = tree.value[tree.feature == LEAF]
-        if len(tree.roots) != 1 or (tree.base, tree.scale) != (0.0, 1.0) or not np.isin(leaves, (0, 1, 2)).all():
-            raise InputError("not a model that can be used: expected one tree that says 0, 1 or 2")
+        if (
+            len(tree.roots) != 1
+            or (tree.base, tree.scale) != (0.0, 1.0)
+            or not np.isin(leaves, (0, 1, 2)).all()
+        ):
+            raise InputError(
+                "not a model that can be used: expected one tree that says 0, 1 or 2"
+            )
         return cls(tree)
 
 
@@ -161,7 +183,12 @@ def sharing_scores(pairs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
     """
     import pandas as pd
 
-    keys = ["model", *(["dataset"] if {"dataset1", "dataset2"} <= set(pairs.columns) else []), "batchsize", "amp"]
+    keys = [
+        "model",
+        *(["dataset"] if {"dataset1", "dataset2"} <= set(pairs.columns) else []),
+        "batchsize",
+        "amp",
+    ]
     wanted = [f"{column}{side}" for side in "12" for column in (*keys, "speed")]
     rows = Rows(pairs, source).require(wanted)
     sides = []
@@ -169,15 +196,28 @@ def sharing_scores(pairs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
         columns: dict[str, Any] = {}
         for key in (*keys, "speed"):
             named = key in ("model", "dataset")
-            columns[key] = rows.all_names(key + side) if named else rows.all_numbers(key + side, min=0)
+            columns[key] = (
+                rows.all_names(key + side)
+                if named
+                else rows.all_numbers(key + side, min=0)
+            )
         sides.append(pd.DataFrame(columns))
-    measured = pd.concat(sides).groupby(keys, sort=True)["speed"].agg(["mean", "size"]).reset_index()
+    measured = (
+        pd.concat(sides)
+        .groupby(keys, sort=True)["speed"]
+        .agg(["mean", "size"])
+        .reset_index()
+    )
     measured = measured.rename(columns={"mean": "speed", "size": "pairings"})
     speed = measured["speed"].to_numpy()
-    return measured.assign(label=(speed < JUMBO_BELOW).astype(np.int64) + (speed < MEDIUM_BELOW))
+    return measured.assign(
+        label=(speed < JUMBO_BELOW).astype(np.int64) + (speed < MEDIUM_BELOW)
+    )
 
 
-def leave_one_model_out(profiles: pd.DataFrame, *, seed: int = 0, depth: int = DEPTH, source: str = "") -> Scores:
+def leave_one_model_out(
+    profiles: pd.DataFrame, *, seed: int = 0, depth: int = DEPTH, source: str = ""
+) -> Scores:
     """Scores of each profile by an analyser that has seen no profile of the same model: int64 of shape (profiles,)."""
     rows = Rows(profiles, source).require(("model", *FEATURES, "label"))
     model = rows.all_names("model")
@@ -185,8 +225,12 @@ def leave_one_model_out(profiles: pd.DataFrame, *, seed: int = 0, depth: int = D
     for left_out in np.unique(model):
         held = model == left_out
         if held.all():
-            raise rows.error("all profiles are of one model, expected several", column="model")
-        analyser = PackingAnalyser.train(profiles[~held], seed=seed, depth=depth, source=source)
+            raise rows.error(
+                "all profiles are of one model, expected several", column="model"
+            )
+        analyser = PackingAnalyser.train(
+            profiles[~held], seed=seed, depth=depth, source=source
+        )
         result[held] = analyser.scores(profiles[held], source=source)
     return result
 

@@ -17,7 +17,11 @@ from bft.models.errors import InputError
 from bft.models.prediction._documents import part
 from bft.models.prediction.ga2m import AdditiveModel, fit_ga2m
 from bft.models.prediction.mlp import Perceptron, fit_mlp
-from bft.models.prediction.tree_learners import fit_lightgbm, fit_random_forest, fit_xgboost
+from bft.models.prediction.tree_learners import (
+    fit_lightgbm,
+    fit_random_forest,
+    fit_xgboost,
+)
 from bft.models.prediction.trees import Trees
 
 # Fewer rows teach nothing.
@@ -35,7 +39,15 @@ class Regressor(Protocol):
 
 
 # Kind -> its learner, and its reader from plain data for a given number of features.
-_KINDS: Final[dict[str, tuple[Callable[[FloatArray, FloatArray, int], Regressor], Callable[[Any, int], Regressor]]]] = {
+_KINDS: Final[
+    dict[
+        str,
+        tuple[
+            Callable[[FloatArray, FloatArray, int], Regressor],
+            Callable[[Any, int], Regressor],
+        ],
+    ]
+] = {
     "ga2m": (fit_ga2m, AdditiveModel.from_document),
     "random_forest": (fit_random_forest, Trees.from_document),
     "lightgbm": (fit_lightgbm, Trees.from_document),
@@ -67,10 +79,18 @@ def fit_regressor(kind: str, x: FloatArray, y: FloatArray, seed: int = 0) -> Reg
     if len(x) < LEAST_ROWS:
         raise InputError(f"{len(x)} rows to learn from, expected at least {LEAST_ROWS}")
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if x.ndim != 2 or y.shape != (len(x),) or not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError(f"expected finite x of shape (n, features) and y of shape (n,), not {x.shape} and {y.shape}")
+    if (
+        x.ndim != 2
+        or y.shape != (len(x),)
+        or not (np.isfinite(x).all() and np.isfinite(y).all())
+    ):
+        raise ValueError(
+            f"expected finite x of shape (n, features) and y of shape (n,), not {x.shape} and {y.shape}"
+        )
     order = any_order(x, y, seed)
-    return _KINDS[kind][0](np.ascontiguousarray(x[order]), np.ascontiguousarray(y[order]), seed)
+    return _KINDS[kind][0](
+        np.ascontiguousarray(x[order]), np.ascontiguousarray(y[order]), seed
+    )
 
 
 def any_order(x: FloatArray, y: FloatArray, seed: int) -> NDArray[np.int64]:
@@ -85,5 +105,7 @@ def any_order(x: FloatArray, y: FloatArray, seed: int) -> NDArray[np.int64]:
 def regressor_from_document(kind: str, document: Any, features: int) -> Regressor:
     """The model of a kind that plain data state, checked; see `Regressor.to_document`."""
     if kind not in _KINDS:
-        raise InputError(f"not a model that can be used: no kind of regressor {kind!r}; there are {', '.join(KINDS)}")
+        raise InputError(
+            f"not a model that can be used: no kind of regressor {kind!r}; there are {', '.join(KINDS)}"
+        )
     return _KINDS[kind][1](part({"regressor": document}, "regressor", dict), features)

@@ -20,7 +20,8 @@ M = TypeVar("M", bound=Model)
 FORMAT: Final = "bft-replay model"
 VERSION: Final = 1
 _TYPES: Final[dict[str, type[Model]]] = {
-    kind.document_kind: kind for kind in (DurationEstimator, Forecaster, PackingAnalyser)
+    kind.document_kind: kind
+    for kind in (DurationEstimator, Forecaster, PackingAnalyser)
 }
 
 
@@ -38,8 +39,16 @@ def write_model(model: Model, path: str | Path) -> None:
     'gpu_util <= 60'
     """
     document = model.to_document()
-    head = {"format": FORMAT, "version": VERSION, "kind": model.document_kind, "sha256": _digest(document)}
-    Path(path).write_text(json.dumps({**head, "model": document}, allow_nan=False) + "\n", encoding="utf-8")
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": model.document_kind,
+        "sha256": _digest(document),
+    }
+    Path(path).write_text(
+        json.dumps({**head, "model": document}, allow_nan=False) + "\n",
+        encoding="utf-8",
+    )
 
 
 @overload
@@ -69,34 +78,48 @@ def read_model(path: str | Path, expected: type[Any] | None = None) -> Model:
             raise InputError("not a model of bft-replay")
         if document.get("version") != VERSION:
             raise InputError(
-                f"a model of version {document.get('version')!r}, expected {VERSION}", hint="train it again"
+                f"a model of version {document.get('version')!r}, expected {VERSION}",
+                hint="train it again",
             )
         kind, model = part(document, "kind", str), part(document, "model", dict)
         if kind not in _TYPES:
-            raise InputError(f"a model of kind {kind!r}, expected one of {', '.join(_TYPES)}")
+            raise InputError(
+                f"a model of kind {kind!r}, expected one of {', '.join(_TYPES)}"
+            )
         if expected is not None and _TYPES[kind] is not expected:
-            raise InputError(f"a model of kind {kind}, expected {expected.document_kind}")
+            raise InputError(
+                f"a model of kind {kind}, expected {expected.document_kind}"
+            )
         if part(document, "sha256", str) != _digest(model):
-            raise InputError("damaged: its content does not match its sha256", hint="copy it again")
+            raise InputError(
+                "damaged: its content does not match its sha256", hint="copy it again"
+            )
         return _TYPES[kind].from_document(model)
     except InputError as error:
         raise InputError(error.what, file=file, hint=error.hint) from error
     except RecursionError as error:
-        raise InputError("not a model of bft-replay: nested without end", file=file) from error
+        raise InputError(
+            "not a model of bft-replay: nested without end", file=file
+        ) from error
 
 
 def _parsed(file: Path) -> dict[str, Any]:
     with reading(file), file.open("rb") as stored:
-        content = bounded(stored.read, Budget(str(file), file.stat().st_size), weigh_json).read()
+        content = bounded(
+            stored.read, Budget(str(file), file.stat().st_size), weigh_json
+        ).read()
     # Pickles of protocol 2 and newer; a zip archive is what skops, joblib and PyTorch write.
     if content[:1] == b"\x80" or content[:4] == b"PK\x03\x04":
         raise InputError(
-            "refused: a pickle or an archive, which may run code when it is opened; expected JSON", file=file
+            "refused: a pickle or an archive, which may run code when it is opened; expected JSON",
+            file=file,
         )
     try:
         document = parse_json(content.decode("utf-8"), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"not a model of bft-replay: not JSON: {error}", file=file) from error
+        raise InputError(
+            f"not a model of bft-replay: not JSON: {error}", file=file
+        ) from error
     if not isinstance(document, dict):
         raise InputError("not a model of bft-replay: expected a JSON object", file=file)
     return document
@@ -108,4 +131,6 @@ def _refuse(constant: str) -> NoReturn:
 
 def _digest(document: dict[str, Any]) -> str:
     """SHA-256 of a document, however its file is laid out."""
-    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()

@@ -20,7 +20,13 @@ SHOWN: Final = (0.01, 0.99)
 
 
 def write_shapes(
-    model: Regressor, features: Sequence[str], x: FloatArray, path: str | Path, *, target: str, max_shapes: int = 9
+    model: Regressor,
+    features: Sequence[str],
+    x: FloatArray,
+    path: str | Path,
+    *,
+    target: str,
+    max_shapes: int = 9,
 ) -> None:
     """Draw the terms that matter most, the largest mean contribution first; the same model gives the same bytes.
 
@@ -47,11 +53,16 @@ def write_shapes(
     """
     if not isinstance(model, AdditiveModel):
         raise InputError("only a GA2M has shapes to draw", hint="train with kind ga2m")
-    figure_module, agg = extra("matplotlib.figure", "report"), extra("matplotlib.backends.backend_agg", "report")
+    figure_module, agg = (
+        extra("matplotlib.figure", "report"),
+        extra("matplotlib.backends.backend_agg", "report"),
+    )
     weights = importance(model, x)
     order = np.argsort(-weights, kind="stable")[:max_shapes]
     rows = -(-len(order) // COLUMNS)
-    figure = figure_module.Figure(figsize=(3.6 * COLUMNS, 2.8 * rows), dpi=100, layout="constrained")
+    figure = figure_module.Figure(
+        figsize=(3.6 * COLUMNS, 2.8 * rows), dpi=100, layout="constrained"
+    )
     agg.FigureCanvasAgg(figure)
     singles = [model.terms[i] for i in order if len(model.terms[i].features) == 1]
     bounds = [_span(term.scores) for term in singles] or [(-1.0, 1.0)]
@@ -78,15 +89,28 @@ def write_shapes(
 
 def _draw_curve(axes: Any, term: Term, values: FloatArray) -> None:
     edges = _edges(term.cuts[0], values)
-    axes.stairs(term.scores[_bins(term.cuts[0], edges)], edges, baseline=None, linewidth=1.5)
+    axes.stairs(
+        term.scores[_bins(term.cuts[0], edges)], edges, baseline=None, linewidth=1.5
+    )
     axes.axhline(0.0, color="0.7", linewidth=0.8, zorder=0)
     deciles = np.quantile(values, np.linspace(0.1, 0.9, 9))
-    axes.plot(deciles, np.zeros(9), "|", color="0.3", markersize=6, transform=axes.get_xaxis_transform(), clip_on=False)
+    axes.plot(
+        deciles,
+        np.zeros(9),
+        "|",
+        color="0.3",
+        markersize=6,
+        transform=axes.get_xaxis_transform(),
+        clip_on=False,
+    )
     axes.set_xlim(edges[0], edges[-1])
 
 
 def _draw_pair(axes: Any, term: Term, x: FloatArray) -> Any:
-    across, up = (_edges(cuts, x[:, feature]) for cuts, feature in zip(term.cuts, term.features, strict=True))
+    across, up = (
+        _edges(cuts, x[:, feature])
+        for cuts, feature in zip(term.cuts, term.features, strict=True)
+    )
     scores = term.scores[np.ix_(_bins(term.cuts[0], across), _bins(term.cuts[1], up))]
     limit = float(np.abs(scores).max()) or 1.0
     return axes.pcolormesh(across, up, scores.T, cmap="RdBu_r", vmin=-limit, vmax=limit)

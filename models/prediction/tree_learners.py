@@ -16,20 +16,29 @@ def fit_random_forest(x: FloatArray, y: FloatArray, seed: int) -> Trees:
     """The mean of 50 trees, each grown on a bootstrap sample."""
     ensemble = extra("sklearn.ensemble")
     forest = ensemble.RandomForestRegressor(
-        n_estimators=50, min_samples_leaf=20, max_features=0.5, n_jobs=1, random_state=seed
+        n_estimators=50,
+        min_samples_leaf=20,
+        max_features=0.5,
+        n_jobs=1,
+        random_state=seed,
     ).fit(x, y)
     return from_forest(forest)
 
 
 def from_forest(forest: Any) -> Trees:
     """A fitted forest of regression trees of scikit-learn."""
-    trees = [from_sklearn(grown.tree_, grown.tree_.value[:, 0, 0]) for grown in forest.estimators_]
+    trees = [
+        from_sklearn(grown.tree_, grown.tree_.value[:, 0, 0])
+        for grown in forest.estimators_
+    ]
     return joined(trees, scale=1 / len(trees), single=True)
 
 
 def from_sklearn(grown: Any, value: Any) -> Trees:
     """One tree of scikit-learn; leaf values come from `value`."""
-    return tree(grown.feature, grown.threshold, grown.children_left, grown.children_right, value)
+    return tree(
+        grown.feature, grown.threshold, grown.children_left, grown.children_right, value
+    )
 
 
 def fit_lightgbm(x: FloatArray, y: FloatArray, seed: int) -> Trees:
@@ -52,7 +61,12 @@ def fit_lightgbm(x: FloatArray, y: FloatArray, seed: int) -> Trees:
 
 def from_lightgbm(booster: Any) -> Trees:
     """A booster of LightGBM for one target, learnt from data without missing values."""
-    return joined([_one_of_lightgbm(grown["tree_structure"]) for grown in booster.dump_model()["tree_info"]])
+    return joined(
+        [
+            _one_of_lightgbm(grown["tree_structure"])
+            for grown in booster.dump_model()["tree_info"]
+        ]
+    )
 
 
 def _one_of_lightgbm(root: dict[str, Any]) -> Trees:
@@ -90,7 +104,9 @@ def from_xgboost(booster: Any) -> Trees:
     learner = json.loads(booster.save_raw("json").decode())["learner"]
     base = np.ravel(json.loads(learner["learner_model_param"]["base_score"]))[0]
     grown = learner["gradient_booster"]["model"]["trees"]
-    return joined([_one_of_xgboost(one) for one in grown], base=float(base), single=True)
+    return joined(
+        [_one_of_xgboost(one) for one in grown], base=float(base), single=True
+    )
 
 
 def _one_of_xgboost(grown: dict[str, Any]) -> Trees:
@@ -98,4 +114,10 @@ def _one_of_xgboost(grown: dict[str, Any]) -> Trees:
     # A leaf's condition is what it says.
     conditions = np.array(grown["split_conditions"], dtype=np.float32)
     below = np.nextafter(conditions, np.float32(-np.inf))
-    return tree(grown["split_indices"], below, grown["left_children"], grown["right_children"], conditions)
+    return tree(
+        grown["split_indices"],
+        below,
+        grown["left_children"],
+        grown["right_children"],
+        conditions,
+    )

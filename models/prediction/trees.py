@@ -54,7 +54,9 @@ class Trees:
         """Predictions for rows of finite features, shape (n, features): shape (n,)."""
         if self.single:
             x = x.astype(np.float32).astype(np.float64)
-        parts = [self._predict(x[start : start + _ROWS]) for start in range(0, len(x), _ROWS)]
+        parts = [
+            self._predict(x[start : start + _ROWS]) for start in range(0, len(x), _ROWS)
+        ]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def _predict(self, x: FloatArray) -> FloatArray:
@@ -86,7 +88,9 @@ class Trees:
         """Restore the trees from plain data, checked, for a given number of features; every path ends in a leaf."""
         nodes = len(part(document, "feature", list))
         feature = wholes(document, "feature", low=LEAF, below=features)
-        left, right = (wholes(document, side, low=0, below=nodes) for side in ("left", "right"))
+        left, right = (
+            wholes(document, side, low=0, below=nodes) for side in ("left", "right")
+        )
         threshold, value = floats(document, "threshold"), floats(document, "value")
         same_length("trees", feature, left, right, threshold, value)
         roots = wholes(document, "roots", low=0, below=nodes)
@@ -97,18 +101,41 @@ class Trees:
             or (np.minimum(left, right) < own + ~leaf).any()
             or (np.maximum(left, right)[leaf] > own[leaf]).any()
         ):
-            raise InputError("not a model that can be used: the nodes of a tree do not lead from its root to leaves")
+            raise InputError(
+                "not a model that can be used: the nodes of a tree do not lead from its root to leaves"
+            )
         base, scale = number(document, "base"), number(document, "scale")
-        return cls(feature, threshold, left, right, value, roots, base, scale, part(document, "single", bool))
+        return cls(
+            feature,
+            threshold,
+            left,
+            right,
+            value,
+            roots,
+            base,
+            scale,
+            part(document, "single", bool),
+        )
 
 
-def joined(trees: Sequence[Trees], *, base: float = 0.0, scale: float = 1.0, single: bool = False) -> Trees:
+def joined(
+    trees: Sequence[Trees],
+    *,
+    base: float = 0.0,
+    scale: float = 1.0,
+    single: bool = False,
+) -> Trees:
     """Several trees as one."""
     sizes = np.cumsum([0, *(len(tree.feature) for tree in trees)])[: len(trees)]
 
-    def column(of: Callable[[Trees], NDArray[Any]], *, shift: bool = False) -> NDArray[Any]:
+    def column(
+        of: Callable[[Trees], NDArray[Any]], *, shift: bool = False
+    ) -> NDArray[Any]:
         return np.concatenate(
-            [of(tree) + (size if shift else 0) for tree, size in zip(trees, sizes.tolist(), strict=True)]
+            [
+                of(tree) + (size if shift else 0)
+                for tree, size in zip(trees, sizes.tolist(), strict=True)
+            ]
         )
 
     return Trees(

@@ -41,24 +41,44 @@ class Evolution:
     ['a+1']
     """
 
-    children: int = field(default=100, metadata={"help": "how many members are spawned in all"})
-    population: int = field(default=20, metadata={"help": "how many of the youngest members may be parents"})
-    sample: int = field(default=5, metadata={"help": "of how many of these the best is taken"})
-    step: float = field(default=0.05, metadata={"help": "how much a child's score differs from its parent's"})
-    growth: float = field(default=0.1, metadata={"help": "how much a child's work differs, as a logarithm"})
+    children: int = field(
+        default=100, metadata={"help": "how many members are spawned in all"}
+    )
+    population: int = field(
+        default=20, metadata={"help": "how many of the youngest members may be parents"}
+    )
+    sample: int = field(
+        default=5, metadata={"help": "of how many of these the best is taken"}
+    )
+    step: float = field(
+        default=0.05,
+        metadata={"help": "how much a child's score differs from its parent's"},
+    )
+    growth: float = field(
+        default=0.1,
+        metadata={"help": "how much a child's work differs, as a logarithm"},
+    )
     seed: int = 0
     name: str = field(default="nas", init=False)
     _spawned: int = field(default=0, init=False, repr=False)
-    _scores: dict[str, float] = field(default_factory=dict, init=False, repr=False)  # of children under way
-    _members: list[tuple[str, float]] = field(default_factory=list, init=False, repr=False)  # finished, youngest last
+    _scores: dict[str, float] = field(
+        default_factory=dict, init=False, repr=False
+    )  # of children under way
+    _members: list[tuple[str, float]] = field(
+        default_factory=list, init=False, repr=False
+    )  # finished, youngest last
 
     def __post_init__(self) -> None:
         for name, least in (("children", 0), ("population", 1), ("sample", 1)):
             if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+                raise ValueError(
+                    f"{name} must be at least {least}, not {getattr(self, name)}"
+                )
         for name in ("step", "growth"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be a number >= 0, not {getattr(self, name)}")
+                raise ValueError(
+                    f"{name} must be a number >= 0, not {getattr(self, name)}"
+                )
 
     def rungs(self, job: Job) -> Sequence[float]:
         """Return no rungs: only finished members count."""
@@ -70,7 +90,11 @@ class Evolution:
             return NOTHING
         score = self._scores.pop(event.job.name, None)
         if score is None:  # of the first generation
-            score = float(np.random.default_rng((self.seed, _QUALITY, *event.job.name.encode())).uniform())
+            score = float(
+                np.random.default_rng(
+                    (self.seed, _QUALITY, *event.job.name.encode())
+                ).uniform()
+            )
         self._members = [*self._members, (event.job.name, score)][-self.population :]
         if self._spawned == self.children:
             return Orders(score=score)
@@ -79,11 +103,15 @@ class Evolution:
 
     def _child(self, event: Event) -> Job:
         rng = np.random.default_rng((self.seed, _CHILD, self._spawned))
-        drawn = [self._members[k] for k in rng.integers(len(self._members), size=self.sample)]
+        drawn = [
+            self._members[k] for k in rng.integers(len(self._members), size=self.sample)
+        ]
         parent, score = max(drawn, key=lambda member: member[1])
         change, growth = rng.standard_normal(2)
         root = event.jobs[parent]
         name = f"{parent.rpartition('+')[0] or parent}+{self._spawned}"
         self._scores[name] = min(max(score + self.step * float(change), 0.0), 1.0)
         pmax = root.pmax * math.exp(self.growth * float(growth))
-        return replace(root, name=name, tsub_ns=event.time_ns, pmax=pmax, deadline_ns=None)
+        return replace(
+            root, name=name, tsub_ns=event.time_ns, pmax=pmax, deadline_ns=None
+        )

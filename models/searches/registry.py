@@ -46,7 +46,9 @@ def make_workload(text: str, settings: Mapping[str, Any]) -> Workload:
     for part in constants.split(",") if constants else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
-            raise InputError(f"{what}: expected NAME=VALUE behind the colon, not {part!r}")
+            raise InputError(
+                f"{what}: expected NAME=VALUE behind the colon, not {part!r}"
+            )
         given[key] = value
     made = built(what, _factory(name), settings, given)
     check_workload(name, made)
@@ -55,14 +57,18 @@ def make_workload(text: str, settings: Mapping[str, Any]) -> Workload:
 
 def takes(text: str, setting: str) -> bool:
     """Whether the workload that a text names has a field of this name, which the run fills."""
-    return any(each.name == setting for each in constants_of(_factory(text.partition(":")[0])))
+    return any(
+        each.name == setting for each in constants_of(_factory(text.partition(":")[0]))
+    )
 
 
 def check_workload(name: str, made: object) -> None:
     """Refuse what is no workload, before anything is replayed."""
     what = f"workload {name!r}"
     if not is_dataclass(made):
-        raise InputError(f"{what}: expected a dataclass, whose fields a checkpoint keeps")
+        raise InputError(
+            f"{what}: expected a dataclass, whose fields a checkpoint keeps"
+        )
     if not isinstance(getattr(made, "name", None), str):
         raise InputError(f"{what}: it needs a `name`, which the results record")
     for method in ("rungs", "on"):
@@ -73,9 +79,13 @@ def check_workload(name: str, made: object) -> None:
 def _factory(name: str) -> Callable[..., Any]:
     if name in BUILT_IN:
         module, attribute = BUILT_IN[name].split(":")
-        built_in: Callable[..., Any] = getattr(import_module(f"bft.models.searches.{module}"), attribute)
+        built_in: Callable[..., Any] = getattr(
+            import_module(f"bft.models.searches.{module}"), attribute
+        )
         return built_in
     loaded, label = _WORKLOADS.load(name)
     if not callable(loaded):
-        raise InputError(f"{label} is a {type(loaded).__name__}, expected a class or function that makes a workload")
+        raise InputError(
+            f"{label} is a {type(loaded).__name__}, expected a class or function that makes a workload"
+        )
     return loaded

@@ -40,12 +40,19 @@ class SuccessiveHalving:
     [100.0, 300.0, 900.0, 2700.0]
     """
 
-    eta: int = field(default=3, metadata={"help": "one of so many trials goes on at a rung"})
+    eta: int = field(
+        default=3, metadata={"help": "one of so many trials goes on at a rung"}
+    )
     levels: int = field(default=4, metadata={"help": "how many rungs there are"})
-    noise: float = field(default=0.05, metadata={"help": "how far a score early on may be from what it shows"})
+    noise: float = field(
+        default=0.05,
+        metadata={"help": "how far a score early on may be from what it shows"},
+    )
     seed: int = 0
     name: str = field(default="hpo", init=False)
-    _scores: dict[int, list[float]] = field(default_factory=dict, init=False, repr=False)  # at each rung, in order
+    _scores: dict[int, list[float]] = field(
+        default_factory=dict, init=False, repr=False
+    )  # at each rung, in order
 
     def __post_init__(self) -> None:
         for name, value, low in (("eta", self.eta, 2), ("levels", self.levels, 1)):
@@ -75,5 +82,9 @@ class SuccessiveHalving:
         rng = np.random.default_rng((self.seed, *event.job.name.encode()))
         quality, errors = rng.uniform(), rng.standard_normal(self.levels)
         part = event.progress / event.job.pmax
-        error = self.noise * (1 - part) * errors[event.rung - 1] if event.kind == "rung" else 0.0
+        error = (
+            self.noise * (1 - part) * errors[event.rung - 1]
+            if event.kind == "rung"
+            else 0.0
+        )
         return float(quality * part**LEARNING + error)

@@ -81,15 +81,22 @@ class Orders:
 
     def __post_init__(self) -> None:
         # A third party's workload may have put in anything.
-        for name, kind, what in (("submit", Job, "jobs"), ("cancel", str, "names of jobs")):
+        for name, kind, what in (
+            ("submit", Job, "jobs"),
+            ("cancel", str, "names of jobs"),
+        ):
             given: object = getattr(self, name)
-            if not isinstance(given, (tuple, list)) or not all(isinstance(each, kind) for each in given):
+            if not isinstance(given, (tuple, list)) or not all(
+                isinstance(each, kind) for each in given
+            ):
                 raise TypeError(f"Orders: {name} must be {what}, not {given!r:.100}")
             object.__setattr__(self, name, tuple(given))
         if self.score is not None:
             object.__setattr__(self, "score", float(self.score))
             if not math.isfinite(self.score):
-                raise ValueError(f"Orders: score must be a finite number or None, not {self.score}")
+                raise ValueError(
+                    f"Orders: score must be a finite number or None, not {self.score}"
+                )
 
 
 NOTHING = Orders()

@@ -143,7 +143,9 @@ def measure(
         When a command cannot be started, fails, ends too early, prints no step times or runs into the time limit; with
         the end of its output.
     """
-    _step_seconds([], plan.pattern)  # an invalid pattern is reported before anything runs
+    _step_seconds(
+        [], plan.pattern
+    )  # an invalid pattern is reported before anything runs
     alone: tuple[list[float], list[float]] = ([], [])
     shared: tuple[list[float], list[float]] = ([], [])
     watched = tuple(_Watched(gauge) for _ in commands)
@@ -152,10 +154,14 @@ def measure(
             prefix = f"round {turn + 1} of {plan.repeats}: "
             if phase < 2:
                 note(prefix + f"{'AB'[phase]} alone")
-                alone[phase].append(_run_alone("AB"[phase], commands[phase], plan, watched[phase]))
+                alone[phase].append(
+                    _run_alone("AB"[phase], commands[phase], plan, watched[phase])
+                )
             else:
                 note(prefix + "both together")
-                for side, seconds in zip(shared, _run_together(commands, plan), strict=True):
+                for side, seconds in zip(
+                    shared, _run_together(commands, plan), strict=True
+                ):
                     side.append(seconds)
     first, second = (
         replace(slowdown(a, s, plan.confidence), usage=device.usage())
@@ -164,7 +170,9 @@ def measure(
     return first, second
 
 
-def slowdown(alone_s: Sequence[float], shared_s: Sequence[float], confidence: float) -> Slowdown:
+def slowdown(
+    alone_s: Sequence[float], shared_s: Sequence[float], confidence: float
+) -> Slowdown:
     """ξ from the mean step times of each round, seconds, alone and together.
 
     A round is one observation, log(shared / alone): steps of one run depend on each other, rounds hardly do. The
@@ -182,9 +190,20 @@ def slowdown(alone_s: Sequence[float], shared_s: Sequence[float], confidence: fl
     if len(logs) < 2:
         raise ValueError("an interval needs at least two rounds")
     middle = float(logs.mean())
-    reach = float(t.ppf((1 + confidence) / 2, len(logs) - 1) * logs.std(ddof=1) / math.sqrt(len(logs)))
+    reach = float(
+        t.ppf((1 + confidence) / 2, len(logs) - 1)
+        * logs.std(ddof=1)
+        / math.sqrt(len(logs))
+    )
     low, raw, high = (math.exp(x) for x in (middle - reach, middle, middle + reach))
-    return Slowdown(max(raw, 1.0), max(low, 1.0), max(high, 1.0), raw, tuple(alone_s), tuple(shared_s))
+    return Slowdown(
+        max(raw, 1.0),
+        max(low, 1.0),
+        max(high, 1.0),
+        raw,
+        tuple(alone_s),
+        tuple(shared_s),
+    )
 
 
 class _Watched:
@@ -215,25 +234,56 @@ class _Watched:
         return None if self._gauge is None else usage_of(self._before, self._samples)
 
 
-def _run_alone(name: str, command: Sequence[str], plan: Plan, watched: _Watched) -> float:
+def _run_alone(
+    name: str, command: Sequence[str], plan: Plan, watched: _Watched
+) -> float:
     """Mean seconds of a step of a command alone."""
     watched.begin()
     with _started(name, command, plan.devices) as process:
         deadline = time.monotonic() + plan.time_limit_s
         _await((process,), (0,), plan, plan.warmup, 0.0, deadline, "alone")
         with watched.running():
-            (seconds,) = _await((process,), (0,), plan, plan.warmup + plan.steps, plan.at_least_s, deadline, "alone")
+            (seconds,) = _await(
+                (process,),
+                (0,),
+                plan,
+                plan.warmup + plan.steps,
+                plan.at_least_s,
+                deadline,
+                "alone",
+            )
         return mean_step_s(seconds[plan.warmup :])
 
 
-def _run_together(commands: tuple[Sequence[str], Sequence[str]], plan: Plan) -> list[float]:
+def _run_together(
+    commands: tuple[Sequence[str], Sequence[str]], plan: Plan
+) -> list[float]:
     """Mean seconds of a step of both commands, over steps that began and ended while both were training."""
-    with _started("A", commands[0], plan.devices) as a, _started("B", commands[1], plan.devices) as b:
+    with (
+        _started("A", commands[0], plan.devices) as a,
+        _started("B", commands[1], plan.devices) as b,
+    ):
         deadline = time.monotonic() + plan.time_limit_s
-        _await((a, b), (0, 0), plan, plan.warmup, 0.0, deadline, "of warm-up beside the other")
+        _await(
+            (a, b),
+            (0, 0),
+            plan,
+            plan.warmup,
+            0.0,
+            deadline,
+            "of warm-up beside the other",
+        )
         since = len(a.lines), len(b.lines)
         # The step under way when the second one was warm began before: one more is needed, and dropped.
-        paces = _await((a, b), since, plan, plan.steps + 1, plan.at_least_s, deadline, "beside the other")
+        paces = _await(
+            (a, b),
+            since,
+            plan,
+            plan.steps + 1,
+            plan.at_least_s,
+            deadline,
+            "beside the other",
+        )
         return [mean_step_s(seconds[1:]) for seconds in paces]
 
 
@@ -259,14 +309,24 @@ def _await(
                 return matches
             continue
         for process, seconds, alive in zip(processes, matches, running, strict=True):
-            others = [f" (which had {len(other)})" for other in matches if other is not seconds]
-            process.expect_more(alive, deadline, "".join([f"{len(seconds)} of {wanted} step times {doing}", *others]))
+            others = [
+                f" (which had {len(other)})"
+                for other in matches
+                if other is not seconds
+            ]
+            process.expect_more(
+                alive,
+                deadline,
+                "".join([f"{len(seconds)} of {wanted} step times {doing}", *others]),
+            )
 
 
 class _Process:
     """A command whose output goes to a terminal of its own, because programs buffer what they write to a pipe."""
 
-    def __init__(self, name: str, command: Sequence[str], devices: Sequence[int]) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], devices: Sequence[int]
+    ) -> None:
         self.name = f"{name} ({shlex.join(command)})"
         self.lines: list[str] = []
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
@@ -287,15 +347,21 @@ class _Process:
             )
         except OSError as error:
             os.close(self._terminal)
-            raise InputError(f"command {self.name} cannot be started: {error.strerror or error}") from error
+            raise InputError(
+                f"command {self.name} cannot be started: {error.strerror or error}"
+            ) from error
         finally:
             os.close(theirs)
 
     def read(self, patience_s: float) -> bool:
         """Read the command's output for `patience_s`; return whether it was running at the start."""
-        running = self._process.poll() is None  # before reading: what an ended process printed is then all there
+        running = (
+            self._process.poll() is None
+        )  # before reading: what an ended process printed is then all there
         until = time.monotonic() + patience_s
-        while select.select([self._terminal], [], [], max(until - time.monotonic(), 0.0))[0]:
+        while select.select(
+            [self._terminal], [], [], max(until - time.monotonic(), 0.0)
+        )[0]:
             try:
                 chunk = os.read(self._terminal, 1 << 16)
             except OSError:  # the terminal's other end is closed
@@ -303,18 +369,26 @@ class _Process:
             if not chunk:
                 time.sleep(max(until - time.monotonic(), 0.0))
                 break
-            *whole, self._rest = re.split(r"[\r\n]+", self._rest + chunk.decode("utf-8", "replace"))
+            *whole, self._rest = re.split(
+                r"[\r\n]+", self._rest + chunk.decode("utf-8", "replace")
+            )
             self._tail += [line for line in whole if line.strip()]
-            self.lines += [line for line in whole if any(map(str.isdigit, line))]  # no number, no time
+            self.lines += [
+                line for line in whole if any(map(str.isdigit, line))
+            ]  # no number, no time
             if time.monotonic() >= until:
                 break
         return running
 
-    def step_seconds(self, pattern: str | None, first: int = 0, *, running: bool) -> list[float]:
+    def step_seconds(
+        self, pattern: str | None, first: int = 0, *, running: bool
+    ) -> list[float]:
         """Seconds of each step in its lines from `first` on; of a running process they may be some lines old."""
         asked, now = (first, len(self.lines)), time.monotonic()
         same = self._found[0][0] == first
-        if self._found[0] != asked and (not same or not running or now >= self._look_after):
+        if self._found[0] != asked and (
+            not same or not running or now >= self._look_after
+        ):
             self._found = asked, _step_seconds(self.lines[first:], pattern)
             # Reading uses the processor that is being measured: at most a fiftieth of the time.
             self._look_after = time.monotonic() + 50 * (time.monotonic() - now)
@@ -325,14 +399,22 @@ class _Process:
         if not running:
             code = self._process.wait()
             advice = "let it train longer or ask for fewer --steps; --pattern describes its lines; "
-            self._give_up(f"failed with exit code {code}" if code else "ended", so_far, "" if code else advice)
+            self._give_up(
+                f"failed with exit code {code}" if code else "ended",
+                so_far,
+                "" if code else advice,
+            )
         if time.monotonic() >= deadline:
             advice = "--time-limit gives it longer, --pattern describes its lines; "
             self._give_up("ran into the time limit", so_far, advice)
 
     def _give_up(self, how: str, so_far: str, advice: str) -> NoReturn:
         last = [*self._tail, *([self._rest] if self._rest.strip() else [])]
-        printed = "it printed\n" + "\n".join(f"  | {line}" for line in last) if last else "it printed nothing"
+        printed = (
+            "it printed\n" + "\n".join(f"  | {line}" for line in last)
+            if last
+            else "it printed nothing"
+        )
         raise InputError(f"command {self.name} {how} after {so_far}; {advice}{printed}")
 
     def stop(self) -> None:
@@ -340,18 +422,24 @@ class _Process:
         others = _descendants(self._process.pid)
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)  # the group lives on when its leader has ended
+                os.killpg(
+                    self._process.pid, number
+                )  # the group lives on when its leader has ended
             for pid in filter(_alive, others):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
             until = time.monotonic() + GRACE_S
-            while time.monotonic() < until and (self._process.poll() is None or any(map(_alive, others))):
+            while time.monotonic() < until and (
+                self._process.poll() is None or any(map(_alive, others))
+            ):
                 self.read(POLL_S)  # a process blocked on a full terminal cannot end
         os.close(self._terminal)
 
 
 @contextmanager
-def _started(name: str, command: Sequence[str], devices: Sequence[int]) -> Iterator[_Process]:
+def _started(
+    name: str, command: Sequence[str], devices: Sequence[int]
+) -> Iterator[_Process]:
     process = _Process(name, command, devices)
     try:
         yield process
@@ -363,7 +451,10 @@ def _step_seconds(lines: Sequence[str], pattern: str | None) -> list[float]:
     """Seconds of each step (or of a sample, in any unit that is the same in all runs) in these lines."""
     try:
         # A batch size of 1 turns samples/s into s/sample, whether or not these lines name the batch size.
-        return [float(s) for s in read_step_times(lines, pattern, batch_size=1.0, warmup=0).seconds]
+        return [
+            float(s)
+            for s in read_step_times(lines, pattern, batch_size=1.0, warmup=0).seconds
+        ]
     except InputError as error:
         if not error.what.startswith("tells no step times"):
             raise
@@ -388,6 +479,12 @@ def _descendants(pid: int) -> list[int]:
 def _alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and waits for its parent to notice does not."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
+        return (
+            Path(f"/proc/{pid}/stat")
+            .read_text(errors="replace")
+            .rpartition(")")[2]
+            .split()[0]
+            != "Z"
+        )
     except (OSError, IndexError):
         return False

@@ -64,16 +64,22 @@ def read_configurations(path: str | Path) -> list[Configuration]:
         model, batch = row.name("model"), row.number("batch", None, above=0)
         text = row.name("command")
         if "{batch}" in text and batch is None:
-            raise row.error("batch", "expected a number > 0, to replace {batch} in the command")
+            raise row.error(
+                "batch", "expected a number > 0, to replace {batch} in the command"
+            )
         try:
-            command = shlex.split(text.replace("{batch}", "" if batch is None else f"{batch:g}"))
+            command = shlex.split(
+                text.replace("{batch}", "" if batch is None else f"{batch:g}")
+            )
         except ValueError as error:
             raise row.error("command", f"not a command: {error}") from None
         if (model, batch) in configurations:
             raise row.error("model", f"{label_of(model, batch)} appears twice")
         configurations[model, batch] = Configuration(model, batch, tuple(command))
     if not configurations:
-        raise InputError("the table is empty; expected rows with model and command", file=path)
+        raise InputError(
+            "the table is empty; expected rows with model and command", file=path
+        )
     return list(configurations.values())
 
 
@@ -93,13 +99,25 @@ def read_pairs(path: str | Path, configurations: Sequence[Configuration]) -> lis
         When a row names what the configurations do not have.
     """
     pairs: dict[frozenset[Configuration], Pair] = {}
-    for row in Rows(read_table(path), path).require(("model_a", "model_b"), ("batch_a", "batch_b")):
+    for row in Rows(read_table(path), path).require(
+        ("model_a", "model_b"), ("batch_a", "batch_b")
+    ):
         sides = []
         for side in "ab":
-            model, batch = row.name(f"model_{side}"), row.number(f"batch_{side}", None, above=0)
-            fitting = [each for each in configurations if each.model == model and batch in (None, each.batch)]
+            model, batch = (
+                row.name(f"model_{side}"),
+                row.number(f"batch_{side}", None, above=0),
+            )
+            fitting = [
+                each
+                for each in configurations
+                if each.model == model and batch in (None, each.batch)
+            ]
             if not fitting:
-                raise row.error(f"model_{side}", f"no command for {label_of(model, batch)} in the table of trainings")
+                raise row.error(
+                    f"model_{side}",
+                    f"no command for {label_of(model, batch)} in the table of trainings",
+                )
             sides.append(fitting)
         for a in sides[0]:
             for b in sides[1]:
@@ -120,9 +138,16 @@ class Collection:
         Writes a table in the place of a file: called with the frame and the path.
     """
 
-    def __init__(self, folder: str | Path, units: float | None, replace: Callable[[pd.DataFrame, Path], None]) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        units: float | None,
+        replace: Callable[[pd.DataFrame, Path], None],
+    ) -> None:
         self._folder, self._units, self._replace = Path(folder), units, replace
-        self._xi, self._profiles, self._failed = (self._read(name) for name in (XI, PROFILES, FAILED))
+        self._xi, self._profiles, self._failed = (
+            self._read(name) for name in (XI, PROFILES, FAILED)
+        )
         if self._xi:
             xi_from_frame(_frame(self._xi), source=str(self._folder / XI))
 
@@ -133,23 +158,39 @@ class Collection:
 
     def failed(self, pair: Pair) -> bool:
         """Whether the pair could not be measured before."""
-        return any((row["a"], row["b"]) == (str(pair[0]), str(pair[1])) for row in self._failed)
+        return any(
+            (row["a"], row["b"]) == (str(pair[0]), str(pair[1])) for row in self._failed
+        )
 
-    def measure(self, pair: Pair, plan: Plan, note: Callable[[str], None], gauge: Gauge | None) -> str | None:
+    def measure(
+        self, pair: Pair, plan: Plan, note: Callable[[str], None], gauge: Gauge | None
+    ) -> str | None:
         """Measure a pair and keep the result; return the reason where it could not be measured."""
-        self._failed = [row for row in self._failed if (row["a"], row["b"]) != (str(pair[0]), str(pair[1]))]
+        self._failed = [
+            row
+            for row in self._failed
+            if (row["a"], row["b"]) != (str(pair[0]), str(pair[1]))
+        ]
         try:
             sides = measure((pair[0].command, pair[1].command), plan, note, gauge)
         except InputError as error:
-            self._failed.append({"a": str(pair[0]), "b": str(pair[1]), "reason": error.what})
+            self._failed.append(
+                {"a": str(pair[0]), "b": str(pair[1]), "reason": error.what}
+            )
             self._keep(FAILED, self._failed)
             return error.what
-        row: dict[str, Any] = {name: getattr(self._measurement(pair, 1.0, 1.0), name) for name in _PLACE}
+        row: dict[str, Any] = {
+            name: getattr(self._measurement(pair, 1.0, 1.0), name) for name in _PLACE
+        }
         for name, side in zip(("xi_a", "xi_b"), sides, strict=True):
             row |= {name: side.xi, f"{name}_low": side.low, f"{name}_high": side.high}
         self._xi.append({**row, "repeats": plan.repeats})
         for each, side in zip(pair, sides, strict=True):
-            self._profiles = [old for old in self._profiles if (old["model"], old["batch"]) != (each.model, each.batch)]
+            self._profiles = [
+                old
+                for old in self._profiles
+                if (old["model"], old["batch"]) != (each.model, each.batch)
+            ]
             self._profiles.append(profile_of(each.model, each.batch, side))
         self._keep(XI, self._xi)
         self._keep(PROFILES, labelled(self._profiles, self._measurements()))
@@ -174,10 +215,15 @@ class Collection:
             return []
         frame = read_table(path)
         frame = frame.astype(object).where(frame.notna(), None)
-        rows = [{str(key): value for key, value in row.items()} for row in frame.to_dict(orient="records")]
+        rows = [
+            {str(key): value for key, value in row.items()}
+            for row in frame.to_dict(orient="records")
+        ]
         # Columns without any value were not written.
         first = {XI: _PLACE, PROFILES: ("model", "batch")}.get(name, ())
-        return [{**{column: row.get(column) for column in first}, **row} for row in rows]
+        return [
+            {**{column: row.get(column) for column in first}, **row} for row in rows
+        ]
 
 
 _PLACE = ("model_a", "batch_a", "model_b", "batch_b", "units")
@@ -185,15 +231,24 @@ _PLACE = ("model_a", "batch_a", "model_b", "batch_b", "units")
 
 def profile_of(model: str, batch: float | None, side: Slowdown) -> dict[str, Any]:
     """A row of a table of profiles: the training alone, its step time and what it did to the GPUs that were read."""
-    row: dict[str, Any] = {"model": model, "batch": batch, "step_s": float(np.mean(side.alone_s))}
+    row: dict[str, Any] = {
+        "model": model,
+        "batch": batch,
+        "step_s": float(np.mean(side.alone_s)),
+    }
     if side.usage is not None:
         used = side.usage
-        row |= {name: getattr(used, name) for name in ("gpu_util", "gmem_util", "gmem", "memory_gib", "samples")}
+        row |= {
+            name: getattr(used, name)
+            for name in ("gpu_util", "gmem_util", "gmem", "memory_gib", "samples")
+        }
         row["amp"] = int(model.endswith("+amp"))
     return row
 
 
-def labelled(profiles: Sequence[dict[str, Any]], measured: Sequence[Measurement]) -> list[dict[str, Any]]:
+def labelled(
+    profiles: Sequence[dict[str, Any]], measured: Sequence[Measurement]
+) -> list[dict[str, Any]]:
     """The profiles with the column `label`, the sharing score by all pairs measured of each; sorted."""
     import pandas as pd
 
@@ -211,8 +266,17 @@ def labelled(profiles: Sequence[dict[str, Any]], measured: Sequence[Measurement]
         for row in measured
     ]
     scores = sharing_scores(pd.DataFrame(rows))
-    label = dict(zip(zip(scores["model"], scores["batchsize"], strict=True), scores["label"], strict=True))
-    named = [{**row, "label": label.get((row["model"], row["batch"] or 0.0))} for row in profiles]
+    label = dict(
+        zip(
+            zip(scores["model"], scores["batchsize"], strict=True),
+            scores["label"],
+            strict=True,
+        )
+    )
+    named = [
+        {**row, "label": label.get((row["model"], row["batch"] or 0.0))}
+        for row in profiles
+    ]
     return sorted(named, key=lambda row: (row["model"], row["batch"] or 0.0))
 
 

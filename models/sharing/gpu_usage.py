@@ -77,7 +77,9 @@ class Usage:
     samples: int
 
 
-def usage_of(before: Sequence[DeviceState], samples: Sequence[Sequence[DeviceState]]) -> Usage:
+def usage_of(
+    before: Sequence[DeviceState], samples: Sequence[Sequence[DeviceState]]
+) -> Usage:
     """Sum up samples of devices; those are left out that were not there before the job.
 
     Examples
@@ -89,7 +91,9 @@ def usage_of(before: Sequence[DeviceState], samples: Sequence[Sequence[DeviceSta
     base = {state.index: state.memory_mib for state in before}
     states = [state for sample in samples for state in sample if state.index in base]
     if not states:
-        raise InputError("no GPU was read while the job ran alone; let it run longer, or sample more often")
+        raise InputError(
+            "no GPU was read while the job ran alone; let it run longer, or sample more often"
+        )
     memory = np.maximum([state.memory_mib - base[state.index] for state in states], 0.0)
     return Usage(
         gpu_util=float(np.mean([state.gpu_util for state in states])),
@@ -131,7 +135,9 @@ class Gauge:
         if missing:
             there = ", ".join(str(state.index) for state in states) or "none"
             raise InputError(f"no GPU {missing[0]}; there are {there}")
-        return [state for state in states if not self.devices or state.index in self.devices]
+        return [
+            state for state in states if not self.devices or state.index in self.devices
+        ]
 
     @contextmanager
     def watching(self) -> Iterator[list[list[DeviceState]]]:
@@ -167,12 +173,16 @@ def nvidia_smi() -> list[DeviceState]:
     InputError
         When it cannot be run, fails, or gives an unexpected answer.
     """
-    lines = _answer(["nvidia-smi", f"--query-gpu={_NVIDIA_QUERY}", "--format=csv,noheader,nounits"]).splitlines()
+    lines = _answer(
+        ["nvidia-smi", f"--query-gpu={_NVIDIA_QUERY}", "--format=csv,noheader,nounits"]
+    ).splitlines()
     states = []
     for line in filter(str.strip, lines):
         cells = [_percent(cell) for cell in line.split(",")]
         if len(cells) != 4 or not (cells[0].is_integer() and cells[3] == cells[3]):
-            raise InputError(f"nvidia-smi: expected index, two utilisations and memory in use, not {line!r}")
+            raise InputError(
+                f"nvidia-smi: expected index, two utilisations and memory in use, not {line!r}"
+            )
         states.append(DeviceState(int(cells[0]), *cells[1:]))
     return states
 
@@ -185,11 +195,17 @@ def rocm_smi() -> list[DeviceState]:
     InputError
         When it cannot be run, fails, or gives an unexpected answer.
     """
-    text = _answer(["rocm-smi", "--showuse", "--showmemuse", "--showmeminfo", "vram", "--json"])
+    text = _answer(
+        ["rocm-smi", "--showuse", "--showmemuse", "--showmeminfo", "vram", "--json"]
+    )
     try:
-        cards = json.loads(text[text.index("{") :])  # some versions warn on standard output first
+        cards = json.loads(
+            text[text.index("{") :]
+        )  # some versions warn on standard output first
     except ValueError:
-        raise InputError(f"rocm-smi: expected a JSON object, not {text.strip()[:80]!r}") from None
+        raise InputError(
+            f"rocm-smi: expected a JSON object, not {text.strip()[:80]!r}"
+        ) from None
     states = []
     for name, card in cards.items():
         number = _CARD.fullmatch(name)
@@ -199,7 +215,12 @@ def rocm_smi() -> list[DeviceState]:
         if used != used:
             raise InputError(f"rocm-smi: {name} has no {_ROCM_USED[0]!r}")
         states.append(
-            DeviceState(int(number[1]), _first(card, _ROCM_UTIL), _first(card, _ROCM_MEMORY_UTIL), used / MIB)
+            DeviceState(
+                int(number[1]),
+                _first(card, _ROCM_UTIL),
+                _first(card, _ROCM_MEMORY_UTIL),
+                used / MIB,
+            )
         )
     return states
 
@@ -218,8 +239,15 @@ def nvml() -> list[DeviceState]:
         states = []
         for index in range(library.nvmlDeviceGetCount()):
             handle = library.nvmlDeviceGetHandleByIndex(index)
-            busy, memory = library.nvmlDeviceGetUtilizationRates(handle), library.nvmlDeviceGetMemoryInfo(handle)
-            states.append(DeviceState(index, float(busy.gpu), float(busy.memory), memory.used / MIB))
+            busy, memory = (
+                library.nvmlDeviceGetUtilizationRates(handle),
+                library.nvmlDeviceGetMemoryInfo(handle),
+            )
+            states.append(
+                DeviceState(
+                    index, float(busy.gpu), float(busy.memory), memory.used / MIB
+                )
+            )
         library.nvmlShutdown()
     except library.NVMLError as error:
         raise InputError(f"NVML: {error}") from error
@@ -227,7 +255,11 @@ def nvml() -> list[DeviceState]:
 
 
 # Readers by name, in the order in which they are tried.
-TOOLS: dict[str, Reader] = {"nvml": nvml, "nvidia-smi": nvidia_smi, "rocm-smi": rocm_smi}
+TOOLS: dict[str, Reader] = {
+    "nvml": nvml,
+    "nvidia-smi": nvidia_smi,
+    "rocm-smi": rocm_smi,
+}
 
 
 def find_tool(name: str = "auto") -> Reader | None:
@@ -257,14 +289,21 @@ def _answer(command: list[str]) -> str:
     """Standard output of a command that ends well."""
     try:
         done = subprocess.run(  # noqa: S603 - a tool by its name on the PATH
-            command, capture_output=True, text=True, errors="replace", timeout=ANSWER_S, check=False
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ANSWER_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         reason = getattr(error, "strerror", None) or f"no answer within {ANSWER_S:g} s"
         raise InputError(f"{command[0]} cannot be used: {reason}") from error
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        raise InputError(f"{command[0]} failed with exit code {done.returncode}: {''.join(last)}")
+        raise InputError(
+            f"{command[0]} failed with exit code {done.returncode}: {''.join(last)}"
+        )
     return done.stdout
 
 
@@ -284,5 +323,7 @@ def _nvml() -> Any:
     try:
         import pynvml
     except ImportError as error:
-        raise InputError("NVML needs the package nvidia-ml-py", hint=how_to_install("gpu")) from error
+        raise InputError(
+            "NVML needs the package nvidia-ml-py", hint=how_to_install("gpu")
+        ) from error
     return pynvml

@@ -91,7 +91,9 @@ class UnitMemory:
             points = by_model.setdefault(model, {})
             points[batch] = max(points.get(batch, 0.0), gib)
         self.curves = {
-            model: MemoryCurve(tuple(sorted(points)), tuple(points[batch] for batch in sorted(points)))
+            model: MemoryCurve(
+                tuple(sorted(points)), tuple(points[batch] for batch in sorted(points))
+            )
             for model, points in sorted(by_model.items())
         }
 
@@ -109,7 +111,12 @@ class UnitMemory:
         return None if curve is None else curve.bound_gib(batch)
 
     def fits(
-        self, a: tuple[str, float], b: tuple[str, float], unit_memory_gib: float, *, margin: float = 1.0
+        self,
+        a: tuple[str, float],
+        b: tuple[str, float],
+        unit_memory_gib: float,
+        *,
+        margin: float = 1.0,
     ) -> bool | None:
         """Whether two (model, batch size a unit) fit a unit together: margin · (sum of bounds) <= its memory.
 
@@ -155,6 +162,10 @@ def unit_memory_from_frame(frame: pd.DataFrame, *, source: str = "") -> UnitMemo
     True
     """
     return UnitMemory(
-        (row.name("model"), row.number("batch", above=0), row.number("memory_gib", above=0))
+        (
+            row.name("model"),
+            row.number("batch", above=0),
+            row.number("memory_gib", above=0),
+        )
         for row in Rows(frame, source).require(COLUMNS)
     )

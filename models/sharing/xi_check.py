@@ -29,9 +29,13 @@ def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
         of models, asymmetric (ratios of the same victim and partner that differ by more than ALIKE, from both sides or
         repeated) and implausible.
     """
-    models = sorted({name for row in table.measurements for name in (row.model_a, row.model_b)})
+    models = sorted(
+        {name for row in table.measurements for name in (row.model_a, row.model_b)}
+    )
     configurations = {
-        kind for row in table.measurements for kind in ((row.model_a, row.batch_a), (row.model_b, row.batch_b))
+        kind
+        for row in table.measurements
+        for kind in ((row.model_a, row.batch_a), (row.model_b, row.batch_b))
     }
     measured = {frozenset((row.model_a, row.model_b)) for row in table.measurements}
     possible = list(itertools.combinations_with_replacement(models, 2))
@@ -42,7 +46,13 @@ def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
             place = (side.model_a, side.batch_a, side.model_b, side.batch_b, side.units)
             ratios_of.setdefault(place, []).append(max(side.xi_a, 1.0))
             if side.xi_a > implausible:
-                high.append({"victim": label(side, "a"), "partner": label(side, "b"), "xi": side.xi_a})
+                high.append(
+                    {
+                        "victim": label(side, "a"),
+                        "partner": label(side, "b"),
+                        "xi": side.xi_a,
+                    }
+                )
     asymmetric = [
         {
             "victim": label_of(str(model_a), batch_a),
@@ -62,7 +72,9 @@ def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
         "configurations": len(configurations),
         "pairs": len(measured),
         "possible_pairs": len(possible),
-        "missing_pairs": [list(pair) for pair in possible if frozenset(pair) not in measured],
+        "missing_pairs": [
+            list(pair) for pair in possible if frozenset(pair) not in measured
+        ],
         "asymmetric": asymmetric,
         "implausible": high,
     }

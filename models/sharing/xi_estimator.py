@@ -100,17 +100,27 @@ class XiEstimator:
             if row.flag == MEASURED:
                 for each in (row, row.swapped()):
                     places = repeated.setdefault((each.model_a, each.model_b), {})
-                    places.setdefault((each.batch_a, each.batch_b, each.units), []).append(max(each.xi_a, 1.0))
+                    places.setdefault(
+                        (each.batch_a, each.batch_b, each.units), []
+                    ).append(max(each.xi_a, 1.0))
         if not repeated:
             raise ValueError("no measurements to estimate xi from")
         self._pairs = {
             pair: _Pair(
-                np.array([[_log2(value) for value in place] for place in sorted(places, key=_order)]),
+                np.array(
+                    [
+                        [_log2(value) for value in place]
+                        for place in sorted(places, key=_order)
+                    ]
+                ),
                 np.log([median(places[place]) for place in sorted(places, key=_order)]),
             )
             for pair, places in sorted(repeated.items())
         }
-        self._models = {model: index for index, model in enumerate(sorted({victim for victim, _ in self._pairs}))}
+        self._models = {
+            model: index
+            for index, model in enumerate(sorted({victim for victim, _ in self._pairs}))
+        }
         points = np.vstack([pair.points for pair in self._pairs.values()])
         logs = np.concatenate([pair.logs for pair in self._pairs.values()])
         self._most = float(logs.max())
@@ -118,7 +128,10 @@ class XiEstimator:
         self._range = {model: self._measured_range(model) for model in self._models}
         self._anywhere = _span(points)
         self._effects = self._fit(logs)
-        self._residuals = {pair: rows.logs - self._trend(*pair, rows.points) for pair, rows in self._pairs.items()}
+        self._residuals = {
+            pair: rows.logs - self._trend(*pair, rows.points)
+            for pair, rows in self._pairs.items()
+        }
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -150,11 +163,17 @@ class XiEstimator:
         """
         if model_a not in self._models and model_b not in self._models:
             return None
-        xi_a, flag = self._beside(model_a, model_b, (_log2(batch_a), _log2(batch_b), _log2(units)))
-        xi_b, _ = self._beside(model_b, model_a, (_log2(batch_b), _log2(batch_a), _log2(units)))
+        xi_a, flag = self._beside(
+            model_a, model_b, (_log2(batch_a), _log2(batch_b), _log2(units))
+        )
+        xi_b, _ = self._beside(
+            model_b, model_a, (_log2(batch_b), _log2(batch_a), _log2(units))
+        )
         return XiEstimate(xi_a, xi_b, flag)
 
-    def fill(self, kinds: Iterable[tuple[str, float | None]], *, guess: bool = True) -> list[Measurement]:
+    def fill(
+        self, kinds: Iterable[tuple[str, float | None]], *, guess: bool = True
+    ) -> list[Measurement]:
         """Estimated rows of a ξ table for all pairs of `kinds` (model, batch size or None) that were not measured.
 
         Parameters
@@ -171,48 +190,86 @@ class XiEstimator:
         """
         rows = []
         ordered = sorted(set(kinds), key=lambda kind: (kind[0], kind[1] or 0.0))
-        for (model_a, batch_a), (model_b, batch_b) in itertools.combinations_with_replacement(ordered, 2):
+        for (model_a, batch_a), (
+            model_b,
+            batch_b,
+        ) in itertools.combinations_with_replacement(ordered, 2):
             estimate = self.estimate(model_a, model_b, batch_a, batch_b)
-            if estimate is not None and estimate.flag != MEASURED and (guess or estimate.flag != GUESSED):
+            if (
+                estimate is not None
+                and estimate.flag != MEASURED
+                and (guess or estimate.flag != GUESSED)
+            ):
                 rows.append(
-                    Measurement(model_a, model_b, estimate.xi_a, estimate.xi_b, batch_a, batch_b, flag=estimate.flag)
+                    Measurement(
+                        model_a,
+                        model_b,
+                        estimate.xi_a,
+                        estimate.xi_b,
+                        batch_a,
+                        batch_b,
+                        flag=estimate.flag,
+                    )
                 )
         return rows
 
-    def _beside(self, victim: str, partner: str, point: tuple[float, float, float]) -> tuple[float, str]:
+    def _beside(
+        self, victim: str, partner: str, point: tuple[float, float, float]
+    ) -> tuple[float, str]:
         """ξ of a victim with a partner at log2 of (its batch, the partner's, units), NaN where not known."""
         query = np.array(point)
         pair = self._pairs.get((victim, partner))
         if pair is not None:
-            fits = (np.isnan(pair.points) | np.isnan(query) | (pair.points == query)).all(axis=1)
+            fits = (
+                np.isnan(pair.points) | np.isnan(query) | (pair.points == query)
+            ).all(axis=1)
             if fits.any():
                 return math.exp(pair.logs[fits].max()), MEASURED
         asked = [
             (value,) if not math.isnan(value) else self._values(victim, partner, axis)
             for axis, value in enumerate(point)
         ]
-        answers = [self._unmeasured(victim, partner, np.array(place), pair) for place in itertools.product(*asked)]
+        answers = [
+            self._unmeasured(victim, partner, np.array(place), pair)
+            for place in itertools.product(*asked)
+        ]
         flag = max((flag for _, flag in answers), key=FLAGS.index)
-        return math.exp(min(max(0.0, *(value for value, _ in answers)), self._most)), flag
+        return math.exp(
+            min(max(0.0, *(value for value, _ in answers)), self._most)
+        ), flag
 
-    def _unmeasured(self, victim: str, partner: str, query: FloatArray, pair: _Pair | None) -> tuple[float, str]:
+    def _unmeasured(
+        self, victim: str, partner: str, query: FloatArray, pair: _Pair | None
+    ) -> tuple[float, str]:
         """Log ξ where no measurement fits."""
         value = float(self._trend(victim, partner, query[None])[0])
         if pair is None:
             return value, GUESSED
-        distance = np.nansum(np.abs(pair.points - self._believed(victim, partner, query)), axis=1)
+        distance = np.nansum(
+            np.abs(pair.points - self._believed(victim, partner, query)), axis=1
+        )
         weights = 1 / (distance + RESIDUAL_REACH)
-        value += float(weights @ self._residuals[victim, partner] / (weights.sum() + RESIDUAL_DOUBT))
+        value += float(
+            weights
+            @ self._residuals[victim, partner]
+            / (weights.sum() + RESIDUAL_DOUBT)
+        )
         around = _surrounding(pair.points, query)
         if around is not None:
-            return float(np.clip(value, pair.logs[around].min(), pair.logs[around].max())), INTERPOLATED
+            return float(
+                np.clip(value, pair.logs[around].min(), pair.logs[around].max())
+            ), INTERPOLATED
         last = _span(pair.points)[1][PARTNER_BATCH]
         if query[PARTNER_BATCH] > last:
             # A partner does not disturb less by a larger batch: noise at the last points must not say so.
             inside = query.copy()
             inside[PARTNER_BATCH] = last
             fits = (np.isnan(pair.points) | (pair.points == inside)).all(axis=1)
-            floor = pair.logs[fits].max() if fits.any() else self._unmeasured(victim, partner, inside, pair)[0]
+            floor = (
+                pair.logs[fits].max()
+                if fits.any()
+                else self._unmeasured(victim, partner, inside, pair)[0]
+            )
             value = max(value, float(floor))
         return value, CLAMPED
 
@@ -222,13 +279,21 @@ class XiEstimator:
         column = pair.points[:, axis] if pair is not None else np.empty(0)
         if np.isnan(column).all() and axis != UNITS:
             model = victim if axis == VICTIM_BATCH else partner
-            pairs = (rows.points[:, VICTIM_BATCH] for (other, _), rows in self._pairs.items() if other == model)
+            pairs = (
+                rows.points[:, VICTIM_BATCH]
+                for (other, _), rows in self._pairs.items()
+                if other == model
+            )
             column = np.concatenate([np.empty(0), *pairs])
         return tuple(np.unique(column[~np.isnan(column)]).tolist()) or (math.nan,)
 
     def _measured_range(self, model: str) -> tuple[float, float]:
         """Smallest and largest log2 batch of a model; NaN when none is stated."""
-        batches = [rows.points[:, VICTIM_BATCH] for (victim, _), rows in self._pairs.items() if victim == model]
+        batches = [
+            rows.points[:, VICTIM_BATCH]
+            for (victim, _), rows in self._pairs.items()
+            if victim == model
+        ]
         low, high = _span(np.concatenate(batches)[:, None])
         return float(low[0]), float(high[0])
 
@@ -246,7 +311,10 @@ class XiEstimator:
         centred = np.nan_to_num(self._believed(victim, partner, points) - self._centre)
         columns = np.zeros((len(points), 4 + 4 * len(self._models)))
         columns[:, 0], columns[:, 1:4] = 1.0, centred
-        for model, axis, first in ((victim, VICTIM_BATCH, 4), (partner, PARTNER_BATCH, 6)):
+        for model, axis, first in (
+            (victim, VICTIM_BATCH, 4),
+            (partner, PARTNER_BATCH, 6),
+        ):
             if model in self._models:
                 own = first + 4 * self._models[model]
                 columns[:, own], columns[:, own + 1] = 1.0, centred[:, axis]
@@ -254,11 +322,20 @@ class XiEstimator:
 
     def _fit(self, logs: FloatArray) -> FloatArray:
         """Fit effects (4 + 4 models,) by ridge regression: they minimise |logs - X e|² + Σ penalty e²."""
-        design = np.vstack([self._columns(*pair, rows.points) for pair, rows in self._pairs.items()])
-        penalties = np.array(
-            [MEAN_PENALTY, *[COMMON_PENALTY] * 3, *[EFFECT_PENALTY, SLOPE_PENALTY] * (2 * len(self._models))]
+        design = np.vstack(
+            [self._columns(*pair, rows.points) for pair, rows in self._pairs.items()]
         )
-        return np.asarray(np.linalg.solve(design.T @ design + np.diag(penalties), design.T @ logs), dtype=np.float64)
+        penalties = np.array(
+            [
+                MEAN_PENALTY,
+                *[COMMON_PENALTY] * 3,
+                *[EFFECT_PENALTY, SLOPE_PENALTY] * (2 * len(self._models)),
+            ]
+        )
+        return np.asarray(
+            np.linalg.solve(design.T @ design + np.diag(penalties), design.T @ logs),
+            dtype=np.float64,
+        )
 
     def _trend(self, victim: str, partner: str, points: FloatArray) -> FloatArray:
         """Log ξ by the additive effects alone: (n,)."""

@@ -69,7 +69,9 @@ class _Run:
     basis: Basis = "step"
 
 
-def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None, warmup: int = WARMUP) -> Measured:
+def read_measurements(
+    paths: Sequence[str | Path], *, pattern: str | None = None, warmup: int = WARMUP
+) -> Measured:
     r"""Read tables of measurements and merge repetitions by their median.
 
     A table (CSV, Parquet, JSON lines) has the columns `model_a` and, optionally, `batch_a`, `model_b`, `batch_b`,
@@ -117,7 +119,11 @@ def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None
         rows = Rows(frame, path)
         if all(map(rows.has, REQUIRED)):
             # Estimated rows are not measurements.
-            ratios += [row for row in map(measurement, rows.require(REQUIRED)) if row.flag == FLAGS[0]]
+            ratios += [
+                row
+                for row in map(measurement, rows.require(REQUIRED))
+                if row.flag == FLAGS[0]
+            ]
             continue
         for row in _checked(rows):
             runs = _runs(row, Path(path).parent, pattern, warmup, notes)
@@ -126,10 +132,17 @@ def read_measurements(paths: Sequence[str | Path], *, pattern: str | None = None
             else:
                 shared.append((row, runs[0], runs[1]))
     for row, a, b in shared:
-        xi_a, xi_b = (run.step_s / _alone(solo, run, row, column) for run, column in ((a, "model_a"), (b, "model_b")))
+        xi_a, xi_b = (
+            run.step_s / _alone(solo, run, row, column)
+            for run, column in ((a, "model_a"), (b, "model_b"))
+        )
         try:
-            ratios.append(Measurement(a.model, b.model, xi_a, xi_b, a.batch, b.batch, a.units))
-        except InputError as error:  # times so far apart that no float holds their ratio
+            ratios.append(
+                Measurement(a.model, b.model, xi_a, xi_b, a.batch, b.batch, a.units)
+            )
+        except (
+            InputError
+        ) as error:  # times so far apart that no float holds their ratio
             raise row.placed(error) from error
     if not ratios:
         raise InputError(
@@ -149,7 +162,11 @@ def merged(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
     repeated: dict[tuple[str, float, str, float, float], list[Measurement]] = {}
     for row in measurements:
         one_side = min(row, row.swapped(), key=_place)
-        both = [one_side, one_side.swapped()] if _place(one_side) == _place(one_side.swapped()) else [one_side]
+        both = (
+            [one_side, one_side.swapped()]
+            if _place(one_side) == _place(one_side.swapped())
+            else [one_side]
+        )
         repeated.setdefault(_place(one_side), []).extend(both)
     return tuple(
         replace(
@@ -165,8 +182,20 @@ def xi_to_frame(measurements: Sequence[Measurement]) -> pd.DataFrame:
     """The ξ table of measurements: batch, units and flag only where one states them."""
     import pandas as pd
 
-    columns = ["model_a", "batch_a", "model_b", "batch_b", "units", "xi_a", "xi_b", "flag"]
-    frame = pd.DataFrame([{name: getattr(row, name) for name in columns} for row in measurements], columns=columns)
+    columns = [
+        "model_a",
+        "batch_a",
+        "model_b",
+        "batch_b",
+        "units",
+        "xi_a",
+        "xi_b",
+        "flag",
+    ]
+    frame = pd.DataFrame(
+        [{name: getattr(row, name) for name in columns} for row in measurements],
+        columns=columns,
+    )
     unused = [column for column in OPTIONAL if frame[column].isna().all()]
     if all(row.flag == FLAGS[0] for row in measurements):
         unused.append("flag")
@@ -185,7 +214,9 @@ def mean_step_s(seconds: Sequence[float] | FloatArray) -> float:
 
 def _checked(rows: Rows) -> Rows:
     """Refuse a table with neither times nor ratios."""
-    rows.require(("model_a",), ("batch_a", "model_b", "batch_b", "units", *TIMES, *LOGS))
+    rows.require(
+        ("model_a",), ("batch_a", "model_b", "batch_b", "units", *TIMES, *LOGS)
+    )
     for a, b in (TIMES, LOGS):
         if rows.has(a) and (rows.has(b) or not rows.has("model_b")):
             return rows
@@ -197,7 +228,9 @@ def _checked(rows: Rows) -> Rows:
     )
 
 
-def _runs(row: Row, folder: Path, pattern: str | None, warmup: int, notes: list[str]) -> list[_Run]:
+def _runs(
+    row: Row, folder: Path, pattern: str | None, warmup: int, notes: list[str]
+) -> list[_Run]:
     """The one or two runs of a row."""
     sides = ("a", "b") if row.given("model_b") else ("a",)
     timed: list[tuple[float, Basis]]
@@ -207,32 +240,57 @@ def _runs(row: Row, folder: Path, pattern: str | None, warmup: int, notes: list[
         timed = _from_logs(row, sides, folder, pattern, warmup, notes)
     units = row.number("units", None, above=0)
     return [
-        _Run(row.name(f"model_{side}"), row.number(f"batch_{side}", None, above=0), units, *time)
+        _Run(
+            row.name(f"model_{side}"),
+            row.number(f"batch_{side}", None, above=0),
+            units,
+            *time,
+        )
         for side, time in zip(sides, timed, strict=True)
     ]
 
 
 def _from_logs(
-    row: Row, sides: Sequence[str], folder: Path, pattern: str | None, warmup: int, notes: list[str]
+    row: Row,
+    sides: Sequence[str],
+    folder: Path,
+    pattern: str | None,
+    warmup: int,
+    notes: list[str],
 ) -> list[tuple[float, Basis]]:
     """Mean seconds of a step in the logs that a row names, and of what; of two logs in the span in which both ran."""
     logs: list[StepTimes] = []
     for side in sides:
         if not row.given(f"log_{side}"):
-            raise row.error(f"step_{side}_s", f"expected a number > 0 here, or a file in the column log_{side}")
+            raise row.error(
+                f"step_{side}_s",
+                f"expected a number > 0 here, or a file in the column log_{side}",
+            )
         file = folder / row.name(f"log_{side}")
         # A batch size of 1 turns samples/s into s/sample in every log: the ratio is the same.
         logs.append(read_log(file, pattern, batch_size=1.0, warmup=warmup))
         notes += [f"{file}: {note}" for note in logs[-1].notes]
-        notes += [f"{file}: not used: {', '.join(logs[-1].unused)}"] if logs[-1].unused else []
+        notes += (
+            [f"{file}: not used: {', '.join(logs[-1].unused)}"]
+            if logs[-1].unused
+            else []
+        )
     if len(logs) == 2:
         if all(np.isfinite(log.times).all() for log in logs):
-            start, end = max(log.times[0] for log in logs), min(log.times[-1] for log in logs)
+            start, end = (
+                max(log.times[0] for log in logs),
+                min(log.times[-1] for log in logs),
+            )
             logs = [log.between(start, end) for log in logs]
             if not all(len(log) for log in logs):
-                raise row.error("log_b", "expected logs of runs at the same time; these two never overlap")
+                raise row.error(
+                    "log_b",
+                    "expected logs of runs at the same time; these two never overlap",
+                )
         else:
-            notes.append(f"{row.file}: co-run logs without time stamps: all their steps count, alone or not")
+            notes.append(
+                f"{row.file}: co-run logs without time stamps: all their steps count, alone or not"
+            )
     return [(mean_step_s(log.seconds), log.basis) for log in logs]
 
 
@@ -241,10 +299,14 @@ def _alone(solo: Sequence[_Run], run: _Run, row: Row, column: str) -> float:
     fitting = [
         (other.batch is None, other.units is None, other)
         for other in solo
-        if other.model == run.model and other.batch in (None, run.batch) and other.units in (None, run.units)
+        if other.model == run.model
+        and other.batch in (None, run.batch)
+        and other.units in (None, run.units)
     ]
     if not fitting:
-        stated = [f"batch {run.batch:g}"] * (run.batch is not None) + [f"{run.units:g} units"] * (run.units is not None)
+        stated = [f"batch {run.batch:g}"] * (run.batch is not None) + [
+            f"{run.units:g} units"
+        ] * (run.units is not None)
         raise row.error(
             column,
             f"no solo run of {' at '.join([run.model, ', '.join(stated)] if stated else [run.model])}",
@@ -263,4 +325,10 @@ def _alone(solo: Sequence[_Run], run: _Run, row: Row, column: str) -> float:
 
 def _place(row: Measurement) -> tuple[str, float, str, float, float]:
     """The key of a pair of configurations; 0 for values that are not stated."""
-    return row.model_a, row.batch_a or 0.0, row.model_b, row.batch_b or 0.0, row.units or 0.0
+    return (
+        row.model_a,
+        row.batch_a or 0.0,
+        row.model_b,
+        row.batch_b or 0.0,
+        row.units or 0.0,
+    )

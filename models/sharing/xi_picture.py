@@ -33,15 +33,23 @@ def grid(table: XiTable, *, by_batch: bool) -> Grid:
     cells: dict[tuple[str, str], tuple[float, bool]] = {}
     for row in table.measurements:
         for side in (row, row.swapped()):
-            pair = (label(side, "a"), label(side, "b")) if by_batch else (side.model_a, side.model_b)
+            pair = (
+                (label(side, "a"), label(side, "b"))
+                if by_batch
+                else (side.model_a, side.model_b)
+            )
             cell = max(side.xi_a, 1.0), side.flag != FLAGS[0]
             cells[pair] = max(cell, cells.get(pair, cell))
     if by_batch:
         kinds = {
-            (m, b) for row in table.measurements for m, b in ((row.model_a, row.batch_a), (row.model_b, row.batch_b))
+            (m, b)
+            for row in table.measurements
+            for m, b in ((row.model_a, row.batch_a), (row.model_b, row.batch_b))
         }
         ordered = sorted(kinds, key=lambda kind: (kind[0], kind[1] or 0.0))
-        names = tuple(model if batch is None else f"{model}@{batch:g}" for model, batch in ordered)
+        names = tuple(
+            model if batch is None else f"{model}@{batch:g}" for model, batch in ordered
+        )
     else:
         names = tuple(sorted({name for pair in cells for name in pair}))
     positions = {name: index for index, name in enumerate(names)}
@@ -65,7 +73,9 @@ def write_png(shown: Grid, path: Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("a picture needs matplotlib", hint=how_to_install("report")) from None
+        raise InputError(
+            "a picture needs matplotlib", hint=how_to_install("report")
+        ) from None
 
     count = len(shown.names)
     side = max(4.0, 0.5 * count if count <= MOST_NUMBERS else 0.22 * count)
@@ -86,8 +96,20 @@ def write_png(shown: Grid, path: Path) -> None:
             if not np.isnan(xi):
                 text = f"{'~' if shown.estimated[row, column] else ''}{xi:.2f}"
                 bright = (xi - 1) / (limit - 1) < 0.6
-                axes.text(column, row, text, ha="center", va="center", fontsize=7, color="black" if bright else "white")
-    notes = ["~ estimated"] * bool(shown.estimated.any()) + ["grey: not known"] * bool(np.isnan(shown.ratios).any())
-    axes.set_title("; ".join(["ξ: takes so many times as long", *notes]), fontsize=10, loc="left")
+                axes.text(
+                    column,
+                    row,
+                    text,
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color="black" if bright else "white",
+                )
+    notes = ["~ estimated"] * bool(shown.estimated.any()) + ["grey: not known"] * bool(
+        np.isnan(shown.ratios).any()
+    )
+    axes.set_title(
+        "; ".join(["ξ: takes so many times as long", *notes]), fontsize=10, loc="left"
+    )
     figure.colorbar(image, ax=axes, shrink=0.7, label="ξ")
     figure.savefig(path, format="png", metadata={"Software": None})

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 from bft.models.cells import Rows
 from bft.models.errors import InputError
 from bft.models.sharing.xi_check import ALIKE, label
-from bft.models.sharing.xi_table import FLAGS, OPTIONAL, REQUIRED, Measurement, XiTable, measurement
+from bft.models.sharing.xi_table import (
+    FLAGS,
+    OPTIONAL,
+    REQUIRED,
+    Measurement,
+    XiTable,
+    measurement,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,10 +57,16 @@ def suspects(table: XiTable, implausible: float) -> list[Suspect]:
     """
     repeated: dict[tuple[Any, ...], list[tuple[int, float]]] = {}
     reasons: dict[int, list[str]] = {}
-    measured = [(number, row) for number, row in enumerate(table.measurements, start=1) if row.flag == FLAGS[0]]
+    measured = [
+        (number, row)
+        for number, row in enumerate(table.measurements, start=1)
+        if row.flag == FLAGS[0]
+    ]
     for number, row in measured:
         for side in (row, row.swapped()):
-            what = f"xi of {label(side, 'a')} beside {label(side, 'b')} is {side.xi_a:g}"
+            what = (
+                f"xi of {label(side, 'a')} beside {label(side, 'b')} is {side.xi_a:g}"
+            )
             if side.xi_a < 1:
                 reasons.setdefault(number, []).append(f"{what}, below 1")
             elif side.xi_a > implausible:
@@ -66,7 +79,11 @@ def suspects(table: XiTable, implausible: float) -> list[Suspect]:
             for number in dict.fromkeys(number for number, _ in ratios):
                 what = f"xi of {place[0]} beside {place[2]} was measured from {low:.3g} to {high:.3g}"
                 reasons.setdefault(number, []).append(what)
-    return [Suspect(number, row, "; ".join(reasons[number])) for number, row in measured if number in reasons]
+    return [
+        Suspect(number, row, "; ".join(reasons[number]))
+        for number, row in measured
+        if number in reasons
+    ]
 
 
 def retest_frame(found: Sequence[Suspect]) -> pd.DataFrame:
@@ -78,7 +95,11 @@ def retest_frame(found: Sequence[Suspect]) -> pd.DataFrame:
         by_pair.setdefault(pair_key(suspect.pair), suspect)
     columns = [*PAIR_COLUMNS, "row", "reason"]
     rows = [
-        {**{name: getattr(each.pair, name) for name in PAIR_COLUMNS}, "row": each.row, "reason": each.reason}
+        {
+            **{name: getattr(each.pair, name) for name in PAIR_COLUMNS},
+            "row": each.row,
+            "reason": each.reason,
+        }
         for each in by_pair.values()
     ]
     frame = pd.DataFrame(rows, columns=columns)
@@ -87,7 +108,9 @@ def retest_frame(found: Sequence[Suspect]) -> pd.DataFrame:
 
 def pair_key(row: Measurement) -> tuple[tuple[str, float], tuple[str, float], float]:
     """The key of repeated measurements: models and batch sizes, in either order, and units; 0 where not stated."""
-    sides = sorted([(row.model_a, row.batch_a or 0.0), (row.model_b, row.batch_b or 0.0)])
+    sides = sorted(
+        [(row.model_a, row.batch_a or 0.0), (row.model_b, row.batch_b or 0.0)]
+    )
     return sides[0], sides[1], row.units or 0.0
 
 
@@ -100,7 +123,9 @@ class Merged:
     added: int
 
 
-def merge_xi(old: pd.DataFrame, new: pd.DataFrame, *, old_source: str = "", new_source: str = "") -> Merged:
+def merge_xi(
+    old: pd.DataFrame, new: pd.DataFrame, *, old_source: str = "", new_source: str = ""
+) -> Merged:
     """The old table, with the rows of each pair that the new one holds too replaced by those.
 
     The same pair the other way round counts as the same. Other rows and columns stay; new pairs follow at the end.
@@ -120,10 +145,21 @@ def merge_xi(old: pd.DataFrame, new: pd.DataFrame, *, old_source: str = "", new_
     """
     import pandas as pd
 
-    keys = [[pair_key(row) for row in _rows(frame, source)] for frame, source in ((old, old_source), (new, new_source))]
-    estimated = next((n for n, row in enumerate(_rows(new, new_source), 1) if row.flag != FLAGS[0]), None)
+    keys = [
+        [pair_key(row) for row in _rows(frame, source)]
+        for frame, source in ((old, old_source), (new, new_source))
+    ]
+    estimated = next(
+        (n for n, row in enumerate(_rows(new, new_source), 1) if row.flag != FLAGS[0]),
+        None,
+    )
     if estimated is not None:
-        raise InputError("an estimate replaces no measurement", file=new_source or None, row=estimated, column="flag")
+        raise InputError(
+            "an estimate replaces no measurement",
+            file=new_source or None,
+            row=estimated,
+            column="flag",
+        )
     fresh: dict[Hashable, list[dict[Hashable, object]]] = {}
     for key, record in zip(keys[1], new.to_dict(orient="records"), strict=True):
         fresh.setdefault(key, []).append(record)
@@ -139,7 +175,9 @@ def merge_xi(old: pd.DataFrame, new: pd.DataFrame, *, old_source: str = "", new_
             put.add(key)
     added = [record for key, rows in fresh.items() if key not in put for record in rows]
     columns = list(dict.fromkeys([*old.columns, *new.columns]))
-    return Merged(pd.DataFrame([*records, *added], columns=columns), replaced, len(added))
+    return Merged(
+        pd.DataFrame([*records, *added], columns=columns), replaced, len(added)
+    )
 
 
 def _rows(frame: pd.DataFrame, source: str) -> list[Measurement]:

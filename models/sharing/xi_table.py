@@ -47,16 +47,27 @@ class Measurement:
         for column in ("xi_a", "xi_b", "batch_a", "batch_b", "units"):
             value = getattr(self, column)
             missing = value is None and column not in REQUIRED
-            if not missing and not (value is not None and math.isfinite(value) and value > 0):
+            if not missing and not (
+                value is not None and math.isfinite(value) and value > 0
+            ):
                 what = f"{self.model_a} beside {self.model_b}: expected a number > 0, not {value!r}"
                 raise InputError(what, column=column)
         if self.flag not in FLAGS:
-            raise InputError(f"expected one of {', '.join(FLAGS)}, not {self.flag!r}", column="flag")
+            raise InputError(
+                f"expected one of {', '.join(FLAGS)}, not {self.flag!r}", column="flag"
+            )
 
     def swapped(self) -> Measurement:
         """Return this measurement with the models a and b exchanged."""
         return Measurement(
-            self.model_b, self.model_a, self.xi_b, self.xi_a, self.batch_b, self.batch_a, self.units, self.flag
+            self.model_b,
+            self.model_a,
+            self.xi_b,
+            self.xi_a,
+            self.batch_b,
+            self.batch_a,
+            self.units,
+            self.flag,
         )
 
 
@@ -78,16 +89,32 @@ class SizedRatio:
     def of(self, units: float | None = None) -> float:
         """The ratio on this many units; the largest of all when None."""
         if units is None:
-            return max(self.otherwise, *(ratio for _, ratio in self.at)) if self.at else self.otherwise
-        return next((ratio for stated, ratio in self.at if stated == units), self.otherwise)
+            return (
+                max(self.otherwise, *(ratio for _, ratio in self.at))
+                if self.at
+                else self.otherwise
+            )
+        return next(
+            (ratio for stated, ratio in self.at if stated == units), self.otherwise
+        )
 
     def least(self) -> float:
         """The smallest ratio of all."""
-        return min(self.otherwise, *(ratio for _, ratio in self.at)) if self.at else self.otherwise
+        return (
+            min(self.otherwise, *(ratio for _, ratio in self.at))
+            if self.at
+            else self.otherwise
+        )
 
     def times(self, factor: float) -> SizedRatio:
         """Return this side with all ratios multiplied by a factor."""
-        return self if factor == 1 else SizedRatio(self.otherwise * factor, tuple((n, x * factor) for n, x in self.at))
+        return (
+            self
+            if factor == 1
+            else SizedRatio(
+                self.otherwise * factor, tuple((n, x * factor) for n, x in self.at)
+            )
+        )
 
 
 class XiTable:
@@ -129,7 +156,9 @@ class XiTable:
         for row in self.measurements:
             self.clipped += (row.xi_a < 1) + (row.xi_b < 1)
             for one_side in (row, row.swapped()):
-                self._rows.setdefault((one_side.model_a, one_side.model_b), []).append(one_side)
+                self._rows.setdefault((one_side.model_a, one_side.model_b), []).append(
+                    one_side
+                )
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -155,7 +184,10 @@ class XiTable:
         ]
         if not rows:
             return None
-        sized = [[(row.units, max(1.0, row.xi_a)) for row in rows], [(row.units, max(1.0, row.xi_b)) for row in rows]]
+        sized = [
+            [(row.units, max(1.0, row.xi_a)) for row in rows],
+            [(row.units, max(1.0, row.xi_b)) for row in rows],
+        ]
         return _side(sized[0]), _side(sized[1])
 
 
@@ -165,7 +197,9 @@ def _side(rows: Sequence[tuple[float | None, float]]) -> SizedRatio:
     for units, ratio in rows:
         if units is not None:
             sized[units] = max(ratio, sized.get(units, 1.0))
-    open_ended = [ratio for units, ratio in rows if units is None] or [ratio for _, ratio in rows]
+    open_ended = [ratio for units, ratio in rows if units is None] or [
+        ratio for _, ratio in rows
+    ]
     return SizedRatio(max(open_ended), tuple(sorted(sized.items())))
 
 

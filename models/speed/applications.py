@@ -25,7 +25,12 @@ from bft.models.cells import Rows
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.speed.goodput import BatchLimits, noise_scale
-from bft.models.speed.throughput import FloatArray, Observations, ThroughputParameters, fit_throughput
+from bft.models.speed.throughput import (
+    FloatArray,
+    Observations,
+    ThroughputParameters,
+    fit_throughput,
+)
 from bft.models.tables import read_table
 from bft.models.tolerances import WHOLE_SAMPLES
 
@@ -106,7 +111,10 @@ class Application:
         ring = canonical(placement)
         rows = self.steps.get(ring)
         if rows is not None and rows[0, 0] <= atomic <= rows[-1, 0]:
-            step, sync = (float(np.interp(atomic, rows[:, 0], rows[:, column])) for column in (1, 2))
+            step, sync = (
+                float(np.interp(atomic, rows[:, 0], rows[:, column]))
+                for column in (1, 2)
+            )
             return StepTime(step, sync, "measured")
         nodes, replicas = len(ring), sum(ring)
         if rows is None:
@@ -116,7 +124,9 @@ class Application:
                 return StepTime(step, sync, "interpolated")
         parameters = self.parameters
         step = float(parameters.step_time(nodes, replicas, atomic))
-        return StepTime(step, step - float(parameters.gradient_time(atomic)), "modelled")
+        return StepTime(
+            step, step - float(parameters.gradient_time(atomic)), "modelled"
+        )
 
     @cached_property
     def observations(self) -> Observations:
@@ -174,7 +184,9 @@ class Application:
     def epoch_ends(self) -> FloatArray:
         """Progress at the end of each epoch, the least over batch sizes: float64 of shape (epochs,)."""
         epochs = min(len(run.progress) for run in self.validations.values())
-        return np.asarray(np.min([run.progress[:epochs] for run in self.validations.values()], axis=0))
+        return np.asarray(
+            np.min([run.progress[:epochs] for run in self.validations.values()], axis=0)
+        )
 
     @property
     def total_progress(self) -> float:
@@ -193,7 +205,13 @@ class Application:
         epoch = min(self.epoch_at(progress), len(self.epoch_ends) - 1)
         sizes = list(self.validations)
         sqr, var = (
-            float(np.interp(batch, sizes, [getattr(run, name)[epoch] for run in self.validations.values()]))
+            float(
+                np.interp(
+                    batch,
+                    sizes,
+                    [getattr(run, name)[epoch] for run in self.validations.values()],
+                )
+            )
             for name in ("grad_sqr", "grad_var")
         )
         return sqr, var
@@ -228,7 +246,9 @@ def canonical(placement: Iterable[int]) -> tuple[int, ...]:
     return min(ring[index:] + ring[:index] for index in range(len(ring)))
 
 
-def read_application(folder: str | Path, *, atomic_max: int | None = None) -> Application:
+def read_application(
+    folder: str | Path, *, atomic_max: int | None = None
+) -> Application:
     """Read an application from a folder; the module's docstring lists its files.
 
     Parameters
@@ -248,7 +268,9 @@ def read_application(folder: str | Path, *, atomic_max: int | None = None) -> Ap
         raise InputError("expected a folder with placements.csv", file=folder)
     placements = _existing(folder / "placements.csv")
     if placements is None:
-        raise InputError("no placements.csv (or .csv.gz) in it", file=folder, hint="docs/models.md")
+        raise InputError(
+            "no placements.csv (or .csv.gz) in it", file=folder, hint="docs/models.md"
+        )
     scalability = _existing(folder / "scalability.csv")
     named = {
         int(match[1]): path
@@ -256,24 +278,37 @@ def read_application(folder: str | Path, *, atomic_max: int | None = None) -> Ap
         if (match := re.fullmatch(r"validation-([1-9][0-9]*)\.csv(\.gz)?", path.name))
     }
     if not named:
-        raise InputError("no validation-M.csv in it, where M is a total batch size", file=folder)
+        raise InputError(
+            "no validation-M.csv in it, where M is a total batch size", file=folder
+        )
     steps = _read_placements(placements)
     columns = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
     means = np.empty((0, 5))
     if scalability is not None:
-        means = _numbers(Rows(read_table(scalability), scalability).require(columns), columns)
+        means = _numbers(
+            Rows(read_table(scalability), scalability).require(columns), columns
+        )
     validations = {size: _read_validation(named[size]) for size in sorted(named)}
     batches = np.concatenate([table[:, 0] for table in steps.values()])
     try:
-        limits = BatchLimits(min(named), max(named), int(batches.min()), int(batches.max()))
-        limits = limits if atomic_max is None else replace(limits, atomic_max=atomic_max)
+        limits = BatchLimits(
+            min(named), max(named), int(batches.min()), int(batches.max())
+        )
+        limits = (
+            limits if atomic_max is None else replace(limits, atomic_max=atomic_max)
+        )
     except ValueError as error:
-        raise InputError(f"batch sizes of its files do not agree: {error}", file=folder) from error
+        raise InputError(
+            f"batch sizes of its files do not agree: {error}", file=folder
+        ) from error
     return Application(folder.name, steps, means, validations, limits)
 
 
 def _existing(path: Path) -> Path | None:
-    return next((file for file in (path, path.with_name(path.name + ".gz")) if file.is_file()), None)
+    return next(
+        (file for file in (path, path.with_name(path.name + ".gz")) if file.is_file()),
+        None,
+    )
 
 
 def _read_placements(path: Path) -> dict[tuple[int, ...], FloatArray]:
@@ -284,15 +319,23 @@ def _read_placements(path: Path) -> dict[tuple[int, ...], FloatArray]:
     for row, values in zip(rows, _numbers(rows, columns), strict=True):
         digits = row.name("placement")
         if not re.fullmatch("[1-9]+", digits):
-            raise row.error("placement", f"expected digits 1 to 9, the replicas on each node, not {digits!r}")
+            raise row.error(
+                "placement",
+                f"expected digits 1 to 9, the replicas on each node, not {digits!r}",
+            )
         if values[2] >= values[1]:
-            raise row.error("sync_time", f"expected less than step_time ({values[1]:g}), not {values[2]:g}")
+            raise row.error(
+                "sync_time",
+                f"expected less than step_time ({values[1]:g}), not {values[2]:g}",
+            )
         placements.setdefault(canonical(map(int, digits)), []).append(values)
     steps = {}
     for ring, measured in placements.items():
         table = np.array(sorted(measured, key=lambda values: float(values[0])))
         if (np.diff(table[:, 0]) == 0).any():
-            raise rows.error(f"placement {''.join(map(str, ring))} has two rows of one local_bsz")
+            raise rows.error(
+                f"placement {''.join(map(str, ring))} has two rows of one local_bsz"
+            )
         steps[ring] = table
     return steps
 

@@ -17,7 +17,11 @@ import numpy as np
 
 from bft.models.speed.applications import Application, StepTime
 from bft.models.speed.goodput import BatchLimits, Goodput, adascale_gain, noise_scale
-from bft.models.speed.throughput import Observations, ThroughputParameters, fit_throughput
+from bft.models.speed.throughput import (
+    Observations,
+    ThroughputParameters,
+    fit_throughput,
+)
 from bft.models.tolerances import PROGRESS, REMAINING_SAMPLES, WHOLE_SAMPLES
 
 SECOND_NS = 1_000_000_000
@@ -70,7 +74,9 @@ def split_batch(batch: int, replicas: int, limits: BatchLimits) -> Split:
     passes = math.ceil(local / limits.atomic_max - WHOLE_SAMPLES)
     if replicas == 1 and batch > limits.initial:
         passes = max(passes, 2)
-    return _within(Split(math.ceil(local / passes - WHOLE_SAMPLES), passes - 1), replicas, limits)
+    return _within(
+        Split(math.ceil(local / passes - WHOLE_SAMPLES), passes - 1), replicas, limits
+    )
 
 
 def _within(split: Split, replicas: int, limits: BatchLimits) -> Split:
@@ -140,7 +146,11 @@ class ApplicationDynamics:
         if not self.observed or self.gradient is None:
             return None
         limits = self.profile.application.limits
-        return Goodput(_fitted(tuple(self.observed.items())), noise_scale(*self.gradient, limits.initial), limits)
+        return Goodput(
+            _fitted(tuple(self.observed.items())),
+            noise_scale(*self.gradient, limits.initial),
+            limits,
+        )
 
     @property
     def profiled(self) -> int:
@@ -163,23 +173,34 @@ class ApplicationDynamics:
             split = Split(math.ceil(self.profile.batch / 2), 1)
         full_nodes, rest = divmod(units, units_per_node)
         placement = (units_per_node,) * full_nodes + ((rest,) if rest else ())
-        return _iteration_s(_step_time(self.profile.application, placement, split.atomic), split)
+        return _iteration_s(
+            _step_time(self.profile.application, placement, split.atomic), split
+        )
 
     def iterations_left(self, progress: float) -> float:
         """Iterations at the user's batch size after the epoch under way; 1 in the last (Pollux' artifact)."""
         application = self.profile.application
         last = len(application.epoch_ends) - 1
-        epoch = application.epoch_at(progress / application.limits.initial * (1 + PROGRESS))
+        epoch = application.epoch_at(
+            progress / application.limits.initial * (1 + PROGRESS)
+        )
         if epoch >= last:
             return 1.0
         sizes = list(application.validations)
-        ahead = [run.iterations[last] - run.iterations[epoch] for run in application.validations.values()]
+        ahead = [
+            run.iterations[last] - run.iterations[epoch]
+            for run in application.validations.values()
+        ]
         return float(np.interp(self.profile.batch, sizes, ahead))
 
     # --- time
 
     def rate(
-        self, placement: tuple[int, ...], progress: float, now_ns: int, slowdown: float = 1.0
+        self,
+        placement: tuple[int, ...],
+        progress: float,
+        now_ns: int,
+        slowdown: float = 1.0,
     ) -> tuple[float, int | None]:
         """Samples/s (at the initial batch size) from now on, and until when; see `bft.models.Dynamics`."""
         initial = self.profile.application.limits.initial
@@ -193,16 +214,22 @@ class ApplicationDynamics:
                 same = placement == self._placement and slowdown == self._slowdown
                 if now_ns < stretch.end_ns and same:
                     return self._towards(stretch, progress, now_ns)
-                if now_ns >= stretch.end_ns:  # where it has led: exactly, not as doubles have it
+                if (
+                    now_ns >= stretch.end_ns
+                ):  # where it has led: exactly, not as doubles have it
                     steps, epoch = stretch.end, stretch.epoch
         self._placement, self._slowdown = placement, slowdown
         self._stretch = self._begin(now_ns, steps, epoch)
         return self._towards(self._stretch, progress, now_ns)
 
-    def _towards(self, stretch: _Stretch, progress: float, now_ns: int) -> tuple[float, int]:
+    def _towards(
+        self, stretch: _Stretch, progress: float, now_ns: int
+    ) -> tuple[float, int]:
         """The rate that leads from here exactly to the end of the stretch."""
         ahead = stretch.end * self.profile.application.limits.initial - progress
-        return max(ahead, REMAINING_SAMPLES) / ((stretch.end_ns - now_ns) / SECOND_NS), stretch.end_ns
+        return max(ahead, REMAINING_SAMPLES) / (
+            (stretch.end_ns - now_ns) / SECOND_NS
+        ), stretch.end_ns
 
     def _begin(self, now_ns: int, begun: float, epoch: int) -> _Stretch:
         """The next time of constant rate: to the end of the epoch or of the interval, whichever comes first."""
@@ -217,19 +244,34 @@ class ApplicationDynamics:
             taken = _step_time(application, self._placement, split.atomic)
             gain = adascale_gain(sqr, var, batch / application.limits.initial)
             speed = gain / (_iteration_s(taken, split) * self._slowdown)
-            seen = (len(self._placement), replicas, split.atomic), taken.step_s, taken.sync_s, sqr, var
+            seen = (
+                (len(self._placement), replicas, split.atomic),
+                taken.step_s,
+                taken.sync_s,
+                sqr,
+                var,
+            )
             last = epoch >= len(ends) - 1
             epoch_end = float(ends[-1] if last else ends[epoch])
-            if horizon_ns is not None and steps + speed * ((horizon_ns - now_ns) / SECOND_NS) < epoch_end:
+            if (
+                horizon_ns is not None
+                and steps + speed * ((horizon_ns - now_ns) / SECOND_NS) < epoch_end
+            ):
                 end = steps + speed * ((horizon_ns - now_ns) / SECOND_NS)
                 return _Stretch(now_ns, horizon_ns, begun, end, epoch, *seen)
             seconds = max(epoch_end - steps, 0.0) / speed
-            length_ns = round(seconds) * SECOND_NS if self.profile.whole_seconds else math.ceil(seconds * SECOND_NS)
+            length_ns = (
+                round(seconds) * SECOND_NS
+                if self.profile.whole_seconds
+                else math.ceil(seconds * SECOND_NS)
+            )
             if horizon_ns is not None:
                 length_ns = min(length_ns, horizon_ns - now_ns)
             steps, epoch = epoch_end, epoch + 1
             if length_ns > 0 or last:
-                return _Stretch(now_ns, now_ns + max(length_ns, 1), begun, steps, epoch, *seen)
+                return _Stretch(
+                    now_ns, now_ns + max(length_ns, 1), begun, steps, epoch, *seen
+                )
             # Less than half a second was left of that epoch: it has ended.
 
     def _horizon(self, now_ns: int) -> int | None:
@@ -251,7 +293,9 @@ class ApplicationDynamics:
             _, atomic, accumulation = goodput.best_batch(len(self._placement), replicas)
             if atomic:
                 return _within(Split(int(atomic), int(accumulation)), replicas, limits)
-        return split_batch(max(limits.initial, limits.atomic_min * replicas), replicas, limits)
+        return split_batch(
+            max(limits.initial, limits.atomic_min * replicas), replicas, limits
+        )
 
     def _learn(self, stretch: _Stretch) -> None:
         """Learn from a stretch of running."""
@@ -263,7 +307,9 @@ class ApplicationDynamics:
     def state(self) -> dict[str, Any]:
         """The internal state as JSON values."""
         return {
-            "observed": [[*where, *seconds] for where, seconds in self.observed.items()],
+            "observed": [
+                [*where, *seconds] for where, seconds in self.observed.items()
+            ],
             "gradient": self.gradient,
             "split": self.split,
             "placement": self._placement,
@@ -273,15 +319,23 @@ class ApplicationDynamics:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Remember what `state` says."""
-        self.observed = {(row[0], row[1], row[2]): (row[3], row[4]) for row in state["observed"]}
-        self.gradient = None if state["gradient"] is None else (state["gradient"][0], state["gradient"][1])
+        self.observed = {
+            (row[0], row[1], row[2]): (row[3], row[4]) for row in state["observed"]
+        }
+        self.gradient = (
+            None
+            if state["gradient"] is None
+            else (state["gradient"][0], state["gradient"][1])
+        )
         self.split = Split(*state["split"])
         self._placement, self._slowdown = tuple(state["placement"]), state["slowdown"]
         if state["stretch"] is None:
             self._stretch = None
         else:
             stretch = _Stretch(*state["stretch"])
-            self._stretch = stretch._replace(seen=(stretch.seen[0], stretch.seen[1], stretch.seen[2]))
+            self._stretch = stretch._replace(
+                seen=(stretch.seen[0], stretch.seen[1], stretch.seen[2])
+            )
 
 
 def _same(one: float, other: float) -> bool:
@@ -293,18 +347,26 @@ def _iteration_s(taken: StepTime, split: Split) -> float:
 
 
 @lru_cache(maxsize=1 << 12)  # jobs with equal runs learn the same
-def _fitted(observed: tuple[tuple[tuple[int, int, int], tuple[float, float]], ...]) -> ThroughputParameters:
-    nodes, replicas, atomic = np.array([where for where, _ in observed], dtype=np.float64).T
+def _fitted(
+    observed: tuple[tuple[tuple[int, int, int], tuple[float, float]], ...],
+) -> ThroughputParameters:
+    nodes, replicas, atomic = np.array(
+        [where for where, _ in observed], dtype=np.float64
+    ).T
     step, sync = np.array([seconds for _, seconds in observed]).T
     return fit_throughput(Observations(nodes, replicas, atomic, step, step - sync))
 
 
 @lru_cache(maxsize=1 << 16)
-def _step_time(application: Application, placement: tuple[int, ...], atomic: int) -> StepTime:
+def _step_time(
+    application: Application, placement: tuple[int, ...], atomic: int
+) -> StepTime:
     return application.step_time(placement, atomic)
 
 
 @lru_cache(maxsize=1 << 16)
 def _gradient(application: Application, epoch: int, batch: int) -> tuple[float, float]:
     ends = application.epoch_ends
-    return application.gradient(0.0 if epoch <= 0 else float(ends[min(epoch, len(ends)) - 1]), batch)
+    return application.gradient(
+        0.0 if epoch <= 0 else float(ends[min(epoch, len(ends)) - 1]), batch
+    )

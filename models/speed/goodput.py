@@ -53,7 +53,9 @@ class BatchLimits:
                 f"({self.initial}), not {self.atomic_min}"
             )
         if self.most < self.initial:
-            raise ValueError(f"most: expected at least initial ({self.initial}), not {self.most}")
+            raise ValueError(
+                f"most: expected at least initial ({self.initial}), not {self.most}"
+            )
 
 
 def noise_scale(grad_sqr: float, grad_var: float, initial: float) -> float:
@@ -135,12 +137,24 @@ class Goodput:
             return np.ones_like(batch)
         return (self.pgns + self.limits.initial) / (self.pgns + batch)
 
-    def at(self, nodes: ArrayLike, replicas: ArrayLike, atomic: ArrayLike, accumulation: ArrayLike = 0) -> FloatArray:
+    def at(
+        self,
+        nodes: ArrayLike,
+        replicas: ArrayLike,
+        atomic: ArrayLike,
+        accumulation: ArrayLike = 0,
+    ) -> FloatArray:
         """Goodput in samples/s of a configuration (shapes that broadcast): throughput × efficiency."""
-        batch = np.asarray(replicas) * np.asarray(atomic) * (np.asarray(accumulation) + 1)
-        return self.parameters.throughput(nodes, replicas, atomic, accumulation) * self.efficiency(batch)
+        batch = (
+            np.asarray(replicas) * np.asarray(atomic) * (np.asarray(accumulation) + 1)
+        )
+        return self.parameters.throughput(
+            nodes, replicas, atomic, accumulation
+        ) * self.efficiency(batch)
 
-    def best_batch(self, nodes: ArrayLike, replicas: ArrayLike) -> tuple[FloatArray, IntArray, IntArray]:
+    def best_batch(
+        self, nodes: ArrayLike, replicas: ArrayLike
+    ) -> tuple[FloatArray, IntArray, IntArray]:
         """The best batch size of each placement: goodput (samples/s), atomic batch m, accumulation passes s.
 
         Of 50 total batches in geometric progression from max(M0, m_min R) to M_max each is cut into the fewest passes
@@ -158,12 +172,16 @@ class Goodput:
         tuple of arrays
             Of the common shape; all 0 where no batch is allowed.
         """
-        nodes, replicas = np.broadcast_arrays(np.asarray(nodes, np.int64), np.asarray(replicas, np.int64))
+        nodes, replicas = np.broadcast_arrays(
+            np.asarray(nodes, np.int64), np.asarray(replicas, np.int64)
+        )
         shape, nodes, replicas = nodes.shape, nodes.ravel(), replicas.ravel()
         if ((nodes < 1) | (replicas < nodes)).any():
             raise ValueError("expected 1 <= nodes <= replicas")
         limits = self.limits
-        lowest = np.maximum(limits.initial, limits.atomic_min * replicas).astype(np.float64)
+        lowest = np.maximum(limits.initial, limits.atomic_min * replicas).astype(
+            np.float64
+        )
         # exp and log, not geomspace: the ends must not depend on what else is in the array.
         steps = np.linspace(0.0, 1.0, CANDIDATES)[:, None]
         local = lowest * (max(limits.most, 1) / lowest) ** steps / replicas
@@ -176,7 +194,11 @@ class Goodput:
         atomic = np.ceil(local / passes - WHOLE_SAMPLES)
         # Rounding up may pass M_max.
         atomic = np.minimum(atomic, np.floor(limits.most / (replicas * passes)))
-        allowed = (atomic >= limits.atomic_min) & (atomic <= limits.atomic_max) & (lowest <= limits.most)
+        allowed = (
+            (atomic >= limits.atomic_min)
+            & (atomic <= limits.atomic_max)
+            & (lowest <= limits.most)
+        )
         atomic = np.maximum(atomic, 1)
         goodput = np.where(allowed, self.at(nodes, replicas, atomic, passes - 1), 0.0)
         best = np.argmax(goodput, axis=0), np.arange(len(replicas))
@@ -230,7 +252,9 @@ def goodput_table(speed: Speed, nodes: int, replicas: int) -> FloatArray:
 
 
 @lru_cache(maxsize=4096)
-def speedup_table(speed: Speed, nodes: int, replicas: int, fair_nodes: int, fair_replicas: int) -> FloatArray:
+def speedup_table(
+    speed: Speed, nodes: int, replicas: int, fair_nodes: int, fair_replicas: int
+) -> FloatArray:
     """Goodput relative to that of the fair share: float64 of shape (nodes + 1, replicas + 1), read-only, kept.
 
     Entry [n, r] as in `goodput_table`. Where the job cannot use the fair share whole, its largest part that it can use
@@ -240,7 +264,9 @@ def speedup_table(speed: Speed, nodes: int, replicas: int, fair_nodes: int, fair
     [0.0, 0.5, 1.0, 1.25, 1.5]
     """
     if not 1 <= fair_nodes <= fair_replicas:
-        raise ValueError(f"expected 1 <= fair nodes <= fair replicas, not {fair_nodes} and {fair_replicas}")
+        raise ValueError(
+            f"expected 1 <= fair nodes <= fair replicas, not {fair_nodes} and {fair_replicas}"
+        )
     table = goodput_table(speed, nodes, replicas)
     if isinstance(speed, Goodput):
         shares = np.arange(1, fair_replicas + 1)
@@ -251,7 +277,10 @@ def speedup_table(speed: Speed, nodes: int, replicas: int, fair_nodes: int, fair
     if len(usable):
         base = float(fair[usable[-1]])
     else:
-        base = float((table / np.maximum(np.arange(replicas + 1), 1)).max()) * fair_replicas
+        base = (
+            float((table / np.maximum(np.arange(replicas + 1), 1)).max())
+            * fair_replicas
+        )
     result = table / base if base > 0 else np.zeros_like(table)
     result.flags.writeable = False
     return result

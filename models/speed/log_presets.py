@@ -13,7 +13,14 @@ from typing import Final
 # Seconds that one unit of a duration has, by the name of its group.
 DURATIONS: Final = {"seconds": 1.0, "ms": 1e-3, "us": 1e-6, "minutes": 60.0}
 # Groups that measure; a pattern has at least one. `time` and `interval_s` need the group `step` as well.
-MEASURES: Final = (*DURATIONS, "steps_per_s", "samples_per_s", "tokens_per_s", "time", "interval_s")
+MEASURES: Final = (
+    *DURATIONS,
+    "steps_per_s",
+    "samples_per_s",
+    "tokens_per_s",
+    "time",
+    "interval_s",
+)
 COUNTED: Final = ("time", "interval_s")
 # Groups that may be there besides: step counter, where the counter ends, samples a step over all units.
 FURTHER: Final = ("step", "total", "samples")
@@ -63,7 +70,9 @@ class Preset:
         return None
 
 
-def _preset(name: str, example: str, marks: str, *patterns: str, whole_run: bool = False) -> Preset:
+def _preset(
+    name: str, example: str, marks: str, *patterns: str, whole_run: bool = False
+) -> Preset:
     compiled = tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
     return Preset(name, example, tuple(marks.split()), compiled, whole_run)
 
@@ -89,7 +98,8 @@ def _bar(label: str) -> str:
 _OF_STEP: Final = r"(?P<step>[0-9]+)"
 # What may stand before the name of a step's time: another word would make another time of it.
 _NAME_BEGINS: Final = (
-    r"(?:^|[^\w\s/.-]\s*|[0-9)]\s+|\b(?:train|training|trainer|global|perf|avg|average|mean|running)[ _/.-]+)"
+    r"(?:^|[^\w\s/.-]\s*|[0-9)]\s+"
+    r"|\b(?:train|training|trainer|global|perf|avg|average|mean|running)[ _/.-]+)"
 )
 _STEP_TIME: Final = (
     r"(?:(?:global[ _]?)?(?:step|iteration|iter|batch)[ _-]?(?:time|timing|duration)(?:[ _]taken)?"
@@ -226,15 +236,23 @@ BY_NAME: Final = {preset.name: preset for preset in PRESETS}
 # What any line of a known form may say besides.
 _AFTER_STEP: Final = rf"(?P<step>{INTEGER})(?:\.0+)?(?![\w%]|[.,:-][0-9])(?!\s?(?:ms|us|s|sec|k|{_SAMPLES})\b)"
 STEP_COUNTERS: Final = (
-    re.compile(rf"(?<![a-z])(?:trainer/)?global[ _]?step{_SEPARATOR}{_AFTER_STEP}", re.IGNORECASE),
+    re.compile(
+        rf"(?<![a-z])(?:trainer/)?global[ _]?step{_SEPARATOR}{_AFTER_STEP}",
+        re.IGNORECASE,
+    ),
     re.compile(
         rf"(?<![a-z_-])(?<!max )(?<!warmup )(?:train[ _])?(?:step|iteration|iter|it)(?:\s*[:=#]\s*|\s+#?){_AFTER_STEP}",
         re.IGNORECASE,
     ),
-    re.compile(rf"\bEpoch\W*[0-9]+\]?\s*\[\s*{_AFTER_STEP}(?!\s*/\s*[0-9]+\s*\()", re.IGNORECASE),
+    re.compile(
+        rf"\bEpoch\W*[0-9]+\]?\s*\[\s*{_AFTER_STEP}(?!\s*/\s*[0-9]+\s*\()",
+        re.IGNORECASE,
+    ),
 )
 SAMPLE_RATE: Final = BY_NAME["images/sec"]
-BATCH_SIZE: Final = re.compile(rf"global[ _-]batch[ _-]size\s*[:=]\s*(?P<samples>{NUMBER})", re.IGNORECASE)
+BATCH_SIZE: Final = re.compile(
+    rf"global[ _-]batch[ _-]size\s*[:=]\s*(?P<samples>{NUMBER})", re.IGNORECASE
+)
 STAMP: Final = BY_NAME["time-stamps"]
 
 _METRIC: Final = r"[ _/-]*(?:loss|acc|ppl|perplexity|err|f1|auc|score|metric|top|bleu|mse|reward)|\s*[0-9]*\.[0-9]"
@@ -243,7 +261,9 @@ _EVALUATION: Final = re.compile(
     rf"|inference)(?![\w./-])(?!{_METRIC})",
     re.IGNORECASE,
 )
-_TRAINING: Final = re.compile(r"(?<![\w./-])(?:train|training)(?![\w./-])", re.IGNORECASE)
+_TRAINING: Final = re.compile(
+    r"(?<![\w./-])(?:train|training)(?![\w./-])", re.IGNORECASE
+)
 
 
 def is_evaluation(text: str) -> bool:

@@ -11,21 +11,35 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from bft.models.speed.log_presets import COUNTED, NUMBER, STAMP, STEP_COUNTERS, is_evaluation
+from bft.models.speed.log_presets import (
+    COUNTED,
+    NUMBER,
+    STAMP,
+    STEP_COUNTERS,
+    is_evaluation,
+)
 
 LISTED: Final = 3
 _STAMPED_LINES: Final = 8
-_GROUP_OF_UNIT: Final = {"ms": "ms", "us": "us", "it/s": "steps_per_s", "steps/s": "steps_per_s"}
+_GROUP_OF_UNIT: Final = {
+    "ms": "ms",
+    "us": "us",
+    "it/s": "steps_per_s",
+    "steps/s": "steps_per_s",
+}
 _DIGITS: Final = r"[\d.,]*\d(?:e[+-]?\d+)?"
 _NAMED: Final = re.compile(
     rf"(?:time|took|dt|secs?|seconds|elapsed|duration)\W*(?P<x>{NUMBER})\s?(?P<unit>ms|us|min|h)?(?![\w:]|[.,][0-9])",
     re.IGNORECASE,
 )
 _WITH_UNIT: Final = re.compile(
-    rf"(?<![\w.,])(?P<x>{NUMBER})\s?(?P<unit>ms|us|it/s|steps/s|s)(?:/\w+)?(?![\w/])", re.IGNORECASE
+    rf"(?<![\w.,])(?P<x>{NUMBER})\s?(?P<unit>ms|us|it/s|steps/s|s)(?:/\w+)?(?![\w/])",
+    re.IGNORECASE,
 )
 _TIME_WORD: Final = "(?:time|sec|took|elapsed|duration|speed|throughput)"
-_TIMELY: Final = re.compile(rf"\d.*(?:{_TIME_WORD}|/s\b|\bm?s\b)|{_TIME_WORD}.*\d", re.IGNORECASE)
+_TIMELY: Final = re.compile(
+    rf"\d.*(?:{_TIME_WORD}|/s\b|\bm?s\b)|{_TIME_WORD}.*\d", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +72,11 @@ def in_question(doubts: Sequence[Doubt]) -> str:
         why = doubt.why or _reason(doubt.text)
         if why not in said:
             stamped = [other.text for other in doubts if _is_only_stamped(other.text)]
-            advice = _counting(stamped) if _is_only_stamped(doubt.text) else _advice(doubt.text)
+            advice = (
+                _counting(stamped)
+                if _is_only_stamped(doubt.text)
+                else _advice(doubt.text)
+            )
             said[why] = f"\n  {quoted_line(doubt.row, doubt.text)}: {why}{advice}"
     return " for certain. In question:" + "".join(list(said.values())[:LISTED]) + "\n"
 
@@ -91,8 +109,15 @@ def _advice(text: str) -> str:
     step = _step_span(plain)
     if groups == ["seconds"] and step is not None:
         groups += COUNTED[::-1]
-    suggestions = [(group, _pattern(text, plain, numbers[0].span("x"), group, step)) for group in groups]
-    told = [f"--pattern '{pattern}' takes it as {group}" for group, pattern in suggestions if pattern]
+    suggestions = [
+        (group, _pattern(text, plain, numbers[0].span("x"), group, step))
+        for group in groups
+    ]
+    told = [
+        f"--pattern '{pattern}' takes it as {group}"
+        for group, pattern in suggestions
+        if pattern
+    ]
     return "; " + ", or ".join(told) if told else ""
 
 
@@ -104,7 +129,13 @@ def _step_span(text: str) -> tuple[int, int] | None:
     return None
 
 
-def _pattern(text: str, plain: str, number: tuple[int, int], group: str, step: tuple[int, int] | None) -> str:
+def _pattern(
+    text: str,
+    plain: str,
+    number: tuple[int, int],
+    group: str,
+    step: tuple[int, int] | None,
+) -> str:
     """Return a regular expression that takes a number as `group`, and the step where the group needs one; or ""."""
     spans = [(*number, group, _DIGITS)]
     if step is not None and group in COUNTED:
@@ -128,14 +159,25 @@ def _pattern(text: str, plain: str, number: tuple[int, int], group: str, step: t
 
 def _counting(lines: Sequence[str]) -> str:
     """Return the pattern that counts steps in stamped lines by a number that rises from line to line."""
-    matches = [(text, STAMP.match(text, text.lower())) for text in lines[:_STAMPED_LINES]]
+    matches = [
+        (text, STAMP.match(text, text.lower())) for text in lines[:_STAMPED_LINES]
+    ]
     texts = [text[match.end() :] for text, match in matches if match is not None]
-    numbered = [list(re.finditer(r"(?<![\w:.,/-])\d+(?![\w:.,-])", text)) for text in texts]
+    numbered = [
+        list(re.finditer(r"(?<![\w:.,/-])\d+(?![\w:.,-])", text)) for text in texts
+    ]
     if len({len(numbers) for numbers in numbered}) == 1 and len(numbered) > 1:
         for index, match in enumerate(numbered[0]):
-            before = re.search(r"(?:[A-Za-z_]+|^|\s)([^\w\s]*)\s*$", texts[0][: match.start()])
-            rises = all(int(later[index][0]) > int(now[index][0]) for now, later in pairwise(numbered))
-            counts_epochs = re.search(r"epoch\W*$", texts[0][: match.start()], re.IGNORECASE)
+            before = re.search(
+                r"(?:[A-Za-z_]+|^|\s)([^\w\s]*)\s*$", texts[0][: match.start()]
+            )
+            rises = all(
+                int(later[index][0]) > int(now[index][0])
+                for now, later in pairwise(numbered)
+            )
+            counts_epochs = re.search(
+                r"epoch\W*$", texts[0][: match.start()], re.IGNORECASE
+            )
             if before is not None and rises and not counts_epochs:
                 stamp = r"(?P<time>\d{4}\S\d\d\S\d\d.\d\d:\d\d:\d\d(?:[.,]\d+)?)"
                 word = re.escape(before[0].strip())

@@ -46,7 +46,10 @@ def _json(text: str) -> Any:
         return None
     try:
         return json.loads(stripped)
-    except (ValueError, RecursionError):  # a dictionary as Python prints it, or a line that begins with [
+    except (
+        ValueError,
+        RecursionError,
+    ):  # a dictionary as Python prints it, or a line that begins with [
         return None
 
 

@@ -72,7 +72,9 @@ def fit_loss(epochs: Sequence[float], losses: Sequence[float]) -> LossCurve | No
     def curve(b2: float) -> LossCurve:
         above = loss - b2
         weight = above**2
-        (b0, b1), _ = nnls(np.column_stack([k, np.ones_like(k)]) * weight[:, None], weight / above)
+        (b0, b1), _ = nnls(
+            np.column_stack([k, np.ones_like(k)]) * weight[:, None], weight / above
+        )
         return LossCurve(float(b0), float(b1), b2)
 
     def error(b2: float) -> float:
@@ -84,6 +86,10 @@ def fit_loss(epochs: Sequence[float], losses: Sequence[float]) -> LossCurve | No
     tried = np.linspace(0.0, highest, _TRIED)
     best = int(np.argmin([error(float(b2)) for b2 in tried]))
     low, high = tried[max(best - 1, 0)], tried[min(best + 1, _TRIED - 1)]
-    found = minimize_scalar(error, bounds=(low, high), method="bounded", options={"xatol": 1e-9})
-    b2 = float(found.x) if found.fun <= error(float(tried[best])) else float(tried[best])
+    found = minimize_scalar(
+        error, bounds=(low, high), method="bounded", options={"xatol": 1e-9}
+    )
+    b2 = (
+        float(found.x) if found.fun <= error(float(tried[best])) else float(tried[best])
+    )
     return curve(b2) if math.isfinite(error(b2)) else None

@@ -40,7 +40,9 @@ class OnlineCurve:
 
     def __post_init__(self) -> None:
         if self.half_life_s is not None and not self.half_life_s > 0:
-            raise ValueError(f"half_life_s: expected seconds > 0, not {self.half_life_s}")
+            raise ValueError(
+                f"half_life_s: expected seconds > 0, not {self.half_life_s}"
+            )
 
     def observe(self, units: int, rate: float, seconds: float) -> None:
         """The job ran on `units` at `rate` samples/s for `seconds`; nothing is learned from 0 seconds.
@@ -50,7 +52,9 @@ class OnlineCurve:
         ValueError
             For units below 1, and for what is negative or not finite.
         """
-        if units < 1 or not (np.isfinite(rate) and rate >= 0 and np.isfinite(seconds) and seconds >= 0):
+        if units < 1 or not (
+            np.isfinite(rate) and rate >= 0 and np.isfinite(seconds) and seconds >= 0
+        ):
             raise ValueError(
                 f"expected units >= 1, finite rate and seconds >= 0, not {units} units, {rate} samples/s, {seconds} s"
             )
@@ -65,7 +69,10 @@ class OnlineCurve:
 
     def state(self) -> dict[str, Any]:
         """The observations as JSON values."""
-        seen = [[units, seconds, self._samples[units]] for units, seconds in self._seconds.items()]
+        seen = [
+            [units, seconds, self._samples[units]]
+            for units, seconds in self._seconds.items()
+        ]
         return {"half_life_s": self.half_life_s, "seen": seen}
 
     @classmethod

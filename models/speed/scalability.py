@@ -68,7 +68,13 @@ class Throughputs:
     sync_s: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        for column, low in (("units", 1.0), ("throughput", 0.0), ("batch", 0.0), ("nodes", 1.0), ("sync_s", 0.0)):
+        for column, low in (
+            ("units", 1.0),
+            ("throughput", 0.0),
+            ("batch", 0.0),
+            ("nodes", 1.0),
+            ("sync_s", 0.0),
+        ):
             values = getattr(self, column)
             if values is None:
                 continue
@@ -76,14 +82,24 @@ class Throughputs:
             object.__setattr__(self, column, values)
             if values.shape != (len(self.units),) or not len(values):
                 raise InputError(
-                    f"{self.model}: expected as many values as units ({len(self.units)}), at least one", column=column
+                    f"{self.model}: expected as many values as units ({len(self.units)}), at least one",
+                    column=column,
                 )
             whole, zero = column in ("units", "nodes"), column == "sync_s"
-            wrong = ~np.isfinite(values) | (values < low) | ((values == 0) & (not zero)) | (whole & (values % 1 != 0))
+            wrong = (
+                ~np.isfinite(values)
+                | (values < low)
+                | ((values == 0) & (not zero))
+                | (whole & (values % 1 != 0))
+            )
             if wrong.any():
                 what = f"{'whole ' * whole}numbers {'>= 0' if zero else '>= 1' if whole else '> 0'}"
                 bad = int(np.argmax(wrong))
-                raise InputError(f"{self.model}: expected {what}, not {values[bad]}", row=bad + 1, column=column)
+                raise InputError(
+                    f"{self.model}: expected {what}, not {values[bad]}",
+                    row=bad + 1,
+                    column=column,
+                )
 
     def sizes(self) -> FloatArray:
         """Units that were measured, increasing."""
@@ -91,7 +107,9 @@ class Throughputs:
 
     def medians(self) -> FloatArray:
         """Median throughput at each of `sizes`: one run that was disturbed does not move it."""
-        return np.array([np.median(self.throughput[self.units == size]) for size in self.sizes()])
+        return np.array(
+            [np.median(self.throughput[self.units == size]) for size in self.sizes()]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +149,9 @@ class ScalabilityFit:
     @property
     def peak(self) -> int:
         """The largest size of the curve at which it is highest: more units make a job slower."""
-        return int(self.curve.ns[len(self.curve.ps) - 1 - int(np.argmax(self.curve.ps[::-1]))])
+        return int(
+            self.curve.ns[len(self.curve.ps) - 1 - int(np.argmax(self.curve.ps[::-1]))]
+        )
 
     @property
     def beyond(self) -> list[int]:
@@ -203,16 +223,27 @@ def fit_scalability(
     if len(known) < SIZES_NEEDED.get(kind, 0):
         kind = "piecewise"
     points = known if sizes is None else np.unique(np.asarray(sizes, dtype=np.float64))
-    if not len(points) or not (np.isfinite(points) & (points >= 1) & (points % 1 == 0)).all():
+    if (
+        not len(points)
+        or not (np.isfinite(points) & (points >= 1) & (points % 1 == 0)).all()
+    ):
         raise ValueError("expected sizes that are whole numbers, of at least 1 unit")
     parameters: dict[str, float]
     if kind == "piecewise":
         ns, ps = np.append(0, known), np.append(0, measured.medians())
-        rates, predicted, parameters = np.interp(points, ns, ps), np.interp(measured.units, ns, ps), {}
+        rates, predicted, parameters = (
+            np.interp(points, ns, ps),
+            np.interp(measured.units, ns, ps),
+            {},
+        )
     elif kind == "throughput":
-        rates, predicted, parameters = _by_throughput(measured, points, units_per_node, batch)
+        rates, predicted, parameters = _by_throughput(
+            measured, points, units_per_node, batch
+        )
     else:
-        rates, predicted, parameters = _by_law(measured, points, coherence=kind == "usl")
+        rates, predicted, parameters = _by_law(
+            measured, points, coherence=kind == "usl"
+        )
     return ScalabilityFit(
         measured.model,
         kind,
@@ -242,12 +273,21 @@ def _by_law(
     solution, _ = nnls(terms(measured.units) * weights[:, None], np.ones(len(weights)))
     solution = solution / scale
     alone = solution[0] + solution[1]
-    if alone <= 0:  # all in κ: P falls from the start, which no measurement of training shows
-        raise InputError(f"{measured.model}: the measurements fit no scalability law", column="throughput")
+    if (
+        alone <= 0
+    ):  # all in κ: P falls from the start, which no measurement of training shows
+        raise InputError(
+            f"{measured.model}: the measurements fit no scalability law",
+            column="throughput",
+        )
     parameters = {"P1": 1 / alone, "sigma": solution[1] / alone}
     if coherence:
         parameters["kappa"] = solution[2] / alone
-    return points / (terms(points) @ solution), measured.units / (terms(measured.units) @ solution), parameters
+    return (
+        points / (terms(points) @ solution),
+        measured.units / (terms(measured.units) @ solution),
+        parameters,
+    )
 
 
 def _by_throughput(
@@ -259,7 +299,11 @@ def _by_throughput(
             column="batch_size",
             hint="add the column, or choose another model",
         )
-    nodes = np.ceil(measured.units / units_per_node) if measured.nodes is None else measured.nodes
+    nodes = (
+        np.ceil(measured.units / units_per_node)
+        if measured.nodes is None
+        else measured.nodes
+    )
     step_s = measured.batch / measured.throughput
     gradient_s = None if measured.sync_s is None else step_s - measured.sync_s
     atomic = measured.batch / measured.units
@@ -273,7 +317,11 @@ def _by_throughput(
     share = np.full(len(points), np.median(atomic)) if batch is None else batch / points
     rates = fitted.throughput(np.ceil(points / units_per_node), points, share)
     names = [entry.name for entry in fields(fitted)]
-    return rates, fitted.throughput(nodes, measured.units, atomic), dict(zip(names, astuple(fitted), strict=True))
+    return (
+        rates,
+        fitted.throughput(nodes, measured.units, atomic),
+        dict(zip(names, astuple(fitted), strict=True)),
+    )
 
 
 def _warnings(measured: Throughputs, kind: Kind) -> list[str]:
@@ -287,7 +335,9 @@ def _warnings(measured: Throughputs, kind: Kind) -> list[str]:
             f"({measured_at}): piecewise instead, constant beyond them"
         )
     elif count == needed:
-        warnings.append(f"{kind} goes through any {needed} sizes: its error of 0 tells nothing of other sizes")
+        warnings.append(
+            f"{kind} goes through any {needed} sizes: its error of 0 tells nothing of other sizes"
+        )
     elif kind == "throughput" and len(sizes[sizes > 1]) < 2:
         warnings.append(
             f"synchronisation was seen at {measured_at} units only: what was not is taken to be as fast as possible"
@@ -302,7 +352,9 @@ def _warnings(measured: Throughputs, kind: Kind) -> list[str]:
     for size, median in zip(sizes, medians, strict=True):
         spread = np.ptp(measured.throughput[measured.units == size]) / median
         if spread > NOISE:
-            warnings.append(f"noisy: repetitions at {size:g} units spread over {spread:.0%} of their median")
+            warnings.append(
+                f"noisy: repetitions at {size:g} units spread over {spread:.0%} of their median"
+            )
     gains = (medians / sizes) / (medians[0] / sizes[0]) - 1
     for index in np.flatnonzero(gains > SUPERLINEAR):
         warnings.append(
@@ -340,7 +392,9 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     [('bert', [1.0, 2.0])]
     """
     rows = Rows(read_table(path), path)
-    if not rows.has("units") or not (rows.has("throughput") or (rows.has("step_time") and rows.has("batch_size"))):
+    if not rows.has("units") or not (
+        rows.has("throughput") or (rows.has("step_time") and rows.has("batch_size"))
+    ):
         raise rows.error(
             "expected the columns units and throughput (or step_time and batch_size), "
             f"not {', '.join(rows.columns) or 'none'}",
@@ -365,14 +419,28 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     if nodes is not None:
         refuse(nodes > units, "nodes", "expected at most as many nodes as units")
     if sync_s is not None and batch is not None:
-        refuse(sync_s * throughput >= batch, "sync_time", "expected less than the step takes")
-    refuse(~np.isfinite(throughput), "step_time", "expected a step that takes time: its rate is beyond all floats")
+        refuse(
+            sync_s * throughput >= batch,
+            "sync_time",
+            "expected less than the step takes",
+        )
+    refuse(
+        ~np.isfinite(throughput),
+        "step_time",
+        "expected a step that takes time: its rate is beyond all floats",
+    )
     named = next((column for column in ("model", "job") if rows.has(column)), None)
-    names = [name or Path(path).name.split(".")[0]] * len(rows) if named is None else rows.all_names(named).tolist()
+    names = (
+        [name or Path(path).name.split(".")[0]] * len(rows)
+        if named is None
+        else rows.all_names(named).tolist()
+    )
     result = []
     for model in dict.fromkeys(names):
         own = np.array([entry == model for entry in names])
-        parts = [None if values is None else values[own] for values in (batch, nodes, sync_s)]
+        parts = [
+            None if values is None else values[own] for values in (batch, nodes, sync_s)
+        ]
         result.append(Throughputs(model, units[own], throughput[own], *parts))
     return result
 

@@ -51,12 +51,19 @@ def skewness(sizes: ArrayLike) -> float:
 
 def _sizes(sizes: ArrayLike) -> FloatArray:
     values = np.asarray(sizes, dtype=np.float64)
-    if values.ndim != 1 or not len(values) or not (np.isfinite(values) & (values > 0)).all():
+    if (
+        values.ndim != 1
+        or not len(values)
+        or not (np.isfinite(values) & (values > 0)).all()
+    ):
         raise ValueError("sizes: expected at least one, all of them finite numbers > 0")
     return values
 
 
-MEASURES: dict[str, Callable[[ArrayLike], float]] = {"largest-share": largest_share, "skewness": skewness}
+MEASURES: dict[str, Callable[[ArrayLike], float]] = {
+    "largest-share": largest_share,
+    "skewness": skewness,
+}
 
 
 def read_tensor_sizes(path: str | Path) -> dict[str, list[float]]:

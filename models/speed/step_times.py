@@ -69,11 +69,17 @@ class StepTimes:
 
     def __post_init__(self) -> None:
         if self.seconds.ndim != 1 or self.seconds.shape != self.times.shape:
-            raise ValueError(f"expected one time a record, not {self.times.shape} for {self.seconds.shape}")
+            raise ValueError(
+                f"expected one time a record, not {self.times.shape} for {self.seconds.shape}"
+            )
         if not (np.isfinite(self.seconds).all() and (self.seconds > 0).all()):
             raise ValueError("seconds: expected finite numbers > 0")
-        if self.samples is not None and not (np.isfinite(self.samples) and self.samples > 0):
-            raise ValueError(f"samples: expected a finite number > 0 or None, not {self.samples}")
+        if self.samples is not None and not (
+            np.isfinite(self.samples) and self.samples > 0
+        ):
+            raise ValueError(
+                f"samples: expected a finite number > 0 or None, not {self.samples}"
+            )
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -112,7 +118,9 @@ class StepTimes:
             When the samples a step are not known.
         """
         if self.samples is None:
-            raise ValueError("the log does not state samples per step; give the batch size")
+            raise ValueError(
+                "the log does not state samples per step; give the batch size"
+            )
         low, high = self.interval_s(confidence)
         return self.samples / self.median_s, self.samples / high, self.samples / low
 

@@ -67,7 +67,9 @@ class ThroughputParameters:
         for entry in fields(self):
             value = getattr(self, entry.name)
             if not (np.isfinite(value) and value >= 0):
-                raise ValueError(f"{entry.name}: expected a finite number >= 0, not {value}")
+                raise ValueError(
+                    f"{entry.name}: expected a finite number >= 0, not {value}"
+                )
         if not GAMMA[0] <= self.gamma <= GAMMA[1]:
             raise ValueError(f"gamma: expected a number in [1, 10], not {self.gamma}")
         if self.alpha_c + self.beta_c <= 0:
@@ -75,17 +77,26 @@ class ThroughputParameters:
 
     def gradient_time(self, atomic: ArrayLike) -> FloatArray:
         """T_grad in s of an atomic batch of `atomic` samples (any shape)."""
-        return np.asarray(self.alpha_c + self.beta_c * np.asarray(atomic, dtype=np.float64))
+        return np.asarray(
+            self.alpha_c + self.beta_c * np.asarray(atomic, dtype=np.float64)
+        )
 
     def sync_time(self, nodes: ArrayLike, replicas: ArrayLike) -> FloatArray:
         """T_sync in s of `replicas` on `nodes` (shapes that broadcast); 0 for one replica."""
         nodes, replicas = np.asarray(nodes), np.asarray(replicas, dtype=np.float64)
         beyond = np.maximum(replicas - 2, 0)
-        across, within = self.alpha_n + self.beta_n * beyond, self.alpha_r + self.beta_r * beyond
+        across, within = (
+            self.alpha_n + self.beta_n * beyond,
+            self.alpha_r + self.beta_r * beyond,
+        )
         return np.where(replicas <= 1, 0.0, np.where(nodes > 1, across, within))
 
     def step_time(
-        self, nodes: ArrayLike, replicas: ArrayLike, atomic: ArrayLike, accumulation: ArrayLike = 0
+        self,
+        nodes: ArrayLike,
+        replicas: ArrayLike,
+        atomic: ArrayLike,
+        accumulation: ArrayLike = 0,
     ) -> FloatArray:
         """T_iter in s, of shapes that broadcast; `accumulation` is s, the passes before the one that synchronises."""
         gradient = self.gradient_time(atomic)
@@ -93,11 +104,19 @@ class ThroughputParameters:
         return np.asarray(np.asarray(accumulation) * gradient + last)
 
     def throughput(
-        self, nodes: ArrayLike, replicas: ArrayLike, atomic: ArrayLike, accumulation: ArrayLike = 0
+        self,
+        nodes: ArrayLike,
+        replicas: ArrayLike,
+        atomic: ArrayLike,
+        accumulation: ArrayLike = 0,
     ) -> FloatArray:
         """Return the throughput R m (s + 1) / T_iter in samples a second (Pollux, §3.2)."""
-        samples = np.asarray(replicas) * np.asarray(atomic) * (np.asarray(accumulation) + 1.0)
-        return np.asarray(samples / self.step_time(nodes, replicas, atomic, accumulation))
+        samples = (
+            np.asarray(replicas) * np.asarray(atomic) * (np.asarray(accumulation) + 1.0)
+        )
+        return np.asarray(
+            samples / self.step_time(nodes, replicas, atomic, accumulation)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,11 +161,15 @@ class Observations:
             values = np.atleast_1d(np.asarray(given, dtype=np.float64))
             object.__setattr__(self, name, values)
             if values.ndim != 1 or len(values) != len(self.nodes) or not len(values):
-                raise ValueError(f"{name}: expected as many values as nodes ({len(self.nodes)}), at least one")
+                raise ValueError(
+                    f"{name}: expected as many values as nodes ({len(self.nodes)}), at least one"
+                )
             wrong = ~(np.isfinite(values) & (values > 0))
             if wrong.any():
                 index = int(np.argmax(wrong))
-                raise ValueError(f"{name}: expected numbers > 0, but entry {index + 1} is {values[index]}")
+                raise ValueError(
+                    f"{name}: expected numbers > 0, but entry {index + 1} is {values[index]}"
+                )
         if (self.nodes < 1).any() or (self.replicas < self.nodes).any():
             index = int(np.argmax((self.nodes < 1) | (self.replicas < self.nodes)))
             raise ValueError(
@@ -157,11 +180,17 @@ class Observations:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def __getitem__(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> Observations:
+    def __getitem__(
+        self, chosen: NDArray[np.bool_] | NDArray[np.int64]
+    ) -> Observations:
         """Some of the measurements."""
         gradient = None if self.gradient_s is None else self.gradient_s[chosen]
         return Observations(
-            self.nodes[chosen], self.replicas[chosen], self.atomic[chosen], self.step_s[chosen], gradient
+            self.nodes[chosen],
+            self.replicas[chosen],
+            self.atomic[chosen],
+            self.step_s[chosen],
+            gradient,
         )
 
 
@@ -260,18 +289,32 @@ def _gradient_times(observed: Observations) -> tuple[FloatArray, FloatArray]:
     return observed.atomic[alone], observed.step_s[alone]
 
 
-def _start(observed: Observations, gradient: tuple[FloatArray, FloatArray]) -> FloatArray:
+def _start(
+    observed: Observations, gradient: tuple[FloatArray, FloatArray]
+) -> FloatArray:
     """A start of the data's own magnitude."""
     times = gradient[1] if len(gradient[1]) else observed.step_s
     typical, batch = float(np.median(times)), float(np.median(observed.atomic))
     waiting = max(float(np.median(observed.step_s)) - typical, 0.1 * typical)
-    return np.array([typical / 2, typical / 2 / batch, waiting, waiting / 10, waiting / 2, waiting / 20, 1.5])
+    return np.array(
+        [
+            typical / 2,
+            typical / 2 / batch,
+            waiting,
+            waiting / 10,
+            waiting / 2,
+            waiting / 20,
+            1.5,
+        ]
+    )
 
 
 def _norm(gradient: FloatArray, sync: FloatArray, gamma: float) -> FloatArray:
     """(T_grad^γ + T_sync^γ)^(1/γ), without underflow of small times raised to 10."""
     with np.errstate(divide="ignore"):  # log 0 = -inf: one replica
-        return np.exp(np.logaddexp(gamma * np.log(gradient), gamma * np.log(sync)) / gamma)
+        return np.exp(
+            np.logaddexp(gamma * np.log(gradient), gamma * np.log(sync)) / gamma
+        )
 
 
 class _Objective:
@@ -302,7 +345,9 @@ class _Objective:
         beyond, atomic = self.beyond, self.atomic
         grad = alpha_c + beta_c * atomic
         # One replica waits for nothing; the floor keeps its logarithm finite, and is nothing beside a step.
-        sync = np.where(self.across, alpha_n + beta_n * beyond, alpha_r + beta_r * beyond)
+        sync = np.where(
+            self.across, alpha_n + beta_n * beyond, alpha_r + beta_r * beyond
+        )
         sync[self.alone] = FLOOR
         log_grad, log_sync = np.log(grad), np.log(sync)
         by_grad, by_sync = gamma * log_grad, gamma * log_sync
@@ -317,7 +362,9 @@ class _Objective:
         np.multiply(parts[2], beyond, out=parts[3])
         np.multiply(waits, self.is_within, out=parts[4])
         np.multiply(parts[4], beyond, out=parts[5])
-        np.divide(by_grad * log_grad + by_sync * log_sync - log_step, gamma, out=parts[6])
+        np.divide(
+            by_grad * log_grad + by_sync * log_sync - log_step, gamma, out=parts[6]
+        )
         total += _rmse(log_step - self.log_step_s, parts, slope)
 
         total += WEIGHT_GAMMA * (gamma - 1) ** 2

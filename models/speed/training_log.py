@@ -52,11 +52,18 @@ _RECORD_BYTES: Final = 600
 # Lines kept for the message of a refusal.
 _UNREAD: Final = 20
 
-_NUMBER: Final = re.compile(rf"[-+]?{NUMBER}|[-+]?(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|nan|inf(?:inity)?)", re.IGNORECASE)
+_NUMBER: Final = re.compile(
+    rf"[-+]?{NUMBER}|[-+]?(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|nan|inf(?:inity)?)",
+    re.IGNORECASE,
+)
 
 
 def read_log(
-    path: str | Path, pattern: str | None = None, *, batch_size: float | None = None, warmup: int = 10
+    path: str | Path,
+    pattern: str | None = None,
+    *,
+    batch_size: float | None = None,
+    warmup: int = 10,
 ) -> StepTimes:
     r"""Read the step times in a log file (text, compressed or not); see `read_step_times`.
 
@@ -76,7 +83,9 @@ def read_log(
     """
     with opened(path, _weigh) as stream:
         text = lines(stream.read1, str(path), decode="replace")
-        return read_step_times(text, pattern, batch_size=batch_size, warmup=warmup, source=str(path))
+        return read_step_times(
+            text, pattern, batch_size=batch_size, warmup=warmup, source=str(path)
+        )
 
 
 def _weigh(block: bytes) -> int:
@@ -218,7 +227,9 @@ def _read(lines: Iterable[str], presets: Sequence[Preset]) -> _Log:
     return log
 
 
-def _record(row: int, text: str, plain: str, presets: Sequence[Preset]) -> _Record | None:
+def _record(
+    row: int, text: str, plain: str, presets: Sequence[Preset]
+) -> _Record | None:
     """Return what a line says that fits a preset; None where it fits none."""
     lower = plain.lower()
     for preset in presets:
@@ -233,7 +244,11 @@ def _record(row: int, text: str, plain: str, presets: Sequence[Preset]) -> _Reco
             numbers |= _tolerant_numbers(counter)
         if preset is STAMP and "step" not in numbers:
             continue
-        for further in (SAMPLE_RATE.match(plain, lower), BATCH_SIZE.search(plain), STAMP.match(plain, lower)):
+        for further in (
+            SAMPLE_RATE.match(plain, lower),
+            BATCH_SIZE.search(plain),
+            STAMP.match(plain, lower),
+        ):
             numbers = _tolerant_numbers(further) | numbers
         return _Record(row, text, numbers, preset.name)
     return None
@@ -311,7 +326,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise InputError(f"the pattern {pattern!r} is not a regular expression: {error}") from error
+        raise InputError(
+            f"the pattern {pattern!r} is not a regular expression: {error}"
+        ) from error
     groups = set(compiled.groupindex)
     unknown = sorted(groups - {*MEASURES, *FURTHER})
     counted = sorted(groups.intersection(COUNTED))
@@ -330,7 +347,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     )
 
 
-def _matches(lines: Iterable[str], pattern: re.Pattern[str], source: str) -> Iterator[_Record]:
+def _matches(
+    lines: Iterable[str], pattern: re.Pattern[str], source: str
+) -> Iterator[_Record]:
     """Yield what a user's pattern finds; its matches are trusted."""
     for row, text in enumerate(lines, start=1):
         # \r overwrites a line on a terminal: each part is a record.
@@ -342,11 +361,21 @@ def _matches(lines: Iterable[str], pattern: re.Pattern[str], source: str) -> Ite
                 numbers = _numbers(match)
             except ValueError as error:
                 name = str(error)
-                what = "a time stamp such as 2021-02-10 20:21:15 or seconds" if name == "time" else "a number"
+                what = (
+                    "a time stamp such as 2021-02-10 20:21:15 or seconds"
+                    if name == "time"
+                    else "a number"
+                )
                 raise InputError(
-                    f"expected {what} in the group {name}, not {match[name]!r}", file=source or None, row=row
+                    f"expected {what} in the group {name}, not {match[name]!r}",
+                    file=source or None,
+                    row=row,
                 ) from None
-            if any(match[name] is not None for name in pattern.groupindex if name in MEASURES):
+            if any(
+                match[name] is not None
+                for name in pattern.groupindex
+                if name in MEASURES
+            ):
                 yield _Record(row, part, numbers)
 
 
@@ -362,12 +391,23 @@ def _of_training(records: list[_Record], log: _Log) -> list[_Record]:
             ends.setdefault(record.numbers["total"], []).append(record)
     if len(ends) < 2:
         return records
-    kept = {end for end, bars in ends.items() if any(bar.text.lower().lstrip().startswith("train") for bar in bars)}
+    kept = {
+        end
+        for end, bars in ends.items()
+        if any(bar.text.lower().lstrip().startswith("train") for bar in bars)
+    }
     first, longest = next(iter(ends)), max(ends)
     if not kept and first != longest:
         for end, other in ((longest, first), (first, longest)):
             example = ends[end][0]
-            log.unread.insert(0, Doubt(example.row, example.text, f"of training? other bars go to {other:,.0f}"))
+            log.unread.insert(
+                0,
+                Doubt(
+                    example.row,
+                    example.text,
+                    f"of training? other bars go to {other:,.0f}",
+                ),
+            )
         return []
     kept = kept or {longest}
     for end, bars in ends.items():
@@ -407,19 +447,32 @@ def _durations(records: list[_Record], batch_size: float | None) -> _Durations:
         if found.basis == "step" and "step_s" in numbers:
             found.add(numbers["step_s"], record)
         elif found.basis == "sample" and "samples_per_s" in numbers:
-            found.add(batch / numbers["samples_per_s"] if numbers["samples_per_s"] else 0.0, record)
+            found.add(
+                batch / numbers["samples_per_s"] if numbers["samples_per_s"] else 0.0,
+                record,
+            )
         elif found.basis == "token":
-            found.add(1 / numbers["tokens_per_s"] if numbers["tokens_per_s"] else 0.0, record)
+            found.add(
+                1 / numbers["tokens_per_s"] if numbers["tokens_per_s"] else 0.0, record
+            )
     if found.basis == "token":
-        found.notes.append("the log states only tokens per second: what counts as a sample here is a token")
+        found.notes.append(
+            "the log states only tokens per second: what counts as a sample here is a token"
+        )
     if found.form in BY_NAME and BY_NAME[found.form].whole_run:
-        found.notes.append("the mean of the whole run, with its warm-up and evaluations: the log has nothing else")
+        found.notes.append(
+            "the mean of the whole run, with its warm-up and evaluations: the log has nothing else"
+        )
     return found
 
 
 def _differences(records: list[_Record]) -> _Durations:
     """Return the differences of instants over differences of steps, summed up to spans that the clock resolves."""
-    timed = [record for record in records if "step" in record.numbers and record.numbers.keys() & set(COUNTED)]
+    timed = [
+        record
+        for record in records
+        if "step" in record.numbers and record.numbers.keys() & set(COUNTED)
+    ]
     found = _Durations(timed[0].form if timed else "", by_clock=True)
     if not timed:
         return found
@@ -439,16 +492,22 @@ def _differences(records: list[_Record]) -> _Durations:
     if not found.seconds and step > from_step and now > since:
         found.add((now - since) / (step - from_step), timed[-1])
         precision = "milliseconds" if resolution_s < 1 else "whole seconds"
-        found.notes.append(f"all lines are within {now - since:g} s, by time stamps of {precision}")
+        found.notes.append(
+            f"all lines are within {now - since:g} s, by time stamps of {precision}"
+        )
     elif found.seconds and resolution_s == 1:
-        found.notes.append(f"time stamps of whole seconds: each duration spans {SPAN_PER_RESOLUTION} s or more")
+        found.notes.append(
+            f"time stamps of whole seconds: each duration spans {SPAN_PER_RESOLUTION} s or more"
+        )
     return found
 
 
 def _instants(records: list[_Record]) -> list[float]:
     """Return when each record was printed, seconds: as it says itself, or as the sum of intervals."""
     if any("interval_s" in record.numbers for record in records):
-        return list(accumulate(record.numbers.get("interval_s", 0.0) for record in records))
+        return list(
+            accumulate(record.numbers.get("interval_s", 0.0) for record in records)
+        )
     return [record.numbers["time"] for record in records]
 
 
@@ -460,17 +519,28 @@ def _stated_samples(records: list[_Record]) -> float | None:
 
 def _implied_samples(records: list[_Record]) -> float | None:
     """Return the samples a step that follow from samples a second and seconds a step on the same lines."""
-    products = [record.numbers.get("samples_per_s", 0.0) * record.numbers.get("step_s", 0.0) for record in records]
+    products = [
+        record.numbers.get("samples_per_s", 0.0) * record.numbers.get("step_s", 0.0)
+        for record in records
+    ]
     positive = [product for product in products if product > 0]
     return float(np.median(positive)) if positive else None
 
 
-def _finished(chosen: _Durations, log: _Log, batch_size: float | None, warmup: int) -> StepTimes:
+def _finished(
+    chosen: _Durations, log: _Log, batch_size: float | None, warmup: int
+) -> StepTimes:
     """Remove the warm-up, and add messages for the user."""
     seconds = np.array(chosen.seconds)
     times = np.array([record.numbers.get("time", np.nan) for record in chosen.records])
-    steps = [record.numbers["step"] for record in chosen.records if "step" in record.numbers]
-    passed = np.array(steps) - steps[0] if len(steps) == len(seconds) else np.arange(len(seconds))
+    steps = [
+        record.numbers["step"] for record in chosen.records if "step" in record.numbers
+    ]
+    passed = (
+        np.array(steps) - steps[0]
+        if len(steps) == len(seconds)
+        else np.arange(len(seconds))
+    )
     late = np.flatnonzero(passed >= warmup)
     wanted = int(late[0]) if len(late) else len(seconds)
     skipped = min(wanted, len(seconds) // 2)
@@ -487,7 +557,10 @@ def _finished(chosen: _Durations, log: _Log, batch_size: float | None, warmup: i
     if per == "step" and not chosen.by_clock:
         notes += _disagreement(float(np.median(seconds[skipped:])), chosen)
     line = chosen.records[skipped]
-    unused = (f"{len(rows)} with {why}" + (f" (line {rows[0]})" if rows[0] else "") for why, rows in log.unused.items())
+    unused = (
+        f"{len(rows)} with {why}" + (f" (line {rows[0]})" if rows[0] else "")
+        for why, rows in log.unused.items()
+    )
     return StepTimes(
         seconds[skipped:],
         times[skipped:],
@@ -505,10 +578,14 @@ def _finished(chosen: _Durations, log: _Log, batch_size: float | None, warmup: i
 
 def _disagreement(median_s: float, chosen: _Durations) -> list[str]:
     """Return a note when time stamps contradict the durations."""
-    by_stamps = _differences([record for record in chosen.records if "time" in record.numbers])
+    by_stamps = _differences(
+        [record for record in chosen.records if "time" in record.numbers]
+    )
     if len(by_stamps.seconds) < MIN_STAMPED:
         return []
     stamped_s = float(np.median(by_stamps.seconds))
     if 1 / DISAGREES < stamped_s / median_s < DISAGREES:
         return []
-    return [f"by the time stamps a step takes {stamped_s:.3g} s, by {chosen.form} {median_s:.3g} s"]
+    return [
+        f"by the time stamps a step takes {stamped_s:.3g} s, by {chosen.form} {median_s:.3g} s"
+    ]

@@ -67,13 +67,21 @@ def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
     try:
         clock = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError) as error:
-        raise InputError(f"no time zone {zone!r} is known here", hint="pip install tzdata") from error
+        raise InputError(
+            f"no time zone {zone!r} is known here", hint="pip install tzdata"
+        ) from error
     entries = read_json(path)
     if not isinstance(entries, list):
-        raise InputError(f"expected a JSON array of jobs, not {type(entries).__name__}", file=path)
+        raise InputError(
+            f"expected a JSON array of jobs, not {type(entries).__name__}", file=path
+        )
     for index, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict):
-            raise InputError(f"expected a JSON object, not {type(entry).__name__}", file=path, row=index)
+            raise InputError(
+                f"expected a JSON object, not {type(entry).__name__}",
+                file=path,
+                row=index,
+            )
     table = RigidTable(path)
     for row in Rows.of(entries, path, job="jobid"):
         job = _job(row, clock)
@@ -91,21 +99,35 @@ def _job(row: Row, clock: tzinfo) -> Job | None:
     if submitted_ns is None:
         raise row.error("submitted_time", f"expected {_EXPECTED}, not nothing")
     attempts = row.value("attempts")
-    if not isinstance(attempts, list) or not all(isinstance(attempt, dict) for attempt in attempts):
+    if not isinstance(attempts, list) or not all(
+        isinstance(attempt, dict) for attempt in attempts
+    ):
         raise row.error("attempts", "expected a list of objects")
     units, seconds, counted = 0, 0.0, 0
     for attempt in attempts:
         gpus = _gpus(row, attempt)
-        start_ns, end_ns = (_instant(row, attempt.get(key), key, clock) for key in ("start_time", "end_time"))
+        start_ns, end_ns = (
+            _instant(row, attempt.get(key), key, clock)
+            for key in ("start_time", "end_time")
+        )
         if not gpus or start_ns is None or end_ns is None or end_ns <= start_ns:
             continue
-        units, seconds, counted = max(units, gpus), seconds + (end_ns - start_ns) / SECOND_NS, counted + 1
+        units, seconds, counted = (
+            max(units, gpus),
+            seconds + (end_ns - start_ns) / SECOND_NS,
+            counted + 1,
+        )
     if not counted:
         return None
-    user, vc, status = ("" if row.value(key) in _UNKNOWN else row.name(key) for key in ("user", "vc", "status"))
+    user, vc, status = (
+        "" if row.value(key) in _UNKNOWN else row.name(key)
+        for key in ("user", "vc", "status")
+    )
     extra = {"status": status, "attempts": counted}
     try:
-        return rigid_job(name, submitted_ns, units, seconds, user=user, vc=vc, extra=extra)
+        return rigid_job(
+            name, submitted_ns, units, seconds, user=user, vc=vc, extra=extra
+        )
     except InputError as error:
         raise row.placed(error, "detail" if error.column == "Jmax" else None) from error
 
@@ -115,7 +137,10 @@ def _gpus(row: Row, attempt: Mapping[str, Any]) -> int:
     nodes = attempt.get("detail") or []
     if isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes):
         names = [node.get("gpus") for node in nodes]
-        if all(isinstance(gpus, list) and all(isinstance(gpu, str | int) for gpu in gpus) for gpus in names):
+        if all(
+            isinstance(gpus, list) and all(isinstance(gpu, str | int) for gpu in gpus)
+            for gpus in names
+        ):
             return sum(len(set(gpus)) for gpus in names)
     raise row.error("detail", "expected a list of objects with ip and a list gpus")
 
@@ -125,7 +150,9 @@ def _instant(row: Row, value: object, key: str, clock: tzinfo) -> int | None:
     if value in _UNKNOWN:
         return None
     try:
-        if not (isinstance(value, str) and value.isascii()):  # strptime knows the digits of all scripts
+        if not (
+            isinstance(value, str) and value.isascii()
+        ):  # strptime knows the digits of all scripts
             raise ValueError("no time")
         stamp = datetime.strptime(value.strip(), _FORMAT).replace(tzinfo=clock)
     except ValueError as error:

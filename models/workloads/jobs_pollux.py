@@ -27,7 +27,11 @@ SINGLE: Final = frozenset({"ncf"})
 
 
 def read_pollux_jobs(
-    path: str | Path, applications: str | Path | None = None, *, units_per_node: int = 4, whole_seconds: bool = False
+    path: str | Path,
+    applications: str | Path | None = None,
+    *,
+    units_per_node: int = 4,
+    whole_seconds: bool = False,
 ) -> JobTable:
     """Read a workload (CSV, Parquet or JSON lines), one job a row, and the measured applications that it names.
 
@@ -60,26 +64,43 @@ def read_pollux_jobs(
         Naming file, row, column and job.
     """
     path = Path(path)
-    rows = Rows(read_table(path, row_bytes=JOB_BYTES), path, job="name").require(REQUIRED)
+    rows = Rows(read_table(path, row_bytes=JOB_BYTES), path, job="name").require(
+        REQUIRED
+    )
     folder = _applications(path) if applications is None else Path(applications)
     known: dict[str, Application] = {}
     curves: dict[tuple[str, int], Curve] = {}
     jobs = []
     for row in rows:
         model = row.name("application")
-        batch, asked = (row.whole(column, min=1) for column in ("batch_size", "num_replicas"))
+        batch, asked = (
+            row.whole(column, min=1) for column in ("batch_size", "num_replicas")
+        )
         if model not in known:
             if Path(model).name != model or not (folder / model).is_dir():
                 raise row.error("application", f"no folder {model} in {folder}")
-            known[model] = read_application(folder / model, atomic_max=ATOMIC_MAX.get(model))
+            known[model] = read_application(
+                folder / model, atomic_max=ATOMIC_MAX.get(model)
+            )
         application = known[model]
         limits = application.limits
         if not limits.initial <= batch <= limits.most:
-            raise row.error("batch_size", f"expected {limits.initial} to {limits.most}, as measured, not {batch}")
-        jmax = 1 if model in SINGLE else min(MOST_REPLICAS, limits.most // limits.atomic_min)
+            raise row.error(
+                "batch_size",
+                f"expected {limits.initial} to {limits.most}, as measured, not {batch}",
+            )
+        jmax = (
+            1
+            if model in SINGLE
+            else min(MOST_REPLICAS, limits.most // limits.atomic_min)
+        )
         if not 1 <= asked <= jmax:
-            raise row.error("num_replicas", f"expected 1 to {jmax} for {model}, not {asked}")
-        profile = ApplicationProfile(application, batch, tunable=model not in SINGLE, whole_seconds=whole_seconds)
+            raise row.error(
+                "num_replicas", f"expected 1 to {jmax} for {model}, not {asked}"
+            )
+        profile = ApplicationProfile(
+            application, batch, tunable=model not in SINGLE, whole_seconds=whole_seconds
+        )
         if (model, batch) not in curves:
             curves[model, batch] = _curve(profile, jmax, units_per_node)
         jobs.append(
@@ -108,7 +129,9 @@ def _applications(path: Path) -> Path:
     nearest = next((folder for folder in beside if folder.is_dir()), None)
     if nearest is None:
         raise InputError(
-            "no folder `traces` with the measured applications beside it or its folder", file=path, hint="name it"
+            "no folder `traces` with the measured applications beside it or its folder",
+            file=path,
+            hint="name it",
         )
     return nearest
 

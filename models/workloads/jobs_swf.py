@@ -43,10 +43,18 @@ _EPOCHS_FROM_S: Final = 5e8
 _PARTS: Final = ("2", "3", "4")
 _UNKNOWN: Final = "-1"
 # Contents of Job.extra, and the numbers of their fields.
-_FURTHER: Final = (("requested_s", 9), ("status", 11), ("group", 13), ("executable", 14), ("queue", 15))
+_FURTHER: Final = (
+    ("requested_s", 9),
+    ("status", 11),
+    ("group", 13),
+    ("executable", 14),
+    ("queue", 15),
+)
 
 
-def read_swf_jobs(path: str | Path, *, processors_per_unit: int | None = None) -> JobTable:
+def read_swf_jobs(
+    path: str | Path, *, processors_per_unit: int | None = None
+) -> JobTable:
     r"""Read a workload, gzip-compressed or not: one rigid job a line, in the order of the file.
 
     | field                           | becomes                                                                |
@@ -86,7 +94,9 @@ def read_swf_jobs(path: str | Path, *, processors_per_unit: int | None = None) -
     header: dict[str, int] = {}
     table = RigidTable(path)
     with opened(path, _weigh) as stream:
-        rows = lines(stream.read1, str(path), first=lambda block: _refuse_binary(block, path))
+        rows = lines(
+            stream.read1, str(path), first=lambda block: _refuse_binary(block, path)
+        )
         for line, text in enumerate(rows, start=1):
             if text.startswith(";"):
                 entry = _HEADER.match(text)
@@ -109,19 +119,32 @@ def _refuse_binary(block: bytes, path: str | Path) -> None:
 
 
 def _take(
-    fields: list[str], line: int, file: str, header: dict[str, int], processors_per_unit: int | None, into: RigidTable
+    fields: list[str],
+    line: int,
+    file: str,
+    header: dict[str, int],
+    processors_per_unit: int | None,
+    into: RigidTable,
 ) -> None:
     if len(fields) < len(FIELDS):
         what = f"expected {len(FIELDS)} fields separated by blanks, not {len(fields)}"
         raise InputError(what, file=file, row=line)
 
     def wrong(field: int, what: str) -> InputError:
-        return InputError(what, file=file, row=line, column=f"{field} ({FIELDS[field - 1]})", job=fields[0])
+        return InputError(
+            what,
+            file=file,
+            row=line,
+            column=f"{field} ({FIELDS[field - 1]})",
+            job=fields[0],
+        )
 
     def number(field: int) -> float:
         value = read_number(fields[field - 1])
         if not abs(value) < MAX_SECONDS:
-            raise wrong(field, f"expected a finite number, not {fields[field - 1][:40]!r}")
+            raise wrong(
+                field, f"expected a finite number, not {fields[field - 1][:40]!r}"
+            )
         return value
 
     submit_s, seconds, processors = number(2), number(4), number(5)
@@ -136,14 +159,21 @@ def _take(
     if processors <= 0:
         raise wrong(5, "neither this field nor field 8 says how many processors it has")
     if submit_s < 0 or seconds < 0:
-        raise wrong(2 if submit_s < 0 else 4, f"expected a number >= 0, not {min(submit_s, seconds):g}")
+        raise wrong(
+            2 if submit_s < 0 else 4,
+            f"expected a number >= 0, not {min(submit_s, seconds):g}",
+        )
     units = math.ceil(processors / (processors_per_unit or _per_node(header)))
     if units > MAX_UNITS:
         raise wrong(5, f"expected at most {MAX_UNITS:,} units, not {units}")
     begin_s = 0 if submit_s >= _EPOCHS_FROM_S else header.get("UnixStartTime", 0)
     if begin_s + submit_s + seconds >= MAX_SECONDS:
         raise wrong(2, "it would run until after the year 2261")
-    extra: dict[str, Any] = {name: fields[column - 1] for name, column in _FURTHER if fields[column - 1] != _UNKNOWN}
+    extra: dict[str, Any] = {
+        name: fields[column - 1]
+        for name, column in _FURTHER
+        if fields[column - 1] != _UNKNOWN
+    }
     if "requested_s" in extra:
         extra["requested_s"] = number(9)
     job = rigid_job(

@@ -48,14 +48,19 @@ def read_tiresias_jobs(path: str | Path) -> JobTable:
     """
     frame = read_table(path, row_bytes=JOB_BYTES)
     rows = Rows(frame, path, job="job_id").require(REQUIRED, OPTIONAL)
-    unknown_columns(rows, (*REQUIRED, *OPTIONAL))  # further ones are Job.extra, misspelt ones are refused
+    unknown_columns(
+        rows, (*REQUIRED, *OPTIONAL)
+    )  # further ones are Job.extra, misspelt ones are refused
     return jobs_of_rows(rows, _job, {"Jmax": "num_gpu", "model": "model_name"})
 
 
 def _job(row: Row) -> Job | None:
     """Return the job of a row, None when it needs no units or no time."""
     units = row.whole("num_gpu", min=0)
-    submit_s, seconds = (row.number(column, min=0, below=MAX_SECONDS) for column in ("submit_time", "duration"))
+    submit_s, seconds = (
+        row.number(column, min=0, below=MAX_SECONDS)
+        for column in ("submit_time", "duration")
+    )
     if not units or not seconds:
         return None
     return rigid_job(

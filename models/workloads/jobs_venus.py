@@ -25,7 +25,16 @@ MIB_PER_GIB: Final = 1024
 INDIFFERENT: Final = ("NeuMF", "ResNet50", "BERT", "Transformer")
 # A job that hardly moves: ξ, its inverse, stays finite.
 _LEAST_SPEED: Final = 1e-9
-_COLOCATION: Final = ("model1", "batchsize1", "amp1", "speed1", "model2", "batchsize2", "amp2", "speed2")
+_COLOCATION: Final = (
+    "model1",
+    "batchsize1",
+    "amp1",
+    "speed1",
+    "model2",
+    "batchsize2",
+    "amp2",
+    "speed2",
+)
 
 
 def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
@@ -67,14 +76,18 @@ def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
     """
     frame = read_table(path, row_bytes=JOB_BYTES)
     rows = Rows(frame, path, job="job_id").require(REQUIRED, OPTIONAL)
-    unknown_columns(rows, (*REQUIRED, *OPTIONAL))  # further ones are Job.extra, misspelt ones are refused
+    unknown_columns(
+        rows, (*REQUIRED, *OPTIONAL)
+    )  # further ones are Job.extra, misspelt ones are refused
     begin_ns = Rows.of([{"origin": origin}])[0].instant("origin", None)
     if begin_ns is None:
         raise InputError(f"expected a date such as {ORIGIN} as origin, not {origin!r}")
     return jobs_of_rows(rows, lambda row: _job(row, begin_ns), {"Jmax": "gpu_num"})
 
 
-def read_colocation(path: str | Path, *, indifferent: Iterable[str] = INDIFFERENT) -> XiTable:
+def read_colocation(
+    path: str | Path, *, indifferent: Iterable[str] = INDIFFERENT
+) -> XiTable:
     r"""Read measured pairs of models as Lucid's artifact has them, as a ξ table for the jobs of `read_venus_jobs`.
 
     Columns model1, batchsize1, amp1, speed1, model2, batchsize2, amp2, speed2: speeds beside each other over speeds
@@ -105,20 +118,30 @@ def read_colocation(path: str | Path, *, indifferent: Iterable[str] = INDIFFEREN
     frame = read_table(path)
     measured = []
     for row in Rows(frame, path).require(_COLOCATION):
-        a, b = (_label(row.name(f"model{side}"), mixed=_is_mixed(row, f"amp{side}")) for side in "12")
+        a, b = (
+            _label(row.name(f"model{side}"), mixed=_is_mixed(row, f"amp{side}"))
+            for side in "12"
+        )
         xi_a, xi_b = (1 / row.number(f"speed{side}", min=_LEAST_SPEED) for side in "12")
         batch_a, batch_b = (row.number(f"batchsize{side}", above=0) for side in "12")
         measured.append(Measurement(a, b, xi_a, xi_b, batch_a, batch_b))
-    apart = sorted(_label(model, mixed=amp) for model in indifferent for amp in (False, True))
+    apart = sorted(
+        _label(model, mixed=amp) for model in indifferent for amp in (False, True)
+    )
     # No row twice: a pair of indifferent models is the same from either side.
-    others = sorted({name for row in measured for name in (row.model_a, row.model_b)} - set(apart))
+    others = sorted(
+        {name for row in measured for name in (row.model_a, row.model_b)} - set(apart)
+    )
     pairs = [(a, b) for index, a in enumerate(apart) for b in (*apart[index:], *others)]
     return XiTable([*measured, *(Measurement(a, b, 1.0, 1.0) for a, b in pairs)])
 
 
 def _job(row: Row, begin_ns: int) -> Job | None:
     """Return the job of a row, None when it needs no units or no time."""
-    units, seconds = row.whole("gpu_num", min=0), row.number("duration", min=0, below=MAX_SECONDS)
+    units, seconds = (
+        row.whole("gpu_num", min=0),
+        row.number("duration", min=0, below=MAX_SECONDS),
+    )
     submit_ns = row.instant("submit_time", origin_ns=begin_ns)
     if not units or not seconds:
         return None
@@ -140,7 +163,9 @@ def _job(row: Row, begin_ns: int) -> Job | None:
 def _is_mixed(row: Row, column: str) -> bool:
     """Whether a job computes in mixed precision: true for 1 or true, otherwise false."""
     value = row.value(column)
-    return value if isinstance(value, bool) else bool(row.whole(column, 0, min=0, max=1))
+    return (
+        value if isinstance(value, bool) else bool(row.whole(column, 0, min=0, max=1))
+    )
 
 
 def _label(model: str, *, mixed: bool) -> str:

@@ -16,7 +16,9 @@ from bft.models.errors import InputError
 from bft.models.jobs import Job, JobTable
 
 
-def rigid_job(name: str, tsub_ns: int, units: int, seconds: float, **further: Any) -> Job:
+def rigid_job(
+    name: str, tsub_ns: int, units: int, seconds: float, **further: Any
+) -> Job:
     """A job that runs on `units`, no more and no less, for `seconds`: Pmax is the duration, at a rate of 1.
 
     `further` are fields of `Job`. It costs nothing to start or stop it.
@@ -70,13 +72,24 @@ class RigidTable:
 
     def table(self) -> JobTable:
         """The table; InputError when it has no jobs."""
-        reasons = ", ".join(f"{count} {why}" for why, count in sorted(self._left_out.items()))
+        reasons = ", ".join(
+            f"{count} {why}" for why, count in sorted(self._left_out.items())
+        )
         if not self._jobs:
-            raise InputError(f"has no job to replay{': ' + reasons if reasons else ''}", file=self.path)
-        return JobTable(tuple(self._jobs), self.path, (f"jobs left out: {reasons}",) if reasons else ())
+            raise InputError(
+                f"has no job to replay{': ' + reasons if reasons else ''}",
+                file=self.path,
+            )
+        return JobTable(
+            tuple(self._jobs),
+            self.path,
+            (f"jobs left out: {reasons}",) if reasons else (),
+        )
 
 
-def jobs_of_rows(rows: Rows, job: Callable[[Row], Job | None], columns: Mapping[str, str]) -> JobTable:
+def jobs_of_rows(
+    rows: Rows, job: Callable[[Row], Job | None], columns: Mapping[str, str]
+) -> JobTable:
     """The jobs of a table, one per row.
 
     Parameters

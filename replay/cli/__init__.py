@@ -14,7 +14,9 @@ __all__ = ["main"]
 def main(args: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 2 bad input, 3 degraded, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP)."""
     # While modules are imported an interrupt ends the process as it ends any other program: there is nothing to keep.
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as a shell's background job is born
+    if (
+        signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    ):  # as a shell's background job is born
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from bft.replay.cli import address_space
 

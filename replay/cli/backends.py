@@ -19,12 +19,15 @@ def backends(as_json: bool) -> None:
     states = {name: describe(name) for name in backend_names()}
     if as_json:
         listing = {
-            name: {**asdict(state), "formulations": list(formulations_of(name))} for name, state in states.items()
+            name: {**asdict(state), "formulations": list(formulations_of(name))}
+            for name, state in states.items()
         }
         click.echo(json.dumps(listing, indent=2))
         return
     for name, state in states.items():
-        click.echo(f"{name:<7} {'available' if state.available else 'not available':<15}{state.version or '-'}")
+        click.echo(
+            f"{name:<7} {'available' if state.available else 'not available':<15}{state.version or '-'}"
+        )
         lines = {
             "licence": state.licence,
             "limits": state.limits,

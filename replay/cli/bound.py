@@ -28,7 +28,11 @@ def bound(as_json: bool, **given: Any) -> None:
 
     options = Options.of(**stated_options(FIELDS, given))
     bounds, inputs = bounds_by(options, PlainLines())
-    result = {**asdict(bounds), "max_jobs": options.rules.max_jobs, "jobs": len(inputs.jobs)}
+    result = {
+        **asdict(bounds),
+        "max_jobs": options.rules.max_jobs,
+        "jobs": len(inputs.jobs),
+    }
     if as_json:
         click.echo(json.dumps(result, indent=2, sort_keys=True))
         return
@@ -42,7 +46,11 @@ def bound(as_json: bool, **given: Any) -> None:
 
 
 def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
-    in_play = f"{result['max_jobs']} jobs in play" if result["max_jobs"] else "all jobs in play"
+    in_play = (
+        f"{result['max_jobs']} jobs in play"
+        if result["max_jobs"]
+        else "all jobs in play"
+    )
     samples = {
         "outcome": result["outcome"],
         "from unit-time alone": result["unit_time"],
@@ -50,11 +58,24 @@ def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
         "a mix of allocations attains": result["fluid_attained"],
         "with two jobs on a unit": result["shared"],
     }
-    lines = [(label, f"{value:,.0f} samples") for label, value in samples.items() if value is not None]
+    lines = [
+        (label, f"{value:,.0f} samples")
+        for label, value in samples.items()
+        if value is not None
+    ]
     lines[0] = lines[0][0], f"at most {lines[0][1]}"
     if result["jct_mean_s"] is not None:
         hours = f"at least {result['jct_mean_s'] / 3600:,.2f} h"
-        lines.append(("mean job completion time", f"{hours}, jobs not done counted to the end"))
+        lines.append(
+            ("mean job completion time", f"{hours}, jobs not done counted to the end")
+        )
     makespan = result["makespan_s"]
-    lines.append(("makespan", "not all jobs can be done" if makespan is None else f"at least {makespan / 3600:,.2f} h"))
+    lines.append(
+        (
+            "makespan",
+            "not all jobs can be done"
+            if makespan is None
+            else f"at least {makespan / 3600:,.2f} h",
+        )
+    )
     return lines

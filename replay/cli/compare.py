@@ -28,13 +28,30 @@ if TYPE_CHECKING:
     metavar="vc|user|model|size",
     help="Break the table down: by virtual cluster, user, model or size; size:8,64 names the bounds.",
 )
-@click.option("--out", metavar="DIR", default="compare-study", show_default=True, help="Folder of the runs.")
+@click.option(
+    "--out",
+    metavar="DIR",
+    default="compare-study",
+    show_default=True,
+    help="Folder of the runs.",
+)
 @click.option("--again", is_flag=True, help="Repeat replays that are already done.")
 @click.option(
-    "-o", "outputs", multiple=True, metavar="FILE", help="Write the table: .md, .csv, .parquet, .json; may be repeated."
+    "-o",
+    "outputs",
+    multiple=True,
+    metavar="FILE",
+    help="Write the table: .md, .csv, .parquet, .json; may be repeated.",
 )
-@figure_options("Write charts of the comparison as PNG files into DIR (needs the extra `report`).")
-@click.option("--json", "as_json_", is_flag=True, help="Write table and differences as JSON to standard output.")
+@figure_options(
+    "Write charts of the comparison as PNG files into DIR (needs the extra `report`)."
+)
+@click.option(
+    "--json",
+    "as_json_",
+    is_flag=True,
+    help="Write table and differences as JSON to standard output.",
+)
 def compare(runs: tuple[str, ...], **given: Any) -> int:
     """Replay the same trace and jobs in several ways, and put the results side by side.
 
@@ -43,7 +60,13 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
     first variant. A finished replay is reused. With RUN..., existing run directories are
     compared instead.
     """
-    from bft.replay.cli.frames import as_json, as_markdown, check_suffixes, show_table, write_frame
+    from bft.replay.cli.frames import (
+        as_json,
+        as_markdown,
+        check_suffixes,
+        show_table,
+        write_frame,
+    )
     from bft.replay.cli.study_progress import study_progress
     from bft.replay.studies.comparing import compared, compared_runs
     from bft.replay.studies.executors import local
@@ -67,7 +90,9 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
     sentences = comparison.sentences()
     document = _document(comparison, sentences)
     for output in given["outputs"]:
-        text = "\n\n".join([as_markdown(titles, rows), "\n".join(f"- {each}." for each in sentences)])
+        text = "\n\n".join(
+            [as_markdown(titles, rows), "\n".join(f"- {each}." for each in sentences)]
+        )
         write_frame(comparison.frame, output, text, document)
     write_into(given, lambda folder, form: _draw(comparison, folder, form), force=True)
     if given["as_json_"]:
@@ -99,7 +124,9 @@ def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
 
     return {
         "variants": records(comparison.frame),
-        "runs": {v.label: [str(run.folder) for run in v.runs] for v in comparison.variants},
+        "runs": {
+            v.label: [str(run.folder) for run in v.runs] for v in comparison.variants
+        },
         "differences": [asdict(difference) for difference in comparison.differences()],
         "sentences": sentences,
         "failures": comparison.failures,
@@ -122,7 +149,10 @@ def _table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     rows = []
     for place, row in enumerate(frame.to_dict("records")):
         marks = {name: "*" if marked[place] else "" for name, marked in best.items()}
-        padded = {name: marks.get(str(name), "") or (" " if str(name) in best else "") for name in shown}
+        padded = {
+            name: marks.get(str(name), "") or (" " if str(name) in best else "")
+            for name in shown
+        }
         rows.append([_cell(str(name), row[name]) + padded[name] for name in shown])
     return [titles.get(str(name), str(name)) for name in shown], rows
 

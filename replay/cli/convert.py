@@ -17,8 +17,16 @@ CURVE_MARKS = {"Ns", "Ps"}
 
 @click.command(cls=NamesWholeOption)
 @click.argument("sources", metavar="FILE [FILE]", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet or .csv (jobs: .jsonl too).")
-@click.option("--sort", is_flag=True, help="Accept a trace whose rows are not in order of time.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    help="Target: .parquet or .csv (jobs: .jsonl too).",
+)
+@click.option(
+    "--sort", is_flag=True, help="Accept a trace whose rows are not in order of time."
+)
 @click.option("--force", is_flag=True, help="Replace the target if it exists.")
 def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> None:
     """Rewrite a node trace, a job table, or a published pair of job tables (bounds, scalability) in the native form.
@@ -32,7 +40,9 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
     target = Path(output)
     refuse_existing(target, force=force)
     if len(sources) > 2:
-        raise click.UsageError("expected one file, or two: the bounds and the scalability of a published job set")
+        raise click.UsageError(
+            "expected one file, or two: the bounds and the scalability of a published job set"
+        )
     jobs = trace = None
     if len(sources) == 2:
         jobs = read_published_jobs(*sources)
@@ -42,7 +52,10 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
         if columns >= JOB_MARKS and columns >= CURVE_MARKS:
             jobs = jobs_from_frame(frame, source=sources[0])
         elif columns >= JOB_MARKS or columns >= CURVE_MARKS:
-            raise InputError("is one half of a published job set; name both: bounds, then scalability", file=sources[0])
+            raise InputError(
+                "is one half of a published job set; name both: bounds, then scalability",
+                file=sources[0],
+            )
         else:
             trace = trace_from_frame(frame, source=sources[0], sort=sort)
     with drafted(target) as draft:

@@ -20,7 +20,12 @@ def figure_options(what: str) -> Decorator:
     first, *others = FORMS
     return together(
         click.option(f"--{first}", metavar="DIR", help=what),
-        *(click.option(f"--{form}", metavar="DIR", help=f"The same as {form.upper()}.") for form in others),
+        *(
+            click.option(
+                f"--{form}", metavar="DIR", help=f"The same as {form.upper()}."
+            )
+            for form in others
+        ),
     )
 
 
@@ -30,10 +35,17 @@ def refuse_other_forms(page: Path) -> None:
     if suffix in (".html", ".htm"):
         return
     hint = f"--{suffix[1:]} DIR writes its charts so" if suffix[1:] in FORMS else None
-    raise InputError("a page is HTML: expected a name that ends in .html", file=page, hint=hint)
+    raise InputError(
+        "a page is HTML: expected a name that ends in .html", file=page, hint=hint
+    )
 
 
-def write_into(given: Mapping[str, str | None], write: Callable[[Path, str], object], *, force: bool) -> list[str]:
+def write_into(
+    given: Mapping[str, str | None],
+    write: Callable[[Path, str], object],
+    *,
+    force: bool,
+) -> list[str]:
     """Call `write` with a folder and the form for each form that is given; the folders that were filled."""
     stated = {form: folder for form in FORMS if (folder := given[form]) is not None}
     for form, folder in stated.items():

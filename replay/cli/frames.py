@@ -25,10 +25,14 @@ def check_suffixes(outputs: Sequence[str]) -> None:
     """Refuse unknown file types before the work."""
     for output in outputs:
         if Path(output).suffix.lower() not in SUFFIXES:
-            raise InputError(f"expected a name that ends in {', '.join(SUFFIXES)}", file=output)
+            raise InputError(
+                f"expected a name that ends in {', '.join(SUFFIXES)}", file=output
+            )
 
 
-def write_frame(frame: pd.DataFrame, output: str, markdown: str, document: dict[str, Any]) -> None:
+def write_frame(
+    frame: pd.DataFrame, output: str, markdown: str, document: dict[str, Any]
+) -> None:
     """Write a table in the format of its file name; Markdown and JSON texts are passed in."""
     suffix = Path(output).suffix.lower()
     with drafted(output) as draft:
@@ -43,18 +47,26 @@ def write_frame(frame: pd.DataFrame, output: str, markdown: str, document: dict[
 
 def as_json(document: dict[str, Any]) -> str:
     """JSON with sorted keys; missing values are null."""
-    return json.dumps(plain(document), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
+    return json.dumps(
+        plain(document), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False
+    )
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table for JSON."""
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+    return [
+        {str(name): value for name, value in row.items()}
+        for row in frame.to_dict("records")
+    ]
 
 
 def as_markdown(titles: Sequence[str], rows: Rows) -> str:
     """A table in Markdown; numbers stand on the right."""
     lines = [titles, ["---", *["--:"] * (len(titles) - 1)], *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
+        for line in lines
+    )
 
 
 def show_table(titles: Sequence[str], rows: Rows) -> None:
@@ -68,10 +80,23 @@ def show_table(titles: Sequence[str], rows: Rows) -> None:
         for place, title in enumerate(titles):
             table.add_column(title, justify="left" if place == 0 else "right")
         for row in rows:
-            table.add_row(*(Text(cell, style="bold green" if cell.endswith("*") else "") for cell in row))
+            table.add_row(
+                *(
+                    Text(cell, style="bold green" if cell.endswith("*") else "")
+                    for cell in row
+                )
+            )
         Console().print(table, highlight=False)
         return
-    widths = [max(len(row[place]) for row in (titles, *rows)) for place in range(len(titles))]
+    widths = [
+        max(len(row[place]) for row in (titles, *rows)) for place in range(len(titles))
+    ]
     for row in (titles, *rows):
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        cells = [
+            row[0].ljust(widths[0]),
+            *(
+                cell.rjust(width)
+                for cell, width in zip(row[1:], widths[1:], strict=True)
+            ),
+        ]
         click.echo("  ".join(cells).rstrip())

@@ -22,13 +22,41 @@ def generate() -> None:
 
 
 @generate.command(cls=Command, name="trace", short_help="A Summit-like node trace.")
-@click.option("--nodes", type=click.IntRange(min=1), default=512, show_default=True, help="Size of the machine.")
-@click.option("--days", type=Finite(min=0, min_open=True), default=2.0, show_default=True, help="Length.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same trace.")
-@click.option("--start", default="2021-02-10", show_default=True, help="First day (UTC).")
-@click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .csv.gz.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    default=512,
+    show_default=True,
+    help="Size of the machine.",
+)
+@click.option(
+    "--days",
+    type=Finite(min=0, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="Length.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Same seed, same trace.",
+)
+@click.option(
+    "--start", default="2021-02-10", show_default=True, help="First day (UTC)."
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    help="Target: .parquet, .csv or .csv.gz.",
+)
 @click.option("--force", is_flag=True, help="Replace the target if it exists.")
-def node_trace(nodes: int, days: float, seed: int, start: str, output: str, force: bool) -> None:
+def node_trace(
+    nodes: int, days: float, seed: int, start: str, output: str, force: bool
+) -> None:
     """Make a node trace like Summit's, of any size and length."""
     from bft.datasets import generate_node_trace
     from bft.replay.trace.trace_files import trace_from_frame, write_trace
@@ -46,18 +74,47 @@ def node_trace(nodes: int, days: float, seed: int, start: str, output: str, forc
 @click.option("--scenario", type=OneOf(["mix", "hpo", "nas", "llm"]), default="mix", show_default=True,
               help="mix: seven DNNs in turn; hpo: identical trials of a search; nas: a search's first generation; "
               "llm: few wide jobs with start-ups of minutes.")  # fmt: skip
-@click.option("--jobs", "count", type=click.IntRange(min=1), help="How many. [mix 1001, hpo 100, nas 20, llm 5]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same jobs.")
-@click.option("--first-submit", required=True, metavar="TIME", help="When the first job is submitted (UTC).")
+@click.option(
+    "--jobs",
+    "count",
+    type=click.IntRange(min=1),
+    help="How many. [mix 1001, hpo 100, nas 20, llm 5]",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Same seed, same jobs.",
+)
+@click.option(
+    "--first-submit",
+    required=True,
+    metavar="TIME",
+    help="When the first job is submitted (UTC).",
+)
 @click.option("--interval", "interval_s", type=Seconds(zero=True),
               help="Seconds between submissions. [mix 36, llm 3600, else 0]")  # fmt: skip
-@click.option("--pmax", type=Finite(min=0, min_open=True), help="Work of a job, samples. [1.3e8; llm 2e9]")
+@click.option(
+    "--pmax",
+    type=Finite(min=0, min_open=True),
+    help="Work of a job, samples. [1.3e8; llm 2e9]",
+)
 @click.option("--objective", type=OneOf(["throughput", "efficiency"]), default="throughput", show_default=True,
               help="What the jobs optimise.")  # fmt: skip
-@click.option("--model", help="The network whose curve all jobs have. [hpo ShuffleNet, nas MnasNet, llm VGG16]")
+@click.option(
+    "--model",
+    help="The network whose curve all jobs have. [hpo ShuffleNet, nas MnasNet, llm VGG16]",
+)
 @click.option("--curve", metavar="FILE",
               help="Measured throughputs (model, units, throughput) of all jobs; --model picks one.")  # fmt: skip
-@click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .jsonl.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    help="Target: .parquet, .csv or .jsonl.",
+)
 @click.option("--force", is_flag=True, help="Replace the target if it exists.")
 def job_table(
     scenario: ScenarioName,
@@ -79,7 +136,9 @@ def job_table(
     if curve is not None:
         model, points = _measured(curve, model)
     with _in_range("--first-submit, --interval, --jobs"):
-        frame = generate_scenario(scenario, jobs=count, model=model, curve=points, **given)
+        frame = generate_scenario(
+            scenario, jobs=count, model=model, curve=points, **given
+        )
     made = jobs_from_frame(frame)
     with drafted(output) as draft:
         write_jobs(made, draft)
@@ -94,23 +153,59 @@ def _measured(path: str, model: str | None) -> tuple[str, dict[int, float]]:
 
     by_model = {each.model: each for each in read_throughputs(path)}
     if model is None and len(by_model) > 1:
-        raise InputError(f"holds {len(by_model)} models: choose one by --model", file=path, column="model")
+        raise InputError(
+            f"holds {len(by_model)} models: choose one by --model",
+            file=path,
+            column="model",
+        )
     name = next(iter(by_model)) if model is None else model
     if name not in by_model:
-        raise InputError(f"has no model {name!r}, but {', '.join(by_model)}", file=path, column="model")
+        raise InputError(
+            f"has no model {name!r}, but {', '.join(by_model)}",
+            file=path,
+            column="model",
+        )
     measured = by_model[name]
-    return name, dict(zip(map(int, measured.sizes()), map(float, measured.medians()), strict=True))
+    return name, dict(
+        zip(map(int, measured.sizes()), map(float, measured.medians()), strict=True)
+    )
 
 
 @generate.command(cls=Command, name="log", short_help="A scheduler's log.")
-@click.argument("scheduler", type=OneOf(["slurm", "pbs", "lsf", "sge", "cobalt", "flux"]))
-@click.option("--nodes", type=click.IntRange(min=2), default=64, show_default=True, help="Size of the machine.")
-@click.option("--days", type=Finite(min=0, min_open=True, max=366), default=3.0, show_default=True, help="Length.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Same seed, same jobs.")
-@click.option("--walltimes", is_flag=True, help="slurm, pbs: with the time of submission and a time limit of each job.")
+@click.argument(
+    "scheduler", type=OneOf(["slurm", "pbs", "lsf", "sge", "cobalt", "flux"])
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=2),
+    default=64,
+    show_default=True,
+    help="Size of the machine.",
+)
+@click.option(
+    "--days",
+    type=Finite(min=0, min_open=True, max=366),
+    default=3.0,
+    show_default=True,
+    help="Length.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Same seed, same jobs.",
+)
+@click.option(
+    "--walltimes",
+    is_flag=True,
+    help="slurm, pbs: with the time of submission and a time limit of each job.",
+)
 @click.option("--gpus-per-node", type=click.IntRange(min=1, max=1024), default=None, metavar="N",
               help="slurm: jobs want GPUs, some of one node or all of several, for `ingest --unit gpu`.")  # fmt: skip
-@click.option("-o", "--output", metavar="FILE", required=True, help="Target, a text file.")
+@click.option(
+    "-o", "--output", metavar="FILE", required=True, help="Target, a text file."
+)
 @click.option("--force", is_flag=True, help="Replace the target if it exists.")
 def scheduler_log(
     scheduler: str,
@@ -130,11 +225,17 @@ def scheduler_log(
     from bft.datasets import generate_log
 
     refuse_existing(output, force=force)
-    how: dict[str, Any] = {"seed": seed, "walltimes": walltimes, "gpus_per_node": gpus_per_node or 0}
+    how: dict[str, Any] = {
+        "seed": seed,
+        "walltimes": walltimes,
+        "gpus_per_node": gpus_per_node or 0,
+    }
     text = generate_log(scheduler, nodes=nodes, days=days, **how)
     with drafted(output) as draft:
         draft.write_text(text, encoding="utf-8")
-    click.echo(f"{output}: log of {nodes} nodes for {days:g} days, {len(text.splitlines()):,} lines, synthetic")
+    click.echo(
+        f"{output}: log of {nodes} nodes for {days:g} days, {len(text.splitlines()):,} lines, synthetic"
+    )
 
 
 @contextmanager
@@ -148,4 +249,6 @@ def _in_range(options: str) -> Iterator[None]:
     except (*beyond, InputError) as error:
         if isinstance(error, InputError) and not isinstance(error.__cause__, beyond):
             raise
-        raise InputError(f"{options}: the times leave the years 1678 to 2261") from error
+        raise InputError(
+            f"{options}: the times leave the years 1678 to 2261"
+        ) from error

@@ -15,7 +15,10 @@ OTHER = "Other"
 
 # Two command lines for each command, by its path.
 EXAMPLES: dict[str, tuple[str, str]] = {
-    "": ("bft-replay -ndmap trace.parquet --preset best", "bft-replay ingest slurm sacct.txt -o trace.parquet"),
+    "": (
+        "bft-replay -ndmap trace.parquet --preset best",
+        "bft-replay ingest slurm sacct.txt -o trace.parquet",
+    ),
     "replay": (
         "bft-replay -ndmap trace.parquet --jobs jobs.csv --preset best --bound",
         "bft-replay --cluster 16x4 --jobs jobs.csv --policy tiresias-l --out tiresias",
@@ -32,23 +35,50 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay sweep -ndmap trace.parquet -Tfwd 10,30,60 -maxJ 5,10,0 --seed 0:8",
         "bft-replay sweep best --metric U --by Tfwd",
     ),
-    "sweep all": ("bft-replay sweep all -Tfwd 10,30,60", "bft-replay sweep all -Tfwd 10,30,60 --workers 2 --out study"),
-    "sweep best": ("bft-replay sweep best --metric U", "bft-replay sweep best --metric U --by Tfwd --out study"),
-    "sweep collect": ("bft-replay sweep collect", "bft-replay sweep collect --out study"),
+    "sweep all": (
+        "bft-replay sweep all -Tfwd 10,30,60",
+        "bft-replay sweep all -Tfwd 10,30,60 --workers 2 --out study",
+    ),
+    "sweep best": (
+        "bft-replay sweep best --metric U",
+        "bft-replay sweep best --metric U --by Tfwd --out study",
+    ),
+    "sweep collect": (
+        "bft-replay sweep collect",
+        "bft-replay sweep collect --out study",
+    ),
     "sweep plan": (
         "bft-replay sweep plan -Tfwd 10,30,60 --out study",
         "bft-replay sweep plan -Tfwd 10,30,60 --script slurm --out study",
     ),
-    "sweep run": ("bft-replay sweep run --index 3 --out study", "bft-replay sweep run --workers 2 --out study"),
-    "solve": ("bft-replay solve problem.json", "bft-replay solve problems.jsonl.gz --backend highs -o answers.jsonl"),
-    "report": ("bft-replay report debug-itrOut", "bft-replay report debug-itrOut -o report.html --force"),
+    "sweep run": (
+        "bft-replay sweep run --index 3 --out study",
+        "bft-replay sweep run --workers 2 --out study",
+    ),
+    "solve": (
+        "bft-replay solve problem.json",
+        "bft-replay solve problems.jsonl.gz --backend highs -o answers.jsonl",
+    ),
+    "report": (
+        "bft-replay report debug-itrOut",
+        "bft-replay report debug-itrOut -o report.html --force",
+    ),
     "ingest": (
         "bft-replay ingest --recipe slurm",
         "bft-replay ingest slurm sacct.txt --nodes nodes.txt --tz Europe/Berlin -o trace.parquet",
     ),
-    "trace": ("bft-replay trace info trace.parquet", "bft-replay trace show trace.parquet"),
-    "trace info": ("bft-replay trace info trace.parquet", "bft-replay trace info trace.parquet --json"),
-    "trace show": ("bft-replay trace show trace.parquet", "bft-replay trace show trace.parquet -nN 64"),
+    "trace": (
+        "bft-replay trace info trace.parquet",
+        "bft-replay trace show trace.parquet",
+    ),
+    "trace info": (
+        "bft-replay trace info trace.parquet",
+        "bft-replay trace info trace.parquet --json",
+    ),
+    "trace show": (
+        "bft-replay trace show trace.parquet",
+        "bft-replay trace show trace.parquet -nN 64",
+    ),
     "trace slice": (
         "bft-replay trace slice year.parquet --from 2024-02-01 --to 2024-03-01 -o february.parquet",
         "bft-replay trace slice year.parquet --from 2024-12-01 -o december.parquet "
@@ -78,8 +108,14 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay jobs fit throughputs.csv --model amdahl --max 64 --submit 2024-03-04 -o jobs.parquet",
         "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --batch-size 512",
     ),
-    "jobs skew": ("bft-replay jobs skew layers.csv", "bft-replay jobs skew layers.csv --jobs jobs.csv -o skewed.csv"),
-    "xi": ("bft-replay xi check xi.csv", "bft-replay xi measure -- python a.py -- python b.py"),
+    "jobs skew": (
+        "bft-replay jobs skew layers.csv",
+        "bft-replay jobs skew layers.csv --jobs jobs.csv -o skewed.csv",
+    ),
+    "xi": (
+        "bft-replay xi check xi.csv",
+        "bft-replay xi measure -- python a.py -- python b.py",
+    ),
     "xi build": (
         "bft-replay xi build measurements.csv -o xi.csv",
         "bft-replay xi build measurements.csv -o xi.parquet --force",
@@ -97,7 +133,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay xi memory one/profiles.csv two/profiles.csv -o memory.csv",
     ),
     "xi check": ("bft-replay xi check xi.csv", "bft-replay xi check xi.csv --json"),
-    "xi show": ("bft-replay xi show xi.csv", "bft-replay xi show xi.csv --by batch --png xi.png"),
+    "xi show": (
+        "bft-replay xi show xi.csv",
+        "bft-replay xi show xi.csv --by batch --png xi.png",
+    ),
     "xi measure": (
         "bft-replay xi measure -- python a.py -- python b.py",
         "bft-replay xi measure --steps 30 -o xi.csv -- python a.py -- python b.py",
@@ -158,9 +197,15 @@ class Formatter(click.HelpFormatter):
         """Write the line of usage."""
         super().write_usage(prog, args.replace("-", _GLUE), prefix)
 
-    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
         """Write terms and what they mean."""
-        super().write_dl([(term, text.replace("-", _GLUE)) for term, text in rows], col_max, col_spacing)
+        super().write_dl(
+            [(term, text.replace("-", _GLUE)) for term, text in rows],
+            col_max,
+            col_spacing,
+        )
 
 
 class Context(click.Context):
@@ -177,15 +222,21 @@ class Helpful(click.Command):
 
     context_class = Context
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
         """Write the options by section."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for option in self.get_params(ctx):
             record = option.get_help_record(ctx)
             if record is not None and isinstance(option, click.Option):
-                sections.setdefault(getattr(option, "section", OTHER), []).append(record)
+                sections.setdefault(getattr(option, "section", OTHER), []).append(
+                    record
+                )
         only = list(sections) == [OTHER]
-        for title in [name for name in sections if name != OTHER] + [OTHER] * (OTHER in sections):
+        for title in [name for name in sections if name != OTHER] + [OTHER] * (
+            OTHER in sections
+        ):
             with formatter.section("Options" if only else title):
                 formatter.write_dl(sections[title])
 
@@ -202,7 +253,9 @@ class Helpful(click.Command):
 class Group(Helpful, click.Group):
     """A group that suggests the command that was probably meant."""
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
         """Write options and commands."""
         super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
@@ -212,7 +265,11 @@ class Group(Helpful, click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown one is an error that names those that exist."""
         names = self.list_commands(ctx)
-        if args and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+        if (
+            args
+            and self.get_command(ctx, args[0]) is None
+            and not ctx.resilient_parsing
+        ):
             what = f"no command {args[0]!r}; commands are {', '.join(names)}{did_you_mean(args[0], names)}"
             raise click.UsageError(what, ctx)
         return super().resolve_command(ctx, args)

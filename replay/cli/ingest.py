@@ -22,17 +22,25 @@ if TYPE_CHECKING:
     from bft.replay.trace.node_trace import NodeTrace
 
 
-def _print_recipe(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+def _print_recipe(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> None:
     from bft.replay.logs.recipes import RECIPES, SNAPSHOTS, crontab_line
 
     scheduler = ctx.params.pop("scheduler", None)
     if scheduler is not None and (value or "").lower() != "snapshots":
-        raise click.BadParameter("--scheduler belongs to --recipe snapshots", ctx, param)
+        raise click.BadParameter(
+            "--scheduler belongs to --recipe snapshots", ctx, param
+        )
     if value is None:
         return
     if value.lower() not in RECIPES:
         meant = did_you_mean(value, RECIPES)
-        raise click.BadParameter(f"no recipe for {value!r}; there are {', '.join(RECIPES)}{meant}", ctx, param)
+        raise click.BadParameter(
+            f"no recipe for {value!r}; there are {', '.join(RECIPES)}{meant}",
+            ctx,
+            param,
+        )
     if scheduler is None:
         click.echo(RECIPES[value.lower()], nl=False)
     elif scheduler.lower() in SNAPSHOTS:
@@ -40,7 +48,11 @@ def _print_recipe(ctx: click.Context, param: click.Parameter, value: str | None)
     else:
         meant = did_you_mean(scheduler, SNAPSHOTS)
         there = ", ".join(SNAPSHOTS)
-        raise click.BadParameter(f"no snapshots of {scheduler!r}; there are those of {there}{meant}", ctx, param)
+        raise click.BadParameter(
+            f"no snapshots of {scheduler!r}; there are those of {there}{meant}",
+            ctx,
+            param,
+        )
     ctx.exit()
 
 
@@ -74,17 +86,29 @@ def _about(name: str) -> str:
 @click.command(cls=NamesWholeOption)
 @click.argument("log_format", metavar="FORMAT", type=Checked(Name(_formats)))
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, .csv or .csv.gz.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    help="Target: .parquet, .csv or .csv.gz.",
+)
 @click.option("--nodes", metavar="FILE|LIST", multiple=True, help="Nodes of the machine: a host list such as "
               "cn[001-128], or what scontrol show node, sinfo, pbsnodes -a, bhosts or qhost print.")  # fmt: skip
 @click.option("--events", metavar="FILE", multiple=True, help="When nodes were down or drained: "
               "sacctmgr -P show event, or CSV with node,start,end,state.")  # fmt: skip
 @click.option("--reservations", metavar="FILE", multiple=True, help="When nodes were reserved: "
               "scontrol or sacctmgr -P show reservation.")  # fmt: skip
-@click.option("--tz", metavar="ZONE", help="Zone of times that state none, such as Europe/Berlin. [UTC, with a note]")
+@click.option(
+    "--tz",
+    metavar="ZONE",
+    help="Zone of times that state none, such as Europe/Berlin. [UTC, with a note]",
+)
 @click.option("--from", "begin", metavar="TIME", help="Begin of the window of observation, in --tz. "
               "[when the first job ended]")  # fmt: skip
-@click.option("--to", "end", metavar="TIME", help="Its end, in --tz. [the last start of a job]")
+@click.option(
+    "--to", "end", metavar="TIME", help="Its end, in --tz. [the last start of a job]"
+)
 @click.option("--min-gap", "min_gap_s", type=Seconds(zero=True), default=10.0, show_default=True,
               help="Idle gaps shorter than this many seconds do not count as idle.")  # fmt: skip
 @click.option("--fields", metavar="A,B,...", default="", help="Names of the columns of a file without a header line, "
@@ -92,12 +116,34 @@ def _about(name: str) -> str:
 @click.option("--map", "columns", metavar="OURS=THEIRS,...|NAME", default="", help="Names of the columns of a table, "
               "CSV or Parquet, in those of FORMAT: intervals node=nodes,start=start_time,end=end_time; or the NAME of "
               "a public data set: pm100, adastra, fugaku, mit-supercloud, alibaba-2020.")  # fmt: skip
-@click.option("--delimiter", metavar="TEXT", default="", help="What separates columns. [as in the header]")
-@click.option("--cluster", metavar="NAME", default="", help="Use only rows of this cluster. [all]")
-@click.option("--partition", metavar="NAME", default="", help="Use only jobs of this partition or queue. [all]")
-@click.option("--processors-per-node", type=click.IntRange(min=1), help="For logs that count processors (SWF).")
-@click.option("--machine-nodes", type=click.IntRange(min=1), help="Size of the machine, for logs that name no nodes.")
-@click.option("--machine", metavar="NAME", default="", help="Name of the machine, for people.")
+@click.option(
+    "--delimiter",
+    metavar="TEXT",
+    default="",
+    help="What separates columns. [as in the header]",
+)
+@click.option(
+    "--cluster", metavar="NAME", default="", help="Use only rows of this cluster. [all]"
+)
+@click.option(
+    "--partition",
+    metavar="NAME",
+    default="",
+    help="Use only jobs of this partition or queue. [all]",
+)
+@click.option(
+    "--processors-per-node",
+    type=click.IntRange(min=1),
+    help="For logs that count processors (SWF).",
+)
+@click.option(
+    "--machine-nodes",
+    type=click.IntRange(min=1),
+    help="Size of the machine, for logs that name no nodes.",
+)
+@click.option(
+    "--machine", metavar="NAME", default="", help="Name of the machine, for people."
+)
 @click.option("--unit", metavar="gpu|node|cpu:N", default="node", show_default=True, help="What turns idle: whole "
               "nodes, or each GPU or N cores of a node by itself (slurm, slurm-json, pbs, lsf).")  # fmt: skip
 @click.option("--units-per-node", type=click.IntRange(min=1), help="Units (GPUs) of a node; with --unit of the nodes "
@@ -110,7 +156,9 @@ def _about(name: str) -> str:
               "that of the file's last change.")  # fmt: skip
 @click.option("--walltimes", metavar="FILE", help="Write what the scheduler knew of its jobs beside the trace, as "
               ".parquet: time limits, the queue, reservations (slurm, slurm-json, pbs, swf).")  # fmt: skip
-@click.option("--strict", is_flag=True, help="Refuse the first row that would be skipped.")
+@click.option(
+    "--strict", is_flag=True, help="Refuse the first row that would be skipped."
+)
 @click.option("--allow-few", is_flag=True, help="Accept files of which fewer than half of the rows can be used, logs "
               "without any job, and windows that lie mostly outside the logs.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The diagnosis as JSON.")
@@ -146,20 +194,28 @@ def ingest(
     target = Path(output)
     refuse_existing(target, force=force)
     if not target.name.lower().endswith((".parquet", ".csv", ".csv.gz")):
-        raise InputError("a node trace is written as .parquet, .csv or .csv.gz", file=target)
+        raise InputError(
+            "a node trace is written as .parquet, .csv or .csv.gz", file=target
+        )
     if walltimes is not None:
         refuse_existing(walltimes, force=force)
         if not walltimes.lower().endswith(".parquet"):
             raise InputError("walltimes are written as .parquet", file=walltimes)
         if Path(walltimes).absolute() == target.absolute():
-            raise InputError("--walltimes and --output name the same file", file=walltimes)
+            raise InputError(
+                "--walltimes and --output name the same file", file=walltimes
+            )
     read = [*files, *given["nodes"], *given["events"], *given["reservations"]]
     for written in (output, walltimes):
         if written is not None:
             refuse_inputs(written, read)
-    given["fields"] = tuple(name.strip() for name in given["fields"].split(",") if name.strip())
+    given["fields"] = tuple(
+        name.strip() for name in given["fields"].split(",") if name.strip()
+    )
     options = IngestOptions(walltimes=walltimes is not None, **given)
-    made, diagnosis, coverage, planned = ingested(log_format, files, options, progress=_progress)
+    made, diagnosis, coverage, planned = ingested(
+        log_format, files, options, progress=_progress
+    )
     for warning in diagnosis.warnings():
         say_warning(warning)
     with drafted(target) as draft:
@@ -168,8 +224,17 @@ def ingest(
         with drafted(walltimes) as draft:
             write_walltimes(planned, draft)
     if as_json:
-        more = {} if planned is None else {"walltimes": {"output": walltimes, **planned.counts()}}
-        account = {"output": output, **diagnosis.as_dict(), "coverage": coverage.as_dict(), **more}
+        more = (
+            {}
+            if planned is None
+            else {"walltimes": {"output": walltimes, **planned.counts()}}
+        )
+        account = {
+            "output": output,
+            **diagnosis.as_dict(),
+            "coverage": coverage.as_dict(),
+            **more,
+        }
         click.echo(json.dumps(account, indent=2))
         return
     for line in _summary(made, diagnosis, coverage):
@@ -177,7 +242,9 @@ def ingest(
     if planned is not None:
         counts = planned.counts()
         limits = f"{counts['with_limit']:,} of the {counts['begun']:,} that began with a time limit"
-        click.echo(f"{walltimes}: {counts['jobs']:,} jobs, {limits}; {counts['reservations']:,} reservations")
+        click.echo(
+            f"{walltimes}: {counts['jobs']:,} jobs, {limits}; {counts['reservations']:,} reservations"
+        )
     units = f" of {made.units:,} units" if made.by_unit else ""
     click.echo(
         f"{output}: {len(made.nodes)} nodes{units}, {len(made)} events; bft-replay trace info {output} shows more"
@@ -188,7 +255,13 @@ def ingest(
 def _progress(name: str) -> Iterator[Callable[[int], None] | None]:
     """A bar by bytes read, on a terminal and for files large enough to wait for."""
     path = Path(name)
-    if quiet() or not sys.stderr.isatty() or name == "-" or not path.is_file() or path.stat().st_size < 8 << 20:
+    if (
+        quiet()
+        or not sys.stderr.isatty()
+        or name == "-"
+        or not path.is_file()
+        or path.stat().st_size < 8 << 20
+    ):
         yield None
         return
     from rich.console import Console
@@ -208,8 +281,15 @@ def _summary(made: NodeTrace, diagnosis: Diagnosis, coverage: Coverage) -> list[
         f"{'lines':<28}{diagnosis.lines:,}, rows {diagnosis.rows:,}",
         f"{'rows used':<28}{diagnosis.used:,}",
     ]
-    for label, tallies in (("skipped", diagnosis.skipped), ("left out", diagnosis.left_out), ("note", diagnosis.notes)):
-        lines += [f"{label:<28}{reason}{f': {tally}' if str(tally) else ''}" for reason, tally in tallies.items()]
+    for label, tallies in (
+        ("skipped", diagnosis.skipped),
+        ("left out", diagnosis.left_out),
+        ("note", diagnosis.notes),
+    ):
+        lines += [
+            f"{label:<28}{reason}{f': {tally}' if str(tally) else ''}"
+            for reason, tally in tallies.items()
+        ]
     lines += [
         f"{'window':<28}{iso(made.start)} to {iso(made.end)} ({made.duration_s / 86400:.2f} days)",
         f"{'nodes':<28}{coverage.nodes:,}, {coverage.nodes_never_busy:,} of them never busy",

@@ -40,7 +40,9 @@ class _Counts(click.ParamType):  # type: ignore[type-arg]
 
     name = "counts"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[int]:
         if isinstance(value, list):
             return value
         try:
@@ -48,17 +50,26 @@ class _Counts(click.ParamType):  # type: ignore[type-arg]
         except ValueError:
             counts = []
         if not counts or min(counts) < 1:
-            self.fail(f"expected whole numbers >= 1 such as 1,2,4, not {value!r}", param, ctx)
+            self.fail(
+                f"expected whole numbers >= 1 such as 1,2,4, not {value!r}", param, ctx
+            )
         return counts
 
 
-def _check_instant(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def _check_instant(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> str | None:
     if value and strict_instant(value) is None:
-        raise InputError(f"--submit: expected a date and time such as 2021-02-10T20:21:15, not {value!r}")
+        raise InputError(
+            f"--submit: expected a date and time such as 2021-02-10T20:21:15, not {value!r}"
+        )
     return value
 
 
-@jobs.command(cls=NamesWholeOption, short_help="Scalability curves from measured throughputs or logs.")
+@jobs.command(
+    cls=NamesWholeOption,
+    short_help="Scalability curves from measured throughputs or logs.",
+)
 @click.argument("measurements", metavar="[MEASUREMENTS]", required=False)
 @click.option("--log", "logs", metavar="FILE", multiple=True,
               help="A training log instead of a table; several with a --units each.")  # fmt: skip
@@ -70,24 +81,61 @@ def _check_instant(ctx: click.Context, param: click.Parameter, value: str | None
               help="First steps of a log to leave out.")  # fmt: skip
 @click.option("--model", "kind", type=OneOf(["piecewise", "amdahl", "usl", "throughput"]), default="piecewise",
               show_default=True, help="Through medians; Amdahl's law; USL; T_grad and T_sync.")  # fmt: skip
-@click.option("--units", type=_Counts(), help="Sizes of the curve, such as 1,2,4; with --log: units of each log.")
+@click.option(
+    "--units",
+    type=_Counts(),
+    help="Sizes of the curve, such as 1,2,4; with --log: units of each log.",
+)
 @click.option("--max", "max_units", type=click.IntRange(min=1),
               help="Sizes of the curve: measured ones and powers of two up to this.")  # fmt: skip
 @click.option("--units-per-node", type=click.IntRange(min=1), default=1, show_default=True,
               help="For --model throughput, where the table has no column nodes.")  # fmt: skip
 @click.option("--batch-size", type=Finite(min=0, min_open=True),
               help="Samples a step over all units: of the curve (--model throughput), and of the logs.")  # fmt: skip
-@click.option("--unit-batch", type=Finite(min=0, min_open=True), help="For logs: samples a step and unit instead.")
-@click.option("--name", help="Name of the model where the table has none, and of the logs.")
-@click.option("-o", "--output", metavar="FILE", help="Job table: .parquet, .csv or .jsonl, one job per model.")
-@click.option("--curves", metavar="FILE", help="Points of the curves as .csv, extrapolated ones marked.")
+@click.option(
+    "--unit-batch",
+    type=Finite(min=0, min_open=True),
+    help="For logs: samples a step and unit instead.",
+)
+@click.option(
+    "--name", help="Name of the model where the table has none, and of the logs."
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Job table: .parquet, .csv or .jsonl, one job per model.",
+)
+@click.option(
+    "--curves",
+    metavar="FILE",
+    help="Points of the curves as .csv, extrapolated ones marked.",
+)
 @click.option("--submit", metavar="TIME", callback=_check_instant,
               help="When the jobs are submitted (UTC); needed for -o.")  # fmt: skip
 @click.option("--pmax", type=Finite(min=0, min_open=True), default=1.3e8, show_default=True,
               help="Work of a job, samples.")  # fmt: skip
-@click.option("--jmin", type=click.IntRange(min=1), help="Fewest units of a job. [the smallest measured]")
-@click.option("--tcup", "tcup_s", type=Seconds(zero=True), default=18.0, show_default=True, help="Seconds to grow.")
-@click.option("--tcdw", "tcdw_s", type=Seconds(zero=True), default=12.0, show_default=True, help="Seconds to shrink.")
+@click.option(
+    "--jmin",
+    type=click.IntRange(min=1),
+    help="Fewest units of a job. [the smallest measured]",
+)
+@click.option(
+    "--tcup",
+    "tcup_s",
+    type=Seconds(zero=True),
+    default=18.0,
+    show_default=True,
+    help="Seconds to grow.",
+)
+@click.option(
+    "--tcdw",
+    "tcdw_s",
+    type=Seconds(zero=True),
+    default=12.0,
+    show_default=True,
+    help="Seconds to shrink.",
+)
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def fit(
     measurements: str | None,
@@ -113,7 +161,11 @@ def fit(
     MEASUREMENTS has the columns model (or job), units, and throughput (samples/s) or step_time (s) with batch_size;
     optionally batch_size (samples a step over all units), nodes, sync_time. Points beyond what was measured are marked.
     """
-    from bft.models.speed.scalability import fit_scalability, read_throughputs, sizes_up_to
+    from bft.models.speed.scalability import (
+        fit_scalability,
+        read_throughputs,
+        sizes_up_to,
+    )
 
     if (measurements is None) == (not logs):
         raise click.UsageError("give a table of measurements, or logs with --log")
@@ -124,18 +176,26 @@ def fit(
     if units and max_units and not logs:
         raise click.UsageError("give --units or --max, not both")
     if output and not submit:
-        raise click.UsageError("-o needs --submit, such as the start of the trace (bft-replay trace info shows it)")
+        raise click.UsageError(
+            "-o needs --submit, such as the start of the trace (bft-replay trace info shows it)"
+        )
     for file in (output, curves):
         if file:
             refuse_existing(file, force=force)
     if measurements is not None:
         measured = read_throughputs(measurements, name=name)
     else:
-        measured = [_from_logs(logs, pattern, warmup, units, name, batch_size, unit_batch)]
+        measured = [
+            _from_logs(logs, pattern, warmup, units, name, batch_size, unit_batch)
+        ]
         units = None
     fitted = [
         fit_scalability(
-            own, kind, sizes=units or sizes_up_to(own, max_units), units_per_node=units_per_node, batch=batch_size
+            own,
+            kind,
+            sizes=units or sizes_up_to(own, max_units),
+            units_per_node=units_per_node,
+            batch=batch_size,
         )
         for own in measured
     ]
@@ -152,10 +212,12 @@ def fit(
         from bft.models.job_files import write_jobs
 
         smallest = [
-            jmin or int(min(own.sizes()[0], entry.curve.last)) for own, entry in zip(measured, fitted, strict=True)
+            jmin or int(min(own.sizes()[0], entry.curve.last))
+            for own, entry in zip(measured, fitted, strict=True)
         ]
         largest = [
-            max(entry.peak, min(low, int(entry.curve.last))) for entry, low in zip(fitted, smallest, strict=True)
+            max(entry.peak, min(low, int(entry.curve.last)))
+            for entry, low in zip(fitted, smallest, strict=True)
         ]
         for entry, jmax in zip(fitted, largest, strict=True):
             if jmax < entry.curve.last:
@@ -171,19 +233,44 @@ def fit(
     if curves:
         with drafted(curves) as draft:
             draft.write_text(_points(fitted), encoding="utf-8")
-        click.echo(f"{curves}: {sum(len(entry.curve.ns) - 1 for entry in fitted)} points")
+        click.echo(
+            f"{curves}: {sum(len(entry.curve.ns) - 1 for entry in fitted)} points"
+        )
 
 
-@jobs.command(cls=NamesWholeOption, short_help="Skew of models' tensor sizes (Tiresias).")
+@jobs.command(
+    cls=NamesWholeOption, short_help="Skew of models' tensor sizes (Tiresias)."
+)
 @click.argument("layers", metavar="LAYERS")
 @click.option("--measure", type=OneOf(["largest-share", "skewness"]), default="largest-share", show_default=True,
               help="Share of the largest tensor, or Fisher's skewness.")  # fmt: skip
-@click.option("--threshold", type=Finite(), default=0.5, show_default=True, help="Skewed from here on.")
-@click.option("--jobs", "job_table", metavar="FILE", help="Job table to give a column skew, by its column model.")
-@click.option("-o", "--output", metavar="FILE", help="Where to write it: .parquet, .csv or .jsonl.")
+@click.option(
+    "--threshold",
+    type=Finite(),
+    default=0.5,
+    show_default=True,
+    help="Skewed from here on.",
+)
+@click.option(
+    "--jobs",
+    "job_table",
+    metavar="FILE",
+    help="Job table to give a column skew, by its column model.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Where to write it: .parquet, .csv or .jsonl.",
+)
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 def skew(
-    layers: str, measure: Measure, threshold: float, job_table: str | None, output: str | None, force: bool
+    layers: str,
+    measure: Measure,
+    threshold: float,
+    job_table: str | None,
+    output: str | None,
+    force: bool,
 ) -> None:
     """Report how skewed the tensor sizes of models are: jobs with skewed ones should not be spread over nodes.
 
@@ -222,9 +309,13 @@ def _from_logs(
     from bft.models.speed.training_log import read_log
 
     if not units or len(units) != len(logs):
-        raise click.UsageError(f"--units must give the units of each log: {len(logs)} of them, as in --units 4,8")
+        raise click.UsageError(
+            f"--units must give the units of each log: {len(logs)} of them, as in --units 4,8"
+        )
     rates, batches, kinds = [], [], set()
-    click.echo(f"{'log':<24} {'units':>5} {'steps':>7} {'s/step':>9} {'95 %':>19} {'samples/s':>11}")
+    click.echo(
+        f"{'log':<24} {'units':>5} {'steps':>7} {'s/step':>9} {'95 %':>19} {'samples/s':>11}"
+    )
     for log, count in zip(logs, units, strict=True):
         batch = unit_batch * count if unit_batch else batch_size
         times = read_log(log, pattern, batch_size=batch, warmup=warmup)
@@ -236,12 +327,25 @@ def _from_logs(
             )
         kinds.add(times.per == "token")
         if len(kinds) > 1:
-            raise InputError("some of the logs state tokens a second only, others samples or steps", file=log)
+            raise InputError(
+                "some of the logs state tokens a second only, others samples or steps",
+                file=log,
+            )
         if times.samples is None:
-            raise InputError("does not state samples a step", file=log, hint="give --batch-size or --unit-batch")
+            raise InputError(
+                "does not state samples a step",
+                file=log,
+                hint="give --batch-size or --unit-batch",
+            )
         rate, low, high = times.throughput()[0], *times.interval_s()
-        per = f"{times.median_s:9.4g} {low:9.4g}-{high:9.4g}" if times.per == "step" else f"{'-':>9} {'-':>19}"
-        click.echo(f"{Path(log).name:<24} {count:>5} {len(times):>7} {per} {rate:11.5g}")
+        per = (
+            f"{times.median_s:9.4g} {low:9.4g}-{high:9.4g}"
+            if times.per == "step"
+            else f"{'-':>9} {'-':>19}"
+        )
+        click.echo(
+            f"{Path(log).name:<24} {count:>5} {len(times):>7} {per} {rate:11.5g}"
+        )
         for note in _notes(times, batch):
             say_note(f"{log}: {note}")
         rates.append(rate)
@@ -261,25 +365,42 @@ def _notes(times: StepTimes, batch: float | None) -> list[str]:
     if times.unused:
         remarks.append(f"not used: {', '.join(times.unused)}")
     if times.ignored:
-        remarks.append(f"{times.ignored} of its durations are not > 0, or their step counter went back")
-    if batch and times.stated and not 1 / OTHER_BATCH < times.stated / batch < OTHER_BATCH:
-        remarks.append(f"the log states {times.stated:.5g} samples a step; {batch:g} were given, and count")
+        remarks.append(
+            f"{times.ignored} of its durations are not > 0, or their step counter went back"
+        )
+    if (
+        batch
+        and times.stated
+        and not 1 / OTHER_BATCH < times.stated / batch < OTHER_BATCH
+    ):
+        remarks.append(
+            f"the log states {times.stated:.5g} samples a step; {batch:g} were given, and count"
+        )
     return remarks
 
 
-def _report(measured: Sequence[Throughputs], fitted: Sequence[ScalabilityFit]) -> list[str]:
+def _report(
+    measured: Sequence[Throughputs], fitted: Sequence[ScalabilityFit]
+) -> list[str]:
     import numpy as np
 
-    lines = [f"{'model':<20} {'runs':>4} {'median error':>12} {'max error':>9}  {'efficiency':<20} extrapolated"]
+    lines = [
+        f"{'model':<20} {'runs':>4} {'median error':>12} {'max error':>9}  {'efficiency':<20} extrapolated"
+    ]
     for own, entry in zip(measured, fitted, strict=True):
         ends = f"{entry.efficiency()[-1]:.0%} at {entry.curve.last:g} units"
         beyond = ",".join(map(str, entry.beyond)) or "-"
         errors = f"{np.median(entry.errors):>12.2%} {entry.errors.max():>9.2%}"
-        lines.append(f"{own.model:<20} {len(own.units):>4} {errors}  {ends:<20} {beyond}")
+        lines.append(
+            f"{own.model:<20} {len(own.units):>4} {errors}  {ends:<20} {beyond}"
+        )
     for entry in fitted:
         if entry.parameters:
             lines.append(
-                f"{entry.model}: " + ", ".join(f"{key} {value:.6g}" for key, value in entry.parameters.items())
+                f"{entry.model}: "
+                + ", ".join(
+                    f"{key} {value:.6g}" for key, value in entry.parameters.items()
+                )
             )
     return lines
 
@@ -320,9 +441,23 @@ def _points(fitted: Sequence[ScalabilityFit]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["model", "units", "throughput", "efficiency", "extrapolated"])
     for entry in fitted:
-        points = zip(entry.curve.ns[1:], entry.curve.ps[1:], entry.efficiency(), entry.extrapolated[1:], strict=True)
+        points = zip(
+            entry.curve.ns[1:],
+            entry.curve.ps[1:],
+            entry.efficiency(),
+            entry.extrapolated[1:],
+            strict=True,
+        )
         for n, p, efficiency, extrapolated in points:
-            writer.writerow([entry.model, int(n), float(p), float(efficiency), "true" if extrapolated else "false"])
+            writer.writerow(
+                [
+                    entry.model,
+                    int(n),
+                    float(p),
+                    float(efficiency),
+                    "true" if extrapolated else "false",
+                ]
+            )
     return text.getvalue()
 
 
@@ -335,9 +470,15 @@ def _add_skew(source: str, output: str, skews: dict[str, float]) -> int:
     known = sum(job.model in skews for job in table)
     if not known:
         raise InputError(
-            f"no job's model is one of {', '.join(skews)}", file=source, column="model", hint="names must be equal"
+            f"no job's model is one of {', '.join(skews)}",
+            file=source,
+            column="model",
+            hint="names must be equal",
         )
-    made = JobTable(tuple(replace(job, skew=skews.get(job.model, job.skew)) for job in table), source)
+    made = JobTable(
+        tuple(replace(job, skew=skews.get(job.model, job.skew)) for job in table),
+        source,
+    )
     with drafted(output) as draft:
         write_jobs(made, draft)
     return known

@@ -87,7 +87,10 @@ class LiveLines(Viewer, PlainLines):
     every_s = LINES_S
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._show()
         super().__exit__(kind, error, trace)
@@ -100,7 +103,10 @@ class LiveLines(Viewer, PlainLines):
 
     def _show(self) -> None:
         if self._view is not None:
-            self._write("  " + "  ".join(f"{label}: {value}" for label, value in self._view.lines()))
+            self._write(
+                "  "
+                + "  ".join(f"{label}: {value}" for label, value in self._view.lines())
+            )
 
 
 class LiveTable(Viewer):
@@ -117,7 +123,10 @@ class LiveTable(Viewer):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._show()
         self._live.stop()
@@ -136,7 +145,13 @@ class LiveTable(Viewer):
     def _show(self) -> None:
         if self._view is None:
             return
-        table = Table(title=self._view.name, title_justify="left", show_header=False, box=None, pad_edge=False)
+        table = Table(
+            title=self._view.name,
+            title_justify="left",
+            show_header=False,
+            box=None,
+            pad_edge=False,
+        )
         for label, value in self._view.lines():
             table.add_row(label, value)
         self._live.update(table, refresh=True)

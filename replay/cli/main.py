@@ -68,32 +68,55 @@ class _Dispatcher(Group):
         cmd_name = cmd_name.lower()
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"bft.replay.cli.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(
+            import_module(f"bft.replay.cli.{cmd_name}"), cmd_name
+        )
         bind_variables(command, f"BFT_REPLAY_{cmd_name.upper()}")
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[CompletionItem]:
+        return [
+            CompletionItem(name, help=text)
+            for name, text in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing and not args:  # completion of the first word; options are those of the default command
+        if (
+            ctx.resilient_parsing and not args
+        ):  # completion of the first word; options are those of the default command
             words = os.environ.get("COMP_WORDS", "").split()
             if not words[-1:] or not words[-1].startswith("-"):
                 return []
         if args and not args[0].startswith("-") and args[0].lower() not in COMMANDS:
-            hint = f"; to replay a trace: bft-replay -ndmap {args[0]}" if Path(args[0]).is_file() else ""
+            hint = (
+                f"; to replay a trace: bft-replay -ndmap {args[0]}"
+                if Path(args[0]).is_file()
+                else ""
+            )
             hint = hint or did_you_mean(args[0], COMMANDS)
-            raise click.UsageError(f"no command {args[0]!r}; commands are {', '.join(COMMANDS)}{hint}", ctx)
+            raise click.UsageError(
+                f"no command {args[0]!r}; commands are {', '.join(COMMANDS)}{hint}", ctx
+            )
         ctx.meta[GIVEN] = list(args)
-        if not args or (args[0].lower() not in COMMANDS and args[0] not in ("--help", "-h", "--version")):
+        if not args or (
+            args[0].lower() not in COMMANDS
+            and args[0] not in ("--help", "-h", "--version")
+        ):
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
         super().format_options(ctx, formatter)
         with formatter.section("Without a command"):
             formatter.write_text(
@@ -101,7 +124,9 @@ class _Dispatcher(Group):
                 "Without options either it replays the bundled data set."
             )
             formatter.write_paragraph()
-            formatter.write_text("For your own machine: bft-replay -ndmap TRACE -Tfwd 120")
+            formatter.write_text(
+                "For your own machine: bft-replay -ndmap TRACE -Tfwd 120"
+            )
 
 
 @click.group(cls=_Dispatcher, context_settings={"help_option_names": ["-h", "--help"]})
@@ -115,11 +140,15 @@ def cli() -> None:
 
 def command_line(*, without: Sequence[str] = ()) -> str:
     """The running command as it would be typed into a shell; `without` are flags to leave out."""
-    given = [word for word in click.get_current_context().meta[GIVEN] if word not in without]
+    given = [
+        word for word in click.get_current_context().meta[GIVEN] if word not in without
+    ]
     return shlex.join(["bft-replay", *given])
 
 
-def on_interrupts(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
+def on_interrupts(
+    handler: Callable[[int, FrameType | None], None],
+) -> dict[signal.Signals, Any]:
     """Handle the interrupts that are not ignored, as nohup and a shell's background job ignore some.
 
     Returns
@@ -127,7 +156,11 @@ def on_interrupts(handler: Callable[[int, FrameType | None], None]) -> dict[sign
     dict
         The handlers that were there before, by signal.
     """
-    heard = [number for number in INTERRUPTS if signal.getsignal(number) is not signal.SIG_IGN]
+    heard = [
+        number
+        for number in INTERRUPTS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    ]
 
     def handle(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
@@ -161,7 +194,9 @@ def _interrupt() -> Callable[[int, FrameType | None], None]:
 def main(args: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 2 bad input, 3 degraded, 130 interrupted (Ctrl-C, SIGTERM, SIGHUP)."""
     on_interrupts(_interrupt())
-    for descriptor in range(3):  # closed by the caller, as in <&-: a file of ours must not get its number
+    for descriptor in range(
+        3
+    ):  # closed by the caller, as in <&-: a file of ours must not get its number
         with contextlib.suppress(OSError):
             os.fstat(descriptor)
             continue
@@ -171,7 +206,9 @@ def main(args: list[str] | None = None) -> None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open as long as we are
     _terminals[:] = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without our block characters is no reason to fail
+        sys.stdout.reconfigure(
+            errors="replace"
+        )  # a terminal without our block characters is no reason to fail
     sys.exit(run(args))
 
 
@@ -196,7 +233,9 @@ def _run(args: list[str] | None) -> int:
         say_error(shown.getvalue().removesuffix("\n"))
         return EXIT_BAD_INPUT
     except (click.exceptions.Abort, KeyboardInterrupt) as error:
-        if isinstance(error.__cause__, EOFError):  # click takes it for the end of an answer to a prompt; we have none
+        if isinstance(
+            error.__cause__, EOFError
+        ):  # click takes it for the end of an answer to a prompt; we have none
             raise error.__cause__ from None
         say_error("Interrupted.")
         return EXIT_INTERRUPTED
@@ -204,12 +243,18 @@ def _run(args: list[str] | None) -> int:
         _discard_output()
         return 0
     except SystemExit as error:
-        if sys.stdout is not output:  # the same, noticed by click: it wraps a closed output before it exits
+        if (
+            sys.stdout is not output
+        ):  # the same, noticed by click: it wraps a closed output before it exits
             _discard_output()
             return 0
-        say_error(f"Error: something that was called ended the program ({error.code!r})")
+        say_error(
+            f"Error: something that was called ended the program ({error.code!r})"
+        )
         return EXIT_BAD_INPUT
-    except OSError as error:  # a full disk, a file that vanished: for whoever minds the machine
+    except (
+        OSError
+    ) as error:  # a full disk, a file that vanished: for whoever minds the machine
         printing = "standard output cannot be written: " if _was_printing(error) else ""
         place = f"{error.filename}: " if error.filename else printing
         say_error(f"Error: {place}{error.strerror or error}")

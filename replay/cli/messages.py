@@ -29,7 +29,9 @@ class _ToStandardError(logging.Handler):
 
 def _wanted(record: logging.LogRecord) -> bool:
     """Tell whether to show a log record: other libraries' from the level warning, whatever level they set."""
-    return record.name.partition(".")[0] == _OURS.name or record.levelno >= logging.WARNING
+    return (
+        record.name.partition(".")[0] == _OURS.name or record.levelno >= logging.WARNING
+    )
 
 
 @contextlib.contextmanager
@@ -85,7 +87,10 @@ def fitted(text: str) -> str:
     if not sys.stderr.isatty():
         return text
     columns = shutil.get_terminal_size().columns
-    lines = (textwrap.wrap(line, columns, break_long_words=False, break_on_hyphens=False) for line in text.split("\n"))
+    lines = (
+        textwrap.wrap(line, columns, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )
     return "\n".join("\n".join(line) for line in lines)
 
 
@@ -93,8 +98,20 @@ def verbosity_options() -> list[click.Parameter]:
     """The options -v and -q of every command."""
     louder = "Show more on standard error: -v events (solver processes, checkpoints), -vv also each row left out."
     return [
-        click.Option(["-v", "--verbose"], count=True, expose_value=False, callback=_set_verbose, help=louder),
-        click.Option(["-q", "--quiet"], is_flag=True, expose_value=False, callback=_set_quiet, help="Only errors."),
+        click.Option(
+            ["-v", "--verbose"],
+            count=True,
+            expose_value=False,
+            callback=_set_verbose,
+            help=louder,
+        ),
+        click.Option(
+            ["-q", "--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=_set_quiet,
+            help="Only errors.",
+        ),
     ]
 
 

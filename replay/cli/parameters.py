@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from bft.models.checks import MAX_S, Check, Flag, Maybe, Name, Number, Several, did_you_mean, seconds
+from bft.models.checks import (
+    MAX_S,
+    Check,
+    Flag,
+    Maybe,
+    Name,
+    Number,
+    Several,
+    did_you_mean,
+    seconds,
+)
 from bft.models.option_fields import OptionField
 from bft.replay.cli.help import Helpful, marked
 from bft.replay.cli.messages import verbosity_options
@@ -30,24 +40,40 @@ class Checked(_AnyType):
     def __init__(self, check: Check) -> None:
         self.check, self.name = check, check.kind
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         """Return the value in its plain form, or fail saying what was expected."""
         try:
-            return self.check.read(value) if isinstance(value, str) else self.check(value)
+            return (
+                self.check.read(value) if isinstance(value, str) else self.check(value)
+            )
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:
+    def get_metavar(
+        self, param: click.Parameter, ctx: click.Context | None = None
+    ) -> str | None:
         """The names, where there are few."""
         names = self.check.names if isinstance(self.check, Name) else None
         return f"[{'|'.join(names)}]" if isinstance(names, tuple) else None
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
         """The names that begin so; files and folders, where the option takes one."""
         if param.metavar in ("FILE", "DIR", "NxU|FILE"):
-            return [CompletionItem(incomplete, type="dir" if param.metavar == "DIR" else "file")]
+            return [
+                CompletionItem(
+                    incomplete, type="dir" if param.metavar == "DIR" else "file"
+                )
+            ]
         names = self.check.all_names() if isinstance(self.check, Name) else ()
-        return [CompletionItem(name) for name in names if name.startswith(incomplete.lower())]
+        return [
+            CompletionItem(name)
+            for name in names
+            if name.startswith(incomplete.lower())
+        ]
 
 
 class Seconds(Checked):
@@ -82,10 +108,19 @@ def option(field: OptionField) -> Decorator:
     """Return the option of the command line for an option of the table, or of another dataclass of options."""
     name, check = parameter_name(field), field.check
     if isinstance(check, Flag):
-        return click.option(*field.flags, name, is_flag=True, default=False, help=field.described)
+        return click.option(
+            *field.flags, name, is_flag=True, default=False, help=field.described
+        )
     if isinstance(check, Several):
         kind = Checked(check.each)
-        return click.option(*field.flags, name, type=kind, multiple=True, metavar=field.metavar, help=field.described)
+        return click.option(
+            *field.flags,
+            name,
+            type=kind,
+            multiple=True,
+            metavar=field.metavar,
+            help=field.described,
+        )
     return click.option(
         *field.flags,
         name,
@@ -107,13 +142,17 @@ def parameter_name(field: OptionField) -> str:
     return field.flag.lstrip("-").replace("-", "_") if field.negated else field.name
 
 
-def stated_options(fields: Mapping[str, OptionField], parameters: Mapping[str, Any]) -> dict[str, Any]:
+def stated_options(
+    fields: Mapping[str, OptionField], parameters: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the options, by flat name, that are among the parameters of a command."""
     stated = {}
     for name, field in fields.items():
         parameter = parameter_name(field)
         if parameter in parameters:
-            stated[name] = not parameters[parameter] if field.negated else parameters[parameter]
+            stated[name] = (
+                not parameters[parameter] if field.negated else parameters[parameter]
+            )
     return stated
 
 
@@ -144,9 +183,18 @@ class YesNo(_BoolType):
     """A truth value as the published options write it: true/false, 1/0, yes/no."""
 
     name = "bool"
-    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}  # noqa: RUF012
+    words = {  # noqa: RUF012
+        "true": True,
+        "1": True,
+        "yes": True,
+        "false": False,
+        "0": False,
+        "no": False,
+    }
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> bool:
         """Return the truth value, or fail naming those that exist."""
         if isinstance(value, bool):
             return value
@@ -174,19 +222,35 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
         raise click.BadParameter(f"{path}: {error.strerror}", ctx, param) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{path}: not TOML: {error}", ctx, param) from None
-    known = {_key(name): each for each in ctx.command.params for name in (*each.opts, each.name or "")}
+    known = {
+        _key(name): each
+        for each in ctx.command.params
+        for name in (*each.opts, each.name or "")
+    }
     defaults: dict[str, Any] = {}
     for key, entry in content.items():
         parameter = known.get(_key(key))
         if parameter is None or parameter is param:
-            names = sorted({max(each.opts, key=len).lstrip("-") for each in ctx.command.params if each is not param})
+            names = sorted(
+                {
+                    max(each.opts, key=len).lstrip("-")
+                    for each in ctx.command.params
+                    if each is not param
+                }
+            )
             meant = did_you_mean(key, names)
-            raise click.BadParameter(f"{path}: unknown option {key!r}; known are {', '.join(names)}{meant}", ctx, param)
+            raise click.BadParameter(
+                f"{path}: unknown option {key!r}; known are {', '.join(names)}{meant}",
+                ctx,
+                param,
+            )
         try:
             _expect_kind(parameter, entry)
             parameter.type_cast_value(ctx, entry)
         except click.BadParameter as error:
-            raise click.BadParameter(f"{path}: {key}: {error.message}", ctx, param) from None
+            raise click.BadParameter(
+                f"{path}: {key}: {error.message}", ctx, param
+            ) from None
         defaults[parameter.name or ""] = entry
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
 
@@ -199,14 +263,20 @@ def _expect_kind(parameter: click.Parameter, entry: Any) -> None:
     """Refuse a TOML value that click would convert silently: 2.9 jobs to 2, true to 1 second."""
     kinds: tuple[type, ...]
     if parameter.multiple:
-        if not isinstance(entry, list) or not all(isinstance(each, str) for each in entry):
-            raise click.BadParameter(f"expected a list of texts in quotes, not {entry!r}")
+        if not isinstance(entry, list) or not all(
+            isinstance(each, str) for each in entry
+        ):
+            raise click.BadParameter(
+                f"expected a list of texts in quotes, not {entry!r}"
+            )
         return
     if isinstance(parameter.type, click.types.BoolParamType):
         kinds, expected = (bool,), "true or false"
     elif isinstance(parameter.type, YesNo):
         kinds, expected = (bool, int, str), "true or false"
-    elif isinstance(parameter.type, Checked) and isinstance(parameter.type.check, Number):
+    elif isinstance(parameter.type, Checked) and isinstance(
+        parameter.type.check, Number
+    ):
         if isinstance(entry, str):
             raise click.BadParameter(f"expected a number, not {entry!r}")
         return  # its check does not bend
@@ -223,10 +293,20 @@ class Size(_AnyType):
 
     name = "size"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
         """Return the bytes, or fail saying what was expected."""
-        match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?) *([KMGT]?)(?:i?B)?", str(value), re.ASCII | re.IGNORECASE)
-        size = 0 if match is None else int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+        match = re.fullmatch(
+            r"(\d{1,18}(?:\.\d{1,9})?) *([KMGT]?)(?:i?B)?",
+            str(value),
+            re.ASCII | re.IGNORECASE,
+        )
+        size = (
+            0
+            if match is None
+            else int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+        )
         if not 0 < size < 2**62:
             self.fail(f"expected a size such as 500M or 4G, not {value!r}", param, ctx)
         return size
@@ -257,11 +337,25 @@ class Command(Helpful):
         except click.NoSuchOption as error:
             from difflib import get_close_matches
 
-            known = [name for option in self.params if isinstance(option, click.Option) for name in option.opts]
+            known = [
+                name
+                for option in self.params
+                if isinstance(option, click.Option)
+                for name in option.opts
+            ]
             options = (entry.split("=")[0] for entry in given if entry.startswith("-"))
-            whole = next((entry for entry in options if entry.startswith(error.option_name) and entry not in known), "")
+            whole = next(
+                (
+                    entry
+                    for entry in options
+                    if entry.startswith(error.option_name) and entry not in known
+                ),
+                "",
+            )
             whole = whole or error.option_name
-            raise click.NoSuchOption(whole, possibilities=get_close_matches(whole, known), ctx=ctx) from None
+            raise click.NoSuchOption(
+                whole, possibilities=get_close_matches(whole, known), ctx=ctx
+            ) from None
 
 
 class NamesWholeOption(Command):
@@ -271,7 +365,13 @@ class NamesWholeOption(Command):
         super().__init__(*args, **kwargs)
         limit = "Memory that the content of one input may take, such as 4G. [1G, or 20 times the file]"
         self.params.append(
-            click.Option(["--max-input"], type=Size(), expose_value=False, callback=_limit_input, help=limit)
+            click.Option(
+                ["--max-input"],
+                type=Size(),
+                expose_value=False,
+                callback=_limit_input,
+                help=limit,
+            )
         )
 
 

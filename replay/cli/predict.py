@@ -33,7 +33,11 @@ _column = click.option("--column", default="jobs", show_default=True,
 _horizon = click.option("--horizon", type=click.IntRange(min=1), default=5, show_default=True,
                         help="Submissions: over how many slots.")  # fmt: skip
 _seed = click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="What chance begins with."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="What chance begins with.",
 )
 
 
@@ -48,13 +52,34 @@ def predict() -> None:
 @predict.command(cls=NamesWholeOption, short_help="Learn a model and save it.")
 @_what
 @_table
-@click.option("-o", "--output", metavar="FILE", required=True, help="Where to write the model: JSON.")
-@click.option("--kind", type=OneOf(KINDS), default="ga2m", show_default=True, help="What learns; packing: a tree.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    help="Where to write the model: JSON.",
+)
+@click.option(
+    "--kind",
+    type=OneOf(KINDS),
+    default="ga2m",
+    show_default=True,
+    help="What learns; packing: a tree.",
+)
 @_column
 @_horizon
 @_seed
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
-def train(what: str, table: str, output: str, kind: str, column: str, horizon: int, seed: int, force: bool) -> None:
+def train(
+    what: str,
+    table: str,
+    output: str,
+    kind: str,
+    column: str,
+    horizon: int,
+    seed: int,
+    force: bool,
+) -> None:
     """Learn a model of WHAT from TABLE: finished jobs, slots (or jobs), or labelled profiles."""
     from bft.models.prediction.duration import DurationEstimator
     from bft.models.prediction.forecast import Forecaster
@@ -67,7 +92,9 @@ def train(what: str, table: str, output: str, kind: str, column: str, horizon: i
     if what == "durations":
         model = DurationEstimator.train(frame, kind=kind, seed=seed, source=table)
     elif what == "submissions":
-        model = Forecaster.train(frame, column=column, horizon=horizon, kind=kind, seed=seed, source=table)
+        model = Forecaster.train(
+            frame, column=column, horizon=horizon, kind=kind, seed=seed, source=table
+        )
     else:
         model = PackingAnalyser.train(frame, seed=seed, source=table)
     with drafted(output) as draft:
@@ -75,12 +102,21 @@ def train(what: str, table: str, output: str, kind: str, column: str, horizon: i
     click.echo(f"{output}: learnt from {len(frame):,} rows")
 
 
-@predict.command(cls=NamesWholeOption, short_help="How well each kind of model predicts the later part of a log.")
+@predict.command(
+    cls=NamesWholeOption,
+    short_help="How well each kind of model predicts the later part of a log.",
+)
 @_what
 @_table
 @click.option("--share", type=Finite(min=0.01, max=0.9), default=0.3, show_default=True,
               help="Part of the table, the latest, that is predicted from what was known before.")  # fmt: skip
-@click.option("--kind", "kinds", type=OneOf(KINDS), multiple=True, help="Only these; may be repeated. [all]")
+@click.option(
+    "--kind",
+    "kinds",
+    type=OneOf(KINDS),
+    multiple=True,
+    help="Only these; may be repeated. [all]",
+)
 @_column
 @_horizon
 @_seed
@@ -89,7 +125,14 @@ def train(what: str, table: str, output: str, kind: str, column: str, horizon: i
     help="Submissions: draw what came in the last week, and what was predicted (needs the extra `report`).",
 )  # fmt: skip
 def evaluate(
-    what: str, table: str, share: float, kinds: tuple[str, ...], column: str, horizon: int, seed: int, png: str | None
+    what: str,
+    table: str,
+    share: float,
+    kinds: tuple[str, ...],
+    column: str,
+    horizon: int,
+    seed: int,
+    png: str | None,
 ) -> None:
     """Learn from the earlier part of TABLE, predict the later; packing: each model from the other models' profiles.
 
@@ -104,14 +147,20 @@ def evaluate(
         _evaluate_packing(frame, table, seed)
         return
     test = (
-        _durations(frame, table, share) if what == "durations" else _submissions(frame, table, share, column, horizon)
+        _durations(frame, table, share)
+        if what == "durations"
+        else _submissions(frame, table, share, column, horizon)
     )
-    click.echo(f"{'':14} {'MAE':>10} {'R2':>7} {'R2 log':>7} {'rank':>6} {'slope':>6} {'fit s':>6}")
+    click.echo(
+        f"{'':14} {'MAE':>10} {'R2':>7} {'R2 log':>7} {'rank':>6} {'slope':>6} {'fit s':>6}"
+    )
     predicted = {}
     for kind in kinds or KINDS:
         start = time.perf_counter()
         predicted[kind], fitted = test.predict(kind, seed)
-        click.echo(f"{_figures(kind, accuracy(predicted[kind], test.actual))} {fitted - start:6.1f}")
+        click.echo(
+            f"{_figures(kind, accuracy(predicted[kind], test.actual))} {fitted - start:6.1f}"
+        )
     for name, values in test.trivial().items():
         click.echo(f"{_figures(name, accuracy(values, test.actual))} {'-':>6}")
     if png is not None:
@@ -121,7 +170,11 @@ def evaluate(
 
 @predict.command(cls=NamesWholeOption, short_help="What a saved model has learnt.")
 @click.argument("model", metavar="MODEL")
-@click.option("--png", metavar="FILE", help="Draw the shapes of a GA2M (needs the extra `report` and --table).")
+@click.option(
+    "--png",
+    metavar="FILE",
+    help="Draw the shapes of a GA2M (needs the extra `report` and --table).",
+)
 @click.option("--table", metavar="TABLE", help="Rows like those that it is used for.")
 def show(model: str, png: str | None, table: str | None) -> None:
     """Describe MODEL, a file of `predict train`: the rules of packing, the shapes of a GA2M."""
@@ -154,7 +207,9 @@ def show(model: str, png: str | None, table: str | None) -> None:
 
 
 def _figures(name: str, of: Accuracy) -> str:
-    figures = f"{of.mae:10.2f} {of.r2:7.3f} {of.r2_log:7.3f} {of.rank:6.3f} {of.slope:6.2f}"
+    figures = (
+        f"{of.mae:10.2f} {of.r2:7.3f} {of.r2_log:7.3f} {of.rank:6.3f} {of.slope:6.2f}"
+    )
     return f"{name:14} {figures}".replace("nan", "  -")
 
 
@@ -164,7 +219,11 @@ def _read(what: str, table: str) -> pd.DataFrame:
     from bft.models.prediction.forecast import submissions
 
     frame = read_table(table)
-    if what == "submissions" and "time" not in frame.columns and "submit_time" in frame.columns:
+    if (
+        what == "submissions"
+        and "time" not in frame.columns
+        and "submit_time" in frame.columns
+    ):
         return submissions(frame, source=table)
     return frame
 
@@ -183,10 +242,16 @@ class _Test:
 
 def _durations(frame: pd.DataFrame, table: str, share: float) -> _Test:
     """Return the test of predicted durations on the last submitted jobs."""
-    from bft.models.prediction.duration import DurationEstimator, baselines, split_in_time
+    from bft.models.prediction.duration import (
+        DurationEstimator,
+        baselines,
+        split_in_time,
+    )
 
     before, after, past = split_in_time(frame, share, source=table)
-    click.echo(f"{len(before):,} jobs had finished before the last {share:.0%} were submitted, of which {len(after):,}")
+    click.echo(
+        f"{len(before):,} jobs had finished before the last {share:.0%} were submitted, of which {len(after):,}"
+    )
 
     def predict(kind: str, seed: int) -> tuple[NDArray[np.float64], float]:
         model = DurationEstimator.train(before, kind=kind, seed=seed, source=table)
@@ -197,7 +262,9 @@ def _durations(frame: pd.DataFrame, table: str, share: float) -> _Test:
     return _Test(actual, predict, lambda: baselines(before, after, past, source=table))
 
 
-def _submissions(frame: pd.DataFrame, table: str, share: float, column: str, horizon: int) -> _Test:
+def _submissions(
+    frame: pd.DataFrame, table: str, share: float, column: str, horizon: int
+) -> _Test:
     """Return the test of predicted submissions in the slots after each slot."""
     import numpy as np
 
@@ -210,18 +277,33 @@ def _submissions(frame: pd.DataFrame, table: str, share: float, column: str, hor
     actual = ahead(counts, horizon)[known - 1 :]
 
     def predict(kind: str, seed: int) -> tuple[NDArray[np.float64], float]:
-        model = Forecaster.train(frame[:known], column=column, horizon=horizon, kind=kind, seed=seed, source=table)
+        model = Forecaster.train(
+            frame[:known],
+            column=column,
+            horizon=horizon,
+            kind=kind,
+            seed=seed,
+            source=table,
+        )
         fitted = time.perf_counter()
         return model.predict(frame, source=table)[known - 1 : -horizon], fitted
 
     def trivial() -> dict[str, NDArray[np.float64]]:
-        return {"last slot": counts[known - 1 : -horizon], "constant": np.full(len(actual), counts[:known].mean())}
+        return {
+            "last slot": counts[known - 1 : -horizon],
+            "constant": np.full(len(actual), counts[:known].mean()),
+        }
 
     return _Test(actual, predict, trivial)
 
 
 def _draw_forecasts(
-    frame: pd.DataFrame, table: str, column: str, horizon: int, counts: Mapping[str, NDArray[np.float64]], png: str
+    frame: pd.DataFrame,
+    table: str,
+    column: str,
+    horizon: int,
+    counts: Mapping[str, NDArray[np.float64]],
+    png: str,
 ) -> None:
     """Draw what came after each of the last slots but `horizon`, and what the kinds had predicted."""
     from bft.models.cells import Rows

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bft.replay.cli.main import DOUBLE_S, EXIT_DEGRADED, EXIT_INTERRUPTED, command_line, on_interrupts
+from bft.replay.cli.main import (
+    DOUBLE_S,
+    EXIT_DEGRADED,
+    EXIT_INTERRUPTED,
+    command_line,
+    on_interrupts,
+)
 from bft.replay.cli.messages import quiet, say_error
 from bft.replay.cli.parameters import NamesWholeOption, stated_options
 from bft.replay.cli.replay_options import replay_options
@@ -54,7 +60,9 @@ def replay(**given: Any) -> int:
 def _folder(name: str, out: str | None) -> Path:
     """Return the path of the run directory for a run's name and the option --out."""
     if not name or "/" in name:
-        raise click.BadParameter(f"expected a name without slashes, not {name!r}", param_hint="-name")
+        raise click.BadParameter(
+            f"expected a name without slashes, not {name!r}", param_hint="-name"
+        )
     folder = Path(out or f"{name}-itrOut")
     # "." and the like: it is made under another name first, then renamed.
     return folder.resolve() if folder.name in ("", "..") else folder
@@ -64,16 +72,23 @@ def _options(given: dict[str, Any]) -> Options:
     stated = stated_options(FIELDS, given)
     if not given["mip"]:
         if stated["policy"] not in (None, "equal-share"):
-            raise click.UsageError(f"-mip 0 means --policy equal-share, but --policy is {stated['policy']}")
+            raise click.UsageError(
+                f"-mip 0 means --policy equal-share, but --policy is {stated['policy']}"
+            )
         stated["policy"] = "equal-share"
     return Options.of(**stated)
 
 
-def _executed(options: Options, folder: Path, given: dict[str, Any], log: io.StringIO | None) -> dict[str, Any]:
+def _executed(
+    options: Options, folder: Path, given: dict[str, Any], log: io.StringIO | None
+) -> dict[str, Any]:
     """The summary of the run, whose progress has been shown."""
     from bft.replay.run import execute
 
-    with _watching(log, as_live=given["live"]) as watcher, _stop_on_interrupt() as should_stop:
+    with (
+        _watching(log, as_live=given["live"]) as watcher,
+        _stop_on_interrupt() as should_stop,
+    ):
         summary = execute(
             options,
             folder,
@@ -96,12 +111,16 @@ def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
             click.echo(f"To go on from there: {command_line()}", err=True)
         return EXIT_INTERRUPTED
     if summary["degraded"]:
-        say_error("Degraded: some decisions fell back or failed verification; see the column status in steps.parquet.")
+        say_error(
+            "Degraded: some decisions fell back or failed verification; see the column status in steps.parquet."
+        )
         return EXIT_DEGRADED
     return 0
 
 
-def _watching(log: io.StringIO | None, *, as_live: bool) -> Bar | PlainLines | LiveTable:
+def _watching(
+    log: io.StringIO | None, *, as_live: bool
+) -> Bar | PlainLines | LiveTable:
     from bft.replay.engine.watcher import Bar, PlainLines
 
     if log is None and quiet():

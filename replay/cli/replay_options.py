@@ -7,15 +7,38 @@ from collections.abc import Mapping
 import click
 
 from bft.models.checks import Text
-from bft.models.option_fields import INPUT, JOBS, OUTPUT, POLICY, POLICY_KNOWS, SECTIONS, SHARING, OptionField
-from bft.replay.cli.parameters import Checked, Decorator, Seconds, YesNo, option, section, together, use_config
+from bft.models.option_fields import (
+    INPUT,
+    JOBS,
+    OUTPUT,
+    POLICY,
+    POLICY_KNOWS,
+    SECTIONS,
+    SHARING,
+    OptionField,
+)
+from bft.replay.cli.parameters import (
+    Checked,
+    Decorator,
+    Seconds,
+    YesNo,
+    option,
+    section,
+    together,
+    use_config,
+)
 from bft.replay.options.options import FIELDS
 
 # Options of the command line alone, by the section that they begin.
 _FIRST: dict[str, tuple[Decorator, ...]] = {
     OUTPUT: (
         click.option(
-            "-name", "--name", type=Checked(Text()), default="debug", show_default=True, help="Name of the run."
+            "-name",
+            "--name",
+            type=Checked(Text()),
+            default="debug",
+            show_default=True,
+            help="Name of the run.",
         ),
         click.option(
             "-print",
@@ -55,9 +78,21 @@ _LAST: dict[str, tuple[Decorator, ...]] = {
             metavar="SECONDS",
             help="Save the state so often; the same command then resumes a killed replay. [never]",
         ),
-        click.option("--out", metavar="DIR", type=Checked(Text()), help="Run directory. [NAME-itrOut]"),
-        click.option("--force", is_flag=True, help="Replace an earlier run in the run directory."),
-        click.option("--json", "as_json", is_flag=True, help="Write the summary as JSON to standard output."),
+        click.option(
+            "--out",
+            metavar="DIR",
+            type=Checked(Text()),
+            help="Run directory. [NAME-itrOut]",
+        ),
+        click.option(
+            "--force", is_flag=True, help="Replace an earlier run in the run directory."
+        ),
+        click.option(
+            "--json",
+            "as_json",
+            is_flag=True,
+            help="Write the summary as JSON to standard output.",
+        ),
         click.option(
             "--config",
             metavar="FILE",
@@ -90,9 +125,17 @@ def table_options(fields: Mapping[str, OptionField]) -> Decorator:
 def _limits_bounds(field: OptionField) -> bool:
     """Tell whether bounds depend on an option, whoever decides."""
     describes_inputs = field.section in (INPUT, JOBS, SHARING)
-    return field.name == "max_jobs" or (describes_inputs and POLICY_KNOWS not in field.conditions)
+    return field.name == "max_jobs" or (
+        describes_inputs and POLICY_KNOWS not in field.conditions
+    )
 
 
 replay_options = table_options(FIELDS)
 _of_bounds = {name: field for name, field in FIELDS.items() if _limits_bounds(field)}
-bound_options = together(*(section(title, *options) for title, options in by_section(_of_bounds).items() if options))
+bound_options = together(
+    *(
+        section(title, *options)
+        for title, options in by_section(_of_bounds).items()
+        if options
+    )
+)

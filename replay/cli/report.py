@@ -15,8 +15,16 @@ from bft.replay.cli.parameters import NamesWholeOption
 @click.command(cls=NamesWholeOption)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("-o", "--output", metavar="FILE", help="Where to write it. [RUN.html]")
-@click.option("--title", metavar="TEXT", help="Of whose nodes the page is. [the machine's name in the trace]")
-@click.option("--static", is_flag=True, help="Without scripts: charts that cannot be zoomed. Needs no extra.")
+@click.option(
+    "--title",
+    metavar="TEXT",
+    help="Of whose nodes the page is. [the machine's name in the trace]",
+)
+@click.option(
+    "--static",
+    is_flag=True,
+    help="Without scripts: charts that cannot be zoomed. Needs no extra.",
+)
 @figure_options("Write the charts as PNG files into DIR, instead of a page.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def report(
@@ -41,7 +49,9 @@ def report(
     for folder in (folder for folder in folders if not folder.is_file()):
         for note in mended(folder):
             say_note(note)
-    drawn = write_into(figures, lambda folder, form: write_figures(folders, folder, form), force=force)
+    drawn = write_into(
+        figures, lambda folder, form: write_figures(folders, folder, form), force=force
+    )
     for filled in drawn:
         click.echo(filled)
     if drawn and output is None:
@@ -55,4 +65,6 @@ def report(
 
 
 def _beside(folder: Path) -> Path:
-    return folder.resolve().with_name(f"{folder.resolve().name.removesuffix('.parquet')}.html")
+    return folder.resolve().with_name(
+        f"{folder.resolve().name.removesuffix('.parquet')}.html"
+    )

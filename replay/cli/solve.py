@@ -36,7 +36,12 @@ Solver = Callable[[object], dict[str, Any]]
 @click.command(cls=NamesWholeOption)
 @click.argument("problem", metavar="PROBLEM")
 @solver_options(SolverOptions("auto"))
-@click.option("-o", "--output", metavar="FILE", help="Where to write the answer. [standard output]")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Where to write the answer. [standard output]",
+)
 def solve(problem: str, output: str | None, **given: Any) -> int:
     """Solve PROBLEM: a .json file with one problem, a .jsonl or .jsonl.gz file with one a line, or - for either.
 
@@ -106,7 +111,12 @@ def _batch(source: Iterable[bytes], one: Solver, sink: IO[str]) -> int:
             if answer["status"] == "fallback" and not code:
                 code = EXIT_DEGRADED
         except (ProblemError, ValueError, RecursionError) as error:
-            answer = {"error": str(error) if isinstance(error, ProblemError) else f"not JSON: {error}", "line": number}
+            answer = {
+                "error": str(error)
+                if isinstance(error, ProblemError)
+                else f"not JSON: {error}",
+                "line": number,
+            }
             code = EXIT_BAD_INPUT
         sink.write(json.dumps(answer) + "\n")
     return code

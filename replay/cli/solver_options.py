@@ -9,5 +9,7 @@ from bft.replay.policies.solver import SolverOptions
 
 def solver_options(default: SolverOptions) -> Decorator:
     """Give a command all options of the solver but --verify, which counts over the decisions of a replay."""
-    fields = [each for each in option_fields(SolverOptions).values() if each.name != "verify"]
+    fields = [
+        each for each in option_fields(SolverOptions).values() if each.name != "verify"
+    ]
     return together(*(option(each.with_default(each.of(default))) for each in fields))

@@ -12,7 +12,13 @@ import click
 from bft.models.checks import Check, Flag, Name, Number, Several, did_you_mean
 from bft.models.objective_terms import ObjectiveText
 from bft.models.option_fields import SECTIONS, OptionField
-from bft.replay.cli.parameters import Checked, Decorator, inner, parameter_name, together
+from bft.replay.cli.parameters import (
+    Checked,
+    Decorator,
+    inner,
+    parameter_name,
+    together,
+)
 from bft.replay.options.options import FIELDS
 
 if TYPE_CHECKING:
@@ -39,7 +45,9 @@ class Axis(_AnyType):
     def __init__(self, check: Check) -> None:
         self.check = inner(check)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[Any]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[Any]:
         """Return the values, or fail saying what was expected."""
         if isinstance(value, list):
             return value
@@ -56,9 +64,13 @@ class Axis(_AnyType):
         try:
             numbers = range(*(int(part) for part in text.split(":")))
         except (TypeError, ValueError):
-            raise ValueError(f"expected a range such as 0:8 or 0:64:16, not {text!r}") from None
+            raise ValueError(
+                f"expected a range such as 0:8 or 0:64:16, not {text!r}"
+            ) from None
         if not 0 < len(numbers) <= MAX_RANGE:
-            raise ValueError(f"expected a range of 1 to {MAX_RANGE:,} numbers, not {text!r}")
+            raise ValueError(
+                f"expected a range of 1 to {MAX_RANGE:,} numbers, not {text!r}"
+            )
         return [self.check(number) for number in numbers]
 
 
@@ -71,9 +83,20 @@ def _axis_of(field: OptionField) -> click.Option:
     names = [*field.flags, parameter_name(field)]
     if isinstance(field.check, Flag):
         return click.Option(names, is_flag=True, default=None, help=field.described)
-    kind = Checked(field.check.each) if isinstance(field.check, Several) else Axis(field.check)
+    kind = (
+        Checked(field.check.each)
+        if isinstance(field.check, Several)
+        else Axis(field.check)
+    )
     metavar = field.metavar or "VALUE,..."
-    return click.Option(names, type=kind, multiple=True, default=None, metavar=metavar, help=field.described)
+    return click.Option(
+        names,
+        type=kind,
+        multiple=True,
+        default=None,
+        metavar=metavar,
+        help=field.described,
+    )
 
 
 def _add_axes(command: Any) -> Any:
@@ -95,7 +118,10 @@ plan_options: Decorator = together(
         help="Options that belong together, as in 'short: --policy milp -Tfwd 10'; may be repeated.",
     ),
     click.option(
-        "--plan", "plan_file", metavar="FILE.toml", help="Tables [options], [grid] and [variants.NAME]; flags win."
+        "--plan",
+        "plan_file",
+        metavar="FILE.toml",
+        help="Tables [options], [grid] and [variants.NAME]; flags win.",
     ),
 )
 worker_options: Decorator = together(
@@ -112,7 +138,9 @@ def plan_of(given: dict[str, Any], *, bound: bool = False) -> Plan:
     """The plan that the command line and --plan ask for; `bound` asks all points for their bound."""
     from bft.replay.studies.points import Plan
 
-    options, grid, variants = _of_file(given["plan_file"]) if given["plan_file"] else ({}, {}, {})
+    options, grid, variants = (
+        _of_file(given["plan_file"]) if given["plan_file"] else ({}, {}, {})
+    )
     stated, axes = _stated(given)
     for name in (*stated, *axes):
         options.pop(name, None)
@@ -123,9 +151,13 @@ def plan_of(given: dict[str, Any], *, bound: bool = False) -> Plan:
     for text in given["variants"]:
         name, colon, rest = text.partition(":")
         if not (colon and name.strip()):
-            raise click.BadParameter(f"expected 'NAME: OPTIONS', not {text!r}", param_hint="--variant")
+            raise click.BadParameter(
+                f"expected 'NAME: OPTIONS', not {text!r}", param_hint="--variant"
+            )
         if name.strip() in named:
-            raise click.BadParameter(f"two variants are called {name.strip()!r}", param_hint="--variant")
+            raise click.BadParameter(
+                f"two variants are called {name.strip()!r}", param_hint="--variant"
+            )
         named.add(name.strip())
         variants[name.strip()] = _variant(name.strip(), rest)
     if bound:
@@ -152,13 +184,17 @@ def _stated(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]
         elif isinstance(field.check, Several):
             options[name] = value
         else:
-            grid[name] = list(dict.fromkeys(each for values in value for each in values))
+            grid[name] = list(
+                dict.fromkeys(each for values in value for each in values)
+            )
     return options, grid
 
 
 def _variant(name: str, text: str) -> dict[str, Any]:
     """Return the values that the options of a variant state, by name."""
-    command = click.Command("variant", params=list(_axes().values()), add_help_option=False)
+    command = click.Command(
+        "variant", params=list(_axes().values()), add_help_option=False
+    )
     try:
         context = command.make_context(f"--variant {name}", shlex.split(text))
     except ValueError as error:
@@ -166,7 +202,9 @@ def _variant(name: str, text: str) -> dict[str, Any]:
     options, grid = _stated(context.params)
     several = next((axis for axis, values in grid.items() if len(values) > 1), None)
     if several is not None:
-        raise click.BadParameter(f"{name}: expected one value of each option", param_hint="--variant")
+        raise click.BadParameter(
+            f"{name}: expected one value of each option", param_hint="--variant"
+        )
     return {**options, **{axis: values[0] for axis, values in grid.items()}}
 
 
@@ -175,16 +213,28 @@ def _of_file(path: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise click.BadParameter(f"{path}: {(error.strerror or str(error)).lower()}", param_hint="--plan") from None
+        raise click.BadParameter(
+            f"{path}: {(error.strerror or str(error)).lower()}", param_hint="--plan"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{path}: not TOML: {error}", param_hint="--plan") from None
+        raise click.BadParameter(
+            f"{path}: not TOML: {error}", param_hint="--plan"
+        ) from None
     unknown = next((name for name in content if name not in TABLES), None)
     tables = [table for table in content.values() if not isinstance(table, dict)]
     variants = content.get("variants", {})
-    if unknown is not None or tables or not all(isinstance(each, dict) for each in variants.values()):
+    if (
+        unknown is not None
+        or tables
+        or not all(isinstance(each, dict) for each in variants.values())
+    ):
         raise click.BadParameter(
             f"{path}: expected the tables [options], [grid] and [variants.NAME]"
-            + (f", not {unknown!r}{did_you_mean(unknown, TABLES)}" if unknown is not None else ""),
+            + (
+                f", not {unknown!r}{did_you_mean(unknown, TABLES)}"
+                if unknown is not None
+                else ""
+            ),
             param_hint="--plan",
         )
     axes = _axes()
@@ -192,7 +242,11 @@ def _of_file(path: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
     grid = {}
     for name, entry in _named(path, content.get("grid", {}), axes).items():
         grid[name] = _axis(path, name, entry, axes)
-    return options, grid, {name: _named(path, table, axes) for name, table in variants.items()}
+    return (
+        options,
+        grid,
+        {name: _named(path, table, axes) for name, table in variants.items()},
+    )
 
 
 def _axis(path: str, name: str, entry: Any, axes: dict[str, click.Option]) -> list[Any]:
@@ -203,22 +257,37 @@ def _axis(path: str, name: str, entry: Any, axes: dict[str, click.Option]) -> li
         try:
             return list(axes[name].type.convert(entry, None, None))
         except click.BadParameter as error:
-            raise click.BadParameter(f"{path}: {name}: {error.message}", param_hint="--plan") from None
+            raise click.BadParameter(
+                f"{path}: {name}: {error.message}", param_hint="--plan"
+            ) from None
     return [entry]
 
 
-def _named(path: str, table: dict[str, Any], axes: dict[str, click.Option]) -> dict[str, Any]:
+def _named(
+    path: str, table: dict[str, Any], axes: dict[str, click.Option]
+) -> dict[str, Any]:
     """A table by flat names; it has the options' names with or without dashes, as --config does."""
-    known = {_key(flag): name for name, axis in axes.items() for flag in (*axis.opts, axis.name or "")}
+    known = {
+        _key(flag): name
+        for name, axis in axes.items()
+        for flag in (*axis.opts, axis.name or "")
+    }
     named = {}
     for key, entry in table.items():
         name = known.get(_key(key))
         if name is None and key.startswith("set "):
             name = key
         if name is None:
-            meant = did_you_mean(key, sorted({max(axis.opts, key=len).lstrip("-") for axis in axes.values()}))
-            raise click.BadParameter(f"{path}: unknown option {key!r}{meant}", param_hint="--plan")
-        switches_off = name in FIELDS and FIELDS[name].negated and isinstance(entry, bool)
+            meant = did_you_mean(
+                key,
+                sorted({max(axis.opts, key=len).lstrip("-") for axis in axes.values()}),
+            )
+            raise click.BadParameter(
+                f"{path}: unknown option {key!r}{meant}", param_hint="--plan"
+            )
+        switches_off = (
+            name in FIELDS and FIELDS[name].negated and isinstance(entry, bool)
+        )
         named[name] = not entry if switches_off else entry
     return named
 

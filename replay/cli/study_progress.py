@@ -21,23 +21,34 @@ class StudyLines:
     def __enter__(self) -> StudyLines:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         """Leave the progress of a study, of which lines leave nothing open."""
 
     def begins(self, points: int, done: int, workers: str) -> None:
         """Show the number of replays, and how many of them were done before."""
         self._todo, self._count, self._began = points - done, 0, time.monotonic()
         there = f", {done} done before" if done else ""
-        say_progress(f"{points} replays{there}" + (f"; by {workers}" if self._todo else ""))
+        say_progress(
+            f"{points} replays{there}" + (f"; by {workers}" if self._todo else "")
+        )
 
     def ended(self, label: str, error: str | None, seconds: float) -> None:
         """Show that a point is done, or has failed."""
         self._count += 1
         if error is not None:
             say_warning(f"{label} failed: {error}")
-        left = (time.monotonic() - self._began) / self._count * (self._todo - self._count)
+        left = (
+            (time.monotonic() - self._began) / self._count * (self._todo - self._count)
+        )
         time_left = f", {_time_left(left)} left" if left else ""
-        say_progress(f"  {self._count} of {self._todo}  {label}  {seconds:.1f} s{time_left}")
+        say_progress(
+            f"  {self._count} of {self._todo}  {label}  {seconds:.1f} s{time_left}"
+        )
 
 
 class StudyBar(StudyLines):
@@ -51,12 +62,19 @@ class StudyBar(StudyLines):
         self._progress.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._progress.stop()
 
     def begins(self, points: int, done: int, workers: str) -> None:
         """Show the number of replays, and how many of them were done before."""
-        self._task = self._progress.add_task(f"replays by {workers}", total=points, completed=done, text="")
+        self._task = self._progress.add_task(
+            f"replays by {workers}", total=points, completed=done, text=""
+        )
 
     def ended(self, label: str, error: str | None, seconds: float) -> None:
         """Show that a point is done, or has failed."""
@@ -72,11 +90,15 @@ def study_progress(*, again: bool) -> Iterator[StudyLines]:
     `again`: the command has --again, which would repeat what has been done.
     """
     try:
-        with StudyBar() if sys.stderr.isatty() and not quiet() else StudyLines() as lines:
+        with (
+            StudyBar() if sys.stderr.isatty() and not quiet() else StudyLines() as lines
+        ):
             yield lines
     except KeyboardInterrupt:
         same = "the same command without --again" if again else "the same command"
-        say_error(f"Interrupted: replays that were done are kept, and {same} goes on from there:")
+        say_error(
+            f"Interrupted: replays that were done are kept, and {same} goes on from there:"
+        )
         click.echo(command_line(without=("--again",)), err=True)
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 

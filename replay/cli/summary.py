@@ -11,7 +11,9 @@ from bft.replay.results.headlines import headlines
 
 def show(summary: dict[str, Any], folder: Path, stream: TextIO | None = None) -> None:
     """Print the headline metrics and where the rest is."""
-    lines = list(headlines(summary["metrics"], summary["inputs"]["jobs"]["generated_load"]))
+    lines = list(
+        headlines(summary["metrics"], summary["inputs"]["jobs"]["generated_load"])
+    )
     if stream is None and sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -21,7 +23,9 @@ def show(summary: dict[str, Any], folder: Path, stream: TextIO | None = None) ->
             table.add_row(label, value)
         console = Console()
         console.print(table, highlight=False)
-        console.print(f"Results: {folder}", markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            f"Results: {folder}", markup=False, highlight=False, soft_wrap=True
+        )
         return
     width = max(len(label) for label, _ in lines)
     for label, value in lines:

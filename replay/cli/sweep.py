@@ -24,12 +24,30 @@ if TYPE_CHECKING:
 SYSTEMS, QUEUES = ("slurm", "pbs", "lsf", "flux"), ("slurm", "pbs", "lsf")
 DEFAULT = "all"
 
-_out = click.option("--out", metavar="DIR", default="sweep-study", show_default=True, help="Folder of the study.")
+_out = click.option(
+    "--out",
+    metavar="DIR",
+    default="sweep-study",
+    show_default=True,
+    help="Folder of the study.",
+)
 _who = together(
     worker_options,
-    click.option("--dask", metavar="ADDRESS", help="Workers of a Dask cluster, by its scheduler's address."),
-    click.option("--parsl", metavar="CONFIG.py", help="Workers of a Parsl configuration: a file that makes `config`."),
-    click.option("--jobqueue", type=OneOf(QUEUES), help="Workers in --workers jobs of this batch system."),
+    click.option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Workers of a Dask cluster, by its scheduler's address.",
+    ),
+    click.option(
+        "--parsl",
+        metavar="CONFIG.py",
+        help="Workers of a Parsl configuration: a file that makes `config`.",
+    ),
+    click.option(
+        "--jobqueue",
+        type=OneOf(QUEUES),
+        help="Workers in --workers jobs of this batch system.",
+    ),
     click.option(
         "--resource",
         "resources",
@@ -39,7 +57,11 @@ _who = together(
     ),
 )
 _keep = together(
-    click.option("--whole", is_flag=True, help="Keep whole run directories. [summaries and wall times]"),
+    click.option(
+        "--whole",
+        is_flag=True,
+        help="Keep whole run directories. [summaries and wall times]",
+    ),
     click.option("--again", is_flag=True, help="Repeat replays that are already done."),
 )
 
@@ -48,7 +70,9 @@ class _Sweep(Group):
     """A group whose default command plans, runs and collects."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help")):
+        if not args or (
+            args[0] not in self.commands and args[0] not in ("-h", "--help")
+        ):
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
 
@@ -63,7 +87,11 @@ def sweep() -> None:
     """
 
 
-@sweep.command(name=DEFAULT, cls=NamesWholeOption, short_help="Plan, run and collect (the default).")
+@sweep.command(
+    name=DEFAULT,
+    cls=NamesWholeOption,
+    short_help="Plan, run and collect (the default).",
+)
 @plan_options
 @_who
 @_keep
@@ -74,9 +102,16 @@ def all_(**given: Any) -> int:
     return _run(study, plan, keys, given)
 
 
-@sweep.command(cls=NamesWholeOption, short_help="Write the plan of a grid, for run and collect.")
+@sweep.command(
+    cls=NamesWholeOption, short_help="Write the plan of a grid, for run and collect."
+)
 @plan_options
-@click.option("--script", "system", type=OneOf(SYSTEMS), help="Write a job script of this batch system too.")
+@click.option(
+    "--script",
+    "system",
+    type=OneOf(SYSTEMS),
+    help="Write a job script of this batch system too.",
+)
 @_out
 def plan(**given: Any) -> None:
     """Write the plan of a grid, and a job script that runs each point as a job of an array."""
@@ -89,11 +124,18 @@ def plan(**given: Any) -> None:
         path = study.folder / f"sweep.{given['system']}.sh"
         (study.folder / "logs").mkdir(exist_ok=True)
         write_whole(path, script(given["system"], study.folder, len(planned.points)))
-        say_progress(f"job script: {path}; then bft-replay sweep collect --out {study.folder}")
+        say_progress(
+            f"job script: {path}; then bft-replay sweep collect --out {study.folder}"
+        )
 
 
 @sweep.command(cls=NamesWholeOption, short_help="Replay points of a plan.")
-@click.option("--index", type=int, metavar="I", help="Only this point, from 0, in this process. [all not done yet]")
+@click.option(
+    "--index",
+    type=int,
+    metavar="I",
+    help="Only this point, from 0, in this process. [all not done yet]",
+)
 @_who
 @_keep
 @_out
@@ -117,14 +159,39 @@ def collect(out: str) -> int:
 
 
 @sweep.command(cls=Command, short_help="Which values are best, and by how much.")
-@click.option("--metric", default="U", show_default=True, help="Metric to compare; of times and losses less is better.")
-@click.option("--by", multiple=True, metavar="OPTION", help="The options to compare; may be repeated. [all but seeds]")
-@click.option("-o", "outputs", multiple=True, metavar="FILE", help="Write the table: .md, .csv, .parquet, .json.")
+@click.option(
+    "--metric",
+    default="U",
+    show_default=True,
+    help="Metric to compare; of times and losses less is better.",
+)
+@click.option(
+    "--by",
+    multiple=True,
+    metavar="OPTION",
+    help="The options to compare; may be repeated. [all but seeds]",
+)
+@click.option(
+    "-o",
+    "outputs",
+    multiple=True,
+    metavar="FILE",
+    help="Write the table: .md, .csv, .parquet, .json.",
+)
 @click.option("--json", "as_json_", is_flag=True, help="As JSON.")
 @_out
-def best(out: str, metric: str, by: tuple[str, ...], outputs: tuple[str, ...], as_json_: bool) -> None:
+def best(
+    out: str, metric: str, by: tuple[str, ...], outputs: tuple[str, ...], as_json_: bool
+) -> None:
     """Report which values of the options are best, over all other varied options, with the spread."""
-    from bft.replay.cli.frames import as_json, as_markdown, check_suffixes, records, show_table, write_frame
+    from bft.replay.cli.frames import (
+        as_json,
+        as_markdown,
+        check_suffixes,
+        records,
+        show_table,
+        write_frame,
+    )
     from bft.replay.studies.study import Study
     from bft.replay.studies.sweeping import best as best_of
     from bft.replay.studies.sweeping import option_named
@@ -133,7 +200,12 @@ def best(out: str, metric: str, by: tuple[str, ...], outputs: tuple[str, ...], a
     study = Study(Path(out))
     planned, keys = study.read_plan()
     frame = study.frame(planned, keys)
-    table = best_of(frame, planned.varied, metric, [option_named(each, planned.varied) for each in by])
+    table = best_of(
+        frame,
+        planned.varied,
+        metric,
+        [option_named(each, planned.varied) for each in by],
+    )
     document = {"metric": metric, "rows": records(table)}
     titles, rows = _shown(table)
     for output in outputs:
@@ -143,13 +215,19 @@ def best(out: str, metric: str, by: tuple[str, ...], outputs: tuple[str, ...], a
         return
     show_table(titles, rows)
     top, left = table.iloc[0], int((frame["status"] != "done").sum())
-    names = [name for name in table.columns if name not in ("points", "mean", "low", "high", "wins")]
+    names = [
+        name
+        for name in table.columns
+        if name not in ("points", "mean", "low", "high", "wins")
+    ]
     of = (
         f"over {top['points']} points {_number(top['low'])} to {_number(top['high'])}"
         if top["points"] > 1
         else "one point"
     )
-    click.echo(f"Best by {metric}: {_label(top, names)}, mean {_number(top['mean'])} ({of}).")
+    click.echo(
+        f"Best by {metric}: {_label(top, names)}, mean {_number(top['mean'])} ({of})."
+    )
     if left:
         say_note(f"{left} of {len(frame)} points are not done")
 
@@ -181,16 +259,30 @@ def _run(study: Study, planned: Plan, keys: list[str], given: dict[str, Any]) ->
     for note, count in account.notes.items():
         say_note(f"{note} ({count} point{'s' * (count != 1)})")
     if account.degraded:
-        say_warning(f"degraded, fallbacks were used or answers invalid: {'; '.join(account.degraded)}")
+        say_warning(
+            f"degraded, fallbacks were used or answers invalid: {'; '.join(account.degraded)}"
+        )
     if only is not None:
-        return EXIT_BAD_INPUT if account.failures else EXIT_DEGRADED if account.degraded else 0
-    return _collected(study, planned, keys) or (EXIT_DEGRADED if account.degraded else 0)
+        return (
+            EXIT_BAD_INPUT
+            if account.failures
+            else EXIT_DEGRADED
+            if account.degraded
+            else 0
+        )
+    return _collected(study, planned, keys) or (
+        EXIT_DEGRADED if account.degraded else 0
+    )
 
 
 def _collected(study: Study, planned: Plan, keys: list[str]) -> int:
     frame = study.collect(planned, keys)
     counts = frame["status"].value_counts()
-    said = ", ".join(f"{counts[status]} {status}" for status in ("done", "failed", "missing") if status in counts)
+    said = ", ".join(
+        f"{counts[status]} {status}"
+        for status in ("done", "failed", "missing")
+        if status in counts
+    )
     click.echo(f"{said}: {study.folder / 'results.parquet'}")
     if "done" not in counts:
         return EXIT_BAD_INPUT
@@ -202,7 +294,9 @@ def _workers(given: dict[str, Any]) -> Workers:
 
     asked = [name for name in ("dask", "parsl", "jobqueue") if given[name]]
     if len(asked) > 1:
-        raise click.UsageError(f"give one of {', '.join(f'--{name}' for name in asked)}")
+        raise click.UsageError(
+            f"give one of {', '.join(f'--{name}' for name in asked)}"
+        )
     if given["resources"] and asked != ["jobqueue"]:
         raise click.UsageError("--resource is for --jobqueue")
     if given.get("index") is not None:
@@ -222,15 +316,21 @@ def _workers(given: dict[str, Any]) -> Workers:
 def _resource(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise click.BadParameter(f"expected NAME=VALUE, not {text!r}", param_hint="--resource")
+        raise click.BadParameter(
+            f"expected NAME=VALUE, not {text!r}", param_hint="--resource"
+        )
     return name.replace("-", "_"), value
 
 
 def _shown(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     from bft.replay.options.options import FIELDS
 
-    titles = [FIELDS[name].flag if name in FIELDS else str(name) for name in table.columns]
-    return titles, [[_number(value) for value in row] for row in table.itertuples(index=False)]
+    titles = [
+        FIELDS[name].flag if name in FIELDS else str(name) for name in table.columns
+    ]
+    return titles, [
+        [_number(value) for value in row] for row in table.itertuples(index=False)
+    ]
 
 
 def _label(row: pd.Series[Any], names: list[str]) -> str:

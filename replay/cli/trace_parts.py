@@ -22,16 +22,24 @@ if TYPE_CHECKING:
 
 def _writing(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that say where its trace goes."""
-    command = click.option("--force", is_flag=True, help="Replace the target if it exists.")(command)
+    command = click.option(
+        "--force", is_flag=True, help="Replace the target if it exists."
+    )(command)
     what = "Target: .parquet, .csv or .csv.gz."
-    return click.option("-o", "--output", metavar="FILE", required=True, help=what)(command)
+    return click.option("-o", "--output", metavar="FILE", required=True, help=what)(
+        command
+    )
 
 
 def _carrying(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options for the walltimes that lie beside its trace."""
     what = "Write those of the new trace here, .parquet."
-    command = click.option("--walltimes-output", "walltimes_output", metavar="FILE", help=what)(command)
-    what = "What the scheduler knew beside the trace, as `ingest --walltimes` writes it."
+    command = click.option(
+        "--walltimes-output", "walltimes_output", metavar="FILE", help=what
+    )(command)
+    what = (
+        "What the scheduler knew beside the trace, as `ingest --walltimes` writes it."
+    )
     return click.option("--walltimes", metavar="FILE", help=what)(command)
 
 
@@ -45,19 +53,31 @@ class _Beside:
     """
 
     def __init__(
-        self, files: Sequence[str | None], output: str | None, traces: Sequence[str], target: str, *, force: bool
+        self,
+        files: Sequence[str | None],
+        output: str | None,
+        traces: Sequence[str],
+        target: str,
+        *,
+        force: bool,
     ) -> None:
         self._files, self._output = [file for file in files if file is not None], output
         if bool(self._files) != (output is not None):
-            raise InputError("--walltimes and --walltimes-output are given together, or neither")
+            raise InputError(
+                "--walltimes and --walltimes-output are given together, or neither"
+            )
         if self._files and len(self._files) != len(traces):
-            raise InputError(f"--walltimes: expected one for each of the {len(traces)} traces, not {len(self._files)}")
+            raise InputError(
+                f"--walltimes: expected one for each of the {len(traces)} traces, not {len(self._files)}"
+            )
         if output is not None:
             refuse_existing(output, force=force)
             if not output.lower().endswith(".parquet"):
                 raise InputError("walltimes are written as .parquet", file=output)
             if Path(output).absolute() == Path(target).absolute():
-                raise InputError("--walltimes-output and --output name the same file", file=output)
+                raise InputError(
+                    "--walltimes-output and --output name the same file", file=output
+                )
 
     def read(self, traces: Sequence[NodeTrace]) -> list[Walltimes]:
         """Read the walltimes of each trace, or none when no files are named."""
@@ -75,7 +95,9 @@ class _Beside:
         if self._output is not None:
             with drafted(self._output) as draft:
                 write_walltimes(made, draft)
-            click.echo(f"{self._output}: {len(made):,} of {sum(map(len, of)):,} rows of walltimes")
+            click.echo(
+                f"{self._output}: {len(made):,} of {sum(map(len, of)):,} rows of walltimes"
+            )
 
 
 def _write(made: NodeTrace, output: str, known: tuple[str, ...] = ()) -> None:
@@ -87,7 +109,9 @@ def _write(made: NodeTrace, output: str, known: tuple[str, ...] = ()) -> None:
     for note in made.notes:
         if note not in known:
             say_note(note)
-    hours = (made.idle_unit_seconds() if made.by_unit else made.idle_node_seconds()) / 3600
+    hours = (
+        made.idle_unit_seconds() if made.by_unit else made.idle_node_seconds()
+    ) / 3600
     units = f", {made.units} units" if made.by_unit else ""
     what = f"{hours:,.1f} idle {made.turns_idle}-hours"
     click.echo(f"{output}: {len(made.nodes)} nodes{units}, {len(made)} events, {what}")
@@ -95,9 +119,18 @@ def _write(made: NodeTrace, output: str, known: tuple[str, ...] = ()) -> None:
 
 @click.command("slice", cls=NamesWholeOption, short_help="Cut a window out of a trace.")
 @click.argument("file", metavar="TRACE")
-@click.option("--from", "begin", metavar="TIME", help="Begin of the window, in --tz. [the trace's]")
+@click.option(
+    "--from",
+    "begin",
+    metavar="TIME",
+    help="Begin of the window, in --tz. [the trace's]",
+)
 @click.option("--to", "end", metavar="TIME", help="Its end, in --tz. [the trace's]")
-@click.option("--tz", metavar="ZONE", help="Zone of times that state none, such as Europe/Berlin. [UTC]")
+@click.option(
+    "--tz",
+    metavar="ZONE",
+    help="Zone of times that state none, such as Europe/Berlin. [UTC]",
+)
 @_carrying
 @_writing
 def slice_(
@@ -138,7 +171,12 @@ def slice_(
 @_carrying
 @_writing
 def select(
-    file: str, nodes: str, walltimes: str | None, walltimes_output: str | None, output: str, force: bool
+    file: str,
+    nodes: str,
+    walltimes: str | None,
+    walltimes_output: str | None,
+    output: str,
+    force: bool,
 ) -> None:
     """Keep some nodes of a node trace, those of a partition say, in their order in the trace.
 
@@ -162,17 +200,30 @@ def select(
         counts = each.counts()
         waited = counts["jobs"] - counts["begun"]
         if waited:
-            say_note(f"walltimes: {waited:,} jobs that never began name no nodes: they are left out of the queue")
+            say_note(
+                f"walltimes: {waited:,} jobs that never began name no nodes: they are left out of the queue"
+            )
 
 
-@click.command(cls=NamesWholeOption, short_help="Join traces of one machine, month by month.")
+@click.command(
+    cls=NamesWholeOption, short_help="Join traces of one machine, month by month."
+)
 @click.argument("files", metavar="TRACE...", nargs=-1, required=True)
 @click.option("--walltimes", metavar="FILE", multiple=True,
               help="What the scheduler knew beside a trace; once for each TRACE, in their order.")  # fmt: skip
-@click.option("--walltimes-output", "walltimes_output", metavar="FILE", help="Write those of all here, .parquet.")
+@click.option(
+    "--walltimes-output",
+    "walltimes_output",
+    metavar="FILE",
+    help="Write those of all here, .parquet.",
+)
 @_writing
 def merge(
-    files: tuple[str, ...], walltimes: tuple[str, ...], walltimes_output: str | None, output: str, force: bool
+    files: tuple[str, ...],
+    walltimes: tuple[str, ...],
+    walltimes_output: str | None,
+    output: str,
+    force: bool,
 ) -> None:
     """Join node traces of one machine whose windows follow one another, in any order.
 
@@ -192,14 +243,22 @@ def merge(
         beside.write(merged_walltimes(list(zip(known, traces, strict=True))), known)
 
 
-@click.command(cls=NamesWholeOption, short_help="Rename nodes, so that a trace may be shown to others.")
+@click.command(
+    cls=NamesWholeOption,
+    short_help="Rename nodes, so that a trace may be shown to others.",
+)
 @click.argument("file", metavar="TRACE")
 @click.option("--key", metavar="FILE", required=True, help="File with a secret of at least 16 bytes, such as "
               "head -c 32 /dev/urandom makes.")  # fmt: skip
 @_carrying
 @_writing
 def anonymise(
-    file: str, key: str, walltimes: str | None, walltimes_output: str | None, output: str, force: bool
+    file: str,
+    key: str,
+    walltimes: str | None,
+    walltimes_output: str | None,
+    output: str,
+    force: bool,
 ) -> None:
     """Name nodes by a keyed hash (HMAC-SHA256), and leave out the names of machine and source, and notes.
 
@@ -228,10 +287,18 @@ def anonymise(
         beside.write(each, known)
 
 
-@click.command(cls=NamesWholeOption, short_help="Leave out, delay and shorten idle fragments.")
+@click.command(
+    cls=NamesWholeOption, short_help="Leave out, delay and shorten idle fragments."
+)
 @click.argument("file", metavar="TRACE")
 @together(*map(option, option_fields(Perturbation).values()))
-@click.option("-o", "--output", metavar="FILE", required=True, help="Target: .parquet, which records how.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    help="Target: .parquet, which records how.",
+)
 @click.option("--force", is_flag=True, help="Replace the target if it exists.")
 def perturb(file: str, output: str, force: bool, **how: Any) -> None:
     """Write the trace with its idle fragments changed at random, to see how a result depends on the trace.
@@ -246,12 +313,21 @@ def perturb(file: str, output: str, force: bool, **how: Any) -> None:
     if perturbation == Perturbation(seed=perturbation.seed):
         raise click.UsageError("nothing to change; give --drop, --delay or --thin")
     if not output.endswith(".parquet"):
-        raise InputError("expected a .parquet file, which records how the trace was perturbed", file=output)
+        raise InputError(
+            "expected a .parquet file, which records how the trace was perturbed",
+            file=output,
+        )
     refuse_existing(output, force=force)
     read = read_trace(file)
     made = perturbed(read, perturbation)
     _write(made, output, read.notes)
     counts = [len(fragments(each).node) for each in (read, made)]
     before = read.idle_node_seconds()
-    share = f", {made.idle_node_seconds() / before:.1%} of the idle {read.turns_idle}-hours" if before else ""
-    click.echo(f"{counts[1]:,} of {counts[0]:,} fragments{share} are left; {perturbation}")
+    share = (
+        f", {made.idle_node_seconds() / before:.1%} of the idle {read.turns_idle}-hours"
+        if before
+        else ""
+    )
+    click.echo(
+        f"{counts[1]:,} of {counts[0]:,} fragments{share} are left; {perturbation}"
+    )

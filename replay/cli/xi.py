@@ -15,7 +15,15 @@ from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.help import Group
 from bft.replay.cli.messages import say_note, say_progress
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf
-from bft.replay.cli.xi_files import gauge_of, measuring_options, pattern_option, plan_of, units_of, writable, write_xi
+from bft.replay.cli.xi_files import (
+    gauge_of,
+    measuring_options,
+    pattern_option,
+    plan_of,
+    units_of,
+    writable,
+    write_xi,
+)
 from bft.replay.cli.xi_tables import collect, interruptible, memory, merge
 
 if TYPE_CHECKING:
@@ -35,9 +43,18 @@ def xi() -> None:
     """How much jobs on shared units slow each other down: measure it, make a table of it, look at the table."""
 
 
-@xi.command(cls=NamesWholeOption, short_help="Make a xi table from solo and co-run measurements.")
+@xi.command(
+    cls=NamesWholeOption,
+    short_help="Make a xi table from solo and co-run measurements.",
+)
 @click.argument("files", metavar="MEASUREMENTS...", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="FILE", required=True, help="Where to write the table: .csv or .parquet.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    required=True,
+    help="Where to write the table: .csv or .parquet.",
+)
 @click.option("--for", "jobs", metavar="JOBS", help="Also estimate what these jobs need without a measurement: a table "
               "with the columns model and, optionally, batch_size (a job table is one).")  # fmt: skip
 @click.option("--guess/--no-guess", default=True, show_default=True,
@@ -78,22 +95,34 @@ def build(
         unknown = sorted({model for model, _ in kinds} - set(estimator.models))
         filled = estimator.fill(kinds, guess=guess)
         if unknown:
-            say_note(f"never measured, so only guesses are possible: {_listing(unknown)}")
+            say_note(
+                f"never measured, so only guesses are possible: {_listing(unknown)}"
+            )
         counts = Counter(row.flag for row in filled)
-        summary += f", {len(filled)} estimated" + "".join(f", {counts[flag]} {flag}" for flag in sorted(counts))
+        summary += f", {len(filled)} estimated" + "".join(
+            f", {counts[flag]} {flag}" for flag in sorted(counts)
+        )
         rows += filled
     write_xi(xi_to_frame(rows), output)
     click.echo(f"{output}: {summary}")
 
 
-@xi.command(cls=NamesWholeOption, short_help="Validate a xi table and report what it lacks.")
+@xi.command(
+    cls=NamesWholeOption, short_help="Validate a xi table and report what it lacks."
+)
 @click.argument("file", metavar="XI")
 @click.option("--implausible", type=Finite(min=1), default=IMPLAUSIBLE, show_default=True,
               help="Name ratios above this.")  # fmt: skip
-@click.option("--retest", metavar="FILE", help="Write the pairs to measure again, for xi collect --pairs: .csv.")
+@click.option(
+    "--retest",
+    metavar="FILE",
+    help="Write the pairs to measure again, for xi collect --pairs: .csv.",
+)
 @click.option("--force", is_flag=True, help="Replace that file if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, with full lists.")
-def check(file: str, implausible: float, retest: str | None, force: bool, as_json: bool) -> None:
+def check(
+    file: str, implausible: float, retest: str | None, force: bool, as_json: bool
+) -> None:
     """Validate a xi table: pairs, missing pairs, ratios that differ by side, below 1, or implausibly high.
 
     With --retest, rows with such ratios are named, and a table of their pairs is written: `xi collect --pairs` measures
@@ -109,21 +138,35 @@ def check(file: str, implausible: float, retest: str | None, force: bool, as_jso
     result = check_xi(table, implausible)
     if retest is not None:
         suspicious = suspects(table, implausible)
-        result["retest"] = [{"row": each.row, "reason": each.reason} for each in suspicious]
+        result["retest"] = [
+            {"row": each.row, "reason": each.reason} for each in suspicious
+        ]
         _write_retest(file, suspicious, retest)
     if as_json:
         click.echo(json.dumps(result, indent=2))
         return
-    estimated = ", ".join(f"{count} {flag}" for flag, count in result["estimated"].items())
+    estimated = ", ".join(
+        f"{count} {flag}" for flag, count in result["estimated"].items()
+    )
     missing = [f"{a} + {b}" for a, b in result["missing_pairs"]]
     asymmetric = [
         f"{entry['victim']} beside {entry['partner']} {entry['least']:.3g} to {entry['most']:.3g}"
         for entry in result["asymmetric"]
     ]
-    high = [f"{entry['victim']} beside {entry['partner']} {entry['xi']:.3g}" for entry in result["implausible"]]
+    high = [
+        f"{entry['victim']} beside {entry['partner']} {entry['xi']:.3g}"
+        for entry in result["implausible"]
+    ]
     for label, value in (
-        ("rows", f"{result['rows']:,}" + (f" (not measured: {estimated})" if estimated else "")),
-        ("models", f"{result['models']:,}, with batch sizes {result['configurations']:,}"),
+        (
+            "rows",
+            f"{result['rows']:,}"
+            + (f" (not measured: {estimated})" if estimated else ""),
+        ),
+        (
+            "models",
+            f"{result['models']:,}, with batch sizes {result['configurations']:,}",
+        ),
         ("pairs of models", f"{result['pairs']:,} of {result['possible_pairs']:,}"),
         ("missing pairs", _counted(missing)),
         ("below 1", f"{result['clipped']:,} ratios, which count as 1"),
@@ -143,14 +186,20 @@ def _write_retest(file: str, found: Sequence[Suspect], output: str) -> None:
     for suspect in found[:LISTED]:
         say_note(f"{file}: row {suspect.row}: {suspect.reason}")
     more = f"; the first {LISTED} are named here" if len(found) > LISTED else ""
-    say_note(f"{output}: {len(frame)} pairs to measure again, of {len(found)} rows{more}")
+    say_note(
+        f"{output}: {len(frame)} pairs to measure again, of {len(found)} rows{more}"
+    )
 
 
 @xi.command(cls=NamesWholeOption, short_help="Heat map of a xi table.")
 @click.argument("file", metavar="XI")
 @click.option("--by", type=OneOf(["model", "batch"]), default="model", show_default=True,
               help="One row per model, or per model and batch size.")  # fmt: skip
-@click.option("--png", metavar="FILE", help="Draw it into a PNG file instead (needs the extra `report`).")
+@click.option(
+    "--png",
+    metavar="FILE",
+    help="Draw it into a PNG file instead (needs the extra `report`).",
+)
 def show(file: str, by: str, png: str | None) -> None:
     """Draw a xi table: how many times as long an iteration of the row's model takes beside the column's."""
     from bft.models import read_xi
@@ -168,17 +217,33 @@ def show(file: str, by: str, png: str | None) -> None:
 @xi.command(
     cls=NamesWholeOption,
     short_help="Measure xi of two commands.",
-    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    context_settings={
+        "ignore_unknown_options": False,
+        "allow_interspersed_args": False,
+    },
 )
-@click.argument("commands", metavar="-- CMD_A -- CMD_B", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.argument(
+    "commands",
+    metavar="-- CMD_A -- CMD_B",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    required=True,
+)
 @measuring_options
 @click.option("--model-a", metavar="NAME", help="What command A trains. [A]")
 @click.option("--model-b", metavar="NAME", help="What command B trains. [B]")
 @click.option("--batch-a", type=Finite(min=0, min_open=True), help="Batch size of A.")
 @click.option("--batch-b", type=Finite(min=0, min_open=True), help="Batch size of B.")
-@click.option("-o", "--output", metavar="FILE", help="Add the ratios to this xi table (.csv or .parquet).")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Add the ratios to this xi table (.csv or .parquet).",
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def measure(commands: tuple[str, ...], output: str | None, as_json: bool, **given: Any) -> None:
+def measure(
+    commands: tuple[str, ...], output: str | None, as_json: bool, **given: Any
+) -> None:
     """Run two commands alone and together, read step times from their output, and report xi with an interval.
 
     Write each command after a double dash: bft-replay xi measure --steps 30 -- python a.py -- python b.py
@@ -187,7 +252,9 @@ def measure(commands: tuple[str, ...], output: str | None, as_json: bool, **give
 
     pair = _two(commands)
     if output is not None and (given["model_a"] is None or given["model_b"] is None):
-        raise click.UsageError("-o needs --model-a and --model-b: rows of a xi table name their models")
+        raise click.UsageError(
+            "-o needs --model-a and --model-b: rows of a xi table name their models"
+        )
     before = None if output is None else _earlier(output)
     plan, gauge = plan_of(given), gauge_of(given)
     with interruptible():
@@ -197,10 +264,16 @@ def measure(commands: tuple[str, ...], output: str | None, as_json: bool, **give
     if output is not None:
         _add(before, row, output)
     if as_json:
-        click.echo(json.dumps({**row, "a": _details(sides[0]), "b": _details(sides[1])}, indent=2))
+        click.echo(
+            json.dumps(
+                {**row, "a": _details(sides[0]), "b": _details(sides[1])}, indent=2
+            )
+        )
         return
     for name, other, side in (("a", "b", sides[0]), ("b", "a", sides[1])):
-        victim, partner = (given[f"model_{who}"] or who.upper() for who in (name, other))
+        victim, partner = (
+            given[f"model_{who}"] or who.upper() for who in (name, other)
+        )
         noise = f" (measured {side.raw:.3f}: noise)" if side.raw < 1 else ""
         click.echo(
             f"{victim} beside {partner}: xi {side.xi:.3f}{noise}, {given['confidence']:.4g} interval "
@@ -226,7 +299,10 @@ def _two(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _row(sides: tuple[Slowdown, Slowdown], given: dict[str, Any]) -> dict[str, Any]:
     """A row of a xi table, with the intervals and how often it was measured."""
-    row = {name: given[name] for name in ("model_a", "batch_a", "model_b", "batch_b", "units")}
+    row = {
+        name: given[name]
+        for name in ("model_a", "batch_a", "model_b", "batch_b", "units")
+    }
     for name, side in zip(("xi_a", "xi_b"), sides, strict=True):
         row |= {name: side.xi, f"{name}_low": side.low, f"{name}_high": side.high}
     return row | {"repeats": given["repeats"]}
@@ -234,7 +310,12 @@ def _row(sides: tuple[Slowdown, Slowdown], given: dict[str, Any]) -> dict[str, A
 
 def _details(side: Slowdown) -> dict[str, Any]:
     usage = {} if side.usage is None else {"usage": asdict(side.usage)}
-    return {"raw": side.raw, "alone_s": side.alone_s, "shared_s": side.shared_s, **usage}
+    return {
+        "raw": side.raw,
+        "alone_s": side.alone_s,
+        "shared_s": side.shared_s,
+        **usage,
+    }
 
 
 def _earlier(output: str) -> pd.DataFrame | None:
@@ -254,7 +335,9 @@ def _add(before: pd.DataFrame | None, row: dict[str, Any], output: str) -> None:
 
     old = [] if before is None else before.to_dict(orient="records")
     frame = pd.DataFrame([*old, row])
-    empty = [name for name in ("batch_a", "batch_b", "units") if frame[name].isna().all()]
+    empty = [
+        name for name in ("batch_a", "batch_b", "units") if frame[name].isna().all()
+    ]
     write_xi(frame.drop(columns=empty), output)
 
 
@@ -267,7 +350,10 @@ def _kinds(path: str) -> list[tuple[str, float | None]]:
     named = [row for row in rows if row.given("model")]
     if not named:
         raise rows.error("no row names a model", column="model")
-    return sorted({(row.name("model"), row.number("batch_size", None, above=0)) for row in named}, key=str)
+    return sorted(
+        {(row.name("model"), row.number("batch_size", None, above=0)) for row in named},
+        key=str,
+    )
 
 
 def _print(shown: Grid) -> None:
@@ -290,7 +376,11 @@ def _print(shown: Grid) -> None:
             cells = []
             for column in columns:
                 ratio = shown.ratios[row, column]
-                text = "-" if np.isnan(ratio) else f"{'~' if shown.estimated[row, column] else ''}{ratio:.2f}"
+                text = (
+                    "-"
+                    if np.isnan(ratio)
+                    else f"{'~' if shown.estimated[row, column] else ''}{ratio:.2f}"
+                )
                 cells.append(Text(text, style=_colour(ratio)))
             table.add_row(f"{row + 1:>3} {name}", *cells)
         console.print(table)
@@ -303,7 +393,15 @@ def _colour(ratio: float) -> str:
 
     if ratio != ratio:
         return "dim"
-    return "green" if ratio < (1 + PAYS) / 2 else "yellow" if ratio < PAYS else "red" if ratio < TURNS else "bold red"
+    return (
+        "green"
+        if ratio < (1 + PAYS) / 2
+        else "yellow"
+        if ratio < PAYS
+        else "red"
+        if ratio < TURNS
+        else "bold red"
+    )
 
 
 def _counted(entries: Sequence[str]) -> str:

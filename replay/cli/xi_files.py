@@ -25,13 +25,25 @@ pattern_option = click.option(
     help="How to find step times in output: the name of a form, such as keras, or a regular expression with a group "
     "seconds, ms, steps_per_s, samples_per_s or time. [the first form that fits]",
 )
-_PLAN = ("repeats", "steps", "at_least_s", "warmup", "time_limit_s", "pattern", "confidence")
+_PLAN = (
+    "repeats",
+    "steps",
+    "at_least_s",
+    "warmup",
+    "time_limit_s",
+    "pattern",
+    "confidence",
+)
 
 
-def _devices(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
+def _devices(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[int, ...]:
     parts = [part.strip() for part in value.split(",")] if value else []
     if not all(part.isascii() and part.isdigit() for part in parts):
-        raise click.BadParameter(f"expected numbers of GPUs with commas between, not {value!r}", ctx, param)
+        raise click.BadParameter(
+            f"expected numbers of GPUs with commas between, not {value!r}", ctx, param
+        )
     return tuple(dict.fromkeys(map(int, parts)))
 
 
@@ -44,7 +56,11 @@ measuring_options = together(
         help="Rounds of A alone, B alone, both together.",
     ),
     click.option(
-        "--steps", type=click.IntRange(min=1), default=50, show_default=True, help="Least step times of each run."
+        "--steps",
+        type=click.IntRange(min=1),
+        default=50,
+        show_default=True,
+        help="Least step times of each run.",
     ),
     click.option(
         "--at-least",
@@ -70,10 +86,18 @@ measuring_options = together(
         help="Seconds that a run may take.",
     ),
     click.option(
-        "--confidence", type=Finite(min=0.5, max=0.9999), default=0.95, show_default=True, help="Of the intervals."
+        "--confidence",
+        type=Finite(min=0.5, max=0.9999),
+        default=0.95,
+        show_default=True,
+        help="Of the intervals.",
     ),
     pattern_option,
-    click.option("--units", type=Finite(min=0, min_open=True), help="Units that they share. [the number of --devices]"),
+    click.option(
+        "--units",
+        type=Finite(min=0, min_open=True),
+        help="Units that they share. [the number of --devices]",
+    ),
     click.option(
         "--gpu",
         "tool",
@@ -83,7 +107,10 @@ measuring_options = together(
         help="What reads the GPUs while a command runs alone.",
     ),
     click.option(
-        "--devices", callback=_devices, metavar="N,N", help="GPUs that both use, and that are read. [all, read all]"
+        "--devices",
+        callback=_devices,
+        metavar="N,N",
+        help="GPUs that both use, and that are read. [all, read all]",
     ),
     click.option(
         "--sample-every",
@@ -116,7 +143,9 @@ def gauge_of(given: dict[str, Any]) -> Gauge | None:
     read = find_tool(given["tool"])
     if read is None:
         if given["tool"] != "none":
-            say_note("no GPU can be read here (NVML, nvidia-smi, rocm-smi): utilisation and memory are not measured")
+            say_note(
+                "no GPU can be read here (NVML, nvidia-smi, rocm-smi): utilisation and memory are not measured"
+            )
         return None
     gauge = Gauge(read, given["devices"], given["every_s"])
     gauge.once()
@@ -125,7 +154,9 @@ def gauge_of(given: dict[str, Any]) -> Gauge | None:
 
 def units_of(given: dict[str, Any]) -> float | None:
     """Return the number of units that two commands share."""
-    return given["units"] if given["units"] is not None else len(given["devices"]) or None
+    return (
+        given["units"] if given["units"] is not None else len(given["devices"]) or None
+    )
 
 
 def writable(output: str) -> str:

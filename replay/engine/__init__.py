@@ -56,4 +56,6 @@ class _MovedModule(ModuleType):
 
 
 for _former in _MOVED:
-    sys.modules[f"{__name__}.{_former}"] = globals()[_former] = _MovedModule(f"{__name__}.{_former}")
+    sys.modules[f"{__name__}.{_former}"] = globals()[_former] = _MovedModule(
+        f"{__name__}.{_former}"
+    )

@@ -57,7 +57,9 @@ class Agenda:
         while heap:
             instant, kind, _, index = heap[0]
             running = active.get(index)
-            if running is not None and instant == (running.finish_ns if kind == FINISH else running.ask_ns):
+            if running is not None and instant == (
+                running.finish_ns if kind == FINISH else running.ask_ns
+            ):
                 return instant
             heappop(heap)
         return NEVER
@@ -89,4 +91,6 @@ class Agenda:
         """Whether an entry still agrees with its job."""
         time, kind, _, index = entry
         running = self._active.get(index)
-        return running is not None and time == (running.finish_ns if kind == FINISH else running.ask_ns)
+        return running is not None and time == (
+            running.finish_ns if kind == FINISH else running.ask_ns
+        )

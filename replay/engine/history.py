@@ -44,7 +44,9 @@ class Columns:
     """
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
-        self._columns: dict[str, Any] = {name: array(kind) if kind else [] for name, kind in kinds.items()}
+        self._columns: dict[str, Any] = {
+            name: array(kind) if kind else [] for name, kind in kinds.items()
+        }
         self._first = next(iter(self._columns.values()))
         self.latest: list[Sequence[Any]] = []
         self.append: Callable[[Sequence[Any]], None] = self.latest.append
@@ -55,7 +57,9 @@ class Columns:
     def settle(self) -> None:
         """Put the latest rows into columns."""
         if self.latest:
-            for column, values in zip(self._columns.values(), zip(*self.latest, strict=True), strict=True):
+            for column, values in zip(
+                self._columns.values(), zip(*self.latest, strict=True), strict=True
+            ):
                 column.extend(values)
             self.latest.clear()
 
@@ -68,13 +72,19 @@ class Columns:
         """Replace all rows by these."""
         self.latest.clear()
         for name, column in self._columns.items():
-            column[:] = array(column.typecode, columns[name]) if isinstance(column, array) else columns[name]
+            column[:] = (
+                array(column.typecode, columns[name])
+                if isinstance(column, array)
+                else columns[name]
+            )
 
     def hand_over(self) -> dict[str, Any]:
         """Return the columns as `arrays` does, for a caller that changes them: the table is empty afterwards."""
         arrays = self.arrays()
         for name, column in self._columns.items():
-            self._columns[name] = array(column.typecode) if isinstance(column, array) else []
+            self._columns[name] = (
+                array(column.typecode) if isinstance(column, array) else []
+            )
         self._first = next(iter(self._columns.values()))
         return arrays
 
@@ -82,7 +92,9 @@ class Columns:
         """Return the columns by name, numbers as arrays on the same memory: no row can be added while one is in use."""
         self.settle()
         return {
-            name: np.asarray(memoryview(column)) if isinstance(column, array) else column
+            name: np.asarray(memoryview(column))
+            if isinstance(column, array)
+            else column
             for name, column in self._columns.items()
         }
 
@@ -117,7 +129,9 @@ class ProgressCurve:
         """The recorded history, which only grows."""
         return {"spans": self._spans, "stalls": self._stalls}
 
-    def went(self, begin: int, end: int, work: float, rate: float, stalls: Sequence[Stall]) -> int:
+    def went(
+        self, begin: int, end: int, work: float, rate: float, stalls: Sequence[Stall]
+    ) -> int:
         """Record that jobs went at `rate` samples/s less stalls from `begin` to `end`, with `work` samples done before.
 
         Returns
@@ -156,9 +170,16 @@ class ProgressCurve:
         if span < 0:
             return 0.0
         begin = int(spans["begin"][span])
-        work = float(spans["work"][span]) + float(spans["rate"][span]) * ((instant - begin) / SECOND_NS)
-        first, last = bisect_right(stalls["span"], span - 1), bisect_right(stalls["span"], span)
-        for until, lacking in zip(stalls["until"][first:last], stalls["rate"][first:last], strict=True):
+        work = float(spans["work"][span]) + float(spans["rate"][span]) * (
+            (instant - begin) / SECOND_NS
+        )
+        first, last = (
+            bisect_right(stalls["span"], span - 1),
+            bisect_right(stalls["span"], span),
+        )
+        for until, lacking in zip(
+            stalls["until"][first:last], stalls["rate"][first:last], strict=True
+        ):
             work -= float(lacking) * ((min(int(until), instant) - begin) / SECOND_NS)
         return work
 
@@ -207,11 +228,25 @@ class RunInterval(NamedTuple):
 
     @classmethod
     def between(
-        cls, begin_ns: int, end_ns: int, units: int, shared: bool, stall_ns: int, rate: float, ended: Ending
+        cls,
+        begin_ns: int,
+        end_ns: int,
+        units: int,
+        shared: bool,
+        stall_ns: int,
+        rate: float,
+        ended: Ending,
     ) -> RunInterval:
         """Return the interval from one instant to another; `stall_ns`: until when the job was to stall."""
         stalled_ns = max(0, min(stall_ns, end_ns) - begin_ns)
-        return cls(units, (end_ns - begin_ns) / SECOND_NS, stalled_ns / SECOND_NS, rate, shared, ended)
+        return cls(
+            units,
+            (end_ns - begin_ns) / SECOND_NS,
+            stalled_ns / SECOND_NS,
+            rate,
+            shared,
+            ended,
+        )
 
 
 Row = tuple[str, int, int, int, bool, int, float, Ending]

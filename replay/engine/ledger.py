@@ -28,12 +28,21 @@ class ConservationError(AssertionError):
 # Causes of lost work: deductions for rescales; preemptions; stalls of the cost model `stall`; overhead of first starts;
 # overhead of later starts and of moves.
 BOOKS = ("rescale", "preemption", "stall", "start", "restart")
-Loss = Literal["preemption", "rescale", "stall", "start stall", "start", "restart", "move"]
+Loss = Literal[
+    "preemption", "rescale", "stall", "start stall", "start", "restart", "move"
+]
 """The kinds of losses. A `start stall` is the stall of a job without units before, a `move` goes to other units."""
-_BOOK_OF: dict[str, str] = {**{book: book for book in BOOKS}, "start stall": "stall", "move": "restart"}
+_BOOK_OF: dict[str, str] = {
+    **{book: book for book in BOOKS},
+    "start stall": "stall",
+    "move": "restart",
+}
 _PRICE_OF_RESCALES = frozenset({"rescale", "stall", "move"})
 # Of each kind: its book, that of a job's account, and whether it is a price of rescales.
-_BOOKED = {kind: (book, f"lost_to_{book}", kind in _PRICE_OF_RESCALES) for kind, book in _BOOK_OF.items()}
+_BOOKED = {
+    kind: (book, f"lost_to_{book}", kind in _PRICE_OF_RESCALES)
+    for kind, book in _BOOK_OF.items()
+}
 
 
 Standing = tuple[int, int, int, int, float]
@@ -78,8 +87,12 @@ class JobRecord:
     left_out: bool = field(default=False, metadata=NOT_STORED)  # never admitted
     start_ns: int | None = None
     finish_ns: int | None = None
-    cancelled_ns: int | None = None  # when a workload ordered that it be stopped for good
-    refused_ns: int | None = None  # when it was submitted and not admitted, so that it is left out
+    cancelled_ns: int | None = (
+        None  # when a workload ordered that it be stopped for good
+    )
+    refused_ns: int | None = (
+        None  # when it was submitted and not admitted, so that it is left out
+    )
     gained: float = 0.0
     lost_to_preemption: float = 0.0
     lost_to_rescale: float = 0.0
@@ -97,7 +110,11 @@ class JobRecord:
     @property
     def touched(self) -> bool:
         """Whether anything has happened to it."""
-        return bool(self.starts) or self.cancelled_ns is not None or self.refused_ns is not None
+        return (
+            bool(self.starts)
+            or self.cancelled_ns is not None
+            or self.refused_ns is not None
+        )
 
     @property
     def ended_ns(self) -> int | None:
@@ -128,7 +145,9 @@ class _Since:
     def begin(self) -> None:
         """Count from 0 again: cheaper than a new one at each step."""
         self.joined = self.left = self.preempted = self.rescaled = 0
-        self.gained = self.rescale = self.preemption = self.stall = self.start = self.restart = 0.0
+        self.gained = self.rescale = self.preemption = self.stall = self.start = (
+            self.restart
+        ) = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +270,9 @@ class Ledger:
     jobs: JobTable = field(metadata=NOT_STORED)
     without: Collection[int] = field(default=(), metadata=NOT_STORED)
     records: list[JobRecord] = field(init=False, metadata=NOT_STORED)
-    progress_curve: ProgressCurve = field(default_factory=ProgressCurve, metadata=NOT_STORED)
+    progress_curve: ProgressCurve = field(
+        default_factory=ProgressCurve, metadata=NOT_STORED
+    )
     _steps: Columns = field(init=False, metadata=NOT_STORED)
     _seconds: Columns = field(init=False, metadata=NOT_STORED)
     _held: Columns = field(init=False, metadata=NOT_STORED)
@@ -267,19 +288,39 @@ class Ledger:
     _risen_s: float = 0.0
     _extra_gain: float = 0.0
     _paid: float = 0.0
-    _granted_at: dict[int, dict[int, int]] = field(default_factory=dict)  # job -> unit -> since when
+    _granted_at: dict[int, dict[int, int]] = field(
+        default_factory=dict
+    )  # job -> unit -> since when
 
     def __post_init__(self) -> None:
-        self.records = [JobRecord(job, left_out=position in self.without) for position, job in enumerate(self.jobs)]
+        self.records = [
+            JobRecord(job, left_out=position in self.without)
+            for position, job in enumerate(self.jobs)
+        ]
         comes = [record.job.tsub_ns for record in self.records if not record.left_out]
         first = min(comes, default=self.trace.end)
         self._window_ns = max(first, self.trace.start)
         hints = get_type_hints(Step)
-        self._steps = Columns({name: {int: "q", float: "d", str: ""}[hints[name]] for name in STEP_COLUMNS})
+        self._steps = Columns(
+            {
+                name: {int: "q", float: "d", str: ""}[hints[name]]
+                for name in STEP_COLUMNS
+            }
+        )
         self._seconds = Columns({"seconds": "d"})
         # One row for each run of neighbouring units that a job received together and releases together.
-        self._held = Columns({"job": "i", "first_unit": "i", "last_unit": "i", "start_ns": "q", "end_ns": "q"})
-        self._scores = Columns({"time_ns": "q", "job": "i", "progress": "d", "score": "d"})
+        self._held = Columns(
+            {
+                "job": "i",
+                "first_unit": "i",
+                "last_unit": "i",
+                "start_ns": "q",
+                "end_ns": "q",
+            }
+        )
+        self._scores = Columns(
+            {"time_ns": "q", "job": "i", "progress": "d", "score": "d"}
+        )
 
     @property
     def work(self) -> float:
@@ -294,28 +335,50 @@ class Ledger:
     @property
     def history(self) -> dict[str, Columns]:
         """The recorded history, which only grows."""
-        own = {"steps": self._steps, "seconds": self._seconds, "held": self._held, "scores": self._scores}
+        own = {
+            "steps": self._steps,
+            "seconds": self._seconds,
+            "held": self._held,
+            "scores": self._scores,
+        }
         return own | self.progress_curve.history
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint, without the history."""
-        accounts = [snapshot(record) if record.touched else None for record in self.records]
+        accounts = [
+            snapshot(record) if record.touched else None for record in self.records
+        ]
         columns = next((list(account) for account in accounts if account), [])
         rows = [account and list(account.values()) for account in accounts]
-        return {**snapshot(self), "columns": columns, "records": rows, "course": snapshot(self.progress_curve)}
+        return {
+            **snapshot(self),
+            "columns": columns,
+            "records": rows,
+            "course": snapshot(self.progress_curve),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
         restore_snapshot(self, state)
         for record, values in zip(self.records, state["records"], strict=True):
             if values is not None:
-                restore_snapshot(record, dict(zip(state["columns"], values, strict=True)))
+                restore_snapshot(
+                    record, dict(zip(state["columns"], values, strict=True))
+                )
                 record.left_out |= record.refused_ns is not None
         restore_snapshot(self.progress_curve, state["course"])
 
     # --- called by the engine -------------------------------------------------------------------------------------
 
-    def passed(self, begin: int, end: int, idle: int, used: int, rate: float, stalls: Sequence[Stall] = ()) -> None:
+    def passed(
+        self,
+        begin: int,
+        end: int,
+        idle: int,
+        used: int,
+        rate: float,
+        stalls: Sequence[Stall] = (),
+    ) -> None:
         """From `begin` to `end` (UTC ns): idle units, used units, and `rate` samples/s of the jobs.
 
         `stalls`: until when stalled jobs make no progress, and how much of that rate each lacks.
@@ -421,7 +484,12 @@ class Ledger:
             held.settle()
 
     def decided(
-        self, now: int, stands: Standing, rise: float, solution: Solution | None = None, status: str = "decided"
+        self,
+        now: int,
+        stands: Standing,
+        rise: float,
+        solution: Solution | None = None,
+        status: str = "decided",
     ) -> None:
         """A decision has been made and carried out.
 
@@ -445,10 +513,23 @@ class Ledger:
         else:
             value, bound = float(solution.objective), float(solution.bound)
             gap = relative_gap(value, bound)
-            self._step(now, stands, solution.status, solution.backend, solution.note, (value, bound, gap))
+            self._step(
+                now,
+                stands,
+                solution.status,
+                solution.backend,
+                solution.note,
+                (value, bound, gap),
+            )
 
     def close(
-        self, now: int, stands: Standing, progress: Mapping[int, float], *, interrupted: bool, steered: bool = False
+        self,
+        now: int,
+        stands: Standing,
+        progress: Mapping[int, float],
+        *,
+        interrupted: bool,
+        steered: bool = False,
     ) -> Outcome:
         """Check the totals and return the outcome.
 
@@ -477,7 +558,9 @@ class Ledger:
             self.records[index].work = work
         self._step(now, stands, "end")
         self._balance()
-        self.progress_curve.closed(now, math.fsum(record.work for record in self.records))
+        self.progress_curve.closed(
+            now, math.fsum(record.work for record in self.records)
+        )
         steps = pd.DataFrame(self._steps.arrays())
         steps["time"] = pd.to_datetime(steps["time"], unit="ns", utc=True)
         return Outcome(
@@ -541,14 +624,30 @@ class Ledger:
 
     def _balance(self) -> None:
         work = math.fsum(record.work for record in self.records)
-        if not math.isclose(self._gained - self._lost, work, rel_tol=BALANCE, abs_tol=BALANCE * max(1.0, self._gained)):
-            raise ConservationError(f"{self._gained!r} done less {self._lost!r} lost is not {work!r}")
+        if not math.isclose(
+            self._gained - self._lost,
+            work,
+            rel_tol=BALANCE,
+            abs_tol=BALANCE * max(1.0, self._gained),
+        ):
+            raise ConservationError(
+                f"{self._gained!r} done less {self._lost!r} lost is not {work!r}"
+            )
         for record in self.records:
             left = record.gained - record.lost
-            if not math.isclose(left, record.work, rel_tol=BALANCE, abs_tol=BALANCE * max(1.0, record.gained)):
-                raise ConservationError(f"job {record.job.name!r}: {left!r} is not {record.work!r}")
+            if not math.isclose(
+                left,
+                record.work,
+                rel_tol=BALANCE,
+                abs_tol=BALANCE * max(1.0, record.gained),
+            ):
+                raise ConservationError(
+                    f"job {record.job.name!r}: {left!r} is not {record.work!r}"
+                )
         if self._used_unit_seconds > self._idle_unit_seconds * (1 + BALANCE):
-            raise ConservationError(f"{self._used_unit_seconds!r} unit-seconds used of {self._idle_unit_seconds!r}")
+            raise ConservationError(
+                f"{self._used_unit_seconds!r} unit-seconds used of {self._idle_unit_seconds!r}"
+            )
 
     def _allocations(self) -> pd.DataFrame:
         """Units held, in order; neighbouring runs with equal times, though released one by one, are joined.
@@ -558,7 +657,9 @@ class Ledger:
         import pandas as pd
 
         held = self._held.hand_over()
-        order = np.lexsort([held[name] for name in ("first_unit", "end_ns", "start_ns", "job")])
+        order = np.lexsort(
+            [held[name] for name in ("first_unit", "end_ns", "start_ns", "job")]
+        )
         goes_on = held["first_unit"][order[1:]] == held["last_unit"][order[:-1]] + 1
         for name in ("job", "start_ns", "end_ns"):
             column = held[name][order]
@@ -572,4 +673,6 @@ class Ledger:
                 column[:count] = column[order[last if name == "last_unit" else first]]
             else:
                 column[:] = column[order]
-        return pd.DataFrame({name: column[:count] for name, column in held.items()}, copy=False)
+        return pd.DataFrame(
+            {name: column[:count] for name, column in held.items()}, copy=False
+        )

@@ -20,7 +20,15 @@ from bft.models import InputError, Job, JobTable, Workload
 from bft.replay.engine.admission import Due, is_admitted
 from bft.replay.engine.history import Columns, Ending
 from bft.replay.engine.ledger import ConservationError, Ledger, Outcome, Standing
-from bft.replay.engine.policy_api import Decision, Machine, Policy, PolicyError, Remembers, State, Traits
+from bft.replay.engine.policy_api import (
+    Decision,
+    Machine,
+    Policy,
+    PolicyError,
+    Remembers,
+    State,
+    Traits,
+)
 from bft.replay.engine.policy_timeout import PolicyCall
 from bft.replay.engine.progress import Motion, Network, Partners
 from bft.replay.engine.reallocation import Change, changes
@@ -109,8 +117,12 @@ class Replay:
         self._driver = None if workload is None else WorkloadDriver(workload, jobs)
         self._traits = Traits.of(policy)
         if trace.kinds and not self._traits.kinds:
-            raise self._traits.refusal("it knows no kinds of units, and those of this trace are of several")
-        self._held = Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node, trace.kinds)
+            raise self._traits.refusal(
+                "it knows no kinds of units, and those of this trace are of several"
+            )
+        self._held = Holdings(
+            len(trace.nodes) * trace.units_per_node, trace.units_per_node, trace.kinds
+        )
         self._reserve = Reserve(
             len(trace.nodes),
             trace.units_per_node,
@@ -125,20 +137,44 @@ class Replay:
         self._queue = [index for index in jobs.by_submit() if index not in without]
         self._in_play = InPlay()
         self._motion = Motion(
-            trace.start, self._in_play, self.ledger, rules, self._traits, trace.units_per_node, trace.kinds
+            trace.start,
+            self._in_play,
+            self.ledger,
+            rules,
+            self._traits,
+            trace.units_per_node,
+            trace.kinds,
         )
-        self._partners = Partners(self._jobs, self._in_play, self._held, self._motion, self._traits, interference)
-        self._network = Network(rules.network_interference, self._in_play, self._motion, trace.units_per_node)
-        self._given_up: dict[int, set[int]] = {}  # units given back at the instant `_given_up_ns`, and by which jobs
+        self._partners = Partners(
+            self._jobs,
+            self._in_play,
+            self._held,
+            self._motion,
+            self._traits,
+            interference,
+        )
+        self._network = Network(
+            rules.network_interference,
+            self._in_play,
+            self._motion,
+            trace.units_per_node,
+        )
+        self._given_up: dict[
+            int, set[int]
+        ] = {}  # units given back at the instant `_given_up_ns`, and by which jobs
         self._given_up_ns = -NEVER
         self._place = _Place()
         self._next: int | None = None  # the next instant, once it is known
         self._asked: State | None = None  # the state to be decided now
         self._window: ref[Window]  # the jobs in it
         self._profiled = any(job.profile is not None for job in jobs)
-        self._policy_call = PolicyCall(self._traits.name, policy, limit_s=rules.policy_time_limit_s)
+        self._policy_call = PolicyCall(
+            self._traits.name, policy, limit_s=rules.policy_time_limit_s
+        )
         self._min_interval_ns = round(rules.min_interval_s * SECOND_NS)
-        self._all_count = rules.events == "all"  # whether other events than those of nodes lead to a decision
+        self._all_count = (
+            rules.events == "all"
+        )  # whether other events than those of nodes lead to a decision
         self._come_to(self._place)
 
     def _check_reserve(self, outlook: Outlook | None) -> None:
@@ -194,7 +230,11 @@ class Replay:
             raise
         return self._close(interrupted=interrupted)
 
-    def _run(self, on_step: Callable[[int], None] | None, should_stop: Callable[[], bool] | None) -> bool:
+    def _run(
+        self,
+        on_step: Callable[[int], None] | None,
+        should_stop: Callable[[], bool] | None,
+    ) -> bool:
         """Replay to the end; returns whether it was stopped before."""
         while self.peek() is not None:
             if should_stop is not None and should_stop():
@@ -245,7 +285,10 @@ class Replay:
         instant = self.peek()
         if instant is None:
             raise ReplayOverError(f"the replay ended at {self.now} ns")
-        self._place.over, self._next = self._next is None or self._next > self.trace.end, None
+        self._place.over, self._next = (
+            self._next is None or self._next > self.trace.end,
+            None,
+        )
         if not self._happens(instant) or not self._in_play.line:
             return None
         self._place.decided_at = instant
@@ -271,7 +314,9 @@ class Replay:
             raise RuntimeError("nothing is to be decided: advance() returned no state")
         self._asked = None
         window = self._window()
-        if window is not None:  # somebody keeps the state: it shows what was to be seen then
+        if (
+            window is not None
+        ):  # somebody keeps the state: it shows what was to be seen then
             window.keep()
         self._motion.asked()
         place, self._next, now = self._place, None, self._motion.now
@@ -279,15 +324,29 @@ class Replay:
             place.finished = []
         place.wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
         if place.wake_ns <= now:
-            raise self._traits.refusal(f"it asked to be woken at {decision.wake_ns} ns, and it is {now}")
+            raise self._traits.refusal(
+                f"it asked to be woken at {decision.wake_ns} ns, and it is {now}"
+            )
         found = changes(decision, self._in_play, self._held, self._traits)
-        before = [(change.running, change.running.rate) for change in found if change.running.units] if found else []
+        before = (
+            [
+                (change.running, change.running.rate)
+                for change in found
+                if change.running.units
+            ]
+            if found
+            else []
+        )
         if found:
             self._move(found)
         if self._profiled:
             self._ask_rates()
         self._conserve()
-        rise = math.fsum([running.rate - earlier for running, earlier in before]) if before else 0.0
+        rise = (
+            math.fsum([running.rate - earlier for running, earlier in before])
+            if before
+            else 0.0
+        )
         self.ledger.decided(now, self._stands(), rise, decision.solution)
         if self._driver is not None:
             self._obey(self._driver, now + 1)
@@ -299,32 +358,46 @@ class Replay:
         progress = {running.index: running.progress for running in self._in_play}
         stands = self._idle, self._held.used, len(self._in_play), 0, 0.0
         steered = self._driver is not None
-        outcome = self.ledger.close(self.now, stands, progress, interrupted=interrupted, steered=steered)
+        outcome = self.ledger.close(
+            self.now, stands, progress, interrupted=interrupted, steered=steered
+        )
         return replace(outcome, host=self._reserve.outcome())
 
     @property
     def history(self) -> dict[str, Columns]:
         """The recorded history, which only grows."""
         reserve = self._reserve
-        return {**self.ledger.history, "returns": reserve.returns, "preemptions": reserve.preemptions}
+        return {
+            **self.ledger.history,
+            "returns": reserve.returns,
+            "preemptions": reserve.preemptions,
+        }
 
     def state(self, *, history: bool = True) -> dict[str, Any]:
         """The position of the replay between two steps as JSON values, for a checkpoint.
 
         `history`: include the recorded history, which only grows; False: it is stored elsewhere.
         """
-        past = {"history": {name: table.since(0) for name, table in self.history.items()}} if history else {}
+        past = (
+            {"history": {name: table.since(0) for name, table in self.history.items()}}
+            if history
+            else {}
+        )
         return {
             **past,
             "now": self.now,
             "place": snapshot(self._place),
             "policy": self._policy_state(),
-            "steering": None if self._driver is None else {**self._driver.state(), "queue": self._queue},
+            "steering": None
+            if self._driver is None
+            else {**self._driver.state(), "queue": self._queue},
             "held": self._held.state(),
             "motion": self._motion.state(),
             "reserve": self._reserve.state(),
             "ledger": self.ledger.state(),
-            "in_play": {str(running.index): running.state() for running in self._in_play},
+            "in_play": {
+                str(running.index): running.state() for running in self._in_play
+            },
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -343,7 +416,11 @@ class Replay:
         self.ledger.restore(state["ledger"])
         for name, table in self.history.items():
             table.restore(state["history"][name])
-        self._queue = [index for index in self._queue if self.ledger.records[index].refused_ns is None]
+        self._queue = [
+            index
+            for index in self._queue
+            if self.ledger.records[index].refused_ns is None
+        ]
         self._come_to(self._place)
         turns = {index: turn for turn, index in enumerate(self._queue)}
         for name, entry in state["in_play"].items():
@@ -359,7 +436,9 @@ class Replay:
             return None
         with self._policy_call:
             state = self.policy.state()
-            json.dumps(state, default=lambda value: value.item())  # in here, as it is the policy's fault if it fails
+            json.dumps(
+                state, default=lambda value: value.item()
+            )  # in here, as it is the policy's fault if it fails
             return state
 
     def _happens(self, instant: int) -> bool:
@@ -379,7 +458,11 @@ class Replay:
             place.wake_ns = NEVER
         if touched or (self._all_count and (finished or admitted or woken)):
             place.pending = True
-        if not place.pending or instant >= self.trace.end or instant < place.decided_at + self._min_interval_ns:
+        if (
+            not place.pending
+            or instant >= self.trace.end
+            or instant < place.decided_at + self._min_interval_ns
+        ):
             return False
         place.pending = False
         return True
@@ -392,7 +475,11 @@ class Replay:
 
     def _submit(self, number: int) -> int:
         """Return the instant at which the queued job of this number is submitted, NEVER where there is none."""
-        return self._jobs[self._queue[number]].tsub_ns if number < len(self._queue) else NEVER
+        return (
+            self._jobs[self._queue[number]].tsub_ns
+            if number < len(self._queue)
+            else NEVER
+        )
 
     def _next_instant(self) -> int:
         place, now = self._place, self._motion.now
@@ -404,7 +491,9 @@ class Replay:
         if self._submit_ns < instant:
             instant = max(self._submit_ns, now)
         if place.pending:
-            instant = min(instant, max(place.decided_at + self._min_interval_ns, now + 1))
+            instant = min(
+                instant, max(place.decided_at + self._min_interval_ns, now + 1)
+            )
         if self._driver is not None and self._driver.cancelled:
             instant = min(instant, now + 1)
         return instant
@@ -447,8 +536,14 @@ class Replay:
             if orders.score is not None:
                 self.ledger.scored(running.index, self.now, progress, orders.score)
             for job in orders.submit:
-                later, when = self._place.submitted, lambda index: self._jobs[index].tsub_ns
-                self._queue.insert(bisect_right(self._queue, job.tsub_ns, later, key=when), len(self._jobs))
+                later, when = (
+                    self._place.submitted,
+                    lambda index: self._jobs[index].tsub_ns,
+                )
+                self._queue.insert(
+                    bisect_right(self._queue, job.tsub_ns, later, key=when),
+                    len(self._jobs),
+                )
                 self._jobs.append(job)
                 self.ledger.submitted(job)
                 self._submit_ns = self._submit(self._place.submitted)
@@ -489,7 +584,11 @@ class Replay:
         if reserve.free_first:  # a scheduler has the nodes that other host jobs return now, before it preempts
             self._join(reserve.joined(joining))
         if leaving:
-            offered = reserve.take(leaving, self._held, self.now) if reserve.active else leaving
+            offered = (
+                reserve.take(leaving, self._held, self.now)
+                if reserve.active
+                else leaving
+            )
             from_training = self._leave(self._units_of(offered))
             reserve.taken.add(len(leaving), from_training)
         if not reserve.free_first:
@@ -540,7 +639,9 @@ class Replay:
             self._motion.set_rate(running, "leave")
         self._partners.refresh(losers, beside)
         self._network.refresh(losers)
-        self._reserve.preempted(self.now, len(losers), sum(not running.units for running in losers))
+        self._reserve.preempted(
+            self.now, len(losers), sum(not running.units for running in losers)
+        )
         per = self.trace.units_per_node if self._whole_nodes else 1
         return len({unit // per for units in lost.values() for unit in units})
 
@@ -548,7 +649,9 @@ class Replay:
         """A rigid job has lost a unit: it returns to its last checkpoint, and waits."""
         self._motion.save(running)
         if running.progress > running.saved:
-            self.ledger.lost(running.record, running.progress - running.saved, "preemption")
+            self.ledger.lost(
+                running.record, running.progress - running.saved, "preemption"
+            )
             running.progress = running.saved
         if running.units:
             self._release(running, running.units)
@@ -582,7 +685,9 @@ class Replay:
         place, queue = self._place, self._queue
         while self._submit_ns <= self.now:
             if self._refuses(queue[place.submitted]):
-                self.ledger.refused(self.ledger.records[queue.pop(place.submitted)], self.now)
+                self.ledger.refused(
+                    self.ledger.records[queue.pop(place.submitted)], self.now
+                )
             else:
                 place.submitted += 1
             self._submit_ns = self._submit(place.submitted)
@@ -596,21 +701,38 @@ class Replay:
         """Whether a job that is submitted now has a deadline that cannot be kept beside those of the others."""
         if self.rules.admission == "all" or self._jobs[index].deadline_ns is None:
             return False
-        due = [self._due(running.job, running.progress_at(self.now)) for running in self._in_play]
-        due += [self._due(self._jobs[each], 0.0) for each in self._queue[self._place.admitted : self._place.submitted]]
-        open_ones = [each for each in due if each is not None and each.deadline_ns > self.now]
-        newcomer, units = self._due(self._jobs[index], 0.0), self.rules.admission_units or self._held.idle
+        due = [
+            self._due(running.job, running.progress_at(self.now))
+            for running in self._in_play
+        ]
+        due += [
+            self._due(self._jobs[each], 0.0)
+            for each in self._queue[self._place.admitted : self._place.submitted]
+        ]
+        open_ones = [
+            each for each in due if each is not None and each.deadline_ns > self.now
+        ]
+        newcomer, units = (
+            self._due(self._jobs[index], 0.0),
+            self.rules.admission_units or self._held.idle,
+        )
         return newcomer is None or not is_admitted(self.now, units, newcomer, open_ones)
 
     def _due(self, job: Job, progress: float) -> Due | None:
         """Return the work that a job with a deadline still needs, None for a job without a deadline."""
         if job.deadline_ns is None:
             return None
-        sizes = (job.request,) if self._traits.rigid else tuple(job.allowed.nonzero()[0].tolist()[1:])
+        sizes = (
+            (job.request,)
+            if self._traits.rigid
+            else tuple(job.allowed.nonzero()[0].tolist()[1:])
+        )
         return Due(job.rates, sizes, job.pmax - progress, job.deadline_ns)
 
     def _new(self, index: int, turn: int) -> Running:
-        running = Running.admitted(index, turn, self.ledger.records[index], tunes=self._traits.tunes)
+        running = Running.admitted(
+            index, turn, self.ledger.records[index], tunes=self._traits.tunes
+        )
         if self._driver is not None:
             running.rungs = self._driver.rungs(running.job)
         return running
@@ -624,14 +746,22 @@ class Replay:
             answer: object = self.policy.decide(self._asked)  # type: ignore[arg-type]  # there is a state
         self.ledger.asked(perf_counter() - began)
         if not isinstance(answer, Decision):
-            raise self._traits.refusal(f"it answered {answer!r:.100}; expected a Decision")
+            raise self._traits.refusal(
+                f"it answered {answer!r:.100}; expected a Decision"
+            )
         return answer
 
     def _state(self, now: int) -> State:
         held, motion, finished = self._held, self._motion, self._place.finished
-        jobs = Window(self._in_play, now, motion.asked_ns, self._traits.clairvoyant, held.used)
+        jobs = Window(
+            self._in_play, now, motion.asked_ns, self._traits.clairvoyant, held.used
+        )
         self._window = ref(jobs)
-        ended = tuple([finished_view(self.ledger.records[index]) for index in finished]) if finished else ()
+        ended = (
+            tuple([finished_view(self.ledger.records[index]) for index in finished])
+            if finished
+            else ()
+        )
         return State(now, held.idle, jobs, self._machine, ended, motion.ended)
 
     def _stands(self) -> Standing:
@@ -663,7 +793,9 @@ class Replay:
             if change.gains:
                 running = change.running
                 before = len(running.units) + len(change.released)
-                granted = change.granted or self._held.take(change.gains, near=running.units, kind=change.kind)
+                granted = change.granted or self._held.take(
+                    change.gains, near=running.units, kind=change.kind
+                )
                 self._held.grant(running.index, granted)
                 self.ledger.granted(running.index, granted, now)
                 self._in_play.hold(running, [*running.units, *granted])
@@ -677,14 +809,21 @@ class Replay:
         """Check that every idle unit is free or held, and held once unless it is shared."""
         held, twice = self._in_play.held, self._in_play.shared // 2
         if held - twice != self._held.used:
-            raise ConservationError(f"{held} units held, {twice} of them twice, but {self._held.used} in use")
+            raise ConservationError(
+                f"{held} units held, {twice} of them twice, but {self._held.used} in use"
+            )
 
     def _pay(self, running: Running, before: int, *, elsewhere: bool = False) -> None:
         """A decision changed the units of a job that had `before`; it pays at its rate before.
 
         `elsewhere`: to units of another kind, which is a restart whatever their number.
         """
-        record, job, rules, motion = running.record, running.job, self.rules, self._motion
+        record, job, rules, motion = (
+            running.record,
+            running.job,
+            self.rules,
+            self._motion,
+        )
         running.since_ns = now = motion.now
         if before:
             self.ledger.rescaled(record)
@@ -692,10 +831,14 @@ class Replay:
             self.ledger.started(record, now)
             if self._driver is not None and record.starts == 1:
                 self._driver.started(running)
-        seconds = job.tcdw_s if len(running.units) < before and not elsewhere else job.tcup_s
+        seconds = (
+            job.tcdw_s if len(running.units) < before and not elsewhere else job.tcup_s
+        )
         motion.charge(running, seconds, "rescale" if before else "start stall")
         if not running.units:
-            running.saved = running.progress  # a job that is asked to stop saves its work
+            running.saved = (
+                running.progress
+            )  # a job that is asked to stop saves its work
             motion.end_run(running)
             record.stops += 1
         elif not before:
@@ -703,7 +846,11 @@ class Replay:
             if record.starts == 1:
                 motion.stall(running, rules.start_overhead_s, "start")
             else:
-                motion.stall(running, rules.restart_s(len(running.units)) * self._share_to_wait(running), "restart")
+                motion.stall(
+                    running,
+                    rules.restart_s(len(running.units)) * self._share_to_wait(running),
+                    "restart",
+                )
         elif self._traits.migrates or elsewhere:
             motion.stall(running, rules.restart_s(len(running.units)), "move")
         motion.set_rate(running)

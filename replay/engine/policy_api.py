@@ -103,7 +103,9 @@ class Jobs(Sequence[JobView]):
     """
 
     def __init__(
-        self, views: Iterable[JobView] = (), present: Mapping[int, RunInterval] = MappingProxyType({})
+        self,
+        views: Iterable[JobView] = (),
+        present: Mapping[int, RunInterval] = MappingProxyType({}),
     ) -> None:
         self._all, self._present = tuple(views), present
 
@@ -123,7 +125,9 @@ class Jobs(Sequence[JobView]):
         return self._all[position]
 
     def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, Jobs) else NotImplemented
+        return (
+            tuple(self) == tuple(other) if isinstance(other, Jobs) else NotImplemented
+        )
 
     def __hash__(self) -> int:
         return hash(tuple(self))
@@ -149,7 +153,9 @@ class Jobs(Sequence[JobView]):
     @cached_property
     def positions(self) -> Mapping[str, int]:
         """Position of each job by its name."""
-        return MappingProxyType({view.job.name: position for position, view in enumerate(self)})
+        return MappingProxyType(
+            {view.job.name: position for position, view in enumerate(self)}
+        )
 
     @cached_property
     def least(self) -> IntArray:
@@ -164,7 +170,9 @@ class Jobs(Sequence[JobView]):
     @cached_property
     def sized(self) -> Sequence[int]:
         """Positions of the jobs that run on some sizes between the fewest and the most only, ascending."""
-        return tuple(position for position, view in enumerate(self) if view.job.sizes is not None)
+        return tuple(
+            position for position, view in enumerate(self) if view.job.sizes is not None
+        )
 
     def present(self, position: int) -> RunInterval | None:
         """Return the interval of a job that is under way, since the policy was last asked; None if it has only begun.
@@ -177,7 +185,9 @@ class Jobs(Sequence[JobView]):
     def used(self) -> int:
         """Units that they hold, shared ones counted once."""
         views = [self[position] for position in self.running]
-        return sum(view.units for view in views) - sum(view.shared for view in views) // 2
+        return (
+            sum(view.units for view in views) - sum(view.shared for view in views) // 2
+        )
 
 
 def _fixed(numbers: Iterable[int]) -> IntArray:
@@ -204,7 +214,9 @@ class Zeros(Sequence[int]):
 
     def __iter__(self) -> Iterator[int]:
         for first in range(0, len(self._numbers), _AT_ONCE):
-            yield from ((self._numbers[first : first + _AT_ONCE] == 0).nonzero()[0] + first).tolist()
+            yield from (
+                (self._numbers[first : first + _AT_ONCE] == 0).nonzero()[0] + first
+            ).tolist()
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -255,12 +267,20 @@ class Machine:
 
     def places(self) -> Placement:
         """Return `placement()`, by its old name."""
-        warnings.warn("Machine.places() is now Machine.placement()", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            "Machine.places() is now Machine.placement()",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         return self.placement()
 
     def expected_idle_until(self, time_ns: int) -> list[int | None]:
         """See `State.expected_idle_until`; of now or an earlier instant, as later ones are not known."""
-        return [None] * self.nodes if self._outlook is None else self._outlook.expected(time_ns)
+        return (
+            [None] * self.nodes
+            if self._outlook is None
+            else self._outlook.expected(time_ns)
+        )
 
 
 _NO_MACHINE = Machine(Holdings(0))
@@ -309,7 +329,9 @@ class State:
     ended: Mapping[str, Sequence[RunInterval]] = field(default_factory=EndedIntervals)
 
     def __post_init__(self) -> None:
-        if Jobs not in type(self.jobs).__mro__:  # isinstance, which takes longer where a class is abstract
+        if (
+            Jobs not in type(self.jobs).__mro__
+        ):  # isinstance, which takes longer where a class is abstract
             object.__setattr__(self, "jobs", Jobs(self.jobs))
 
     @property
@@ -349,7 +371,11 @@ class State:
         A change between two decisions, such as a node that left, so loses nothing of what was seen before it.
         """
         present = self._looked_up.present(position)
-        before = tuple(self.ended.get(self.jobs[position].job.name, ())) if self.ended else ()
+        before = (
+            tuple(self.ended.get(self.jobs[position].job.name, ()))
+            if self.ended
+            else ()
+        )
         return before if present is None else (*before, present)
 
     @property
@@ -425,23 +451,39 @@ class Decision:
             raise TypeError("Decision: expected one of counts, placement, transfers")
         if counts is not None and not isinstance(counts, (tuple, np.ndarray)):
             if isinstance(counts, str) or not isinstance(counts, Iterable):
-                raise TypeError(f"Decision: counts must be whole numbers, one for each job in play, not {counts!r}")
+                raise TypeError(
+                    f"Decision: counts must be whole numbers, one for each job in play, not {counts!r}"
+                )
             object.__setattr__(self, "counts", tuple(counts))
         if wake_ns is not None:
             if not _whole(wake_ns):
-                raise TypeError(f"Decision: wake_ns must be whole nanoseconds, not {wake_ns!r}")
+                raise TypeError(
+                    f"Decision: wake_ns must be whole nanoseconds, not {wake_ns!r}"
+                )
             object.__setattr__(self, "wake_ns", int(wake_ns))
         if placement is not None:
-            if not isinstance(placement, (dict, Mapping)) or not all(map(_whole, placement)):
-                raise TypeError(f"Decision: placement must map positions of jobs to units, not {placement!r}")
+            if not isinstance(placement, (dict, Mapping)) or not all(
+                map(_whole, placement)
+            ):
+                raise TypeError(
+                    f"Decision: placement must map positions of jobs to units, not {placement!r}"
+                )
             for units in placement.values():
-                if not isinstance(units, (tuple, Sequence)) or not all(map(_whole, units)):
-                    raise TypeError(f"Decision: the units of a placement must be whole numbers, not {units!r}")
+                if not isinstance(units, (tuple, Sequence)) or not all(
+                    map(_whole, units)
+                ):
+                    raise TypeError(
+                        f"Decision: the units of a placement must be whole numbers, not {units!r}"
+                    )
         if not isinstance(solution, (NoneType, Solution)):
-            raise TypeError(f"Decision: solution must be a bft.milp.Solution, not {solution!r}")
+            raise TypeError(
+                f"Decision: solution must be a bft.milp.Solution, not {solution!r}"
+            )
 
     @classmethod
-    def placed(cls, placement: Mapping[int, Sequence[int]], *, wake_ns: int | None = None) -> Decision:
+    def placed(
+        cls, placement: Mapping[int, Sequence[int]], *, wake_ns: int | None = None
+    ) -> Decision:
         """Give the jobs at these positions exactly these units, none to stop them; the others keep theirs."""
         return cls(placement=placement, wake_ns=wake_ns)
 
@@ -523,7 +565,9 @@ class Kind:
     def __post_init__(self) -> None:
         for name in self.names():
             if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"Kind: {name} must be True or False, not {getattr(self, name)!r}")
+                raise TypeError(
+                    f"Kind: {name} must be True or False, not {getattr(self, name)!r}"
+                )
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -547,10 +591,14 @@ class Kind:
         """
         kind = getattr(policy, "kind", _ELASTIC)
         if not isinstance(kind, cls):
-            raise TypeError(f"its kind must be a Kind, such as Kind(rigid=True), not {kind!r}")
+            raise TypeError(
+                f"its kind must be a Kind, such as Kind(rigid=True), not {kind!r}"
+            )
         beside = [name for name in cls.names() if hasattr(policy, name)]
         if beside:
-            raise TypeError(f"write kind = Kind({beside[0]}=True); an attribute {beside[0]!r} has no effect")
+            raise TypeError(
+                f"write kind = Kind({beside[0]}=True); an attribute {beside[0]!r} has no effect"
+            )
         return kind
 
 
@@ -610,7 +658,15 @@ class Traits:
     def of(cls, policy: Policy) -> Traits:
         """From the policy's `Kind`."""
         kind = Kind.of(policy)
-        return cls(policy.name, kind.rigid, kind.migrates, kind.clairvoyant, kind.tunes, kind.expects, kind.kinds)
+        return cls(
+            policy.name,
+            kind.rigid,
+            kind.migrates,
+            kind.clairvoyant,
+            kind.tunes,
+            kind.expects,
+            kind.kinds,
+        )
 
     def refusal(self, reason: str) -> PolicyError:
         """Return the error with which the policy is stopped."""

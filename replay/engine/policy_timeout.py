@@ -45,20 +45,37 @@ class PolicyCall:
 
     __slots__ = ("_before", "_limit_s", "_name", "_policy", "_under_way")
 
-    def __init__(self, name: str, policy: object, *, limit_s: float | None = None, under_way: bool = True) -> None:
-        self._name, self._policy, self._limit_s, self._under_way = name, policy, limit_s, under_way
+    def __init__(
+        self,
+        name: str,
+        policy: object,
+        *,
+        limit_s: float | None = None,
+        under_way: bool = True,
+    ) -> None:
+        self._name, self._policy, self._limit_s, self._under_way = (
+            name,
+            policy,
+            limit_s,
+            under_way,
+        )
         self._before: Any = None
 
     def __enter__(self) -> None:
         if self._limit_s is None:
             return
         if threading.current_thread() is not threading.main_thread():
-            raise InputError("a time limit for policies works in the main thread of a process only")
+            raise InputError(
+                "a time limit for policies works in the main thread of a process only"
+            )
         self._before = signal.signal(signal.SIGALRM, _ring)
         signal.setitimer(signal.ITIMER_REAL, self._limit_s)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._limit_s is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -66,19 +83,27 @@ class PolicyCall:
         if error is None or isinstance(error, PolicyError):
             return
         stopped = f"policy {self._name!r} was stopped"
-        if isinstance(error, (InputError, ProblemError)):  # these name the invalid input themselves
+        if isinstance(
+            error, (InputError, ProblemError)
+        ):  # these name the invalid input themselves
             if self._under_way:
                 raise PolicyError(f"{stopped}: {error}") from error
         elif isinstance(error, _TimeUp):
             where = _line(error, self._policy)
-            raise PolicyError(f"{stopped}: no answer within {self._limit_s:g} s{where}") from None
+            raise PolicyError(
+                f"{stopped}: no answer within {self._limit_s:g} s{where}"
+            ) from None
         elif isinstance(error, SystemExit):
-            raise PolicyError(f"{stopped}: it tried to end the programme{_line(error, self._policy)}") from error
+            raise PolicyError(
+                f"{stopped}: it tried to end the programme{_line(error, self._policy)}"
+            ) from error
         elif isinstance(error, Exception):
             logger.debug("policy %r failed", self._name, exc_info=True)
             text = " ".join(str(error).split())
             reason = type(error).__name__ + (f": {text}" if text else "")
-            raise PolicyError(f"{stopped}: it raised {reason}{_line(error, self._policy)}") from error
+            raise PolicyError(
+                f"{stopped}: it raised {reason}{_line(error, self._policy)}"
+            ) from error
 
 
 def _ring(number: int, frame: FrameType | None) -> None:
@@ -87,10 +112,20 @@ def _ring(number: int, frame: FrameType | None) -> None:
 
 def _line(error: BaseException, policy: object) -> str:
     """The last line of the policy's own source on the way to an error."""
-    made = policy if inspect.isclass(policy) or inspect.isroutine(policy) else type(policy)
+    made = (
+        policy if inspect.isclass(policy) or inspect.isroutine(policy) else type(policy)
+    )
     try:
         own = inspect.getsourcefile(made)
     except TypeError:
         own = None
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
-    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == own
+    ]
+    return (
+        f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+        if frames
+        else ""
+    )

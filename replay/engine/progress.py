@@ -58,7 +58,9 @@ class Motion:
         self._stalls = rules.cost_model == "stall"  # what changes cost is time
         self._units_per_node, self._kinds = units_per_node, kinds
         self._save_every_ns = round(rules.checkpoint_interval_s * SECOND_NS)
-        self._stalled: dict[int, Running] = {}  # jobs with stalls that are not charged yet, by position
+        self._stalled: dict[
+            int, Running
+        ] = {}  # jobs with stalls that are not charged yet, by position
 
     def state(self) -> dict[str, Any]:
         """Return the intervals that have ended since the policy was last asked, for a checkpoint."""
@@ -95,7 +97,11 @@ class Motion:
             stalled = list(self._stalled.values())
             if len(stalled) > 1:
                 stalled.sort(key=lambda running: running.turn)
-            stalls = [(r.stalled_until, r.rate) for r in stalled if r.rate and r.stalled_until > begin]
+            stalls = [
+                (r.stalled_until, r.rate)
+                for r in stalled
+                if r.rate and r.stalled_until > begin
+            ]
             self._ledger.passed(begin, instant, idle, used, rate, stalls)
             for running in stalled:  # stalls are charged as they pass
                 self.settle(running)
@@ -121,18 +127,27 @@ class Motion:
         for until, kind in running.stalls:
             end = min(until, self.now)
             if end > begin:
-                self._ledger.lost(running.record, running.rate * ((end - begin) / SECOND_NS), kind)
+                self._ledger.lost(
+                    running.record, running.rate * ((end - begin) / SECOND_NS), kind
+                )
                 begin = end
         if running.stalled_until <= self.now:
             running.stalls.clear()
             self._stalled.pop(running.index, None)
 
-    def charge(self, running: Running, seconds: float, kind: Literal["rescale", "start stall", "preemption"]) -> None:
+    def charge(
+        self,
+        running: Running,
+        seconds: float,
+        kind: Literal["rescale", "start stall", "preemption"],
+    ) -> None:
         """Charge `seconds` of a settled job's time for a rescale, start or preemption, before its rate changes."""
         if self._stalls:
             self.stall(running, seconds, "stall" if kind == "rescale" else kind)
             return
-        cost = min(seconds * running.rate, running.progress)  # progress never falls below 0
+        cost = min(
+            seconds * running.rate, running.progress
+        )  # progress never falls below 0
         if cost > 0:
             running.progress -= cost
             self._ledger.lost(running.record, cost, kind)
@@ -154,8 +169,14 @@ class Motion:
         if interval:
             last = running.begun_ns + (now - running.begun_ns) // interval * interval
         if last >= running.rated_ns:
-            since = now - (last if last > running.stalled_until else running.stalled_until)
-            saved = running.progress - running.rate * (since / SECOND_NS) if since > 0 else running.progress
+            since = now - (
+                last if last > running.stalled_until else running.stalled_until
+            )
+            saved = (
+                running.progress - running.rate * (since / SECOND_NS)
+                if since > 0
+                else running.progress
+            )
             if saved > running.saved:
                 running.saved = saved
 
@@ -182,8 +203,23 @@ class Motion:
         """Note what a job has held since its rate was set, as far as the policy does not know it."""
         begin = running.rated_ns if running.rated_ns > self.asked_ns else self.asked_ns
         if begin < self.now:
-            units, shared, stall_ns = running.rated_units, running.rated_shared, running.rated_stall_ns
-            self._rows.append((running.job.name, begin, self.now, units, shared, stall_ns, running.rate, ended))
+            units, shared, stall_ns = (
+                running.rated_units,
+                running.rated_shared,
+                running.rated_stall_ns,
+            )
+            self._rows.append(
+                (
+                    running.job.name,
+                    begin,
+                    self.now,
+                    units,
+                    shared,
+                    stall_ns,
+                    running.rate,
+                    ended,
+                )
+            )
 
     def _rate_on_its_units(self, running: Running) -> float:
         """Samples/s of a job that shares nothing; also sets until when that rate holds."""
@@ -198,7 +234,9 @@ class Motion:
         on = Counter(unit // self._units_per_node for unit in running.units)
         placement = tuple(sorted(on.values(), reverse=True))
         begin = max(self.now, running.stalled_until)
-        rate, until = running.dynamics.rate(placement, running.progress, begin, running.slowdown)
+        rate, until = running.dynamics.rate(
+            placement, running.progress, begin, running.slowdown
+        )
         running.ask_ns = NEVER if until is None else until
         return rate
 
@@ -228,10 +266,22 @@ class Partners:
         traits: Traits,
         interference: Interference | None,
     ) -> None:
-        self._jobs, self._in_play, self._held, self._motion, self._traits = jobs, in_play, held, motion, traits
+        self._jobs, self._in_play, self._held, self._motion, self._traits = (
+            jobs,
+            in_play,
+            held,
+            motion,
+            traits,
+        )
         self._interference = interference
 
-    def refresh(self, changed: Iterable[Running], beside: Iterable[int] = (), *, decided: bool = False) -> None:
+    def refresh(
+        self,
+        changed: Iterable[Running],
+        beside: Iterable[int] = (),
+        *,
+        decided: bool = False,
+    ) -> None:
         """Update the partners of jobs whose units have changed, and of their former and new partners.
 
         Parameters
@@ -262,16 +312,25 @@ class Partners:
 
     def _refresh(self, running: Running, *, decided: bool) -> None:
         partners = Counter(
-            index for unit in running.units for index in self._held.holders(unit) if index != running.index
+            index
+            for unit in running.units
+            for index in self._held.holders(unit)
+            if index != running.index
         )
         same = partners.keys() == running.partners.keys()
         self._in_play.share(running, dict(partners))
-        if same and not (partners and self._interference is not None and self._interference.by_units):
+        if same and not (
+            partners and self._interference is not None and self._interference.by_units
+        ):
             return
         xi = max((self._xi(running, index) for index in partners), default=1.0)
         if not same or xi != running.xi:
             # A pair that a leave has changed is charged at its ratio; a decision may not choose a forbidden one.
-            if decided and self._interference is not None and xi > self._interference.xi_max:
+            if (
+                decided
+                and self._interference is not None
+                and xi > self._interference.xi_max
+            ):
                 raise self._not_allowed(running, next(iter(partners)))
             self._motion.settle(running)
             running.xi = xi
@@ -279,7 +338,11 @@ class Partners:
 
     def _xi(self, running: Running, beside: int) -> float:
         """The ratio of a job with its partner, on the units that it has."""
-        sides = None if self._interference is None else self._interference.sides(running.job, self._jobs[beside])
+        sides = (
+            None
+            if self._interference is None
+            else self._interference.sides(running.job, self._jobs[beside])
+        )
         if sides is None:
             raise self._not_allowed(running, beside)
         return sides[0].of(len(running.units))
@@ -305,10 +368,14 @@ class Network:
         Of the replay.
     """
 
-    def __init__(self, interference: float, in_play: InPlay, motion: Motion, units_per_node: int) -> None:
+    def __init__(
+        self, interference: float, in_play: InPlay, motion: Motion, units_per_node: int
+    ) -> None:
         self._slowdown = 1 / (1 - interference)
         self._in_play, self._motion, self._per = in_play, motion, units_per_node
-        self._nodes: dict[int, frozenset[int]] = {}  # of each spread job, by position in the table
+        self._nodes: dict[
+            int, frozenset[int]
+        ] = {}  # of each spread job, by position in the table
         self._jobs: dict[int, set[int]] = {}  # the spread jobs on each node
 
     def refresh(self, changed: Iterable[Running]) -> None:
@@ -321,7 +388,9 @@ class Network:
             for node in self._placed(running):
                 concerned.update(self._jobs[node])
         for running in self._in_play.of(concerned):
-            meets = any(len(self._jobs[node]) > 1 for node in self._nodes.get(running.index, ()))
+            meets = any(
+                len(self._jobs[node]) > 1 for node in self._nodes.get(running.index, ())
+            )
             slowdown = self._slowdown if meets else 1.0
             if slowdown != running.slowdown:
                 self._motion.settle(running)

@@ -34,7 +34,9 @@ class Change:
     elsewhere: bool = False
 
 
-def changes(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
+def changes(
+    decision: Decision, in_play: InPlay, held: Holdings, traits: Traits
+) -> list[Change]:
     """The changes of a decision: jobs that only release come first, then in order of admission.
 
     Raises
@@ -52,22 +54,36 @@ def changes(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits)
     elif decision.counts is not None and held.kinds:
         found = _counted_by_kind(decision, in_play, held, traits)
     elif decision.counts is not None:
-        found = _counted(_whole(decision.counts, in_play, traits), in_play, held, traits)
+        found = _counted(
+            _whole(decision.counts, in_play, traits), in_play, held, traits
+        )
     for change in found:
         _check_change(change, traits)
-    return sorted(found, key=lambda change: change.gains > 0) if len(found) > 1 else found
+    return (
+        sorted(found, key=lambda change: change.gains > 0) if len(found) > 1 else found
+    )
 
 
 def _check_change(change: Change, traits: Traits) -> None:
     """Refuse a migration, and another size of a running job, where the policy's kind forbids them."""
     running, released = change.running, len(change.released)
     if released and change.gains and not traits.migrates and not change.elsewhere:
-        raise traits.refusal(f"job {running.job.name!r} migrates: it loses {released} units and gains others")
-    if traits.rigid and running.units and (change.gains or released < len(running.units)):
-        raise traits.refusal(f"job {running.job.name!r} runs and is rigid: its units cannot change")
+        raise traits.refusal(
+            f"job {running.job.name!r} migrates: it loses {released} units and gains others"
+        )
+    if (
+        traits.rigid
+        and running.units
+        and (change.gains or released < len(running.units))
+    ):
+        raise traits.refusal(
+            f"job {running.job.name!r} runs and is rigid: its units cannot change"
+        )
 
 
-def _whole(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits) -> IntArray:
+def _whole(
+    counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits
+) -> IntArray:
     """Return the counts in a policy's answer, which may be of any type, as int64 of shape (jobs,)."""
     jobs = len(in_play.line)
     if len(counts) != jobs:
@@ -76,14 +92,20 @@ def _whole(counts: Sequence[object] | IntArray, in_play: InPlay, traits: Traits)
         return counts
     try:
         answer = np.asarray(counts)
-    except (ValueError, TypeError, OverflowError):  # lists of several lengths and the like
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+    ):  # lists of several lengths and the like
         answer = np.empty(0, dtype=object)
     if answer.dtype.kind in "bi" and answer.ndim == 1:
         return answer.astype(np.int64, copy=False)
     whole = []
     for running, count in zip(in_play, counts, strict=True):
         if not isinstance(count, Integral):
-            raise traits.refusal(f"it gave job {running.job.name!r} {count!r} units, which is no whole number")
+            raise traits.refusal(
+                f"it gave job {running.job.name!r} {count!r} units, which is no whole number"
+            )
         _check_size(running, int(count), traits)
         whole.append(int(count))
     return np.array(whole, dtype=np.int64)
@@ -96,12 +118,18 @@ def _check_size(running: Running, count: int, traits: Traits) -> None:
         return
     if job.sizes is not None and not job.runs_on(count):
         sizes = shown_sizes(job.sizes)
-        raise traits.refusal(f"it gave job {job.name!r} {count} units, and not 0 or one of its sizes, {sizes}")
+        raise traits.refusal(
+            f"it gave job {job.name!r} {count} units, and not 0 or one of its sizes, {sizes}"
+        )
     if not job.jmin <= count <= job.jmax:
-        raise traits.refusal(f"it gave job {job.name!r} {count} units, outside 0 and [{job.jmin}, {job.jmax}]")
+        raise traits.refusal(
+            f"it gave job {job.name!r} {count} units, outside 0 and [{job.jmin}, {job.jmax}]"
+        )
 
 
-def _counted(answer: IntArray, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
+def _counted(
+    answer: IntArray, in_play: InPlay, held: Holdings, traits: Traits
+) -> list[Change]:
     """Return the changes of counts: shrinking jobs release their newest units, growing ones get free ones."""
     differs = (answer != in_play.counts).nonzero()[0]
     if in_play.short:  # these have too few units to continue
@@ -123,34 +151,51 @@ def _counted(answer: IntArray, in_play: InPlay, held: Holdings, traits: Traits) 
     return found
 
 
-def _counted_by_kind(decision: Decision, in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
+def _counted_by_kind(
+    decision: Decision, in_play: InPlay, held: Holdings, traits: Traits
+) -> list[Change]:
     """Return the changes of an answer in counts and kinds: a job keeps its kind, or gives up all its units."""
     answer = _whole(decision.counts or (), in_play, traits)
     idle = held.idle_by_kind()
     if len(decision.kinds) != len(answer):
-        raise traits.refusal(f"it named {len(decision.kinds)} kinds for {len(answer)} jobs; expected one for each")
+        raise traits.refusal(
+            f"it named {len(decision.kinds)} kinds for {len(answer)} jobs; expected one for each"
+        )
     found = []
-    for running, count, kind in zip(in_play, answer.tolist(), decision.kinds, strict=True):
+    for running, count, kind in zip(
+        in_play, answer.tolist(), decision.kinds, strict=True
+    ):
         _check_size(running, count, traits)
         units = running.units
         grows = count - len(units)
         if count and kind not in idle:
-            raise traits.refusal(f"it gave job {running.job.name!r} units of {kind!r}; expected {', '.join(idle)}")
+            raise traits.refusal(
+                f"it gave job {running.job.name!r} units of {kind!r}; expected {', '.join(idle)}"
+            )
         if count and kind is not None:
             idle[kind] -= count
         if units and count and held.kind_of(units[0]) != kind:
-            found.append(Change(running, list(units), count, (), kind or "", elsewhere=True))
+            found.append(
+                Change(running, list(units), count, (), kind or "", elsewhere=True)
+            )
         elif grows > 0:
             found.append(Change(running, (), grows, (), kind or ""))
         elif grows < 0:
             found.append(Change(running, held.newest(units, -grows)))
     for kind, left in idle.items():
         if left < 0:
-            raise traits.refusal(f"it gave {-left} more units of kind {kind!r} than are idle")
+            raise traits.refusal(
+                f"it gave {-left} more units of kind {kind!r} than are idle"
+            )
     return found
 
 
-def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
+def _placed(
+    placement: Mapping[int, Sequence[int]],
+    in_play: InPlay,
+    held: Holdings,
+    traits: Traits,
+) -> list[Change]:
     """Return the changes of an answer that names units; a unit has at most two holders afterwards."""
     found = []
     for running in in_play.short.values():  # these have too few units to continue
@@ -168,14 +213,20 @@ def _placed(placement: Mapping[int, Sequence[int]], in_play: InPlay, held: Holdi
     return found
 
 
-def _check_placement(running: Running, units: Sequence[int], held: Holdings, traits: Traits) -> None:
+def _check_placement(
+    running: Running, units: Sequence[int], held: Holdings, traits: Traits
+) -> None:
     """Refuse units that a job cannot get: a wrong number, units named twice, not idle, or of several kinds."""
     _check_size(running, len(units), traits)
     distinct = set(units)
     if len(distinct) != len(units) or not held.all_idle(distinct):
-        raise traits.refusal(f"it gave job {running.job.name!r} units twice, or such as are not idle: {units}")
+        raise traits.refusal(
+            f"it gave job {running.job.name!r} units twice, or such as are not idle: {units}"
+        )
     if held.kinds and len({held.kind_of(unit) for unit in units}) > 1:
-        raise traits.refusal(f"it gave job {running.job.name!r} units of several kinds: {units}")
+        raise traits.refusal(
+            f"it gave job {running.job.name!r} units of several kinds: {units}"
+        )
 
 
 def _changed_units(running: Running, after: Sequence[int]) -> Change | None:
@@ -209,7 +260,9 @@ def _check_holders(found: Sequence[Change], held: Holdings, traits: Traits) -> N
             raise traits.refusal(f"it gave unit {unit} to {count} jobs")
 
 
-def _transferred(transfers: Sequence[Transfer], in_play: InPlay, held: Holdings, traits: Traits) -> list[Change]:
+def _transferred(
+    transfers: Sequence[Transfer], in_play: InPlay, held: Holdings, traits: Traits
+) -> list[Change]:
     """Return the changes of an answer that moves units between classes of holders."""
     current = [running.units for running in in_play]
     classes = _units_by_holders(in_play, held)
@@ -217,9 +270,13 @@ def _transferred(transfers: Sequence[Transfer], in_play: InPlay, held: Holdings,
     for transfer in wanted:
         before, after = transfer.before, transfer.after
         known = len(classes.get(before, ())) if before else held.free
-        possible = len(set(after)) <= 2 and all(0 <= position < len(in_play) for position in after)
+        possible = len(set(after)) <= 2 and all(
+            0 <= position < len(in_play) for position in after
+        )
         if transfer.units > known or not possible:
-            raise traits.refusal(f"it moved {transfer.units} units of {known} from {before} to {after}")
+            raise traits.refusal(
+                f"it moved {transfer.units} units of {known} from {before} to {after}"
+            )
     new = sum(transfer.units for transfer in wanted if not transfer.before)
     if new > held.free:
         raise traits.refusal(f"it gave {new} free units of {held.free}")
@@ -233,7 +290,9 @@ def _transferred(transfers: Sequence[Transfer], in_play: InPlay, held: Holdings,
     return found
 
 
-def _units_by_holders(in_play: InPlay, held: Holdings) -> dict[tuple[int, ...], list[int]]:
+def _units_by_holders(
+    in_play: InPlay, held: Holdings
+) -> dict[tuple[int, ...], list[int]]:
     """Return the held units by the positions of the jobs that hold them."""
     classes: dict[tuple[int, ...], list[int]] = {}
     for position, running in enumerate(in_play):

@@ -101,7 +101,15 @@ class Reserve:
         Tables with the columns `RETURNS` and `PREEMPTIONS`; empty unless recorded.
     """
 
-    def __init__(self, nodes: int, units_per_node: int, size: int, *, free_first: bool, recorded: bool) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        units_per_node: int,
+        size: int,
+        *,
+        free_first: bool,
+        recorded: bool,
+    ) -> None:
         self.size, self.free_first, self.recorded = size, free_first, recorded
         self.taken = Taken()
         self.returns, self.preemptions = Columns(RETURNS), Columns(PREEMPTIONS)
@@ -151,7 +159,9 @@ class Reserve:
         for place in places:
             node = self._node[place]
             if self.recorded:
-                self.returns.append((now, place, node, self._ready(node, holdings, now)))
+                self.returns.append(
+                    (now, place, node, self._ready(node, holdings, now))
+                )
             if node in self._kept:
                 del self._kept[node]
             else:
@@ -184,7 +194,12 @@ class Reserve:
             "node": self._node if self.free_first else [],
             "let_go": list(self._let_go.items()),
             "kept": list(self._kept),
-            "taken": [taken.starts, taken.nodes, taken.from_training, taken.waiting_nodes],
+            "taken": [
+                taken.starts,
+                taken.nodes,
+                taken.from_training,
+                taken.waiting_nodes,
+            ],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -208,18 +223,27 @@ class Reserve:
 
     def _earliest(self, count: int, nodes: Iterable[int]) -> list[int]:
         """Return those nodes that training let go of first."""
-        return nsmallest(count, nodes, key=lambda node: (self._let_go.get(node, NOT_HELD), node))
+        return nsmallest(
+            count, nodes, key=lambda node: (self._let_go.get(node, NOT_HELD), node)
+        )
 
     def _exchange(self, places: Sequence[int], holdings: Holdings, now: int) -> None:
         """Let free nodes fill leaving places, see `take`."""
-        ready = {place: self._ready(self._node[place], holdings, now) for place in places}
+        ready = {
+            place: self._ready(self._node[place], holdings, now) for place in places
+        }
         latest = sorted(
-            (place for place in places if ready[place] > NOT_HELD), key=lambda place: (-ready[place], place)
+            (place for place in places if ready[place] > NOT_HELD),
+            key=lambda place: (-ready[place], place),
         )
         if not latest:
             return
         leaving = {self._node[place] for place in places}
-        free = [node for node in (*self._kept, *holdings.free_nodes()) if node not in leaving]
+        free = [
+            node
+            for node in (*self._kept, *holdings.free_nodes())
+            if node not in leaving
+        ]
         for place, node in zip(latest, self._earliest(len(latest), free), strict=False):
             if self._let_go.get(node, NOT_HELD) >= ready[place]:
                 break

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bft.models.checks import MAX_LIMIT_S, Flag, Maybe, Name, Number, SecondsBySize, check_fields, seconds, whole
+from bft.models.checks import (
+    MAX_LIMIT_S,
+    Flag,
+    Maybe,
+    Name,
+    Number,
+    SecondsBySize,
+    check_fields,
+    seconds,
+    whole,
+)
 from bft.models.option_fields import COSTS, POLICY, Condition, option
 
 CostModel = Literal["bftrainer", "stall"]
@@ -230,4 +240,7 @@ class Rules:
         """Seconds of a restart on this many units."""
         if not self.restart_overhead:
             return 0.0
-        return next((s for upper, s in self.restart_overhead if units <= upper), self.restart_overhead[-1][1])
+        return next(
+            (s for upper, s in self.restart_overhead if units <= upper),
+            self.restart_overhead[-1][1],
+        )

@@ -82,13 +82,23 @@ class Running:
     since_ns: int | None = None
     rungs: list[float] = field(default_factory=list)
     passed: int = 0
-    waiting_view: JobView | None = field(default=None, metadata=NOT_STORED)  # nothing changes while it waits
+    waiting_view: JobView | None = field(
+        default=None, metadata=NOT_STORED
+    )  # nothing changes while it waits
 
     @classmethod
-    def admitted(cls, index: int, turn: int, record: JobRecord, *, tunes: bool) -> Running:
+    def admitted(
+        cls, index: int, turn: int, record: JobRecord, *, tunes: bool
+    ) -> Running:
         """A job that has just been admitted."""
         profile = record.job.profile
-        return cls(index, turn, record.job, record, None if profile is None else profile.start(tunes=tunes))
+        return cls(
+            index,
+            turn,
+            record.job,
+            record,
+            None if profile is None else profile.start(tunes=tunes),
+        )
 
     def stall(self, until: int, kind: str) -> None:
         """Stop its progress until then; the latest end of several stalls counts."""
@@ -104,7 +114,11 @@ class Running:
 
     def progress_at(self, instant: int) -> float:
         """Samples done at an instant, if nothing happens before."""
-        since = self.settled_ns if self.settled_ns > self.stalled_until else self.stalled_until
+        since = (
+            self.settled_ns
+            if self.settled_ns > self.stalled_until
+            else self.stalled_until
+        )
         seconds = (instant - since) / SECOND_NS
         return self.progress + self.rate * seconds if seconds > 0 else self.progress
 
@@ -128,7 +142,9 @@ class Running:
                 whole = math.ceil(nanoseconds)
             finish_ns = self.finish_ns = begin + whole if whole > 0 else begin
             lacking = work * _NEARLY - done
-            early = begin + math.ceil(lacking / rate * SECOND_NS) if lacking > 0 else now
+            early = (
+                begin + math.ceil(lacking / rate * SECOND_NS) if lacking > 0 else now
+            )
             self.due_ns = early if early < finish_ns else finish_ns
 
     def present(self, now: int, asked_ns: int) -> RunInterval | None:
@@ -136,8 +152,14 @@ class Running:
         begin = max(self.rated_ns, asked_ns)
         if not self.rated_units or now <= begin:
             return None
-        units, shared, stall_ns = self.rated_units, self.rated_shared, self.rated_stall_ns
-        return RunInterval.between(begin, now, units, shared, stall_ns, self.rate, "decision")
+        units, shared, stall_ns = (
+            self.rated_units,
+            self.rated_shared,
+            self.rated_stall_ns,
+        )
+        return RunInterval.between(
+            begin, now, units, shared, stall_ns, self.rate, "decision"
+        )
 
     def _reaches(self, samples: float) -> int:
         """When it will have done so many samples at the rate that has just been set, NEVER beyond the calendar."""
@@ -157,7 +179,10 @@ class Running:
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""
-        return {**snapshot(self), "dynamics": None if self.dynamics is None else self.dynamics.state()}
+        return {
+            **snapshot(self),
+            "dynamics": None if self.dynamics is None else self.dynamics.state(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
@@ -287,8 +312,12 @@ class InPlay:
         self.line: list[Running] = []
         self._turns: list[int] = []
         self._by_index: dict[int, Running] = {}
-        self._numbers: IntArray = np.zeros((3, 16), dtype=np.int64)  # units held, fewest and most, by position
-        self._held = self._numbers[HELD].data  # written to as Python's numbers: several times as fast
+        self._numbers: IntArray = np.zeros(
+            (3, 16), dtype=np.int64
+        )  # units held, fewest and most, by position
+        self._held = self._numbers[
+            HELD
+        ].data  # written to as Python's numbers: several times as fast
         self.counts = self._numbers[HELD, :0]
         # What policies look at, kept until it changes.
         self._copies: list[IntArray | None] = [None, None, None]
@@ -336,21 +365,31 @@ class InPlay:
     def positions(self) -> Mapping[str, int]:
         """Position by name; rebuilt after a job has come or gone."""
         if self._positions is None:
-            self._positions = {running.job.name: position for position, running in enumerate(self.line)}
+            self._positions = {
+                running.job.name: position for position, running in enumerate(self.line)
+            }
         return self._positions
 
     def of(self, indices: Iterable[int]) -> list[Running]:
         """The jobs in play among these distinct positions of the table, in order of admission."""
         found = [self._by_index[index] for index in indices if index in self._by_index]
-        return sorted(found, key=lambda running: running.turn) if len(found) > 1 else found
+        return (
+            sorted(found, key=lambda running: running.turn) if len(found) > 1 else found
+        )
 
     def add(self, running: Running) -> None:
         """A job is admitted, after all others."""
         position = len(self.line)
         if position == self._numbers.shape[1]:
-            self._numbers = np.concatenate([self._numbers, np.zeros_like(self._numbers)], axis=1)
+            self._numbers = np.concatenate(
+                [self._numbers, np.zeros_like(self._numbers)], axis=1
+            )
             self._held = self._numbers[HELD].data
-        self._numbers[:, position] = len(running.units), max(running.job.jmin, 1), running.job.jmax
+        self._numbers[:, position] = (
+            len(running.units),
+            max(running.job.jmin, 1),
+            running.job.jmax,
+        )
         self.line.append(running)
         self._turns.append(running.turn)
         self._by_index[running.index] = running
@@ -390,7 +429,9 @@ class InPlay:
     def _note_short(self, running: Running) -> None:
         """Note whether a job holds a number of units on which it does not run."""
         job, count = running.job, len(running.units)
-        if 0 < count < job.jmin or (job.sizes is not None and count and not job.runs_on(count)):
+        if 0 < count < job.jmin or (
+            job.sizes is not None and count and not job.runs_on(count)
+        ):
             self.short[running.index] = running
         else:
             self.short.pop(running.index, None)
@@ -419,14 +460,20 @@ class Window(Jobs):
 
     _kept: Jobs | None = None
 
-    def __init__(self, in_play: InPlay, now: int, asked_ns: int, clairvoyant: bool, used: int) -> None:
+    def __init__(
+        self, in_play: InPlay, now: int, asked_ns: int, clairvoyant: bool, used: int
+    ) -> None:
         self._in_play, self._now, self._asked_ns = in_play, now, asked_ns
         self._clairvoyant, self._used = clairvoyant, used
         self._seen: dict[int, JobView] = {}  # of running jobs, by position in the table
 
     def keep(self) -> None:
         """Make the views of all jobs, so that they show this instant for good."""
-        present = {position: interval for position in self.running if (interval := self.present(position))}
+        present = {
+            position: interval
+            for position in self.running
+            if (interval := self.present(position))
+        }
         self._kept, self._in_play = Jobs(self, present), InPlay()
 
     def __len__(self) -> int:
@@ -444,7 +491,11 @@ class Window(Jobs):
     def __getitem__(self, position: int | slice) -> JobView | tuple[JobView, ...]:
         if self._kept is not None:
             return self._kept[position]
-        return tuple(self)[position] if isinstance(position, slice) else self._see(self._in_play[position])
+        return (
+            tuple(self)[position]
+            if isinstance(position, slice)
+            else self._see(self._in_play[position])
+        )
 
     @property
     def counts(self) -> IntArray:
@@ -495,6 +546,11 @@ class Window(Jobs):
             return seen
         positions = {}
         if running.partners:
-            positions = {one.index: self._in_play.position(one) for one in self._in_play.of(running.partners)}
-        seen = self._seen[running.index] = running.view(self._now, positions, clairvoyant=self._clairvoyant)
+            positions = {
+                one.index: self._in_play.position(one)
+                for one in self._in_play.of(running.partners)
+            }
+        seen = self._seen[running.index] = running.view(
+            self._now, positions, clairvoyant=self._clairvoyant
+        )
         return seen

@@ -64,17 +64,25 @@ class Interference:
     forbidden: frozenset[frozenset[str]] = frozenset()
     memory: UnitMemory | None = None
     sub_batch_threshold: float = THRESHOLD
-    _known: dict[tuple[Kind, Kind, bool], Sides] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _known: dict[tuple[Kind, Kind, bool], Sides] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if not self.xi_max >= 1:
             raise InputError(f"xi_max: expected a number >= 1, not {self.xi_max}")
         if self.unit_memory_gib is not None and not self.unit_memory_gib > 0:
-            raise InputError(f"unit_memory_gib: expected a number > 0, not {self.unit_memory_gib}")
+            raise InputError(
+                f"unit_memory_gib: expected a number > 0, not {self.unit_memory_gib}"
+            )
         if not 0 < self.sub_batch_threshold <= 1:
-            raise InputError(f"sub_batch_threshold: expected a number in (0, 1], not {self.sub_batch_threshold}")
+            raise InputError(
+                f"sub_batch_threshold: expected a number in (0, 1], not {self.sub_batch_threshold}"
+            )
 
-    def xi(self, a: Job, b: Job, units_a: int | None = None, units_b: int | None = None) -> Ratios:
+    def xi(
+        self, a: Job, b: Job, units_a: int | None = None, units_b: int | None = None
+    ) -> Ratios:
         """Return the ratios (xi_a, xi_b) of two jobs that may share on this many units each, None when they may not.
 
         Without numbers of units, the largest ratio of all sizes counts.
@@ -116,10 +124,18 @@ class Interference:
         """Return the ratios of the job submitted first, and of the other one, which may get a smaller batch."""
         if frozenset((earlier.model, later.model)) in self.forbidden:
             return None
-        fit = fit_beside(later, earlier, self.unit_memory_gib, memory=self.memory, threshold=self.sub_batch_threshold)
+        fit = fit_beside(
+            later,
+            earlier,
+            self.unit_memory_gib,
+            memory=self.memory,
+            threshold=self.sub_batch_threshold,
+        )
         if fit is None:
             return None
         if fit.accumulation > 1:
             later = replace(later, batch_size=fit.batch)
         sides = self.table.sides(earlier, later)
-        return None if sides is None else (sides[0], sides[1].times(1 / fit.goodput_share))
+        return (
+            None if sides is None else (sides[0], sides[1].times(1 / fit.goodput_share))
+        )

@@ -32,7 +32,9 @@ def snapshot(thing: Any, *, inner: bool = False) -> dict[str, Any]:
     return state
 
 
-def restore_snapshot(thing: Any, state: Mapping[str, Any], *, inner: bool = False) -> None:
+def restore_snapshot(
+    thing: Any, state: Mapping[str, Any], *, inner: bool = False
+) -> None:
     """Set the fields of a dataclass to values from `snapshot`.
 
     Raises
@@ -66,7 +68,11 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, np.ndarray):
-        return {"dtype": str(value.dtype), "shape": list(value.shape), "values": value.ravel().tolist()}
+        return {
+            "dtype": str(value.dtype),
+            "shape": list(value.shape),
+            "values": value.ravel().tolist(),
+        }
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
@@ -97,7 +103,9 @@ def _restored(hint: Any, value: Any, present: Any = None) -> Any:
     if kind is dict:
         return {_restored(of[0], key): _restored(of[1], entry) for key, entry in value}
     if kind is tuple and of[-1] is not Ellipsis:
-        return tuple(_restored(one, entry) for one, entry in zip(of, value, strict=True))
+        return tuple(
+            _restored(one, entry) for one, entry in zip(of, value, strict=True)
+        )
     if kind in (list, set, tuple, deque):
         return kind(_restored(of[0], entry) for entry in value)
     if hasattr(hint, "restored"):
@@ -124,12 +132,16 @@ def difference(before: Any, after: Any) -> list[Any] | None:
         return _difference_of_objects(before, after)
     if isinstance(before, list) and isinstance(after, list):
         return _difference_of_lists(before, after)
-    if type(before) is type(after) and repr(before) == repr(after):  # 1 is not 1.0, nor 0.0 -0.0
+    if type(before) is type(after) and repr(before) == repr(
+        after
+    ):  # 1 is not 1.0, nor 0.0 -0.0
         return None
     return ["is", after]
 
 
-def _difference_of_objects(before: dict[str, Any], after: dict[str, Any]) -> list[Any] | None:
+def _difference_of_objects(
+    before: dict[str, Any], after: dict[str, Any]
+) -> list[Any] | None:
     """Return the change of a JSON object: of each key, and which keys are gone."""
     old = [key for key in before if key in after]
     new = [key for key in after if key not in before]

@@ -84,7 +84,9 @@ class NodeFreeList:
     def __init__(self, units_per_node: int) -> None:
         self._per = units_per_node
         self._free: dict[int, int] = {}  # node -> its free units, as bits
-        self._with: list[list[int]] = [[] for _ in range(units_per_node + 1)]  # so many free units: nodes, ascending
+        self._with: list[list[int]] = [
+            [] for _ in range(units_per_node + 1)
+        ]  # so many free units: nodes, ascending
         self._count = 0
 
     def __len__(self) -> int:
@@ -211,7 +213,9 @@ class Placement:
         Units of a node; unit u lies on node u // units_per_node.
     """
 
-    def __init__(self, free: Iterable[int] | FreeList | NodeFreeList, units_per_node: int = 1) -> None:
+    def __init__(
+        self, free: Iterable[int] | FreeList | NodeFreeList, units_per_node: int = 1
+    ) -> None:
         self._per = units_per_node
         # If a unit is a node: the order, of which the first `_next` are taken, and units given back since.
         self._line, self._modulus, self._next = array("q"), _NO_KEYS, 0
@@ -231,7 +235,9 @@ class Placement:
             return len(self._back) + len(self._line) - self._next
         return len(self._by_node)
 
-    def take(self, units: int, *, spread: bool = False, near: Iterable[int] = ()) -> tuple[int, ...] | None:
+    def take(
+        self, units: int, *, spread: bool = False, near: Iterable[int] = ()
+    ) -> tuple[int, ...] | None:
         """Remove and return this many free units; None, without removing any, when they are not available.
 
         Parameters
@@ -253,10 +259,16 @@ class Placement:
             self._next += units - len(back)
             keys = self._line[begin : self._next]
             return (*back, *(key % self._modulus for key in keys))
-        nodes = self._by_node.scattered(units, near) if spread else self._by_node.consolidated(units)
+        nodes = (
+            self._by_node.scattered(units, near)
+            if spread
+            else self._by_node.consolidated(units)
+        )
         if nodes is None:
             return None
-        return tuple(unit for node, count in nodes for unit in self._by_node.take(node, count))
+        return tuple(
+            unit for node, count in nodes for unit in self._by_node.take(node, count)
+        )
 
     def give_back(self, units: Iterable[int]) -> None:
         """Units become free again; they are handed out before others."""
@@ -303,7 +315,9 @@ class Holdings:
     idle: int = field(default=0, init=False)
     used: int = field(default=0, init=False)
     _first: list[int] = field(init=False)
-    _second: dict[int, int] = field(default_factory=dict, init=False)  # only units that two jobs hold
+    _second: dict[int, int] = field(
+        default_factory=dict, init=False
+    )  # only units that two jobs hold
     _since: list[int] = field(init=False)  # event at which a unit turned idle
     # What follows from these.
     _free: FreeList | NodeFreeList = field(init=False, metadata=NOT_STORED)
@@ -428,13 +442,19 @@ class Holdings:
     def idle_by_kind(self) -> dict[str, int]:
         """Idle units of each kind, held by jobs or not, in the order of the nodes; empty where all are alike."""
         idle = dict.fromkeys(self.kinds, 0)
-        for kind, units in zip(self.kinds, self._idle_on if self.kinds else (), strict=True):
+        for kind, units in zip(
+            self.kinds, self._idle_on if self.kinds else (), strict=True
+        ):
             idle[kind] += units
         return idle
 
     def _take_of(self, kind: str, count: int, near: Sequence[int]) -> list[int]:
         """Take free units of one kind, as `take` does."""
-        free = FreeList(len(self)) if self.units_per_node == 1 else NodeFreeList(self.units_per_node)
+        free = (
+            FreeList(len(self))
+            if self.units_per_node == 1
+            else NodeFreeList(self.units_per_node)
+        )
         for unit, holder in enumerate(self._first):
             if holder == NOBODY and self.kind_of(unit) == kind:
                 free.add(unit, self._since[unit])
@@ -449,7 +469,11 @@ class Holdings:
         The units idle longest come first; on nodes with several units, those near each other and near `near`.
         `kind`: of which kind, where there are several.
         """
-        return self._take_of(kind, count, near) if kind else _taken(self._free, count, near)
+        return (
+            self._take_of(kind, count, near)
+            if kind
+            else _taken(self._free, count, near)
+        )
 
     def newest(self, held: Sequence[int], count: int) -> list[int]:
         """Which of a job's units (oldest first) to release: the newest, on the nodes where it has the fewest units."""
@@ -459,7 +483,9 @@ class Holdings:
         units_on: dict[int, int] = {}
         for node in nodes:
             units_on[node] = units_on.get(node, 0) + 1
-        order = sorted(range(len(held)), key=lambda index: (units_on[nodes[index]], -index))
+        order = sorted(
+            range(len(held)), key=lambda index: (units_on[nodes[index]], -index)
+        )
         return [held[index] for index in order[:count]]
 
     def grant(self, job: int, units: Iterable[int]) -> None:

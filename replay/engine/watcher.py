@@ -76,7 +76,10 @@ class PlainLines:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._write(None)
 
@@ -117,11 +120,19 @@ def bar(share: ProgressColumn, console: Console) -> Progress:
     from rich.table import Column
 
     return Progress(
-        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, max_width=24)),
+        TextColumn(
+            "{task.description}",
+            markup=False,
+            table_column=Column(no_wrap=True, max_width=24),
+        ),
         BarColumn(bar_width=None, table_column=Column(ratio=1)),
         share,
         TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=7)),
-        TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True, ratio=2)),
+        TextColumn(
+            "{task.fields[text]}",
+            markup=False,
+            table_column=Column(no_wrap=True, ratio=2),
+        ),
         console=console,
         expand=True,
     )
@@ -144,7 +155,10 @@ class Bar:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._progress.stop()
 
@@ -163,7 +177,9 @@ class Bar:
         self._shown = now
         speed = decisions / max(now - self._began, 1e-9)
         self._progress.update(
-            self._task, completed=now_ns - self._start, text=f"{day(now_ns)}  {speed:,.0f} decisions/s"
+            self._task,
+            completed=now_ns - self._start,
+            text=f"{day(now_ns)}  {speed:,.0f} decisions/s",
         )
 
     def note(self, text: str) -> None:
@@ -184,4 +200,8 @@ def day(instant_ns: int) -> str:
     """Return an instant to the second, as `2021-02-10 04:51:56`."""
     import numpy as np  # here, so that commands which replay nothing start quickly
 
-    return str(np.datetime64(instant_ns, "ns").astype("datetime64[s]")).replace("T", " ") if instant_ns else ""
+    return (
+        str(np.datetime64(instant_ns, "ns").astype("datetime64[s]")).replace("T", " ")
+        if instant_ns
+        else ""
+    )

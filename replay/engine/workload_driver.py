@@ -35,7 +35,9 @@ class WorkloadDriver:
         self._jobs = {job.name: job for job in jobs}
         self._positions = {job.name: position for position, job in enumerate(jobs)}
         self._initial = len(jobs)  # jobs that are there from the start
-        self._happened: list[tuple[Literal["start", "rung", "finish"], Running, float, int]] = []
+        self._happened: list[
+            tuple[Literal["start", "rung", "finish"], Running, float, int]
+        ] = []
 
     def rungs(self, job: Job) -> list[float]:
         """Samples at which the workload wants to hear of a job."""
@@ -44,10 +46,14 @@ class WorkloadDriver:
         try:
             rungs = [float(rung) for rung in answer]
         except (TypeError, ValueError):
-            raise self._refusal(f"{its_rungs} must be numbers, not {answer!r:.100}") from None
+            raise self._refusal(
+                f"{its_rungs} must be numbers, not {answer!r:.100}"
+            ) from None
         steps = pairwise([0.0, *rungs, job.pmax])
         if not all(low < high for low, high in steps):
-            raise self._refusal(f"{its_rungs} must ascend between 0 and {job.pmax:g} samples, not {rungs!r:.100}")
+            raise self._refusal(
+                f"{its_rungs} must ascend between 0 and {job.pmax:g} samples, not {rungs!r:.100}"
+            )
         return rungs
 
     def started(self, running: Running) -> None:
@@ -62,7 +68,9 @@ class WorkloadDriver:
         """A settled job may have reached rungs; at an instant, one that lacks 10⁻¹² of a rung has reached it."""
         while running.rungs and running.progress >= running.rungs[0] * (1 - FINISHED):
             running.passed += 1
-            self._happened.append(("rung", running, running.rungs.pop(0), running.passed))
+            self._happened.append(
+                ("rung", running, running.rungs.pop(0), running.passed)
+            )
 
     def deliver(self, now: int, earliest: int) -> list[tuple[Running, float, Orders]]:
         """Tell the workload each event, and return the job of each, its progress and the orders.
@@ -72,9 +80,13 @@ class WorkloadDriver:
         happened, self._happened = self._happened, []
         answers = []
         for kind, running, progress, rung in happened:
-            if running.index in self.cancelled:  # by what it ordered at this very instant
+            if (
+                running.index in self.cancelled
+            ):  # by what it ordered at this very instant
                 continue
-            event = Event(kind, running.job, now, progress, rung, MappingProxyType(self._jobs))
+            event = Event(
+                kind, running.job, now, progress, rung, MappingProxyType(self._jobs)
+            )
             orders = self._ordered(event, earliest)
             answers.append((running, progress, orders))
         return answers
@@ -100,7 +112,9 @@ class WorkloadDriver:
         if job.name in self._positions:
             raise self._refusal(f"it submitted a second job {job.name!r}")
         if job.profile is not None:
-            raise self._refusal(f"it submitted job {job.name!r} with a profile; only curves can be kept")
+            raise self._refusal(
+                f"it submitted job {job.name!r} with a profile; only curves can be kept"
+            )
         self._positions[job.name] = len(self._positions)
         self._jobs[job.name] = job
 
@@ -109,7 +123,9 @@ class WorkloadDriver:
             return getattr(self.workload, method)(about)
         except Exception as error:
             text = " ".join(str(error).split())
-            raise self._refusal(f"{method}() raised {type(error).__name__}: {text}") from error
+            raise self._refusal(
+                f"{method}() raised {type(error).__name__}: {text}"
+            ) from error
 
     def _refusal(self, reason: str) -> WorkloadError:
         return WorkloadError(f"workload {self.workload.name!r} was stopped: {reason}")
@@ -142,7 +158,9 @@ def _written(job: Job) -> dict[str, Any]:
             continue
         value = getattr(job, field.name)
         entry[field.name] = _points(value) if isinstance(value, Curve) else value
-    entry["by_kind"] = {kind: [_points(curve) for curve in pair] for kind, pair in job.by_kind.items()}
+    entry["by_kind"] = {
+        kind: [_points(curve) for curve in pair] for kind, pair in job.by_kind.items()
+    }
     entry["extra"] = dict(job.extra)
     return entry
 

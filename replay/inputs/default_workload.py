@@ -21,10 +21,17 @@ def default_workload(trace: NodeTrace) -> tuple[JobTable, str]:
 
     start = str(np.datetime_as_string(np.datetime64(trace.start, "ns")))
     wanted = LOAD * trace.idle_unit_seconds()
-    models = jobs_from_frame(generate_dnn_jobs(jobs=7, first_submit=start, pmax=PAPER_PMAX))  # one of each network
-    count = min(max(round(wanted / (needed_unit_seconds(models) / len(models))), MIN_JOBS), MAX_JOBS)
+    models = jobs_from_frame(
+        generate_dnn_jobs(jobs=7, first_submit=start, pmax=PAPER_PMAX)
+    )  # one of each network
+    count = min(
+        max(round(wanted / (needed_unit_seconds(models) / len(models))), MIN_JOBS),
+        MAX_JOBS,
+    )
     interval_s = round(trace.duration_s / count, 3)
-    frame = generate_dnn_jobs(jobs=count, first_submit=start, interval_s=interval_s, pmax=PAPER_PMAX)
+    frame = generate_dnn_jobs(
+        jobs=count, first_submit=start, interval_s=interval_s, pmax=PAPER_PMAX
+    )
     scale = wanted / needed_unit_seconds(jobs_from_frame(frame))
     frame["Pmax"] *= scale
     jobs = jobs_from_frame(frame, source=f"generated: {count} DNN trainings")

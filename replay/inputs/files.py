@@ -34,7 +34,9 @@ class Files:
     def once(self, read: Callable[..., T], *paths: str | None, **keywords: Any) -> T:
         """The result of `read` for these paths; must not be changed."""
         try:
-            digests = tuple(None if path is None else self.digest(path) for path in paths)
+            digests = tuple(
+                None if path is None else self.digest(path) for path in paths
+            )
         except OSError:  # `read` reports it better
             return read(*paths, **keywords)
         key = (read, paths, digests, *sorted(keywords.items()))
@@ -61,7 +63,10 @@ class Files:
         if not existing.is_dir():
             return self._of_file(existing)
         inner = sorted(file for file in existing.rglob("*") if file.is_file())
-        lines = "".join(f"{file.relative_to(existing).as_posix()} {self._of_file(file)}\n" for file in inner)
+        lines = "".join(
+            f"{file.relative_to(existing).as_posix()} {self._of_file(file)}\n"
+            for file in inner
+        )
         return hashlib.sha256(lines.encode()).hexdigest()
 
     def _of_file(self, path: Path) -> str:
@@ -80,7 +85,9 @@ def digest(path: Path) -> str:
 
 
 def input_digests(
-    options: OptionTable, files: Files, objects: Mapping[str, NodeTrace | JobTable | XiTable | None] | None = None
+    options: OptionTable,
+    files: Files,
+    objects: Mapping[str, NodeTrace | JobTable | XiTable | None] | None = None,
 ) -> dict[str, str]:
     """SHA-256 of each file that the options name, or of the object in its place, by the name of the option.
 
@@ -89,8 +96,16 @@ def input_digests(
     OSError
         When one is missing or cannot be read.
     """
-    named = {name: getattr(options, name) for name in INPUTS if getattr(options, name) is not None}
+    named = {
+        name: getattr(options, name)
+        for name in INPUTS
+        if getattr(options, name) is not None
+    }
     if options.cluster is not None and not Path(options.cluster).is_file():
         del named["cluster"]  # a size, such as 8x8
-    there = {name: digest_of(content) for name, content in (objects or {}).items() if content is not None}
+    there = {
+        name: digest_of(content)
+        for name, content in (objects or {}).items()
+        if content is not None
+    }
     return {name: there.get(name) or files.digest(path) for name, path in named.items()}

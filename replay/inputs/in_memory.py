@@ -37,9 +37,13 @@ class InMemoryInputs:
         if self.trace is None:
             return None
         if not isinstance(self.trace, NodeTrace):
-            return trace_from_frame(self.trace, source="(a DataFrame)", skip_rows=skip_rows, sort=sort)
+            return trace_from_frame(
+                self.trace, source="(a DataFrame)", skip_rows=skip_rows, sort=sort
+            )
         if skip_rows:
-            raise InputError("--skip-rows counts the rows of a file or frame; a NodeTrace has none")
+            raise InputError(
+                "--skip-rows counts the rows of a file or frame; a NodeTrace has none"
+            )
         return self.trace
 
 
@@ -47,8 +51,16 @@ def digest_of(content: NodeTrace | JobTable | XiTable) -> str:
     """SHA-256 of the content of an object, so that a result names its input exactly."""
     if isinstance(content, NodeTrace):
         units = [content.node_units] if content.by_unit else []
-        head = json.dumps([content.nodes, content.start, content.end, content.units_per_node, *units]).encode()
-        arrays = (content.times, content.joined, content.joined_at, content.left, content.left_at)
+        head = json.dumps(
+            [content.nodes, content.start, content.end, content.units_per_node, *units]
+        ).encode()
+        arrays = (
+            content.times,
+            content.joined,
+            content.joined_at,
+            content.left,
+            content.left_at,
+        )
         text = b"".join([head, *(array.tobytes() for array in arrays)])
     elif isinstance(content, JobTable):
         text = repr(jobs_to_frame(content).to_dict(orient="records")).encode()

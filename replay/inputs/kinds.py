@@ -25,7 +25,10 @@ def read_kinds(path: str) -> dict[str, str]:
     for row in rows:
         node, kind = row.name("node"), row.name("kind")
         if kinds.setdefault(node, kind) != kind:
-            raise row.error("node", f"node {node!r} has the kind {kinds[node]!r} already; expected one row per node")
+            raise row.error(
+                "node",
+                f"node {node!r} has the kind {kinds[node]!r} already; expected one row per node",
+            )
     return kinds
 
 
@@ -55,16 +58,26 @@ def check_kinds(kinds: Sequence[str], jobs: JobTable) -> list[str]:
     file, known = jobs.source or None, dict.fromkeys(kinds)
     for job in jobs:
         if known and job.profile is not None:
-            raise InputError("--kinds needs jobs with curves; this one has a profile", file=file, job=job.name)
+            raise InputError(
+                "--kinds needs jobs with curves; this one has a profile",
+                file=file,
+                job=job.name,
+            )
     stated = dict.fromkeys(kind for job in jobs for kind in job.by_kind)
     if not known:
         if not stated:
             return []
-        return [f"the columns of kinds ({', '.join(stated)}) of the job table have no effect without --kinds"]
-    notes = [f"units are of {len(known)} kinds: {', '.join(known)}; a job runs on one kind at a time"]
+        return [
+            f"the columns of kinds ({', '.join(stated)}) of the job table have no effect without --kinds"
+        ]
+    notes = [
+        f"units are of {len(known)} kinds: {', '.join(known)}; a job runs on one kind at a time"
+    ]
     strange = [kind for kind in stated if kind not in known]
     if strange:
-        notes.append(f"the job table has curves on kinds that no node has: {', '.join(strange)}")
+        notes.append(
+            f"the job table has curves on kinds that no node has: {', '.join(strange)}"
+        )
     # A kind for which no job has a curve is left to the usual one on purpose.
     for kind in known:
         without = sum(kind not in job.by_kind for job in jobs)

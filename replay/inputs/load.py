@@ -9,7 +9,15 @@ from importlib import import_module
 
 import numpy as np
 
-from bft.models import InputError, JobTable, jobs_from_frame, read_jobs, read_published_jobs, read_unit_memory, read_xi
+from bft.models import (
+    InputError,
+    JobTable,
+    jobs_from_frame,
+    read_jobs,
+    read_published_jobs,
+    read_unit_memory,
+    read_xi,
+)
 from bft.models.jobs import shown_sizes
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import NoteTaker
@@ -41,12 +49,19 @@ class Inputs:
     jobs: JobTable
     digests: dict[str, str] = field(default_factory=dict)
     interference: Interference | None = None
-    generated_load: float | None = None  # of generated jobs: share of the idle unit-time that they need
-    never_run: tuple[str, ...] = ()  # jobs that are left out: they need more units than there ever are
+    generated_load: float | None = (
+        None  # of generated jobs: share of the idle unit-time that they need
+    )
+    never_run: tuple[
+        str, ...
+    ] = ()  # jobs that are left out: they need more units than there ever are
 
 
 def load(
-    run: RunSpec, notes: NoteTaker, in_memory: InMemoryInputs = InMemoryInputs(), files: Files | None = None
+    run: RunSpec,
+    notes: NoteTaker,
+    in_memory: InMemoryInputs = InMemoryInputs(),
+    files: Files | None = None,
 ) -> Inputs:
     """Read the node trace and the jobs that a run's options name, and see that they fit.
 
@@ -69,10 +84,14 @@ def load(
     if options.node_trace is None:
         trace, bundled_jobs = files.once(_bundled)
         if options.first_node or options.node_count is not None or options.skip_rows:
-            notes.note("-nis, -nN and --skip-rows are for a trace of your own; the bundled one is used whole")
+            notes.note(
+                "-nis, -nN and --skip-rows are for a trace of your own; the bundled one is used whole"
+            )
     else:
         if skip and options.skip_rows is None:
-            notes.note(f"the first {skip} rows are skipped, as published; --skip-rows says otherwise")
+            notes.note(
+                f"the first {skip} rows are skipped, as published; --skip-rows says otherwise"
+            )
         taken = in_memory.node_trace(skip, sort=options.sort)
         if taken is None:
             trace = files.once(
@@ -90,7 +109,10 @@ def load(
     if options.kinds is not None:
         trace = with_kinds(trace, files.once(read_kinds, options.kinds), options.kinds)
     if not len(trace.joined):
-        raise InputError("no node is ever idle in this trace, so there is nothing to give", file=trace.source or None)
+        raise InputError(
+            "no node is ever idle in this trace, so there is nothing to give",
+            file=trace.source or None,
+        )
     if options.job_bounds is not None and options.job_curves is not None:
         jobs = files.once(read_published_jobs, options.job_bounds, options.job_curves)
         for note in jobs.notes:
@@ -104,13 +126,21 @@ def load(
         notes.note(note)
     _note_unit_memory(jobs, run, notes)
     jobs = shaped(jobs, options, notes)
-    generated = load_of(jobs, trace) if options.job_bounds is None and options.jobs is None else None
+    generated = (
+        load_of(jobs, trace)
+        if options.job_bounds is None and options.jobs is None
+        else None
+    )
     jobs = _fit(trace, jobs, notes, align=options.align_jobs)
     outlook = None
     if options.walltimes is not None and options.compat is None:
-        outlook = _outlook(options, options.walltimes, trace, skip, notes, in_memory, files)
+        outlook = _outlook(
+            options, options.walltimes, trace, skip, notes, in_memory, files
+        )
     pool = Pool("", trace, jobs, tuple(range(len(jobs))), outlook=outlook)
-    return replace(_inputs(run, jobs, [pool], notes, in_memory, files), generated_load=generated)
+    return replace(
+        _inputs(run, jobs, [pool], notes, in_memory, files), generated_load=generated
+    )
 
 
 def _outlook(
@@ -142,11 +172,15 @@ def _bundled() -> tuple[NodeTrace, JobTable]:
     from bft.datasets import load_bundled
 
     table, jobs = load_bundled()
-    trace = trace_from_frame(table.frame, source="bundled: summit-like-512", metadata=table.metadata)
+    trace = trace_from_frame(
+        table.frame, source="bundled: summit-like-512", metadata=table.metadata
+    )
     return trace, jobs_from_frame(jobs, source="bundled: jobs-60")
 
 
-def _load_cluster(run: RunSpec, notes: NoteTaker, in_memory: InMemoryInputs, files: Files) -> Inputs:
+def _load_cluster(
+    run: RunSpec, notes: NoteTaker, in_memory: InMemoryInputs, files: Files
+) -> Inputs:
     options = run.options
     jobs = _read_jobs(options, notes, in_memory, files)
     if not len(jobs):
@@ -158,16 +192,28 @@ def _load_cluster(run: RunSpec, notes: NoteTaker, in_memory: InMemoryInputs, fil
 
 
 def _inputs(
-    run: RunSpec, jobs: JobTable, pools: Sequence[Pool], notes: NoteTaker, in_memory: InMemoryInputs, files: Files
+    run: RunSpec,
+    jobs: JobTable,
+    pools: Sequence[Pool],
+    notes: NoteTaker,
+    in_memory: InMemoryInputs,
+    files: Files,
 ) -> Inputs:
     options = run.options
     taken = None if in_memory.trace is None else pools[0].trace
-    digests = input_digests(options, files, {"node_trace": taken, "jobs": in_memory.jobs, "xi": in_memory.xi})
+    digests = input_digests(
+        options,
+        files,
+        {"node_trace": taken, "jobs": in_memory.jobs, "xi": in_memory.xi},
+    )
     interference = _interference(options, jobs, notes, in_memory, files)
     for note in check_kinds(pools[0].trace.kinds if pools else (), jobs):
         notes.note(note)
     if all(job.deadline_ns is None for job in jobs):
-        stated = {"--deadline-boost": options.deadline_boost > 1, "--admission": options.rules.admission != "all"}
+        stated = {
+            "--deadline-boost": options.deadline_boost > 1,
+            "--admission": options.rules.admission != "all",
+        }
         for flag in (flag for flag, is_stated in stated.items() if is_stated):
             notes.note(f"{flag} has no effect on jobs without deadlines")
     sized = [job for job in jobs if job.sizes is not None]
@@ -179,12 +225,16 @@ def _inputs(
     if run.published:  # which keeps such jobs in play
         if sized:
             what = "the published replayer knows no sizes: leave out the column or --compat"
-            raise InputError(what, file=jobs.source or None, column="sizes", job=sized[0].name)
+            raise InputError(
+                what, file=jobs.source or None, column="sizes", job=sized[0].name
+            )
         return Inputs(tuple(pools), jobs, digests, interference)
     fitted = fit_sizes(jobs, pools, options.oversized, rigid=run.policy.kind.rigid)
     for note in fitted.notes:
         notes.note(note)
-    return Inputs(fitted.pools, fitted.jobs, digests, interference, never_run=fitted.never_run)
+    return Inputs(
+        fitted.pools, fitted.jobs, digests, interference, never_run=fitted.never_run
+    )
 
 
 def _note_unit_memory(jobs: JobTable, run: RunSpec, notes: NoteTaker) -> None:
@@ -192,11 +242,19 @@ def _note_unit_memory(jobs: JobTable, run: RunSpec, notes: NoteTaker) -> None:
     unused = run.options.xi is None and "unit_memory_gib" not in run.policy.settings
     stated = run.options.unit_memory_gib is not None and len(jobs) > 0
     if stated and unused and not any(job.total_memory_gib for job in jobs):
-        notes.note("--unit-memory has no effect without --xi on jobs without total_memory_gib")
+        notes.note(
+            "--unit-memory has no effect without --xi on jobs without total_memory_gib"
+        )
 
 
-def _read_jobs(options: OptionTable, notes: NoteTaker, in_memory: InMemoryInputs, files: Files) -> JobTable:
-    jobs = _read_table(options, options.jobs or "", files) if in_memory.jobs is None else in_memory.jobs
+def _read_jobs(
+    options: OptionTable, notes: NoteTaker, in_memory: InMemoryInputs, files: Files
+) -> JobTable:
+    jobs = (
+        _read_table(options, options.jobs or "", files)
+        if in_memory.jobs is None
+        else in_memory.jobs
+    )
     for note in jobs.notes:
         notes.note(note)
     return jobs
@@ -211,11 +269,21 @@ def _read_table(options: OptionTable, path: str, files: Files) -> JobTable:
         return files.once(read, path)
     size = cluster_size(options.cluster or "")
     per_node = {} if size is None else {"units_per_node": size[1]}
-    return files.once(read, path, options.applications, whole_seconds=options.compat == "pollux", **per_node)
+    return files.once(
+        read,
+        path,
+        options.applications,
+        whole_seconds=options.compat == "pollux",
+        **per_node,
+    )
 
 
 def _interference(
-    options: OptionTable, jobs: JobTable, notes: NoteTaker, in_memory: InMemoryInputs, files: Files
+    options: OptionTable,
+    jobs: JobTable,
+    notes: NoteTaker,
+    in_memory: InMemoryInputs,
+    files: Files,
 ) -> Interference | None:
     if options.xi is None:
         return None
@@ -224,17 +292,23 @@ def _interference(
         notes.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
     if table.estimated:
         counts = ", ".join(f"{count} {flag}" for flag, count in table.estimated.items())
-        notes.note(f"{sum(table.estimated.values())} rows of the xi table are estimates, not measurements: {counts}")
+        notes.note(
+            f"{sum(table.estimated.values())} rows of the xi table are estimates, not measurements: {counts}"
+        )
     interference = Interference(
         table,
         math.inf if options.xi_max is None else options.xi_max,
         options.unit_memory_gib,
         frozenset(frozenset(pair) for pair in options.forbid),
-        None if options.memory_table is None else files.once(read_unit_memory, options.memory_table),
+        None
+        if options.memory_table is None
+        else files.once(read_unit_memory, options.memory_table),
         options.sub_batch,
     )
     if interference.by_units:
-        sizes = sorted({row.units for row in table.measurements if row.units is not None})
+        sizes = sorted(
+            {row.units for row in table.measurements if row.units is not None}
+        )
         notes.note(
             f"a job's xi is that of as many units as it has ({', '.join(f'{n:g}' for n in sizes)} in the xi table); on "
             "others that of rows without units counts, or the largest of its pair"
@@ -243,25 +317,34 @@ def _interference(
     kinds = list(by_model.values())
     if not any(interference.ever(a, b) for a in kinds for b in kinds):
         models = ", ".join(sorted({job.model or "(none)" for job in jobs}))
-        notes.note(f"no two jobs may share: the xi table, memory or --forbid leave no pair of the models {models}")
+        notes.note(
+            f"no two jobs may share: the xi table, memory or --forbid leave no pair of the models {models}"
+        )
     return interference
 
 
-def _fit(trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool) -> JobTable:
+def _fit(
+    trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool
+) -> JobTable:
     """The jobs, shifted if `--align-jobs` asks for it; refuse a table of which no job can run in this trace."""
     source = jobs.source or None
     if not len(jobs):
         raise InputError("the job table is empty", file=source)
     if trace.start == trace.end:
         raise InputError(
-            f"no time passes in the trace: it is of one instant, {_second(trace.start)}", file=trace.source
+            f"no time passes in the trace: it is of one instant, {_second(trace.start)}",
+            file=trace.source,
         )
     if align:
         shift = trace.start - min(job.tsub_ns for job in jobs)
         jobs = jobs.shifted(shift)
-        notes.note(f"--align-jobs: all jobs are submitted {apart(abs(shift))} {'later' if shift >= 0 else 'earlier'}")
+        notes.note(
+            f"--align-jobs: all jobs are submitted {apart(abs(shift))} {'later' if shift >= 0 else 'earlier'}"
+        )
     late = [job for job in jobs if job.tsub_ns >= trace.end]
-    hint = "--align-jobs shifts them so that the first is submitted when the trace begins"
+    hint = (
+        "--align-jobs shifts them so that the first is submitted when the trace begins"
+    )
     if len(late) == len(jobs):
         what = (
             f"all jobs are submitted after the trace ends ({_second(min(job.tsub_ns for job in jobs))} and later; "
@@ -269,7 +352,9 @@ def _fit(trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool) -> 
         )
         raise InputError(what, file=source, column="Tsub", hint=hint)
     if late:
-        notes.note(f"{len(late)} of {len(jobs)} jobs are submitted after the trace ends and never run")
+        notes.note(
+            f"{len(late)} of {len(jobs)} jobs are submitted after the trace ends and never run"
+        )
     early = [trace.start - job.tsub_ns for job in jobs if job.tsub_ns < trace.start]
     if len(early) == len(jobs) and min(early) > trace.end - trace.start:
         what = (

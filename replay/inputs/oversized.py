@@ -37,7 +37,9 @@ class Fitted:
     notes: tuple[str, ...]
 
 
-def fit_sizes(jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool) -> Fitted:
+def fit_sizes(
+    jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool
+) -> Fitted:
     """Deal with jobs that need more units than are ever idle at once.
 
     Parameters
@@ -69,7 +71,9 @@ def fit_sizes(jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool)
         ]
         if not positions:
             continue
-        what = _sentence([jobs.jobs[position] for position in positions], pool, largest, rigid=rigid)
+        what = _sentence(
+            [jobs.jobs[position] for position in positions], pool, largest, rigid=rigid
+        )
         if mode == "refuse":
             raise InputError(
                 what,
@@ -81,13 +85,17 @@ def fit_sizes(jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool)
             never_run += [jobs.jobs[position].name for position in positions]
             notes.append(f"{what}; they never run (--oversized skip)")
         elif not largest:
-            raise InputError(f"{what}, so no size can be capped to it", file=jobs.source or None)
+            raise InputError(
+                f"{what}, so no size can be capped to it", file=jobs.source or None
+            )
         else:
             for position in positions:
                 made[position] = capped(made[position], largest)
             notes.append(f"{what}; they run on {largest} (--oversized cap)")
     table = replace(jobs, jobs=tuple(made))
-    return Fitted(table, tuple(pool.of(table) for pool in pools), tuple(never_run), tuple(notes))
+    return Fitted(
+        table, tuple(pool.of(table) for pool in pools), tuple(never_run), tuple(notes)
+    )
 
 
 def max_idle(trace: NodeTrace) -> int:
@@ -104,8 +112,13 @@ def needed(job: Job, *, rigid: bool) -> int:
 def cap_all(pool: Pool, *, rigid: bool, but: Collection[str] = ()) -> tuple[Pool, int]:
     """The pool with every job capped that needs more than it has, but for those of some names; and how many were."""
     largest = max_idle(pool.trace)
-    large = [needed(job, rigid=rigid) > largest and job.name not in but for job in pool.jobs]
-    jobs = tuple(capped(job, largest) if is_large else job for job, is_large in zip(pool.jobs, large, strict=True))
+    large = [
+        needed(job, rigid=rigid) > largest and job.name not in but for job in pool.jobs
+    ]
+    jobs = tuple(
+        capped(job, largest) if is_large else job
+        for job, is_large in zip(pool.jobs, large, strict=True)
+    )
     return replace(pool, jobs=replace(pool.jobs, jobs=jobs)), sum(large)
 
 
@@ -133,7 +146,9 @@ def capped(job: Job, units: int) -> Job:
 
 
 def _sentence(jobs: Sequence[Job], pool: Pool, largest: int, *, rigid: bool) -> str:
-    named = ", ".join(f"{job.name} ({needed(job, rigid=rigid)})" for job in jobs[:MAX_NAMED])
+    named = ", ".join(
+        f"{job.name} ({needed(job, rigid=rigid)})" for job in jobs[:MAX_NAMED]
+    )
     more = f" and {len(jobs) - MAX_NAMED} more" if len(jobs) > MAX_NAMED else ""
     total = pool.trace.units
     ever = (

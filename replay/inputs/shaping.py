@@ -36,9 +36,13 @@ def shaped(jobs: JobTable, options: OptionTable, notes: NoteTaker) -> JobTable:
     jobs = _with_memory(jobs, options, notes)
     if options.repeat > 1:
         count = len(jobs)
-        jobs = _within_calendar(repeated(jobs, options.repeat), "--repeat", "fewer repetitions")
+        jobs = _within_calendar(
+            repeated(jobs, options.repeat), "--repeat", "fewer repetitions"
+        )
         turns = f"the {count:,} of the table {options.repeat} times in turn"
-        notes.note(f"--repeat {options.repeat}: {len(jobs):,} jobs, {turns}, submitted over {apart(_span(jobs))}")
+        notes.note(
+            f"--repeat {options.repeat}: {len(jobs):,} jobs, {turns}, submitted over {apart(_span(jobs))}"
+        )
     if options.cap_units is not None:
         jobs = _capped(jobs, options.cap_units, notes)
     if options.shuffle_submits:
@@ -57,7 +61,9 @@ def shaped(jobs: JobTable, options: OptionTable, notes: NoteTaker) -> JobTable:
             f"{apart(_span(jobs))}, not {before} (--seed {options.seed})"
         )
     if options.scale_arrivals != 1:
-        jobs = _within_calendar(jobs.spread(options.scale_arrivals), "--scale-arrivals", "a smaller factor")
+        jobs = _within_calendar(
+            jobs.spread(options.scale_arrivals), "--scale-arrivals", "a smaller factor"
+        )
         notes.note(
             f"--scale-arrivals {options.scale_arrivals:g}: jobs are submitted over {apart(_span(jobs))}, not {before}"
         )
@@ -71,7 +77,11 @@ def repeated(jobs: JobTable, times: int) -> JobTable:
     """
     between = _span(jobs) // (len(jobs) - 1) if len(jobs) > 1 else 0
     rounds = [jobs.shifted((_span(jobs) + between) * k) for k in range(times)]
-    again = [replace(job, name=f"{job.name}~{k}") for k, each in enumerate(rounds[1:], start=2) for job in each]
+    again = [
+        replace(job, name=f"{job.name}~{k}")
+        for k, each in enumerate(rounds[1:], start=2)
+        for job in each
+    ]
     return replace(jobs, jobs=(*jobs.jobs, *again))
 
 
@@ -81,7 +91,9 @@ def shuffled(jobs: JobTable, rng: np.random.Generator) -> JobTable:
     return _submitted(jobs, [instants[k] for k in rng.permutation(len(instants))])
 
 
-def with_arrivals(jobs: JobTable, per_hour: float, rng: np.random.Generator) -> JobTable:
+def with_arrivals(
+    jobs: JobTable, per_hour: float, rng: np.random.Generator
+) -> JobTable:
     """The same jobs in the same order, with gaps between submissions that are exponential, of mean 1 / `per_hour` h.
 
     The first keeps its instant. Deadlines keep their distance.
@@ -108,11 +120,20 @@ def _with_memory(jobs: JobTable, options: OptionTable, notes: NoteTaker) -> JobT
     needing = sum(bool(job.total_memory_gib) for job in jobs)
     if gib is None or not needing:
         if needing:
-            notes.note(f"{needing:,} jobs state total_memory_gib, which counts with --unit-memory only")
+            notes.note(
+                f"{needing:,} jobs state total_memory_gib, which counts with --unit-memory only"
+            )
         return jobs
-    made = [job if not job.total_memory_gib else _fitting(job, gib, jobs.source) for job in jobs]
-    fewer = sum(after.jmin > before.jmin for before, after in zip(jobs, made, strict=True))
-    notes.note(f"--unit-memory {gib:g}: {fewer:,} of {len(jobs):,} jobs need more units than Jmin for their memory")
+    made = [
+        job if not job.total_memory_gib else _fitting(job, gib, jobs.source)
+        for job in jobs
+    ]
+    fewer = sum(
+        after.jmin > before.jmin for before, after in zip(jobs, made, strict=True)
+    )
+    notes.note(
+        f"--unit-memory {gib:g}: {fewer:,} of {len(jobs):,} jobs need more units than Jmin for their memory"
+    )
     return replace(jobs, jobs=tuple(made))
 
 
@@ -145,12 +166,22 @@ def _capped(jobs: JobTable, units: int, notes: NoteTaker) -> JobTable:
         return jobs
     fixed = sum(job.jmin == job.jmax for job in large)
     same = f"; {fixed:,} of them have one size and keep their duration" if fixed else ""
-    notes.note(f"--cap-units {units}: {len(large):,} of {len(jobs):,} jobs could use more units{same}")
-    return replace(jobs, jobs=tuple(capped(job, units) if job.jmax > units else job for job in jobs))
+    notes.note(
+        f"--cap-units {units}: {len(large):,} of {len(jobs):,} jobs could use more units{same}"
+    )
+    return replace(
+        jobs,
+        jobs=tuple(capped(job, units) if job.jmax > units else job for job in jobs),
+    )
 
 
 def _submitted(jobs: JobTable, instants: Iterable[int]) -> JobTable:
-    return replace(jobs, jobs=tuple(_moved(job, instant) for job, instant in zip(jobs, instants, strict=True)))
+    return replace(
+        jobs,
+        jobs=tuple(
+            _moved(job, instant) for job, instant in zip(jobs, instants, strict=True)
+        ),
+    )
 
 
 def _moved(job: Job, tsub_ns: int) -> Job:

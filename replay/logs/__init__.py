@@ -8,12 +8,25 @@ from __future__ import annotations
 
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.formats import LogFormat, detect, format_names, log_format, read_log
+from bft.replay.logs.formats import (
+    LogFormat,
+    detect,
+    format_names,
+    log_format,
+    read_log,
+)
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.hostlists import expand as expand_hosts
 from bft.replay.logs.log_files import open_log
 from bft.replay.logs.reading import Reading, Settings
-from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record, host_names, in_order
+from bft.replay.logs.records import (
+    Foreign,
+    LeftOut,
+    Unusable,
+    each_record,
+    host_names,
+    in_order,
+)
 from bft.replay.logs.times import Clock
 from bft.replay.logs.to_trace import Coverage, node_trace
 from bft.replay.logs.walltimes import Plan

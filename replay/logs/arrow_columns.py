@@ -26,7 +26,9 @@ Whole: TypeAlias = NDArray[np.int64]
 def raw(column: pa.Array) -> tuple[Bytes, Whole]:
     """The bytes of all cells of a column of `binary`, and where each begins and ends in them: one entry more."""
     _, offsets, data = column.buffers()
-    places = np.frombuffer(offsets, dtype=np.int32, count=column.offset + len(column) + 1)[column.offset :]
+    places = np.frombuffer(
+        offsets, dtype=np.int32, count=column.offset + len(column) + 1
+    )[column.offset :]
     return np.frombuffer(data or b"", dtype=np.uint8), places.astype(np.int64)
 
 
@@ -50,12 +52,18 @@ def booleans(mask: NDArray[np.bool_]) -> pa.Array:
 def codes(encoded: pa.DictionaryArray) -> NDArray[np.int32]:
     """Which entry of the dictionary each cell is, none of them missing."""
     indices = encoded.indices
-    return np.frombuffer(indices.buffers()[1], dtype=np.int32, count=indices.offset + len(indices))[indices.offset :]
+    return np.frombuffer(
+        indices.buffers()[1], dtype=np.int32, count=indices.offset + len(indices)
+    )[indices.offset :]
 
 
 def rows_of(column: pa.Array, rows: Whole) -> pa.Array:
     """These rows of a column."""
-    return column.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))]))
+    return column.take(
+        pa.Array.from_buffers(
+            pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))]
+        )
+    )
 
 
 def cells_of(texts: Sequence[bytes]) -> pa.Array:
@@ -65,7 +73,11 @@ def cells_of(texts: Sequence[bytes]) -> pa.Array:
     [b'ab', b'']
     """
     ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
-    return pa.Array.from_buffers(pa.binary(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
+    return pa.Array.from_buffers(
+        pa.binary(),
+        len(texts),
+        [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))],
+    )
 
 
 def spread(begins: Whole, lengths: Whole) -> Whole:
@@ -112,7 +124,10 @@ _MARKS = ((4, b"-"), (7, b"-"), (13, b":"), (16, b":"))
 def times_of(column: pa.Array, clock: Clock) -> tuple[Whole, NDArray[np.bool_]]:
     """UTC nanoseconds of each cell, and where that is known; elsewhere `Clock.parse` decides."""
     data, offsets = raw(column)
-    times, known = np.zeros(len(column), dtype=np.int64), np.zeros(len(column), dtype=bool)
+    times, known = (
+        np.zeros(len(column), dtype=np.int64),
+        np.zeros(len(column), dtype=bool),
+    )
     for width, read in ((_STAMP, _stamps), (_EPOCH, _epochs)):
         rows, cells = cells_at(data, offsets, width)
         if len(rows):
@@ -141,7 +156,9 @@ def _stamps(cells: Bytes, clock: Clock) -> tuple[Whole, NDArray[np.bool_]]:
     right &= (hour < 24) & (minute < 60) & (second < 60)
     months = (np.where(right, year, 1971) - 1970) * 12 + np.where(right, month, 1) - 1
     first = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-    after = (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    after = (
+        (months + 1).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    )
     right &= day <= after - first
     hours = np.where(right, (first + day - 1) * 24 + hour, 0)
     met, which = np.unique(hours, return_inverse=True)
@@ -170,12 +187,16 @@ class HostColumns:
         What expands a list that is not of the usual form.
     """
 
-    def __init__(self, indices: Callable[[Sequence[str]], array[int]], lists: NodeLists) -> None:
+    def __init__(
+        self, indices: Callable[[Sequence[str]], array[int]], lists: NodeLists
+    ) -> None:
         self._indices, self._lists = indices, lists
         # Of a name and the width of its numbers: the node of each number, -1 where there is none yet.
         self._known: dict[tuple[bytes, int], NDArray[np.int32]] = {}
 
-    def expanded(self, column: pa.Array, wanted: NDArray[np.bool_]) -> tuple[NDArray[np.int32], Whole]:
+    def expanded(
+        self, column: pa.Array, wanted: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int32], Whole]:
         """Nodes of the wanted lists, one list after the other, and how many each list of the column has.
 
         Lists that are none, or not wanted, have 0 nodes.
@@ -193,10 +214,14 @@ class HostColumns:
             if not len(rows):
                 break
             bracketed[rows[0]] = False
-            match = _BRACKET.fullmatch(data[offsets[rows[0]] : offsets[rows[0] + 1]].tobytes())
+            match = _BRACKET.fullmatch(
+                data[offsets[rows[0]] : offsets[rows[0] + 1]].tobytes()
+            )
             if match is None or not self._room((match[1], len(match[2]))):
                 continue
-            done, nodes, counts = self._of_prefix(data, offsets, rows, match[1], len(match[2]))
+            done, nodes, counts = self._of_prefix(
+                data, offsets, rows, match[1], len(match[2])
+            )
             bracketed[done] = left[done] = False
             sizes[done] = counts
             parts.append((done, nodes))
@@ -224,12 +249,16 @@ class HostColumns:
             except HostListError:
                 lists.append(array("i"))
         counts = np.array([len(nodes) for nodes in lists], dtype=np.int64)
-        flat = np.frombuffer(b"".join(nodes.tobytes() for nodes in lists), dtype=np.int32)
+        flat = np.frombuffer(
+            b"".join(nodes.tobytes() for nodes in lists), dtype=np.int32
+        )
         which = codes(encoded)
         begins = np.cumsum(counts) - counts
         return flat[spread(begins[which], counts[which])], counts[which]
 
-    def _one_host_each(self, data: Bytes, offsets: Whole, rows: Whole) -> tuple[Whole, NDArray[np.int32]] | None:
+    def _one_host_each(
+        self, data: Bytes, offsets: Whole, rows: Whole
+    ) -> tuple[Whole, NDArray[np.int32]] | None:
         """Those of the rows that are one host with the name and the width of the first's; their nodes."""
         if not len(rows):
             return None
@@ -238,7 +267,9 @@ class HostColumns:
         if match is None or not self._room((match[1] + b"[", len(match[2]))):
             return None
         rows = rows[offsets[rows + 1] - offsets[rows] == len(text)]
-        cells = np.ascontiguousarray(data[offsets[rows][:, None] + np.arange(len(text))].T)
+        cells = np.ascontiguousarray(
+            data[offsets[rows][:, None] + np.arange(len(text))].T
+        )
         name = len(match[1])
         numbers, right = digits(cells[name:])
         for place, letter in zip(cells, match[1], strict=False):
@@ -255,7 +286,9 @@ class HostColumns:
         heads = data[(begins - len(prefix))[:, None] + np.arange(len(prefix))]
         mine = (heads == np.frombuffer(prefix, dtype=np.uint8)).all(axis=1)
         rows, begins, ends = rows[mine], begins[mine], ends[mine]
-        text = data[spread(begins, ends - begins)]  # of all rows, each with its closing bracket
+        text = data[
+            spread(begins, ends - begins)
+        ]  # of all rows, each with its closing bracket
         marks = np.flatnonzero((text == _COMMA) | (text == _CLOSING))
         starts = np.concatenate([[0], marks[:-1] + 1])
         lengths = marks - starts
@@ -266,7 +299,9 @@ class HostColumns:
         right &= are
         high = low.copy()
         of = np.flatnonzero(ranges)
-        high[of], are = digits(text[(starts[of] + width + 1) + np.arange(width)[:, None]])
+        high[of], are = digits(
+            text[(starts[of] + width + 1) + np.arange(width)[:, None]]
+        )
         right[of] &= are & (text[starts[of] + width] == _HYPHEN)
         right &= high >= low
         # The first piece of each row; pieces of a row must rise.
@@ -299,12 +334,16 @@ class HostColumns:
             _, first = np.unique(strange, return_index=True)
             new = strange[np.sort(first)]
             name = prefix[:-1].decode()
-            known[new] = self._indices([f"{name}{number:0{width}}" for number in new.tolist()])
+            known[new] = self._indices(
+                [f"{name}{number:0{width}}" for number in new.tolist()]
+            )
             nodes = known[numbers]
         return nodes
 
 
-def _joined(parts: list[tuple[Whole, NDArray[np.int32]]], sizes: Whole) -> NDArray[np.int32]:
+def _joined(
+    parts: list[tuple[Whole, NDArray[np.int32]]], sizes: Whole
+) -> NDArray[np.int32]:
     """Nodes of several sets of rows, in the order of the rows."""
     begins = np.cumsum(sizes) - sizes
     joined = np.zeros(int(sizes.sum()), dtype=np.int32)

@@ -35,7 +35,9 @@ def read(reading: Reading) -> None:
         nonlocal columns, delimiter, header
         for line in reading.lines:
             if not columns and line.strip():
-                delimiter = reading.settings.delimiter or next((mark for mark in ",;\t" if mark in line), ",")
+                delimiter = reading.settings.delimiter or next(
+                    (mark for mark in ",;\t" if mark in line), ","
+                )
                 names = [name.strip().lower() for name in split_fields(line, delimiter)]
                 lacking = [name for name in _COLUMNS if name not in names]
                 if lacking:
@@ -59,12 +61,24 @@ def read(reading: Reading) -> None:
         end_ns = None if end in _NONE else _time(end, "finish_time")
         if end_ns is not None:
             in_order(start_ns, end_ns)
-        reading.diagnosis.note("times are seconds of a simulation and count from 1970-01-01", file, line)
-        into.job(("batsim", job), into.indices(_hosts(resources)), start_ns, end_ns, file, line)
+        reading.diagnosis.note(
+            "times are seconds of a simulation and count from 1970-01-01", file, line
+        )
+        into.job(
+            ("batsim", job),
+            into.indices(_hosts(resources)),
+            start_ns,
+            end_ns,
+            file,
+            line,
+        )
 
     each_record(replace(reading, lines=below_header()), record)
     if not columns:
-        raise InputError("holds no jobs of Batsim: expected a header with job_id and allocated_resources", file=file)
+        raise InputError(
+            "holds no jobs of Batsim: expected a header with job_id and allocated_resources",
+            file=file,
+        )
 
 
 def _time(text: str, column: str) -> int:
@@ -81,8 +95,15 @@ def _hosts(text: str) -> tuple[str, ...]:
     for part in re.split(r"[\s,]+", text.strip()):
         match = _RANGE.fullmatch(part)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise Unusable("allocated_resources holds no set of numbers such as 0-3 7", ascii(text[:80]))
+            raise Unusable(
+                "allocated_resources holds no set of numbers such as 0-3 7",
+                ascii(text[:80]),
+            )
         ranges.append(range(int(match[1]), int(match[2] or match[1]) + 1))
     if sum(map(len, ranges)) > MOST_HOSTS:
-        raise Unusable(f"allocated_resources has more than {MOST_HOSTS:,} hosts", ascii(text[:80]))
-    return tuple(dict.fromkeys(f"n{number}" for numbers in ranges for number in numbers))
+        raise Unusable(
+            f"allocated_resources has more than {MOST_HOSTS:,} hosts", ascii(text[:80])
+        )
+    return tuple(
+        dict.fromkeys(f"n{number}" for numbers in ranges for number in numbers)
+    )

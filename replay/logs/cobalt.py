@@ -21,7 +21,11 @@ from bft.replay.logs.records import LeftOut, Unusable, each_record, host_names, 
 from bft.replay.logs.times import MISSING
 
 _START, _END, _DOWN = "START_TIMESTAMP", "END_TIMESTAMP", "IS_ALL_MACHINE_DOWN"
-_NODES, _LOCATIONS, _MACHINE = ("NODES_USED", "USED_NODES"), ("LOCATION", "MACHINE_PARTITION"), "MACHINE_NAME"
+_NODES, _LOCATIONS, _MACHINE = (
+    ("NODES_USED", "USED_NODES"),
+    ("LOCATION", "MACHINE_PARTITION"),
+    "MACHINE_NAME",
+)
 _QUEUES = "QUEUE_NAME", "QUEUE_GENID"
 _ID, _NAME = "COBALT_JOBID", "JOB_NAME"
 _MOST_NODES = 10**7
@@ -36,7 +40,9 @@ def read(reading: Reading) -> None:
     table = _Table(reading)
     limit = csv.field_size_limit(_MOST_FIELD)
     try:
-        each_record(replace(reading, lines=table.below_header(reading.lines)), table.record)
+        each_record(
+            replace(reading, lines=table.below_header(reading.lines)), table.record
+        )
     finally:
         csv.field_size_limit(limit)
 
@@ -45,7 +51,11 @@ class _Table:
     """One file."""
 
     def __init__(self, reading: Reading) -> None:
-        self.file, self.settings, self.clock = reading.file, reading.settings, reading.clock
+        self.file, self.settings, self.clock = (
+            reading.file,
+            reading.settings,
+            reading.clock,
+        )
         self.into, self.diagnosis = reading.into, reading.diagnosis
         self.clusters = Clusters(reading)
         self.header = ""
@@ -64,25 +74,42 @@ class _Table:
                 try:
                     self._columns(self._cells(line))
                 except Unusable as why:
-                    raise InputError(f"the header {why.reason}: {why.detail}", file=self.file, row=1) from why
+                    raise InputError(
+                        f"the header {why.reason}: {why.detail}", file=self.file, row=1
+                    ) from why
             yield "" if line == self.header else line
 
     def record(self, text: str, line: int) -> None:
         """Use one row."""
         row = self._cells(text)
         if len(row) != self.width:
-            raise Unusable("the row has not as many fields as the header", f"{len(row)}, expected {self.width}")
+            raise Unusable(
+                "the row has not as many fields as the header",
+                f"{len(row)}, expected {self.width}",
+            )
         machine = self._cell(row, _MACHINE)
-        queue = next((self._cell(row, name) for name in _QUEUES if name in self.column), "")
-        other = self.clusters.reading.other(line, cluster=machine, partition=None if _DOWN in self.column else queue)
+        queue = next(
+            (self._cell(row, name) for name in _QUEUES if name in self.column), ""
+        )
+        other = self.clusters.reading.other(
+            line, cluster=machine, partition=None if _DOWN in self.column else queue
+        )
         if other:
-            raise LeftOut("a row of another machine (--cluster)" if other == "cluster" else "job of another partition")
-        self.into.machine = self.into.machine or machine[:200].encode("ascii", "replace").decode()
+            raise LeftOut(
+                "a row of another machine (--cluster)"
+                if other == "cluster"
+                else "job of another partition"
+            )
+        self.into.machine = (
+            self.into.machine or machine[:200].encode("ascii", "replace").decode()
+        )
         if self._cell(row, _START) in MISSING:
             raise LeftOut(f"no {_START}: it never began")
         start_ns = self._time(row, _START, line, None)
         if start_ns is None:
-            raise Unusable(f"{_START} is no date and time", ascii(self._cell(row, _START)[:40]))
+            raise Unusable(
+                f"{_START} is no date and time", ascii(self._cell(row, _START)[:40])
+            )
         self.use(row, start_ns, line)
 
     def _columns(self, names: Sequence[str]) -> None:
@@ -101,7 +128,9 @@ class _Table:
             missing.append(" or ".join(_NODES))
         else:
             states_them = any(name in self.column for name in _QUEUES)
-            self.clusters.reading.need_partitions(states_them, f"the column {' or '.join(_QUEUES)}")
+            self.clusters.reading.need_partitions(
+                states_them, f"the column {' or '.join(_QUEUES)}"
+            )
         if missing:
             raise InputError(
                 f"is no table of Cobalt's: no column {', '.join(missing)}",
@@ -113,9 +142,13 @@ class _Table:
     def _job(self, row: Sequence[str], start_ns: int, line: int) -> None:
         end_ns = self._time(row, _END, line, start_ns)
         if end_ns is None and self._cell(row, _END) not in MISSING:
-            raise Unusable(f"{_END} is no date and time", ascii(self._cell(row, _END)[:40]))
+            raise Unusable(
+                f"{_END} is no date and time", ascii(self._cell(row, _END)[:40])
+            )
         if end_ns is None:
-            self.diagnosis.note("a job has no end: it counts as still running", self.file, line)
+            self.diagnosis.note(
+                "a job has no end: it counts as still running", self.file, line
+            )
         else:
             in_order(start_ns, end_ns)
         used = self._nodes_used(row)
@@ -125,12 +158,19 @@ class _Table:
         names = [name for name in _LOCATIONS if name in self.column]
         if not names:
             self.clusters.meet(machine)
-            self.into.job((identity, machine, used), used, start_ns, end_ns, self.file, line)
+            self.into.job(
+                (identity, machine, used), used, start_ns, end_ns, self.file, line
+            )
             return
-        location = next((cell for name in names if (cell := self._cell(row, name)) not in MISSING), "")
+        location = next(
+            (cell for name in names if (cell := self._cell(row, name)) not in MISSING),
+            "",
+        )
         hosts = self._hosts(location, used, line)
         nodes = self.clusters.indices(hosts, machine)
-        self.into.job((identity, machine, location), nodes, start_ns, end_ns, self.file, line)
+        self.into.job(
+            (identity, machine, location), nodes, start_ns, end_ns, self.file, line
+        )
 
     def _hosts(self, location: str, used: int, line: int) -> tuple[str, ...]:
         hosts = self.expanded.get(location)
@@ -139,7 +179,9 @@ class _Table:
                 hosts = expand_location(location)
             except Unusable:
                 return self._cut_off(location, used, line)
-            if len(self.expanded) < 10_000:  # blocks are few and used again, lists of nodes are not
+            if (
+                len(self.expanded) < 10_000
+            ):  # blocks are few and used again, lists of nodes are not
                 self.expanded[location] = hosts
         return hosts if len(hosts) >= used else self._cut_off(location, used, line)
 
@@ -152,10 +194,14 @@ class _Table:
     def _outage(self, row: Sequence[str], start_ns: int, line: int) -> None:
         down = self._cell(row, _DOWN)
         if down not in ("1", "1.0", "true", "True", "TRUE"):
-            raise LeftOut(f"{_DOWN} is not 1: which part of the machine was down is not stated")
+            raise LeftOut(
+                f"{_DOWN} is not 1: which part of the machine was down is not stated"
+            )
         end_ns = self._time(row, _END, line, start_ns)
         if end_ns is None and self._cell(row, _END) not in MISSING:
-            raise Unusable(f"{_END} is no date and time", ascii(self._cell(row, _END)[:40]))
+            raise Unusable(
+                f"{_END} is no date and time", ascii(self._cell(row, _END)[:40])
+            )
         if end_ns is None:
             end_ns = self.into.next_start(start_ns)
             why = "an outage has no end: it is taken to last until the next job starts"
@@ -164,7 +210,9 @@ class _Table:
             in_order(start_ns, end_ns)
         self.into.unavailable(list(self.into.names), start_ns, end_ns)
 
-    def _time(self, row: Sequence[str], name: str, line: int, not_before: int | None) -> int | None:
+    def _time(
+        self, row: Sequence[str], name: str, line: int, not_before: int | None
+    ) -> int | None:
         return self.clock.parse(self._cell(row, name), self.file, line, not_before)
 
     def _nodes_used(self, row: Sequence[str]) -> int:
@@ -180,7 +228,11 @@ class _Table:
 
     def _cells(self, line: str) -> list[str]:
         try:
-            return next(csv.reader([line], delimiter=self.settings.delimiter or ",", strict=True))
+            return next(
+                csv.reader(
+                    [line], delimiter=self.settings.delimiter or ",", strict=True
+                )
+            )
         except csv.Error as error:
             raise Unusable("is no row of CSV", str(error)) from error
 
@@ -189,7 +241,10 @@ _MAX_NODES_OF_LOCATION = 262_144
 _MOST_NAME = 255
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?", re.ASCII)
 # MIR-00C00-33F71-1-1024: corners in the torus' five dimensions as hexadecimal digits, wiring, number of nodes.
-_BLOCK = re.compile(r"([A-Z]{3,8})-([0-9A-F]{4}[01])-([0-9A-F]{4}[01])(?:-[0-9A-F]+)*-(\d{1,6})", re.ASCII)
+_BLOCK = re.compile(
+    r"([A-Z]{3,8})-([0-9A-F]{4}[01])-([0-9A-F]{4}[01])(?:-[0-9A-F]+)*-(\d{1,6})",
+    re.ASCII,
+)
 # Names of hosts have small letters and a digit; names of partitions of other machines have capitals (R00-M0-N04).
 _HOST_NAME = re.compile(r"[\w.:@+-]*[a-z][\w.:@+-]*\d[\w.:@+-]*", re.ASCII)
 
@@ -220,7 +275,9 @@ def expand_location(location: str) -> tuple[str, ...]:
     for word in location.split(","):
         names.extend(_word(word.strip()))
         if len(names) > _MAX_NODES_OF_LOCATION:
-            raise Unusable(f"LOCATION names more than {_MOST_NODES:,} nodes", ascii(location[:40]))
+            raise Unusable(
+                f"LOCATION names more than {_MOST_NODES:,} nodes", ascii(location[:40])
+            )
     if not names:
         raise Unusable("LOCATION names no nodes")
     return host_names(names, "LOCATION")
@@ -257,11 +314,16 @@ def _word(word: str) -> list[str]:
         if not word:
             return []
         if len(word) > _MOST_NAME or not _HOST_NAME.fullmatch(word):
-            raise Unusable("LOCATION is neither a list of hosts nor a block whose nodes are known", ascii(word[:40]))
+            raise Unusable(
+                "LOCATION is neither a list of hosts nor a block whose nodes are known",
+                ascii(word[:40]),
+            )
         return [word]
     first, last = int(number[1]), int(number[2] or number[1])
     if not 0 <= last - first < _MAX_NODES_OF_LOCATION:
-        raise Unusable("LOCATION has a range of nodes that runs backwards or is too long", word)
+        raise Unusable(
+            "LOCATION has a range of nodes that runs backwards or is too long", word
+        )
     return [f"nid{node:05}" for node in range(first, last + 1)]
 
 
@@ -270,5 +332,11 @@ def _box(machine: str, low: str, high: str, size: str) -> tuple[str, ...]:
     sides = [range(int(a, 16), int(b, 16) + 1) for a, b in zip(low, high, strict=True)]
     # A block that is wrapped around the torus has a corner below the other; how long the torus is, is not stated.
     if prod(map(len, sides)) != int(size):
-        raise Unusable("LOCATION is a block whose corners do not hold as many nodes as it says", f"{low}-{high}-{size}")
-    return tuple(f"{machine}-{''.join(f'{digit:X}' for digit in corner)}" for corner in product(*sides))
+        raise Unusable(
+            "LOCATION is a block whose corners do not hold as many nodes as it says",
+            f"{low}-{high}-{size}",
+        )
+    return tuple(
+        f"{machine}-{''.join(f'{digit:X}' for digit in corner)}"
+        for corner in product(*sides)
+    )

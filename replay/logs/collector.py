@@ -67,7 +67,9 @@ class Intervals:
         if len(self._nodes) >= BLOCK:
             self._settle()
 
-    def add_together(self, nodes: IndexArray, counts: TimeArray, starts: TimeArray, ends: TimeArray) -> None:
+    def add_together(
+        self, nodes: IndexArray, counts: TimeArray, starts: TimeArray, ends: TimeArray
+    ) -> None:
         """Add intervals, the nodes of one after the other; merged as if each were added by itself."""
         spans = np.empty(len(counts), dtype=_SPAN)
         spans["start"], spans["end"], spans["count"] = starts, ends, counts
@@ -101,7 +103,9 @@ class Intervals:
         )
         self._nodes, self._spans = array("i"), bytearray()
         self._runs.append(merge(*waiting))
-        if sum(len(run[0]) for run in self._runs[1:]) > max(len(self._runs[0][0]), MANY):
+        if sum(len(run[0]) for run in self._runs[1:]) > max(
+            len(self._runs[0][0]), MANY
+        ):
             self._unite()
             if len(self._runs[0][0]) > MANY:
                 closed = merge(*self._runs[0], gap_ns=self.min_gap_ns)
@@ -115,7 +119,9 @@ class Intervals:
 
     def _unite(self) -> None:
         if len(self._runs) > 1:
-            columns = [np.concatenate(column) for column in zip(*self._runs, strict=True)]
+            columns = [
+                np.concatenate(column) for column in zip(*self._runs, strict=True)
+            ]
             self._runs.clear()
             self._runs.append(merge(columns[0], columns[1], columns[2]))
 
@@ -123,7 +129,9 @@ class Intervals:
 def _next_start(busy: Columns, node: int, after_ns: int) -> int | None:
     """The first start after an instant on a node, in intervals that are sorted by node and start."""
     first, stop = np.searchsorted(busy[0], (node, node + 1)).tolist()
-    place: int = first + int(np.searchsorted(busy[1][first:stop], after_ns, side="right"))
+    place: int = first + int(
+        np.searchsorted(busy[1][first:stop], after_ns, side="right")
+    )
     return int(busy[1][place]) if place < stop else None
 
 
@@ -187,7 +195,11 @@ class Collector:
     """
 
     def __init__(
-        self, *, min_gap_ns: int = MIN_GAP_NS, most_nodes: int = MOST_NODES, max_fragments: int = MAX_FRAGMENTS
+        self,
+        *,
+        min_gap_ns: int = MIN_GAP_NS,
+        most_nodes: int = MOST_NODES,
+        max_fragments: int = MAX_FRAGMENTS,
     ) -> None:
         self.min_gap_ns = min_gap_ns
         self.most_nodes = most_nodes
@@ -213,12 +225,18 @@ class Collector:
         self.stated_outages: tuple[int, int] | None = None
         self.busy_intervals = Intervals(min_gap_ns, max_fragments)
         self.unavailable_intervals = Intervals(min_gap_ns, max_fragments)
-        self.idle_intervals = Intervals(0, max_fragments)  # its gaps are no idle time, however short
+        self.idle_intervals = Intervals(
+            0, max_fragments
+        )  # its gaps are no idle time, however short
         self.reported = False
         self._beside = False
         # Nodes, start, end, and the number of the record among the runs with an identity, or -1.
         self._counted = (array("q"), array("q"), array("q"), array("q"))
-        self.job_runs, self.outage_runs, self.idle_runs = Runs("job"), Runs("outage"), Runs("idle row")
+        self.job_runs, self.outage_runs, self.idle_runs = (
+            Runs("job"),
+            Runs("outage"),
+            Runs("idle row"),
+        )
         self.kept = Kept()
         self.snapshots = Snapshots()
         self.units: UnitLog | None = None
@@ -314,7 +332,11 @@ class Collector:
             self._began(start_ns)
             self._hold(nodes)
             self.job_runs.begun(key, nodes, start_ns, file, line, once=once, held=held)
-            if held is not None and self.units is not None and not isinstance(nodes, int):
+            if (
+                held is not None
+                and self.units is not None
+                and not isinstance(nodes, int)
+            ):
                 self.units.name(key, nodes, held, start_ns)
             return
         if isinstance(nodes, int):
@@ -329,9 +351,18 @@ class Collector:
     def _some(nodes: array[int], held: Sequence[Held]) -> tuple[array[int], list[Held]]:
         """The nodes of which a job holds any units, and what it holds."""
         some = [place for place, units in enumerate(held) if units]
-        return array("i", (nodes[place] for place in some)), [held[place] for place in some]
+        return array("i", (nodes[place] for place in some)), [
+            held[place] for place in some
+        ]
 
-    def hold_units(self, key: Hashable, nodes: Sequence[int], held: Sequence[Held], start_ns: int, end_ns: int) -> None:
+    def hold_units(
+        self,
+        key: Hashable,
+        nodes: Sequence[int],
+        held: Sequence[Held],
+        start_ns: int,
+        end_ns: int,
+    ) -> None:
         """A job held some units of these nodes; see `UnitLog.add`."""
         if self.units is not None:
             self.units.add(key, nodes, held, start_ns, end_ns)
@@ -385,12 +416,22 @@ class Collector:
         if end_ns is None:
             self.reported |= not self._beside
             self._hold(nodes)
-            self.outage_runs.begun(key, nodes, start_ns, file, line, once=False, reserved=reserved)
+            self.outage_runs.begun(
+                key, nodes, start_ns, file, line, once=False, reserved=reserved
+            )
             return
         self.outage_runs.ended(key, nodes, start_ns, end_ns, file, line, once=False)
         self.unavailable_nodes(nodes, start_ns, end_ns)
 
-    def idle(self, key: Hashable, nodes: array[int], start_ns: int, end_ns: int | None, file: str, line: int) -> None:
+    def idle(
+        self,
+        key: Hashable,
+        nodes: array[int],
+        start_ns: int,
+        end_ns: int | None,
+        file: str,
+        line: int,
+    ) -> None:
         """A record of `idle_nodes` that other records may repeat, or close; parameters as `job` has them."""
         if end_ns is None:
             self.reported |= not self._beside
@@ -400,17 +441,23 @@ class Collector:
         self.idle_runs.ended(key, nodes, start_ns, end_ns, file, line, once=False)
         self.idle_nodes(nodes, start_ns, end_ns)
 
-    def unavailable(self, hosts: Sequence[str], start_ns: int, end_ns: int | None) -> None:
+    def unavailable(
+        self, hosts: Sequence[str], start_ns: int, end_ns: int | None
+    ) -> None:
         """These nodes were down, draining, in maintenance or reserved: neither busy nor idle.
 
         Does not extend the default window of observation: a node may be down for years.
         """
         self.unavailable_nodes(self.indices(hosts), start_ns, end_ns)
 
-    def unavailable_nodes(self, nodes: array[int], start_ns: int, end_ns: int | None) -> None:
+    def unavailable_nodes(
+        self, nodes: array[int], start_ns: int, end_ns: int | None
+    ) -> None:
         """These nodes, by `indices`, were unavailable."""
         self.reported |= not self._beside
-        self.unavailable_intervals.add(nodes, start_ns, OPEN if end_ns is None else end_ns)
+        self.unavailable_intervals.add(
+            nodes, start_ns, OPEN if end_ns is None else end_ns
+        )
 
     def idle_nodes(self, nodes: array[int], start_ns: int, end_ns: int | None) -> None:
         """These nodes, by `indices`, were idle.
@@ -426,9 +473,15 @@ class Collector:
         """These nodes belong to the machine. Once any is known, nodes not known do not belong to it."""
         self.universe.update(self.indices(hosts))
 
-    def count(self, nodes: int, start_ns: int, end_ns: int | None, row: int = -1) -> None:
+    def count(
+        self, nodes: int, start_ns: int, end_ns: int | None, row: int = -1
+    ) -> None:
         """A job ran on so many nodes of which the log has no names: they are chosen later, first fit."""
-        for column, value in zip(self._counted, (nodes, start_ns, self._seen(start_ns, end_ns), row), strict=True):
+        for column, value in zip(
+            self._counted,
+            (nodes, start_ns, self._seen(start_ns, end_ns), row),
+            strict=True,
+        ):
             column.append(value)
         if len(self._counted[0]) > self.max_fragments:
             raise _too_many(self.max_fragments)
@@ -474,15 +527,21 @@ class Collector:
         """Earliest start of a job with names of nodes after this time, as far as files were read."""
         starts = self.busy_intervals.merged()[1]
         later = starts[starts > after_ns]
-        to_come = [start_ns for start_ns in self.job_runs.open_starts() if start_ns > after_ns]
-        return min([*to_come, int(later.min())] if len(later) else to_come, default=None)
+        to_come = [
+            start_ns for start_ns in self.job_runs.open_starts() if start_ns > after_ns
+        ]
+        return min(
+            [*to_come, int(later.min())] if len(later) else to_come, default=None
+        )
 
     def settle(self, diagnosis: Diagnosis) -> None:
         """Resolve records that repeat or close others, when all files were read; further calls change nothing."""
         self.snapshots.settle(self, diagnosis)
         found = self.job_times.outliers()
         # The records are forgotten below.
-        self.outliers = self.outliers or [(each, self.job_runs.place_of(each.start_ns)) for each in found]
+        self.outliers = self.outliers or [
+            (each, self.job_runs.place_of(each.start_ns)) for each in found
+        ]
         self._keep_latest_counts()
         for runs, intervals in (
             (self.job_runs, self.busy_intervals),
@@ -496,7 +555,9 @@ class Collector:
             for run in remaining:
                 end = OPEN if run.end_ns is None else run.end_ns
                 if isinstance(run.nodes, int):
-                    for column, value in zip(self._counted, (run.nodes, run.start_ns, end, -1), strict=True):
+                    for column, value in zip(
+                        self._counted, (run.nodes, run.start_ns, end, -1), strict=True
+                    ):
                         column.append(value)
                 elif run.held is not None:
                     self.hold_units(run.key, run.nodes, run.held, run.start_ns, end)
@@ -506,13 +567,19 @@ class Collector:
             if without_end:
                 first = min(without_end, key=lambda run: run.start_ns)
                 why = f"{runs.what} without an end in any record: taken to last to the end of the window"
-                diagnosis.note(why, first.file, first.line, "the earliest", count=len(without_end))
+                diagnosis.note(
+                    why, first.file, first.line, "the earliest", count=len(without_end)
+                )
             if runs is self.job_runs:
                 self.running += len(without_end)
                 # Outages that have no end look at when jobs start.
-                self.busy_intervals.given += 0 if self.units is None else self.units.settle()
+                self.busy_intervals.given += (
+                    0 if self.units is None else self.units.settle()
+                )
 
-    def _without_ended(self, remaining: list[OpenRun], diagnosis: Diagnosis) -> list[OpenRun]:
+    def _without_ended(
+        self, remaining: list[OpenRun], diagnosis: Diagnosis
+    ) -> list[OpenRun]:
         """End outages that have no end where a job starts on a node; returns those of the other nodes."""
         if not any(run.end_ns is None and not run.reserved for run in remaining):
             return remaining
@@ -535,7 +602,9 @@ class Collector:
                 if end_ns is None:
                     standing.append(node)
                 else:
-                    self.unavailable_intervals.add(array("i", [node]), run.start_ns, end_ns)
+                    self.unavailable_intervals.add(
+                        array("i", [node]), run.start_ns, end_ns
+                    )
             ended = len(run.nodes) - len(standing)
             if ended:
                 why = "an outage has no end, but jobs start on its nodes later: it ends on each node with the first one"
@@ -546,7 +615,9 @@ class Collector:
 
     def counted(self) -> tuple[TimeArray, TimeArray, TimeArray]:
         """Nodes, start and end of each job without names of nodes."""
-        nodes, starts, ends, _ = (np.array(column, dtype=np.int64) for column in self._counted)
+        nodes, starts, ends, _ = (
+            np.array(column, dtype=np.int64) for column in self._counted
+        )
         return nodes, starts, ends
 
     def forget_counted(self) -> None:
@@ -561,7 +632,10 @@ class Collector:
             ends = np.array(self._counted[2], dtype=np.int64)
             kept = rows < 0
             kept[known] = self.job_runs.latest(rows[known], ends[known])
-            left = [array("q", np.array(column, dtype=np.int64)[kept].tobytes()) for column in self._counted[:3]]
+            left = [
+                array("q", np.array(column, dtype=np.int64)[kept].tobytes())
+                for column in self._counted[:3]
+            ]
             self._counted = (left[0], left[1], left[2], array("q", [-1]) * len(left[0]))
 
     def _seen(self, start_ns: int, end_ns: int | None) -> int:
@@ -594,7 +668,9 @@ class Collector:
             self.job_times.add(start_ns, OPEN)
 
 
-def merge(node: IndexArray, start: TimeArray, end: TimeArray, *, gap_ns: int = 0) -> Columns:
+def merge(
+    node: IndexArray, start: TimeArray, end: TimeArray, *, gap_ns: int = 0
+) -> Columns:
     """The union of intervals per node, sorted by node and start; gaps shorter than `gap_ns` are closed.
 
     Parameters
@@ -616,7 +692,11 @@ def merge(node: IndexArray, start: TimeArray, end: TimeArray, *, gap_ns: int = 0
     low = int(start.min())
     top = max(int(start.max()), int(end[~open_ended].max(initial=0)))
     offsets = (start - low, (end - low)[~open_ended])
-    unit = next(unit for unit in (SECOND_NS, 10**6, 1) if not any((offset % unit).any() for offset in offsets))
+    unit = next(
+        unit
+        for unit in (SECOND_NS, 10**6, 1)
+        if not any((offset % unit).any() for offset in offsets)
+    )
     del offsets
     span = (top - low) // unit + 2
     if span * (int(node.max()) + 1) >= 2**63:
@@ -634,16 +714,24 @@ def merge(node: IndexArray, start: TimeArray, end: TimeArray, *, gap_ns: int = 0
     # The last end so far is that of this node, as later nodes are above all before; a new node opens of itself.
     opens[1:] = begin[1:] > until[:-1]
     if gap_ns:
-        opens[1:] &= (begin[1:] - until[:-1] >= -(-gap_ns // unit)) | (begin[1:] // span != begin[:-1] // span)
+        opens[1:] &= (begin[1:] - until[:-1] >= -(-gap_ns // unit)) | (
+            begin[1:] // span != begin[:-1] // span
+        )
     closes = np.append(opens[1:], True)
     begin, until = begin[opens], until[closes]
     which = begin // span
     begin -= which * span
     until -= which * span
-    return which.astype(np.int32), begin * unit + low, np.where(until == span - 1, OPEN, until * unit + low)
+    return (
+        which.astype(np.int32),
+        begin * unit + low,
+        np.where(until == span - 1, OPEN, until * unit + low),
+    )
 
 
-def _merge_by_rank(node: IndexArray, start: TimeArray, end: TimeArray, gap_ns: int) -> Columns:
+def _merge_by_rank(
+    node: IndexArray, start: TimeArray, end: TimeArray, gap_ns: int
+) -> Columns:
     """`merge` of times so fine and so far apart that node and time do not fit one number."""
     order = np.lexsort((start, node))
     node, start, end = node[order], start[order], end[order]

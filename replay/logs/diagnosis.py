@@ -72,8 +72,16 @@ class Diagnosis:
             Under strict.
         """
         if self.strict:
-            raise InputError(f"line {line}: {reason}{f': {detail}' if detail else ''}", file=file)
-        logger.debug("%s, line %d skipped: %s%s", file, line, reason, f": {detail}" if detail else "")
+            raise InputError(
+                f"line {line}: {reason}{f': {detail}' if detail else ''}", file=file
+            )
+        logger.debug(
+            "%s, line %d skipped: %s%s",
+            file,
+            line,
+            reason,
+            f": {detail}" if detail else "",
+        )
         _tally(self.skipped, reason, file, line, detail)
 
     def leave_out(self, reason: str, file: str, line: int, *, count: int = 1) -> None:
@@ -89,7 +97,16 @@ class Diagnosis:
         self.used -= count
         self.leave_out(reason, file, line, count=count)
 
-    def note(self, reason: str, file: str, line: int, detail: str = "", *, count: int = 1, loud: bool = False) -> None:
+    def note(
+        self,
+        reason: str,
+        file: str,
+        line: int,
+        detail: str = "",
+        *,
+        count: int = 1,
+        loud: bool = False,
+    ) -> None:
         """Something worth telling about a row that is used, or (line 0) about a file. Never an error.
 
         With `loud` it is likely to make the trace another machine's than the user has in mind: the command line
@@ -99,7 +116,11 @@ class Diagnosis:
 
     def warnings(self) -> list[str]:
         """The loud notes, a line each."""
-        return [f"{reason}{f': {t}' if str(t) else ''}" for reason, t in self.notes.items() if t.loud]
+        return [
+            f"{reason}{f': {t}' if str(t) else ''}"
+            for reason, t in self.notes.items()
+            if t.loud
+        ]
 
     @contextmanager
     def reading(self, file: str) -> Iterator[None]:
@@ -118,16 +139,25 @@ class Diagnosis:
         """
         for file, used, skipped in self._files:
             if used < LEAST_USABLE * (used + skipped) and not self.allow_few:
-                reasons = {why: tally for why, tally in self.skipped.items() if tally.file == file}
+                reasons = {
+                    why: tally
+                    for why, tally in self.skipped.items()
+                    if tally.file == file
+                }
                 raise InputError(
                     f"only {used:,} of {used + skipped:,} rows can be used: {_reasons(reasons or self.skipped)}",
                     file=file,
                     hint="is FORMAT the right one? --allow-few accepts such a file",
                 )
-        read, lost = sum(used for _, used, _ in self._files), sum(skipped for *_, skipped in self._files)
+        read, lost = (
+            sum(used for _, used, _ in self._files),
+            sum(skipped for *_, skipped in self._files),
+        )
         if lost > MOST_SKIPPED * (read + lost):
             share = f"{lost / (read + lost):.1%} of the rows with information on nodes were skipped"
-            self.note(f"{share}: the nodes of jobs among them look idle", "", 0, loud=True)
+            self.note(
+                f"{share}: the nodes of jobs among them look idle", "", 0, loud=True
+            )
 
     def balance(self) -> None:
         """Check that every line and row is accounted for.
@@ -139,9 +169,13 @@ class Diagnosis:
         """
         rest = _sum(self.skipped) + _sum(self.left_out)
         if self.rows != self.used + rest:
-            raise RuntimeError(f"{self.rows} rows, but {self.used} used and {rest} skipped or left out")
+            raise RuntimeError(
+                f"{self.rows} rows, but {self.used} used and {rest} skipped or left out"
+            )
         if self.lines != self.rows + self.no_record:
-            raise RuntimeError(f"{self.lines} lines, but {self.rows} rows and {self.no_record} other lines")
+            raise RuntimeError(
+                f"{self.lines} lines, but {self.rows} rows and {self.no_record} other lines"
+            )
 
     def losses(self) -> str:
         """Why rows were skipped or left out, in one line."""
@@ -186,7 +220,13 @@ def _sum(of: dict[str, Tally]) -> int:
 
 def _plain(of: dict[str, Tally]) -> list[dict[str, Any]]:
     return [
-        {"reason": reason, "count": t.count, "file": t.file, "line": t.line, "detail": t.detail}
+        {
+            "reason": reason,
+            "count": t.count,
+            "file": t.file,
+            "line": t.line,
+            "detail": t.detail,
+        }
         for reason, t in of.items()
     ]
 

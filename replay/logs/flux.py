@@ -53,13 +53,21 @@ def read(reading: Reading) -> None:
     lists = NodeLists(reading.into.indices)
     first = head[-1].lstrip() if head else ""
     if first.startswith("{") and ('"timestamp"' in first or '"execution"' in first):
-        reading.need_partitions(False, "flux jobs --json, or a table of it with the column QUEUE")
+        reading.need_partitions(
+            False, "flux jobs --json, or a table of it with the column QUEUE"
+        )
         eventlog = _Eventlog(whole, lists)
         each_record(whole, eventlog.record)
         eventlog.ends()
     elif first.startswith("{"):
         expected = "job of flux jobs --json: expected id, nodelist, t_run, t_inactive"
-        each_object(whole, _job(whole, lists), keys=("jobs",), expected=expected, command=COMMAND)
+        each_object(
+            whole,
+            _job(whole, lists),
+            keys=("jobs",),
+            expected=expected,
+            command=COMMAND,
+        )
     else:
         _table(whole, lists)
 
@@ -73,8 +81,13 @@ def _table(reading: Reading, lists: NodeLists) -> None:
     def record(text: str, line: int) -> None:
         row = [cell.strip() for cell in text.split(delimiter)]
         if len(row) != width:
-            raise Unusable("has another number of fields than the header", f"{len(row)} instead of {width}")
-        if reading.other(line, partition=row[columns["queue"]] if columns["queue"] >= 0 else None):
+            raise Unusable(
+                "has another number of fields than the header",
+                f"{len(row)} instead of {width}",
+            )
+        if reading.other(
+            line, partition=row[columns["queue"]] if columns["queue"] >= 0 else None
+        ):
             raise LeftOut("job of another partition")
         start_text, end_text = row[columns["t_run"]], row[columns["t_inactive"]]
         times = []
@@ -83,16 +96,28 @@ def _table(reading: Reading, lists: NodeLists) -> None:
             if time_ns is None and cell not in _NONE:
                 raise Unusable(f"{name} is no time", no_time(cell))
             times.append(time_ns)
-        _add(reading, lists, row[columns["id"]], row[columns["nodelist"]], times[0], times[1], line)
+        _add(
+            reading,
+            lists,
+            row[columns["id"]],
+            row[columns["nodelist"]],
+            times[0],
+            times[1],
+            line,
+        )
 
     def below_header() -> Iterator[str]:
         nonlocal columns, delimiter, width, header
         for line in reading.lines:
             if not columns and line.strip():
-                mark = reading.settings.delimiter or next((mark for mark in "|;,\t" if mark in line), "|")
+                mark = reading.settings.delimiter or next(
+                    (mark for mark in "|;,\t" if mark in line), "|"
+                )
                 names = [name.strip().lower() for name in line.split(mark)]
                 found = {
-                    ours: next((names.index(name) for name in aliases if name in names), -1)
+                    ours: next(
+                        (names.index(name) for name in aliases if name in names), -1
+                    )
                     for ours, aliases in _COLUMNS.items()
                 }
                 if min(found[ours] for ours in _NEEDED) < 0:
@@ -109,11 +134,21 @@ def _table(reading: Reading, lists: NodeLists) -> None:
 
     each_record(replace(reading, lines=below_header()), record)
     if not columns:
-        raise InputError("holds no table of flux jobs", file=reading.file, hint=f"export with {COMMAND}")
+        raise InputError(
+            "holds no table of flux jobs",
+            file=reading.file,
+            hint=f"export with {COMMAND}",
+        )
 
 
 def _add(
-    reading: Reading, lists: NodeLists, job: str, nodes: str, start_ns: int | None, end_ns: int | None, line: int
+    reading: Reading,
+    lists: NodeLists,
+    job: str,
+    nodes: str,
+    start_ns: int | None,
+    end_ns: int | None,
+    line: int,
 ) -> None:
     """Hand over one job."""
     if start_ns is None:
@@ -129,15 +164,27 @@ def _add(
     reading.into.job(("flux", job), indices, start_ns, end_ns, reading.file, line)
 
 
-def _job(reading: Reading, lists: NodeLists) -> Callable[[dict[str, Any], str, int], None]:
+def _job(
+    reading: Reading, lists: NodeLists
+) -> Callable[[dict[str, Any], str, int], None]:
     """What uses an object of `flux jobs --json`."""
 
     def record(entry: dict[str, Any], _: str, line: int) -> None:
-        end_ns = instant_ns(entry.get("t_inactive")) or instant_ns(entry.get("t_cleanup"))
+        end_ns = instant_ns(entry.get("t_inactive")) or instant_ns(
+            entry.get("t_cleanup")
+        )
         start_ns = instant_ns(entry.get("t_run"))
         if reading.other(line, partition=str(entry.get("queue") or "")):
             raise LeftOut("job of another partition")
-        _add(reading, lists, str(entry["id"]), str(entry.get("nodelist") or ""), start_ns, end_ns, line)
+        _add(
+            reading,
+            lists,
+            str(entry["id"]),
+            str(entry.get("nodelist") or ""),
+            start_ns,
+            end_ns,
+            line,
+        )
 
     return record
 
@@ -164,7 +211,9 @@ class _Eventlog:
         except (ValueError, RecursionError) as error:
             raise Unusable("is not JSON", str(error)[:200]) from error
         except MISSHAPEN as error:
-            raise Foreign("is neither an event nor an R of a job", repr(error)[:200]) from error
+            raise Foreign(
+                "is neither an event nor an R of a job", repr(error)[:200]
+            ) from error
         match name:
             case "submit":
                 self.ends()
@@ -181,7 +230,15 @@ class _Eventlog:
         start_ns = self.start_ns or instant_ns(execution.get("starttime"))
         end_ns, self.start_ns, self.end_ns = self.end_ns, None, None
         nodes = ",".join(execution["nodelist"])
-        _add(self.reading, self.lists, f"{nodes} {start_ns}", nodes, start_ns, end_ns, line)
+        _add(
+            self.reading,
+            self.lists,
+            f"{nodes} {start_ns}",
+            nodes,
+            start_ns,
+            end_ns,
+            line,
+        )
 
     def ends(self) -> None:
         """The events of a job have ended."""

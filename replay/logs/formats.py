@@ -61,7 +61,9 @@ class LogFormat:
         try:
             re.compile(self.first_line)
         except (re.error, TypeError) as error:
-            raise ValueError(f"first_line {self.first_line!r} is no regular expression: {error}") from error
+            raise ValueError(
+                f"first_line {self.first_line!r} is no regular expression: {error}"
+            ) from error
 
 
 # Any object that is none of the others here.
@@ -121,9 +123,24 @@ BUILT_IN: dict[str, LogFormat] = {
         walltimes=True,
         partitions=True,
     ),
-    "lsf": LogFormat("LSF: lsb.acct", _module("lsf"), r'"JOB_FINISH" ', units=True, only_ended=True, partitions=True),
-    "lsf-events": LogFormat("LSF: lsb.events", _module("lsf", "read_events"), r'"[A-Z_]+[A-Z]" "'),
-    "sge": LogFormat("Grid Engine: accounting file", _module("sge"), r"([^:]*:){30}", only_ended=True, partitions=True),
+    "lsf": LogFormat(
+        "LSF: lsb.acct",
+        _module("lsf"),
+        r'"JOB_FINISH" ',
+        units=True,
+        only_ended=True,
+        partitions=True,
+    ),
+    "lsf-events": LogFormat(
+        "LSF: lsb.events", _module("lsf", "read_events"), r'"[A-Z_]+[A-Z]" "'
+    ),
+    "sge": LogFormat(
+        "Grid Engine: accounting file",
+        _module("sge"),
+        r"([^:]*:){30}",
+        only_ended=True,
+        partitions=True,
+    ),
     "cobalt": LogFormat(
         "Cobalt: job table as CSV (DIM_JOB_COMPOSITE)",
         _module("cobalt"),
@@ -146,14 +163,25 @@ BUILT_IN: dict[str, LogFormat] = {
         partitions=True,
     ),
     "oar": LogFormat("OAR: oarstat -J -f", _module("oar"), partitions=True),
-    "htcondor": LogFormat("HTCondor: condor_history -l or -json", _module("htcondor"), r"\*\*\* Offset"),
-    "kubernetes": LogFormat("Kubernetes: kubectl get pods (or events) -o json", _module("kubernetes"), units=True),
+    "htcondor": LogFormat(
+        "HTCondor: condor_history -l or -json", _module("htcondor"), r"\*\*\* Offset"
+    ),
+    "kubernetes": LogFormat(
+        "Kubernetes: kubectl get pods (or events) -o json",
+        _module("kubernetes"),
+        units=True,
+    ),
     "batsim": LogFormat(
         "Batsim: jobs.csv, as evalys reads it",
         _module("batsim"),
         r"(?=.*\bstarting_time\b)(?=.*\ballocated_resources\b)",
     ),
-    "philly": LogFormat("Microsoft's Philly trace: cluster_job_log", _module("philly"), units=True, partitions=True),
+    "philly": LogFormat(
+        "Microsoft's Philly trace: cluster_job_log",
+        _module("philly"),
+        units=True,
+        partitions=True,
+    ),
     "prometheus": LogFormat(
         "Prometheus: range query of numbers of nodes by state, JSON",
         _module("prometheus"),
@@ -209,7 +237,9 @@ def log_format(name: str) -> LogFormat:
         return BUILT_IN[name]
     loaded, label = _FORMATS.load(name)
     if not isinstance(loaded, LogFormat):
-        raise InputError(f"{label} is a {type(loaded).__name__}, expected a bft.replay.logs.LogFormat")
+        raise InputError(
+            f"{label} is a {type(loaded).__name__}, expected a bft.replay.logs.LogFormat"
+        )
     return loaded
 
 
@@ -222,7 +252,10 @@ def read_log(name: str, reading: Reading) -> None:
         When there is no such format, or the file is not of it.
     """
     form = log_format(name)
-    with reading.into.beside(reading.settings.events), reading.diagnosis.reading(reading.file):
+    with (
+        reading.into.beside(reading.settings.events),
+        reading.diagnosis.reading(reading.file),
+    ):
         form.read(reading)
         reading.into.only_ended |= form.only_ended
 
@@ -236,7 +269,15 @@ def detect(line: str, fields: Sequence[str] = ()) -> str | None:
     'slurm'
     """
     header = "|".join(PRESETS.get(fields[0], fields)) if fields else line
-    return next((name for text in (line, header) for name, look in _looks() if re.match(look, text)), None)
+    return next(
+        (
+            name
+            for text in (line, header)
+            for name, look in _looks()
+            if re.match(look, text)
+        ),
+        None,
+    )
 
 
 def _looks() -> Iterator[tuple[str, str]]:

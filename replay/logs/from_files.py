@@ -29,7 +29,9 @@ from bft.replay.trace.walltimes import Walltimes
 
 AUTO = "auto"
 # What is meant as the name of a file, although names of hosts have dots as well.
-_FILE = re.compile(r"/|\.(txt|csv|tsv|json|conf|list|lst|log|out|dat|gz|xz|zst|bz2)$", re.IGNORECASE)
+_FILE = re.compile(
+    r"/|\.(txt|csv|tsv|json|conf|list|lst|log|out|dat|gz|xz|zst|bz2)$", re.IGNORECASE
+)
 # Jobs of Slurm among which some are requeued, on most machines.
 _ENOUGH_JOBS = 100
 # Lines looked at to find a log's format.
@@ -128,16 +130,28 @@ class IngestOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_gap_s < math.inf:
-            raise InputError(f"--min-gap: expected a number of seconds from 0 on, not {self.min_gap_s!r}")
-        for name in ("processors_per_node", "machine_nodes", "units_per_node", "max_nodes", "max_fragments"):
+            raise InputError(
+                f"--min-gap: expected a number of seconds from 0 on, not {self.min_gap_s!r}"
+            )
+        for name in (
+            "processors_per_node",
+            "machine_nodes",
+            "units_per_node",
+            "max_nodes",
+            "max_fragments",
+        ):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise InputError(f"--{name.replace('_', '-')}: expected a whole number from 1 on, not {value!r}")
+                raise InputError(
+                    f"--{name.replace('_', '-')}: expected a whole number from 1 on, not {value!r}"
+                )
         for name in ("nodes", "events", "reservations"):
             if isinstance(getattr(self, name), str):
                 raise InputError(f"{name}: expected a sequence of texts, not one text")
         if self.turns_idle is not None and self.walltimes:
-            raise InputError(f"--walltimes is for nodes that turn idle as a whole, not for --unit {self.unit}")
+            raise InputError(
+                f"--walltimes is for nodes that turn idle as a whole, not for --unit {self.unit}"
+            )
 
     @property
     def turns_idle(self) -> Unit | None:
@@ -178,14 +192,19 @@ class _TableNames:
         if "=" in columns:
             return cls(form, column_map(columns))
         public = public_table(columns.strip(), form)
-        return cls(public.form, column_map(public.columns), public.convert, public.header)
+        return cls(
+            public.form, column_map(public.columns), public.convert, public.header
+        )
 
     def settings(self, settings: Settings) -> Settings:
         """Settings in which `--fields` names the columns of a table without a header, in the words of its format."""
         if not self.header:
             return settings
         ours = {theirs: name for name, theirs in self.columns.items()}
-        return replace(settings, fields=tuple(ours.get(name, f"their_{name}") for name in self.header))
+        return replace(
+            settings,
+            fields=tuple(ours.get(name, f"their_{name}") for name in self.header),
+        )
 
 
 _DEFAULTS = IngestOptions()
@@ -218,7 +237,10 @@ def ingested(
     """
     diagnosis = Diagnosis(strict=options.strict, allow_few=options.allow_few)
     clock = Clock(options.tz, diagnosis)
-    start_ns, end_ns = instant(options.begin, "--from", clock), instant(options.end, "--to", clock)
+    start_ns, end_ns = (
+        instant(options.begin, "--from", clock),
+        instant(options.end, "--to", clock),
+    )
     collected = Collector(
         min_gap_ns=round(options.min_gap_s * SECOND_NS),
         most_nodes=options.max_nodes,
@@ -232,9 +254,18 @@ def ingested(
             lines: Iterable[str] = stored
             if table.columns:
                 lines = renamed(
-                    stored, table.columns, settings.delimiter, name, convert=table.convert, header=table.header
+                    stored,
+                    table.columns,
+                    settings.delimiter,
+                    name,
+                    convert=table.convert,
+                    header=table.header,
                 )
-            _read(lines, table.form, Reading(lines, name, collected, diagnosis, clock, settings))
+            _read(
+                lines,
+                table.form,
+                Reading(lines, name, collected, diagnosis, clock, settings),
+            )
 
     table = _TableNames.of(form, options.columns)
     for name in options.nodes:
@@ -246,23 +277,37 @@ def ingested(
         read(name, table, table.settings(options.settings()))
     _refuse_unknown_partition(collected, options.partition)
     states_outages = collected.states_outages()
-    for kind, names in (("slurm-events", options.events), ("slurm-reservations", options.reservations)):
+    for kind, names in (
+        ("slurm-events", options.events),
+        ("slurm-reservations", options.reservations),
+    ):
         known = options.walltimes and kind == "slurm-reservations"
         settings = Settings(cluster=options.cluster, events=True, walltimes=known)
-        for name in names:  # after the jobs: an outage may be one of all nodes known so far
+        for (
+            name
+        ) in names:  # after the jobs: an outage may be one of all nodes known so far
             read(name, _TableNames(kind), settings)
     source = ", ".join(files)
     made, coverage = node_trace(
-        collected, diagnosis, start_ns=start_ns, end_ns=end_ns, machine_nodes=options.machine_nodes, source=source
+        collected,
+        diagnosis,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        machine_nodes=options.machine_nodes,
+        source=source,
     )
-    _say_what_lies_not_beside(diagnosis, options.events, options.reservations, states_outages)
+    _say_what_lies_not_beside(
+        diagnosis, options.events, options.reservations, states_outages
+    )
     _say_requeued_runs_are_missing(collected, diagnosis)
     made = replace(made, machine=options.machine or collected.machine, source=source)
     if not made.by_unit:
         made = replace(made, units_per_node=options.units_per_node or 1)
     if not options.walltimes:
         return Ingested(made, diagnosis, coverage)
-    planned = collected.plans.walltimes(collected.names, collected.universe, collected.owners)
+    planned = collected.plans.walltimes(
+        collected.names, collected.universe, collected.owners
+    )
     return Ingested(made, diagnosis, coverage, planned)
 
 
@@ -273,24 +318,34 @@ def _refuse_unknown_partition(collected: Collector, partition: str) -> None:
     others = [name for name in collected.other_partitions if name]
     known = f"; they have {', '.join(others[:20])}" if others else ""
     meant = did_you_mean(partition, others)
-    raise InputError(f"--partition: the logs have no job of {ascii(partition)[:80]}{known}{meant}")
+    raise InputError(
+        f"--partition: the logs have no job of {ascii(partition)[:80]}{known}{meant}"
+    )
 
 
 def _say_what_lies_not_beside(
-    diagnosis: Diagnosis, events: Sequence[str], reservations: Sequence[str], states_outages: bool
+    diagnosis: Diagnosis,
+    events: Sequence[str],
+    reservations: Sequence[str],
+    states_outages: bool,
 ) -> None:
     """Say which options with outages were not given, and what that did on a log of which the truth is known.
 
     Logs that state outages by themselves (`states_outages`) need neither.
     """
-    beside = (("--events", "down", events), ("--reservations", "reserved", reservations))
+    beside = (
+        ("--events", "down", events),
+        ("--reservations", "reserved", reservations),
+    )
     lacking = [(name, what) for name, what, files in beside if not files]
     if states_outages or not lacking:
         return
     names = " and no ".join(name for name, _ in lacking)
     states = " or ".join(what for _, what in lacking)
     cost = " (a test log: 27.9 instead of 24.9 % idle)" if "--events" in names else ""
-    diagnosis.note(f"no {names}: nodes that were {states} look idle{cost}", "", 0, loud=True)
+    diagnosis.note(
+        f"no {names}: nodes that were {states} look idle{cost}", "", 0, loud=True
+    )
 
 
 def _say_requeued_runs_are_missing(collected: Collector, diagnosis: Diagnosis) -> None:
@@ -315,15 +370,24 @@ def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
         if kind == AUTO and looks_like is None:
             hint = layout(head[-1], settings.delimiter) if head else ""
             raise InputError(
-                "is of no format that its first line shows; name its FORMAT", file=reading.file, hint=hint or None
+                "is of no format that its first line shows; name its FORMAT",
+                file=reading.file,
+                hint=hint or None,
             )
-        kind = looks_like if looks_like and (kind == AUTO or log_format(looks_like).events) else kind
+        kind = (
+            looks_like
+            if looks_like and (kind == AUTO or log_format(looks_like).events)
+            else kind
+        )
     if settings.cluster and not log_format(kind).clusters:
         reading.diagnosis.note(NO_CLUSTER, reading.file, 0)
     beside = settings.events or kind == "slurm-nodes"
     if settings.partition and not log_format(kind).partitions:
         able = ", ".join(name for name in format_names() if log_format(name).partitions)
-        raise InputError(f"--partition: the format {kind} states no partitions; {able} do", file=reading.file)
+        raise InputError(
+            f"--partition: the format {kind} states no partitions; {able} do",
+            file=reading.file,
+        )
     if reading.into.units is not None and not (log_format(kind).units or beside):
         raise InputError(
             f"logs of format {kind} do not state which units of a node a job had",
@@ -332,7 +396,10 @@ def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
         )
     if settings.walltimes and not (beside or log_format(kind).walltimes):
         able = ", ".join(name for name in format_names() if log_format(name).walltimes)
-        raise InputError(f"--walltimes: the format {kind} states no time limits; {able} do", file=reading.file)
+        raise InputError(
+            f"--walltimes: the format {kind} states no time limits; {able} do",
+            file=reading.file,
+        )
     lines.unread(head)
     read_log(kind, replace(reading, lines=lines))
 
@@ -356,10 +423,15 @@ def node_list(text: str) -> tuple[str, ...]:
         try:
             return expand(text)
         except HostListError as error:
-            raise InputError(f"--nodes: neither a file nor a host list: {error}") from error
+            raise InputError(
+                f"--nodes: neither a file nor a host list: {error}"
+            ) from error
     collected, diagnosis = Collector(), Diagnosis()
     with open_log(text) as lines:
-        read_log("slurm-nodes", Reading(lines, text, collected, diagnosis, Clock("UTC", diagnosis)))
+        read_log(
+            "slurm-nodes",
+            Reading(lines, text, collected, diagnosis, Clock("UTC", diagnosis)),
+        )
     names = list(collected.names)
     return tuple(names[node] for node in sorted(collected.universe))
 
@@ -371,5 +443,7 @@ def instant(text: str | None, option: str, clock: Clock) -> int | None:
     strict = strict_instant(text)
     stamp = None if strict is None else clock.parse(strict, option, 0)
     if stamp is None:
-        raise InputError(f"{option}: expected a date and time such as 2021-02-10T20:21:15, not {text!r}")
+        raise InputError(
+            f"{option}: expected a date and time such as 2021-02-10T20:21:15, not {text!r}"
+        )
     return stamp

@@ -9,7 +9,9 @@ from itertools import product
 from math import prod
 
 # What schedulers write where a job has no nodes.
-NO_HOSTS = frozenset({"", "None assigned", "None", "(null)", "N/A", "NONE", "Unknown", "-"})
+NO_HOSTS = frozenset(
+    {"", "None assigned", "None", "(null)", "N/A", "NONE", "Unknown", "-"}
+)
 MOST_HOSTS = 262_144
 # Longest name that the name service knows.
 MAX_NAME = 255
@@ -69,9 +71,14 @@ class _Part:
 
     def __init__(self, pieces: list[str | tuple[range, int]]) -> None:
         self._pieces = pieces
-        self.size = sum(1 if isinstance(piece, str) else len(piece[0]) for piece in pieces)
+        self.size = sum(
+            1 if isinstance(piece, str) else len(piece[0]) for piece in pieces
+        )
         self.width = max(
-            len(piece) if isinstance(piece, str) else max(piece[1], len(str(piece[0][-1]))) for piece in pieces
+            len(piece)
+            if isinstance(piece, str)
+            else max(piece[1], len(str(piece[0][-1])))
+            for piece in pieces
         )
 
     def texts(self) -> list[str]:
@@ -106,7 +113,9 @@ def _words(text: str) -> list[list[_Part]]:
         if not word:
             raise HostListError(f"a name is missing beside a comma in {_short(text)}")
         if sum(part.width for part in word) > MAX_NAME:
-            raise HostListError(f"{_short(text)} has a name of more than {MAX_NAME} characters")
+            raise HostListError(
+                f"{_short(text)} has a name of more than {MAX_NAME} characters"
+            )
     return words
 
 
@@ -180,7 +189,9 @@ class NodeLists:
         """
         nodes = self._known.get(text)
         if nodes is None:
-            if self._bytes > CACHE_BYTES:  # as good as dropping the oldest, and free for what is found
+            if (
+                self._bytes > CACHE_BYTES
+            ):  # as good as dropping the oldest, and free for what is found
                 self._known.clear()
                 self._pieces.clear()
                 self._bytes = 0
@@ -200,26 +211,44 @@ class NodeLists:
             parts = list(map(known.__getitem__, pieces))
         except KeyError:
             # All are parsed and counted before any is written out: overlapping ranges are many hosts together.
-            new = {piece: _words(f"{prefix}[{piece}]") for piece in pieces if piece not in known}
+            new = {
+                piece: _words(f"{prefix}[{piece}]")
+                for piece in pieces
+                if piece not in known
+            }
             sizes = {piece: _size(words) for piece, words in new.items()}
             item = array("i").itemsize
-            if sum(sizes[piece] if piece in sizes else len(known[piece]) // item for piece in pieces) > MOST_HOSTS:
-                raise HostListError(f"{_short(prefix)}[...] has more than {MOST_HOSTS:,} hosts") from None
+            if (
+                sum(
+                    sizes[piece] if piece in sizes else len(known[piece]) // item
+                    for piece in pieces
+                )
+                > MOST_HOSTS
+            ):
+                raise HostListError(
+                    f"{_short(prefix)}[...] has more than {MOST_HOSTS:,} hosts"
+                ) from None
             for piece, words in new.items():
                 known[piece] = self._indices(_written(words)).tobytes()
                 self._bytes += 300 + len(known[piece])
             parts = [known[piece] for piece in pieces]
         nodes = array("i")
         if sum(map(len, parts)) > MOST_HOSTS * nodes.itemsize:
-            raise HostListError(f"{_short(prefix)}[...] has more than {MOST_HOSTS:,} hosts")
+            raise HostListError(
+                f"{_short(prefix)}[...] has more than {MOST_HOSTS:,} hosts"
+            )
         nodes.frombytes(b"".join(parts))
-        return nodes if len(set(nodes)) == len(nodes) else array("i", dict.fromkeys(nodes))
+        return (
+            nodes if len(set(nodes)) == len(nodes) else array("i", dict.fromkeys(nodes))
+        )
 
 
 _ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 
 
-def other_forms(names: Sequence[str], listed: Collection[int], owners: Mapping[int, str]) -> dict[int, int]:
+def other_forms(
+    names: Sequence[str], listed: Collection[int], owners: Mapping[int, str]
+) -> dict[int, int]:
     """Short and full forms of one name: for the index of the one to be replaced the index of the other.
 
     `cn001` and `cn001.cluster.org` are one node if no other full name has this short form, and if the list of nodes
@@ -257,7 +286,9 @@ def other_forms(names: Sequence[str], listed: Collection[int], owners: Mapping[i
     return forms
 
 
-def unclear_forms(names: Sequence[str], nodes: Collection[int], owners: Mapping[int, str]) -> list[tuple[str, ...]]:
+def unclear_forms(
+    names: Sequence[str], nodes: Collection[int], owners: Mapping[int, str]
+) -> list[tuple[str, ...]]:
     """Short names among some nodes whose full forms are among them too, so that it is not clear which node they are.
 
     Parameters
@@ -296,7 +327,9 @@ def difference(names: Iterable[str], listed: Iterable[str]) -> str:
     'they differ in leading zeros: write cn[001-128], not cn[1-128]'
     """
     plain, expected = set(names), set(listed)
-    if {_ZEROS.sub("", name) for name in plain} & {_ZEROS.sub("", name) for name in expected}:
+    if {_ZEROS.sub("", name) for name in plain} & {
+        _ZEROS.sub("", name) for name in expected
+    }:
         return "they differ in leading zeros: write cn[001-128], not cn[1-128]"
     if {name.casefold() for name in plain} & {name.casefold() for name in expected}:
         return "they differ in capital letters"

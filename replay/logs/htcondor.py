@@ -11,7 +11,15 @@ from typing import Any
 
 from bft.models import InputError
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import MISSHAPEN, LeftOut, Unusable, each_object, host_names, in_order, instant_ns
+from bft.replay.logs.records import (
+    MISSHAPEN,
+    LeftOut,
+    Unusable,
+    each_object,
+    host_names,
+    in_order,
+    instant_ns,
+)
 from bft.replay.trace.node_trace import SECOND_NS
 
 COMMAND = "condor_history -json, or -l"
@@ -39,8 +47,12 @@ def read(reading: Reading) -> None:
             break
     log = _History(replace(reading, lines=chain(head, source)))
     if head and head[-1].lstrip()[:1] in ("[", "{"):
-        expected = "ClassAd of a job: expected JobStatus, JobCurrentStartDate, LastRemoteHost"
-        each_object(log.reading, log.record, keys=(), expected=expected, command=COMMAND)
+        expected = (
+            "ClassAd of a job: expected JobStatus, JobCurrentStartDate, LastRemoteHost"
+        )
+        each_object(
+            log.reading, log.record, keys=(), expected=expected, command=COMMAND
+        )
     else:
         log.ads()
 
@@ -49,7 +61,11 @@ class _History:
     """One file."""
 
     def __init__(self, reading: Reading) -> None:
-        self.reading, self.diagnosis, self.file = reading, reading.diagnosis, reading.file
+        self.reading, self.diagnosis, self.file = (
+            reading,
+            reading.diagnosis,
+            reading.file,
+        )
 
     def ads(self) -> None:
         """ClassAds as text: attributes a line each; a blank line or one of asterisks ends an ad."""
@@ -65,11 +81,17 @@ class _History:
             except LeftOut as why:
                 self.diagnosis.leave_out(str(why), self.file, number)
             except MISSHAPEN as error:
-                self.diagnosis.skip("is no ClassAd of a job", self.file, number, repr(error)[:200])
+                self.diagnosis.skip(
+                    "is no ClassAd of a job", self.file, number, repr(error)[:200]
+                )
             else:
                 self.diagnosis.used += 1
         if not met:
-            raise InputError("holds no ClassAd of a job", file=self.file, hint=f"export with {COMMAND}")
+            raise InputError(
+                "holds no ClassAd of a job",
+                file=self.file,
+                hint=f"export with {COMMAND}",
+            )
 
     def _blocks(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Line and wanted attributes of each ad, all lines counted as holding no record."""
@@ -95,17 +117,26 @@ class _History:
     def record(self, ad: dict[str, Any], _: str, line: int) -> None:
         """One job."""
         if ad.get("JobUniverse") in _NO_SLOT:
-            raise LeftOut("job of the scheduler, local or grid universe, which has no slot")
-        start_ns = instant_ns(ad.get("JobCurrentStartDate")) or instant_ns(ad.get("JobStartDate"))
+            raise LeftOut(
+                "job of the scheduler, local or grid universe, which has no slot"
+            )
+        start_ns = instant_ns(ad.get("JobCurrentStartDate")) or instant_ns(
+            ad.get("JobStartDate")
+        )
         if start_ns is None:
             raise LeftOut("job that never started")
         status = ad["JobStatus"]
         end_ns = self._end(ad, status, start_ns, line)
-        stated = ad.get("AllRemoteHosts") or ad.get("LastRemoteHost") or ad.get("RemoteHost")
+        stated = (
+            ad.get("AllRemoteHosts") or ad.get("LastRemoteHost") or ad.get("RemoteHost")
+        )
         if not isinstance(stated, str) or not stated:
             raise Unusable("job ran, but names no host: LastRemoteHost is missing")
         # slot1_2@host: a machine is divided into slots
-        hosts = host_names((slot.strip().rpartition("@")[2] for slot in stated.split(",")), "LastRemoteHost")
+        hosts = host_names(
+            (slot.strip().rpartition("@")[2] for slot in stated.split(",")),
+            "LastRemoteHost",
+        )
         if end_ns is not None:
             in_order(start_ns, end_ns)
         job = str(ad.get("GlobalJobId") or f"{ad.get('ClusterId')}.{ad.get('ProcId')}")
@@ -114,14 +145,20 @@ class _History:
             why = "a job ran more than once: of its earlier runs neither time nor host is known, their nodes look idle"
             self.diagnosis.note(why, self.file, line, f"job {job[:80]}", loud=True)
         into = self.reading.into
-        into.job(("condor", job), into.indices(hosts), start_ns, end_ns, self.file, line)
+        into.job(
+            ("condor", job), into.indices(hosts), start_ns, end_ns, self.file, line
+        )
 
-    def _end(self, ad: dict[str, Any], status: object, start_ns: int, line: int) -> int | None:
+    def _end(
+        self, ad: dict[str, Any], status: object, start_ns: int, line: int
+    ) -> int | None:
         """When the last run ended; None while it goes on."""
         if status in (_RUNNING, _TRANSFERRING, _SUSPENDED):
             return None
         if status in (_IDLE, _HELD):
-            raise LeftOut("job that waits or is held: when its last run ended is not stated")
+            raise LeftOut(
+                "job that waits or is held: when its last run ended is not stated"
+            )
         if status == _COMPLETED:
             end_ns = instant_ns(ad.get("CompletionDate"))
             if end_ns is None:
@@ -130,7 +167,11 @@ class _History:
         if status != _REMOVED:
             raise Unusable("JobStatus is no status of a job", repr(status)[:40])
         wall = ad.get("RemoteWallClockTime")
-        if ad.get("NumShadowStarts") == 1 and isinstance(wall, int | float) and 0 < wall < 1e9:
+        if (
+            ad.get("NumShadowStarts") == 1
+            and isinstance(wall, int | float)
+            and 0 < wall < 1e9
+        ):
             return start_ns + round(wall) * SECOND_NS
         end_ns = instant_ns(ad.get("EnteredCurrentStatus"))
         if end_ns is None:
@@ -146,4 +187,8 @@ def _value(text: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    return (
+        value
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+        else None
+    )

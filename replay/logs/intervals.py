@@ -42,7 +42,10 @@ def read(reading: Reading) -> None:
             reading.diagnosis.rows += 1
             table.row(line, number)
     if not table.column:
-        raise InputError("holds no table; expected a header node,start,end[,state]", file=reading.file)
+        raise InputError(
+            "holds no table; expected a header node,start,end[,state]",
+            file=reading.file,
+        )
     for (first, last), only_outages in ((table.observed, False), (table.outages, True)):
         if first < last:
             reading.into.observe(first, last, outages=only_outages)
@@ -64,17 +67,27 @@ class _Table:
     def begin(self, line: str, number: int) -> bool:
         """Settle the columns by the first line; True when it is a header."""
         settings = self.reading.settings
-        self.delimiter = self.delimiter or next((mark for mark in ",;|\t" if mark in line), ",")
+        self.delimiter = self.delimiter or next(
+            (mark for mark in ",;|\t" if mark in line), ","
+        )
         self.column = _header(line, self.delimiter, settings, self.reading.file, number)
-        self.reading.need_partitions("partition" in self.column, "the column partition or queue")
+        self.reading.need_partitions(
+            "partition" in self.column, "the column partition or queue"
+        )
         return not settings.fields
 
     def row(self, line: str, number: int) -> None:
         """Use one row, or account for why not."""
-        file, diagnosis, clock = self.reading.file, self.reading.diagnosis, self.reading.clock
+        file, diagnosis, clock = (
+            self.reading.file,
+            self.reading.diagnosis,
+            self.reading.clock,
+        )
         fields = split_fields(line, self.delimiter)
         if len(fields) <= max(self.column.values()):
-            diagnosis.skip("has fewer fields than columns", file, number, str(len(fields)))
+            diagnosis.skip(
+                "has fewer fields than columns", file, number, str(len(fields))
+            )
             return
         stated = {name: fields[index].strip() for name, index in self.column.items()}
         word, cluster = stated.get("state", ""), stated.get("cluster", "")
@@ -84,12 +97,16 @@ class _Table:
                            "pbsnodes print", file, number, ascii(word[:80]))  # fmt: skip
             return
         if state == "absent":
-            diagnosis.leave_out("a node that is not there yet (state future)", file, number)
+            diagnosis.leave_out(
+                "a node that is not there yet (state future)", file, number
+            )
             return
         text, start_text, end_text = stated["node"], stated["start"], stated["end"]
         start = clock.parse(start_text, file, number)
         end = clock.parse(end_text, file, number, start)
-        partition = None if state == "unavailable" else stated.get("partition", "")  # an outage is of no partition
+        partition = (
+            None if state == "unavailable" else stated.get("partition", "")
+        )  # an outage is of no partition
         other = self.reading.other(number, cluster=cluster, partition=partition)
         if other:
             diagnosis.leave_out(f"row of another {other}", file, number)
@@ -100,26 +117,46 @@ class _Table:
             diagnosis.skip("column node holds no host list", file, number, str(error))
             return
         if start is None:
-            diagnosis.skip("column start holds no time", file, number, no_time(start_text))
+            diagnosis.skip(
+                "column start holds no time", file, number, no_time(start_text)
+            )
         elif end is None and end_text not in MISSING:
             diagnosis.skip("column end holds no time", file, number, no_time(end_text))
         elif end is not None and end < start:
-            diagnosis.skip("ends before it starts", file, number, f"{(start - end) / 1e9:g} s before")
+            diagnosis.skip(
+                "ends before it starts",
+                file,
+                number,
+                f"{(start - end) / 1e9:g} s before",
+            )
         elif not nodes:
             diagnosis.skip("column node names none", file, number)
         elif state == "idle" and self.reading.settings.events:
-            diagnosis.leave_out("idle row of an --events file: says only that the node could run jobs", file, number)
+            diagnosis.leave_out(
+                "idle row of an --events file: says only that the node could run jobs",
+                file,
+                number,
+            )
         else:
             diagnosis.used += 1
             span = self.outages if state == "unavailable" else self.observed
             span[:] = min(span[0], start), max(span[1], start if end is None else end)
             if word.lower() == "free":
-                diagnosis.note("state free, with which PBS means that some cores are, was taken for idle", file, number)
+                diagnosis.note(
+                    "state free, with which PBS means that some cores are, was taken for idle",
+                    file,
+                    number,
+                )
             self.add[state](text, nodes, start, end, file, number)
 
 
-def _header(line: str, delimiter: str, settings: Settings, file: str, number: int) -> dict[str, int]:
-    names = [name.strip().lower() for name in settings.fields or split_fields(line, delimiter)]
+def _header(
+    line: str, delimiter: str, settings: Settings, file: str, number: int
+) -> dict[str, int]:
+    names = [
+        name.strip().lower()
+        for name in settings.fields or split_fields(line, delimiter)
+    ]
     columns = {
         column: next(names.index(alias) for alias in aliases if alias in names)
         for column, aliases in _NAMES.items()

@@ -68,7 +68,9 @@ class JobTimes:
         self._ends.frombytes(ends.astype(np.int64, copy=False).tobytes())
 
     def _columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return np.array(self._starts, dtype=np.int64), np.array(self._ends, dtype=np.int64)
+        return np.array(self._starts, dtype=np.int64), np.array(
+            self._ends, dtype=np.int64
+        )
 
     def last_start(self) -> int:
         """The latest start, 0 without jobs."""
@@ -86,7 +88,9 @@ class JobTimes:
             distinct = np.unique(times)
             if len(distinct) < 3:
                 continue
-            extreme, nearest, far = distinct[[-1, -2, 0]] if sign > 0 else distinct[[0, 1, -1]]
+            extreme, nearest, far = (
+                distinct[[-1, -2, 0]] if sign > 0 else distinct[[0, 1, -1]]
+            )
             away = abs(int(extreme) - int(nearest))
             if away > _DAY_NS and away > abs(int(nearest) - int(far)):
                 start_ns = int(jobs[times == extreme][0])
@@ -122,7 +126,11 @@ class JobTimes:
         """
         starts, ends = self._columns()
         known = ends < OPEN
-        ran = np.clip(np.minimum(ends, end_ns) - np.maximum(starts, start_ns), 0, None).astype(np.float64).sum()
+        ran = (
+            np.clip(np.minimum(ends, end_ns) - np.maximum(starts, start_ns), 0, None)
+            .astype(np.float64)
+            .sum()
+        )
         if np.count_nonzero(known) < _ENOUGH or not ran:
             return 0.0
         usual = ran / (end_ns - start_ns)

@@ -27,7 +27,9 @@ def read(reading: Reading) -> None:
     """
     log = _Log(reading)
     expected = "pod or event: expected kind, metadata, spec and status"
-    each_object(reading, log.record, keys=("items",), expected=expected, command=COMMAND)
+    each_object(
+        reading, log.record, keys=("items",), expected=expected, command=COMMAND
+    )
     log.close()
 
 
@@ -58,8 +60,13 @@ class _Log:
     def pod(self, entry: dict[str, Any], line: int, *, deleted: bool) -> None:
         """One pod."""
         meta, status = entry["metadata"], entry.get("status") or {}
-        if any(owner.get("kind") in _OF_NODES for owner in meta.get("ownerReferences") or ()):
-            raise LeftOut("a pod that is on every node (DaemonSet, or of the node itself)")
+        if any(
+            owner.get("kind") in _OF_NODES
+            for owner in meta.get("ownerReferences") or ()
+        ):
+            raise LeftOut(
+                "a pod that is on every node (DaemonSet, or of the node itself)"
+            )
         if meta.get("namespace") in _OF_CLUSTER:
             raise LeftOut("a pod of the cluster itself (namespace kube-system)")
         if not entry["spec"].get("nodeName"):
@@ -68,25 +75,40 @@ class _Log:
         scheduled = (
             condition.get("lastTransitionTime")
             for condition in status.get("conditions") or ()
-            if condition.get("type") == "PodScheduled" and condition.get("status") == "True"
+            if condition.get("type") == "PodScheduled"
+            and condition.get("status") == "True"
         )
-        start_ns = self.time(next(scheduled, None) or status.get("startTime"), "the start", line)
+        start_ns = self.time(
+            next(scheduled, None) or status.get("startTime"), "the start", line
+        )
         if start_ns is None:
             raise LeftOut("a pod that never started")
         end_ns = self.end(status, line)
         if end_ns is None and status.get("phase") in ("Succeeded", "Failed"):
             end_ns = self.time(meta.get("deletionTimestamp"), "deletionTimestamp", line)
             if end_ns is None:
-                raise Unusable("has ended, but no container says when", str(meta.get("name"))[:80])
+                raise Unusable(
+                    "has ended, but no container says when", str(meta.get("name"))[:80]
+                )
         if end_ns is None and deleted:
             end_ns = self.time(meta.get("deletionTimestamp"), "deletionTimestamp", line)
         if end_ns is not None:
             in_order(start_ns, end_ns)
         into = self.reading.into
         key, node = ("pod", str(meta.get("uid") or meta["name"])), into.indices(nodes)
-        into.job(key, node, start_ns, end_ns, self.reading.file, line, held=self.held(entry["spec"], node[0], line))
+        into.job(
+            key,
+            node,
+            start_ns,
+            end_ns,
+            self.reading.file,
+            line,
+            held=self.held(entry["spec"], node[0], line),
+        )
 
-    def held(self, spec: dict[str, Any], node: int, line: int) -> tuple[Held, ...] | None:
+    def held(
+        self, spec: dict[str, Any], node: int, line: int
+    ) -> tuple[Held, ...] | None:
         """Units of its node that a pod is given; None: nodes turn idle as a whole."""
         log = self.reading.into.units
         if log is None:
@@ -102,7 +124,11 @@ class _Log:
         if status.get("phase") not in ("Succeeded", "Failed"):
             return None
         ends = [
-            self.time((container.get("state") or {}).get("terminated", {}).get("finishedAt"), "finishedAt", line)
+            self.time(
+                (container.get("state") or {}).get("terminated", {}).get("finishedAt"),
+                "finishedAt",
+                line,
+            )
             for container in status.get("containerStatuses") or ()
         ]
         return max((end for end in ends if end is not None), default=None)
@@ -110,11 +136,20 @@ class _Log:
     def event(self, entry: dict[str, Any], line: int) -> None:
         """An event: a pod was scheduled, or killed."""
         involved = entry.get("involvedObject") or entry.get("regarding") or {}
-        if involved.get("kind") != "Pod" or entry.get("reason") not in ("Scheduled", "Killing"):
-            raise LeftOut("an event that says nothing of when a pod takes or leaves a node")
+        if involved.get("kind") != "Pod" or entry.get("reason") not in (
+            "Scheduled",
+            "Killing",
+        ):
+            raise LeftOut(
+                "an event that says nothing of when a pod takes or leaves a node"
+            )
         if involved.get("namespace") in _OF_CLUSTER:
             raise LeftOut("a pod of the cluster itself (namespace kube-system)")
-        stamp = entry.get("lastTimestamp") or entry.get("eventTime") or entry.get("firstTimestamp")
+        stamp = (
+            entry.get("lastTimestamp")
+            or entry.get("eventTime")
+            or entry.get("firstTimestamp")
+        )
         time_ns = self.time(stamp, "the time of an event", line)
         if time_ns is None:
             raise Unusable("an event without a time")
@@ -122,9 +157,13 @@ class _Log:
         if entry["reason"] == "Killing":
             self.killed[pod] = max(time_ns, self.killed.get(pod, 0))
             return
-        assigned = _ASSIGNED.search(str(entry.get("message") or entry.get("note") or ""))
+        assigned = _ASSIGNED.search(
+            str(entry.get("message") or entry.get("note") or "")
+        )
         if assigned is None:
-            raise Unusable("an event that does not say to which node a pod was assigned")
+            raise Unusable(
+                "an event that does not say to which node a pod was assigned"
+            )
         self.scheduled[pod] = host_names((assigned[1],), "message"), time_ns, line
 
     def time(self, text: object, what: str, line: int) -> int | None:
@@ -138,13 +177,25 @@ class _Log:
 
     def close(self) -> None:
         """Hand over what events say."""
-        into, diagnosis, file = self.reading.into, self.reading.diagnosis, self.reading.file
+        into, diagnosis, file = (
+            self.reading.into,
+            self.reading.diagnosis,
+            self.reading.file,
+        )
         for pod, (nodes, start_ns, line) in self.scheduled.items():
             end_ns = self.killed.pop(pod, None)
             if end_ns is not None and end_ns < start_ns:
                 end_ns = None
             held = None if into.units is None else (WHOLE,)
-            into.job(("pod", pod), into.indices(nodes), start_ns, end_ns, file, line, held=held)
+            into.job(
+                ("pod", pod),
+                into.indices(nodes),
+                start_ns,
+                end_ns,
+                file,
+                line,
+                held=held,
+            )
         if self.scheduled and into.units is not None:
             why = "events do not say what a pod has of its node: it counts as on all units"
             diagnosis.note(why, file, 0, f"{len(self.scheduled)} pods", loud=True)
@@ -173,9 +224,15 @@ def thousandths(value: object) -> int:
     >>> thousandths("2"), thousandths("1500m"), thousandths("0.5"), thousandths(4)
     (2000, 1500, 500, 4000)
     """
-    match = _QUANTITY.fullmatch(str(value)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+    match = (
+        _QUANTITY.fullmatch(str(value))
+        if isinstance(value, str | int) and not isinstance(value, bool)
+        else None
+    )
     if match is None:
-        raise Unusable("a quantity of GPUs or cores is no number", ascii(str(value)[:40]))
+        raise Unusable(
+            "a quantity of GPUs or cores is no number", ascii(str(value)[:40])
+        )
     whole, fraction, suffix = match.groups()
     nano = int(whole) * 10**9 + int((fraction or "").ljust(9, "0"))
     return -(-nano // {"m": 10**9, "": 10**6, "k": 10**3}[suffix])
@@ -187,7 +244,9 @@ def amounts(resources: Mapping[str, Any]) -> tuple[int, int]:
     >>> amounts({"cpu": "500m", "nvidia.com/gpu": "2", "memory": "1Gi"})
     (2000, 500)
     """
-    return sum(thousandths(resources[key]) for key in GPUS if key in resources), thousandths(resources.get("cpu", 0))
+    return sum(
+        thousandths(resources[key]) for key in GPUS if key in resources
+    ), thousandths(resources.get("cpu", 0))
 
 
 def of_pod(spec: Mapping[str, Any]) -> tuple[int, int]:
@@ -199,12 +258,18 @@ def of_pod(spec: Mapping[str, Any]) -> tuple[int, int]:
 
     def asked(containers: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:
         stated = (each.get("resources") or {} for each in containers)
-        return [amounts({**(of.get("limits") or {}), **(of.get("requests") or {})}) for of in stated]
+        return [
+            amounts({**(of.get("limits") or {}), **(of.get("requests") or {})})
+            for of in stated
+        ]
 
     # One that runs before the others and restarts always goes on beside them.
     first = spec.get("initContainers") or []
     beside = [each for each in first if each.get("restartPolicy") == "Always"]
     before = [each for each in first if each.get("restartPolicy") != "Always"]
-    together = [sum(column) for column in zip((0, 0), *asked([*spec["containers"], *beside]), strict=True)]
+    together = [
+        sum(column)
+        for column in zip((0, 0), *asked([*spec["containers"], *beside]), strict=True)
+    ]
     most = [max(column) for column in zip(together, *asked(before), strict=True)]
     return -(-most[0] // 1000), -(-most[1] // 1000)

@@ -58,7 +58,11 @@ class _Samples:
     def _begin(self, names: list[str]) -> None:
         plain = [name.strip().strip('"').lower() for name in names]
         if all(name in plain for name in _COLUMNS):
-            self.columns = plain.index("time"), plain.index("producername"), plain.index("job_id")
+            self.columns = (
+                plain.index("time"),
+                plain.index("producername"),
+                plain.index("job_id"),
+            )
             self.width = len(plain)
 
     def record(self, text: str, line: int) -> None:
@@ -67,7 +71,10 @@ class _Samples:
             raise Foreign("has no header before it", text[:40])
         row = split_fields(text, ",")
         if len(row) != self.width:
-            raise Unusable("has another number of fields than the header", f"{len(row)} instead of {self.width}")
+            raise Unusable(
+                "has another number of fields than the header",
+                f"{len(row)} instead of {self.width}",
+            )
         stamp, name, job = (row[column].strip() for column in self.columns)
         time_ns = self.reading.clock.parse(stamp, self.reading.file, line)
         if time_ns is None:
@@ -76,9 +83,13 @@ class _Samples:
             raise Unusable("column job_id holds no number", ascii(job[:40]))
         node = self.known.get(name)
         if node is None:
-            node = self.known[name] = self.reading.into.indices(host_names((name,), "ProducerName"))[0]
+            node = self.known[name] = self.reading.into.indices(
+                host_names((name,), "ProducerName")
+            )[0]
         if len(self.times) >= self.reading.into.max_fragments:
-            raise InputError("holds more samples than --max-fragments allows", file=self.reading.file)
+            raise InputError(
+                "holds more samples than --max-fragments allows", file=self.reading.file
+            )
         self.times.append(time_ns)
         self.nodes.append(node)
         self.busy.append(int(job.strip("0") != ""))
@@ -89,7 +100,9 @@ class _Samples:
             if self.columns is None:
                 raise InputError("holds no samples of LDMS", file=self.reading.file)
             return
-        times, nodes = (np.array(column, dtype=np.int64) for column in (self.times, self.nodes))
+        times, nodes = (
+            np.array(column, dtype=np.int64) for column in (self.times, self.nodes)
+        )
         busy = np.array(self.busy, dtype=bool)
         period = _period(times, nodes)
         rounded = (times + period // 2) // period * period
@@ -110,4 +123,8 @@ def _period(times: TimeArray, nodes: TimeArray) -> int:
     apart = np.diff(times[order])[np.diff(nodes[order]) == 0]
     whole = np.round(apart / 1e9).astype(np.int64)
     whole = whole[whole > 0]
-    return int(np.bincount(np.minimum(whole, 86_400)).argmax()) * 10**9 if len(whole) else 10**9
+    return (
+        int(np.bincount(np.minimum(whole, 86_400)).argmax()) * 10**9
+        if len(whole)
+        else 10**9
+    )

@@ -39,7 +39,9 @@ class LogLines:
         Whether there are blocks: `block` would else put all lines together.
     """
 
-    def __init__(self, blocks: Iterable[bytes] | None = None, lines: Iterable[str] = ()) -> None:
+    def __init__(
+        self, blocks: Iterable[bytes] | None = None, lines: Iterable[str] = ()
+    ) -> None:
         self.in_blocks = blocks is not None
         self._blocks = iter(blocks or ())
         self._lines = iter(lines)
@@ -70,7 +72,9 @@ class LogLines:
 
 
 @contextmanager
-def open_log(path: str | Path, progress: Callable[[int], None] | None = None) -> Iterator[LogLines]:
+def open_log(
+    path: str | Path, progress: Callable[[int], None] | None = None
+) -> Iterator[LogLines]:
     r"""The lines of a log without their ends; at most a block of 1 MiB and one line are in memory.
 
     gzip, xz, zstd and bzip2 are known by their first bytes, not by the suffix. Bytes that are not UTF-8 become lone
@@ -106,8 +110,13 @@ def open_log(path: str | Path, progress: Callable[[int], None] | None = None) ->
         stored = open(os.dup(0) if str(path) == "-" else path, "rb")  # noqa: PTH123, SIM115 - closed below
         head = stored.peek(512)[:512]
     except OSError as error:
-        known = {IsADirectoryError: "is a directory, expected a file", FileNotFoundError: "no such file"}
-        raise InputError(known.get(type(error), f"cannot be read: {error.strerror}"), file=name) from error
+        known = {
+            IsADirectoryError: "is a directory, expected a file",
+            FileNotFoundError: "no such file",
+        }
+        raise InputError(
+            known.get(type(error), f"cannot be read: {error.strerror}"), file=name
+        ) from error
     with stored:
         if not head:
             raise InputError("is empty", file=name)
@@ -120,19 +129,26 @@ def open_log(path: str | Path, progress: Callable[[int], None] | None = None) ->
             name,
             errors=errors,
             first=lambda block: _refuse_binary(block, name),
-            on_block=lambda: progress(stored.tell()) if progress and stored.seekable() else None,
+            on_block=lambda: (
+                progress(stored.tell()) if progress and stored.seekable() else None
+            ),
         )
         yield LogLines(blocks)
 
 
 def _lines_of_parquet(path: str | Path, name: str) -> Iterator[str]:
     if name != str(path):  # its end is read first
-        raise InputError("is a Parquet file: name it, as it cannot be read from standard input", file=name)
+        raise InputError(
+            "is a Parquet file: name it, as it cannot be read from standard input",
+            file=name,
+        )
     return parquet_lines(path)
 
 
 def _refuse_binary(head: bytes, name: str) -> None:
-    what = next((kind for magic, kind in _FOREIGN.items() if head.startswith(magic)), None)
+    what = next(
+        (kind for magic, kind in _FOREIGN.items() if head.startswith(magic)), None
+    )
     # A log keeps blocks of NUL bytes after a crash, but does not begin with mostly control characters.
     start = head[:512]
     odd = sum(byte < 32 and byte not in (9, 10, 13, 31) for byte in start)

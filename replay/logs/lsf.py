@@ -43,20 +43,34 @@ _OTHERS: Final = {
 
 def read(reading: Reading) -> None:
     """Read lsb.acct; see `LogFormat` for errors."""
-    file, into, diagnosis, clock = reading.file, reading.into, reading.diagnosis, reading.clock
+    file, into, diagnosis, clock = (
+        reading.file,
+        reading.into,
+        reading.diagnosis,
+        reading.clock,
+    )
 
     def record(text: str, line: int) -> None:
         row = fields(text)
         if row[0] != '"JOB_FINISH"':
             if row[0] in _OTHERS:
                 raise LeftOut(_OTHERS[row[0]])
-            raise Foreign("is no record of lsb.acct, such as JOB_FINISH", ascii(row[0][:40]))
-        if reading.other(line, partition=unquoted(row[_QUEUE]) if len(row) > _QUEUE else ""):
+            raise Foreign(
+                "is no record of lsb.acct, such as JOB_FINISH", ascii(row[0][:40])
+            )
+        if reading.other(
+            line, partition=unquoted(row[_QUEUE]) if len(row) > _QUEUE else ""
+        ):
             raise LeftOut("job of another partition")
         asked, index = _asked(row)
         job = f"job {row[_JOB][:40]}"
         if asked and index + 1 < len(row) and _FLOAT.fullmatch(row[index + 1]):
-            diagnosis.note("numExHosts is missing: the hosts of askedHosts count as execHosts", file, line, job)
+            diagnosis.note(
+                "numExHosts is missing: the hosts of askedHosts count as execHosts",
+                file,
+                line,
+                job,
+            )
             hosts = asked
         else:
             hosts, index = hosts_at(row, index)
@@ -64,15 +78,32 @@ def read(reading: Reading) -> None:
             raise LeftOut("a job that never started")
         end_ns = time_at(row, _EVENT_TIME, "event time", clock)
         lost = row[_START] == "0"
-        start_ns = end_ns - _run_time_ns(row, index) if lost else time_at(row, _START, "startTime", clock)
+        start_ns = (
+            end_ns - _run_time_ns(row, index)
+            if lost
+            else time_at(row, _START, "startTime", clock)
+        )
         in_order(start_ns, end_ns)
         if any("@" in host for host in hosts):
-            diagnosis.note("hosts of another cluster (host@cluster) count as nodes of their own", file, line, job)
+            diagnosis.note(
+                "hosts of another cluster (host@cluster) count as nodes of their own",
+                file,
+                line,
+                job,
+            )
         nodes = into.indices(hosts)
         log = into.units
-        held = None if log is None else _held(row, index, hosts, log.unit, log.sizes(nodes))
+        held = (
+            None
+            if log is None
+            else _held(row, index, hosts, log.unit, log.sizes(nodes))
+        )
         if log is not None and held is not None and not any(held):
-            diagnosis.note(f"a job without {log.unit.plural} leaves those of its nodes idle", file, line)
+            diagnosis.note(
+                f"a job without {log.unit.plural} leaves those of its nodes idle",
+                file,
+                line,
+            )
         into.job(text, nodes, start_ns, end_ns, file, line, held=held)
 
     each_record(reading, record)
@@ -113,7 +144,9 @@ def number_at(row: list[str], index: int, what: str) -> int:
         raise Unusable(f"ends before {what}", f"field {index + 1} of {len(row)}")
     text = row[index]
     if not text.removeprefix("-").isdecimal() or len(text) > 18:
-        raise Unusable(f"{what} is no whole number", f"field {index + 1}: {text[:40]!a}")
+        raise Unusable(
+            f"{what} is no whole number", f"field {index + 1}: {text[:40]!a}"
+        )
     return int(text)
 
 
@@ -128,7 +161,10 @@ def time_at(row: list[str], index: int, what: str, clock: Clock) -> int:
     number_at(row, index, what)
     time_ns = clock.epoch(row[index])
     if time_ns is None:
-        raise Unusable(f"{what} is no time in seconds since 1970", f"field {index + 1}: {row[index]}")
+        raise Unusable(
+            f"{what} is no time in seconds since 1970",
+            f"field {index + 1}: {row[index]}",
+        )
     return time_ns
 
 
@@ -145,8 +181,13 @@ def hosts_at(row: list[str], index: int) -> tuple[tuple[str, ...], int]:
     count = number_at(row, index, "numExHosts")
     hosts = _texts(row, index + 1, count)
     if hosts is None:
-        raise Unusable("execHosts are not as many hosts as numExHosts says", f"field {index + 1}: {count}")
-    return host_names((_REPEATED.sub("", host, count=1) for host in hosts), "execHosts"), index + 1 + count
+        raise Unusable(
+            "execHosts are not as many hosts as numExHosts says",
+            f"field {index + 1}: {count}",
+        )
+    return host_names(
+        (_REPEATED.sub("", host, count=1) for host in hosts), "execHosts"
+    ), index + 1 + count
 
 
 def _asked(row: list[str]) -> tuple[tuple[str, ...], int]:
@@ -157,12 +198,19 @@ def _asked(row: list[str]) -> tuple[tuple[str, ...], int]:
     asked = number_at(row, _ASKED, "numAskedHosts")
     hosts = _texts(row, _ASKED + 1, asked)
     if hosts is None:
-        raise Unusable("askedHosts are not as many hosts as numAskedHosts says", f"field {_ASKED + 1}: {asked}")
+        raise Unusable(
+            "askedHosts are not as many hosts as numAskedHosts says",
+            f"field {_ASKED + 1}: {asked}",
+        )
     return host_names(hosts, "askedHosts"), _ASKED + 1 + asked
 
 
 def _held(
-    row: list[str], index: int, hosts: tuple[str, ...], unit: Unit, sizes: Sequence[int | None]
+    row: list[str],
+    index: int,
+    hosts: tuple[str, ...],
+    unit: Unit,
+    sizes: Sequence[int | None],
 ) -> tuple[int, ...]:
     """What a job held of each host: GPUs by its effective resource requirements, cores by its slots.
 
@@ -171,11 +219,15 @@ def _held(
     """
     if not unit.cores:
         stated = [number for field in row[index:] for number in _GPUS.findall(field)]
-        return unit.held([round(float(stated[-1])) if stated else 0] * len(hosts), sizes)
+        return unit.held(
+            [round(float(stated[-1])) if stated else 0] * len(hosts), sizes
+        )
     slots = dict.fromkeys(hosts, 0)
     for field in reversed(row[:index]):
         repeated = _SLOTS.fullmatch(unquoted(field))
-        if repeated is None or repeated[2] not in slots:  # the number of hosts, before them
+        if (
+            repeated is None or repeated[2] not in slots
+        ):  # the number of hosts, before them
             break
         slots[repeated[2]] += int(repeated[1] or 1)
     return unit.held(list(slots.values()), sizes)
@@ -194,7 +246,12 @@ def _run_time_ns(row: list[str], index: int) -> int:
     index += _TO_EXTENSIONS
     index += 1 + 2 * max(0, number_at(row, index, "the number of -R extensions"))
     index += 1 + 5 * max(0, number_at(row, index, "numHostRusage"))
-    return max(0, number_at(row, index + _TO_RUN_TIME, "runTime of a job with startTime 0")) * SECOND_NS
+    return (
+        max(
+            0, number_at(row, index + _TO_RUN_TIME, "runTime of a job with startTime 0")
+        )
+        * SECOND_NS
+    )
 
 
 # Of jStatus, lsbatch.h: PEND, PSUSP: back in the queue. EXIT, DONE: ended. PDONE, PERR: post-processing is over.
@@ -214,7 +271,11 @@ class _Events:
     """One file of records."""
 
     def __init__(self, reading: Reading) -> None:
-        self.file, self.diagnosis, self.clock = reading.file, reading.diagnosis, reading.clock
+        self.file, self.diagnosis, self.clock = (
+            reading.file,
+            reading.diagnosis,
+            reading.clock,
+        )
         self.under_way = UnderWay(reading)
         self.jobs, self.closed = self.under_way.jobs, self.under_way.outages
         self.now_ns = 0
@@ -231,11 +292,15 @@ class _Events:
         kind = row[0]
         handler = self.handlers.get(kind)
         if handler is None and (kind == '"JOB_FINISH"' or not _KIND.fullmatch(kind)):
-            raise Foreign("is no record of lsb.events, such as JOB_START", ascii(kind[:40]))
+            raise Foreign(
+                "is no record of lsb.events, such as JOB_START", ascii(kind[:40])
+            )
         event_ns = time_at(row, _EVENT_TIME, "event time", self.clock)
         self.now_ns = max(self.now_ns, event_ns)
         if handler is None:
-            raise LeftOut("records of other types: they say nothing of when nodes are taken or given back")
+            raise LeftOut(
+                "records of other types: they say nothing of when nodes are taken or given back"
+            )
         handler(row, event_ns, line)
 
     def close(self) -> None:
@@ -257,16 +322,23 @@ class _Events:
         # version time jobId jStatus reason subreasons cpuTime endTime ru [lsfRusage] exitStatus idx
         status = number_at(row, 4, "jStatus")
         ru = number_at(row, 9, "ru")
-        job = number_at(row, _JOB, "jobId"), number_at(row, 11 + (_RUSAGE_FIELDS if ru else 0), "idx")
+        job = (
+            number_at(row, _JOB, "jobId"),
+            number_at(row, 11 + (_RUSAGE_FIELDS if ru else 0), "idx"),
+        )
         if status & _ENDED and not status & _POST:
-            end_ns = event_ns if row[8] == "0" else time_at(row, 8, "endTime", self.clock)
+            end_ns = (
+                event_ns if row[8] == "0" else time_at(row, 8, "endTime", self.clock)
+            )
             begun = self.jobs.under_way(job)
             if begun is not None and end_ns < begun.start_ns:
                 raise Unusable("ends before it starts", f"job {row[_JOB][:40]}")
             if not self.jobs.end(job, end_ns, self.file, line):
                 raise LeftOut("a job ended that had not started in these logs")
         elif not (status & _QUEUED and self.jobs.end(job, event_ns, self.file, line)):
-            raise LeftOut("record type JOB_STATUS: a change that neither takes nodes nor gives them back")
+            raise LeftOut(
+                "record type JOB_STATUS: a change that neither takes nodes nor gives them back"
+            )
 
     def _requeued(self, row: list[str], event_ns: int, line: int) -> None:
         # version time jobId idx

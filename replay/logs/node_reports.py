@@ -24,7 +24,17 @@ from bft.replay.logs.units import of_gres, of_tres
 # Lines looked at to see what prints such a file.
 _LOOKED_AT = 1_000
 # Headers of the column that names nodes, the surest first: sinfo, pbsnodes, bhosts, qhost, a table of one's own.
-_HEADERS = ("NODELIST", "VNODE", "HOSTNAMES", "HOSTNAME", "HOST_NAME", "NODENAME", "NODES", "NODE", "HOST")
+_HEADERS = (
+    "NODELIST",
+    "VNODE",
+    "HOSTNAMES",
+    "HOSTNAME",
+    "HOST_NAME",
+    "NODENAME",
+    "NODES",
+    "NODE",
+    "HOST",
+)
 _MARKS = ",;|\t"
 # scontrol and slurm.conf; pbsnodes -F dsv.
 _NODE_NAME = re.compile(r"(?:(?<!\S)NodeName|^Name)=([^\s|]+)", re.IGNORECASE)
@@ -33,10 +43,14 @@ _PAIR = re.compile(r"\s*\w+=")
 _KEY = re.compile(r"(?<![^\s|])([A-Za-z_][\w.]*)=([^\s|]*)")
 # Of a node's block that much is searched for what it has.
 _MOST_STATED = 1 << 16
-_STANZA_HAS = frozenset({"resources_available.ngpus", "resources_available.ncpus", "gpus", "np"})
+_STANZA_HAS = frozenset(
+    {"resources_available.ngpus", "resources_available.ncpus", "gpus", "np"}
+)
 _STANZA = re.compile(r"\s+(\S+) = (.*)")
 # A line of qstat -f: queue@host, type, reserved/used/total slots, load, architecture, and letters for what is wrong.
-_QUEUE = re.compile(r"\S+@(\S+)\s+[BIPCNTM]+\s+\d+/(\d+)/\d+\s+\S+\s+\S+(?:\s+(\w+))?\s*")
+_QUEUE = re.compile(
+    r"\S+@(\S+)\s+[BIPCNTM]+\s+\d+/(\d+)/\d+\s+\S+\s+\S+(?:\s+(\w+))?\s*"
+)
 # What only Flux's R has, among what begins as JSON.
 _EXECUTION = re.compile(r'"execution"\s*:')
 # What kubectl get nodes -o json has.
@@ -54,7 +68,10 @@ class Resources:
 
     def or_else(self, usual: Resources) -> Resources:
         """With what is usual in the place of what is not stated."""
-        gpus, cores = usual.gpus if self.gpus is None else self.gpus, usual.cores if self.cores is None else self.cores
+        gpus, cores = (
+            usual.gpus if self.gpus is None else self.gpus,
+            usual.cores if self.cores is None else self.cores,
+        )
         return Resources(gpus, cores)
 
 
@@ -65,10 +82,16 @@ class Sink(ABC):
     """Accounts for the lines of a report, and hands its nodes and their states to `use`."""
 
     def __init__(self, reading: Reading) -> None:
-        self.clusters, self.diagnosis, self.file = Clusters(reading), reading.diagnosis, reading.file
+        self.clusters, self.diagnosis, self.file = (
+            Clusters(reading),
+            reading.diagnosis,
+            reading.file,
+        )
         self.used = 0
         self.cluster = ""  # of the lines that follow, as far as they state it
-        self.has = NOTHING  # what the nodes that are used have; or this part of them has
+        self.has = (
+            NOTHING  # what the nodes that are used have; or this part of them has
+        )
         self.part = False
 
     @abstractmethod
@@ -86,9 +109,19 @@ class Sink(ABC):
         if line.startswith("CLUSTER:"):
             self.cluster = line.partition(":")[2].strip()
 
-    def take(self, text: str, number: int, state: str = "", *, vnode: bool = False, has: Resources = NOTHING) -> None:
+    def take(
+        self,
+        text: str,
+        number: int,
+        state: str = "",
+        *,
+        vnode: bool = False,
+        has: Resources = NOTHING,
+    ) -> None:
         """A node, a list of nodes or a vnode, in a line that `line` has counted, and its state as printed."""
-        if not text or text == "global" or not text.strip("-"):  # qhost's line for all hosts, a ruler
+        if (
+            not text or text == "global" or not text.strip("-")
+        ):  # qhost's line for all hosts, a ruler
             return
         try:
             hosts = () if text == "n/a" else expand(host_of(text) if vnode else text)
@@ -106,7 +139,9 @@ class Sink(ABC):
         elif self.cluster and self.clusters.reading.other(number, cluster=self.cluster):
             self.diagnosis.leave_out("node of another cluster", self.file, number)
         elif state_of(state) == "absent":
-            self.diagnosis.leave_out("a node that is not there yet (state FUTURE)", self.file, number)
+            self.diagnosis.leave_out(
+                "a node that is not there yet (state FUTURE)", self.file, number
+            )
         else:
             self.has, self.part = has, vnode and host_of(text) != text
             self.use(hosts, state_of(state))
@@ -140,7 +175,9 @@ def read_report(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         if any(map(_KUBERNETES.search, plain)):
             _kubernetes(numbered, sink)
         else:
-            (_resource_set if any(map(_EXECUTION.search, plain)) else _json)(numbered, sink)
+            (_resource_set if any(map(_EXECUTION.search, plain)) else _json)(
+                numbered, sink
+            )
     elif any(_PAIR.match(line) or _NODE_NAME.search(line) for line in plain):
         _blocks(numbered, sink)
     elif _header_within(plain):
@@ -183,7 +220,11 @@ def _blocks(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         state = state or (stated[1] if stated else "")
         goes_on = line.endswith("\\")
         if line.lower().startswith("include "):
-            sink.note("an included file was not read: give it with --nodes too", number, ascii(line.strip()[:80]))
+            sink.note(
+                "an included file was not read: give it with --nodes too",
+                number,
+                ascii(line.strip()[:80]),
+            )
     end()
 
 
@@ -191,7 +232,12 @@ def _resources(text: str) -> Resources:
     """What scontrol or slurm.conf state of a node: CfgTRES, which has all that is configured, else Gres and CPUs."""
     stated = {name.lower(): value for name, value in _KEY.findall(text)}
     configured = stated.get("cfgtres", "")
-    cores = stated.get("cputot", stated.get("cpus", stated.get("resources_available.ncpus", stated.get("np", ""))))
+    cores = stated.get(
+        "cputot",
+        stated.get(
+            "cpus", stated.get("resources_available.ncpus", stated.get("np", ""))
+        ),
+    )
     gpus = of_tres(configured, "gpu")
     if gpus is None and "gres" in stated:
         gpus = of_gres(stated["gres"]) or 0
@@ -246,7 +292,9 @@ def _table(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         text = ""
         if whole or column == 0 or (mark != " " and column < len(cells)):
             text = cells[column].strip()
-        elif column == len(names) - 1 and mark == " ":  # a column before it is empty, or holds blanks
+        elif (
+            column == len(names) - 1 and mark == " "
+        ):  # a column before it is empty, or holds blanks
             text = cells[-1]
         if not text or (names[column] == "NODES" and text.isdecimal()):
             sink.bad(f"column {names[column]} names no node", number, ascii(line[:80]))
@@ -261,7 +309,9 @@ def _state(row: dict[str, str]) -> str:
     """State of a row: of bhosts, whose hosts are ok while they take jobs, by the number of its jobs."""
     if "STATUS" in row and "STATE" not in row:
         status, jobs = row["STATUS"].strip().lower(), row.get("NJOBS", "").strip()
-        return _with_jobs("idle" if status == "ok" else status, jobs.isdecimal() and int(jobs))
+        return _with_jobs(
+            "idle" if status == "ok" else status, jobs.isdecimal() and int(jobs)
+        )
     return _with_jobs(row.get("STATE", ""), row.get("NJOBS", "0") not in ("0", "--"))
 
 
@@ -272,12 +322,18 @@ def _names(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         words = re.split(r"[\s|;]+", line.split("#")[0].strip())
         if not words[0] or "=" in words[0] or line.startswith("CLUSTER:"):
             continue
-        if len(words) > 4 and words[1] in _AVAILABLE:  # sinfo -h: PARTITION AVAIL TIMELIMIT NODES STATE NODELIST
+        if (
+            len(words) > 4 and words[1] in _AVAILABLE
+        ):  # sinfo -h: PARTITION AVAIL TIMELIMIT NODES STATE NODELIST
             sink.take(words[-1], number, words[-2])
             continue
         state = words[1] if len(words) == 2 and state_of(words[1]) else ""
         if len(words) > 1 and not state:
-            sink.note("only the first word of a line was read as a node", number, ascii(" ".join(words)[:80]))
+            sink.note(
+                "only the first word of a line was read as a node",
+                number,
+                ascii(" ".join(words)[:80]),
+            )
         sink.take(words[0], number, state)
 
 
@@ -288,8 +344,20 @@ def _stanzas(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
 
     def end() -> None:
         if name:
-            has = _resources(" ".join(f"{key}={value}" for key, value in stated.items() if key in _STANZA_HAS))
-            sink.take(name, begun, _with_jobs(stated.get("state", ""), stated.get("jobs")), vnode=True, has=has)
+            has = _resources(
+                " ".join(
+                    f"{key}={value}"
+                    for key, value in stated.items()
+                    if key in _STANZA_HAS
+                )
+            )
+            sink.take(
+                name,
+                begun,
+                _with_jobs(stated.get("state", ""), stated.get("jobs")),
+                vnode=True,
+                has=has,
+            )
 
     for number, line in lines:
         sink.line(line)
@@ -332,14 +400,22 @@ def _json(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
     source = iter(lines)
     begun, first = next(source)
     body = chain([first], (line for _, line in source))
-    for place, name, text in elements(body, ("sinfo", "nodes"), sink.file, "sinfo --json"):
+    for place, name, text in elements(
+        body, ("sinfo", "nodes"), sink.file, "sinfo --json"
+    ):
         number = begun + place - 1
         try:
             entry = json.loads(text)
             names, state = _entry(entry, name)
             has = _has(entry, name)
             sink.cluster = str(entry.get("cluster") or "")
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValueError,
+            RecursionError,
+            KeyError,
+            TypeError,
+            AttributeError,
+        ) as error:
             sink.line()
             sink.bad("is no JSON of nodes", number, repr(error))
         else:
@@ -353,19 +429,32 @@ def _kubernetes(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
     source = iter(lines)
     begun, first = next(source)
     body = chain([first], (line for _, line in source))
-    for place, _, text in elements(body, ("items",), sink.file, "kubectl get nodes -o json", bare=True):
+    for place, _, text in elements(
+        body, ("items",), sink.file, "kubectl get nodes -o json", bare=True
+    ):
         sink.line()
         number = begun + place - 1
         try:
             entry = json.loads(text)
-            name, stated = entry["metadata"]["name"], (entry.get("status") or {}).get("allocatable")
+            name, stated = (
+                entry["metadata"]["name"],
+                (entry.get("status") or {}).get("allocatable"),
+            )
             gpus, cores = amounts(stated) if stated else (None, None)
         except Unusable as why:
             sink.bad(why.reason, number, why.detail)
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValueError,
+            RecursionError,
+            KeyError,
+            TypeError,
+            AttributeError,
+        ) as error:
             sink.bad("is no JSON of nodes", number, repr(error)[:200])
         else:
-            has = Resources(*(None if some is None else some // 1000 for some in (gpus, cores)))
+            has = Resources(
+                *(None if some is None else some // 1000 for some in (gpus, cores))
+            )
             sink.take(str(name), number, has=has)
 
 
@@ -373,7 +462,9 @@ def _has(entry: dict[str, Any], name: str) -> Resources:
     """What the nodes of an element have."""
     if name:
         available = entry.get("resources_available") or {}
-        return Resources(*(_whole(str(available.get(key, ""))) for key in ("ngpus", "ncpus")))
+        return Resources(
+            *(_whole(str(available.get(key, ""))) for key in ("ngpus", "ncpus"))
+        )
     tres, gres, cores = (entry.get(key) for key in ("tres", "gres", "cpus"))
     gpus = of_tres(tres, "gpu") if isinstance(tres, str) else None
     if gpus is None and (isinstance(tres, str) or isinstance(gres, str)):
@@ -393,12 +484,24 @@ def _resource_set(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         ranks = sum(count(f"r[{part['rank']}]") for part in execution["R_lite"])
         hosts = sum(map(count, lists))
     except HostListError as error:
-        sink.bad("is no R of Flux: a list of nodes or ranks cannot be read", number, str(error))
+        sink.bad(
+            "is no R of Flux: a list of nodes or ranks cannot be read",
+            number,
+            str(error),
+        )
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        sink.bad("is no R of Flux: expected execution with R_lite and nodelist", number, repr(error)[:200])
+        sink.bad(
+            "is no R of Flux: expected execution with R_lite and nodelist",
+            number,
+            repr(error)[:200],
+        )
     else:
         if hosts != ranks:
-            sink.note("R of Flux has another number of hosts than of ranks", number, f"{hosts} and {ranks}")
+            sink.note(
+                "R of Flux has another number of hosts than of ranks",
+                number,
+                f"{hosts} and {ranks}",
+            )
         sink.take(",".join(lists), number)
 
 
@@ -407,9 +510,15 @@ def _entry(entry: dict[str, Any], name: str) -> tuple[list[str], str]:
     if name:
         return [name], _with_jobs(str(entry.get("state", "")), entry.get("jobs"))
     inner = entry.get("nodes")
-    names = inner["nodes"] if isinstance(inner, dict) else [entry.get("name") or entry["hostname"]]
+    names = (
+        inner["nodes"]
+        if isinstance(inner, dict)
+        else [entry.get("name") or entry["hostname"]]
+    )
     state = (entry.get("node") or entry).get("state", "")
-    return [str(node) for node in names], "+".join(map(str, state)) if isinstance(state, list) else str(state)
+    return [str(node) for node in names], "+".join(map(str, state)) if isinstance(
+        state, list
+    ) else str(state)
 
 
 _COMMANDS = "scontrol show node, sinfo -N, pbsnodes -a, bhosts or qhost, or list the names one a line"
@@ -440,7 +549,11 @@ class _Nodes(Sink):
         into = self.clusters.reading.into
         into.known(hosts)
         if into.units is not None:
-            into.units.state_size(nodes, into.units.unit.had(self.has.gpus, self.has.cores), part=self.part)
+            into.units.state_size(
+                nodes,
+                into.units.unit.had(self.has.gpus, self.has.cores),
+                part=self.part,
+            )
 
     def wrong(self, text: str, hosts: tuple[str, ...], state: str) -> tuple[str, str]:
         if "[" in text or len({host.isdecimal() for host in hosts}) < 2:

@@ -34,9 +34,20 @@ _WORDS: dict[State, str] = {
     ),
     "absent": "future futr",
 }
-_STATES: dict[str, State] = {word: state for state, words in _WORDS.items() for word in words.split()}
+_STATES: dict[str, State] = {
+    word: state for state, words in _WORDS.items() for word in words.split()
+}
 # Flags that change nothing: where a node comes from, and what is asked of it once its jobs have ended.
-_FLAGS = frozenset({"cloud", "dynamic_norm", "dynamic_future", "reboot_requested", "undrain", "power_down_asap"})
+_FLAGS = frozenset(
+    {
+        "cloud",
+        "dynamic_norm",
+        "dynamic_future",
+        "reboot_requested",
+        "undrain",
+        "power_down_asap",
+    }
+)
 # Slurm's marks behind a state: no answer, powered down, up or off, in maintenance, booting; those that change nothing:
 # a reboot or power-down to come, and planned by the backfill scheduler.
 _MARKS: dict[str, State | None] = {
@@ -131,7 +142,11 @@ class Snapshots:
 
     def _states(self, stamp: int, size: int) -> NDArray[np.int8]:
         packed = self._complete.get(stamp)
-        known = np.frombuffer(zlib.decompress(packed), dtype=np.int8) if packed else np.zeros(0, dtype=np.int8)
+        known = (
+            np.frombuffer(zlib.decompress(packed), dtype=np.int8)
+            if packed
+            else np.zeros(0, dtype=np.int8)
+        )
         states = np.zeros(max(size, len(known)), dtype=np.int8)
         states[: len(known)] = known
         return states
@@ -152,12 +167,16 @@ class Snapshots:
         self._pack()
         stamps = np.array(sorted(self._complete), dtype=np.int64)
         if len(stamps) < 2:
-            raise InputError("one snapshot is no log: at least two, of different times, are needed")
+            raise InputError(
+                "one snapshot is no log: at least two, of different times, are needed"
+            )
         period = float(np.median(np.diff(stamps)))
         longest = int(MOST_PERIODS * period)
         runs = _Runs(into)
         gaps = 0
-        for stamp, following in zip(stamps.tolist(), [*stamps[1:].tolist(), None], strict=True):
+        for stamp, following in zip(
+            stamps.tolist(), [*stamps[1:].tolist(), None], strict=True
+        ):
             states = self._states(stamp, len(into.names))
             runs.now(stamp, states)
             if following is not None and following - stamp > longest:
@@ -231,7 +250,9 @@ def missed_fragments(seen: int, seen_twice: int) -> float | None:
     return seen * (1 - met) / met
 
 
-def _say(stamps: TimeArray, period: float, gaps: int, runs: _Runs, diagnosis: Diagnosis) -> None:
+def _say(
+    stamps: TimeArray, period: float, gaps: int, runs: _Runs, diagnosis: Diagnosis
+) -> None:
     """How well snapshots tell what nodes did."""
     seconds = period / SECOND_NS
     missed = missed_fragments(runs.idle, runs.idle_twice)

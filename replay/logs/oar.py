@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import LeftOut, Unusable, each_object, host_names, in_order, instant_ns
+from bft.replay.logs.records import (
+    LeftOut,
+    Unusable,
+    each_object,
+    host_names,
+    in_order,
+    instant_ns,
+)
 
 COMMAND = 'oarstat -J -f --gantt "2024-01-01 00:00:00, 2024-02-01 00:00:00"'
 _WAITING = frozenset({"Waiting", "Hold", "toLaunch", "toAckReservation", "toError"})
@@ -34,7 +41,14 @@ def read(reading: Reading) -> None:
         if end_ns is not None:
             in_order(start_ns, end_ns)
         hosts = host_names(map(str, nodes), "assigned_network_address")
-        into.job(("oar", str(entry.get("Job_Id", name))), into.indices(hosts), start_ns, end_ns, file, line)
+        into.job(
+            ("oar", str(entry.get("Job_Id", name))),
+            into.indices(hosts),
+            start_ns,
+            end_ns,
+            file,
+            line,
+        )
 
     expected = "job of OAR: expected startTime, stopTime and assigned_network_address"
     each_object(reading, record, keys=None, expected=expected, command=COMMAND)

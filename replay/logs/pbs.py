@@ -11,14 +11,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import Foreign, LeftOut, UnderWay, Unusable, each_record_to_the_end, host_names, in_order
+from bft.replay.logs.records import (
+    Foreign,
+    LeftOut,
+    UnderWay,
+    Unusable,
+    each_record_to_the_end,
+    host_names,
+    in_order,
+)
 from bft.replay.logs.times import limit_ns
 from bft.replay.logs.units import WHOLE, Held, Unit, check, spread
 from bft.replay.logs.walltimes import Plan
 
-_RECORD = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)(?:\.\d+)?;(\w\w?);([^;]*);?(.*)", re.DOTALL | re.ASCII)
+_RECORD = re.compile(
+    r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)(?:\.\d+)?;(\w\w?);([^;]*);?(.*)",
+    re.DOTALL | re.ASCII,
+)
 # A quote opens a quoted part where a value or a part of one may begin; anywhere else it is an apostrophe.
-_PAIR = re.compile(r"""(?:^|(?<=\s))([A-Za-z_][\w.\-]*)=((?:[^\s"']+|(?<=[=:,+(])(?:"[^"]*"|'[^']*')|\S)*)""")
+_PAIR = re.compile(
+    r"""(?:^|(?<=\s))([A-Za-z_][\w.\-]*)=((?:[^\s"']+|(?<=[=:,+(])(?:"[^"]*"|'[^']*')|\S)*)"""
+)
 _LIMIT = "Resource_List.walltime"
 # Types of records that state all of a run of a job, its queue included.
 _OF_JOBS = frozenset({"E", "R", "S"})
@@ -50,11 +63,16 @@ class _Accounting:
         self.line = line
         match = _RECORD.match(text)
         if match is None:
-            raise Foreign("is no record of PBS accounting: MM/DD/YYYY HH:MM:SS;type;id;message", ascii(text[:60]))
+            raise Foreign(
+                "is no record of PBS accounting: MM/DD/YYYY HH:MM:SS;type;id;message",
+                ascii(text[:60]),
+            )
         month, day, year, hour, kind, job, message = match.groups()
         stamp = f"{year}-{month}-{day}T{hour}"
         values = _values(message)
-        if kind in _OF_JOBS and self.reading.other(line, partition=values.get("queue", "")):
+        if kind in _OF_JOBS and self.reading.other(
+            line, partition=values.get("queue", "")
+        ):
             raise LeftOut("job of another partition")
         match kind:
             case "E" | "R":
@@ -62,7 +80,10 @@ class _Accounting:
             case "S":
                 self._started(job, stamp, values)
             case "A":
-                begun, end_ns = self.jobs.under_way(job), self._time(values, "end", stamp)
+                begun, end_ns = (
+                    self.jobs.under_way(job),
+                    self._time(values, "end", stamp),
+                )
                 if begun is None:
                     raise LeftOut("record type A: aborted before it started")
                 self.jobs.end(job, end_ns, self.file, line)
@@ -73,10 +94,16 @@ class _Accounting:
                 start_ns = self._time(values, "start", stamp)
                 self.reservations.begin(job, _hosts(values), start_ns, self.file, line)
             case "F" | "K" | "k":
-                if not self.reservations.end(job, self._time({}, "end", stamp), self.file, line):
-                    raise LeftOut(f"record type {kind}: the end of a reservation whose beginning is not in the logs")
+                if not self.reservations.end(
+                    job, self._time({}, "end", stamp), self.file, line
+                ):
+                    raise LeftOut(
+                        f"record type {kind}: the end of a reservation whose beginning is not in the logs"
+                    )
             case _:
-                raise LeftOut(f"record type {kind}: says nothing of when nodes are taken or given back")
+                raise LeftOut(
+                    f"record type {kind}: says nothing of when nodes are taken or given back"
+                )
 
     def close(self) -> None:
         """Account for what has not ended."""
@@ -92,7 +119,9 @@ class _Accounting:
             self._plan(job, begun.hosts, begun.start_ns, end_ns, values)
             return
         if "start" not in values and kind == "R":
-            raise LeftOut("record type R: sent back to the queue, its start is not in the logs")
+            raise LeftOut(
+                "record type R: sent back to the queue, its start is not in the logs"
+            )
         if "start" not in values:
             raise Unusable("a job has ended but states no start", f"job {job[:80]}")
         start_ns = self._time(values, "start", stamp)
@@ -104,14 +133,24 @@ class _Accounting:
             return
         hosts = _hosts(values)
         held = self._held(values, hosts)
-        self.into.job(job, self.into.indices(hosts), start_ns, end_ns, self.file, self.line, held=held)
+        self.into.job(
+            job,
+            self.into.indices(hosts),
+            start_ns,
+            end_ns,
+            self.file,
+            self.line,
+            held=held,
+        )
         self._plan(job, hosts, start_ns, end_ns, values)
         self.jobs.forget(job)
 
     def _started(self, job: str, stamp: str, values: dict[str, str]) -> None:
         start_ns, hosts = self._time(values, "start", stamp), _hosts(values)
         self._plan(job, hosts, start_ns, None, values)
-        if self.jobs.begin(job, hosts, start_ns, self.file, self.line, self._held(values, hosts)):
+        if self.jobs.begin(
+            job, hosts, start_ns, self.file, self.line, self._held(values, hosts)
+        ):
             why = "a job starts again without having ended: its nodes count as taken until then"
             self.diagnosis.note(why, self.file, self.line, f"job {job[:80]}")
 
@@ -119,21 +158,37 @@ class _Accounting:
         """A running job has released nodes (pbs_release_nodes); the record lists those it keeps."""
         begun = self.jobs.under_way(job)
         if begun is None:
-            raise LeftOut("record type c: nodes released by a job whose start is not in the logs")
+            raise LeftOut(
+                "record type c: nodes released by a job whose start is not in the logs"
+            )
         kept, now_ns = _hosts(values), self._time({}, "end", stamp)
         held = begun.held
-        gone = [place for place, host in enumerate(begun.hosts) if host not in set(kept)]
+        gone = [
+            place for place, host in enumerate(begun.hosts) if host not in set(kept)
+        ]
         released = tuple(begun.hosts[place] for place in gone)
         some = None if held is None else [held[place] for place in gone]
-        self.into.busy(released, begun.start_ns, max(now_ns, begun.start_ns), key=(job, now_ns), held=some)
-        self.jobs.replace(job, replace(begun, hosts=kept, held=self._held(values, kept)))
+        self.into.busy(
+            released,
+            begun.start_ns,
+            max(now_ns, begun.start_ns),
+            key=(job, now_ns),
+            held=some,
+        )
+        self.jobs.replace(
+            job, replace(begun, hosts=kept, held=self._held(values, kept))
+        )
 
-    def _held(self, values: dict[str, str], hosts: tuple[str, ...]) -> tuple[Held, ...] | None:
+    def _held(
+        self, values: dict[str, str], hosts: tuple[str, ...]
+    ) -> tuple[Held, ...] | None:
         """What a job holds of each host; None: all of it, or nodes turn idle as a whole."""
         log = self.into.units
         if log is None:
             return None
-        held, even = held_by(values, hosts, log.unit, log.sizes(self.into.indices(hosts)))
+        held, even = held_by(
+            values, hosts, log.unit, log.sizes(self.into.indices(hosts))
+        )
         if held is None:
             why = "a job states no resources, or has its nodes alone: it counts as on all units of its nodes"
             self.diagnosis.note(why, self.file, self.line)
@@ -146,22 +201,35 @@ class _Accounting:
         return (WHOLE,) * len(hosts) if held is None else held
 
     def _plan(
-        self, job: str, hosts: tuple[str, ...], start_ns: int, end_ns: int | None, values: dict[str, str]
+        self,
+        job: str,
+        hosts: tuple[str, ...],
+        start_ns: int,
+        end_ns: int | None,
+        values: dict[str, str],
     ) -> None:
         """Hand over what the scheduler knew of a job that has begun; no record states how many nodes one waits for."""
         if self.walltimes:
-            epochs = (self.clock.epoch(values[key]) for key in ("etime", "qtime", "ctime") if key in values)
+            epochs = (
+                self.clock.epoch(values[key])
+                for key in ("etime", "qtime", "ctime")
+                if key in values
+            )
             known_ns = next((epoch for epoch in epochs if epoch is not None), None)
             limit = limit_ns(values.get(_LIMIT, ""))
             nodes = self.into.indices(hosts)
-            self.into.plans.job(job, Plan(known_ns, start_ns, end_ns, limit, len(nodes), nodes))
+            self.into.plans.job(
+                job, Plan(known_ns, start_ns, end_ns, limit, len(nodes), nodes)
+            )
 
     def _time(self, values: dict[str, str], key: str, stamp: str) -> int:
         """An epoch of the message, or the record's stamp where the message states none."""
         if key in values:
             time_ns = self.clock.epoch(values[key])
             if time_ns is None:
-                raise Unusable(f"{key}= is no time in seconds since 1970", ascii(values[key][:40]))
+                raise Unusable(
+                    f"{key}= is no time in seconds since 1970", ascii(values[key][:40])
+                )
             self.last_epoch_ns = max(self.last_epoch_ns, time_ns)
         else:
             time_ns = self.clock.parse(stamp, self.file, self.line)
@@ -172,17 +240,26 @@ class _Accounting:
 
 
 def _values(message: str) -> dict[str, str]:
-    return {key: _unquoted(value) for key, value in _PAIR.findall(message) if key in _WANTED}
+    return {
+        key: _unquoted(value) for key, value in _PAIR.findall(message) if key in _WANTED
+    }
 
 
 def _unquoted(value: str) -> str:
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+    return (
+        value[1:-1]
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+        else value
+    )
 
 
 def _hosts(values: dict[str, str]) -> tuple[str, ...]:
     """Hosts of exec_host (h/7+h/6, h/0*13, h/0-3), else of exec_vnode or nodes ((n1:ncpus=4)+(n2:ncpus=4))."""
     if values.get("exec_host"):
-        return host_names((part.partition("/")[0] for part in values["exec_host"].split("+")), "exec_host")
+        return host_names(
+            (part.partition("/")[0] for part in values["exec_host"].split("+")),
+            "exec_host",
+        )
     key = "exec_vnode" if values.get("exec_vnode") else "nodes"
     if not values.get(key):
         raise Unusable("names no hosts: no exec_host, no exec_vnode")
@@ -198,7 +275,10 @@ _SLOTS = re.compile(r"(.+?)/(\d+)(?:-(\d+))?(?:\*(\d+))?")
 
 
 def held_by(
-    values: Mapping[str, str], hosts: Sequence[str], unit: Unit, sizes: Sequence[int | None]
+    values: Mapping[str, str],
+    hosts: Sequence[str],
+    unit: Unit,
+    sizes: Sequence[int | None],
 ) -> tuple[tuple[Held, ...] | None, bool]:
     """What a job holds of each of its hosts, and whether only their sum is stated; None: all of them.
 
@@ -216,10 +296,14 @@ def held_by(
         named = _named(values["exec_gpus"], hosts)
         check(named, sizes)
         return named, False
-    by_host = _by_vnode(values.get("exec_vnode", ""), "ncpus" if unit.cores else "ngpus")
+    by_host = _by_vnode(
+        values.get("exec_vnode", ""), "ncpus" if unit.cores else "ngpus"
+    )
     if by_host is None and not unit.cores:
         total = _whole(values.get("Resource_List.ngpus", "0"), "Resource_List.ngpus")
-        return spread(total, [unit.room(size) for size in sizes]), bool(total) and len(hosts) > 1
+        return spread(total, [unit.room(size) for size in sizes]), bool(total) and len(
+            hosts
+        ) > 1
     if by_host is None:
         by_host = _slots(values.get("exec_host", ""))
     if by_host is None:
@@ -242,7 +326,10 @@ def _named(text: str, hosts: Sequence[str]) -> tuple[Held, ...]:
     for part in text.split("+"):
         gpu = _GPU.fullmatch(part)
         if gpu is None or gpu[1] not in numbers:
-            raise Unusable("exec_gpus holds no GPU of the job's hosts, such as n1-gpu/0", ascii(part[:40]))
+            raise Unusable(
+                "exec_gpus holds no GPU of the job's hosts, such as n1-gpu/0",
+                ascii(part[:40]),
+            )
         numbers[gpu[1]].add(int(gpu[2]))
     return tuple(tuple(sorted(numbers[host])) or 0 for host in hosts)
 
@@ -253,8 +340,14 @@ def _by_vnode(text: str, resource: str) -> dict[str, int] | None:
     for part in text.split("+") if text else ():
         vnode, *resources = part.strip("()").split(":")
         host = host_of(vnode)
-        stated = [each.partition("=")[2] for each in resources if each.startswith(f"{resource}=")]
-        counts[host] = counts.get(host, 0) + sum(_whole(value, f"{resource} in exec_vnode") for value in stated)
+        stated = [
+            each.partition("=")[2]
+            for each in resources
+            if each.startswith(f"{resource}=")
+        ]
+        counts[host] = counts.get(host, 0) + sum(
+            _whole(value, f"{resource} in exec_vnode") for value in stated
+        )
     return counts or None
 
 
@@ -266,7 +359,9 @@ def _slots(text: str) -> dict[str, int] | None:
         if slots is None:
             return None
         host, low, high, times = slots.groups()
-        counts[host] = counts.get(host, 0) + (int(times) if times else int(high or low) - int(low) + 1)
+        counts[host] = counts.get(host, 0) + (
+            int(times) if times else int(high or low) - int(low) + 1
+        )
     return counts or None
 
 

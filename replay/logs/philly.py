@@ -21,7 +21,12 @@ def read(reading: Reading) -> None:
     Each attempt of a job has servers of its own. The last attempt without an end was running when the log was taken;
     others without a start or an end are mistakes of the log, says its description, and are noted.
     """
-    file, into, diagnosis, clock = reading.file, reading.into, reading.diagnosis, reading.clock
+    file, into, diagnosis, clock = (
+        reading.file,
+        reading.into,
+        reading.diagnosis,
+        reading.clock,
+    )
 
     def time(text: object, line: int) -> int | None:
         if text is None or text in MISSING:
@@ -39,26 +44,66 @@ def read(reading: Reading) -> None:
             raise LeftOut("job without an attempt: it never started")
         runs = []
         for attempt in attempts:
-            start_ns, end_ns = time(attempt.get("start_time"), line), time(attempt.get("end_time"), line)
-            hosts = host_names((str(part["ip"]) for part in attempt.get("detail") or ()), "detail")
-            if start_ns is None or not hosts or (end_ns is None and attempt is not attempts[-1]):
+            start_ns, end_ns = (
+                time(attempt.get("start_time"), line),
+                time(attempt.get("end_time"), line),
+            )
+            hosts = host_names(
+                (str(part["ip"]) for part in attempt.get("detail") or ()), "detail"
+            )
+            if (
+                start_ns is None
+                or not hosts
+                or (end_ns is None and attempt is not attempts[-1])
+            ):
                 why = "an attempt lacks its start, its end or its servers: it was left out, its job's others were not"
                 diagnosis.note(why, file, line, str(job.get("jobid"))[:80])
             elif end_ns is not None and end_ns < start_ns:
-                diagnosis.note("an attempt ends before it starts: it was left out", file, line, str(job["jobid"])[:80])
+                diagnosis.note(
+                    "an attempt ends before it starts: it was left out",
+                    file,
+                    line,
+                    str(job["jobid"])[:80],
+                )
             else:
                 nodes = into.indices(hosts)
-                held = None if into.units is None else _held(attempt["detail"], hosts, nodes, into.units)
+                held = (
+                    None
+                    if into.units is None
+                    else _held(attempt["detail"], hosts, nodes, into.units)
+                )
                 runs.append((nodes, start_ns, end_ns, held))
         if not runs:
-            raise Unusable("no attempt of a job has a start, an end and servers", str(job.get("jobid"))[:80])
+            raise Unusable(
+                "no attempt of a job has a start, an end and servers",
+                str(job.get("jobid"))[:80],
+            )
         for nodes, start_ns, end_ns, held in runs:
-            into.job(("philly", str(job["jobid"])), nodes, start_ns, end_ns, file, line, held=held)
+            into.job(
+                ("philly", str(job["jobid"])),
+                nodes,
+                start_ns,
+                end_ns,
+                file,
+                line,
+                held=held,
+            )
 
-    each_object(reading, record, keys=(), expected="job: expected jobid and attempts", command=COMMAND)
+    each_object(
+        reading,
+        record,
+        keys=(),
+        expected="job: expected jobid and attempts",
+        command=COMMAND,
+    )
 
 
-def _held(detail: list[dict[str, Any]], hosts: Sequence[str], nodes: Sequence[int], log: UnitLog) -> tuple[Held, ...]:
+def _held(
+    detail: list[dict[str, Any]],
+    hosts: Sequence[str],
+    nodes: Sequence[int],
+    log: UnitLog,
+) -> tuple[Held, ...]:
     """The GPUs of each server that an attempt had, by name (gpu0); the log states no cores."""
     if log.unit.cores:
         return (WHOLE,) * len(hosts)
@@ -67,7 +112,10 @@ def _held(detail: list[dict[str, Any]], hosts: Sequence[str], nodes: Sequence[in
         for name in part.get("gpus") or ():
             match = _GPU.fullmatch(str(name))
             if match is None or int(match[1]) >= MAX_UNITS:
-                raise Unusable("gpus holds what is no name of a GPU, such as gpu0", ascii(str(name)[:40]))
+                raise Unusable(
+                    "gpus holds what is no name of a GPU, such as gpu0",
+                    ascii(str(name)[:40]),
+                )
             gpus[str(part["ip"])].add(int(match[1]))
     held = tuple(tuple(sorted(gpus[host])) or 0 for host in hosts)
     check(held, log.sizes(nodes))

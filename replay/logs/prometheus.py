@@ -44,7 +44,11 @@ class _Counts:
     """What one file says of how many nodes are in which state."""
 
     def __init__(self, reading: Reading) -> None:
-        self.reading, self.diagnosis, self.file = reading, reading.diagnosis, reading.file
+        self.reading, self.diagnosis, self.file = (
+            reading,
+            reading.diagnosis,
+            reading.file,
+        )
         self.idle: dict[int, float] = defaultdict(float)
         self.others: dict[int, float] = defaultdict(float)
         self.states: set[str] = set()
@@ -59,8 +63,12 @@ class _Counts:
         for one in series:
             word, state = _state(one["metric"])
             if state is None:
-                why = "a series counts no nodes in a state that is known: it was not read"
-                self.diagnosis.note(why, self.file, line, ascii(str(one["metric"])[:80]))
+                why = (
+                    "a series counts no nodes in a state that is known: it was not read"
+                )
+                self.diagnosis.note(
+                    why, self.file, line, ascii(str(one["metric"])[:80])
+                )
                 continue
             into = self.idle if state == "idle" else self.others
             for stamp, value in one["values"]:
@@ -68,7 +76,9 @@ class _Counts:
                 into[time_ns] += number
                 self.samples += 1
             if self.samples > self.reading.into.max_fragments:
-                raise InputError("holds more samples than --max-fragments allows", file=self.file)
+                raise InputError(
+                    "holds more samples than --max-fragments allows", file=self.file
+                )
             self.states.add(word)
             used += state == "idle"
         if not used:
@@ -79,10 +89,21 @@ class _Counts:
         times = np.array(sorted(self.idle), dtype=np.int64)
         if len(times) < 2:
             if self.idle:
-                raise InputError("one sample is no log: at least two, of different times, are needed", file=self.file)
+                raise InputError(
+                    "one sample is no log: at least two, of different times, are needed",
+                    file=self.file,
+                )
             return
-        idle = np.array([round(self.idle[time]) for time in times.tolist()], dtype=np.int64)
-        total = np.array([round(self.idle[time] + self.others.get(time, 0)) for time in times.tolist()], dtype=np.int64)
+        idle = np.array(
+            [round(self.idle[time]) for time in times.tolist()], dtype=np.int64
+        )
+        total = np.array(
+            [
+                round(self.idle[time] + self.others.get(time, 0))
+                for time in times.tolist()
+            ],
+            dtype=np.int64,
+        )
         size = self.reading.settings.machine_nodes or int(total.max())
         if size > _MOST_NODES:
             raise InputError(f"counts {size:,} nodes", file=self.file)
@@ -95,7 +116,9 @@ class _Counts:
         order = np.argsort(since, kind="stable")
         into, until = self.reading.into, int(times[-1])
         begun: list[int] = []  # of the node with each number, since when it is taken
-        for time, count in zip(since[order].tolist(), np.clip(taken[order], 0, size).tolist(), strict=True):
+        for time, count in zip(
+            since[order].tolist(), np.clip(taken[order], 0, size).tolist(), strict=True
+        ):
             while len(begun) > count:
                 self._job(len(begun), begun.pop(), time)
             begun.extend([time] * (count - len(begun)))
@@ -114,10 +137,17 @@ class _Counts:
             f"nodes were counted every {seconds:g} s: begin and end of an idle fragment are known to {seconds:g} s, "
             "and shorter ones may be missed"
         )
-        self.diagnosis.note(why, self.file, 0, f"{len(times):,} samples; states {', '.join(sorted(self.states))}")
+        self.diagnosis.note(
+            why,
+            self.file,
+            0,
+            f"{len(times):,} samples; states {', '.join(sorted(self.states))}",
+        )
         if not stated and self.reading.settings.machine_nodes is None:
             why = "only idle nodes are counted: the machine is taken to have as many nodes as were idle at once"
-            self.diagnosis.note(why, self.file, 0, f"{size}; --machine-nodes states its size", loud=True)
+            self.diagnosis.note(
+                why, self.file, 0, f"{size}; --machine-nodes states its size", loud=True
+            )
 
 
 def _state(metric: dict[str, Any]) -> tuple[str, State | None]:
@@ -132,7 +162,11 @@ def _state(metric: dict[str, Any]) -> tuple[str, State | None]:
 
 def _sample(stamp: object, value: object) -> tuple[int, float]:
     """UTC nanoseconds and number of a sample."""
-    if isinstance(stamp, bool) or not isinstance(stamp, int | float) or not 0 < stamp < MOST_EPOCH_S:
+    if (
+        isinstance(stamp, bool)
+        or not isinstance(stamp, int | float)
+        or not 0 < stamp < MOST_EPOCH_S
+    ):
         raise Unusable("a sample has no time in seconds since 1970", repr(stamp)[:40])
     number = read_number(str(value))
     if math.isnan(number) or not 0 <= number <= _MOST_NODES:

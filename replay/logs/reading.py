@@ -94,9 +94,14 @@ class Reading:
             When they are asked for and not stated.
         """
         if self.settings.partition and not states_them:
-            raise InputError(f"--partition: the file states no partitions: expected {expected}", file=self.file)
+            raise InputError(
+                f"--partition: the file states no partitions: expected {expected}",
+                file=self.file,
+            )
 
-    def other(self, line: int, *, cluster: str | None = None, partition: str | None = None) -> str:
+    def other(
+        self, line: int, *, cluster: str | None = None, partition: str | None = None
+    ) -> str:
         """Say by which of its properties a record is left out: `cluster`, `partition`, or empty for one that counts.
 
         These are the filters of all formats. Capitals do not matter.
@@ -122,7 +127,9 @@ class Reading:
             stated = partition.casefold().split(",")
             if settings.partition.casefold() not in stated:
                 self.into.other_partitions.setdefault(partition[:80])
-                self.diagnosis.note(OTHER_PARTITIONS, self.file, line, ascii(partition[:80]), loud=True)
+                self.diagnosis.note(
+                    OTHER_PARTITIONS, self.file, line, ascii(partition[:80]), loud=True
+                )
                 return "partition"
             self.into.partition_met = True
         return ""
@@ -149,7 +156,9 @@ class Clusters:
         """Host lists in rows of this cluster; empty where a row states none."""
         lists = self._lists.get(cluster)
         if lists is None:
-            lists = self._lists[cluster] = NodeLists(lambda hosts: self.indices(hosts, cluster))
+            lists = self._lists[cluster] = NodeLists(
+                lambda hosts: self.indices(hosts, cluster)
+            )
         return lists
 
     def meet(self, cluster: str) -> None:

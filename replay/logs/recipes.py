@@ -32,7 +32,10 @@ def crontab_line(scheduler: str) -> str:
 
 def _snapshots() -> str:
     """The recipe of snapshots for all schedulers."""
-    lines = "".join(f"# {_TITLES[scheduler]}:\n{crontab_line(scheduler)}\n" for scheduler in SNAPSHOTS)
+    lines = "".join(
+        f"# {_TITLES[scheduler]}:\n{crontab_line(scheduler)}\n"
+        for scheduler in SNAPSHOTS
+    )
     return f"""\
 # The states of all nodes every minute, by cron (crontab -e), any user; the line of your scheduler alone is printed by
 # --recipe snapshots --scheduler NAME. A line with the time comes before each snapshot. The shorter the period, the more

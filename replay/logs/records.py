@@ -25,7 +25,9 @@ from bft.replay.trace.node_trace import SECOND_NS
 _HOST = re.compile(r"[!-~]{1,255}")
 
 
-def each_record(reading: Reading, record: Callable[[str, int], None], *, comment: str = "#") -> None:
+def each_record(
+    reading: Reading, record: Callable[[str, int], None], *, comment: str = "#"
+) -> None:
     """Give each line that is neither blank nor a comment to `record`, and account for it.
 
     Parameters
@@ -110,14 +112,23 @@ def in_order(start_ns: int, end_ns: int) -> None:
     bft.replay.logs.diagnosis.Unusable: ('ends before it starts', '1 s before')
     """
     if end_ns < start_ns:
-        raise Unusable("ends before it starts", f"{(start_ns - end_ns) / 1e9:g} s before")
+        raise Unusable(
+            "ends before it starts", f"{(start_ns - end_ns) / 1e9:g} s before"
+        )
 
 
 class Add(Protocol):
     """What receives intervals: `Collector.job` or `Collector.outage`."""
 
     def __call__(
-        self, key: Hashable, nodes: array[int], start_ns: int, end_ns: int | None, file: str, line: int, /
+        self,
+        key: Hashable,
+        nodes: array[int],
+        start_ns: int,
+        end_ns: int | None,
+        file: str,
+        line: int,
+        /,
     ) -> None:
         """Add one interval of several nodes."""
 
@@ -136,7 +147,9 @@ class Running:
         What is under way by key, as the file before left it.
     """
 
-    def __init__(self, into: Collector, add: Add, runs: Runs, begun: dict[Hashable, Begun]) -> None:
+    def __init__(
+        self, into: Collector, add: Add, runs: Runs, begun: dict[Hashable, Begun]
+    ) -> None:
         self._into = into
         self._add = add
         self._runs = runs
@@ -154,9 +167,15 @@ class Running:
     ) -> bool:
         """Something begins; True when the same was under way since another time, and lasted until now at the most."""
         self.any_begun = True
-        self._runs.ended(("begin", key), 0, start_ns, start_ns, file, line, once=False)  # so that a copy counts once
+        self._runs.ended(
+            ("begin", key), 0, start_ns, start_ns, file, line, once=False
+        )  # so that a copy counts once
         before = self._begun.get(key)
-        again = before is not None and before.start_ns != start_ns and self.end(key, start_ns)
+        again = (
+            before is not None
+            and before.start_ns != start_ns
+            and self.end(key, start_ns)
+        )
         self.replace(key, Begun(hosts, start_ns, file, line, held))
         return again
 
@@ -174,7 +193,14 @@ class Running:
         if begun.held is None:
             self._add(key, nodes, begun.start_ns, max(end_ns, begun.start_ns), *where)
         else:
-            self._into.job(key, nodes, begun.start_ns, max(end_ns, begun.start_ns), *where, held=begun.held)
+            self._into.job(
+                key,
+                nodes,
+                begun.start_ns,
+                max(end_ns, begun.start_ns),
+                *where,
+                held=begun.held,
+            )
         return True
 
     def under_way(self, key: Hashable) -> Begun | None:
@@ -194,7 +220,11 @@ class Running:
         for (key, _), ended in zip(runs, self._runs.have_ended(runs), strict=True):
             if ended:
                 del self._begun[key]
-        return [(key, begun) for key, begun in self._begun.items() if now_ns >= begun.start_ns]
+        return [
+            (key, begun)
+            for key, begun in self._begun.items()
+            if now_ns >= begun.start_ns
+        ]
 
 
 def _intervals(begun: Begun) -> int:
@@ -207,7 +237,12 @@ class UnderWay:
 
     def __init__(self, reading: Reading) -> None:
         into = reading.into
-        self._into, self._file, self._diagnosis, self._kept = into, reading.file, reading.diagnosis, into.kept
+        self._into, self._file, self._diagnosis, self._kept = (
+            into,
+            reading.file,
+            reading.diagnosis,
+            into.kept,
+        )
         self.jobs = Running(into, into.job, into.job_runs, self._kept.jobs)
         self.outages = Running(into, into.outage, into.outage_runs, self._kept.outages)
 
@@ -227,17 +262,25 @@ class UnderWay:
             self._into.shows_until(self._kept.last_ns)
         jobs, outages = self.jobs.last_until(now_ns), self.outages.last_until(now_ns)
         # What was under way at the end of the file before has been stated as a whole since, or is now.
-        counts = sum(_intervals(begun) for _, begun in jobs), sum(_intervals(begun) for _, begun in outages)
+        counts = (
+            sum(_intervals(begun) for _, begun in jobs),
+            sum(_intervals(begun) for _, begun in outages),
+        )
         self._into.busy_intervals.given -= self._kept.counts[0]
         self._into.unavailable_intervals.given -= self._kept.counts[1]
         self._kept.counts = counts
         for key, begun in jobs:
-            self._into.busy(begun.hosts, begun.start_ns, now_ns, key=key, held=begun.held)
+            self._into.busy(
+                begun.hosts, begun.start_ns, now_ns, key=key, held=begun.held
+            )
         for _, begun in outages:
             self._into.unavailable(begun.hosts, begun.start_ns, now_ns)
         self._into.running += len(self._kept.jobs) - self._kept.running
         self._kept.running = len(self._kept.jobs)
-        for count, what in ((len(self._kept.jobs), "jobs"), (len(self._kept.outages), "outages or reservations")):
+        for count, what in (
+            (len(self._kept.jobs), "jobs"),
+            (len(self._kept.outages), "outages or reservations"),
+        ):
             if count:
                 why = f"{what} had not ended at the end of a file: their nodes count as taken until its last record"
                 diagnosis.note(why, file, 0, f"{count} of them")
@@ -284,7 +327,9 @@ def each_object(
         diagnosis.rows += 1
         try:
             record(json.loads(text), name, number)
-        except InputError:  # of the whole log, such as too many nodes; it is a ValueError as well
+        except (
+            InputError
+        ):  # of the whole log, such as too many nodes; it is a ValueError as well
             raise
         except Unusable as why:
             diagnosis.skip(why.reason, file, number, why.detail)
@@ -310,7 +355,11 @@ def instant_ns(value: object) -> int | None:
     """
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+    ):
         raise TypeError(f"{value!r} is no time in seconds since 1970")
     if not 0 <= value < MOST_EPOCH_S:
         raise TypeError(f"{value!r} is no time in seconds since 1970")
@@ -319,7 +368,12 @@ def instant_ns(value: object) -> int | None:
 
 
 def elements(
-    lines: Iterable[str], keys: Collection[str] | None, file: str, command: str, *, bare: bool = False
+    lines: Iterable[str],
+    keys: Collection[str] | None,
+    file: str,
+    command: str,
+    *,
+    bare: bool = False,
 ) -> Iterator[tuple[int, str, str]]:
     """Each object in the list, or in the object, that the outermost object has under one of the keys.
 
@@ -377,7 +431,11 @@ def elements(
             else:
                 depth = max(0, depth - 1)
                 if begun and depth == level - 1:
-                    yield begun, name if level > 1 else "", "\n".join([*pieces, line[begin : token.end()]])
+                    yield (
+                        begun,
+                        name if level > 1 else "",
+                        "\n".join([*pieces, line[begin : token.end()]]),
+                    )
                     begun, pieces = 0, []
                 if depth == 1:
                     inside = False
@@ -390,4 +448,6 @@ def elements(
         yield begun, name if level > 1 else "", "\n".join(pieces)
     if not seen:
         wanted = f"with a list {' or '.join(map(repr, keys))}" if keys else "of objects"
-        raise InputError(f"is not JSON {wanted}", file=file, hint=f"export with {command}")
+        raise InputError(
+            f"is not JSON {wanted}", file=file, hint=f"export with {command}"
+        )

@@ -44,7 +44,10 @@ class Kept:
     jobs: dict[Hashable, Begun] = field(default_factory=dict)
     outages: dict[Hashable, Begun] = field(default_factory=dict)
     running: int = 0
-    counts: tuple[int, int] = (0, 0)  # node-intervals of both that were added at the end of the last file
+    counts: tuple[int, int] = (
+        0,
+        0,
+    )  # node-intervals of both that were added at the end of the last file
     last_ns: int = 0
     starts: bool = False
 
@@ -56,7 +59,15 @@ _HASH = _ONCE - 1
 _ODD, _WORD, _SHIFT = 0x9E3779B97F4A7C15, 2**64 - 1, 34
 # A record with an end: hash of its key, start, content (end and nodes), node-intervals, line. Packed, as one row is
 # written much faster than five columns are.
-_ROW = np.dtype([("key", "=i8"), ("start", "=i8"), ("content", "=i4"), ("size", "=i4"), ("line", "=u4")])
+_ROW = np.dtype(
+    [
+        ("key", "=i8"),
+        ("start", "=i8"),
+        ("content", "=i4"),
+        ("size", "=i4"),
+        ("line", "=u4"),
+    ]
+)
 _pack = Struct("=qqiiI").pack
 
 
@@ -78,7 +89,9 @@ def _crc32_of_each(nodes: NDArray[np.int32]) -> NDArray[np.uint32]:
     True
     """
     value = np.full(len(nodes), 0xFFFFFFFF, dtype=np.uint32)
-    for byte in np.ascontiguousarray(nodes).view(np.uint8).reshape(-1, nodes.itemsize).T:
+    for byte in (
+        np.ascontiguousarray(nodes).view(np.uint8).reshape(-1, nodes.itemsize).T
+    ):
         value = _CRC[(value ^ byte) & 0xFF] ^ (value >> 8)
     return ~value
 
@@ -155,13 +168,27 @@ class Runs:
         return np.frombuffer(self._rows, dtype=_ROW)
 
     def ended(
-        self, key: Hashable, nodes: array[int] | int, start_ns: int, end_ns: int, file: str, line: int, *, once: bool
+        self,
+        key: Hashable,
+        nodes: array[int] | int,
+        start_ns: int,
+        end_ns: int,
+        file: str,
+        line: int,
+        *,
+        once: bool,
     ) -> None:
         """Add a record with an end."""
         self._of_file(file)
-        content, size = (nodes & _HASH, 0) if isinstance(nodes, int) else (crc32(nodes) & _HASH, len(nodes))
+        content, size = (
+            (nodes & _HASH, 0)
+            if isinstance(nodes, int)
+            else (crc32(nodes) & _HASH, len(nodes))
+        )
         content ^= (end_ns * _ODD & _WORD) >> _SHIFT
-        self._rows += _pack(hash(key), start_ns, content | _ONCE if once else content, size, line)
+        self._rows += _pack(
+            hash(key), start_ns, content | _ONCE if once else content, size, line
+        )
 
     def ended_together(
         self,
@@ -182,10 +209,17 @@ class Runs:
         several = np.flatnonzero(~of_one)
         until = ends_at[several] * nodes.itemsize
         begins = until - sizes[several] * nodes.itemsize
-        parts = map(memoryview(nodes.tobytes()).__getitem__, map(slice, begins.tolist(), until.tolist()))
-        contents[several] = np.fromiter(map(crc32, parts), dtype=np.int64, count=len(several))
+        parts = map(
+            memoryview(nodes.tobytes()).__getitem__,
+            map(slice, begins.tolist(), until.tolist()),
+        )
+        contents[several] = np.fromiter(
+            map(crc32, parts), dtype=np.int64, count=len(several)
+        )
         contents &= _HASH
-        contents ^= (ends.astype(np.uint64) * np.uint64(_ODD) >> np.uint64(_SHIFT)).astype(np.int64)
+        contents ^= (
+            ends.astype(np.uint64) * np.uint64(_ODD) >> np.uint64(_SHIFT)
+        ).astype(np.int64)
         rows = np.empty(len(keys), dtype=_ROW)
         rows["key"] = np.fromiter(map(hash, keys), dtype=np.int64, count=len(keys))
         rows["start"], rows["content"] = starts, contents | _ONCE
@@ -214,8 +248,12 @@ class Runs:
         """Add a record without an end."""
         if (key, start_ns) in self._open:
             count, first_file, first_line = self._open_again
-            self._open_again = (count + 1, first_file, first_line) if count else (1, file, line)
-        self._open[key, start_ns] = OpenRun(nodes, start_ns, None, file, line, once, key, held, reserved)
+            self._open_again = (
+                (count + 1, first_file, first_line) if count else (1, file, line)
+            )
+        self._open[key, start_ns] = OpenRun(
+            nodes, start_ns, None, file, line, once, key, held, reserved
+        )
 
     def open_starts(self) -> Iterable[int]:
         """Starts of the runs that have no end so far."""
@@ -298,9 +336,8 @@ class Runs:
             diagnosis.take_back(what, *self._place(int(again[0])), count=len(again))
         differ = rows[1:][same_run & ~same & (contents[1:] >= _ONCE)]
         if len(differ):
-            why = (
-                f"records of one {self.what} (same id, same start) have different ends or nodes: the latest end counts"
-            )
+            why = f"records of one {self.what} (same id, same start) have different ends or nodes: "
+            why += "the latest end counts"
             diagnosis.note(why, *self._place(int(differ.min())), count=len(differ))
         return int(table["size"][again].sum())
 
@@ -332,7 +369,9 @@ class Runs:
             table = self._table()
             keys, starts = table["key"], table["start"]
             rows = np.flatnonzero(np.isin(keys, wanted))
-            for key, start_ns in zip(keys[rows].tolist(), starts[rows].tolist(), strict=True):
+            for key, start_ns in zip(
+                keys[rows].tolist(), starts[rows].tolist(), strict=True
+            ):
                 by_key.setdefault(key, set()).add(start_ns)
         return by_key
 
@@ -341,8 +380,17 @@ class Runs:
         rows = np.flatnonzero(self._table()["start"] == start_ns)
         if len(rows):
             return self._place(int(rows[0]))
-        return next(((run.file, run.line) for run in self._open.values() if run.start_ns == start_ns), None)
+        return next(
+            (
+                (run.file, run.line)
+                for run in self._open.values()
+                if run.start_ns == start_ns
+            ),
+            None,
+        )
 
     def _place(self, row: int) -> tuple[str, int]:
         """File and line of a record."""
-        return self._file_names[bisect_right(self._file_rows, row) - 1], int(self._table()["line"][row])
+        return self._file_names[bisect_right(self._file_rows, row) - 1], int(
+            self._table()["line"][row]
+        )

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record, host_names, in_order
+from bft.replay.logs.records import (
+    Foreign,
+    LeftOut,
+    Unusable,
+    each_record,
+    host_names,
+    in_order,
+)
 from bft.replay.logs.times import Clock
 
-_QUEUE, _HOST, _JOB, _SUBMIT, _START, _END, _PE, _SLOTS, _TASK = 0, 1, 5, 8, 9, 10, 33, 34, 35
+_QUEUE, _HOST, _JOB, _SUBMIT, _START, _END, _PE, _SLOTS, _TASK = (
+    0,
+    1,
+    5,
+    8,
+    9,
+    10,
+    33,
+    34,
+    35,
+)
 _FIELDS = 13
 # Version 8.1 of Univa and its heirs write milliseconds: seconds have 13 digits not before the year 33,658.
 _MS_DIGITS = 13
@@ -18,7 +35,12 @@ def read(reading: Reading) -> None:
     A parallel job has a record for each of its tasks, with their hosts, unless the parallel environment says
     accounting_summary: then only the master's host is known, which is noted.
     """
-    file, into, diagnosis, clock = reading.file, reading.into, reading.diagnosis, reading.clock
+    file, into, diagnosis, clock = (
+        reading.file,
+        reading.into,
+        reading.diagnosis,
+        reading.clock,
+    )
     # Hosts of parallel jobs so far: how many slots they have, on how many hosts, and the line.
     parallel: dict[tuple[str, str], tuple[int, set[str], int]] = {}
 
@@ -27,7 +49,10 @@ def read(reading: Reading) -> None:
         if len(row) < _FIELDS:
             if len(text) < 2:
                 raise LeftOut("a line of one character, which Grid Engine ignores")
-            raise Foreign(f"is no record of Grid Engine, with at least {_FIELDS} fields", f"{len(row)} fields")
+            raise Foreign(
+                f"is no record of Grid Engine, with at least {_FIELDS} fields",
+                f"{len(row)} fields",
+            )
         if not row[_JOB].isdecimal():
             raise Unusable("job_number, field 6, is no number", ascii(row[_JOB][:40]))
         if reading.other(line, partition=row[_QUEUE]):
@@ -41,8 +66,15 @@ def read(reading: Reading) -> None:
         in_order(start_ns, end_ns)
         hosts = host_names([row[_HOST]], "hostname, field 2,")
         into.job(text, into.indices(hosts), start_ns, end_ns, file, line)
-        if len(row) > _TASK and row[_PE] not in ("", "NONE") and row[_SLOTS].isdecimal() and len(row[_SLOTS]) < 9:
-            slots, known, first = parallel.setdefault((row[_JOB], row[_TASK]), (0, set(), line))
+        if (
+            len(row) > _TASK
+            and row[_PE] not in ("", "NONE")
+            and row[_SLOTS].isdecimal()
+            and len(row[_SLOTS]) < 9
+        ):
+            slots, known, first = parallel.setdefault(
+                (row[_JOB], row[_TASK]), (0, set(), line)
+            )
             known.update(hosts)
             parallel[row[_JOB], row[_TASK]] = max(slots, int(row[_SLOTS])), known, first
 

@@ -15,7 +15,19 @@ from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.log_files import LogLines
 from bft.replay.logs.reading import Clusters, Reading
 from bft.replay.logs.records import MOST_ELEMENT
-from bft.replay.logs.slurm_jobs import COMMAND, PLANNED, UNITS, Job, Rows, Stated, held, is_alone, judge, plan, so_far
+from bft.replay.logs.slurm_jobs import (
+    COMMAND,
+    PLANNED,
+    UNITS,
+    Job,
+    Rows,
+    Stated,
+    held,
+    is_alone,
+    judge,
+    plan,
+    so_far,
+)
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import MISSING, limit_ns, no_time
 
@@ -28,13 +40,26 @@ def read(reading: Reading) -> None:
     read by columns, with the same result (`slurm_blocks`). A file that begins with a job of `scontrol show job` is read
     by `read_text`.
     """
-    source = reading.lines if isinstance(reading.lines, LogLines) else LogLines(lines=reading.lines)
+    source = (
+        reading.lines
+        if isinstance(reading.lines, LogLines)
+        else LogLines(lines=reading.lines)
+    )
     reading = replace(reading, lines=source)
     if begins_as_text(source):
         read_text(reading)
         return
-    names = (("jobid", "jobidraw"), ("start",), ("end",), ("nodelist", "allocnodes", "nnodes"))
-    optional: list[tuple[str, ...]] = [("state",), ("allocnodes", "nnodes"), ("cluster",)]
+    names = (
+        ("jobid", "jobidraw"),
+        ("start",),
+        ("end",),
+        ("nodelist", "allocnodes", "nnodes"),
+    )
+    optional: list[tuple[str, ...]] = [
+        ("state",),
+        ("allocnodes", "nnodes"),
+        ("cluster",),
+    ]
     if reading.settings.partition:
         optional.append(("partition",))
     if reading.into.units is not None:
@@ -45,7 +70,9 @@ def read(reading: Reading) -> None:
     rows = Rows(reading, table)
     try:
         if source.in_blocks and table.columnar and rows.columnar:
-            from bft.replay.logs.slurm_blocks import read_blocks  # imported late: it takes pyarrow
+            from bft.replay.logs.slurm_blocks import (
+                read_blocks,
+            )  # imported late: it takes pyarrow
 
             read_blocks(reading, source, table, rows)
         else:
@@ -58,7 +85,9 @@ def read(reading: Reading) -> None:
 # A job begins a line; lines of -o hold all of it, else the lines of one are indented.
 _JOB = re.compile(r"JobId=\d+(?= )")
 # A user chooses the name, which may look like any field: it ends where the next field of Slurm's begins.
-_NAME = re.compile(r" JobName=.*?(?=\s+UserId=[^\s()]*\(\d+\) GroupId=[^\s()]*\(\d+\)\s)", re.DOTALL)
+_NAME = re.compile(
+    r" JobName=.*?(?=\s+UserId=[^\s()]*\(\d+\) GroupId=[^\s()]*\(\d+\)\s)", re.DOTALL
+)
 _PAIR = re.compile(r"(?<!\S)([A-Za-z]\w*)=(\S*)")
 # Of some nodes: which cores and GPUs of each. Older releases say GRES_IDX, and leave out the type.
 _DETAIL = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES(?:_IDX)?=(\S*)")
@@ -75,7 +104,9 @@ def begins_as_text(lines: LogLines) -> bool:
         if line.strip() or len(head) == _LOOKED_AT:
             break
     lines.unread(head)
-    return bool(head) and (_JOB.match(head[-1]) is not None or head[-1].startswith("No jobs in the system"))
+    return bool(head) and (
+        _JOB.match(head[-1]) is not None or head[-1].startswith("No jobs in the system")
+    )
 
 
 def read_text(reading: Reading) -> None:
@@ -90,7 +121,9 @@ def read_text(reading: Reading) -> None:
         try:
             job = _job(text, clusters, number)
         except HostListError as error:
-            diagnosis.skip("NodeList or Nodes holds no host list", file, number, str(error))
+            diagnosis.skip(
+                "NodeList or Nodes holds no host list", file, number, str(error)
+            )
         except Unusable as why:
             diagnosis.skip(why.reason, file, number, why.detail)
         except LeftOut as why:
@@ -122,12 +155,16 @@ def _job(text: str, clusters: Clusters, line: int) -> Job:
     text = _NAME.sub("", text, count=1)
     stated: dict[str, str] = {}
     for key, value in _PAIR.findall(text):
-        stated.setdefault(key, value)  # the first: comments and paths, which users choose too, come last
+        stated.setdefault(
+            key, value
+        )  # the first: comments and paths, which users choose too, come last
     missing = [key for key in _NEEDED if key not in stated]
     if missing:
         raise Unusable(f"is no job: expected {', '.join(_NEEDED)}", f"no {missing[0]}")
     reading, state = clusters.reading, stated["JobState"]
-    other = reading.other(line, cluster="", partition=stated.get("Partition", ""))  # the text names no cluster
+    other = reading.other(
+        line, cluster="", partition=stated.get("Partition", "")
+    )  # the text names no cluster
     if other:
         raise LeftOut(f"job of another {other}")
     nodes: array[int] = clusters.lists("")(stated["NodeList"])
@@ -136,12 +173,23 @@ def _job(text: str, clusters: Clusters, line: int) -> Job:
     key, log = _id(stated), reading.into.units
     has_run = bool(nodes) and start is not None and (end is None or end > start)
     has = (
-        None if log is None or not has_run else held(_stated(text, stated, nodes, clusters), nodes, log, reading, line)
+        None
+        if log is None or not has_run
+        else held(_stated(text, stated, nodes, clusters), nodes, log, reading, line)
     )
     job = Job(key, state, start, end, nodes, _whole(stated, "NumNodes") or 0, has)
     if reading.settings.walltimes:
-        known = next((t for name in ("EligibleTime", "SubmitTime") if (t := _time(stated, name, reading, line))), None)
-        reading.into.plans.job(key, plan(job, known, limit_ns(stated.get("TimeLimit", ""))))
+        known = next(
+            (
+                t
+                for name in ("EligibleTime", "SubmitTime")
+                if (t := _time(stated, name, reading, line))
+            ),
+            None,
+        )
+        reading.into.plans.job(
+            key, plan(job, known, limit_ns(stated.get("TimeLimit", "")))
+        )
     return job
 
 
@@ -171,14 +219,18 @@ def _id(stated: dict[str, str]) -> str:
     return stated["JobId"]
 
 
-def _stated(text: str, stated: dict[str, str], nodes: array[int], clusters: Clusters) -> Stated:
+def _stated(
+    text: str, stated: dict[str, str], nodes: array[int], clusters: Clusters
+) -> Stated:
     """What a job has of its nodes."""
     of_node: dict[int, str] = {}
     for listed, resources in _DETAIL.findall(text):
         of_node.update(dict.fromkeys(clusters.lists("")(listed), resources))
     strangers = len(of_node.keys() - set(nodes))
     if strangers:
-        raise Unusable("states GPUs of nodes that NodeList does not have", f"{strangers} of them")
+        raise Unusable(
+            "states GPUs of nodes that NodeList does not have", f"{strangers} of them"
+        )
     return Stated(
         allocated=stated.get("AllocTRES", stated.get("TRES", "")),
         together=stated.get("JOB_GRES", ""),

@@ -15,7 +15,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from bft.replay.logs.arrow_columns import HostColumns, booleans, cells_of, codes, mask_of, raw, spread, times_of
+from bft.replay.logs.arrow_columns import (
+    HostColumns,
+    booleans,
+    cells_of,
+    codes,
+    mask_of,
+    raw,
+    spread,
+    times_of,
+)
 from bft.replay.logs.log_files import LogLines
 from bft.replay.logs.reading import Reading
 from bft.replay.logs.slurm_jobs import Rows
@@ -90,7 +99,9 @@ class _Columns:
 
         parsed = csv.read_csv(
             pa.BufferReader(block + b"\n"),  # so that an empty last line is one
-            read_options=csv.ReadOptions(use_threads=False, column_names=self._names, block_size=len(block) + 1),
+            read_options=csv.ReadOptions(
+                use_threads=False, column_names=self._names, block_size=len(block) + 1
+            ),
             parse_options=csv.ParseOptions(
                 delimiter=self._table.delimiter,
                 quote_char=False,
@@ -122,7 +133,9 @@ class _Columns:
         jobs = np.flatnonzero(~steps)
         if not len(jobs):
             return
-        ids, start_texts, end_texts, lists = (self._column(parsed, place) for place in range(4))
+        ids, start_texts, end_texts, lists = (
+            self._column(parsed, place) for place in range(4)
+        )
         start, start_ok = times_of(start_texts, reading.clock)
         end, end_ok = times_of(end_texts, reading.clock)
         usual = start_ok & end_ok & (start < end) & _begin_with_digit(ids)
@@ -184,9 +197,21 @@ class _Batch:
         nodes = self.nodes[self.offsets[low] : self.offsets[high]]
         if len(nodes) != sizes.sum():
             nodes = self.nodes[spread(self.offsets[mine], sizes)]
-        keys = self.keys if len(mine) == len(self.keys) else [self.keys[place] for place in mine.tolist()]
+        keys = (
+            self.keys
+            if len(mine) == len(self.keys)
+            else [self.keys[place] for place in mine.tolist()]
+        )
         rows.used += len(mine)
-        reading.into.jobs(keys, nodes, sizes, self.start[mine], self.end[mine], reading.file, self.lines[mine])
+        reading.into.jobs(
+            keys,
+            nodes,
+            sizes,
+            self.start[mine],
+            self.end[mine],
+            reading.file,
+            self.lines[mine],
+        )
 
 
 def _is_text(block: bytes) -> bool:
@@ -213,11 +238,24 @@ def _equal_numbers(column: pa.Array, sizes: NDArray[np.int64]) -> NDArray[np.boo
     """Where a column holds just these numbers."""
     encoded = column.dictionary_encode()
     texts = encoded.dictionary.to_pylist()
-    plain = (len(text) < 10 and text.isdigit() and (text[:1] != b"0" or text == b"0") for text in texts)
-    numbers = np.array([int(text) if is_one else -1 for text, is_one in zip(texts, plain, strict=True)], dtype=np.int64)
+    plain = (
+        len(text) < 10 and text.isdigit() and (text[:1] != b"0" or text == b"0")
+        for text in texts
+    )
+    numbers = np.array(
+        [
+            int(text) if is_one else -1
+            for text, is_one in zip(texts, plain, strict=True)
+        ],
+        dtype=np.int64,
+    )
     return np.asarray(numbers[codes(encoded)] == sizes)
 
 
 def _missing(column: pa.Array) -> NDArray[np.bool_]:
     """Where a column holds what Slurm writes for a time that it does not know."""
-    return mask_of(pc.is_in(column, value_set=cells_of([text.encode() for text in sorted(MISSING)])))
+    return mask_of(
+        pc.is_in(
+            column, value_set=cells_of([text.encode() for text in sorted(MISSING)])
+        )
+    )

@@ -24,7 +24,15 @@ LAYOUTS = {
                                                  "JobID,NodeList,Start,End,State", "JobID,NodeList,Start,End")},
 }  # fmt: skip
 # sacct -n -P without --format.
-_DEFAULT = ("JobID", "JobName", "Partition", "Account", "AllocCPUS", "State", "ExitCode")
+_DEFAULT = (
+    "JobID",
+    "JobName",
+    "Partition",
+    "Account",
+    "AllocCPUS",
+    "State",
+    "ExitCode",
+)
 # Records whose fields are held against the kinds of columns that the user has named.
 CHECKED = 100
 # Columns in which a user (or admin: reason) may have written anything.
@@ -33,7 +41,9 @@ FREE_TEXT = frozenset(
      "submitline", "systemcomment", "wckey", "workdir"}
 )  # fmt: skip
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d{9,11}$")
-_LENGTH = re.compile(r"(\d+-)?(\d+:)?\d+:\d+(\.\d+)?$|Partition_Limit$|UNLIMITED$|INVALID$")
+_LENGTH = re.compile(
+    r"(\d+-)?(\d+:)?\d+:\d+(\.\d+)?$|Partition_Limit$|UNLIMITED$|INVALID$"
+)
 _WHOLE = re.compile(r"\d+$")
 _STATE = re.compile(r"[A-Z_]+[*~#!%$@^-]?( by \d+)?(\+[A-Z_]+)*[*~#!%$@^-]?$")
 KINDS = {
@@ -66,7 +76,9 @@ QUOTED = re.compile(r'"[^"]*"(\W)".*"\s*$')
 def layout(line: str, delimiter: str = "") -> str:
     """What to say of the first line of a table without a header: the `--fields` that fit it; empty when none do."""
     quoted = QUOTED.match(line)
-    mark = delimiter or (quoted[1] if quoted else next((mark for mark in "|,;\t" if mark in line), ""))
+    mark = delimiter or (
+        quoted[1] if quoted else next((mark for mark in "|,;\t" if mark in line), "")
+    )
     if not mark:
         return ""
     fields = split_fields(line, mark) if quoted or mark == "," else line.split(mark)
@@ -76,7 +88,11 @@ def layout(line: str, delimiter: str = "") -> str:
             return f"it has no header; its first line fits slurm --fields {name}{_option(mark, '|')}"
     if _fits(_DEFAULT, slurm):
         return "it has no header and looks like the columns that sacct prints by default, which lack nodes and times"
-    if len(fields) in (3, 4) and _STAMP.match(fields[1]) and (_STAMP.match(fields[2]) or fields[2] in MISSING):
+    if (
+        len(fields) in (3, 4)
+        and _STAMP.match(fields[1])
+        and (_STAMP.match(fields[2]) or fields[2] in MISSING)
+    ):
         names = ",".join(("node", "start", "end", "state")[: len(fields)])
         return f"it has no header; its first line fits intervals --fields {names}{_option(mark, ',')}"
     return ""
@@ -88,7 +104,8 @@ def _option(mark: str, default: str) -> str:
 
 def _fits(columns: Sequence[str], fields: list[str]) -> bool:
     return len(columns) == len(fields) and all(
-        text in MISSING or _is_kind(name.lower(), text) for name, text in zip(columns, fields, strict=True)
+        text in MISSING or _is_kind(name.lower(), text)
+        for name, text in zip(columns, fields, strict=True)
     )
 
 
@@ -101,7 +118,10 @@ def _is_kind(column: str, text: str) -> bool:
 
 def delimiter_of(line: str, columns: int) -> str:
     """Between the columns of a line without a header; Slurm's where none makes as many."""
-    return next((mark for mark in "|,;\t" if line.count(mark) + 1 in (columns, columns + 1)), "|")
+    return next(
+        (mark for mark in "|,;\t" if line.count(mark) + 1 in (columns, columns + 1)),
+        "|",
+    )
 
 
 class Order:
@@ -115,13 +135,27 @@ class Order:
         As the table has them.
     """
 
-    def __init__(self, columns: Sequence[str], used: Collection[int], file: str, diagnosis: Diagnosis) -> None:
-        self._columns, self._used, self._file, self._diagnosis = columns, used, file, diagnosis
+    def __init__(
+        self,
+        columns: Sequence[str],
+        used: Collection[int],
+        file: str,
+        diagnosis: Diagnosis,
+    ) -> None:
+        self._columns, self._used, self._file, self._diagnosis = (
+            columns,
+            used,
+            file,
+            diagnosis,
+        )
         self._right: set[int] = set()
         self._odd: dict[int, str] = {}
         self._ordered: set[bool] = set()
         names = {name: k for k, name in reversed(list(enumerate(columns)))}
-        self._ends = [names.get("start", names.get("timestart", -1)), names.get("end", names.get("timeend", -1))]
+        self._ends = [
+            names.get("start", names.get("timestart", -1)),
+            names.get("end", names.get("timeend", -1)),
+        ]
 
     def see(self, fields: Sequence[str]) -> None:
         """One record."""
@@ -133,7 +167,12 @@ class Order:
             else:
                 self._odd.setdefault(k, text)
         start, end = (fields[index] if index >= 0 else "" for index in self._ends)
-        if len(start) == len(end) and start != end and _STAMP.match(start) and _STAMP.match(end):
+        if (
+            len(start) == len(end)
+            and start != end
+            and _STAMP.match(start)
+            and _STAMP.match(end)
+        ):
             self._ordered.add(start < end)
 
     def judge(self) -> None:
@@ -150,7 +189,12 @@ class Order:
             if k in self._used:
                 raise InputError(f"{why}, but {text[:80]!a}", file=self._file,
                                  hint="--fields names the columns in their order in the file")  # fmt: skip
-            self._diagnosis.note(f"{why}: is the order of --fields right?", self._file, 1, ascii(text[:80]))
+            self._diagnosis.note(
+                f"{why}: is the order of --fields right?",
+                self._file,
+                1,
+                ascii(text[:80]),
+            )
         if self._ordered == {False}:
             raise InputError("by --fields each of the first rows ends before it starts", file=self._file,
                              hint="--fields names the columns in their order in the file")  # fmt: skip

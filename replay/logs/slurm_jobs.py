@@ -13,7 +13,16 @@ from bft.replay.logs.hostlists import NO_HOSTS, HostListError
 from bft.replay.logs.reading import Clusters, Reading
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import FEWEST, LIMITS, MISSING, UNLIMITED, limit_ns, no_time
-from bft.replay.logs.units import WHOLE, Held, UnitLog, check, indices, of_gres, of_tres, spread
+from bft.replay.logs.units import (
+    WHOLE,
+    Held,
+    UnitLog,
+    check,
+    indices,
+    of_gres,
+    of_tres,
+    spread,
+)
 from bft.replay.logs.walltimes import Plan
 
 # In OverSubscribe of a job, or `shared` and `exclusive` in JSON: nobody else's jobs run on its nodes.
@@ -54,7 +63,9 @@ def is_alone(text: str) -> bool:
     return text.strip().upper() in _ALONE
 
 
-def held(stated: Stated, nodes: Sequence[int], log: UnitLog, reading: Reading, line: int) -> tuple[Held, ...]:
+def held(
+    stated: Stated, nodes: Sequence[int], log: UnitLog, reading: Reading, line: int
+) -> tuple[Held, ...]:
     """What a job that has run held of each of its nodes.
 
     Raises
@@ -81,10 +92,18 @@ def held(stated: Stated, nodes: Sequence[int], log: UnitLog, reading: Reading, l
         diagnosis.note(why, reading.file, line, loud=True)
         return (WHOLE,) * len(nodes)
     if not total:
-        diagnosis.note(f"a job without {unit.plural} leaves those of its nodes idle", reading.file, line)
+        diagnosis.note(
+            f"a job without {unit.plural} leaves those of its nodes idle",
+            reading.file,
+            line,
+        )
         return (0,) * len(nodes)
     given = unit.held(spread(total, [unit.room(size) for size in sizes]), sizes)
-    if len(nodes) > 1 and not stated.per_node and any(some != size for some, size in zip(given, sizes, strict=True)):
+    if (
+        len(nodes) > 1
+        and not stated.per_node
+        and any(some != size for some, size in zip(given, sizes, strict=True))
+    ):
         why = f"the {unit.plural} of a job are known of all its nodes together: they count as spread evenly"
         diagnosis.note(why, reading.file, line)
     return given
@@ -104,28 +123,54 @@ def of_entry(entry: Mapping[str, Any]) -> Stated:
         allocated = str(entry.get("tres_alloc_str") or "")
     else:
         allocated = ",".join(
-            "/".join(filter(None, (str(each["type"]), str(each.get("name") or "")))) + f"={int(each['count'])}"
+            "/".join(filter(None, (str(each["type"]), str(each.get("name") or ""))))
+            + f"={int(each['count'])}"
             for each in listed
         )
     detail = entry.get("gres_detail")
     return Stated(
         allocated=allocated,
         per_node=str(entry.get("tres_per_node") or ""),
-        alone=any(is_alone(word) for name in ("shared", "exclusive") for word in _words(entry.get(name))),
+        alone=any(
+            is_alone(word)
+            for name in ("shared", "exclusive")
+            for word in _words(entry.get(name))
+        ),
         detail=tuple(str(text) for text in detail) if isinstance(detail, list) else (),
     )
 
 
 def _words(value: Any) -> list[str]:
-    return [str(word) for word in value] if isinstance(value, list) else [str(value or "")]
+    return (
+        [str(word) for word in value] if isinstance(value, list) else [str(value or "")]
+    )
 
 
 # States in which a job that has started still holds its nodes.
 HOLDING = frozenset(
-    {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING", ""}
+    {
+        "RUNNING",
+        "SUSPENDED",
+        "COMPLETING",
+        "CONFIGURING",
+        "STAGE_OUT",
+        "SIGNALING",
+        "STOPPED",
+        "RESIZING",
+        "",
+    }
 )
 # States of jobs that have not started.
-WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+WAITING = frozenset(
+    {
+        "PENDING",
+        "REQUEUED",
+        "REQUEUE_HOLD",
+        "REQUEUE_FED",
+        "SPECIAL_EXIT",
+        "RESV_DEL_HOLD",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +190,17 @@ class Job:
     held: Sequence[Held] | None = None
 
 
-def so_far(state: str, start: int | None, end: int | None) -> tuple[int | None, int | None]:
+def so_far(
+    state: str, start: int | None, end: int | None
+) -> tuple[int | None, int | None]:
     """Start and end of what squeue and scontrol show, as far as they have come.
 
     The end of a job that runs is its limit there, and start and end of one that waits are guesses.
     """
-    return None if state in WAITING else start, None if state in HOLDING | WAITING else end
+    return (
+        None if state in WAITING else start,
+        None if state in HOLDING | WAITING else end,
+    )
 
 
 def plan(job: Job, known_ns: int | None, limit_ns: int | None) -> Plan:
@@ -164,7 +214,9 @@ def plan(job: Job, known_ns: int | None, limit_ns: int | None) -> Plan:
     lost = job.end is None and _word(job.state) not in HOLDING | WAITING
     if job.start is None or job.start == job.end or not size:
         return Plan(known_ns, None, job.end, None, 0 if lost else asked)
-    return Plan(known_ns, job.start, job.end, limit_ns, 0 if lost else size, job.nodes or None)
+    return Plan(
+        known_ns, job.start, job.end, limit_ns, 0 if lost else size, job.nodes or None
+    )
 
 
 def _word(state: str) -> str:
@@ -184,9 +236,16 @@ def judge(job: Job, reading: Reading, line: int) -> bool:
         else:
             diagnosis.leave_out("job that never started", file, line)
     elif job.end is not None and job.end < job.start:
-        diagnosis.skip("ends before it starts", file, line, f"{(job.start - job.end) / 1e9:g} s before")
+        diagnosis.skip(
+            "ends before it starts",
+            file,
+            line,
+            f"{(job.start - job.end) / 1e9:g} s before",
+        )
     elif job.end == job.start:
-        diagnosis.leave_out("job of zero length" if size else "job that never started", file, line)
+        diagnosis.leave_out(
+            "job of zero length" if size else "job that never started", file, line
+        )
     elif not size:
         if job.end is None:
             diagnosis.leave_out("job that never started", file, line)
@@ -194,7 +253,9 @@ def judge(job: Job, reading: Reading, line: int) -> bool:
             diagnosis.skip("job ran, but names no nodes", file, line, job.state)
     else:
         nodes = size if job.nodes is None else job.nodes
-        reading.into.job(job.key, nodes, job.start, job.end, file, line, once=True, held=job.held)
+        reading.into.job(
+            job.key, nodes, job.start, job.end, file, line, once=True, held=job.held
+        )
         return True
     return False
 
@@ -203,7 +264,12 @@ COMMAND = "sacct -P -X --format=JobID,NodeList,AllocNodes,Start,End,State"
 # Further columns that --walltimes asks for, each by the name of the first that is there.
 PLANNED = (("eligible", "submit"), LIMITS, FEWEST)
 # Columns that state what a job held of its nodes.
-UNITS = [("alloctres",), ("trespernode",), ("alloccpus", "ncpus"), ("oversubscribe", "exclusive")]
+UNITS = [
+    ("alloctres",),
+    ("trespernode",),
+    ("alloccpus", "ncpus"),
+    ("oversubscribe", "exclusive"),
+]
 
 
 class Rows:
@@ -220,7 +286,13 @@ class Rows:
     def __init__(self, reading: Reading, table: Table) -> None:
         self._reading, self._table = reading, table
         at = table.at
-        self.places = at["jobid"], at["start"], at["end"], at["nodelist"], at["allocnodes"]
+        self.places = (
+            at["jobid"],
+            at["start"],
+            at["end"],
+            at["nodelist"],
+            at["allocnodes"],
+        )
         self._at_state, self._at_cluster = at["state"], at["cluster"]
         self._named = table.columns[at["nodelist"]] == "nodelist"
         self._clusters = Clusters(reading)
@@ -228,11 +300,16 @@ class Rows:
         self._clustered = self._at_cluster >= 0 or bool(reading.settings.cluster)
         self._filtered = bool(reading.settings.cluster or reading.settings.partition)
         self._at_partition = at.get("partition", -1)
-        reading.need_partitions(self._at_partition >= 0, f"the column Partition (export with {COMMAND},Partition)")
+        reading.need_partitions(
+            self._at_partition >= 0,
+            f"the column Partition (export with {COMMAND},Partition)",
+        )
         self.used = self.steps = self.first_step = 0
         # By what they were left out: how many rows, and the line of the first.
         self._others: dict[str, tuple[int, int]] = {}
-        self._units = _Columns(reading, table) if reading.into.units is not None else None
+        self._units = (
+            _Columns(reading, table) if reading.into.units is not None else None
+        )
         self._planned = self._planned_places() if reading.settings.walltimes else None
 
     def _planned_places(self) -> tuple[int, int, int, bool]:
@@ -248,7 +325,9 @@ class Rows:
     @property
     def columnar(self) -> bool:
         """Whether rows name their nodes, whole ones, and are of one cluster, and only their times are asked for."""
-        return self._named and not (self._clustered or self._filtered or self._units or self._planned)
+        return self._named and not (
+            self._clustered or self._filtered or self._units or self._planned
+        )
 
     def account(self) -> None:
         """Hand over what was counted."""
@@ -275,19 +354,32 @@ class Rows:
         if self._clustered:
             cluster = fields[self._at_cluster] if self._at_cluster >= 0 else ""
             nodes_of = self._clusters.lists(cluster)
-            if cluster and not reading.settings.cluster:  # ids of several clusters are told apart by their names
+            if (
+                cluster and not reading.settings.cluster
+            ):  # ids of several clusters are told apart by their names
                 key = cluster, fields[at_id]
-        start_text, end_text, nodes_text = fields[at_start], fields[at_end], fields[at_nodes]
+        start_text, end_text, nodes_text = (
+            fields[at_start],
+            fields[at_end],
+            fields[at_nodes],
+        )
         start = reading.clock.parse(start_text, file, number)
         end = reading.clock.parse(end_text, file, number, start)
         nodes: array[int] | None
         try:
             nodes = nodes_of(nodes_text) if self._named else None
         except HostListError as error:
-            diagnosis.skip("column NodeList holds no host list", file, number, str(error))
+            diagnosis.skip(
+                "column NodeList holds no host list", file, number, str(error)
+            )
             return
         held = None
-        if self._units is not None and nodes and start is not None and (end is None or start < end):
+        if (
+            self._units is not None
+            and nodes
+            and start is not None
+            and (end is None or start < end)
+        ):
             try:
                 held = self._units.held(fields, nodes, number)
             except Unusable as why:
@@ -306,7 +398,14 @@ class Rows:
         state = fields[self._at_state] if self._at_state >= 0 else ""
         job = Job(key, state, start, end, nodes, held=held)
         times = start_text, end_text
-        self.used += _other(job, times, "" if self._named else nodes_text, self._clusters, cluster, number)
+        self.used += _other(
+            job,
+            times,
+            "" if self._named else nodes_text,
+            self._clusters,
+            cluster,
+            number,
+        )
 
     def _is_other(self, fields: list[str], number: int) -> bool:
         """Whether a row is left out by the cluster or the partition that it states."""
@@ -331,13 +430,29 @@ class Rows:
         at_known, at_limit, at_nodes, minutes = planned
         reading = self._reading
         state = fields[self._at_state] if self._at_state >= 0 else ""
-        stated = next((fields[at] for at in (at_nodes, self.places[4]) if at >= 0 and fields[at].isdecimal()), "0")
+        stated = next(
+            (
+                fields[at]
+                for at in (at_nodes, self.places[4])
+                if at >= 0 and fields[at].isdecimal()
+            ),
+            "0",
+        )
         job = Job(key, state, *times, nodes, int(stated[:9]))
         limit = limit_ns(fields[at_limit], minutes=minutes)
-        if limit is None and fields[at_limit] not in MISSING and fields[at_limit] not in UNLIMITED:
+        if (
+            limit is None
+            and fields[at_limit] not in MISSING
+            and fields[at_limit] not in UNLIMITED
+        ):
             reading.diagnosis.note("column Timelimit holds no limit: taken for unlimited", reading.file, number,
                                    ascii(fields[at_limit][:40]))  # fmt: skip
-        reading.into.plans.job(key, plan(job, reading.clock.parse(fields[at_known], reading.file, number), limit))
+        reading.into.plans.job(
+            key,
+            plan(
+                job, reading.clock.parse(fields[at_known], reading.file, number), limit
+            ),
+        )
 
 
 class _Columns:
@@ -345,19 +460,32 @@ class _Columns:
 
     def __init__(self, reading: Reading, table: Table) -> None:
         self._reading = reading
-        self._tres, self._per_node, self._cores, self._alone = (table.at[names[0]] for names in UNITS)
+        self._tres, self._per_node, self._cores, self._alone = (
+            table.at[names[0]] for names in UNITS
+        )
         units = reading.into.units
-        if self._tres < 0 and (self._cores if units is not None and units.unit.cores else self._per_node) < 0:
+        if (
+            self._tres < 0
+            and (
+                self._cores
+                if units is not None and units.unit.cores
+                else self._per_node
+            )
+            < 0
+        ):
             raise InputError(
                 "the table has no column AllocTRES, which states what jobs held of their nodes",
                 file=reading.file,
                 hint=f"export with {COMMAND},AllocTRES",
             )
 
-    def held(self, fields: list[str], nodes: Sequence[int], line: int) -> tuple[Held, ...] | None:
+    def held(
+        self, fields: list[str], nodes: Sequence[int], line: int
+    ) -> tuple[Held, ...] | None:
         """What the job held of each node; None: all."""
         tres, per_node, cores, alone = (
-            fields[index] if index >= 0 else "" for index in (self._tres, self._per_node, self._cores, self._alone)
+            fields[index] if index >= 0 else ""
+            for index in (self._tres, self._per_node, self._cores, self._alone)
         )
         stated = Stated(
             allocated=tres, per_node=per_node, cores=int(cores) if cores.isdecimal() and len(cores) < 10 else None,
@@ -367,13 +495,23 @@ class _Columns:
         return None if log is None else held(stated, nodes, log, self._reading, line)
 
 
-def _other(job: Job, times: tuple[str, str], counted: str, clusters: Clusters, cluster: str, line: int) -> bool:
+def _other(
+    job: Job,
+    times: tuple[str, str],
+    counted: str,
+    clusters: Clusters,
+    cluster: str,
+    line: int,
+) -> bool:
     """A row that is not of the most frequent kind; True when it is used.
 
     `times` are start and end as the table has them, and `counted` the number of nodes where it does not name them.
     """
     file, diagnosis = clusters.reading.file, clusters.reading.diagnosis
-    for column, text, time in (("Start", times[0], job.start), ("End", times[1], job.end)):
+    for column, text, time in (
+        ("Start", times[0], job.start),
+        ("End", times[1], job.end),
+    ):
         if time is None and text not in MISSING:
             diagnosis.skip(f"column {column} holds no time", file, line, no_time(text))
             return False

@@ -30,7 +30,9 @@ def read(reading: Reading) -> None:
         diagnosis.rows += 1
         try:
             job = _job(json.loads(text), clusters, number)
-        except InputError:  # of the whole log, such as too many nodes; it is a ValueError as well
+        except (
+            InputError
+        ):  # of the whole log, such as too many nodes; it is a ValueError as well
             raise
         except HostListError as error:
             diagnosis.skip("nodes holds no host list", file, number, str(error))
@@ -42,7 +44,10 @@ def read(reading: Reading) -> None:
             diagnosis.skip("is not JSON", file, number, str(error))
         except MISSHAPEN as error:
             diagnosis.skip(
-                "is no job: expected nodes and time.start, time.end as whole numbers", file, number, repr(error)
+                "is no job: expected nodes and time.start, time.end as whole numbers",
+                file,
+                number,
+                repr(error),
             )
         else:
             diagnosis.used += judge(job, reading, number)
@@ -50,11 +55,17 @@ def read(reading: Reading) -> None:
 
 def _job(entry: dict[str, Any], clusters: Clusters, line: int) -> Job:
     cluster = str(entry.get("cluster") or "")
-    other = clusters.reading.other(line, cluster=cluster, partition=str(entry.get("partition") or ""))
+    other = clusters.reading.other(
+        line, cluster=cluster, partition=str(entry.get("partition") or "")
+    )
     if other:
         raise LeftOut(f"job of another {other}")
     queued = "time" not in entry  # of squeue or scontrol
-    state = entry.get("job_state", "") if queued else entry.get("state", {}).get("current", "")
+    state = (
+        entry.get("job_state", "")
+        if queued
+        else entry.get("state", {}).get("current", "")
+    )
     state = state[0] if isinstance(state, list) and state else state
     state = state if isinstance(state, str) else ""
     text = entry["nodes"]
@@ -62,20 +73,40 @@ def _job(entry: dict[str, Any], clusters: Clusters, line: int) -> Job:
         raise TypeError("nodes is no text")
     nodes: array[int] = clusters.lists(cluster)(text)
     if queued:
-        start, end = so_far(state, _instant(entry["start_time"]), _instant(entry["end_time"]))
+        start, end = so_far(
+            state, _instant(entry["start_time"]), _instant(entry["end_time"])
+        )
     else:
         start, end = (_instant(entry["time"][name]) for name in ("start", "end"))
     key = cluster, str(entry["job_id"]) if "job_id" in entry else text
-    log, has_run = clusters.reading.into.units, start is not None and (end is None or end > start)
-    some = held(of_entry(entry), nodes, log, clusters.reading, line) if log is not None and has_run else None
+    log, has_run = (
+        clusters.reading.into.units,
+        start is not None and (end is None or end > start),
+    )
+    some = (
+        held(of_entry(entry), nodes, log, clusters.reading, line)
+        if log is not None and has_run
+        else None
+    )
     job = Job(key, state, start, end, nodes, held=some)
     if clusters.reading.settings.walltimes:
         job = replace(job, count=_nodes(entry, queued=queued))
-        names = ("eligible_time", "submit_time") if queued else ("eligible", "submission")
+        names = (
+            ("eligible_time", "submit_time") if queued else ("eligible", "submission")
+        )
         stated = entry if queued else entry["time"]
-        known = next((time for time in (_instant(stated.get(name, 0)) for name in names) if time is not None), None)
+        known = next(
+            (
+                time
+                for time in (_instant(stated.get(name, 0)) for name in names)
+                if time is not None
+            ),
+            None,
+        )
         minutes = _number(stated.get("time_limit" if queued else "limit", 0))
-        clusters.reading.into.plans.job(key, plan(job, known, minutes * 60 * SECOND_NS or None))
+        clusters.reading.into.plans.job(
+            key, plan(job, known, minutes * 60 * SECOND_NS or None)
+        )
     return job
 
 
@@ -83,14 +114,26 @@ def _nodes(entry: dict[str, Any], *, queued: bool) -> int:
     """How many nodes a job asks for; 0 where that is not stated."""
     if queued:
         return _number(entry.get("node_count", 0))
-    asked = [each for each in entry.get("tres", {}).get("requested", []) if each.get("type") == "node"]
-    return _number(asked[0].get("count", 0)) if asked else _number(entry.get("allocation_nodes", 0))
+    asked = [
+        each
+        for each in entry.get("tres", {}).get("requested", [])
+        if each.get("type") == "node"
+    ]
+    return (
+        _number(asked[0].get("count", 0))
+        if asked
+        else _number(entry.get("allocation_nodes", 0))
+    )
 
 
 def _number(value: Any) -> int:
     """A whole number; 0 for one that is unset or infinite."""
     if isinstance(value, dict):
-        value = 0 if value.get("infinite") or not value.get("set", True) else value["number"]
+        value = (
+            0
+            if value.get("infinite") or not value.get("set", True)
+            else value["number"]
+        )
     if not isinstance(value, int) or not 0 <= value < MOST_EPOCH_S:
         raise TypeError(f"{value!r} is no whole number")
     return value

@@ -15,7 +15,14 @@ from bft.replay.logs.times import MISSING, no_time
 
 
 def outage(
-    nodes: str, start: str, end: str, line: int, clusters: Clusters, *, cluster: str = "", reserved: bool = False
+    nodes: str,
+    start: str,
+    end: str,
+    line: int,
+    clusters: Clusters,
+    *,
+    cluster: str = "",
+    reserved: bool = False,
 ) -> None:
     """Account for one row: these nodes were down, or reserved; an end that is missing is still to come."""
     reading = clusters.reading
@@ -32,7 +39,9 @@ def outage(
     elif ended is None and end not in MISSING:
         diagnosis.skip("its end is no time", file, line, no_time(end))
     elif ended is not None and ended < began:
-        diagnosis.skip("ends before it starts", file, line, f"{(began - ended) / 1e9:g} s before")
+        diagnosis.skip(
+            "ends before it starts", file, line, f"{(began - ended) / 1e9:g} s before"
+        )
     elif not hosts:
         diagnosis.leave_out("names no nodes", file, line)
     else:
@@ -43,7 +52,9 @@ def outage(
         diagnosis.used += 1
 
 
-EVENTS_COMMAND = "sacctmgr -P show event all_time format=NodeName,TimeStart,TimeEnd,State"
+EVENTS_COMMAND = (
+    "sacctmgr -P show event all_time format=NodeName,TimeStart,TimeEnd,State"
+)
 
 
 def read_events(reading: Reading) -> None:
@@ -68,7 +79,14 @@ def read_events(reading: Reading) -> None:
         elif at_state >= 0 and state_of(fields[at_state]) in ("idle", "busy"):
             diagnosis.leave_out("event of a node that could run jobs", file, number)
         else:
-            outage(fields[at_node], fields[at_start], fields[at_end], number, clusters, cluster=cluster)
+            outage(
+                fields[at_node],
+                fields[at_start],
+                fields[at_end],
+                number,
+                clusters,
+                cluster=cluster,
+            )
 
 
 RESERVATIONS_COMMAND = "sacctmgr -P show reservation format=NodeNames,TimeStart,TimeEnd"
@@ -89,12 +107,20 @@ def read_reservations(reading: Reading) -> None:
         before.append(line)
         if line.strip():
             break
-    if before and ("ReservationName=" in before[-1] or before[-1].startswith("No reservations")):
+    if before and (
+        "ReservationName=" in before[-1] or before[-1].startswith("No reservations")
+    ):
         _blocks(chain(before, source), clusters)
         return
-    names = (("timestart", "start"), ("timeend", "end"), ("nodenames", "nodes", "nodelist"))
+    names = (
+        ("timestart", "start"),
+        ("timeend", "end"),
+        ("nodenames", "nodes", "nodelist"),
+    )
     whole = replace(reading, lines=chain(before, source))
-    table = Table(whole, needed=names, optional=[("cluster",)], command=RESERVATIONS_COMMAND)
+    table = Table(
+        whole, needed=names, optional=[("cluster",)], command=RESERVATIONS_COMMAND
+    )
     at_start, at_end, at_nodes = (table.at[name[0]] for name in names)
     at_cluster = table.at["cluster"]
     for number, fields in table:
@@ -102,7 +128,15 @@ def read_reservations(reading: Reading) -> None:
         if reading.other(number, cluster=cluster):
             diagnosis.leave_out("reservation of another cluster", file, number)
         else:
-            outage(fields[at_nodes], fields[at_start], fields[at_end], number, clusters, cluster=cluster, reserved=True)
+            outage(
+                fields[at_nodes],
+                fields[at_start],
+                fields[at_end],
+                number,
+                clusters,
+                cluster=cluster,
+                reserved=True,
+            )
 
 
 def _blocks(lines: Iterable[str], clusters: Clusters) -> None:

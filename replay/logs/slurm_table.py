@@ -79,7 +79,8 @@ class Table:
         self.columns = self._begin(reading.settings, needed, command)
         places = {name: k for k, name in reversed(list(enumerate(self.columns)))}
         self.at = {
-            first: next((places[name] for name in names if name in places), -1) for first, names in wanted.items()
+            first: next((places[name] for name in names if name in places), -1)
+            for first, names in wanted.items()
         }
         for names in needed:
             if self.at[names[0]] < 0:
@@ -102,9 +103,16 @@ class Table:
         records = self._csv() if self._quoted else self._plain(self._numbered())
         return records if self._header else self._ordered(records)
 
-    def _ordered(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
+    def _ordered(
+        self, records: Iterator[tuple[int, list[str]]]
+    ) -> Iterator[tuple[int, list[str]]]:
         """The records, of which the first are held against the columns that the user has named."""
-        order = Order(self.columns, {index for index in self.at.values() if index >= 0}, self._file, self._diagnosis)
+        order = Order(
+            self.columns,
+            {index for index in self.at.values() if index >= 0},
+            self._file,
+            self._diagnosis,
+        )
         for number, fields in islice(records, CHECKED):
             order.see(fields)
             yield number, fields
@@ -122,7 +130,11 @@ class Table:
     @property
     def columnar(self) -> bool:
         """Whether blocks of this table may be read by columns: it has a header, and nothing in it is quoted."""
-        plain = len(self.delimiter) == 1 and self.delimiter.isascii() and self.delimiter not in ',"'
+        plain = (
+            len(self.delimiter) == 1
+            and self.delimiter.isascii()
+            and self.delimiter not in ',"'
+        )
         return bool(self._header) and not self._quoted and plain
 
     def after_header(self) -> None:
@@ -143,11 +155,15 @@ class Table:
         self._diagnosis.rows -= 1
         self._diagnosis.no_record += 1
 
-    def careful(self, source: LogLines, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+    def careful(
+        self, source: LogLines, lines: list[str]
+    ) -> Iterator[tuple[int, list[str]]]:
         """The records of these lines, the last of which may go on in those that the source has next."""
         return self._plain(self._until_whole(source, lines))
 
-    def _until_whole(self, source: LogLines, lines: list[str]) -> Iterator[tuple[int, str]]:
+    def _until_whole(
+        self, source: LogLines, lines: list[str]
+    ) -> Iterator[tuple[int, str]]:
         for line in lines:
             self._number += 1
             yield self._number, line
@@ -169,7 +185,11 @@ class Table:
         columns, delimiter = len(self.columns), self.delimiter
         try:
             for number, line in self._numbered():
-                if pending and line.startswith('"') and len(split_fields(line, delimiter)) == columns:
+                if (
+                    pending
+                    and line.startswith('"')
+                    and len(split_fields(line, delimiter)) == columns
+                ):
                     self._cut_short(pending, begun)
                     pending = []
                 if not pending:
@@ -185,7 +205,9 @@ class Table:
                         pending = []
                     continue
                 fields = split_fields("\n".join(pending), delimiter)
-                if len(fields) == columns or (len(fields) == columns + 1 and not fields[-1]):
+                if len(fields) == columns or (
+                    len(fields) == columns + 1 and not fields[-1]
+                ):
                     self._rows += 1
                     yield begun, fields[:columns]
                 else:
@@ -202,7 +224,9 @@ class Table:
         self._diagnosis.skip("has another number of fields than columns", self._file, begun,
                              f"{len(fields)} of {len(self.columns)}")  # fmt: skip
 
-    def _plain(self, numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+    def _plain(
+        self, numbered: Iterable[tuple[int, str]]
+    ) -> Iterator[tuple[int, list[str]]]:
         """Records of a table in which nothing is escaped."""
         columns, delimiter, header = len(self.columns), self.delimiter, self._header
         pending = self._pending = []
@@ -212,9 +236,15 @@ class Table:
         try:
             for number, line in numbered:
                 fields = line.split(delimiter)
-                if commas and '"' in line:  # no output of Slurm's, but what spreadsheets make of it
+                if (
+                    commas and '"' in line
+                ):  # no output of Slurm's, but what spreadsheets make of it
                     quoted = split_fields(line, delimiter)
-                    fields = quoted if len(fields) != columns or len(quoted) == columns else fields
+                    fields = (
+                        quoted
+                        if len(fields) != columns or len(quoted) == columns
+                        else fields
+                    )
                 if len(fields) == columns and not pending:
                     if line != header:
                         rows += 1
@@ -228,8 +258,14 @@ class Table:
                         pending.append(line)
                         size += len(fields) - 1
                         length += len(line)
-                        if size >= columns or len(pending) > MOST_JOINED or length > MOST_LENGTH:
-                            yield from self._whole("\n".join(pending).split(delimiter), begun)
+                        if (
+                            size >= columns
+                            or len(pending) > MOST_JOINED
+                            or length > MOST_LENGTH
+                        ):
+                            yield from self._whole(
+                                "\n".join(pending).split(delimiter), begun
+                            )
                             pending = self._pending = []
                         continue
                 if not line.strip() or line.startswith("#") or line == header:
@@ -255,12 +291,18 @@ class Table:
             self._diagnosis.skip("has another number of fields than columns, and which belong together is not clear",
                                  self._file, number, f"{len(fields)} of {len(self.columns)}")  # fmt: skip
 
-    def _cut_off(self, pending: list[str], number: int) -> Iterator[tuple[int, list[str]]]:
+    def _cut_off(
+        self, pending: list[str], number: int
+    ) -> Iterator[tuple[int, list[str]]]:
         """A record that ends too early: of use when the rest was not needed."""
         self._rows += 1
         fields = "\n".join(pending).split(self.delimiter)
         if len(fields) > self._last_needed + 1 and self._aligner.begins(fields):
-            self._diagnosis.note("has fewer fields than columns, but those that are needed", self._file, number)
+            self._diagnosis.note(
+                "has fewer fields than columns, but those that are needed",
+                self._file,
+                number,
+            )
             yield number, fields + [""] * (len(self.columns) - len(fields))
         else:
             self._diagnosis.skip("has fewer fields than columns: cut off?", self._file, number,
@@ -269,7 +311,9 @@ class Table:
     def _numbered(self) -> Iterator[tuple[int, str]]:
         return chain([] if self._first is None else [self._first], self._lines)
 
-    def _begin(self, settings: Settings, needed: Sequence[Sequence[str]], command: str) -> list[str]:
+    def _begin(
+        self, settings: Settings, needed: Sequence[Sequence[str]], command: str
+    ) -> list[str]:
         """Read up to the header, or to the first record when the user names the columns."""
         wanted = {name for names in needed for name in names}
         for number, line in self._lines:
@@ -279,25 +323,44 @@ class Table:
             parts = _HEADER.match(line.strip())
             quoted = QUOTED.match(line)
             self._quoted = quoted is not None
-            self.delimiter = settings.delimiter or (quoted[1] if quoted else parts[2] if parts else "|")
-            names = [name.strip('"').strip().lower() for name in line.strip("\r").split(self.delimiter)]
+            self.delimiter = settings.delimiter or (
+                quoted[1] if quoted else parts[2] if parts else "|"
+            )
+            names = [
+                name.strip('"').strip().lower()
+                for name in line.strip("\r").split(self.delimiter)
+            ]
             if parts and len(wanted.intersection(names)) >= 2:
                 if not self.delimiter.strip(" "):
                     break
                 self._header = line
                 return names
-            if parts and len(wanted.intersection(line.lower().split())) >= 2:  # columns of spaces
+            if (
+                parts and len(wanted.intersection(line.lower().split())) >= 2
+            ):  # columns of spaces
                 break
             if settings.fields:
-                columns = [name.split("%")[0].lower() for name in PRESETS.get(settings.fields[0], settings.fields)]
-                self.delimiter = settings.delimiter or (quoted[1] if quoted else delimiter_of(line, len(columns)))
-                fields = split_fields(line, self.delimiter) if quoted else line.split(self.delimiter)
-                self._unsure = fields if len(fields) == len(columns) + 1 and not fields[-1] else []
+                columns = [
+                    name.split("%")[0].lower()
+                    for name in PRESETS.get(settings.fields[0], settings.fields)
+                ]
+                self.delimiter = settings.delimiter or (
+                    quoted[1] if quoted else delimiter_of(line, len(columns))
+                )
+                fields = (
+                    split_fields(line, self.delimiter)
+                    if quoted
+                    else line.split(self.delimiter)
+                )
+                self._unsure = (
+                    fields if len(fields) == len(columns) + 1 and not fields[-1] else []
+                )
                 return columns
             raise InputError(
                 f"line {number}: expected a header with the columns {', '.join(names[0] for names in needed)}",
                 file=self._file,
-                hint=layout(line, settings.delimiter) or f"export with {command}, or name the columns with --fields",
+                hint=layout(line, settings.delimiter)
+                or f"export with {command}, or name the columns with --fields",
             )
         else:
             raise InputError(f"holds no table; export with {command}", file=self._file)
@@ -316,16 +379,27 @@ class _Aligner:
     ways differ in what is needed, none.
     """
 
-    def __init__(self, columns: Sequence[str], needed: Sequence[int], delimiter: str) -> None:
+    def __init__(
+        self, columns: Sequence[str], needed: Sequence[int], delimiter: str
+    ) -> None:
         self._columns, self._needed, self._delimiter = columns, needed, delimiter
         self._lists = LISTS if delimiter == "," else {}
-        self._typed = [(k, KINDS[name], k in needed) for k, name in enumerate(columns) if name in KINDS]
-        free = [k for k, name in enumerate(columns) if name in FREE_TEXT or name in self._lists]
+        self._typed = [
+            (k, KINDS[name], k in needed)
+            for k, name in enumerate(columns)
+            if name in KINDS
+        ]
+        free = [
+            k
+            for k, name in enumerate(columns)
+            if name in FREE_TEXT or name in self._lists
+        ]
         self._free = free
         bounds = [-1, *free, len(columns)]
         # Typed columns between two that may hold delimiters.
         self._segments = [
-            [column for column in self._typed if low < column[0] < high] for low, high in pairwise(bounds)
+            [column for column in self._typed if low < column[0] < high]
+            for low, high in pairwise(bounds)
         ]
 
     def begins(self, fields: list[str]) -> bool:
@@ -334,7 +408,12 @@ class _Aligner:
             return False
         if len(fields) > len(self._columns):
             return self.align(fields) is not None
-        return _score([column for column in self._typed if column[0] < len(fields)], fields, 0) is not None
+        return (
+            _score(
+                [column for column in self._typed if column[0] < len(fields)], fields, 0
+            )
+            is not None
+        )
 
     def align(self, fields: list[str]) -> list[str] | None:
         """One field a column, or None."""
@@ -361,7 +440,10 @@ class _Aligner:
                     held = self._held(self._free[s - 1], fields, before, shift)
                     if held is None:
                         continue
-                    more = {(*known, *held, *values): (*path, shift) for known, path in ways.items()}
+                    more = {
+                        (*known, *held, *values): (*path, shift)
+                        for known, path in ways.items()
+                    }
                     total, others = grown.get(shift, (-(10**9), {}))
                     if so_far + score > total:
                         grown[shift] = so_far + score, more
@@ -380,7 +462,9 @@ class _Aligner:
             aligned.append(self._delimiter.join(fields[begin:end]))
         return aligned
 
-    def _held(self, column: int, fields: list[str], before: int, shift: int) -> tuple[str, ...] | None:
+    def _held(
+        self, column: int, fields: list[str], before: int, shift: int
+    ) -> tuple[str, ...] | None:
         """What is needed of a column that may hold delimiters; None when it cannot hold these fields."""
         if before > shift:
             return None
@@ -393,10 +477,14 @@ class _Aligner:
         return (text,) if column in self._needed else ()
 
     def _values(self, segment: int, fields: list[str], shift: int) -> tuple[str, ...]:
-        return tuple(fields[k + shift] for k, _, needed in self._segments[segment] if needed)
+        return tuple(
+            fields[k + shift] for k, _, needed in self._segments[segment] if needed
+        )
 
 
-def _score(segment: Sequence[tuple[int, re.Pattern[str], bool]], fields: list[str], shift: int) -> int | None:
+def _score(
+    segment: Sequence[tuple[int, re.Pattern[str], bool]], fields: list[str], shift: int
+) -> int | None:
     """How well fields fit the columns of a segment; None when one that is needed does not."""
     score = 0
     for k, kind, needed in segment:

@@ -59,11 +59,14 @@ def read(reading: Reading) -> None:
         raise InputError(
             "holds no state of any node",
             file=reading.file,
-            hint=reading.diagnosis.losses() or "bft-replay ingest --recipe snapshots prints what to export",
+            hint=reading.diagnosis.losses()
+            or "bft-replay ingest --recipe snapshots prints what to export",
         )
 
 
-def _chained(first: list[tuple[int, str]], rest: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+def _chained(
+    first: list[tuple[int, str]], rest: Iterator[tuple[int, str]]
+) -> Iterator[tuple[int, str]]:
     yield from first
     yield from rest
 
@@ -84,7 +87,9 @@ class _States(Sink):
         if not hosts or state_of(state):
             return "", ""
         expected = "idle, busy, down, or what sinfo, pbsnodes or bhosts print"
-        return f"states no state of a node that is known: expected {expected}", ascii(state[:80])
+        return f"states no state of a node that is known: expected {expected}", ascii(
+            state[:80]
+        )
 
     def at(self, text: str, number: int) -> bool:
         """The stamp of the row that follows; a row without one is accounted for."""
@@ -104,11 +109,19 @@ def _columns(line: str, delimiter: str) -> tuple[str, tuple[int, int, int], int]
         next((names.index(alias) for alias in aliases if alias in names), -1)
         for aliases in (_STAMP_COLUMNS, _NODE_COLUMNS, ("state",))
     ]
-    return (mark, (places[0], places[1], places[2]), len(names)) if min(places) >= 0 else None
+    return (
+        (mark, (places[0], places[1], places[2]), len(names))
+        if min(places) >= 0
+        else None
+    )
 
 
 def _table(
-    lines: Iterable[tuple[int, str]], sink: _States, delimiter: str, places: tuple[int, int, int], width: int
+    lines: Iterable[tuple[int, str]],
+    sink: _States,
+    delimiter: str,
+    places: tuple[int, int, int],
+    width: int,
 ) -> None:
     """A table of timestamp, node and state; its header may come again."""
     for number, line in lines:
@@ -117,7 +130,11 @@ def _table(
             continue
         cells = split_fields(line, delimiter)
         if len(cells) != width:
-            sink.bad("has another number of fields than the header", number, f"{len(cells)} instead of {width}")
+            sink.bad(
+                "has another number of fields than the header",
+                number,
+                f"{len(cells)} instead of {width}",
+            )
             continue
         stamp, node, state = (cells[place].strip() for place in places)
         if not node:

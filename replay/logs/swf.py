@@ -41,7 +41,11 @@ def read(reading: Reading) -> None:
     field 19, those of all jobs are read instead.
     """
     workload = _Workload(reading)
-    each_record(replace(reading, lines=workload.below_header(reading.lines)), workload.record, comment=";")
+    each_record(
+        replace(reading, lines=workload.below_header(reading.lines)),
+        workload.record,
+        comment=";",
+    )
     nodes = _machine_nodes(workload.header, reading.settings)
     if nodes:
         reading.into.machine_nodes = max(nodes, reading.into.machine_nodes or 0)
@@ -64,18 +68,31 @@ class _Workload:
                     self.header[match[1]] = int(number[0])
                 elif match and match[1] == "Computer":
                     into = self.reading.into
-                    into.machine = into.machine or match[2][:200].encode("ascii", "replace").decode()
+                    into.machine = (
+                        into.machine
+                        or match[2][:200].encode("ascii", "replace").decode()
+                    )
             yield line
 
     def record(self, text: str, line: int) -> None:
         """Use one job."""
-        file, into, diagnosis = self.reading.file, self.reading.into, self.reading.diagnosis
+        file, into, diagnosis = (
+            self.reading.file,
+            self.reading.into,
+            self.reading.diagnosis,
+        )
         row = text.split()
         if len(row) < _FIELDS:
-            raise Foreign(f"has not {_FIELDS} fields separated by blanks", f"{len(row)} fields")
+            raise Foreign(
+                f"has not {_FIELDS} fields separated by blanks", f"{len(row)} fields"
+            )
         if row[10] in ("2", "3", "4"):
-            raise LeftOut("a part of a job (status 2 to 4), which the line of the whole job covers")
-        if self.reading.other(line, partition=row[_QUEUE] if row[_PARTITION] == "-1" else row[_PARTITION]):
+            raise LeftOut(
+                "a part of a job (status 2 to 4), which the line of the whole job covers"
+            )
+        if self.reading.other(
+            line, partition=row[_QUEUE] if row[_PARTITION] == "-1" else row[_PARTITION]
+        ):
             raise LeftOut("job of another partition")
         processors, start_s, end_s = self._stated(row, line)
         start_ns, end_ns = _ns(start_s), _ns(end_s)
@@ -87,7 +104,10 @@ class _Workload:
                 diagnosis.note(why, file, line, ascii(row[_FIELDS][:40]))
         if self.named:
             if not hosts:
-                raise Unusable("field 19 lists no nodes, as it does for the jobs before", ascii(row[-1][:40]))
+                raise Unusable(
+                    "field 19 lists no nodes, as it does for the jobs before",
+                    ascii(row[-1][:40]),
+                )
             nodes = into.indices(hosts)
             into.job(text, nodes, start_ns, end_ns, file, line)
             self._plan(row, text, start_ns, end_ns, nodes)
@@ -98,11 +118,20 @@ class _Workload:
         per_node, stated = _per_node(self.header, self.reading.settings)
         if not stated:
             why = "neither --processors-per-node nor MaxProcs and MaxNodes of the header tell how many processors a "
-            diagnosis.note(f"{why}node has: each processor is taken for a node", file, line)
+            diagnosis.note(
+                f"{why}node has: each processor is taken for a node", file, line
+            )
         into.job(text, math.ceil(processors / per_node), start_ns, end_ns, file, line)
         self._plan(row, text, start_ns, end_ns, math.ceil(processors / per_node))
 
-    def _plan(self, row: list[str], text: str, start_ns: int, end_ns: int, nodes: array[int] | int) -> None:
+    def _plan(
+        self,
+        row: list[str],
+        text: str,
+        start_ns: int,
+        end_ns: int,
+        nodes: array[int] | int,
+    ) -> None:
         """Hand over what the scheduler knew: field 3 is the time that a job waited, field 9 what it requested."""
         if not self.reading.settings.walltimes:
             return
@@ -110,7 +139,9 @@ class _Workload:
         limit = _ns(requested_s) if 0 <= requested_s < MOST_EPOCH_S else None
         count, named = (nodes, None) if isinstance(nodes, int) else (len(nodes), nodes)
         known_ns = start_ns - _ns(_number(row, 2))
-        self.reading.into.plans.job(text, Plan(known_ns, start_ns, end_ns, limit, count, named))
+        self.reading.into.plans.job(
+            text, Plan(known_ns, start_ns, end_ns, limit, count, named)
+        )
 
     def _stated(self, row: list[str], line: int) -> tuple[float, float, float]:
         """Processors of a job, and seconds since 1970 of its start and end."""
@@ -124,12 +155,24 @@ class _Workload:
             what = "wait time, field 3" if wait_s == -1 else "run time, field 4"
             raise Unusable(f"the {what}, is not known (-1)", f"job {row[0][:40]}")
         if not 0 < processors <= _MOST_PROCESSORS:
-            raise Unusable("neither field 5 nor 8 says how many processors", f"{row[4][:40]}, {row[7][:40]}")
+            raise Unusable(
+                "neither field 5 nor 8 says how many processors",
+                f"{row[4][:40]}, {row[7][:40]}",
+            )
         if min(submit_s, wait_s, run_s) < 0:
-            raise Unusable("a time is negative", f"fields 2 to 4: {' '.join(row[1:4])[:60]}")
-        start_s = submit_s + wait_s + (0 if submit_s >= _EPOCHS_FROM_S else self.header.get("UnixStartTime", 0))
+            raise Unusable(
+                "a time is negative", f"fields 2 to 4: {' '.join(row[1:4])[:60]}"
+            )
+        start_s = (
+            submit_s
+            + wait_s
+            + (0 if submit_s >= _EPOCHS_FROM_S else self.header.get("UnixStartTime", 0))
+        )
         if start_s + run_s >= MOST_EPOCH_S:
-            raise Unusable("ends later than the year 2262", f"fields 2 to 4: {' '.join(row[1:4])[:60]}")
+            raise Unusable(
+                "ends later than the year 2262",
+                f"fields 2 to 4: {' '.join(row[1:4])[:60]}",
+            )
         if submit_s < _EPOCHS_FROM_S and "UnixStartTime" not in self.header:
             why = "no UnixStartTime in the header: times count from 1970-01-01"
             self.reading.diagnosis.note(why, self.reading.file, line)
@@ -149,7 +192,9 @@ def _per_node(header: dict[str, int], settings: Settings) -> tuple[int, bool]:
 def _machine_nodes(header: dict[str, int], settings: Settings) -> int:
     if "MaxNodes" in header and settings.processors_per_node is None:
         return header["MaxNodes"]
-    return math.ceil(header.get("MaxProcs", 0) / _per_node(header, settings)[0]) or header.get("MaxNodes", 0)
+    return math.ceil(
+        header.get("MaxProcs", 0) / _per_node(header, settings)[0]
+    ) or header.get("MaxNodes", 0)
 
 
 def _hosts(row: list[str], processors: float) -> tuple[str, ...]:

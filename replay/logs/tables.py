@@ -31,7 +31,9 @@ def split_fields(line: str, delimiter: str) -> list[str]:
         return line.split(delimiter)
     limit = csv.field_size_limit()
     try:
-        if len(line) > limit:  # the host list of a large job; whoever reads lines bounds their length
+        if (
+            len(line) > limit
+        ):  # the host list of a large job; whoever reads lines bounds their length
             csv.field_size_limit(len(line))
         return next(csv.reader([line], delimiter=delimiter), [])
     except csv.Error:
@@ -62,7 +64,9 @@ def column_map(text: str) -> dict[str, str]:
     for item in text.split(","):
         ours, equals, theirs = (part.strip() for part in item.partition("="))
         if not (ours and equals and theirs):
-            raise InputError(f"--map: expected OURS=THEIRS,... such as start=start_time, not {item!r}")
+            raise InputError(
+                f"--map: expected OURS=THEIRS,... such as start=start_time, not {item!r}"
+            )
         if ours in pairs:
             raise InputError(f"--map: {ours} is given twice")
         pairs[ours] = theirs
@@ -108,7 +112,9 @@ def renamed(
             mark = delimiter or max(_MARKS, key=line.count)
             stated, new = line, _header(line, names, mark, file)
             if convert:
-                row = _rewritten([field.strip() for field in split_fields(line, mark)], mark, convert)
+                row = _rewritten(
+                    [field.strip() for field in split_fields(line, mark)], mark, convert
+                )
                 new = _quoted(split_fields(new, mark), mark)
             yield new
         elif stated and line == stated:  # files put together repeat it
@@ -117,9 +123,15 @@ def renamed(
             yield row(line) if row and line.strip() else line
 
 
-def _rewritten(columns: Sequence[str], mark: str, convert: Mapping[str, Callable[[str], str]]) -> Callable[[str], str]:
+def _rewritten(
+    columns: Sequence[str], mark: str, convert: Mapping[str, Callable[[str], str]]
+) -> Callable[[str], str]:
     """What rewrites a row, all of its cells quoted; a row of another width stays as it is."""
-    wanted = [(columns.index(name), change) for name, change in convert.items() if name in columns]
+    wanted = [
+        (columns.index(name), change)
+        for name, change in convert.items()
+        if name in columns
+    ]
 
     def rewrite(line: str) -> str:
         cells = split_fields(line, mark)
@@ -146,7 +158,10 @@ def _header(line: str, names: Mapping[str, str], mark: str, file: str) -> str:
             raise InputError(f"--map: no column {theirs!r}{meant}", file=file, hint=has)
     ours = {theirs: name for name, theirs in names.items()}
     taken = {name.lower() for name in names}
-    new = [ours.get(field, f"{field}_" if field.lower() in taken else field) for field in fields]
+    new = [
+        ours.get(field, f"{field}_" if field.lower() in taken else field)
+        for field in fields
+    ]
     quote = '"' if line.lstrip().startswith('"') else ""
     return mark.join(f"{quote}{field}{quote}" for field in new)
 
@@ -170,15 +185,25 @@ def parquet_lines(path: str | Path) -> Iterator[str]:
             options = csv.WriteOptions(quoting_style="all_valid", include_header=True)
             first = True
             for batch in file.iter_batches(batch_size=_ROWS):
-                columns = {name: _as_text(batch.column(name)) for name in batch.schema.names}
-                table = pa.table({name: column for name, column in columns.items() if column is not None})
+                columns = {
+                    name: _as_text(batch.column(name)) for name in batch.schema.names
+                }
+                table = pa.table(
+                    {
+                        name: column
+                        for name, column in columns.items()
+                        if column is not None
+                    }
+                )
                 text = io.BytesIO()
                 csv.write_csv(table, text, options)
                 lines = text.getvalue().decode("utf-8", "surrogateescape").split("\n")
                 yield from lines[0 if first else 1 : -1]
                 first = False
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"cannot be read as Parquet: {str(error).splitlines()[0]}", file=path) from error
+        raise InputError(
+            f"cannot be read as Parquet: {str(error).splitlines()[0]}", file=path
+        ) from error
 
 
 def _as_text(column: pa.Array) -> pa.Array | None:
@@ -194,7 +219,9 @@ def _as_text(column: pa.Array) -> pa.Array | None:
         column = compute.binary_join(column.cast(pa.list_(pa.string())), ",")
     elif pa.types.is_nested(kind):
         return None
-    elif pa.types.is_floating(kind):  # seconds since 1970, and whole numbers beside missing ones
+    elif pa.types.is_floating(
+        kind
+    ):  # seconds since 1970, and whole numbers beside missing ones
         whole = compute.all(compute.equal(column, compute.floor(column))).as_py()
         column = column.cast(pa.int64()) if whole else column
     text = compute.fill_null(column.cast(pa.string()), "")
@@ -291,7 +318,9 @@ def public_table(name: str, form: str) -> PublicTable:
     if table is None:
         meant = did_you_mean(name, PUBLIC_TABLES)
         there = ", ".join(PUBLIC_TABLES)
-        raise InputError(f"--map: expected OURS=THEIRS,... or one of {there}, not {name!r}{meant}")
+        raise InputError(
+            f"--map: expected OURS=THEIRS,... or one of {there}, not {name!r}{meant}"
+        )
     if form not in ("auto", table.form):
         raise InputError(f"--map {name} is read as {table.form}, not as {form}")
     return table

@@ -15,7 +15,9 @@ from bft.replay.trace.node_trace import SECOND_NS
 MISSING = frozenset({"", "Unknown", "None", "N/A", "NONE", "UNKNOWN", "(null)", "-"})
 # Nanoseconds in 64 bits end in 2262; no scheduler's log is older than 1970.
 MOST_EPOCH_S = 9_200_000_000
-_TAILS = {f":{m:02}:{s:02}": (60 * m + s) * SECOND_NS for m in range(60) for s in range(60)}
+_TAILS = {
+    f":{m:02}:{s:02}": (60 * m + s) * SECOND_NS for m in range(60) for s in range(60)
+}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = timedelta(hours=1)
 _CACHED_HOURS = 100_000
@@ -55,7 +57,9 @@ class Clock:
         self._hours: dict[str, int] = {}
         self._local_hours: dict[int, int | None] = {}
 
-    def parse(self, text: str, file: str, line: int, not_before: int | None = None) -> int | None:
+    def parse(
+        self, text: str, file: str, line: int, not_before: int | None = None
+    ) -> int | None:
         """UTC nanoseconds of an ISO stamp (2021-02-10T20:21:15, T or blank, fraction and zone optional).
 
         The zone is Z, UTC, GMT or an offset (+01:00, +0100). Seconds since 1970, with a fraction or not, are
@@ -76,23 +80,44 @@ class Clock:
             seconds = int(text) if len(text) < 12 else -1
             return seconds * SECOND_NS if 0 < seconds < MOST_EPOCH_S else None
         value = read_number(text)
-        return round(value * 1000) * (SECOND_NS // 1000) if 0 < value < MOST_EPOCH_S else None
+        return (
+            round(value * 1000) * (SECOND_NS // 1000)
+            if 0 < value < MOST_EPOCH_S
+            else None
+        )
 
-    def local(self, naive: datetime, file: str, line: int, not_before: int | None = None) -> int:
+    def local(
+        self, naive: datetime, file: str, line: int, not_before: int | None = None
+    ) -> int:
         """UTC nanoseconds of a time that states no zone; whole seconds."""
         if self._unnoted:
             self._unnoted = False
-            self._diagnosis.note("times state no zone and are taken as UTC: --tz names the machine's", file, line)
-        first, second = (_instant(naive.replace(tzinfo=self.zone, fold=fold)) for fold in (0, 1))
+            self._diagnosis.note(
+                "times state no zone and are taken as UTC: --tz names the machine's",
+                file,
+                line,
+            )
+        first, second = (
+            _instant(naive.replace(tzinfo=self.zone, fold=fold)) for fold in (0, 1)
+        )
         if first == second:
             return first
         if first > second:  # the clocks jumped over it
-            self._diagnosis.note("a local time does not exist: clocks went forward over it", file, line, str(naive))
+            self._diagnosis.note(
+                "a local time does not exist: clocks went forward over it",
+                file,
+                line,
+                str(naive),
+            )
             return first
-        self._diagnosis.note("a local time came twice, when clocks went back", file, line, str(naive))
+        self._diagnosis.note(
+            "a local time came twice, when clocks went back", file, line, str(naive)
+        )
         return second if not_before is not None and first < not_before else first
 
-    def _slowly(self, text: str, file: str, line: int, not_before: int | None) -> int | None:
+    def _slowly(
+        self, text: str, file: str, line: int, not_before: int | None
+    ) -> int | None:
         if text.isdecimal():  # SLURM_TIME_FORMAT=%s
             return self.epoch(text) if len(text) >= 9 else None
         seconds = _EPOCH_FRACTION.fullmatch(text)
@@ -101,7 +126,13 @@ class Clock:
             return None if whole is None else whole + int(seconds[2][:9].ljust(9, "0"))
         text = _UTC.sub("Z", text)
         # Python knows stamps such as 2021W07 and days without a time; they are none of a scheduler's.
-        if len(text) < 16 or text[4] != "-" or text[7] != "-" or text[10] not in "T " or not text.isascii():
+        if (
+            len(text) < 16
+            or text[4] != "-"
+            or text[7] != "-"
+            or text[10] not in "T "
+            or not text.isascii()
+        ):
             return None
         fraction = _FRACTION.search(text, 16)
         below_ns = 0
@@ -131,13 +162,24 @@ class Clock:
                 self._local_hours.clear()
             stamp = datetime(1970, 1, 1) + hour * _HOUR
             plain = self._plain(stamp)
-            self._local_hours[hour] = _instant(stamp.replace(tzinfo=self.zone)) if plain else None
+            self._local_hours[hour] = (
+                _instant(stamp.replace(tzinfo=self.zone)) if plain else None
+            )
         return self._local_hours[hour]
 
     def _plain(self, hour: datetime) -> bool:
         """Whether the clocks are not changed during an hour."""
         ends = (hour, hour + _HOUR - timedelta(seconds=1))
-        return len({end.replace(tzinfo=self.zone, fold=fold).utcoffset() for end in ends for fold in (0, 1)}) == 1
+        return (
+            len(
+                {
+                    end.replace(tzinfo=self.zone, fold=fold).utcoffset()
+                    for end in ends
+                    for fold in (0, 1)
+                }
+            )
+            == 1
+        )
 
     def _remember(self, hour: datetime, key: str) -> None:
         """Let `parse` look this hour up from now on, if the clocks are not changed during it."""
@@ -152,7 +194,11 @@ def no_time(text: str) -> str:
     shown = ascii(text[:80])
     whole = text.strip().partition(".")[0]
     unit = _FINER.get(len(whole)) if whole.isdecimal() else None
-    return f"{shown} looks like {unit} since 1970: expected seconds, or 2024-01-31T12:00:00" if unit else shown
+    return (
+        f"{shown} looks like {unit} since 1970: expected seconds, or 2024-01-31T12:00:00"
+        if unit
+        else shown
+    )
 
 
 def _instant(stamp: datetime) -> int:
@@ -165,7 +211,8 @@ def _zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         raise InputError(
-            f"--tz: unknown time zone {name!r}", hint="names are such as UTC, Europe/Berlin or America/Chicago"
+            f"--tz: unknown time zone {name!r}",
+            hint="names are such as UTC, Europe/Berlin or America/Chicago",
         ) from error
 
 
@@ -174,7 +221,9 @@ LIMITS = ("timelimit", "timelimitraw")
 FEWEST = ("nnodes", "reqnodes")
 # What Slurm writes instead of a limit.
 UNLIMITED = frozenset({"UNLIMITED", "Partition_Limit", "INVALID"})
-_LIMIT = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(?:(\d{1,6}):)?(\d{1,9})(?:\.\d+)?", re.ASCII)
+_LIMIT = re.compile(
+    r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(?:(\d{1,6}):)?(\d{1,9})(?:\.\d+)?", re.ASCII
+)
 
 
 def limit_ns(text: str, *, minutes: bool = False) -> int | None:

@@ -20,7 +20,13 @@ from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.hostlists import difference, other_forms, unclear_forms
 from bft.replay.logs.units import MAX_UNITS, UnitLog
 from bft.replay.logs.window import window_of
-from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace, TimeArray, from_fragments
+from bft.replay.trace.node_trace import (
+    SECOND_NS,
+    IndexArray,
+    NodeTrace,
+    TimeArray,
+    from_fragments,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +73,18 @@ class Coverage:
 
     def balance(self) -> None:
         """Check that each share is one, and that they add up to 1: all node-time went somewhere, and once."""
-        shares = {name: getattr(self, name) for name in ("busy", "unavailable", "idle", "short_gaps")}
+        shares = {
+            name: getattr(self, name)
+            for name in ("busy", "unavailable", "idle", "short_gaps")
+        }
         if not all(-SHARES <= share <= 1 + SHARES for share in shares.values()):
-            raise RuntimeError(f"a share of the node-time is not between 0 and 1: {shares}")
+            raise RuntimeError(
+                f"a share of the node-time is not between 0 and 1: {shares}"
+            )
         if not abs(math.fsum(shares.values()) - 1) <= SHARES:
-            raise RuntimeError(f"the shares of the node-time do not add up to 1: {shares}")
+            raise RuntimeError(
+                f"the shares of the node-time do not add up to 1: {shares}"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
@@ -122,9 +135,21 @@ def node_trace(
             hint=f"--allow-few accepts that{'; ' if diagnosis.losses() else ''}{diagnosis.losses()}",
         )
     names, index = _nodes(collected, diagnosis, source)
-    units = None if collected.units is None else _Units(collected.units, names, index, diagnosis, source)
-    busy, unavailable, idle = collected.busy_intervals, collected.unavailable_intervals, collected.idle_intervals
-    busy_read, unavailable_read, idle_read = busy.merged(), unavailable.merged(), idle.merged()
+    units = (
+        None
+        if collected.units is None
+        else _Units(collected.units, names, index, diagnosis, source)
+    )
+    busy, unavailable, idle = (
+        collected.busy_intervals,
+        collected.unavailable_intervals,
+        collected.idle_intervals,
+    )
+    busy_read, unavailable_read, idle_read = (
+        busy.merged(),
+        unavailable.merged(),
+        idle.merged(),
+    )
     given = busy.given + unavailable.given + idle.given
     merged = len(busy_read[0]) + len(unavailable_read[0]) + len(idle_read[0])
     with_jobs = _joined(busy_read, idle_read)
@@ -133,7 +158,9 @@ def node_trace(
         merged += len(held[0])
         with_jobs = _joined(with_jobs, held)
     foreign = _foreign(collected, index, with_jobs, unavailable_read, diagnosis, source)
-    busy_now, unavailable_now = (_clip(columns, index, start, end) for columns in (busy_read, unavailable_read))
+    busy_now, unavailable_now = (
+        _clip(columns, index, start, end) for columns in (busy_read, unavailable_read)
+    )
     if len(unavailable_read[0]) and not len(unavailable_now[0]):
         diagnosis.note("no outage or reservation falls into the window of observation and on a node of the machine", "",
                        0, loud=True)  # fmt: skip
@@ -145,7 +172,9 @@ def node_trace(
     if idle.given:
         idle_now = _clip(idle_read, index, start, end)
         idle_now = idle_now if units is None else units.of_nodes(idle_now)
-        rest = _unstated(idle_now, busy_now, unavailable_now, size, start, end, diagnosis)
+        rest = _unstated(
+            idle_now, busy_now, unavailable_now, size, start, end, diagnosis
+        )
         if busy.given:
             unavailable_now = _joined(unavailable_now, rest)
         else:
@@ -155,18 +184,26 @@ def node_trace(
     idle_node, idle_start, idle_end = _gaps(taken, size, start, end)
     long = idle_end - idle_start >= collected.min_gap_ns
     fragments = idle_node[long], idle_start[long], idle_end[long]
-    trace = from_fragments(names, *fragments, start, end) if units is None else units.trace(fragments, start, end)
+    trace = (
+        from_fragments(names, *fragments, start, end)
+        if units is None
+        else units.trace(fragments, start, end)
+    )
     all_ns = size * (end - start)
     busy_ns, taken_ns = _node_ns(busy_now), _node_ns(taken)
     coverage = Coverage(
         nodes=len(names),
-        nodes_never_busy=len(names) - len(np.unique(busy_now[0] if units is None else units.node_of(busy_now[0]))),
+        nodes_never_busy=len(names)
+        - len(np.unique(busy_now[0] if units is None else units.node_of(busy_now[0]))),
         foreign_nodes=foreign,
         node_seconds=all_ns / SECOND_NS,
         busy=busy_ns / all_ns,
         unavailable=(taken_ns - busy_ns) / all_ns,
-        idle=(trace.idle_node_seconds() if units is None else trace.idle_unit_seconds()) * SECOND_NS / all_ns,
-        short_gaps=_node_ns((idle_node[~long], idle_start[~long], idle_end[~long])) / all_ns,
+        idle=(trace.idle_node_seconds() if units is None else trace.idle_unit_seconds())
+        * SECOND_NS
+        / all_ns,
+        short_gaps=_node_ns((idle_node[~long], idle_start[~long], idle_end[~long]))
+        / all_ns,
         intervals=given,
         overlaps_merged=given - merged - busy.closed - unavailable.closed,
         gaps_closed=int((~long).sum()) + busy.closed + unavailable.closed,
@@ -175,7 +212,9 @@ def node_trace(
     return trace, coverage
 
 
-def _settle(collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None, source: str) -> None:
+def _settle(
+    collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None, source: str
+) -> None:
     """Resolve what readers handed over, and check the account of their rows."""
     collected.settle(diagnosis)
     diagnosis.balance()
@@ -183,7 +222,9 @@ def _settle(collected: Collector, diagnosis: Diagnosis, machine_nodes: int | Non
     _place(collected, diagnosis, machine_nodes)
     if not collected.names:
         raise InputError(
-            "no row names a node that was busy, down or known", file=source or None, hint=diagnosis.losses() or None
+            "no row names a node that was busy, down or known",
+            file=source or None,
+            hint=diagnosis.losses() or None,
         )
 
 
@@ -211,11 +252,18 @@ class _Units:
     """
 
     def __init__(
-        self, log: UnitLog, names: list[str], index: NDArray[np.int64], diagnosis: Diagnosis, source: str
+        self,
+        log: UnitLog,
+        names: list[str],
+        index: NDArray[np.int64],
+        diagnosis: Diagnosis,
+        source: str,
     ) -> None:
         self.log, self._diagnosis = log, diagnosis
         known: dict[int, int] = {}
-        for node in np.flatnonzero(index >= 0).tolist():  # a node may have two names, and a list state one of them
+        for node in np.flatnonzero(
+            index >= 0
+        ).tolist():  # a node may have two names, and a list state one of them
             size = log.size(node)
             if size is not None:
                 known[int(index[node])] = max(size, known.get(int(index[node]), 0))
@@ -231,12 +279,20 @@ class _Units:
             raise InputError(f"node {names[int(sizes.argmax())]} has {sizes.max()} {log.unit.plural}; at most "
                              f"{MAX_UNITS} are read", file=source or None)  # fmt: skip
         if not sizes.any():
-            raise InputError(f"--unit {log.unit}: no node has {log.unit.plural}", file=source or None)
+            raise InputError(
+                f"--unit {log.unit}: no node has {log.unit.plural}", file=source or None
+            )
         if not sizes.all():
-            none = [name for name, size in zip(names, sizes.tolist(), strict=True) if not size]
+            none = [
+                name
+                for name, size in zip(names, sizes.tolist(), strict=True)
+                if not size
+            ]
             diagnosis.note(f"nodes without {log.unit.plural} are left out", "", 0, f"{len(none):,}, such as "
                            f"{_some(none)}", loud=True)  # fmt: skip
-        self.names = [name for name, size in zip(names, sizes.tolist(), strict=True) if size]
+        self.names = [
+            name for name, size in zip(names, sizes.tolist(), strict=True) if size
+        ]
         self._index, self._sizes, self.total = index, sizes, int(sizes.sum())
         self._first = np.cumsum(sizes) - sizes
         self._per = int(sizes.max())
@@ -254,7 +310,9 @@ class _Units:
 
     def of_jobs(self, start: int, end: int) -> Columns:
         """Units that jobs held inside the window; they may overlap where the log says so."""
-        units, begins, ends = self.log.placed(self._index, self._first, self._sizes, self._diagnosis)
+        units, begins, ends = self.log.placed(
+            self._index, self._first, self._sizes, self._diagnosis
+        )
         begins, ends = np.maximum(begins, start), np.minimum(ends, end)
         some = begins < ends
         return units[some], begins[some], ends[some]
@@ -270,7 +328,14 @@ class _Units:
         slots = rank[node] * self._per + idle[0] - self._first[node]
         sizes = tuple(self._sizes[self._sizes > 0].tolist())
         return from_fragments(
-            self.names, slots.astype(np.int32), idle[1], idle[2], start, end, units_per_node=self._per, node_units=sizes
+            self.names,
+            slots.astype(np.int32),
+            idle[1],
+            idle[2],
+            start,
+            end,
+            units_per_node=self._per,
+            node_units=sizes,
         )
 
 
@@ -280,13 +345,21 @@ def _joined(*parts: Columns) -> Columns:
 
 
 def _unstated(
-    idle: Columns, busy: Columns, unavailable: Columns, size: int, start: int, end: int, diagnosis: Diagnosis
+    idle: Columns,
+    busy: Columns,
+    unavailable: Columns,
+    size: int,
+    start: int,
+    end: int,
+    diagnosis: Diagnosis,
 ) -> Columns:
     """What no row covers in a log that states when nodes were idle; notes what that and contradictions amount to."""
 
     def total_ns(of: Columns) -> int:  # exact, and beyond 64 bits
         lengths = of[2] - of[1]
-        return int((lengths // SECOND_NS).sum()) * SECOND_NS + int((lengths % SECOND_NS).sum())
+        return int((lengths // SECOND_NS).sum()) * SECOND_NS + int(
+            (lengths % SECOND_NS).sum()
+        )
 
     taken = merge(*_joined(busy, unavailable))
     covered = merge(*_joined(idle, taken))
@@ -294,9 +367,19 @@ def _unstated(
     share = total_ns(rest) / (size * (end - start))
     detail = f"{share:.1%} of the node-time"
     if not len(busy[0]):
-        diagnosis.note("rows state when nodes were idle: at all other times nodes count as busy", "", 0, detail)
+        diagnosis.note(
+            "rows state when nodes were idle: at all other times nodes count as busy",
+            "",
+            0,
+            detail,
+        )
     elif len(rest[0]):
-        diagnosis.note("rows state when nodes were idle: time that no row covers counts as unavailable", "", 0, detail)
+        diagnosis.note(
+            "rows state when nodes were idle: time that no row covers counts as unavailable",
+            "",
+            0,
+            detail,
+        )
     twice = total_ns(idle) + total_ns(taken) - total_ns(covered)
     if twice:
         diagnosis.note("idle rows overlap busy or unavailable ones: nodes count as not idle there", "", 0,
@@ -307,10 +390,14 @@ def _unstated(
 def _node_ns(columns: Columns) -> int:
     """Length of all intervals together. In one sum, 64 bits of nanoseconds hold no more than 292 node-years."""
     lengths = columns[2] - columns[1]
-    return int((lengths // SECOND_NS).sum()) * SECOND_NS + int((lengths % SECOND_NS).sum())
+    return int((lengths // SECOND_NS).sum()) * SECOND_NS + int(
+        (lengths % SECOND_NS).sum()
+    )
 
 
-def _nodes(collected: Collector, diagnosis: Diagnosis, source: str) -> tuple[list[str], NDArray[np.int64]]:
+def _nodes(
+    collected: Collector, diagnosis: Diagnosis, source: str
+) -> tuple[list[str], NDArray[np.int64]]:
     """Names of the machine's nodes, sorted; and for each node collected its place there, or -1."""
     everybody = list(collected.names)
     _check_names(everybody, collected, diagnosis)
@@ -318,13 +405,23 @@ def _nodes(collected: Collector, diagnosis: Diagnosis, source: str) -> tuple[lis
     members = collected.universe
     if not members:
         only_events = _only_in_events(collected, forms, diagnosis)
-        members = {node for node in range(len(everybody)) if node not in forms and node not in only_events}
+        members = {
+            node
+            for node in range(len(everybody))
+            if node not in forms and node not in only_events
+        }
         diagnosis.note("no --nodes: the machine is taken to have the nodes that jobs name; 1 % of nodes that ran none "
                        "are 1 % of idle time too little", "", 0, loud=not collected.idle_intervals.given)  # fmt: skip
         if not members:
-            raise InputError("no job names a node", file=source or None, hint=diagnosis.losses() or None)
+            raise InputError(
+                "no job names a node",
+                file=source or None,
+                hint=diagnosis.losses() or None,
+            )
     # Names that differ in leading zeros alone have one natural order: the name itself decides, not which came first.
-    placed = sorted(members, key=lambda node: (_natural(everybody[node]), everybody[node]))
+    placed = sorted(
+        members, key=lambda node: (_natural(everybody[node]), everybody[node])
+    )
     index = np.full(len(everybody), -1, dtype=np.int64)
     index[placed] = np.arange(len(placed))
     if forms:
@@ -335,7 +432,9 @@ def _nodes(collected: Collector, diagnosis: Diagnosis, source: str) -> tuple[lis
     return [everybody[node] for node in placed], index
 
 
-def _check_names(everybody: list[str], collected: Collector, diagnosis: Diagnosis) -> None:
+def _check_names(
+    everybody: list[str], collected: Collector, diagnosis: Diagnosis
+) -> None:
     """Refuse a list that names a node in two ways; say when the logs do and it is not clear which nodes are meant."""
     listed = unclear_forms(everybody, collected.universe, collected.owners)
     if listed:
@@ -344,17 +443,30 @@ def _check_names(everybody: list[str], collected: Collector, diagnosis: Diagnosi
             "that one node?",
             hint="list each node by one name; --cluster NAME tells two machines apart where rows state their cluster",
         )
-    several = [names for names in unclear_forms(everybody, range(len(everybody)), collected.owners) if len(names) > 2]
+    several = [
+        names
+        for names in unclear_forms(everybody, range(len(everybody)), collected.owners)
+        if len(names) > 2
+    ]
     if several:
         diagnosis.note("short names have several full ones: each counts as a node of its own", "", 0,
                        f"{len(several)}, such as {_some(list(several[0]))}", loud=True)  # fmt: skip
 
 
-def _only_in_events(collected: Collector, forms: dict[int, int], diagnosis: Diagnosis) -> set[int]:
+def _only_in_events(
+    collected: Collector, forms: dict[int, int], diagnosis: Diagnosis
+) -> set[int]:
     """Nodes that --events or --reservations name and no job: of this machine or not, they would look idle."""
     kept = {forms[node] for node in forms if node not in collected.named_beside}
-    found = {node for node in collected.named_beside if node not in forms and node not in kept}
-    with_jobs = (collected.busy_intervals.merged()[0], collected.idle_intervals.merged()[0])
+    found = {
+        node
+        for node in collected.named_beside
+        if node not in forms and node not in kept
+    }
+    with_jobs = (
+        collected.busy_intervals.merged()[0],
+        collected.idle_intervals.merged()[0],
+    )
     found.difference_update(*(nodes.tolist() for nodes in with_jobs))
     if collected.units is not None:
         found.difference_update(collected.units.intervals()[0].tolist())
@@ -382,7 +494,10 @@ def _foreign(
     with_jobs = np.unique(busy[0])
     left_out = with_jobs[index[with_jobs] < 0]
     if len(left_out) and len(left_out) == len(with_jobs):
-        jobs, listed = [everybody[k] for k in left_out], [everybody[k] for k in sorted(collected.universe)]
+        jobs, listed = (
+            [everybody[k] for k in left_out],
+            [everybody[k] for k in sorted(collected.universe)],
+        )
         why = difference(jobs, listed)
         raise InputError(
             f"no job ran on a node of the list of nodes: jobs ran on {_some(jobs)}, the list has {_some(listed)}",
@@ -415,12 +530,18 @@ def _some(names: list[str]) -> str:
 
 def _natural(name: str) -> list[str | int]:
     """Key that sorts n2 before n10; every second entry is a number."""
-    return [int(part) if k % 2 else part for k, part in enumerate(re.split(r"(\d+)", name))]
+    return [
+        int(part) if k % 2 else part for k, part in enumerate(re.split(r"(\d+)", name))
+    ]
 
 
 def _clip(columns: Columns, index: NDArray[np.int64], start: int, end: int) -> Columns:
     """The intervals of the machine's nodes inside the window, with the nodes renumbered; disjoint as those given."""
-    node, begins, ends = index[columns[0]], np.maximum(columns[1], start), np.minimum(columns[2], end)
+    node, begins, ends = (
+        index[columns[0]],
+        np.maximum(columns[1], start),
+        np.minimum(columns[2], end),
+    )
     inside = (node >= 0) & (begins < ends)
     clipped = node[inside].astype(np.int32), begins[inside], ends[inside]
     one_name_each = np.count_nonzero(index >= 0) == index.max(initial=-1) + 1
@@ -442,7 +563,9 @@ def _gaps(taken: Columns, size: int, start: int, end: int) -> Columns:
     return gap_node[some], gap_start[some], gap_end[some]
 
 
-def _place(collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None) -> None:
+def _place(
+    collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None
+) -> None:
     """Give the jobs that only count their nodes the first that are free, in order of their start.
 
     Schedulers place otherwise, so that fragments of single nodes are not those of the machine; how many nodes are
@@ -451,56 +574,86 @@ def _place(collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None
     """
     needed, starts, ends = collected.counted()
     if len(needed) and collected.units is not None:
-        raise InputError(f"--unit {collected.units.unit}: jobs name no nodes, so that their units are not known")
+        raise InputError(
+            f"--unit {collected.units.unit}: jobs name no nodes, so that their units are not known"
+        )
     if not len(needed):
         if machine_nodes and collected.names:
-            diagnosis.note("--machine-nodes has no effect: the logs name the nodes", "", 0, loud=True)
+            diagnosis.note(
+                "--machine-nodes has no effect: the logs name the nodes",
+                "",
+                0,
+                loud=True,
+            )
         return
     collected.forget_counted()
     order = np.argsort(starts, kind="stable")
     needed, starts, ends = needed[order], starts[order], ends[order]
-    machine = _machine(collected, diagnosis, machine_nodes, lambda: _peak(needed, starts, ends))
-    diagnosis.note("the log has counts of nodes, no names: each job was given the first free nodes", "", 0)
+    machine = _machine(
+        collected, diagnosis, machine_nodes, lambda: _peak(needed, starts, ends)
+    )
+    diagnosis.note(
+        "the log has counts of nodes, no names: each job was given the first free nodes",
+        "",
+        0,
+    )
     taken = _Taken(collected, machine)
     free = np.ones(len(machine), dtype=bool)
     held: list[tuple[int, int, NDArray[np.int64]]] = []
     short = 0
-    for job, (count, begin, finish) in enumerate(zip(needed.tolist(), starts.tolist(), ends.tolist(), strict=True)):
+    for job, (count, begin, finish) in enumerate(
+        zip(needed.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    ):
         while held and held[0][0] <= begin:
             free[heappop(held)[2]] = True
         chosen = taken.first(free, count, begin, finish)
         short += len(chosen) < count
         free[chosen] = False
         heappush(held, (finish, job, chosen))
-        collected.busy_intervals.add(array("i", machine[chosen].tobytes()), begin, finish)
+        collected.busy_intervals.add(
+            array("i", machine[chosen].tobytes()), begin, finish
+        )
     if short:
         diagnosis.note("jobs wanted more nodes than were free: the list of nodes or --machine-nodes may be too small",
                        "", 0, f"{short:,} of {len(needed):,} jobs", loud=True)  # fmt: skip
 
 
 def _machine(
-    collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None, peak: Callable[[], int]
+    collected: Collector,
+    diagnosis: Diagnosis,
+    machine_nodes: int | None,
+    peak: Callable[[], int],
 ) -> NDArray[np.int32]:
     """Indices of the machine's nodes, in the order in which counted jobs fill them."""
     stated = collected.machine_nodes
     names = list(collected.names)
-    members = sorted(collected.universe or range(len(names)), key=lambda node: _natural(names[node]))
+    members = sorted(
+        collected.universe or range(len(names)), key=lambda node: _natural(names[node])
+    )
     if collected.universe:
         if machine_nodes not in (None, len(members)):
-            raise InputError(f"--machine-nodes: {machine_nodes}, but --nodes lists {len(members)}", hint="give one")
+            raise InputError(
+                f"--machine-nodes: {machine_nodes}, but --nodes lists {len(members)}",
+                hint="give one",
+            )
         if stated not in (None, len(members)):
             diagnosis.note("the log states another number of nodes than the list of nodes, which is taken", "", 0,
                            f"{stated}, listed are {len(members)}", loud=True)  # fmt: skip
     else:
         size = machine_nodes or stated or peak()
         if size > collected.most_nodes:
-            raise InputError(f"a machine of {size:,} nodes is beyond {collected.most_nodes:,}", hint="--machine-nodes")
+            raise InputError(
+                f"a machine of {size:,} nodes is beyond {collected.most_nodes:,}",
+                hint="--machine-nodes",
+            )
         if not (machine_nodes or stated):
             diagnosis.note("neither log nor --machine-nodes tell the machine's size: it is taken to be the most nodes "
                            "that were busy at once", "", 0, f"{size}")  # fmt: skip
         digits = max(5, len(str(size - 1)))
         ours = (f"n{node:0{digits}}" for node in range(size))
-        free = [name for name in ours if name not in collected.names][: max(0, size - len(members))]
+        free = [name for name in ours if name not in collected.names][
+            : max(0, size - len(members))
+        ]
         members += collected.indices(free)
         collected.universe.update(members)
     return np.array(members, dtype=np.int32)
@@ -520,26 +673,45 @@ class _Taken:
     def __init__(self, collected: Collector, machine: NDArray[np.int32]) -> None:
         place = np.full(len(collected.names), -1, dtype=np.int64)
         place[machine] = np.arange(len(machine))
-        for other, kept in other_forms(list(collected.names), collected.universe, collected.owners).items():
+        for other, kept in other_forms(
+            list(collected.names), collected.universe, collected.owners
+        ).items():
             place[other] = place[kept]
-        known = [collected.unavailable_intervals.merged(), collected.busy_intervals.merged()]
-        node, starts, ends = (np.concatenate(columns) for columns in zip(*known, strict=True))
+        known = [
+            collected.unavailable_intervals.merged(),
+            collected.busy_intervals.merged(),
+        ]
+        node, starts, ends = (
+            np.concatenate(columns) for columns in zip(*known, strict=True)
+        )
         mine = np.flatnonzero(place[node] >= 0)
         mine = mine[np.argsort(starts[mine], kind="stable")]
-        self._place, self._starts, self._ends = place[node[mine]], starts[mine], ends[mine]
+        self._place, self._starts, self._ends = (
+            place[node[mine]],
+            starts[mine],
+            ends[mine],
+        )
 
-    def first(self, free: NDArray[np.bool_], count: int, begin: int, finish: int) -> NDArray[np.int64]:
+    def first(
+        self, free: NDArray[np.bool_], count: int, begin: int, finish: int
+    ) -> NDArray[np.int64]:
         """The first free nodes, those that are taken during [begin, finish) after all others. Begins never decrease."""
         if not len(self._place):
             return np.flatnonzero(free)[:count]
         over = self._ends <= begin
         if 2 * np.count_nonzero(over) > len(over):
-            self._place, self._starts, self._ends = self._place[~over], self._starts[~over], self._ends[~over]
+            self._place, self._starts, self._ends = (
+                self._place[~over],
+                self._starts[~over],
+                self._ends[~over],
+            )
             over = over[~over]
         until = int(np.searchsorted(self._starts, finish))
         taken = np.zeros(len(free), dtype=bool)
         taken[self._place[:until][~over[:until]]] = True
-        return np.concatenate([np.flatnonzero(free & ~taken), np.flatnonzero(free & taken)])[:count]
+        return np.concatenate(
+            [np.flatnonzero(free & ~taken), np.flatnonzero(free & taken)]
+        )[:count]
 
 
 def _peak(needed: TimeArray, starts: TimeArray, ends: TimeArray) -> int:

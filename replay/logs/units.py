@@ -23,9 +23,13 @@ MAX_UNITS: Final = 1024
 _CORES = re.compile(r"cpu:([1-9]\d{0,5})")
 # gres/gpu=4, gres/gpu:a100=4 in TRES; gpu:4, gpu:a100:4(S:0-1), gres:gpu:4 in Gres and TresPerNode.
 _TRES = re.compile(r"(?:^|,)(?:gres/)?(gpu|cpu)(:[^=,]+)?=(\d{1,9})(?![^,])")
-_GRES = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?:[:/=]([A-Za-z_][^:,(=]*))?(?:[:=](\d{1,9}))?(\([^)]*\))?(?=,|$)")
+_GRES = re.compile(
+    r"(?:^|,)(?:gres[:/])?gpu(?:[:/=]([A-Za-z_][^:,(=]*))?(?:[:=](\d{1,9}))?(\([^)]*\))?(?=,|$)"
+)
 # mps and shard are shares of GPUs, with their numbers.
-_INDICES = re.compile(r"(?:^|,)(?:gres[:/])?(?:gpu|mps|shard)(?:[:/=][^,()]*)?\(IDX:([\d,-]+)\)")
+_INDICES = re.compile(
+    r"(?:^|,)(?:gres[:/])?(?:gpu|mps|shard)(?:[:/=][^,()]*)?\(IDX:([\d,-]+)\)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,9 @@ class Unit:
         """
         cores = _CORES.fullmatch(text)
         if text != "node" and text != "gpu" and not cores:
-            raise InputError(f"--unit: expected node, gpu or cpu:N with N cores, not {text!r}")
+            raise InputError(
+                f"--unit: expected node, gpu or cpu:N with N cores, not {text!r}"
+            )
         return None if text == "node" else cls(int(cores[1]) if cores else 0)
 
     @property
@@ -73,9 +79,13 @@ class Unit:
 
     def room(self, size: int | None) -> int:
         """The most GPUs or cores that a node of so many units can have; None: it is not known."""
-        return (MAX_UNITS if size is None else size) * max(self.cores, 1) + max(self.cores - 1, 0)
+        return (MAX_UNITS if size is None else size) * max(self.cores, 1) + max(
+            self.cores - 1, 0
+        )
 
-    def held(self, amounts: Sequence[int], sizes: Sequence[int | None]) -> tuple[int, ...]:
+    def held(
+        self, amounts: Sequence[int], sizes: Sequence[int | None]
+    ) -> tuple[int, ...]:
         """Units that so many GPUs or cores of each node take: one whose cores are taken in part is taken.
 
         Raises
@@ -90,7 +100,10 @@ class Unit:
         """
         for amount, size in zip(amounts, sizes, strict=True):
             if size is not None and amount > self.room(size):
-                raise Unusable("a job has more units than its nodes", f"{amount} of a node of {size}")
+                raise Unusable(
+                    "a job has more units than its nodes",
+                    f"{amount} of a node of {size}",
+                )
         each = max(self.cores, 1)
         return tuple(
             -(-amount // each) if size is None else min(-(-amount // each), size)
@@ -99,7 +112,9 @@ class Unit:
 
     def had(self, gpus: int | None, cores: int | None) -> int | None:
         """Units of a node with so many GPUs or cores; None: not stated."""
-        return gpus if not self.cores else None if cores is None else cores // self.cores
+        return (
+            gpus if not self.cores else None if cores is None else cores // self.cores
+        )
 
 
 def of_tres(text: str, name: str) -> int | None:
@@ -108,7 +123,9 @@ def of_tres(text: str, name: str) -> int | None:
     >>> of_tres("billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,node=1", "gpu"), of_tres("cpu=8", "gpu")
     (2, None)
     """
-    entries = [(kind, int(count)) for what, kind, count in _TRES.findall(text) if what == name]
+    entries = [
+        (kind, int(count)) for what, kind, count in _TRES.findall(text) if what == name
+    ]
     if not entries:
         return None
     total = [count for kind, count in entries if not kind]
@@ -135,7 +152,11 @@ def indices(text: str) -> tuple[int, ...] | None:
     for listed in _INDICES.findall(text):
         for part in listed.split(","):
             low, _, high = part.partition("-")
-            if not (low.isdecimal() and (high or low).isdecimal() and int(high or low) < MAX_UNITS):
+            if not (
+                low.isdecimal()
+                and (high or low).isdecimal()
+                and int(high or low) < MAX_UNITS
+            ):
                 return None
             numbers.update(range(int(low), int(high or low) + 1))
     return tuple(sorted(numbers)) or None
@@ -155,7 +176,9 @@ def spread(total: int, rooms: Sequence[int]) -> tuple[int, ...]:
     ((3, 3), (3, 2), (2, 4))
     """
     if total > sum(rooms):
-        raise Unusable("a job has more units than its nodes", f"{total} on nodes of {sum(rooms)}")
+        raise Unusable(
+            "a job has more units than its nodes", f"{total} on nodes of {sum(rooms)}"
+        )
     given = [0] * len(rooms)
     smallest_first = sorted(range(len(rooms)), key=lambda place: (rooms[place], -place))
     for left, place in zip(range(len(rooms), 0, -1), smallest_first, strict=True):
@@ -174,9 +197,14 @@ def check(named: Sequence[Held], sizes: Sequence[int | None]) -> None:
     """
     for some, size in zip(named, sizes, strict=True):
         if isinstance(some, tuple) and size is not None and max(some) >= size:
-            raise Unusable("a job has more units than its nodes", f"number {max(some)} of a node of {size}")
+            raise Unusable(
+                "a job has more units than its nodes",
+                f"number {max(some)} of a node of {size}",
+            )
         if not isinstance(some, tuple) and some > (MAX_UNITS if size is None else size):
-            raise Unusable("a job has more units than its nodes", f"{some} of a node of {size}")
+            raise Unusable(
+                "a job has more units than its nodes", f"{some} of a node of {size}"
+            )
 
 
 NodeColumns = tuple[IndexArray, TimeArray, TimeArray]
@@ -206,7 +234,9 @@ class UnitLog:
         self.without: set[int] = set()
         self._held: dict[Held, int] = {}  # what jobs hold of a node, numbered
         # What records without an end name, by hash of the job's key and start: nodes, and what is held of each.
-        self._named: dict[tuple[int, int], tuple[tuple[int, ...], tuple[Held, ...]]] = {}
+        self._named: dict[
+            tuple[int, int], tuple[tuple[int, ...], tuple[Held, ...]]
+        ] = {}
         # Jobs of which a record states no units: hash of the key, start, end.
         self._bare = array("q"), array("q"), array("q")
         # One entry for each job and node: hash of the job's key, start, end, node, number of what it holds.
@@ -233,11 +263,20 @@ class UnitLog:
         """The same of several."""
         return [self.size(node) for node in nodes]
 
-    def add(self, key: Hashable, nodes: Sequence[int], held: Sequence[Held], start_ns: int, end_ns: int) -> None:
+    def add(
+        self,
+        key: Hashable,
+        nodes: Sequence[int],
+        held: Sequence[Held],
+        start_ns: int,
+        end_ns: int,
+    ) -> None:
         """A job held units of these nodes. Of several records with one key and start the latest end counts."""
         count = len(nodes)
         if not count:
-            for column, value in zip(self._bare, (hash(key), start_ns, end_ns), strict=True):
+            for column, value in zip(
+                self._bare, (hash(key), start_ns, end_ns), strict=True
+            ):
                 column.append(value)
         self._keys.extend([hash(key)] * count)
         self._starts.extend([start_ns] * count)
@@ -245,12 +284,16 @@ class UnitLog:
         self._nodes.extend(nodes)
         self._what.extend(self._held.setdefault(some, len(self._held)) for some in held)
 
-    def name(self, key: Hashable, nodes: Sequence[int], held: Sequence[Held], start_ns: int) -> None:
+    def name(
+        self, key: Hashable, nodes: Sequence[int], held: Sequence[Held], start_ns: int
+    ) -> None:
         """A record without an end says which units a job has: these count, whatever records with an end state."""
         if any(isinstance(some, tuple) for some in held):
             named = tuple(nodes), tuple(held)
             run = hash(key), start_ns
-            self._named[run] = max(named, self._named.get(run, named), key=repr)  # in whatever order records come
+            self._named[run] = max(
+                named, self._named.get(run, named), key=repr
+            )  # in whatever order records come
 
     def settle(self) -> int:
         """Give jobs the units that were named for them; returns by how much that makes more entries."""
@@ -271,7 +314,9 @@ class UnitLog:
                 ends[key, start] = max(end, ends.get((key, start), end))
         for name in ("_keys", "_starts", "_ends", "_nodes", "_what"):
             column = getattr(self, name)
-            setattr(self, name, array(column.typecode, np.array(column)[kept].tobytes()))
+            setattr(
+                self, name, array(column.typecode, np.array(column)[kept].tobytes())
+            )
         more = 0
         for run, end in ends.items():
             nodes, held = self._named[run]
@@ -282,8 +327,13 @@ class UnitLog:
 
     def _columns(self) -> tuple[IndexArray, NDArray[np.int32], TimeArray, TimeArray]:
         """Node, number of what is held, start and end, of records that no other one replaces."""
-        keys, starts, ends = (np.array(column, dtype=np.int64) for column in (self._keys, self._starts, self._ends))
-        nodes, what = (np.array(column, dtype=np.int32) for column in (self._nodes, self._what))
+        keys, starts, ends = (
+            np.array(column, dtype=np.int64)
+            for column in (self._keys, self._starts, self._ends)
+        )
+        nodes, what = (
+            np.array(column, dtype=np.int32) for column in (self._nodes, self._what)
+        )
         order = np.lexsort((-ends, nodes, starts, keys))
         same = np.zeros(len(order), dtype=bool)
         for column in (keys, starts, nodes):
@@ -298,7 +348,11 @@ class UnitLog:
         return nodes, starts, ends
 
     def placed(
-        self, place: NDArray[np.int64], first: NDArray[np.int64], sizes: NDArray[np.int64], diagnosis: Diagnosis
+        self,
+        place: NDArray[np.int64],
+        first: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        diagnosis: Diagnosis,
     ) -> NodeColumns:
         """Unit, start and end of all: the units that are stated, else the lowest that are free when a job starts.
 
@@ -314,15 +368,23 @@ class UnitLog:
         nodes, what, starts, ends = self._columns()
         at = place[nodes] if len(nodes) else np.zeros(0, dtype=np.int64)
         wants = list(self._held)
-        many = np.array([len(some) if isinstance(some, tuple) else some for some in wants] or [0])[what]
-        named = np.array([isinstance(some, tuple) or some == WHOLE for some in wants] or [False])[what]
+        many = np.array(
+            [len(some) if isinstance(some, tuple) else some for some in wants] or [0]
+        )[what]
+        named = np.array(
+            [isinstance(some, tuple) or some == WHOLE for some in wants] or [False]
+        )[what]
         # Of jobs that start together those that name their units come first, then the long and the large ones: the
         # order of the records does not matter.
         order = np.lexsort((what, -many, -ends, ~named, starts, at))
         order = order[at[order] >= 0]
         units, begins, finishes = array("q"), array("q"), array("q")
         short = chosen = 0
-        for rows in np.split(order, np.flatnonzero(np.diff(at[order])) + 1) if len(order) else ():
+        for rows in (
+            np.split(order, np.flatnonzero(np.diff(at[order])) + 1)
+            if len(order)
+            else ()
+        ):
             here = int(at[rows[0]])
             node = _Node(int(sizes[here]))
             jobs = list(zip((wants[k] for k in what[rows].tolist()), starts[rows].tolist(), ends[rows].tolist(),
@@ -337,16 +399,24 @@ class UnitLog:
                 begins.extend([start] * len(got))
                 finishes.extend([end] * len(got))
         self._say(diagnosis, chosen, short, len(order))
-        return (np.array(units, dtype=np.int32), np.array(begins, dtype=np.int64), np.array(finishes, dtype=np.int64))
+        return (
+            np.array(units, dtype=np.int32),
+            np.array(begins, dtype=np.int64),
+            np.array(finishes, dtype=np.int64),
+        )
 
     def _say(self, diagnosis: Diagnosis, chosen: int, short: int, total: int) -> None:
         what = self.unit.plural
         if chosen:
             why = f"the log states how many {what} of a node a job had, not which: each was given the lowest free ones"
-            diagnosis.note(why, "", 0, f"{chosen:,} of {total:,} jobs x nodes", loud=True)
+            diagnosis.note(
+                why, "", 0, f"{chosen:,} of {total:,} jobs x nodes", loud=True
+            )
         if short:
             why = f"jobs had more {what} of a node than were free: they were given those that were"
-            diagnosis.note(why, "", 0, f"{short:,} of {total:,} jobs x nodes", loud=True)
+            diagnosis.note(
+                why, "", 0, f"{short:,} of {total:,} jobs x nodes", loud=True
+            )
 
 
 class _Node:
@@ -375,7 +445,10 @@ class _Node:
             got, wanted = list(range(size)), size
         else:
             free = [unit for unit, until in enumerate(self._until) if until <= start]
-            got, wanted = sorted(free, key=lambda unit: self._is_named(unit, start, end))[:some], some
+            got, wanted = (
+                sorted(free, key=lambda unit: self._is_named(unit, start, end))[:some],
+                some,
+            )
         for unit in got:
             self._until[unit] = max(self._until[unit], end)
         return got, wanted

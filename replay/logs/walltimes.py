@@ -63,7 +63,11 @@ class Plans:
     def job(self, key: Hashable, plan: Plan) -> None:
         """Add what a record states of a job; one that neither waited nor ran, or on no nodes, is left out."""
         known = plan.start_ns if plan.known_ns is None else plan.known_ns
-        if known is None or plan.count < 1 or (plan.end_ns is not None and plan.end_ns < (plan.start_ns or known)):
+        if (
+            known is None
+            or plan.count < 1
+            or (plan.end_ns is not None and plan.end_ns < (plan.start_ns or known))
+        ):
             return
         start_ns = plan.start_ns
         if start_ns is None:
@@ -76,10 +80,14 @@ class Plans:
         other = self._begun.get((key, start_ns))
         if other is None:
             self._begun[key, start_ns] = plan
-        elif other.end_ns is None or (plan.end_ns is not None and plan.end_ns > other.end_ns):
+        elif other.end_ns is None or (
+            plan.end_ns is not None and plan.end_ns > other.end_ns
+        ):
             limit_ns = other.limit_ns if plan.limit_ns is None else plan.limit_ns
             first = min(known, other.known_ns or known)
-            self._begun[key, start_ns] = replace(plan, known_ns=first, limit_ns=limit_ns)
+            self._begun[key, start_ns] = replace(
+                plan, known_ns=first, limit_ns=limit_ns
+            )
 
     def reservation(self, nodes: array[int], start_ns: int, end_ns: int | None) -> None:
         """Add a reservation."""
@@ -95,7 +103,9 @@ class Plans:
             else:
                 yield plan
 
-    def walltimes(self, names: dict[str, int], listed: set[int], owners: dict[int, str]) -> Walltimes:
+    def walltimes(
+        self, names: dict[str, int], listed: set[int], owners: dict[int, str]
+    ) -> Walltimes:
         """All of them, in order of when they were known; nodes by the names that the trace has for them."""
         forms = other_forms(list(names), listed, owners)
         rows = [(False, plan.known_ns or 0, plan) for plan in self._whole()]
@@ -106,11 +116,29 @@ class Plans:
             if plan.end_ns is not None or self._last_start.get(key, -1) < known
         ]
         for (start, end, _), nodes in self._reserved.items():
-            stays = Plan(start - NOTICE_NS, start, end, None if end is None else end - start, len(nodes), nodes)
+            stays = Plan(
+                start - NOTICE_NS,
+                start,
+                end,
+                None if end is None else end - start,
+                len(nodes),
+                nodes,
+            )
             rows.append((True, start - NOTICE_NS, stays))
-        rows.sort(key=lambda row: (row[1], row[0], row[2].start_ns or NEVER, row[2].count, row[2].nodes or _NO_NODES))
+        rows.sort(
+            key=lambda row: (
+                row[1],
+                row[0],
+                row[2].start_ns or NEVER,
+                row[2].count,
+                row[2].nodes or _NO_NODES,
+            )
+        )
         plans = [plan for _, _, plan in rows]
-        flat = np.frombuffer(b"".join((plan.nodes or _NO_NODES).tobytes() for plan in plans), dtype=np.int32)
+        flat = np.frombuffer(
+            b"".join((plan.nodes or _NO_NODES).tobytes() for plan in plans),
+            dtype=np.int32,
+        )
         place = np.arange(len(names), dtype=np.int32)
         place[list(forms)] = list(forms.values())
         used, nodes_of = np.unique(place[flat], return_inverse=True)
@@ -119,16 +147,28 @@ class Plans:
             tuple(every[node] for node in used),
             np.array([is_reserved for is_reserved, _, _ in rows], dtype=bool),
             known=np.array([known for _, known, _ in rows], dtype=np.int64),
-            start=np.array([NEVER if plan.start_ns is None else plan.start_ns for plan in plans], dtype=np.int64),
-            end=np.array([NEVER if plan.end_ns is None else plan.end_ns for plan in plans], dtype=np.int64),
-            expected_end=np.array([plan.expected_end_ns for plan in plans], dtype=np.int64),
+            start=np.array(
+                [NEVER if plan.start_ns is None else plan.start_ns for plan in plans],
+                dtype=np.int64,
+            ),
+            end=np.array(
+                [NEVER if plan.end_ns is None else plan.end_ns for plan in plans],
+                dtype=np.int64,
+            ),
+            expected_end=np.array(
+                [plan.expected_end_ns for plan in plans], dtype=np.int64
+            ),
             count=np.array([plan.count for plan in plans], dtype=np.int64),
             nodes=nodes_of.astype(np.int32),
-            offsets=np.cumsum([0, *(len(plan.nodes or _NO_NODES) for plan in plans)], dtype=np.int64),
+            offsets=np.cumsum(
+                [0, *(len(plan.nodes or _NO_NODES) for plan in plans)], dtype=np.int64
+            ),
         )
 
 
-def _next_starts(runs: Iterable[tuple[Hashable, int]]) -> dict[tuple[Hashable, int], int]:
+def _next_starts(
+    runs: Iterable[tuple[Hashable, int]],
+) -> dict[tuple[Hashable, int], int]:
     """Map each run (job and start) that is not the last of its job to the start of the next one."""
     starts_of: dict[Hashable, list[int]] = {}
     for job, start_ns in runs:

@@ -18,7 +18,11 @@ _NOTED_MISSING = 0.005
 
 
 def window_of(
-    collected: Collector, diagnosis: Diagnosis, start_ns: int | None, end_ns: int | None, source: str
+    collected: Collector,
+    diagnosis: Diagnosis,
+    start_ns: int | None,
+    end_ns: int | None,
+    source: str,
 ) -> tuple[int, int]:
     """Begin and end of the window of observation, UTC nanoseconds; says on which grounds, and what is odd about it.
 
@@ -50,19 +54,28 @@ def window_of(
     elif not stated and collected.shown_until < end < collected.last:
         diagnosis.note("the window ends with the last start of a job: the log does not tell whether it would show "
                        "jobs that start later; --to states its end", source, 0)  # fmt: skip
-    elif not stated and end > max(collected.job_times.last_start(), collected.shown_until):
+    elif not stated and end > max(
+        collected.job_times.last_start(), collected.shown_until
+    ):
         diagnosis.note("all jobs started before the first one ended: the window ends with the last end, and whether "
                        "the log would show jobs that start later is not known; --to states its end", source,
                        0)  # fmt: skip
     if start >= end:
         raise InputError(
-            "the window of observation is empty" if start < OPEN else "no job tells when the observation began",
+            "the window of observation is empty"
+            if start < OPEN
+            else "no job tells when the observation began",
             file=source or None,
             hint=f"--from and --to set it{'; ' if diagnosis.losses() else ''}{diagnosis.losses()}",
         )
     if log[0] <= log[1]:
         _check_window(start, end, log, diagnosis, source)
-    _warn(collected, diagnosis, (start, end), (start_ns is not None or stated, end_ns is not None or stated))
+    _warn(
+        collected,
+        diagnosis,
+        (start, end),
+        (start_ns is not None or stated, end_ns is not None or stated),
+    )
     return start, end
 
 
@@ -72,19 +85,28 @@ def _shown(collected: Collector) -> tuple[int, int, bool]:
     Rows of jobs state true ends, also ends after the export, when no start could be shown any more: so a log is known
     to show what happens up to the last start. Where records are written as things happen, it is up to the last record.
     """
-    start, end = collected.first_end, max(collected.job_times.last_start(), collected.shown_until)
-    if start >= end:  # all jobs started before the first had ended: there is no better guess
+    start, end = (
+        collected.first_end,
+        max(collected.job_times.last_start(), collected.shown_until),
+    )
+    if (
+        start >= end
+    ):  # all jobs started before the first had ended: there is no better guess
         end = collected.last
     if start >= end:
         start = collected.first_start
-    stated = collected.stated or (collected.stated_outages if collected.first_start == OPEN else None)
+    stated = collected.stated or (
+        collected.stated_outages if collected.first_start == OPEN else None
+    )
     if stated is None:
         return start, end, False
     # Logs of jobs that state none may lie beside those that state it.
     return min(stated[0], start), max(stated[1], end), True
 
 
-def _check_window(start: int, end: int, log: tuple[int, int], diagnosis: Diagnosis, source: str) -> None:
+def _check_window(
+    start: int, end: int, log: tuple[int, int], diagnosis: Diagnosis, source: str
+) -> None:
     """Refuse a window that hardly overlaps the logs, and note how much of it does not."""
     outside = (end - start) - max(0, min(end, log[1]) - max(start, log[0]))
     share = outside / (end - start)
@@ -103,7 +125,12 @@ def _check_window(start: int, end: int, log: tuple[int, int], diagnosis: Diagnos
                        0, f"{share:.1%} of it; {where}", loud=True)  # fmt: skip
 
 
-def _warn(collected: Collector, diagnosis: Diagnosis, window: tuple[int, int], stated: tuple[bool, bool]) -> None:
+def _warn(
+    collected: Collector,
+    diagnosis: Diagnosis,
+    window: tuple[int, int],
+    stated: tuple[bool, bool],
+) -> None:
     """Say what makes the end of a window look idler than it was, and which single record stretches it.
 
     `stated`: whether begin and end are stated rather than derived from the jobs.
@@ -114,17 +141,20 @@ def _warn(collected: Collector, diagnosis: Diagnosis, window: tuple[int, int], s
         return
     times = collected.job_times
     quiet = times.quiet_end(*window)
-    if quiet is not None and quiet.length_ns > max(_NOTED_OUTSIDE_NS, _NOTED_OUTSIDE * (window[1] - window[0])):
+    if quiet is not None and quiet.length_ns > max(
+        _NOTED_OUTSIDE_NS, _NOTED_OUTSIDE * (window[1] - window[0])
+    ):
         part = quiet.length_ns / (window[1] - window[0])
         detail = f"{_hours(quiet.length_ns)}, {part:.0%} of it; before, one started every {_hours(quiet.usual_ns)}"
         why = "no job starts in the last part of the window: does the log show jobs up to its end? --to states that end"
         diagnosis.note(why, "", 0, detail, loud=True)
     missing = times.missing_share(*window, only_ended=collected.only_ended)
     if missing > _NOTED_MISSING:
-        why = (
-            "jobs that ran when the log ended are not in it, and their nodes look idle: an earlier --to leaves that out"
+        why = "jobs that ran when the log ended are not in it, and their nodes look idle: "
+        why += "an earlier --to leaves that out"
+        diagnosis.note(
+            why, "", 0, f"about {missing:.1%} of the jobs' node-time", loud=True
         )
-        diagnosis.note(why, "", 0, f"about {missing:.1%} of the jobs' node-time", loud=True)
 
 
 def _stretched(

@@ -17,7 +17,9 @@ def conflicts(run: RunSpec) -> Iterator[str]:
     if o.jobs is not None and (o.job_bounds is not None or o.job_curves is not None):
         yield "give either --jobs or the pair -bdfn and -scfn"
     if (o.job_bounds is None) != (o.job_curves is None):
-        stated, missing = ("-bdfn", "-scfn") if o.job_curves is None else ("-scfn", "-bdfn")
+        stated, missing = (
+            ("-bdfn", "-scfn") if o.job_curves is None else ("-scfn", "-bdfn")
+        )
         yield f"{stated} needs {missing} with it: a published job set is a pair of tables"
     if o.arrival is not None and o.scale_arrivals != 1:
         yield "give either --arrival, new instants of submission, or --scale-arrivals, the same further apart"
@@ -35,7 +37,9 @@ def conflicts(run: RunSpec) -> Iterator[str]:
         yield "the published replayer knows no sharing: leave out --xi or --compat"
     if o.xi is not None and "interference" not in run.policy.settings:
         yield f"--policy {policy} shares nothing, so it takes no --xi"
-    if run.published and (o.rules.max_jobs == 0 or policy not in ("milp", "equal-share")):
+    if run.published and (
+        o.rules.max_jobs == 0 or policy not in ("milp", "equal-share")
+    ):
         yield "the published replayer knows --policy milp and equal-share, and -maxJ from 1 on"
     if o.preset is not None and (policy != "milp" or o.compat is not None):
         yield f"--preset {o.preset} is for --policy milp, without --xi and --compat"
@@ -64,7 +68,10 @@ def _with_kinds(run: RunSpec) -> Iterator[str]:
         (o.workload is not None, "--workload"),
         (o.curves != "known", f"--curves {o.curves}"),
         (o.rules.admission == "deadline", "--admission deadline"),
-        (o.solver.formulation not in ("auto", "modes"), f"--formulation {o.solver.formulation}"),
+        (
+            o.solver.formulation not in ("auto", "modes"),
+            f"--formulation {o.solver.formulation}",
+        ),
         (o.oversized == "cap", "--oversized cap"),
         (o.cap_units is not None, "--cap-units"),
         (o.rules.harms, "--return-time and --reserve"),
@@ -84,7 +91,9 @@ def _with_the_solver(run: RunSpec) -> Iterator[str]:
     if shares and formulation not in ("auto", *_SHARING):
         yield f"--formulation {formulation} knows no sharing; with --xi choose {' or '.join(_SHARING)}"
     if formulation == "auto":
-        formulation = "node" if solver.strict_reference else "items" if shares else "modes"
+        formulation = (
+            "node" if solver.strict_reference else "items" if shares else "modes"
+        )
     if solver.backend == "auto":
         return
     try:

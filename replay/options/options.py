@@ -52,7 +52,9 @@ class Options(OptionTable):
         self.fill_defaults()
         for name, kind in PARTS.items():
             if not isinstance(getattr(self, name), kind):
-                raise InputError(f"{name}: expected {kind.__name__}(...), not {getattr(self, name)!r}")
+                raise InputError(
+                    f"{name}: expected {kind.__name__}(...), not {getattr(self, name)!r}"
+                )
         _check_together(self)
 
     @classmethod
@@ -76,7 +78,10 @@ class Options(OptionTable):
             if value is not None or field.depends is None:
                 values[field.part][name] = value
         options = cls(**values[""])
-        return replace(options, **{part: replace(getattr(options, part), **values[part]) for part in PARTS})
+        return replace(
+            options,
+            **{part: replace(getattr(options, part), **values[part]) for part in PARTS},
+        )
 
 
 def _check_together(options: Options) -> None:

@@ -24,11 +24,21 @@ LUCID_RESTARTS = ((8, 40.0), (64, 60.0))
 LUCID_CONSTANTS = {
     "lucid": {"compat": "yes"},
     "srtf": {"compat": "yes"},
-    "tiresias-l": {"compat": "yes", "limits": "18000", "interval_s": "60", "placement": "all"},
+    "tiresias-l": {
+        "compat": "yes",
+        "limits": "18000",
+        "interval_s": "60",
+        "placement": "all",
+    },
 }
 # -Tfwd as published, seconds.
 FORWARD_S = 10.0
 # Presets (docs/beyond.md) -> the values of their options; options given beside a preset take precedence.
 PRESETS: dict[str, dict[str, Any]] = {
-    "best": {"tfwd_s": 60.0, "objective": "power:0.5+ageing:60:2", "max_jobs": 0, "backend": "auto"},
+    "best": {
+        "tfwd_s": 60.0,
+        "objective": "power:0.5+ageing:60:2",
+        "max_jobs": 0,
+        "backend": "auto",
+    },
 }

@@ -59,7 +59,9 @@ def _idle(field: OptionField) -> Iterator[str]:
 
 def _where(field: OptionField, condition: Condition) -> str:
     if condition is POLICY_KNOWS:
-        known = [name for name in BUILT_IN if field.setting in policy_type(name).settings]
+        known = [
+            name for name in BUILT_IN if field.setting in policy_type(name).settings
+        ]
         return f"with other policies than {', '.join(known)}"
     where = condition.otherwise.replace("{policy}", "NAME")
     return where.replace("{backend}", "NAME")

@@ -50,7 +50,10 @@ class RunSpec:
         >>> run.policy.kind.rigid, list(run.ineffective())
         (True, ['-Tfwd has no effect with --policy fifo'])
         """
-        settings = {**options.for_policy(), "objective": Objective.of(options.objective)}
+        settings = {
+            **options.for_policy(),
+            "objective": Objective.of(options.objective),
+        }
         return cls(options, policy_type(options.policy), settings)
 
     @property
@@ -92,7 +95,11 @@ class RunSpec:
         known = self.options.described()
         for name in self.options.changed():
             each = known[name]
-            conditions = each.conditions if each.published or not self.published else (_PUBLISHED,)
+            conditions = (
+                each.conditions
+                if each.published or not self.published
+                else (_PUBLISHED,)
+            )
             for condition in conditions:
                 if not condition.holds(self, each.setting):
                     yield each, condition
@@ -112,7 +119,11 @@ class RunSpec:
         kind = Kind.of(self.make_policy())
         self._check_backend()
         self._check_expectations(kind)
-        return [*self.ineffective(), *self._notes_on_answers(), *self._notes_on_knowledge(kind)]
+        return [
+            *self.ineffective(),
+            *self._notes_on_answers(),
+            *self._notes_on_knowledge(kind),
+        ]
 
     def _notes_on_answers(self) -> Iterator[str]:
         solver = self.options.solver
@@ -120,7 +131,12 @@ class RunSpec:
             yield (
                 "--verify checks only decisions in which nobody may share: the exact dynamic programme cannot do others"
             )
-        if self.solves and solver.keeps_own_answers and solver.ties == "canonical" and solver.backend != "exact":
+        if (
+            self.solves
+            and solver.keeps_own_answers
+            and solver.ties == "canonical"
+            and solver.backend != "exact"
+        ):
             own = "--gap" if solver.gap > 0 else "--strict-reference"
             yield f"--ties canonical has no effect with {own}: the solver's own answers count, and differ by backend"
 
@@ -128,7 +144,11 @@ class RunSpec:
         options, policy = self.options, self.policy
         if kind.clairvoyant and not policy.kind.clairvoyant:
             yield f"--objective {options.objective} sees each job's true remaining work, which no scheduler knows"
-        if options.walltimes is not None and not kind.expects and options.rules.return_time_s is None:
+        if (
+            options.walltimes is not None
+            and not kind.expects
+            and options.rules.return_time_s is None
+        ):
             yield f"--walltimes has no effect with --policy {policy.name}, which does not look at them"
         if options.walltimes is None and kind.expects:
             yield (
@@ -136,7 +156,11 @@ class RunSpec:
             )
 
     def _check_expectations(self, kind: Kind) -> None:
-        if kind.expects and self.options.walltimes is not None and self.options.rules.takes_free_first:
+        if (
+            kind.expects
+            and self.options.walltimes is not None
+            and self.options.rules.takes_free_first
+        ):
             raise InputError(
                 f"--policy {self.policy.name} expects nodes of the log to stay idle, and with --return-time or "
                 "--reserve other nodes fill their places",
@@ -152,6 +176,8 @@ class RunSpec:
             return
         state = describe(name)
         if not state.available:
-            usable = ", ".join(other for other in backend_names() if describe(other).available)
+            usable = ", ".join(
+                other for other in backend_names() if describe(other).available
+            )
             what = f"--backend {name} is not available here ({state.licence}); there are {usable}"
             raise InputError(what, hint=state.how_to_get)

@@ -60,7 +60,9 @@ _FILE: Check = Maybe(Text())
 
 
 def _policies() -> Iterator[str]:
-    from bft.replay.policies.registry import each_policy_name  # imported late: `--help` need not wait for it
+    from bft.replay.policies.registry import (
+        each_policy_name,
+    )  # imported late: `--help` need not wait for it
 
     return each_policy_name()
 
@@ -73,7 +75,11 @@ def _is_rigid(policy: str) -> bool:
 
 def _given(name: str, flag: str, *, refused: bool = False) -> Condition:
     """Return the condition that another option is given."""
-    return Condition(lambda run, _: getattr(run.options, name) is not None, f"without {flag}", refused)
+    return Condition(
+        lambda run, _: getattr(run.options, name) is not None,
+        f"without {flag}",
+        refused,
+    )
 
 
 _TRACE_OF_NODES = Condition(
@@ -93,7 +99,9 @@ _DEADLINES_COUNT = Condition(
     "without --deadline-boost",
 )
 _MEMORY_COUNTS = Condition(
-    lambda run, _: run.options.xi is not None and run.options.unit_memory_gib is not None,
+    lambda run, _: (
+        run.options.xi is not None and run.options.unit_memory_gib is not None
+    ),
     "without --xi and --unit-memory",
     refused=True,
 )
@@ -119,7 +127,11 @@ def _restart_overhead(options: OptionTable) -> tuple[tuple[int, float], ...]:
     if options.compat == "pollux":
         return SecondsBySize()(POLLUX_START_S)
     # Lucid itself does not preempt.
-    return LUCID_RESTARTS if options.compat == "lucid" and options.policy != "lucid" else ()
+    return (
+        LUCID_RESTARTS
+        if options.compat == "lucid" and options.policy != "lucid"
+        else ()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,7 +534,9 @@ class OptionTable(OptionValues):
     rules: Rules = part(
         Rules,
         max_jobs=Depends(
-            lambda options: options.from_preset("max_jobs", MAX_JOBS if options.cluster is None else 0),
+            lambda options: options.from_preset(
+                "max_jobs", MAX_JOBS if options.cluster is None else 0
+            ),
             "10; with --cluster or --preset best all",
         ),
         start_overhead_s=Depends(
@@ -553,12 +567,18 @@ class OptionTable(OptionValues):
         InputError
             When there is no such workload, or a value of its constants does not fit.
         """
-        return None if self.workload is None else make_workload(self.workload, {"seed": self.seed})
+        return (
+            None
+            if self.workload is None
+            else make_workload(self.workload, {"seed": self.seed})
+        )
 
     @property
     def takes_part(self) -> bool:
         """Whether some nodes of a trace are left out."""
-        return self.node_trace is not None and bool(self.first_node or self.node_count is not None)
+        return self.node_trace is not None and bool(
+            self.first_node or self.node_count is not None
+        )
 
     @property
     def constants(self) -> dict[str, str]:

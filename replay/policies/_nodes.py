@@ -32,7 +32,9 @@ class Nodes:
             for node, idle in enumerate(state.machine.idle_by_node())
         ]
 
-    def take(self, counts: Sequence[tuple[int, int]], held: Sequence[int] = ()) -> tuple[int, ...]:
+    def take(
+        self, counts: Sequence[tuple[int, int]], held: Sequence[int] = ()
+    ) -> tuple[int, ...]:
         """Take units of nodes, given as (node, units); units in `held` come first."""
         mine = set(held)
         units: list[int] = []
@@ -63,4 +65,8 @@ class Nodes:
     def _of(self, kind: str | None) -> Sequence[int]:
         """Return the nodes of a kind, all nodes for None."""
         nodes = range(len(self._free))
-        return nodes if kind is None else [node for node in nodes if self._kind_of(node * self._per) == kind]
+        return (
+            nodes
+            if kind is None
+            else [node for node in nodes if self._kind_of(node * self._per) == kind]
+        )

@@ -33,7 +33,13 @@ def cross(states: States, parents: IntArray, point: IntArray) -> States:
 
 
 @compiled
-def thin(states: States, current: IntArray, back: BoolArray, thinned: BoolArray, lost: BoolArray) -> None:
+def thin(
+    states: States,
+    current: IntArray,
+    back: BoolArray,
+    thinned: BoolArray,
+    lost: BoolArray,
+) -> None:
     """Set the rows in `back` to `current`; then the elements in `lost`, a row for each row in `thinned`, to 0."""
     row = 0
     for c in range(states.shape[0]):
@@ -125,7 +131,9 @@ def part_the_spread(states: States) -> None:
 
 
 @compiled
-def too_large(states: States, most: IntArray, most_nodes: int) -> tuple[IntArray, IntArray]:
+def too_large(
+    states: States, most: IntArray, most_nodes: int
+) -> tuple[IntArray, IntArray]:
     """Candidate and job of the rows beyond their limits of replicas and nodes."""
     row, job = np.empty(states.size, np.int64), np.empty(states.size, np.int64)
     found = 0
@@ -142,7 +150,14 @@ def too_large(states: States, most: IntArray, most_nodes: int) -> tuple[IntArray
 
 
 @compiled
-def cut(states: States, row: IntArray, job: IntArray, order: IntArray, most: IntArray, most_nodes: int) -> None:
+def cut(
+    states: States,
+    row: IntArray,
+    job: IntArray,
+    order: IntArray,
+    most: IntArray,
+    most_nodes: int,
+) -> None:
     """Cut the rows (row, job) to their limits of replicas and nodes; `order` of their nodes: shape (rows, nodes)."""
     for k in range(len(row)):
         left, used = most[job[k]], 0
@@ -182,7 +197,11 @@ def fill(states: States, capacity: IntArray, fits: IntArray, least: IntArray) ->
 
 @compiled
 def reached(
-    states: States, current: IntArray, speedup: FloatArray, penalty: FloatArray, units_per_node: int
+    states: States,
+    current: IntArray,
+    speedup: FloatArray,
+    penalty: FloatArray,
+    units_per_node: int,
 ) -> FloatArray:
     """The speed-up of each job in each candidate in whole nodes, less where its row changes: (candidates, jobs)."""
     result = np.empty(states.shape[:2])
@@ -226,5 +245,8 @@ def new(states: States, of_states: Marks, known: States, of_known: Marks) -> Boo
     fresh = np.empty(len(states), np.bool_)
     for c in range(len(states)):
         state, mark = states[c], of_states[c]
-        fresh[c] = not (_among(state, mark, known, of_known) or _among(state, mark, states[:c], of_states[:c]))
+        fresh[c] = not (
+            _among(state, mark, known, of_known)
+            or _among(state, mark, states[:c], of_states[:c])
+        )
     return fresh

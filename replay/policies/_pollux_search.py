@@ -69,7 +69,9 @@ class Moment:
         """Fitness of each candidate, higher is better: float64 of shape (candidates,)."""
         from bft.replay.policies._pollux_kernels import reached
 
-        speedup = reached(states, self.current, self.speedup, self.penalty, self.units_per_node)
+        speedup = reached(
+            states, self.current, self.speedup, self.penalty, self.units_per_node
+        )
         return np.asarray(mean_term(speedup, self.power).mean(axis=1))
 
     def repair(self, states: States, rng: np.random.Generator) -> None:
@@ -79,7 +81,12 @@ class Moment:
         replicas and nodes. A node has no more replicas than units. A job that does not run on what it has loses some,
         or all.
         """
-        from bft.replay.policies._pollux_kernels import cut, fill, part_the_spread, too_large
+        from bft.replay.policies._pollux_kernels import (
+            cut,
+            fill,
+            part_the_spread,
+            too_large,
+        )
 
         if self.avoid:
             part_the_spread(states)
@@ -107,7 +114,9 @@ class Moment:
 
         drawn = rng.random(states.shape, dtype=np.float32)
         crowd, there = rooms(states, self.capacity)
-        position, low, high = raised(states, crowd, self.capacity, drawn, np.float32(1 / jobs), rng.random(there))
+        position, low, high = raised(
+            states, crowd, self.capacity, drawn, np.float32(1 / jobs), rng.random(there)
+        )
         np.put(states, position, rng.integers(low, high))
 
 
@@ -124,7 +133,12 @@ def mean_term(speedup: FloatArray, power: float) -> FloatArray:
 
 
 def search(
-    moment: Moment, start: States, rng: np.random.Generator, *, population: int = 100, generations: int = 100
+    moment: Moment,
+    start: States,
+    rng: np.random.Generator,
+    *,
+    population: int = 100,
+    generations: int = 100,
 ) -> tuple[States, FloatArray]:
     """Evolve candidates and return the population, best first, with its fitness.
 
@@ -142,8 +156,12 @@ def search(
     from bft.replay.policies._pollux_kernels import cross, marks, new
 
     # Not of `rng`: whatever they are, the result is the same.
-    weights = np.random.default_rng(0).integers(1, 1 << 63, size=moment.current.shape, dtype=np.uint64)
-    states = np.concatenate([moment.current[None].astype(np.int16), start.astype(np.int16)])
+    weights = np.random.default_rng(0).integers(
+        1, 1 << 63, size=moment.current.shape, dtype=np.uint64
+    )
+    states = np.concatenate(
+        [moment.current[None].astype(np.int16), start.astype(np.int16)]
+    )
     moment.repair(states, rng)
     marked = marks(states, weights)
     fresh = new(states, marked, states[:0], marked[:0])
@@ -151,7 +169,9 @@ def search(
     fitness = moment.fitness(states)
     for _ in range(generations - 1):
         parents = _parents(fitness, population, rng)
-        children = cross(states, parents, _points(parents.shape[1], states.shape[1], rng))
+        children = cross(
+            states, parents, _points(parents.shape[1], states.shape[1], rng)
+        )
         moment.mutate(children, rng)
         moment.repair(children, rng)
         of_children = marks(children, weights)
@@ -168,7 +188,9 @@ def search(
 def _parents(fitness: FloatArray, count: int, rng: np.random.Generator) -> IntArray:
     """Winners of tournaments between two candidates: positions, shape (2, pairs)."""
     rivals = rng.integers(len(fitness), size=(2, 2, (count + 1) // 2))
-    winners: IntArray = np.where(fitness[rivals[0]] >= fitness[rivals[1]], rivals[0], rivals[1])
+    winners: IntArray = np.where(
+        fitness[rivals[0]] >= fitness[rivals[1]], rivals[0], rivals[1]
+    )
     return winners
 
 

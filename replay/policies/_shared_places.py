@@ -26,7 +26,9 @@ class SharedPlaces:
     def __init__(self, free: Iterable[int], units_per_node: int = 1) -> None:
         self._per = units_per_node
         self._free = dict.fromkeys(free)
-        self._open: dict[int, dict[int, None]] = {}  # job -> its units that one more may hold
+        self._open: dict[
+            int, dict[int, None]
+        ] = {}  # job -> its units that one more may hold
         self._owner: dict[int, int] = {}  # open unit -> job
 
     def __len__(self) -> int:
@@ -48,7 +50,9 @@ class SharedPlaces:
         for unit in self._open.pop(host, ()):
             del self._owner[unit]
 
-    def find(self, units: int, hosts: Iterable[int] = (), *, spread: bool = False) -> tuple[int, ...] | None:
+    def find(
+        self, units: int, hosts: Iterable[int] = (), *, spread: bool = False
+    ) -> tuple[int, ...] | None:
         """Find this many units, None when they are not available.
 
         Free units alone if they suffice; otherwise also units of the first hosts, of as few hosts as possible. On each
@@ -105,8 +109,14 @@ def free_units(state: State, places: Placement, held: Container[int]) -> list[in
     per = state.machine.units_per_node
     nodes = places.by_node()
     if per == 1:
-        return [unit for unit in nodes if unit not in held]  # in the order in which they are handed out
-    on = (unit for node in sorted(nodes, reverse=True) for unit in range(node * per, (node + 1) * per))
+        return [
+            unit for unit in nodes if unit not in held
+        ]  # in the order in which they are handed out
+    on = (
+        unit
+        for node in sorted(nodes, reverse=True)
+        for unit in range(node * per, (node + 1) * per)
+    )
     return [unit for unit in on if unit not in held and state.machine.is_idle(unit)]
 
 
@@ -139,4 +149,7 @@ class Refused:
         if self._interference.memory is not None:
             return job
         # With more units a job's ratio may be smaller.
-        return (self._interference.kind(job), job.request if self._interference.by_units else 0)
+        return (
+            self._interference.kind(job),
+            job.request if self._interference.by_units else 0,
+        )

@@ -15,7 +15,14 @@ import pandas as pd
 from bft.models import Curve, InputError, Job, JobTable, Objective, xi_from_frame
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.policy_api import Decision, Machine, Policy, PolicyError, Remembers, State
+from bft.replay.engine.policy_api import (
+    Decision,
+    Machine,
+    Policy,
+    PolicyError,
+    Remembers,
+    State,
+)
 from bft.replay.engine.policy_timeout import PolicyCall
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.sharing_rules import Interference
@@ -57,7 +64,9 @@ class World:
         }
 
 
-def check_policy(policy: str | Policy | Callable[..., Policy], *, seed: int = 0, worlds: int = 6) -> None:
+def check_policy(
+    policy: str | Policy | Callable[..., Policy], *, seed: int = 0, worlds: int = 6
+) -> None:
     """Check the properties that every policy must have, in small random worlds.
 
     - It has a `name`, `decide(state)` and, where it states one, a valid `kind`.
@@ -110,8 +119,15 @@ def make_world(seed: int) -> World:
     end = START_NS + HOURS * 3600 * SECOND_NS
     trace = always_idle(nodes, START_NS, end, units_per_node=per_node)
     if seed % 2 == 0:
-        trace = _coming_and_going(rng, nodes, per_node, end, by_unit=per_node > 1 and seed % 4 == 0)
-    jobs = JobTable(tuple(_job(rng, number, nodes * per_node) for number in range(int(rng.integers(9, 14)))))
+        trace = _coming_and_going(
+            rng, nodes, per_node, end, by_unit=per_node > 1 and seed % 4 == 0
+        )
+    jobs = JobTable(
+        tuple(
+            _job(rng, number, nodes * per_node)
+            for number in range(int(rng.integers(9, 14)))
+        )
+    )
     rules = Rules(
         max_jobs=(10, 0, 4, 0)[seed % 4],
         cost_model=("bftrainer", "stall")[seed // 2 % 2],
@@ -123,12 +139,16 @@ def make_world(seed: int) -> World:
     return World(seed, trace, jobs, rules, _interference(rng))
 
 
-def _coming_and_going(rng: np.random.Generator, nodes: int, per_node: int, end: int, *, by_unit: bool) -> NodeTrace:
+def _coming_and_going(
+    rng: np.random.Generator, nodes: int, per_node: int, end: int, *, by_unit: bool
+) -> NodeTrace:
     """Every node (or unit) changes at some instants of its own; several change at the beginning."""
     rows = []
     for node in range(nodes * (per_node if by_unit else 1)):
         idle = bool(rng.random() < 0.8)
-        instants = np.sort(rng.integers(60, HOURS * 3600, size=int(rng.integers(2, 10)))).tolist()
+        instants = np.sort(
+            rng.integers(60, HOURS * 3600, size=int(rng.integers(2, 10)))
+        ).tolist()
         for second in [0, *instants]:
             rows.append((START_NS + second // 60 * 60 * SECOND_NS, node, idle))
             idle = not idle
@@ -149,9 +169,19 @@ def _job(rng: np.random.Generator, number: int, units: int) -> Job:
     jmin = int(rng.integers(1, min(3, units) + 1))
     jmax = int(rng.integers(jmin, min(8, units) + 1))
     sizes = np.arange(jmax + 1, dtype=np.float64)
-    curve = Curve(sizes, float(rng.uniform(5, 50)) * sizes ** float(rng.uniform(0.6, 1.0)))
-    some = tuple(n for n in range(jmin, jmax + 1) if n in (jmin, jmax) or n % 2 == 0) if number % 3 == 2 else None
-    submit = START_NS + int(rng.integers(0, HOURS * 1200)) * SECOND_NS if number > 2 else START_NS
+    curve = Curve(
+        sizes, float(rng.uniform(5, 50)) * sizes ** float(rng.uniform(0.6, 1.0))
+    )
+    some = (
+        tuple(n for n in range(jmin, jmax + 1) if n in (jmin, jmax) or n % 2 == 0)
+        if number % 3 == 2
+        else None
+    )
+    submit = (
+        START_NS + int(rng.integers(0, HOURS * 1200)) * SECOND_NS
+        if number > 2
+        else START_NS
+    )
     return Job(
         f"job-{number}",
         submit,
@@ -167,7 +197,14 @@ def _job(rng: np.random.Generator, number: int, units: int) -> Job:
         batch_size=64.0,
         memory_gib=4.0,
         deadline_ns=submit + 7200 * SECOND_NS if number % 2 else None,
-        extra={"sharing_score": 0, "gpu_util": 40.0, "gmem_util": 20.0, "gmem": 4000.0, "amp": 0, "profiled": True},
+        extra={
+            "sharing_score": 0,
+            "gpu_util": 40.0,
+            "gmem_util": 20.0,
+            "gmem": 4000.0,
+            "amp": 0,
+            "profiled": True,
+        },
         sizes=some,
     )
 
@@ -193,9 +230,13 @@ class _Played:
 class _Checked:
     """A policy in one world."""
 
-    def __init__(self, policy: str | Policy | Callable[..., Policy], world: World) -> None:
+    def __init__(
+        self, policy: str | Policy | Callable[..., Policy], world: World
+    ) -> None:
         self._given, self._world = policy, world
-        self._name = policy if isinstance(policy, str) else str(getattr(policy, "name", policy))
+        self._name = (
+            policy if isinstance(policy, str) else str(getattr(policy, "name", policy))
+        )
 
     def check(self) -> None:
         """Check every property, the simplest first."""
@@ -203,7 +244,9 @@ class _Checked:
         self._name = made.name
         self._answers_nothing(made)
         once = self._played()
-        self._same(once, self._played(), "deterministic", "asked twice, two fresh ones differ")
+        self._same(
+            once, self._played(), "deterministic", "asked twice, two fresh ones differ"
+        )
         self._same(
             once,
             self._played(stop_at=len(once.decisions) // 2),
@@ -219,7 +262,9 @@ class _Checked:
                 return make_policy(given, settings)
             if isinstance(given, type):
                 known = [option.name for option in policy_options(given)]
-                made: Any = given(**{name: value for name, value in settings.items() if name in known})
+                made: Any = given(
+                    **{name: value for name, value in settings.items() if name in known}
+                )
             else:
                 made = copy.deepcopy(given) if hasattr(given, "decide") else given()
             check_made(self._name, made)
@@ -236,13 +281,23 @@ class _Checked:
         while state is None:
             state = replay.advance()
         without_jobs = State(state.time_ns, state.idle, (), state.machine)
-        busy = Machine(Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node))
+        busy = Machine(
+            Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node)
+        )
         waiting = State(state.time_ns, 0, state.jobs, busy)
-        for label, asked in (("without jobs", without_jobs), ("without idle units", waiting)):
-            counts = self._decision(self._fresh(), asked, f"asked {label}").counts_in(asked)
+        for label, asked in (
+            ("without jobs", without_jobs),
+            ("without idle units", waiting),
+        ):
+            counts = self._decision(self._fresh(), asked, f"asked {label}").counts_in(
+                asked
+            )
             if len(counts) != len(asked.jobs) or any(counts):
                 expected = (0,) * len(asked.jobs)
-                raise self._lacks("answers", f"asked {label} of {len(jobs)}, it gives {counts}, not {expected}")
+                raise self._lacks(
+                    "answers",
+                    f"asked {label} of {len(jobs)}, it gives {counts}, not {expected}",
+                )
 
     def _replay(self, policy: Policy) -> Replay:
         world = self._world
@@ -261,13 +316,20 @@ class _Checked:
             if state is None:
                 continue
             before = _seen(state)
-            decision = self._decision(replay.policy, state, f"at decision {len(decisions)}")
+            decision = self._decision(
+                replay.policy, state, f"at decision {len(decisions)}"
+            )
             if _seen(state) != before:
-                raise self._lacks("no mutation", f"at decision {len(decisions)} it changed the state that it was given")
+                raise self._lacks(
+                    "no mutation",
+                    f"at decision {len(decisions)} it changed the state that it was given",
+                )
             try:
                 replay.decide(decision)
             except PolicyError as error:
-                raise self._lacks("the engine's rules", f"decision {len(decisions)}: {error}") from error
+                raise self._lacks(
+                    "the engine's rules", f"decision {len(decisions)}: {error}"
+                ) from error
             decisions.append((state.time_ns, decision))
         if _content(self._world.jobs) != jobs:
             raise self._lacks("no mutation", "it changed the jobs that it was given")
@@ -277,7 +339,9 @@ class _Checked:
         """A replay in the same position with a fresh policy, restored through JSON."""
         fresh = self._replay(self._fresh())
         if hasattr(replay.policy, "state") != hasattr(replay.policy, "restore"):
-            raise self._lacks("resumable", "it has one of state() and restore() without the other")
+            raise self._lacks(
+                "resumable", "it has one of state() and restore() without the other"
+            )
         try:
             if isinstance(replay.policy, Remembers):
                 before = json.dumps(replay.policy.state(), default=_plain)
@@ -285,7 +349,9 @@ class _Checked:
                     raise self._lacks("resumable", "state(), called twice, differs")
             fresh.restore(json.loads(json.dumps(replay.state(), default=_plain)))
         except (PolicyError, TypeError, ValueError, AttributeError) as error:
-            raise self._lacks("resumable", f"its state() does not come back through JSON: {error}") from error
+            raise self._lacks(
+                "resumable", f"its state() does not come back through JSON: {error}"
+            ) from error
         return fresh
 
     def _decision(self, policy: Policy, state: State, when: str) -> Decision:
@@ -295,14 +361,23 @@ class _Checked:
         except PolicyError as error:
             raise self._lacks("answers", f"{when}: {error}") from error
         if not isinstance(answer, Decision):
-            raise self._lacks("answers", f"{when} it answered {answer!r:.100}; expected a Decision")
+            raise self._lacks(
+                "answers", f"{when} it answered {answer!r:.100}; expected a Decision"
+            )
         return answer
 
     def _same(self, one: _Played, other: _Played, what: str, how: str) -> None:
-        for number, (first, second) in enumerate(zip_longest(one.decisions, other.decisions)):
+        for number, (first, second) in enumerate(
+            zip_longest(one.decisions, other.decisions)
+        ):
             if first is None or second is None or not _equal(first, second):
-                raise self._lacks(what, f"{how}: decision {number} is {_shown(first)} and {_shown(second)}")
-        if _books(one.outcome) != _books(other.outcome) or not one.outcome.steps.equals(other.outcome.steps):
+                raise self._lacks(
+                    what,
+                    f"{how}: decision {number} is {_shown(first)} and {_shown(second)}",
+                )
+        if _books(one.outcome) != _books(other.outcome) or not one.outcome.steps.equals(
+            other.outcome.steps
+        ):
             raise self._lacks(what, f"{how}: the same decisions, but other results")
 
     def _lacks(self, what: str, why: str) -> PolicyCheckError:
@@ -310,7 +385,9 @@ class _Checked:
         trace, seed = self._world.trace, self._world.seed
         where = f"{len(trace.nodes)} nodes of {trace.units_per_node} units, {len(self._world.jobs)} jobs"
         again = f"check_policy(..., seed={seed}, worlds=1)"
-        return PolicyCheckError(f"policy {self._name!r} lacks {what!r} ({where}): {why}; to see it again: {again}")
+        return PolicyCheckError(
+            f"policy {self._name!r} lacks {what!r} ({where}): {why}; to see it again: {again}"
+        )
 
 
 def _equal(one: tuple[int, Decision], other: tuple[int, Decision]) -> bool:
@@ -320,23 +397,47 @@ def _equal(one: tuple[int, Decision], other: tuple[int, Decision]) -> bool:
 def _answer(decision: Decision) -> tuple[Any, ...]:
     """The engine's part of a decision; how well and how fast it was solved may differ."""
     placement = None if decision.placement is None else dict(decision.placement)
-    counts = None if decision.counts is None else tuple(int(count) for count in decision.counts)
+    counts = (
+        None
+        if decision.counts is None
+        else tuple(int(count) for count in decision.counts)
+    )
     return counts, placement, decision.transfers, decision.wake_ns
 
 
 def _shown(entry: tuple[int, Decision] | None) -> str:
-    return "none" if entry is None else f"{_answer(entry[1])} at {np.datetime64(entry[0], 'ns')}"
+    return (
+        "none"
+        if entry is None
+        else f"{_answer(entry[1])} at {np.datetime64(entry[0], 'ns')}"
+    )
 
 
 def _seen(state: State) -> tuple[Any, ...]:
     """The parts of a state that a policy must not change."""
-    views = [(id(view.job), view.units, view.held, view.partners, view.rate, view.starts) for view in state.jobs]
-    return state.time_ns, state.idle, views, list(state.machine.idle_by_node()), len(state.finished)
+    views = [
+        (id(view.job), view.units, view.held, view.partners, view.rate, view.starts)
+        for view in state.jobs
+    ]
+    return (
+        state.time_ns,
+        state.idle,
+        views,
+        list(state.machine.idle_by_node()),
+        len(state.finished),
+    )
 
 
 def _content(jobs: Iterable[Job]) -> list[list[Any]]:
     """Return all attributes of jobs, for comparison."""
-    return [[_value(getattr(job, each.name)) for each in fields(job) if each.name != "profile"] for job in jobs]
+    return [
+        [
+            _value(getattr(job, each.name))
+            for each in fields(job)
+            if each.name != "profile"
+        ]
+        for job in jobs
+    ]
 
 
 def _value(value: Any) -> Any:
@@ -346,7 +447,10 @@ def _value(value: Any) -> Any:
 
 
 def _books(outcome: Outcome) -> list[tuple[Any, ...]]:
-    return [(r.start_ns, r.finish_ns, r.work, r.gained, r.lost, r.unit_seconds, r.starts) for r in outcome.records]
+    return [
+        (r.start_ns, r.finish_ns, r.work, r.gained, r.lost, r.unit_seconds, r.starts)
+        for r in outcome.records
+    ]
 
 
 def _plain(value: Any) -> Any:

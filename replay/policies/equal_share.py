@@ -45,7 +45,9 @@ class EqualShare:
         if sized:
             return Decision(_hand_out(state, counts, left))
         first = 0
-        while left and first < len(counts):  # many jobs at once, so that most decisions take one iteration
+        while left and first < len(
+            counts
+        ):  # many jobs at once, so that most decisions take one iteration
             some = slice(first, first + 2 * left)
             left = _fill(counts[some], low[some], high[some], left)
             first = some.stop
@@ -67,14 +69,20 @@ def _fill(counts: IntArray, low: IntArray, high: IntArray, left: int) -> int:
     """Give remaining units to jobs in turn up to `high`, skipping jobs that would stay below `low`; return the rest."""
     first = 0
     while left:
-        able = first + np.flatnonzero((counts < high)[first:] & (counts + left >= low)[first:])
-        until = np.cumsum(high[able] - counts[able])  # units that the jobs up to each can take
+        able = first + np.flatnonzero(
+            (counts < high)[first:] & (counts + left >= low)[first:]
+        )
+        until = np.cumsum(
+            high[able] - counts[able]
+        )  # units that the jobs up to each can take
         filled = int(np.searchsorted(until, left, side="right"))
         counts[able[:filled]] = high[able[:filled]]
         left -= int(until[filled - 1]) if filled else 0
         if filled == len(able):
             break
-        first = int(able[filled])  # the first that cannot be filled: it takes the rest, if it can run on that
+        first = int(
+            able[filled]
+        )  # the first that cannot be filled: it takes the rest, if it can run on that
         if counts[first] + left >= low[first]:
             counts[first] += left
             return 0

@@ -21,11 +21,20 @@ class Fifo:
         Place each job on as few nodes as possible; otherwise on any units.
     """
 
-    backfill: bool = field(default=False, metadata={"help": "skip jobs that do not fit, and continue"})
-    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
+    backfill: bool = field(
+        default=False, metadata={"help": "skip jobs that do not fit, and continue"}
+    )
+    consolidate: bool = field(
+        default=True, metadata={"help": "place each job on as few nodes as it needs"}
+    )
     name: str = field(default="fifo", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
 
     def decide(self, state: State) -> Decision:
         """Start the jobs at the head of the queue."""
-        return start(state, state.waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)
+        return start(
+            state,
+            state.waiting,
+            spreads=lambda job: not self.consolidate,
+            blocks=not self.backfill,
+        )

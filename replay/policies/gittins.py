@@ -28,13 +28,17 @@ class ServiceDistribution:
     def __init__(self, samples: Iterable[float], delta: float) -> None:
         self.delta = delta
         self.samples = sorted(samples)
-        self._sums = np.concatenate([[0.0], np.cumsum(self.samples)])  # of the first k samples
+        self._sums = np.concatenate(
+            [[0.0], np.cumsum(self.samples)]
+        )  # of the first k samples
 
     def learn(self, sample: float) -> None:
         """Add the service of another finished job."""
         index = bisect_right(self.samples, sample)
         self.samples.insert(index, sample)
-        self._sums = np.concatenate([self._sums[: index + 1], self._sums[index:] + sample])
+        self._sums = np.concatenate(
+            [self._sums[: index + 1], self._sums[index:] + sample]
+        )
 
     def index(self, attained: float) -> float:
         """The index of a job with this many attained unit-seconds; 0 beyond the largest sample.
@@ -63,13 +67,18 @@ class ServiceDistribution:
         if index == n:
             return 0.0
         before = samples[index] - 1
-        first, last = bisect_right(samples, before), min(bisect_right(samples, before + self.delta), n - 1)
+        first, last = (
+            bisect_right(samples, before),
+            min(bisect_right(samples, before + self.delta), n - 1),
+        )
         chance = round((last - first) / (n - first), 5)
         return round(chance * 1e6 / (self._service(first, last) // (n - first)), 4)
 
     def _service(self, first: int, last: int) -> float:
         """Σ d[i:e] + Δ·(n − e)."""
-        return float(self._sums[last] - self._sums[first]) + self.delta * (len(self.samples) - last)
+        return float(self._sums[last] - self._sums[first]) + self.delta * (
+            len(self.samples) - last
+        )
 
 
 def read_samples(path: str | Path) -> list[float]:
@@ -83,6 +92,8 @@ def read_samples(path: str | Path) -> list[float]:
     rows = Rows(read_table(path), path)
     column = next((name for name in COLUMNS if rows.has(name)), None)
     if column is None:
-        raise rows.error(f"expected a column {' or '.join(COLUMNS)} with unit-seconds of past jobs")
+        raise rows.error(
+            f"expected a column {' or '.join(COLUMNS)} with unit-seconds of past jobs"
+        )
     samples: list[float] = rows.require((column,)).all_numbers(column, above=0).tolist()
     return samples

@@ -76,35 +76,61 @@ class MilpPolicy:
     deadline_boost: float = 1.0
     deadline_horizon_s: float = 86_400.0
     curves: Literal["known", "learn", "profile"] = "known"
-    profile_s: float = field(default=60.0, metadata={"help": "--curves profile: seconds at each size"})
-    profile_sizes: int = field(default=4, metadata={"help": "--curves profile: at how many sizes a job is measured"})
+    profile_s: float = field(
+        default=60.0, metadata={"help": "--curves profile: seconds at each size"}
+    )
+    profile_sizes: int = field(
+        default=4,
+        metadata={"help": "--curves profile: at how many sizes a job is measured"},
+    )
     profile_order: Literal["growing", "inverse"] = field(
-        default="growing", metadata={"help": "--curves profile: from the smallest size up, or from the largest down"}
+        default="growing",
+        metadata={
+            "help": "--curves profile: from the smallest size up, or from the largest down"
+        },
     )
     remaining: Literal["known", "predicted"] = field(
-        default="known", metadata={"help": "work left, for the objective srpt: known, or predicted by estimate_s"}
+        default="known",
+        metadata={
+            "help": "work left, for the objective srpt: known, or predicted by estimate_s"
+        },
     )
     window: Literal["fixed", "expected"] = field(
         default="fixed",
-        metadata={"help": "expected: look no further than the next node is expected to leave, by --walltimes"},
+        metadata={
+            "help": "expected: look no further than the next node is expected to leave, by --walltimes"
+        },
     )
     by_kind: bool = field(
-        default=True, metadata={"help": "with --kinds: use the curves of each kind; no: the usual ones on every kind"}
+        default=True,
+        metadata={
+            "help": "with --kinds: use the curves of each kind; no: the usual ones on every kind"
+        },
     )
     name: str = field(default="milp", init=False)
     kind: Kind = field(default=Kind(kinds=True), init=False, metadata=NOT_STORED)
     verified: int = field(default=0, init=False)
     mismatches: int = field(default=0, init=False)
-    _on: dict[tuple[str, str], Curve] = field(default_factory=dict, init=False, repr=False, metadata=NOT_STORED)
-    _terms: dict[str, milp.Job] = field(default_factory=dict, init=False, repr=False, metadata=NOT_STORED)
-    _steady: dict[str, range] = field(default_factory=dict, init=False, repr=False, metadata=NOT_STORED)
-    _learned: dict[str, OnlineCurve] = field(default_factory=dict, init=False, repr=False)
+    _on: dict[tuple[str, str], Curve] = field(
+        default_factory=dict, init=False, repr=False, metadata=NOT_STORED
+    )
+    _terms: dict[str, milp.Job] = field(
+        default_factory=dict, init=False, repr=False, metadata=NOT_STORED
+    )
+    _steady: dict[str, range] = field(
+        default_factory=dict, init=False, repr=False, metadata=NOT_STORED
+    )
+    _learned: dict[str, OnlineCurve] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _advisor: Advisor = field(init=False, repr=False, metadata=NOT_STORED)
 
     def __post_init__(self) -> None:
         for option, low in (("profile_s", 1e-3), ("profile_sizes", 1)):
             if not getattr(self, option) >= low:
-                raise ValueError(f"{option}: expected at least {low}, not {getattr(self, option)}")
+                raise ValueError(
+                    f"{option}: expected at least {low}, not {getattr(self, option)}"
+                )
         self._advisor = Advisor(self.profile_s, self.profile_sizes, self.profile_order)
         if self.objective.uses_left and self.remaining == "known":
             self.kind = replace(self.kind, clairvoyant=True)
@@ -131,7 +157,11 @@ class MilpPolicy:
         decision = Decision.solved(solution)
         if not targets:
             return decision
-        return decision.waking(self._advisor.wake_ns(state, targets, self._learned, self.cost_model == "stall"))
+        return decision.waking(
+            self._advisor.wake_ns(
+                state, targets, self._learned, self.cost_model == "stall"
+            )
+        )
 
     def _solved(self, problem: milp.Problem | milp.KindsProblem) -> milp.Solution:
         """Return the solver's answer to a problem; count whether it was checked, and whether it was proved invalid."""
@@ -154,7 +184,9 @@ class MilpPolicy:
         alike = self.alike(state, jobs)
         return milp.Problem(
             units=state.idle,
-            tfwd=self.tfwd_s if self.window == "fixed" else self._expected_window(state),
+            tfwd=self.tfwd_s
+            if self.window == "fixed"
+            else self._expected_window(state),
             jobs=jobs,
             current=tuple(state.counts.tolist()),
             cost_model=self.cost_model,
@@ -174,22 +206,38 @@ class MilpPolicy:
         jobs = []
         for view, term in zip(state.jobs, self._posed(state), strict=True):
             curves = {kind: self._curve_on(view.job, kind) for kind in idle}
-            jobs.append({kind: replace(term, ns=curve.ns, os=curve.ps) for kind, curve in curves.items()})
-        now = [(state.machine.kind_of(view.held[0]), view.units) if view.units else None for view in state.jobs]
+            jobs.append(
+                {
+                    kind: replace(term, ns=curve.ns, os=curve.ps)
+                    for kind, curve in curves.items()
+                }
+            )
+        now = [
+            (state.machine.kind_of(view.held[0]), view.units) if view.units else None
+            for view in state.jobs
+        ]
         return milp.KindsProblem(idle, tfwd_s, tuple(jobs), tuple(now), self.cost_model)
 
     def _curve_on(self, job: Job, kind: str) -> Curve:
         known = self._on.get((job.name, kind))
         if known is None:
-            known = self.objective.curve_on(job, kind) if self.by_kind else self.objective.curve(job)
+            known = (
+                self.objective.curve_on(job, kind)
+                if self.by_kind
+                else self.objective.curve(job)
+            )
             self._on[job.name, kind] = known
         return known
 
-    def alike(self, state: State, jobs: Sequence[milp.Job]) -> tuple[tuple[int, ...], ...]:
+    def alike(
+        self, state: State, jobs: Sequence[milp.Job]
+    ) -> tuple[tuple[int, ...], ...]:
         """Groups of waiting jobs that are interchangeable when jobs share units: none here."""
         return ()
 
-    def pairs(self, state: State, alike: Sequence[tuple[int, ...]] = ()) -> tuple[milp.Pair, ...]:
+    def pairs(
+        self, state: State, alike: Sequence[tuple[int, ...]] = ()
+    ) -> tuple[milp.Pair, ...]:
         """Pairs of jobs that may share units: none here."""
         return ()
 
@@ -202,15 +250,34 @@ class MilpPolicy:
             now_ns = state.time_ns
             return tuple(
                 [
-                    term if term and now_ns in self._steady[term.name] else self._weighted(state.jobs[place], now_ns)
+                    term
+                    if term and now_ns in self._steady[term.name]
+                    else self._weighted(state.jobs[place], now_ns)
                     for place, term in enumerate(known)
                 ]
             )
-        return tuple([term or self._term(state.jobs[place].job) for place, term in enumerate(known)])
+        return tuple(
+            [
+                term or self._term(state.jobs[place].job)
+                for place, term in enumerate(known)
+            ]
+        )
 
     def _term(self, job: Job) -> milp.Job:
-        curve = self.objective.curve(job) if self.curves == "known" else self._believed(job)
-        term = milp.Job(job.name, job.jmin, job.jmax, curve.ns, curve.ps, job.tcup_s, job.tcdw_s, job.weight, job.sizes)
+        curve = (
+            self.objective.curve(job) if self.curves == "known" else self._believed(job)
+        )
+        term = milp.Job(
+            job.name,
+            job.jmin,
+            job.jmax,
+            curve.ns,
+            curve.ps,
+            job.tcup_s,
+            job.tcdw_s,
+            job.weight,
+            job.sizes,
+        )
         self._terms[job.name] = term
         return term
 
@@ -220,7 +287,12 @@ class MilpPolicy:
         term = self._terms.get(job.name) or self._term(job)
         weight, steady_s = job.weight, 0.0
         if self.deadline_boost > 1.0:
-            weight = deadline_weight(job, now_ns, horizon_s=self.deadline_horizon_s, boost=self.deadline_boost)
+            weight = deadline_weight(
+                job,
+                now_ns,
+                horizon_s=self.deadline_horizon_s,
+                boost=self.deadline_boost,
+            )
         if self.objective.factors:
             standing = self._standing(view, now_ns)
             weight *= self.objective.factor(standing)
@@ -236,14 +308,20 @@ class MilpPolicy:
         if self.objective.ageing_h:
             age_s = (now_ns - view.job.tsub_ns) / SECOND_NS
         if self.objective.uses_left:
-            left = view.remaining / view.job.pmax if self.remaining == "known" else _predicted_left(view)
+            left = (
+                view.remaining / view.job.pmax
+                if self.remaining == "known"
+                else _predicted_left(view)
+            )
         return Standing(left, age_s)
 
     def _learn(self, state: State) -> None:
         """Note at which rates each job has run on the units that it has held since the last decision."""
         for position, view in enumerate(state.jobs):
             for interval in state.intervals(position):
-                if view.job.runs_on(interval.units) and not interval.shared:  # with partners xi changes its rate too
+                if (
+                    view.job.runs_on(interval.units) and not interval.shared
+                ):  # with partners xi changes its rate too
                     curve = self._learned.setdefault(view.job.name, OnlineCurve())
                     curve.observe(interval.units, interval.rate, interval.progressed_s)
         for view in state.finished:
@@ -253,12 +331,16 @@ class MilpPolicy:
         """The estimated objective curve of a job; where curves are only learned, its speed-up over one unit."""
         believed = self._learned.get(job.name, OnlineCurve()).estimate(job.jmax)
         if self.curves == "profile":
-            return self.objective.curve(replace(job, scalability=believed, objective=believed))
+            return self.objective.curve(
+                replace(job, scalability=believed, objective=believed)
+            )
         one = float(believed.at(np.array([1.0]))[0])
         return Curve(believed.ns, believed.ps / one) if one > 0 else believed
 
 
-def measured_first(problem: milp.Problem, targets: Mapping[int, int]) -> tuple[milp.Problem, float]:
+def measured_first(
+    problem: milp.Problem, targets: Mapping[int, int]
+) -> tuple[milp.Problem, float]:
     """Return the problem in which jobs to be measured get their units at any price, and the value of doing so.
 
     Parameters
@@ -279,9 +361,16 @@ def measured_first(problem: milp.Problem, targets: Mapping[int, int]) -> tuple[m
     worth = 2.0 * math.fsum(others) * (1.0 + longest / problem.tfwd) + 1.0
     jobs = list(problem.jobs)
     for position, units in targets.items():
-        curve = np.array([0.0, max(units, 1)]), np.array([0.0, worth if units else -1.0])
-        jobs[position] = milp.Job(jobs[position].name, max(units, 1), max(units, 1), *curve, 0.0, 0.0)
-    pairs = tuple(pair for pair in problem.pairs if not {pair.a, pair.b} & targets.keys())
+        curve = (
+            np.array([0.0, max(units, 1)]),
+            np.array([0.0, worth if units else -1.0]),
+        )
+        jobs[position] = milp.Job(
+            jobs[position].name, max(units, 1), max(units, 1), *curve, 0.0, 0.0
+        )
+    pairs = tuple(
+        pair for pair in problem.pairs if not {pair.a, pair.b} & targets.keys()
+    )
     certain = worth * problem.tfwd * sum(units > 0 for units in targets.values())
     return replace(problem, jobs=tuple(jobs), pairs=pairs), certain
 

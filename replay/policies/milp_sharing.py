@@ -40,9 +40,13 @@ class MilpSharingPolicy(MilpPolicy):
     xi_partners: int = XI_PARTNERS
     name: str = field(default="milp-sharing", init=False)
     kind: Kind = field(default=Kind(shares=True), init=False, metadata=NOT_STORED)
-    _known: dict[tuple[str, str], Sides] = field(default_factory=dict, init=False, repr=False, metadata=NOT_STORED)
+    _known: dict[tuple[str, str], Sides] = field(
+        default_factory=dict, init=False, repr=False, metadata=NOT_STORED
+    )
 
-    def alike(self, state: State, jobs: Sequence[milp.Job]) -> tuple[tuple[int, ...], ...]:
+    def alike(
+        self, state: State, jobs: Sequence[milp.Job]
+    ) -> tuple[tuple[int, ...], ...]:
         """Waiting jobs of one kind that are worth the same, where more than `FEW` jobs are in play."""
         interference = self.interference
         if interference is None or len(jobs) <= FEW:
@@ -54,30 +58,51 @@ class MilpSharingPolicy(MilpPolicy):
         for j in state.waiting:
             grown = jobs[j].tcup if self.cost_model == "stall" else 0.0
             job = state.jobs[j].job
-            groups[jobs[j].waiting_key, grown, interference.kind(job), job.request].append(j)
+            groups[
+                jobs[j].waiting_key, grown, interference.kind(job), job.request
+            ].append(j)
         return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
-    def pairs(self, state: State, alike: Sequence[tuple[int, ...]] = ()) -> tuple[milp.Pair, ...]:
+    def pairs(
+        self, state: State, alike: Sequence[tuple[int, ...]] = ()
+    ) -> tuple[milp.Pair, ...]:
         """Present partners, and for each job the best others; a group of `alike` counts as one."""
         groups = {group[0]: group for group in alike}
         chosen = _Partners(self.xi_partners, groups)
         pairs = []
         for a in state.running:
             b, view = state.jobs[a].partner, state.jobs[a]
-            priced = self._priced_pair(state, a, b, now=True) if b is not None and a < b else None
+            priced = (
+                self._priced_pair(state, a, b, now=True)
+                if b is not None and a < b
+                else None
+            )
             if b is not None and priced is not None:
                 chosen.take(a, b)
                 pairs.append(_pair(a, b, priced, view.shared))
         candidates = []
-        for first, second in combinations_with_replacement(self._kinds(state, alike), 2):
+        for first, second in combinations_with_replacement(
+            self._kinds(state, alike), 2
+        ):
             a, b = first[0], second[0]
             if first is second:
                 b = first[1] if len(first) > 1 else groups.get(a, (a, a))[1]
             # Jobs of these kinds have the same ratios, whichever they are.
             priced = None if a == b else self._priced_pair(state, a, b, now=False)
             if priced is not None:
-                candidates.append((-self._worth(state, a, b), first[0], second[0], first, second, priced))
-        for _, _, _, first, second, priced in sorted(candidates, key=itemgetter(0, 1, 2)):
+                candidates.append(
+                    (
+                        -self._worth(state, a, b),
+                        first[0],
+                        second[0],
+                        first,
+                        second,
+                        priced,
+                    )
+                )
+        for _, _, _, first, second, priced in sorted(
+            candidates, key=itemgetter(0, 1, 2)
+        ):
             for a, b in chosen.new(first, second):
                 pairs.append(_pair(a, b, priced))
         return tuple(sorted(pairs, key=lambda pair: (pair.a, pair.b)))
@@ -87,7 +112,9 @@ class MilpSharingPolicy(MilpPolicy):
         interference = self.interference
         if interference is None:
             return []
-        standing = set(range(len(state.jobs))).difference(*(group[1:] for group in alike))
+        standing = set(range(len(state.jobs))).difference(
+            *(group[1:] for group in alike)
+        )
         if len(state.jobs) <= FEW or interference.memory is not None:
             return [[j] for j in sorted(standing)]
         kinds: defaultdict[object, list[int]] = defaultdict(list)
@@ -102,16 +129,28 @@ class MilpSharingPolicy(MilpPolicy):
         return (
             0.0
             if sides is None
-            else math.fsum(1 / side.of(state.jobs[j].job.request) for side, j in zip(sides, (a, b), strict=True))
+            else math.fsum(
+                1 / side.of(state.jobs[j].job.request)
+                for side, j in zip(sides, (a, b), strict=True)
+            )
         )
 
-    def _priced_pair(self, state: State, a: int, b: int, *, now: bool) -> tuple[Priced, Priced] | None:
+    def _priced_pair(
+        self, state: State, a: int, b: int, *, now: bool
+    ) -> tuple[Priced, Priced] | None:
         """Return the speeds that a decision may count on for jobs a and b, None where they may not share."""
         sides = self._sides(state, a, b)
         if sides is None:
             return None
-        priced = self._priced(sides[0], state.jobs[a], now=now), self._priced(sides[1], state.jobs[b], now=now)
-        return None if any(math.isinf(otherwise) and not named for otherwise, named in priced) else priced
+        priced = (
+            self._priced(sides[0], state.jobs[a], now=now),
+            self._priced(sides[1], state.jobs[b], now=now),
+        )
+        return (
+            None
+            if any(math.isinf(otherwise) and not named for otherwise, named in priced)
+            else priced
+        )
 
     def _priced(self, side: SizedRatio, view: JobView, *, now: bool) -> Priced:
         """The ratios that a decision may rely on: the general one, and exceptions by units; infinite above `xi_max`.
@@ -120,11 +159,17 @@ class MilpSharingPolicy(MilpPolicy):
         bring it there, and the engine charges the slow-down.
         """
         xi_max = math.inf if self.interference is None else self.interference.xi_max
-        named = {int(n): ratio for n, ratio in side.at if n == int(n) and n <= view.job.jmax}
+        named = {
+            int(n): ratio for n, ratio in side.at if n == int(n) and n <= view.job.jmax
+        }
         held = {view.units: side.of(view.units)} if now else {}
-        priced = {n: ratio if ratio <= xi_max else math.inf for n, ratio in named.items()} | held
+        priced = {
+            n: ratio if ratio <= xi_max else math.inf for n, ratio in named.items()
+        } | held
         otherwise = side.otherwise if side.otherwise <= xi_max else math.inf
-        return otherwise, tuple(sorted((n, ratio) for n, ratio in priced.items() if ratio != otherwise))
+        return otherwise, tuple(
+            sorted((n, ratio) for n, ratio in priced.items() if ratio != otherwise)
+        )
 
     def _sides(self, state: State, a: int, b: int) -> Sides:
         if self.interference is None:
@@ -139,7 +184,11 @@ class MilpSharingPolicy(MilpPolicy):
 def _pair(a: int, b: int, priced: tuple[Priced, Priced], shared: int = 0) -> milp.Pair:
     """A pair, the job of lower position first."""
     (xi_a, at_a), (xi_b, at_b) = priced
-    return milp.Pair(a, b, xi_a, xi_b, shared, at_a, at_b) if a < b else milp.Pair(b, a, xi_b, xi_a, shared, at_b, at_a)
+    return (
+        milp.Pair(a, b, xi_a, xi_b, shared, at_a, at_b)
+        if a < b
+        else milp.Pair(b, a, xi_b, xi_a, shared, at_b, at_a)
+    )
 
 
 class _Partners:
@@ -160,7 +209,9 @@ class _Partners:
         self._now.add((a, b))
         self._singles.update((a, b))
 
-    def new(self, first: Sequence[int], second: Sequence[int]) -> Iterator[tuple[int, int]]:
+    def new(
+        self, first: Sequence[int], second: Sequence[int]
+    ) -> Iterator[tuple[int, int]]:
         """Pairs of jobs of two kinds (or twice the same) that there is room for; a group's first stands for it."""
         most, groups = self._most, self._groups
         grouped = [[j for j in kind if j in groups] for kind in (first, second)]
@@ -169,11 +220,16 @@ class _Partners:
                 if self._among[a] < most:
                     self._among[a] += 1
                     yield groups[a][0], groups[a][1]
-        for a, b in combinations(grouped[0], 2) if first is second else product(*grouped):
+        for a, b in (
+            combinations(grouped[0], 2) if first is second else product(*grouped)
+        ):
             if min(self._among[a], self._among[b]) < most:
                 self._among.update((a, b))
                 yield a, b
-        single = [[j for j in kind if j not in groups and self._among[j] < most] for kind in (first, second)]
+        single = [
+            [j for j in kind if j not in groups and self._among[j] < most]
+            for kind in (first, second)
+        ]
         crosses = ((single[0], grouped[1]), (grouped[0], single[1]))
         for some, others in crosses[:1] if first is second else crosses:
             for a, b in product(some, others):
@@ -181,8 +237,14 @@ class _Partners:
                 if self._among[j] < most:
                     self._among[j] += 1
                     yield a, b
-        single = [[j for j in kind if j not in groups and self._singles[j] < most] for kind in (first, second)]
+        single = [
+            [j for j in kind if j not in groups and self._singles[j] < most]
+            for kind in (first, second)
+        ]
         for a, b in combinations(single[0], 2) if first is second else product(*single):
-            if max(self._singles[a], self._singles[b]) < most and (min(a, b), max(a, b)) not in self._now:
+            if (
+                max(self._singles[a], self._singles[b]) < most
+                and (min(a, b), max(a, b)) not in self._now
+            ):
                 self._singles.update((a, b))
                 yield a, b

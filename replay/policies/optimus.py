@@ -54,20 +54,38 @@ class Optimus:
         Seed of the noise.
     """
 
-    interval_s: float = field(default=60.0, metadata={"help": "seconds between decisions, 0: at every event"})
-    remaining: Literal["known", "online"] = field(
-        default="known", metadata={"help": "remaining work: known, or predicted from the loss curve"}
+    interval_s: float = field(
+        default=60.0, metadata={"help": "seconds between decisions, 0: at every event"}
     )
-    threshold: float = field(default=0.01, metadata={"help": "online: drop of the loss in an epoch at convergence"})
-    noise: float = field(default=0.0, metadata={"help": "online: relative standard deviation of losses seen"})
+    remaining: Literal["known", "online"] = field(
+        default="known",
+        metadata={"help": "remaining work: known, or predicted from the loss curve"},
+    )
+    threshold: float = field(
+        default=0.01,
+        metadata={"help": "online: drop of the loss in an epoch at convergence"},
+    )
+    noise: float = field(
+        default=0.0,
+        metadata={"help": "online: relative standard deviation of losses seen"},
+    )
     seed: int = 0
     name: str = field(default="optimus", init=False)
-    kind: ClassVar[Kind] = Kind(migrates=True, clairvoyant=True)  # online looks at what was done, not at what is left
-    _seen: dict[str, list[tuple[float, float]]] = field(default_factory=dict, init=False, repr=False)
-    _count: dict[str, int] = field(default_factory=dict, init=False, repr=False)  # losses seen, including dropped ones
+    kind: ClassVar[Kind] = Kind(
+        migrates=True, clairvoyant=True
+    )  # online looks at what was done, not at what is left
+    _seen: dict[str, list[tuple[float, float]]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _count: dict[str, int] = field(
+        default_factory=dict, init=False, repr=False
+    )  # losses seen, including dropped ones
 
     def __post_init__(self) -> None:
-        for name, good in (("threshold", self.threshold > 0), ("noise", 0 <= self.noise < 1)):
+        for name, good in (
+            ("threshold", self.threshold > 0),
+            ("noise", 0 <= self.noise < 1),
+        ):
             if not good:
                 raise ValueError(f"{name}: {getattr(self, name)} has no meaning")
 
@@ -89,15 +107,26 @@ class Optimus:
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s):
             return keep_what_is_left(state, wake_ns=wake_ns)
-        counts = share(state, self._work_left(state) if self.remaining == "online" else None)
-        if state.machine.units_per_node == 1:  # all placements are equal; the engine moves as little as possible
+        counts = share(
+            state, self._work_left(state) if self.remaining == "online" else None
+        )
+        if (
+            state.machine.units_per_node == 1
+        ):  # all placements are equal; the engine moves as little as possible
             return Decision(tuple(counts), wake_ns=wake_ns)
         changed = sorted(
-            (position for position, view in enumerate(state.jobs) if counts[position] != view.units),
+            (
+                position
+                for position, view in enumerate(state.jobs)
+                if counts[position] != view.units
+            ),
             key=lambda position: counts[position],
         )
         nodes = Nodes(state, set(range(len(state.jobs))) - set(changed))
-        placement = {position: nodes.take(nodes.emptiest(counts[position])) for position in changed}
+        placement = {
+            position: nodes.take(nodes.emptiest(counts[position]))
+            for position in changed
+        }
         return Decision.placed(placement, wake_ns=wake_ns)
 
     def state(self) -> dict[str, Any]:
@@ -122,9 +151,15 @@ class Optimus:
                 seen.append((done, true.at(done) * self._factor(view.job.name)))
                 if len(seen) > _MAX_LOSSES:
                     del seen[1::2]
-            fitted = fit_loss(*zip(*seen, strict=True)) if len(seen) >= LEAST_LOSSES else None
+            fitted = (
+                fit_loss(*zip(*seen, strict=True))
+                if len(seen) >= LEAST_LOSSES
+                else None
+            )
             total = done + 1 if fitted is None else fitted.converged(self.threshold)
-            left.append(max(total - done, 1.0) * epoch)  # an unfinished job needs at least one epoch
+            left.append(
+                max(total - done, 1.0) * epoch
+            )  # an unfinished job needs at least one epoch
         return left
 
     def _factor(self, name: str) -> float:
@@ -132,7 +167,9 @@ class Optimus:
         count = self._count[name] = self._count.get(name, 0) + 1
         if not self.noise:
             return 1.0
-        drawn = np.random.default_rng((self.seed, crc32(name.encode()), count)).standard_normal()
+        drawn = np.random.default_rng(
+            (self.seed, crc32(name.encode()), count)
+        ).standard_normal()
         return max(1 + self.noise * float(drawn), 0.01)
 
 
@@ -150,7 +187,9 @@ def _loss_of(job: Job) -> tuple[float, LossCurve]:
         if value is None or value < 0 or (value == 0 and column != LOSS[2]):
             expected = "a number >= 0" if column == LOSS[2] else "a number > 0"
             raise InputError(
-                f"expected {expected}, from which --set remaining=online makes its loss", column=column, job=job.name
+                f"expected {expected}, from which --set remaining=online makes its loss",
+                column=column,
+                job=job.name,
             )
         values.append(value)
     return values[0], LossCurve(*values[1:])
@@ -163,7 +202,9 @@ def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:
     """
     per, left = state.machine.units_per_node, state.idle
     counts = [0] * len(state.jobs)
-    for position in sorted(range(len(counts)), key=lambda position: state.jobs[position].job.jmin):
+    for position in sorted(
+        range(len(counts)), key=lambda position: state.jobs[position].job.jmin
+    ):
         fewest = max(state.jobs[position].job.jmin, 1)
         if fewest <= left:
             counts[position] = fewest
@@ -175,7 +216,9 @@ def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:
         after = view.job.above(count) if count else None
         if after is not None and after <= min(_most(view), count + left):
             work = None if work_left is None else work_left[position]
-            saved = remaining_s(view, count, per, work) - remaining_s(view, after, per, work)
+            saved = remaining_s(view, count, per, work) - remaining_s(
+                view, after, per, work
+            )
             if saved > 0:
                 heapq.heappush(heap, (-rounded(saved / (after - count)), position))
 
@@ -183,7 +226,9 @@ def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:
         offer(position)
     while left and heap:
         position = heapq.heappop(heap)[1]
-        more = (state.jobs[position].job.above(counts[position]) or 0) - counts[position]
+        more = (state.jobs[position].job.above(counts[position]) or 0) - counts[
+            position
+        ]
         if more <= left:  # else a size that no longer fits
             counts[position] += more
             left -= more
@@ -191,10 +236,14 @@ def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:
     return counts
 
 
-def remaining_s(view: JobView, units: int, units_per_node: int, work: float | None = None) -> float:
+def remaining_s(
+    view: JobView, units: int, units_per_node: int, work: float | None = None
+) -> float:
     """Remaining seconds of a job on this many units; for `work` samples where the remaining work is predicted."""
     if work is None and isinstance(view.dynamics, ApplicationDynamics):
-        return view.dynamics.iterations_left(view.progress) * view.dynamics.step_s(units, units_per_node)
+        return view.dynamics.iterations_left(view.progress) * view.dynamics.step_s(
+            units, units_per_node
+        )
     rate = float(view.job.rates[units])
     return (view.remaining if work is None else work) / rate if rate else float("inf")
 

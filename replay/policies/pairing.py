@@ -9,7 +9,9 @@ on.
 from __future__ import annotations
 
 
-def together_s(newcomer_s: float, running_s: float, xi_newcomer: float, xi_running: float) -> float:
+def together_s(
+    newcomer_s: float, running_s: float, xi_newcomer: float, xi_running: float
+) -> float:
     """Mean completion time of two jobs that share from now on, seconds (T_con).
 
     The job that ends first is slowed by its xi all the way. If that is the running job, the newcomer has by then spent
@@ -31,7 +33,9 @@ def together_s(newcomer_s: float, running_s: float, xi_newcomer: float, xi_runni
     return running_s / 2 + (1 - 1 / (2 * xi_running)) * xi_newcomer * newcomer_s
 
 
-def pays(newcomer_s: float, running_s: float, xi_newcomer: float, xi_running: float) -> bool:
+def pays(
+    newcomer_s: float, running_s: float, xi_newcomer: float, xi_running: float
+) -> bool:
     """Whether sharing from now on beats one after the other: T_con < T_seq, without cancellation errors.
 
     One after the other, the mean completion time is T_seq = running_s + newcomer_s / 2.
@@ -41,7 +45,9 @@ def pays(newcomer_s: float, running_s: float, xi_newcomer: float, xi_running: fl
     """
     if xi_newcomer * newcomer_s >= xi_running * running_s:
         return xi_running * (1 - 1 / (2 * xi_newcomer)) < 1
-    return (1 - 1 / (2 * xi_running)) * xi_newcomer * newcomer_s < (newcomer_s + running_s) / 2
+    return (1 - 1 / (2 * xi_running)) * xi_newcomer * newcomer_s < (
+        newcomer_s + running_s
+    ) / 2
 
 
 def speed(xi_newcomer: float, xi_running: float) -> float:

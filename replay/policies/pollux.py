@@ -14,7 +14,14 @@ from bft.models.speed.goodput import Speed, replica_cap, speedup_table
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.snapshot import restore_snapshot, snapshot
 from bft.replay.policies._nodes import Nodes
-from bft.replay.policies._pollux_search import FloatArray, IntArray, Moment, States, mean_term, search
+from bft.replay.policies._pollux_search import (
+    FloatArray,
+    IntArray,
+    Moment,
+    States,
+    mean_term,
+    search,
+)
 from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -50,23 +57,41 @@ class Pollux:
         Seed of the search.
     """
 
-    interval_s: float = field(default=60.0, metadata={"help": "seconds between decisions, 0: at every event"})
-    delay_s: float = field(default=30.0, metadata={"help": "assumed cost of a restart in seconds"})
-    power: float = field(default=-1.0, metadata={"help": "exponent of the mean of speed-ups"})
-    population: int = field(default=100, metadata={"help": "candidates of the search"})
-    generations: int = field(default=100, metadata={"help": "generations of the search"})
-    avoid: bool = field(
-        default=True, metadata={"help": "let at most one job that spans several nodes have units on a node"}
+    interval_s: float = field(
+        default=60.0, metadata={"help": "seconds between decisions, 0: at every event"}
     )
-    most_nodes: int = field(default=16, metadata={"help": "most nodes of a job, where nodes have several units"})
-    most_replicas: int = field(default=64, metadata={"help": "most replicas of a job whose goodput is fitted"})
+    delay_s: float = field(
+        default=30.0, metadata={"help": "assumed cost of a restart in seconds"}
+    )
+    power: float = field(
+        default=-1.0, metadata={"help": "exponent of the mean of speed-ups"}
+    )
+    population: int = field(default=100, metadata={"help": "candidates of the search"})
+    generations: int = field(
+        default=100, metadata={"help": "generations of the search"}
+    )
+    avoid: bool = field(
+        default=True,
+        metadata={
+            "help": "let at most one job that spans several nodes have units on a node"
+        },
+    )
+    most_nodes: int = field(
+        default=16,
+        metadata={"help": "most nodes of a job, where nodes have several units"},
+    )
+    most_replicas: int = field(
+        default=64, metadata={"help": "most replicas of a job whose goodput is fitted"}
+    )
     seed: int = field(default=0, metadata={"help": "seed of the search"})
     name: str = field(default="pollux", init=False)
     kind: ClassVar[Kind] = Kind(migrates=True, tunes=True)
     # The last population: the jobs of its rows, the nodes of its columns, replicas by candidate, job and node.
     _jobs: tuple[str, ...] = field(default=(), init=False, repr=False)
     _nodes: tuple[int, ...] = field(default=(), init=False, repr=False)
-    _states: States = field(default_factory=lambda: np.zeros((0, 0, 0), np.int16), init=False, repr=False)
+    _states: States = field(
+        default_factory=lambda: np.zeros((0, 0, 0), np.int16), init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         for option, low in (
@@ -74,12 +99,16 @@ class Pollux:
             ("most_replicas", 1), ("seed", 0),
         ):  # fmt: skip
             if not getattr(self, option) >= low:
-                raise ValueError(f"{option}: expected at least {low}, not {getattr(self, option)}")
+                raise ValueError(
+                    f"{option}: expected at least {low}, not {getattr(self, option)}"
+                )
 
     def decide(self, state: State) -> Decision:
         """Place all jobs at a round; between rounds they keep their units."""
         wake_ns = next_round(state.time_ns, self.interval_s)
-        if not is_round(state.time_ns, self.interval_s) or not (state.idle and state.jobs):
+        if not is_round(state.time_ns, self.interval_s) or not (
+            state.idle and state.jobs
+        ):
             return keep_what_is_left(state, wake_ns=wake_ns)
         if state.machine.units_per_node == 1:
             return Decision(self._counts(state), wake_ns=wake_ns)
@@ -93,14 +122,18 @@ class Pollux:
         tables = []
         for position, view in enumerate(views):
             max_units = min(self._most(view), state.idle)
-            by_nodes = speedup_table(_speed(view), 2, max_units, FAIR_NODES, _fair(state))
+            by_nodes = speedup_table(
+                _speed(view), 2, max_units, FAIR_NODES, _fair(state)
+            )
             speedup = np.concatenate([by_nodes[1, :2], by_nodes[2, 2:]])
             others = np.arange(max_units + 1) != view.units
             speedup[others] *= penalty[position]
             table = mean_term(speedup, self.power)
             table[~view.job.allowed[: max_units + 1]] = -np.inf
             tables.append(table)
-        return share_units(tables, np.array([view.units for view in views], dtype=np.int64), state.idle)
+        return share_units(
+            tables, np.array([view.units for view in views], dtype=np.int64), state.idle
+        )
 
     # --- nodes have several units
 
@@ -110,7 +143,10 @@ class Pollux:
         # Jobs with the least service come first, and take precedence where there is not enough room.
         order = sorted(
             range(len(state.jobs)),
-            key=lambda position: (state.jobs[position].unit_seconds, state.jobs[position].job.tsub_ns),
+            key=lambda position: (
+                state.jobs[position].unit_seconds,
+                state.jobs[position].job.tsub_ns,
+            ),
         )
         views = [state.jobs[position] for position in order]
         idle = np.array(state.machine.idle_by_node(), dtype=np.int64)
@@ -132,15 +168,25 @@ class Pollux:
         # Each round has its own seed, so that a resumed replay continues identically.
         rng = np.random.default_rng([self.seed, state.time_ns])
         result, _ = search(
-            moment, self._remembered(names, nodes), rng, population=self.population, generations=self.generations
+            moment,
+            self._remembered(names, nodes),
+            rng,
+            population=self.population,
+            generations=self.generations,
         )
         self._jobs, self._nodes, self._states = names, tuple(nodes.tolist()), result
         best = result[0]
-        moved = [row for row in range(len(order)) if (best[row] != moment.current[row]).any()]
+        moved = [
+            row for row in range(len(order)) if (best[row] != moment.current[row]).any()
+        ]
         free = Nodes(state, set(order) - {order[row] for row in moved})
         return {
             order[row]: free.take(
-                [(int(nodes[column]), int(best[row, column])) for column in np.flatnonzero(best[row])], views[row].held
+                [
+                    (int(nodes[column]), int(best[row, column]))
+                    for column in np.flatnonzero(best[row])
+                ],
+                views[row].held,
             )
             for row in moved
         }
@@ -148,7 +194,12 @@ class Pollux:
     def _speedups(self, state: State, views: Sequence[JobView]) -> FloatArray:
         """Speed-up by job, nodes (none, one, several) and replicas."""
         max_units = max(self._most(view) for view in views)
-        return np.stack([speedup_table(_speed(view), 2, max_units, FAIR_NODES, _fair(state)) for view in views])
+        return np.stack(
+            [
+                speedup_table(_speed(view), 2, max_units, FAIR_NODES, _fair(state))
+                for view in views
+            ]
+        )
 
     def _remembered(self, names: Sequence[str], nodes: IntArray) -> States:
         """The last population, mapped to the present jobs and nodes."""
@@ -156,9 +207,16 @@ class Pollux:
         row_of = {name: row for row, name in enumerate(self._jobs)}
         column_of = {node: column for column, node in enumerate(self._nodes)}
         rows = [(row, row_of[name]) for row, name in enumerate(names) if name in row_of]
-        columns = [(column, column_of[node]) for column, node in enumerate(nodes.tolist()) if node in column_of]
+        columns = [
+            (column, column_of[node])
+            for column, node in enumerate(nodes.tolist())
+            if node in column_of
+        ]
         if rows and columns:
-            (to_row, from_row), (to_column, from_column) = zip(*rows, strict=True), zip(*columns, strict=True)
+            (to_row, from_row), (to_column, from_column) = (
+                zip(*rows, strict=True),
+                zip(*columns, strict=True),
+            )
             states[:, np.array(to_row)[:, None], np.array(to_column)] = self._states[
                 :, np.array(from_row)[:, None], np.array(from_column)
             ]
@@ -168,13 +226,18 @@ class Pollux:
 
     def _penalties(self, state: State, views: Sequence[JobView]) -> FloatArray:
         """Return the factor on each job's speed-up if it restarts: the share of its life not spent on restarts."""
-        return np.array([restart_factor(view, state.time_ns, self.delay_s) for view in views])
+        return np.array(
+            [restart_factor(view, state.time_ns, self.delay_s) for view in views]
+        )
 
     def _most(self, view: JobView) -> int:
         """Largest number of replicas to try: twice the largest profiled number."""
         if isinstance(view.dynamics, ApplicationDynamics):
             limits = view.dynamics.profile.application.limits
-            return min(replica_cap(view.dynamics.profiled, limits, self.most_replicas), view.job.jmax)
+            return min(
+                replica_cap(view.dynamics.profiled, limits, self.most_replicas),
+                view.job.jmax,
+            )
         return view.job.jmax
 
     def state(self) -> dict[str, Any]:
@@ -190,12 +253,19 @@ def restart_factor(view: JobView, now_ns: int, delay_s: float) -> float:
     """Share of a job's life not spent on restarts, one more included, if each costs `delay_s` seconds."""
     age_s = (now_ns - view.job.tsub_ns) / SECOND_NS
     restarts = max(view.starts - 1, 0) + view.rescales
-    return max(age_s - delay_s * restarts, 0.0) / (age_s + delay_s) if age_s + delay_s else 0.0
+    return (
+        max(age_s - delay_s * restarts, 0.0) / (age_s + delay_s)
+        if age_s + delay_s
+        else 0.0
+    )
 
 
 def _fits(views: Sequence[JobView], most: int) -> IntArray:
     """The largest count up to 0, 1, ..., most replicas on which each job runs: shape (jobs, most + 1)."""
-    return np.array([[view.job.at_most(n) for n in range(most + 1)] for view in views], dtype=np.int64)
+    return np.array(
+        [[view.job.at_most(n) for n in range(most + 1)] for view in views],
+        dtype=np.int64,
+    )
 
 
 def _speed(view: JobView) -> Speed:
@@ -215,5 +285,9 @@ def _held(views: Sequence[JobView], nodes: IntArray, units_per_node: int) -> Int
     held = np.zeros((len(views), len(nodes)), dtype=np.int64)
     for row, view in enumerate(views):
         if view.held:
-            np.add.at(held[row], np.searchsorted(nodes, np.array(view.held) // units_per_node), 1)
+            np.add.at(
+                held[row],
+                np.searchsorted(nodes, np.array(view.held) // units_per_node),
+                1,
+            )
     return held

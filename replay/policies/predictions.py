@@ -44,8 +44,16 @@ def with_estimates(jobs: JobTable, model: str | Path) -> JobTable:
     from bft.models.prediction.saved_models import read_model
 
     estimator = read_model(model, DurationEstimator)
-    wanted = [position for position, job in enumerate(jobs) if ESTIMATE not in job.extra]
-    return _with_column(jobs, ESTIMATE, wanted, lambda frame: estimator.predict(frame, source=jobs.source), _submission)
+    wanted = [
+        position for position, job in enumerate(jobs) if ESTIMATE not in job.extra
+    ]
+    return _with_column(
+        jobs,
+        ESTIMATE,
+        wanted,
+        lambda frame: estimator.predict(frame, source=jobs.source),
+        _submission,
+    )
 
 
 def with_scores(jobs: JobTable, model: str | Path) -> JobTable:
@@ -75,7 +83,11 @@ def with_scores(jobs: JobTable, model: str | Path) -> JobTable:
         if SCORE not in job.extra and all(column in job.extra for column in _PROFILE)
     ]
     return _with_column(
-        jobs, SCORE, wanted, lambda frame: analyser.scores(frame, source=jobs.source), lambda job: dict(job.extra)
+        jobs,
+        SCORE,
+        wanted,
+        lambda frame: analyser.scores(frame, source=jobs.source),
+        lambda job: dict(job.extra),
     )
 
 
@@ -92,13 +104,20 @@ def number_in(job: Job, column: str) -> float | None:
         return None
     number = read_number(value)
     if math.isnan(number):
-        raise InputError(f"expected a finite number, not {shown(value)}", column=column, job=job.name)
+        raise InputError(
+            f"expected a finite number, not {shown(value)}", column=column, job=job.name
+        )
     return number
 
 
 def _submission(job: Job) -> Mapping[str, Any]:
     """The attributes of a job at submission, as the estimator expects them."""
-    known = {"user": job.user, "vc": job.vc, "gpu_num": job.request, "submit_time": job.tsub_ns / SECOND_NS}
+    known = {
+        "user": job.user,
+        "vc": job.vc,
+        "gpu_num": job.request,
+        "submit_time": job.tsub_ns / SECOND_NS,
+    }
     return {**job.extra, **known}
 
 
@@ -113,10 +132,13 @@ def _with_column(
 
     if not wanted:
         return jobs
-    predicted = predict(pd.DataFrame([row(jobs.jobs[position]) for position in wanted])).tolist()
+    predicted = predict(
+        pd.DataFrame([row(jobs.jobs[position]) for position in wanted])
+    ).tolist()
     completed = list(jobs.jobs)
     for position, value in zip(wanted, predicted, strict=True):
         completed[position] = replace(
-            completed[position], extra=MappingProxyType({**completed[position].extra, column: value})
+            completed[position],
+            extra=MappingProxyType({**completed[position].extra, column: value}),
         )
     return JobTable(tuple(completed), jobs.source)

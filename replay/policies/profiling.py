@@ -49,9 +49,13 @@ class Advisor:
         [3, 6, 12, 20]
         """
         first = max(job.jmin, 1)
-        return sorted({job.at_most(min(first * 2**k, job.jmax)) for k in range(self.count)})
+        return sorted(
+            {job.at_most(min(first * 2**k, job.jmax)) for k in range(self.count)}
+        )
 
-    def targets(self, state: State, learned: Mapping[str, OnlineCurve]) -> dict[int, int]:
+    def targets(
+        self, state: State, learned: Mapping[str, OnlineCurve]
+    ) -> dict[int, int]:
         """Units for each job that is measured now, 0 while it must wait for that; by position in `state.jobs`.
 
         A job of which nothing fits now is scheduled by what is measured of it, and measured further once it fits.
@@ -78,7 +82,11 @@ class Advisor:
         return targets
 
     def wake_ns(
-        self, state: State, targets: Mapping[int, int], learned: Mapping[str, OnlineCurve], stall: bool
+        self,
+        state: State,
+        targets: Mapping[int, int],
+        learned: Mapping[str, OnlineCurve],
+        stall: bool,
     ) -> int | None:
         """Return when the next of some jobs will have been measured for long enough, if nothing happens before.
 
@@ -95,7 +103,11 @@ class Advisor:
                 view = state.jobs[position]
                 lacks = self._lacks(learned.get(view.job.name, OnlineCurve()), units)
                 seconds.append(lacks + (_change_s(view, units) if stall else 0.0))
-        return state.time_ns + max(math.ceil(min(seconds) * SECOND_NS), 1) if seconds else None
+        return (
+            state.time_ns + max(math.ceil(min(seconds) * SECOND_NS), 1)
+            if seconds
+            else None
+        )
 
     def _lacks(self, curve: OnlineCurve, units: int) -> float:
         """Return the seconds for which a job is still to be measured on a number of units."""

@@ -34,13 +34,23 @@ class QuasiShortestServiceFirst:
         Place each job on as few nodes as possible; otherwise on any units.
     """
 
-    fallback_s: float = field(default=1000.0, metadata={"help": "predicted seconds while nothing is known"})
-    backfill: bool = field(default=False, metadata={"help": "skip jobs that do not fit, and continue"})
-    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
+    fallback_s: float = field(
+        default=1000.0, metadata={"help": "predicted seconds while nothing is known"}
+    )
+    backfill: bool = field(
+        default=False, metadata={"help": "skip jobs that do not fit, and continue"}
+    )
+    consolidate: bool = field(
+        default=True, metadata={"help": "place each job on as few nodes as it needs"}
+    )
     name: str = field(default="qssf", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
-    _priority: dict[str, float] = field(default_factory=dict, init=False, repr=False)  # of jobs in play
-    _past: dict[str, tuple[int, float]] = field(default_factory=dict, init=False, repr=False)  # jobs and mean, by kind
+    _priority: dict[str, float] = field(
+        default_factory=dict, init=False, repr=False
+    )  # of jobs in play
+    _past: dict[str, tuple[int, float]] = field(
+        default_factory=dict, init=False, repr=False
+    )  # jobs and mean, by kind
 
     def decide(self, state: State) -> Decision:
         """Start the jobs with the smallest predictions."""
@@ -48,9 +58,19 @@ class QuasiShortestServiceFirst:
             self._learn(view)
         for view in state.jobs:
             if view.job.name not in self._priority:
-                self._priority[view.job.name] = self._predicted_s(view.job) * view.job.request
-        waiting = sorted(state.waiting, key=lambda position: self._priority[state.jobs[position].job.name])
-        return start(state, waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)
+                self._priority[view.job.name] = (
+                    self._predicted_s(view.job) * view.job.request
+                )
+        waiting = sorted(
+            state.waiting,
+            key=lambda position: self._priority[state.jobs[position].job.name],
+        )
+        return start(
+            state,
+            waiting,
+            spreads=lambda job: not self.consolidate,
+            blocks=not self.backfill,
+        )
 
     def state(self) -> dict[str, Any]:
         """The predictions made, and the means of finished jobs."""
@@ -69,12 +89,23 @@ class QuasiShortestServiceFirst:
 
     def _predicted_s(self, job: Job) -> float:
         seconds = number_in(job, ESTIMATE)
-        if seconds is None or seconds <= 0:  # regressors may predict this for short jobs
-            seconds = next((self._past[kind][1] for kind in _kinds(job) if kind in self._past), self.fallback_s)
+        if (
+            seconds is None or seconds <= 0
+        ):  # regressors may predict this for short jobs
+            seconds = next(
+                (self._past[kind][1] for kind in _kinds(job) if kind in self._past),
+                self.fallback_s,
+            )
         return seconds
 
 
 def _kinds(job: Job) -> list[str]:
     """Descriptions of a job, from the most specific to none; as texts, which a checkpoint can hold."""
     user, units = f"user {job.user!r}", f"{job.request} units"
-    return [f"{user}, model {job.model!r}, {units}", f"{user}, {units}", user, units, ""]
+    return [
+        f"{user}, model {job.model!r}, {units}",
+        f"{user}, {units}",
+        user,
+        units,
+        "",
+    ]

@@ -93,13 +93,17 @@ def policy_factory(name: str) -> Callable[..., Policy]:
     """
     if name in BUILT_IN:
         module, attribute = BUILT_IN[name].split(":")
-        built_in: Callable[..., Policy] = getattr(import_module(f"bft.replay.policies.{module}"), attribute)
+        built_in: Callable[..., Policy] = getattr(
+            import_module(f"bft.replay.policies.{module}"), attribute
+        )
         return built_in
     if name in _HERE:
         return _HERE[name]
     loaded, label = _POLICIES.load(name)
     if not callable(loaded):
-        raise InputError(f"{label} is a {type(loaded).__name__}, expected a class or function that makes a policy")
+        raise InputError(
+            f"{label} is a {type(loaded).__name__}, expected a class or function that makes a policy"
+        )
     _check_kind(name, loaded)
     return loaded
 
@@ -125,15 +129,23 @@ class PolicyType:
     kind: Kind
     settings: frozenset[str]
 
-    def make(self, settings: Mapping[str, Any], given: Mapping[str, str] | None = None) -> Policy:
+    def make(
+        self, settings: Mapping[str, Any], given: Mapping[str, str] | None = None
+    ) -> Policy:
         """Make a policy; see `make_policy`."""
-        policy: Policy = built(f"policy {self.name!r}", self.factory, settings, given or {})
+        policy: Policy = built(
+            f"policy {self.name!r}", self.factory, settings, given or {}
+        )
         check_made(self.name, policy)
         return policy
 
-    def parse(self, given: Mapping[str, str], settings: Sequence[str] = ()) -> dict[str, Any]:
+    def parse(
+        self, given: Mapping[str, str], settings: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Read values of the policy's constants; see `parse_constants`."""
-        return parsed_constants(f"policy {self.name!r}", policy_options(self.factory, settings), given)
+        return parsed_constants(
+            f"policy {self.name!r}", policy_options(self.factory, settings), given
+        )
 
 
 def policy_type(name: str) -> PolicyType:
@@ -157,7 +169,9 @@ def policy_type(name: str) -> PolicyType:
 def check_made(name: str, policy: object) -> None:
     """Raise if this is no policy, or states an invalid kind, before anything is replayed."""
     if not isinstance(getattr(policy, "name", None), str):
-        raise InputError(f"policy {name!r}: it needs a `name`, which the results record")
+        raise InputError(
+            f"policy {name!r}: it needs a `name`, which the results record"
+        )
     if not callable(getattr(policy, "decide", None)):
         raise InputError(f"policy {name!r}: it needs a method decide(state)")
     _check_kind(name, policy)
@@ -170,7 +184,9 @@ def _check_kind(name: str, made: object) -> None:
         raise InputError(f"policy {name!r}: {error}") from error
 
 
-def policy_options(factory: Callable[..., Policy], settings: Sequence[str] = ()) -> list[Constant]:
+def policy_options(
+    factory: Callable[..., Policy], settings: Sequence[str] = ()
+) -> list[Constant]:
     """The constants of a policy that a user may set: the fields of its dataclass, except those that the run fills.
 
     Parameters
@@ -188,7 +204,9 @@ def policy_options(factory: Callable[..., Policy], settings: Sequence[str] = ())
     return constants_of(factory, settings)
 
 
-def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str] | None = None) -> Policy:
+def make_policy(
+    name: str, settings: Mapping[str, Any], given: Mapping[str, str] | None = None
+) -> Policy:
     """Make a policy.
 
     Parameters
@@ -213,7 +231,9 @@ def make_policy(name: str, settings: Mapping[str, Any], given: Mapping[str, str]
     return policy_type(name).make(settings, given)
 
 
-def parse_constants(name: str, given: Mapping[str, str], settings: Sequence[str] = ()) -> dict[str, Any]:
+def parse_constants(
+    name: str, given: Mapping[str, str], settings: Sequence[str] = ()
+) -> dict[str, Any]:
     """The values of a policy's constants from texts by name.
 
     Raises

@@ -19,7 +19,9 @@ from bft.replay.engine.units import Placement
 Spreads: TypeAlias = Callable[[Job], bool]
 
 
-def start(state: State, waiting: Iterable[int], *, spreads: Spreads, blocks: bool = False) -> Decision:
+def start(
+    state: State, waiting: Iterable[int], *, spreads: Spreads, blocks: bool = False
+) -> Decision:
     """Start waiting jobs in turn on free units; running jobs are not touched.
 
     Parameters
@@ -93,7 +95,9 @@ def run_by_quota(state: State, order: Iterable[int], *, spreads: Spreads) -> Dec
         Which jobs may lie on more nodes than they need.
     """
     runs = within_quota(state, order)
-    placed: dict[int, tuple[int, ...]] = dict.fromkeys(sorted(set(state.running).difference(runs)), ())
+    placed: dict[int, tuple[int, ...]] = dict.fromkeys(
+        sorted(set(state.running).difference(runs)), ()
+    )
     places = state.machine.placement()
     for position in placed:
         places.give_back(state.jobs[position].held)
@@ -147,9 +151,17 @@ def run(state: State, order: Iterable[int], *, spreads: Spreads) -> Decision:
             continue
         units = places.take(needed, spread=spread)
         if units is None:
-            behind = [other for other in _running(state, order) if other not in ahead and other not in placed]
-            behind.sort(key=lambda other: other in excess)  # stable: the last ones give way first
-            for other in _giving_way(state, behind, places, needed, spread=spread, per=per):
+            behind = [
+                other
+                for other in _running(state, order)
+                if other not in ahead and other not in placed
+            ]
+            behind.sort(
+                key=lambda other: other in excess
+            )  # stable: the last ones give way first
+            for other in _giving_way(
+                state, behind, places, needed, spread=spread, per=per
+            ):
                 placed[other] = ()
                 places.give_back(state.jobs[other].held)
             units = places.take(needed, spread=spread)
@@ -158,14 +170,19 @@ def run(state: State, order: Iterable[int], *, spreads: Spreads) -> Decision:
             continue
         placed[position] = units
         left -= needed
-    elsewhere = any(not units and state.jobs[position].units <= len(places) for position, units in placed.items())
+    elsewhere = any(
+        not units and state.jobs[position].units <= len(places)
+        for position, units in placed.items()
+    )
     return Decision.placed(placed, wake_ns=state.time_ns + 1 if elsewhere else None)
 
 
 def _running(state: State, order: Iterable[int]) -> list[int]:
     """The running jobs, most urgent first."""
     running = set(state.running)
-    return list(islice((position for position in order if position in running), len(running)))
+    return list(
+        islice((position for position in order if position in running), len(running))
+    )
 
 
 def _excess(state: State, order: Iterable[int]) -> set[int] | None:
@@ -186,7 +203,13 @@ def _excess(state: State, order: Iterable[int]) -> set[int] | None:
 
 
 def _giving_way(
-    state: State, behind: Sequence[int], places: Placement, needed: int, *, spread: bool, per: int
+    state: State,
+    behind: Sequence[int],
+    places: Placement,
+    needed: int,
+    *,
+    spread: bool,
+    per: int,
 ) -> list[int]:
     """Return the running jobs, most important first, that make room for a newcomer; empty if all are too few."""
     room = places.by_node()
@@ -220,7 +243,9 @@ def _fits(room: dict[int, int], needed: int, *, spread: bool, per: int) -> bool:
     full = sum(free == per for free in room.values())
     if not rest:
         return full >= full_nodes
-    return full >= full_nodes and (full > full_nodes or any(rest <= free < per for free in room.values()))
+    return full >= full_nodes and (
+        full > full_nodes or any(rest <= free < per for free in room.values())
+    )
 
 
 class _Refused:
@@ -232,7 +257,9 @@ class _Refused:
     def note(self, units: int, spread: bool) -> None:
         """Record that this many units were not available."""
         self._least[spread] = min(self._least[spread], units)
-        if spread:  # units that are not available scattered are not available consolidated
+        if (
+            spread
+        ):  # units that are not available scattered are not available consolidated
             self._least[False] = min(self._least[False], units)
 
     def surely(self, units: int, spread: bool) -> bool:

@@ -29,13 +29,21 @@ class ShortestFirst:
         Place each job on as few nodes as possible; otherwise on any units.
     """
 
-    backfill: bool = field(default=False, metadata={"help": "skip jobs that do not fit, and continue"})
-    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
+    backfill: bool = field(
+        default=False, metadata={"help": "skip jobs that do not fit, and continue"}
+    )
+    consolidate: bool = field(
+        default=True, metadata={"help": "place each job on as few nodes as it needs"}
+    )
     name: str = field(default="sjf", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
     _seconds: dict[str, float] = field(default_factory=dict, init=False, repr=False)
-    _positions: Mapping[str, int] | None = field(default=None, init=False, repr=False, compare=False)
-    _order: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
+    _positions: Mapping[str, int] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+    _order: list[int] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     def decide(self, state: State) -> Decision:
         """Start the shortest jobs."""
@@ -43,10 +51,18 @@ class ShortestFirst:
             return Decision.keep()
         if state.positions is not self._positions:  # the jobs in play have changed
             self._positions = state.positions
-            self._order = sorted(range(len(state.jobs)), key=lambda position: self._total_s(state.jobs[position].job))
+            self._order = sorted(
+                range(len(state.jobs)),
+                key=lambda position: self._total_s(state.jobs[position].job),
+            )
         counts = state.counts
         waiting = (position for position in self._order if not counts[position])
-        return start(state, waiting, spreads=lambda job: not self.consolidate, blocks=not self.backfill)
+        return start(
+            state,
+            waiting,
+            spreads=lambda job: not self.consolidate,
+            blocks=not self.backfill,
+        )
 
     def _total_s(self, job: Job) -> float:
         seconds = self._seconds.get(job.name)
@@ -83,17 +99,28 @@ class _Waiting:
         """Return all jobs in play, in the order of a key, then of their admission."""
         if state.positions is not self._positions:
             self._positions = state.positions
-            self._keys = {position: key(state.jobs[position]) for position in state.waiting}
-            self._order = sorted((one, position) for position, one in self._keys.items())
+            self._keys = {
+                position: key(state.jobs[position]) for position in state.waiting
+            }
+            self._order = sorted(
+                (one, position) for position, one in self._keys.items()
+            )
         else:
             for position in self.moved:
                 self._move(position, state.jobs[position], key)
         self.moved = set(state.running)
-        return _Order(sorted((key(state.jobs[position]), position) for position in state.running), self._order)
+        return _Order(
+            sorted((key(state.jobs[position]), position) for position in state.running),
+            self._order,
+        )
 
-    def _move(self, position: int, view: JobView, key: Callable[[JobView], Key]) -> None:
+    def _move(
+        self, position: int, view: JobView, key: Callable[[JobView], Key]
+    ) -> None:
         if position in self._keys:
-            del self._order[bisect_left(self._order, (self._keys.pop(position), position))]
+            del self._order[
+                bisect_left(self._order, (self._keys.pop(position), position))
+            ]
         if not view.units:
             self._keys[position] = key(view)
             insort(self._order, (self._keys[position], position))
@@ -114,12 +141,23 @@ class ShortestRemainingFirst:
         jobs.
     """
 
-    by: By = field(default="time", metadata={"help": "what is short: remaining time, remaining unit-time, or units"})
-    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
-    compat: bool = field(default=False, metadata={"help": "give units out by quota, as Lucid's artifact"})
+    by: By = field(
+        default="time",
+        metadata={
+            "help": "what is short: remaining time, remaining unit-time, or units"
+        },
+    )
+    consolidate: bool = field(
+        default=True, metadata={"help": "place each job on as few nodes as it needs"}
+    )
+    compat: bool = field(
+        default=False, metadata={"help": "give units out by quota, as Lucid's artifact"}
+    )
     name: str = field(default="srtf", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
-    _waiting: _Waiting = field(default_factory=_Waiting, init=False, repr=False, compare=False)
+    _waiting: _Waiting = field(
+        default_factory=_Waiting, init=False, repr=False, compare=False
+    )
 
     def decide(self, state: State) -> Decision:
         """Run the shortest jobs; among equals running jobs first, then those with fewer units, then by submission."""
@@ -134,7 +172,11 @@ class ShortestRemainingFirst:
         if self.by == "units":
             return units, not view.units, 0
         seconds = seconds_at_request(view.job, view.remaining)
-        return (seconds, not view.units, 0) if self.by == "time" else (rounded(seconds * units), not view.units, units)
+        return (
+            (seconds, not view.units, 0)
+            if self.by == "time"
+            else (rounded(seconds * units), not view.units, units)
+        )
 
 
 def seconds_at_request(job: Job, work: float) -> float:

@@ -63,16 +63,31 @@ class Sia:
     (1, 1)
     """
 
-    interval_s: float = field(default=60.0, metadata={"help": "seconds between decisions, 0: at every event"})
-    delay_s: float = field(default=30.0, metadata={"help": "assumed cost of a restart in seconds"})
-    power: float = field(default=-0.5, metadata={"help": "exponent of a job's normalised goodput"})
-    no_allocation: float = field(default=1.1, metadata={"help": "what a job without units lacks"})
-    growth: float = field(default=2.0, metadata={"help": "how many times its most units so far a job may get"})
-    most_replicas: int = field(default=64, metadata={"help": "most replicas of a job whose goodput is fitted"})
+    interval_s: float = field(
+        default=60.0, metadata={"help": "seconds between decisions, 0: at every event"}
+    )
+    delay_s: float = field(
+        default=30.0, metadata={"help": "assumed cost of a restart in seconds"}
+    )
+    power: float = field(
+        default=-0.5, metadata={"help": "exponent of a job's normalised goodput"}
+    )
+    no_allocation: float = field(
+        default=1.1, metadata={"help": "what a job without units lacks"}
+    )
+    growth: float = field(
+        default=2.0,
+        metadata={"help": "how many times its most units so far a job may get"},
+    )
+    most_replicas: int = field(
+        default=64, metadata={"help": "most replicas of a job whose goodput is fitted"}
+    )
     solver: SolverOptions = SolverOptions("auto")
     name: str = field(default="sia", init=False)
     kind: ClassVar[Kind] = Kind(migrates=True, tunes=True, kinds=True)
-    _largest: dict[str, int] = field(default_factory=dict, init=False, repr=False)  # most units that a job ever had
+    _largest: dict[str, int] = field(
+        default_factory=dict, init=False, repr=False
+    )  # most units that a job ever had
 
     def __post_init__(self) -> None:
         least = 1.0 if self.power < 0 else 0.0
@@ -80,34 +95,54 @@ class Sia:
             ("interval_s", 0), ("delay_s", 0), ("growth", 1), ("most_replicas", 1), ("no_allocation", least)
         ):  # fmt: skip
             if not getattr(self, option) >= low:
-                raise ValueError(f"{option}: expected at least {low}, not {getattr(self, option)}")
+                raise ValueError(
+                    f"{option}: expected at least {low}, not {getattr(self, option)}"
+                )
         if not self.power or not np.isfinite(self.power):
             raise ValueError(f"power: expected a number other than 0, not {self.power}")
 
     def decide(self, state: State) -> Decision:
         """Choose a configuration for every job at a round; between rounds they keep their units."""
         for name, intervals in state.ended.items():
-            self._largest[name] = max(self._largest.get(name, 0), *(interval.units for interval in intervals))
+            self._largest[name] = max(
+                self._largest.get(name, 0), *(interval.units for interval in intervals)
+            )
         for position in state.running:
             view = state.jobs[position]
-            self._largest[view.job.name] = max(self._largest.get(view.job.name, 0), view.units)
+            self._largest[view.job.name] = max(
+                self._largest.get(view.job.name, 0), view.units
+            )
         for view in state.finished:
             self._largest.pop(view.job.name, None)
         wake_ns = next_round(state.time_ns, self.interval_s)
-        if not is_round(state.time_ns, self.interval_s) or not (state.idle and state.jobs):
+        if not is_round(state.time_ns, self.interval_s) or not (
+            state.idle and state.jobs
+        ):
             return keep_what_is_left(state, wake_ns=wake_ns)
         solution = self.solver.solve(self.problem(state))
         if state.machine.units_per_node == 1:
-            return Decision(solution.counts, solution=solution, wake_ns=wake_ns, kinds=solution.kinds)
-        placement = _placed(state, solution.counts, solution.kinds or ("",) * len(solution.counts))
+            return Decision(
+                solution.counts,
+                solution=solution,
+                wake_ns=wake_ns,
+                kinds=solution.kinds,
+            )
+        placement = _placed(
+            state, solution.counts, solution.kinds or ("",) * len(solution.counts)
+        )
         return Decision(placement=placement, solution=solution, wake_ns=wake_ns)
 
     def problem(self, state: State) -> milp.Problem | milp.KindsProblem:
         """The decision as an allocation problem: one second, in which a configuration is worth its utility."""
         machine = state.machine
-        idle, held = machine.idle_by_kind(), [machine.kind_of(view.held[0]) if view.held else "" for view in state.jobs]
+        idle, held = (
+            machine.idle_by_kind(),
+            [machine.kind_of(view.held[0]) if view.held else "" for view in state.jobs],
+        )
         offers = [
-            self.utilities(view, state.time_ns, machine.units_per_node, list(idle) or [""], kind)
+            self.utilities(
+                view, state.time_ns, machine.units_per_node, list(idle) or [""], kind
+            )
             for view, kind in zip(state.jobs, held, strict=True)
         ]
         posed = [
@@ -116,19 +151,42 @@ class Sia:
         ]
         counts = state.counts.tolist()
         if not idle:
-            return milp.Problem(state.idle, 1.0, tuple(job[""] for job in posed), tuple(counts))
-        return milp.KindsProblem(idle, 1.0, tuple(posed), tuple(zip(held, counts, strict=True)))
+            return milp.Problem(
+                state.idle, 1.0, tuple(job[""] for job in posed), tuple(counts)
+            )
+        return milp.KindsProblem(
+            idle, 1.0, tuple(posed), tuple(zip(held, counts, strict=True))
+        )
 
     def _posed(self, job: Job, utilities: Mapping[int, float]) -> milp.Job:
         """A job on the configurations of a kind that it may get now, at their utilities."""
         if not utilities:  # it makes no progress on any
-            return milp.Job(job.name, 1, 1, np.array([0.0, 1.0]), np.array([0.0, -1.0]), 0.0, 0.0, job.weight)
+            return milp.Job(
+                job.name,
+                1,
+                1,
+                np.array([0.0, 1.0]),
+                np.array([0.0, -1.0]),
+                0.0,
+                0.0,
+                job.weight,
+            )
         sizes = tuple(utilities)
-        ns, os = np.array([0, *sizes], dtype=np.float64), np.array([0.0, *utilities.values()])
-        return milp.Job(job.name, sizes[0], sizes[-1], ns, os, 0.0, 0.0, job.weight, sizes)
+        ns, os = (
+            np.array([0, *sizes], dtype=np.float64),
+            np.array([0.0, *utilities.values()]),
+        )
+        return milp.Job(
+            job.name, sizes[0], sizes[-1], ns, os, 0.0, 0.0, job.weight, sizes
+        )
 
     def utilities(
-        self, view: JobView, now_ns: int, per: int, kinds: Sequence[str] = ("",), held: str = ""
+        self,
+        view: JobView,
+        now_ns: int,
+        per: int,
+        kinds: Sequence[str] = ("",),
+        held: str = "",
     ) -> dict[str, dict[int, float]]:
         """Utility of each configuration that a job may get at an instant, by kind and number of units, ascending.
 
@@ -145,33 +203,52 @@ class Sia:
         """
         goodput = {kind: self._goodput(view, view.job.on(kind), per) for kind in kinds}
         sizes = {
-            kind: [n for n in _configurations(view, per) if n < len(of) and of[n] > 0] for kind, of in goodput.items()
+            kind: [n for n in _configurations(view, per) if n < len(of) and of[n] > 0]
+            for kind, of in goodput.items()
         }
         all_sizes = [n for of in sizes.values() for n in of]
         if not all_sizes:
             return {kind: {} for kind in kinds}
         fewest = min(all_sizes)
         least = min(float(goodput[kind][n]) for kind, of in sizes.items() for n in of)
-        keeps = view.units if view.units and view.job.runs_on(view.units) and goodput[held][view.units] > 0 else 0
+        keeps = (
+            view.units
+            if view.units
+            and view.job.runs_on(view.units)
+            and goodput[held][view.units] > 0
+            else 0
+        )
         most = max(fewest, self.growth * self._largest.get(view.job.name, 0))
         factor = restart_factor(view, now_ns, self.delay_s) if keeps else 1.0
         result: dict[str, dict[int, float]] = {kind: {} for kind in kinds}
         for kind, of in sizes.items():
             kept_here = keeps if kind == held else 0
             for n in sorted({*of, kept_here} - {0}):
-                scaled = fewest * float(goodput[kind][n]) / least * (1.0 if n == kept_here else factor)
+                scaled = (
+                    fewest
+                    * float(goodput[kind][n])
+                    / least
+                    * (1.0 if n == kept_here else factor)
+                )
                 if (n <= most or n == kept_here) and scaled > 0:
                     utility = scaled**self.power
-                    result[kind][n] = self.no_allocation + (utility if self.power > 0 else -utility)
+                    result[kind][n] = self.no_allocation + (
+                        utility if self.power > 0 else -utility
+                    )
         return result
 
     def _goodput(self, view: JobView, job: Job, per: int) -> NDArray[np.float64]:
         """Goodput on 0, 1, ... units on as few nodes as possible: 0 where the job may not have so many."""
         most, speed = job.jmax, cast("Speed", job.scalability)
         if isinstance(view.dynamics, ApplicationDynamics):
-            speed, most = view.dynamics.goodput, min(self.most_replicas, view.dynamics.most, job.jmax)
+            speed, most = (
+                view.dynamics.goodput,
+                min(self.most_replicas, view.dynamics.most, job.jmax),
+            )
         by_nodes = goodput_table(speed, 2, most)
-        table: NDArray[np.float64] = np.where(np.arange(most + 1) <= per, by_nodes[1], by_nodes[2])
+        table: NDArray[np.float64] = np.where(
+            np.arange(most + 1) <= per, by_nodes[1], by_nodes[2]
+        )
         table[~job.allowed[: most + 1]] = 0.0
         return table
 
@@ -191,17 +268,24 @@ def _configurations(view: JobView, per: int) -> list[int]:
     return [int(n) for n in (sizes[regular] if regular.any() else sizes)]
 
 
-def _placed(state: State, counts: tuple[int, ...], kinds: tuple[str | None, ...]) -> dict[int, tuple[int, ...]]:
+def _placed(
+    state: State, counts: tuple[int, ...], kinds: tuple[str | None, ...]
+) -> dict[int, tuple[int, ...]]:
     """Units of the jobs whose number or kind changes: the largest first, where they fit most tightly."""
     machine = state.machine
     changed = [
         position
         for position, view in enumerate(state.jobs)
-        if counts[position] != view.units or (view.units and machine.kind_of(view.held[0]) != kinds[position])
+        if counts[position] != view.units
+        or (view.units and machine.kind_of(view.held[0]) != kinds[position])
     ]
     nodes = Nodes(state, set(range(len(state.jobs))) - set(changed))
     changed.sort(key=lambda position: -counts[position])
     return {
-        position: nodes.take(nodes.tightest(counts[position], kinds[position] if counts[position] else None))
+        position: nodes.take(
+            nodes.tightest(
+                counts[position], kinds[position] if counts[position] else None
+            )
+        )
         for position in changed
     }

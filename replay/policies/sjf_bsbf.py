@@ -31,8 +31,12 @@ class SjfBestSharing:
         The pairs that may share, and their ratios.
     """
 
-    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
-    interference: Interference | None = field(default=None, metadata={"help": "pairs that may share"})
+    consolidate: bool = field(
+        default=True, metadata={"help": "place each job on as few nodes as it needs"}
+    )
+    interference: Interference | None = field(
+        default=None, metadata={"help": "pairs that may share"}
+    )
     name: str = field(default="sjf-bsbf", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
 
@@ -50,8 +54,12 @@ class _Walk:
 
     def __init__(self, policy: SjfBestSharing, state: State) -> None:
         self._policy, self._state, self._jobs = policy, state, state.jobs
-        self._seconds = [seconds_at_request(view.job, view.remaining) for view in state.jobs]
-        self._pace = [1.0] * len(state.jobs)  # slow-down of each job relative to running alone
+        self._seconds = [
+            seconds_at_request(view.job, view.remaining) for view in state.jobs
+        ]
+        self._pace = [1.0] * len(
+            state.jobs
+        )  # slow-down of each job relative to running alone
         for position, view in enumerate(state.jobs):
             for partner, _ in view.partners:
                 self._slow_down(position, partner)
@@ -66,7 +74,9 @@ class _Walk:
             job = self._jobs[position].job
             if job.request > len(room) or refused.surely(job):
                 continue
-            units = room.find(job.request, self._ranked(position), spread=not self._policy.consolidate)
+            units = room.find(
+                job.request, self._ranked(position), spread=not self._policy.consolidate
+            )
             if units is None:
                 refused.note(job)
                 continue
@@ -84,7 +94,10 @@ class _Walk:
         """Return the places for newcomers: free units, and units that one job holds alone."""
         holders = Counter(unit for view in self._jobs for unit in view.held)
         machine = self._state.machine
-        room = SharedPlaces(free_units(self._state, machine.placement(), holders), machine.units_per_node)
+        room = SharedPlaces(
+            free_units(self._state, machine.placement(), holders),
+            machine.units_per_node,
+        )
         for position, view in enumerate(self._jobs):
             room.open(position, (unit for unit in view.held if holders[unit] == 1))
         return room
@@ -98,7 +111,12 @@ class _Walk:
             if ratios is None:
                 continue
             pace = self._pace[host]
-            pair = seconds, self._seconds[host] * pace, ratios[0], max(pace, ratios[1]) / pace
+            pair = (
+                seconds,
+                self._seconds[host] * pace,
+                ratios[0],
+                max(pace, ratios[1]) / pace,
+            )
             if pays(*pair):
                 mean_s[host] = together_s(*pair)
         return sorted(mean_s, key=mean_s.__getitem__)
@@ -109,5 +127,13 @@ class _Walk:
             self._pace[position] = max(self._pace[position], ratios[0])
 
     def _xi(self, a: int, b: int) -> tuple[float, float] | None:
-        interference, job_a, job_b = self._policy.interference, self._jobs[a].job, self._jobs[b].job
-        return None if interference is None else interference.xi(job_a, job_b, job_a.request, job_b.request)
+        interference, job_a, job_b = (
+            self._policy.interference,
+            self._jobs[a].job,
+            self._jobs[b].job,
+        )
+        return (
+            None
+            if interference is None
+            else interference.xi(job_a, job_b, job_a.request, job_b.request)
+        )

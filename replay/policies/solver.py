@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from bft.models.checks import MAX_LIMIT_S, Flag, Maybe, Name, Number, check_fields, seconds, whole
+from bft.models.checks import (
+    MAX_LIMIT_S,
+    Flag,
+    Maybe,
+    Name,
+    Number,
+    check_fields,
+    seconds,
+    whole,
+)
 from bft.models.option_fields import POLICY_KNOWS, SOLVER, Condition, option
 from bft.models.plugins import PluginGroup
 
@@ -22,7 +31,9 @@ _BACKENDS = PluginGroup("bft.backends", "backend", BACKENDS)
 
 def _threaded(backend: str) -> bool:
     """Tell whether a backend can use more than one thread."""
-    from bft.milp import Feature  # imported late: the command line reads options before it needs NumPy and Numba
+    from bft.milp import (
+        Feature,
+    )  # imported late: the command line reads options before it needs NumPy and Numba
     from bft.milp.backends.registry import listed
 
     return backend == "auto" or Feature.THREADS in listed(backend).features
@@ -46,7 +57,9 @@ _OTHER_THAN_EXACT = Condition(
     "with --backend exact, which is what answers are verified by",
 )
 _UNVERIFIED = Condition(
-    lambda run, _: run.options.solver.keeps_own_answers or run.options.solver.ties == "solver",
+    lambda run, _: (
+        run.options.solver.keeps_own_answers or run.options.solver.ties == "solver"
+    ),
     "with --ties canonical, where every decision without sharing is verified anyway",
 )
 
@@ -165,7 +178,11 @@ class SolverOptions:
 
     def solve(self, problem: Problem | KindsProblem) -> Solution:
         """Solve an allocation problem; see `bft.milp.solve` for what may be raised."""
-        from bft import milp  # imported late: the command line reads options before it needs NumPy and Numba
+        from bft import (
+            milp,
+        )  # imported late: the command line reads options before it needs NumPy and Numba
 
-        given: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        given: dict[str, Any] = {
+            each.name: getattr(self, each.name) for each in fields(self)
+        }
         return milp.solve(problem, time_limit=given.pop("time_limit_s"), **given)

@@ -35,12 +35,18 @@ class _SharedSrtf(ABC):
         The pairs that may share, and their ratios.
     """
 
-    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
-    interference: Interference | None = field(default=None, metadata={"help": "pairs that may share"})
+    consolidate: bool = field(
+        default=True, metadata={"help": "place each job on as few nodes as it needs"}
+    )
+    interference: Interference | None = field(
+        default=None, metadata={"help": "pairs that may share"}
+    )
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
 
     @abstractmethod
-    def worth(self, seconds: tuple[float, float], ratios: tuple[float, float]) -> float | None:
+    def worth(
+        self, seconds: tuple[float, float], ratios: tuple[float, float]
+    ) -> float | None:
         """Value of a newcomer joining a running job (first ratio: the newcomer's); None if it must not join."""
 
     def decide(self, state: State) -> Decision:
@@ -59,7 +65,9 @@ class SrtfAllShared(_SharedSrtf):
 
     name: str = field(default="srtf-ars", init=False)
 
-    def worth(self, seconds: tuple[float, float], ratios: tuple[float, float]) -> float | None:
+    def worth(
+        self, seconds: tuple[float, float], ratios: tuple[float, float]
+    ) -> float | None:
         """Return the same worth for each pair."""
         return 0.0
 
@@ -77,11 +85,16 @@ class SrtfWiselyShared(_SharedSrtf):
     """
 
     helps: Literal["completion", "speed"] = field(
-        default="completion", metadata={"help": "sharing helps when it lowers the mean completion time, or adds speed"}
+        default="completion",
+        metadata={
+            "help": "sharing helps when it lowers the mean completion time, or adds speed"
+        },
     )
     name: str = field(default="srtf-wrs", init=False)
 
-    def worth(self, seconds: tuple[float, float], ratios: tuple[float, float]) -> float | None:
+    def worth(
+        self, seconds: tuple[float, float], ratios: tuple[float, float]
+    ) -> float | None:
         """The value according to `helps`."""
         if self.helps == "speed":
             gained = speed(*ratios)
@@ -94,31 +107,54 @@ class _Walk:
 
     def __init__(self, policy: _SharedSrtf, state: State) -> None:
         self._policy, self._state, self._jobs = policy, state, state.jobs
-        self._seconds = [seconds_at_request(view.job, view.remaining) for view in state.jobs]
+        self._seconds = [
+            seconds_at_request(view.job, view.remaining) for view in state.jobs
+        ]
         # Among equals, running jobs first, then by admission: as in srtf.
         self._order = sorted(
-            range(len(state.jobs)), key=lambda position: (self._seconds[position], not state.jobs[position].units)
+            range(len(state.jobs)),
+            key=lambda position: (
+                self._seconds[position],
+                not state.jobs[position].units,
+            ),
         )
         self._placed: Placement = {}
-        self._sharing: set[int] = set()  # positions of jobs with a partner after this decision
+        self._sharing: set[int] = (
+            set()
+        )  # positions of jobs with a partner after this decision
 
     def decision(self) -> Decision:
         """The units of every job."""
         views, order = _owners(self._jobs, self._order)
-        alone = run(replace(self._state, jobs=views), order, spreads=lambda job: not self._policy.consolidate)
-        self._placed.update((position, tuple(units)) for position, units in (alone.placement or {}).items())
+        alone = run(
+            replace(self._state, jobs=views),
+            order,
+            spreads=lambda job: not self._policy.consolidate,
+        )
+        self._placed.update(
+            (position, tuple(units))
+            for position, units in (alone.placement or {}).items()
+        )
         if any(not units for units in self._placed.values()):
             self._stay()
         else:
-            self._sharing.update(position for position, view in enumerate(self._jobs) if view.partners)
+            self._sharing.update(
+                position for position, view in enumerate(self._jobs) if view.partners
+            )
         elsewhere = self._join()
         if alone.wake_ns is not None:  # a job gave way although other units are free
             elsewhere = elsewhere or any(not units for units in self._placed.values())
-        return Decision.placed(self._placed, wake_ns=self._state.time_ns + 1 if elsewhere else None)
+        return Decision.placed(
+            self._placed, wake_ns=self._state.time_ns + 1 if elsewhere else None
+        )
 
     def _stay(self) -> None:
         """Keep running jobs that may share with the newcomers on their units; stop the others."""
-        on: dict[int, list[int]] = {unit: [position] for position, units in self._placed.items() for unit in units}
+        on: dict[int, list[int]] = {
+            unit: [position]
+            for position, units in self._placed.items()
+            for unit in units
+        }
         joined: set[int] = set()
         for position in self._order:
             view = self._jobs[position]
@@ -129,7 +165,10 @@ class _Walk:
             if (
                 any(len(on.get(unit, ())) > 1 for unit in view.held)
                 or not joined.isdisjoint(beside)
-                or (newcomers and (len(beside) > 1 or self._worth(position, *newcomers) is None))
+                or (
+                    newcomers
+                    and (len(beside) > 1 or self._worth(position, *newcomers) is None)
+                )
             ):
                 self._placed[position] = ()
                 continue
@@ -143,7 +182,11 @@ class _Walk:
 
     def _join(self) -> bool:
         """Let waiting jobs share; return whether a stopped job would find room elsewhere at its next turn."""
-        hosts_left = [position for position in self._order if position not in self._sharing and self._held(position)]
+        hosts_left = [
+            position
+            for position in self._order
+            if position not in self._sharing and self._held(position)
+        ]
         if self._policy.interference is None or not hosts_left:
             return False
         room = self._room(hosts_left)
@@ -155,13 +198,19 @@ class _Walk:
             job = self._jobs[position].job
             if self._held(position) or job.request > len(room) or refused.surely(job):
                 continue
-            units = room.find(job.request, self._ranked(position, room.hosts()), spread=not self._policy.consolidate)
+            units = room.find(
+                job.request,
+                self._ranked(position, room.hosts()),
+                spread=not self._policy.consolidate,
+            )
             if units is None:
                 refused.note(job)
                 continue
             for host in set(room.take(units).values()):
                 room.close(host)
-            if self._jobs[position].units:  # it is being stopped and cannot move in the same decision
+            if self._jobs[
+                position
+            ].units:  # it is being stopped and cannot move in the same decision
                 elsewhere = True
                 continue
             self._placed[position] = units
@@ -173,11 +222,19 @@ class _Walk:
 
     def _room(self, hosts: Iterable[int]) -> SharedPlaces:
         """Return the places for newcomers: free units, and units of jobs that run without a partner."""
-        taken = {unit for position in range(len(self._jobs)) for unit in self._held(position)}
+        taken = {
+            unit for position in range(len(self._jobs)) for unit in self._held(position)
+        }
         free = free_units(self._state, self._state.machine.placement(), taken)
-        stopped = (unit for position, units in self._placed.items() if not units for unit in self._jobs[position].held)
+        stopped = (
+            unit
+            for position, units in self._placed.items()
+            if not units
+            for unit in self._jobs[position].held
+        )
         room = SharedPlaces(
-            [*free, *(unit for unit in stopped if unit not in taken)], self._state.machine.units_per_node
+            [*free, *(unit for unit in stopped if unit not in taken)],
+            self._state.machine.units_per_node,
         )
         for position in hosts:
             room.open(position, self._held(position))
@@ -192,13 +249,21 @@ class _Walk:
     def _worth(self, newcomer: int, running: int) -> float | None:
         interference = self._policy.interference
         a, b = self._jobs[newcomer].job, self._jobs[running].job
-        ratios = None if interference is None else interference.xi(a, b, a.request, b.request)
+        ratios = (
+            None
+            if interference is None
+            else interference.xi(a, b, a.request, b.request)
+        )
         if ratios is None:
             return None
-        return self._policy.worth((self._seconds[newcomer], self._seconds[running]), ratios)
+        return self._policy.worth(
+            (self._seconds[newcomer], self._seconds[running]), ratios
+        )
 
 
-def _owners(jobs: Sequence[JobView], order: Sequence[int]) -> tuple[tuple[JobView, ...], list[int]]:
+def _owners(
+    jobs: Sequence[JobView], order: Sequence[int]
+) -> tuple[tuple[JobView, ...], list[int]]:
     """The jobs, each unit counted for its more urgent holder only; and the order of those that have units then."""
     if not any(view.partners for view in jobs):
         return tuple(jobs), list(order)

@@ -83,20 +83,35 @@ class TiresiasL:
         fits by number of units but finds no place keeps its share from all other jobs.
     """
 
-    limits: tuple[float, ...] = _option((3250.0, 7200.0), "unit-seconds at which a job leaves each queue but the last")
-    promote: float = _option(0.0, "back to the first queue after waiting so many times as long as it ran; 0: never")
-    placement: Literal["skewed", "all", "none"] = _option("skewed", "which jobs lie on as few nodes as they need")
-    skew_threshold: float = _option(THRESHOLD, "skew above which a model must not be spread")
+    limits: tuple[float, ...] = _option(
+        (3250.0, 7200.0), "unit-seconds at which a job leaves each queue but the last"
+    )
+    promote: float = _option(
+        0.0,
+        "back to the first queue after waiting so many times as long as it ran; 0: never",
+    )
+    placement: Literal["skewed", "all", "none"] = _option(
+        "skewed", "which jobs lie on as few nodes as they need"
+    )
+    skew_threshold: float = _option(
+        THRESHOLD, "skew above which a model must not be spread"
+    )
     interval_s: float = _option(0.0, "seconds between decisions, 0: at every event")
     late_demotion: bool = _option(False, "demote as late as Tiresias' public simulator")
-    compat: bool = _option(False, "queues by submission, and units by quota, as Lucid's artifact")
+    compat: bool = _option(
+        False, "queues by submission, and units by quota, as Lucid's artifact"
+    )
     name: str = field(default="tiresias-l", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
     _queues: list[list[str]] = field(init=False, repr=False)
-    _standings: dict[str, _Standing] = field(default_factory=dict, init=False, repr=False)
+    _standings: dict[str, _Standing] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
-        if list(self.limits) != sorted(set(self.limits)) or not all(0 < limit < math.inf for limit in self.limits):
+        if list(self.limits) != sorted(set(self.limits)) or not all(
+            0 < limit < math.inf for limit in self.limits
+        ):
             raise ValueError(f"limits must be > 0 and ascending, not {self.limits}")
         if not 0 <= self.promote < math.inf:
             raise ValueError(f"promote must be a number >= 0, not {self.promote}")
@@ -114,12 +129,20 @@ class TiresiasL:
         self._sort(state, positions)
         if self.compat:
             for queue in self._queues:
-                queue.sort(key=positions.__getitem__)  # jobs in play are in order of submission
+                queue.sort(
+                    key=positions.__getitem__
+                )  # jobs in play are in order of submission
         walk = run_by_quota if self.compat else run
-        decision = walk(state, [positions[name] for queue in self._queues for name in queue], spreads=self._spreads)
+        decision = walk(
+            state,
+            [positions[name] for queue in self._queues for name in queue],
+            spreads=self._spreads,
+        )
         counts = decision.counts_in(state)
         for queue in self._queues:
-            queue.sort(key=lambda name: not counts[positions[name]])  # stable: waiting ones go behind
+            queue.sort(
+                key=lambda name: not counts[positions[name]]
+            )  # stable: waiting ones go behind
         for view, units in zip(state.jobs, counts, strict=True):
             one = self._standings[view.job.name]
             if units and one.counted_ns is None:
@@ -136,8 +159,12 @@ class TiresiasL:
 
     def _admit(self, positions: Mapping[str, int]) -> None:
         """Remove finished jobs from the queues and append new jobs to the first queue."""
-        self._queues = [[name for name in queue if name in positions] for queue in self._queues]
-        self._standings = {name: one for name, one in self._standings.items() if name in positions}
+        self._queues = [
+            [name for name in queue if name in positions] for queue in self._queues
+        ]
+        self._standings = {
+            name: one for name, one in self._standings.items() if name in positions
+        }
         for name in positions:
             if name not in self._standings:
                 self._standings[name] = _Standing()
@@ -147,15 +174,28 @@ class TiresiasL:
         """Demote a job that has reached limits, promote one that has waited long enough."""
         one = self._standings[view.job.name]
         slack = -SERVICE if self.compat else SERVICE
-        while one.queue < len(self.limits) and one.service(view) >= self.limits[one.queue] - slack:
-            if self.late_demotion and not view.units:  # the simulator checks running jobs only
+        while (
+            one.queue < len(self.limits)
+            and one.service(view) >= self.limits[one.queue] - slack
+        ):
+            if (
+                self.late_demotion and not view.units
+            ):  # the simulator checks running jobs only
                 break
             self._move(view.job.name, one, one.queue + 1)
             if self.late_demotion:  # and moves them by one queue per event
                 break
-        if not view.units and self._may_be_promoted(view, one) and self._promotion_s(view, one, now_ns) <= SERVICE:
+        if (
+            not view.units
+            and self._may_be_promoted(view, one)
+            and self._promotion_s(view, one, now_ns) <= SERVICE
+        ):
             self._move(view.job.name, one, 0)
-            one.unit_seconds, one.executed_s, one.counted_ns = view.unit_seconds, view.executed_s, None
+            one.unit_seconds, one.executed_s, one.counted_ns = (
+                view.unit_seconds,
+                view.executed_s,
+                None,
+            )
 
     def _move(self, name: str, one: _Standing, queue: int) -> None:
         self._queues[one.queue].remove(name)
@@ -181,7 +221,9 @@ class TiresiasL:
                 waits.append(self._promotion_s(view, one, state.time_ns))
         wake_ns = decision.wake_ns
         if wake_ns is None and waits:
-            wake_ns = state.time_ns + max(math.ceil(min(waits) * SECOND_NS - ROUNDING_NS), 1)
+            wake_ns = state.time_ns + max(
+                math.ceil(min(waits) * SECOND_NS - ROUNDING_NS), 1
+            )
         if wake_ns is None or self.interval_s <= 0:
             return wake_ns
         return next_round(wake_ns - 1, self.interval_s)
@@ -219,9 +261,14 @@ class TiresiasG(TiresiasL):
         Evaluate the index where the public simulator does: just before the next sample.
     """
 
-    samples: str = _option("", "table of past services (column service or duration); else those of finished jobs")
+    samples: str = _option(
+        "",
+        "table of past services (column service or duration); else those of finished jobs",
+    )
     delta: float = _option(3250.0, "unit-seconds that the Gittins index looks ahead")
-    next_sample: bool = _option(False, "look the index up as Tiresias' public simulator does")
+    next_sample: bool = _option(
+        False, "look the index up as Tiresias' public simulator does"
+    )
     name: str = field(default="tiresias-g", init=False)
 
     def __post_init__(self) -> None:
@@ -249,11 +296,24 @@ class TiresiasG(TiresiasL):
 
     @cached_property
     def _services(self) -> ServiceDistribution:
-        return ServiceDistribution(read_samples(self.samples) if self.samples else (), self.delta)
+        return ServiceDistribution(
+            read_samples(self.samples) if self.samples else (), self.delta
+        )
 
     def _sort(self, state: State, positions: Mapping[str, int]) -> None:
         """The order of jobs within queues: highest index first."""
-        look_up = self._services.index_of_next_sample if self.next_sample else self._services.index
+        look_up = (
+            self._services.index_of_next_sample
+            if self.next_sample
+            else self._services.index
+        )
         for queue in self._queues:
-            index = {name: look_up(self._standings[name].service(state.jobs[positions[name]])) for name in queue}
-            queue.sort(key=lambda name: (-index[name], state.jobs[positions[name]].job.tsub_ns))
+            index = {
+                name: look_up(
+                    self._standings[name].service(state.jobs[positions[name]])
+                )
+                for name in queue
+            }
+            queue.sort(
+                key=lambda name: (-index[name], state.jobs[positions[name]].job.tsub_ns)
+            )

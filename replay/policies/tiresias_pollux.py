@@ -20,9 +20,12 @@ class TiresiasPollux(TiresiasL):
     """
 
     limits: tuple[float, ...] = field(
-        default=(57_600.0,), metadata={"help": "unit-seconds at which a job leaves each queue but the last"}
+        default=(57_600.0,),
+        metadata={"help": "unit-seconds at which a job leaves each queue but the last"},
     )
-    interval_s: float = field(default=60.0, metadata={"help": "seconds between decisions, 0: at every event"})
+    interval_s: float = field(
+        default=60.0, metadata={"help": "seconds between decisions, 0: at every event"}
+    )
     name: str = field(default="tiresias-pollux", init=False)
 
     def decide(self, state: State) -> Decision:
@@ -35,10 +38,18 @@ class TiresiasPollux(TiresiasL):
         for view in state.jobs:
             if view.starts:
                 self._place(view, state.time_ns)
-        runs = within_quota(state, (positions[name] for queue in self._queues for name in queue))
-        nodes = Nodes(state, [position for position in runs if state.jobs[position].units])
-        changed: dict[int, tuple[int, ...]] = {position: () for position in state.running if position not in runs}
+        runs = within_quota(
+            state, (positions[name] for queue in self._queues for name in queue)
+        )
+        nodes = Nodes(
+            state, [position for position in runs if state.jobs[position].units]
+        )
+        changed: dict[int, tuple[int, ...]] = {
+            position: () for position in state.running if position not in runs
+        }
         for position in runs:
             if not state.jobs[position].units:
-                changed[position] = nodes.take(nodes.emptiest(state.jobs[position].job.request))
+                changed[position] = nodes.take(
+                    nodes.emptiest(state.jobs[position].job.request)
+                )
         return Decision.placed(changed, wake_ns=wake_ns)

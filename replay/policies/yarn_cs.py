@@ -34,19 +34,31 @@ class YarnCapacity:
         Place each job on as few nodes as possible; otherwise on any units.
     """
 
-    by: Literal["vc", "user"] = field(default="vc", metadata={"help": "what a job's queue is: its vc or its user"})
-    capacities: str = field(
-        default="", metadata={"help": "share of each queue, NAME:SHARE,...; the others share the rest"}
+    by: Literal["vc", "user"] = field(
+        default="vc", metadata={"help": "what a job's queue is: its vc or its user"}
     )
-    max_share: float = field(default=1.0, metadata={"help": "largest part of all idle units that one queue may use"})
-    consolidate: bool = field(default=True, metadata={"help": "place each job on as few nodes as it needs"})
+    capacities: str = field(
+        default="",
+        metadata={
+            "help": "share of each queue, NAME:SHARE,...; the others share the rest"
+        },
+    )
+    max_share: float = field(
+        default=1.0,
+        metadata={"help": "largest part of all idle units that one queue may use"},
+    )
+    consolidate: bool = field(
+        default=True, metadata={"help": "place each job on as few nodes as it needs"}
+    )
     name: str = field(default="yarn-cs", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
 
     def __post_init__(self) -> None:
         self._stated = _shares(self.capacities)
         if not 0 < self.max_share <= 1:
-            raise ValueError(f"max_share must be > 0 and at most 1, not {self.max_share}")
+            raise ValueError(
+                f"max_share must be > 0 and at most 1, not {self.max_share}"
+            )
 
     def decide(self, state: State) -> Decision:
         """Start heads of queues, the queue with the least use first."""
@@ -60,16 +72,23 @@ class YarnCapacity:
             if not view.units:
                 queues[queue].append(position)
         capacity = self._capacity(set(used))
-        order = {queue: rank for rank, queue in enumerate(used)}  # ties: whose first job in play came first
+        order = {
+            queue: rank for rank, queue in enumerate(used)
+        }  # ties: whose first job in play came first
         places = state.machine.placement()
         limit = self.max_share * state.idle
         placed: dict[int, tuple[int, ...]] = {}
         while queues and len(places):
-            queue = min(queues, key=lambda name: (rounded(used[name] / capacity[name]), order[name]))
+            queue = min(
+                queues,
+                key=lambda name: (rounded(used[name] / capacity[name]), order[name]),
+            )
             head = queues[queue][0]
             request = state.jobs[head].job.request
             within = lowered(used[queue] + request) <= limit or not used[queue]
-            units = places.take(request, spread=not self.consolidate) if within else None
+            units = (
+                places.take(request, spread=not self.consolidate) if within else None
+            )
             if units is None:
                 del queues[queue]
                 continue
@@ -102,8 +121,12 @@ def _shares(text: str) -> dict[str, float]:
         except ValueError:
             share = math.nan
         if not colon or not 0 < share <= 1 or queue in shares:
-            raise ValueError(f"capacities: expected NAME:SHARE with a share in (0, 1], each name once, not {part!r}")
+            raise ValueError(
+                f"capacities: expected NAME:SHARE with a share in (0, 1], each name once, not {part!r}"
+            )
         shares[queue] = share
     if math.fsum(shares.values()) > 1 + SHARES:
-        raise ValueError(f"capacities add up to {math.fsum(shares.values()):g}, expected at most 1")
+        raise ValueError(
+            f"capacities add up to {math.fsum(shares.values()):g}, expected at most 1"
+        )
     return shares

@@ -2,7 +2,13 @@
 
 from bft.replay.report.forecast_charts import forecast_chart
 from bft.replay.report.page import write_report, write_trace_page
-from bft.replay.report.paper_form import FORMATS, write_chart, write_charts, write_figures, write_trace_figures
+from bft.replay.report.paper_form import (
+    FORMATS,
+    write_chart,
+    write_charts,
+    write_figures,
+    write_trace_figures,
+)
 from bft.replay.report.study_charts import charts_of_comparison
 
 __all__ = [

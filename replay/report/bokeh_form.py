@@ -8,14 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curves, Drawing, Heat, colour
+from bft.replay.report.chart import (
+    Axis,
+    Bars,
+    Blocks,
+    Chart,
+    Curves,
+    Drawing,
+    Heat,
+    colour,
+)
 from bft.replay.report.extras import needs
 
 if TYPE_CHECKING:
     from bokeh.models import Model
 
 LABEL = 22
-FORMATS = {"number": "0,0.[00]", "log": "0,0.[000]", "time": "%F %H:%M", "share": "0.[00]%"}
+FORMATS = {
+    "number": "0,0.[00]",
+    "log": "0,0.[000]",
+    "time": "%F %H:%M",
+    "share": "0.[00]%",
+}
 # JavaScript: BokehJS calls it for the text of a hover, from the number of a cell.
 NAME_OF = "return 0 <= value ? names[Math.min(Math.floor(value / units), names.length - 1)] : nobody"
 
@@ -45,7 +59,9 @@ def embedded(charts: Sequence[Chart]) -> tuple[dict[str, str], str]:
         document = Document(title=chart.key)
         document.add_root(_figure(chart, window))
         content = _renumbered(document.to_json(deferred=False), chart.key)
-        documents[chart.key] = json.dumps(content, separators=(",", ":"), allow_nan=False)
+        documents[chart.key] = json.dumps(
+            content, separators=(",", ":"), allow_nan=False
+        )
     return documents, "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
 
 
@@ -64,7 +80,9 @@ def _renumbered(content: Any, prefix: str) -> Any:
                 else walk(value)
                 for key, value in part.items()
             }
-        return [walk(entry) for entry in part] if isinstance(part, list | tuple) else part
+        return (
+            [walk(entry) for entry in part] if isinstance(part, list | tuple) else part
+        )
 
     return walk(content)
 
@@ -77,7 +95,11 @@ def _window(charts: Sequence[Chart]) -> tuple[float, float]:
         if isinstance(drawing, Blocks):
             instants += [drawing.origin, drawing.origin + drawing.seconds * 1000]
         elif isinstance(drawing, Curves) and drawing.x.scale == "time":
-            instants += [float(at) for curve in drawing.curves for at in (curve.x.min(), curve.x.max())]
+            instants += [
+                float(at)
+                for curve in drawing.curves
+                for at in (curve.x.min(), curve.x.max())
+            ]
     return min(instants, default=0.0), max(instants, default=1.0)
 
 
@@ -94,9 +116,14 @@ def _figure(chart: Chart, window: tuple[float, float]) -> Model:
         ranges["y_range"] = Range1d(0, drawing.height, bounds=(0, drawing.height))
     elif y.scale == "share":
         ranges["y_range"] = Range1d(0, 1.02)
-    elif isinstance(drawing, Curves) and all(curve.y.min(initial=0.0) >= 0 for curve in drawing.curves):
+    elif isinstance(drawing, Curves) and all(
+        curve.y.min(initial=0.0) >= 0 for curve in drawing.curves
+    ):
         ranges["y_range"] = DataRange1d(start=0, only_visible=True)
-    kinds = {name: {"time": "datetime", "log": "log"}.get(axis.scale, "linear") for name, axis in (("x", x), ("y", y))}
+    kinds = {
+        name: {"time": "datetime", "log": "log"}.get(axis.scale, "linear")
+        for name, axis in (("x", x), ("y", y))
+    }
     made = figure(
         name=chart.key, height=height(drawing), sizing_mode="stretch_width", min_width=200, toolbar_location="above",
         tools="pan,box_zoom,xwheel_zoom,reset,save", active_drag="box_zoom", active_scroll=None,
@@ -126,13 +153,19 @@ def height(drawing: Drawing) -> int:
 
 
 def _axes(drawing: Drawing) -> tuple[Axis, Axis]:
-    return (drawing.value, Axis("")) if isinstance(drawing, Bars) else (drawing.x, drawing.y)
+    return (
+        (drawing.value, Axis(""))
+        if isinstance(drawing, Bars)
+        else (drawing.x, drawing.y)
+    )
 
 
 def _ticks(axis: Axis) -> Model:
     from bokeh.models import NumeralTickFormatter
 
-    return NumeralTickFormatter(format={"share": "0%", "log": "0,0.[000]"}.get(axis.scale, "0,0.[00]"))
+    return NumeralTickFormatter(
+        format={"share": "0%", "log": "0,0.[000]"}.get(axis.scale, "0,0.[00]")
+    )
 
 
 def _hover(made: Any, axis: Axis, rows: list[tuple[str, str]], **more: Any) -> None:
@@ -158,12 +191,31 @@ def _curves(made: Any, drawing: Curves) -> None:
         common: dict[str, Any] = {"source": source, "name": curve.name}
         hue = colour(number if curve.filled else number + 1)
         if curve.filled:
-            area = made.varea("x", y1=0, y2="y", fill_color=hue, fill_alpha=0.85 if number else 0.5, **common)
+            area = made.varea(
+                "x",
+                y1=0,
+                y2="y",
+                fill_color=hue,
+                fill_alpha=0.85 if number else 0.5,
+                **common,
+            )
             area.tags = [number]
-        lines.append(made.line("x", "y", line_color=hue, line_width=1 if curve.filled else 2, **common))
+        lines.append(
+            made.line(
+                "x", "y", line_color=hue, line_width=1 if curve.filled else 2, **common
+            )
+        )
         lines[-1].tags = [number]
     for level in drawing.limits.values():
-        made.add_layout(Span(location=level, dimension="width", line_color=colour(5), line_dash="dashed", line_width=2))
+        made.add_layout(
+            Span(
+                location=level,
+                dimension="width",
+                line_color=colour(5),
+                line_dash="dashed",
+                line_width=2,
+            )
+        )
         made.y_range.end = level * 1.05
     rows = [("", "$name"), _field("@x", drawing.x), _field("@y", drawing.y)]
     _hover(made, drawing.x, rows, renderers=lines, mode="vline", line_policy="nearest")
@@ -176,7 +228,9 @@ def _bars(made: Any, drawing: Bars) -> None:
     places = np.arange(count, dtype=np.float64)
     for number, (name, lengths) in enumerate(drawing.series.items()):
         centres = places + (number - (len(drawing.series) - 1) / 2) * thickness
-        source = ColumnDataSource({"at": centres, "length": lengths, "label": list(drawing.names)})
+        source = ColumnDataSource(
+            {"at": centres, "length": lengths, "label": list(drawing.names)}
+        )
         bars = made.hbar(
             "at", right="length", left=0, height=thickness * 0.9, source=source, name=name,
             fill_color=colour(number + 1), line_color=None,
@@ -187,26 +241,42 @@ def _bars(made: Any, drawing: Bars) -> None:
     made.yaxis.ticker = FixedTicker(ticks=places.tolist(), minor_ticks=[])
     # As plain text: otherwise text between dollar signs would be read as TeX.
     made.yaxis.major_label_overrides = {
-        float(place): PlainText(text=_short(name)) for place, name in zip(places, drawing.names, strict=True)
+        float(place): PlainText(text=_short(name))
+        for place, name in zip(places, drawing.names, strict=True)
     }
     made.ygrid.visible = False
-    _hover(made, drawing.value, [("", "@label"), ("", "$name"), _field("@length", drawing.value)])
+    _hover(
+        made,
+        drawing.value,
+        [("", "@label"), ("", "$name"), _field("@length", drawing.value)],
+    )
 
 
 def _blocks(made: Any, drawing: Blocks) -> None:
     from bokeh.models import ColumnDataSource, CustomJSHover, LinearColorMapper
 
-    small = np.uint16 if drawing.height < 2**16 and len(drawing.names) < 2**16 - 1 else np.uint32
+    small = (
+        np.uint16
+        if drawing.height < 2**16 and len(drawing.names) < 2**16 - 1
+        else np.uint32
+    )
     rows = {"who": drawing.who + 1, "first": drawing.first, "last": drawing.last + 1}
     spans = ColumnDataSource({
         **{name: values.astype(small) for name, values in rows.items()},
         **{name: getattr(drawing, name).astype(np.uint32) for name in ("begin", "end")},
     })  # fmt: skip
-    whole = {"x": [drawing.origin], "y": [0], "dw": [drawing.seconds * 1000], "dh": [drawing.height]}
+    whole = {
+        "x": [drawing.origin],
+        "y": [0],
+        "dw": [drawing.seconds * 1000],
+        "dh": [drawing.height],
+    }
     image = ColumnDataSource({"image": [np.zeros((1, 1), dtype=small)], **whole})
     palette = ["#00000000", *(drawing.hue(who) for who in range(len(drawing.names)))]
     mapper = LinearColorMapper(palette=palette, low=-0.5, high=len(drawing.names) + 0.5)
-    made.image("image", x="x", y="y", dw="dw", dh="dh", source=image, color_mapper=mapper)
+    made.image(
+        "image", x="x", y="y", dw="dw", dh="dh", source=image, color_mapper=mapper
+    )
     made.tags = [spans, image, drawing.origin]  # page.js paints what is in view
     made.grid.visible = False
     if drawing.legend:
@@ -216,14 +286,28 @@ def _blocks(made: Any, drawing: Blocks) -> None:
     nobody = "not there" if drawing.legend else "nobody"
     words = {"names": list(drawing.names), "units": 1, "nobody": nobody}
     who = CustomJSHover(args=words, code=f"value = value - 1; {NAME_OF}")
-    where = CustomJSHover(args={"names": list(drawing.rows), "units": drawing.units, "nobody": ""}, code=NAME_OF)
+    where = CustomJSHover(
+        args={"names": list(drawing.rows), "units": drawing.units, "nobody": ""},
+        code=NAME_OF,
+    )
     row, inside = ("job", "") if drawing.legend else ("node", "job")
-    tips = [(inside, "@image{custom}"), (row, "$y{custom}"), ("time, UTC", "$x{%F %H:%M}")]
+    tips = [
+        (inside, "@image{custom}"),
+        (row, "$y{custom}"),
+        ("time, UTC", "$x{%F %H:%M}"),
+    ]
     _hover(made, drawing.x, tips, formatters={"@image": who, "$y": where})
 
 
 def _heat(made: Any, drawing: Heat) -> None:
-    from bokeh.models import ColorBar, ColumnDataSource, FixedTicker, LinearColorMapper, PlainText, Range1d
+    from bokeh.models import (
+        ColorBar,
+        ColumnDataSource,
+        FixedTicker,
+        LinearColorMapper,
+        PlainText,
+        Range1d,
+    )
     from bokeh.palettes import Cividis256
 
     down, across = np.nonzero(~np.isnan(drawing.values))
@@ -233,18 +317,36 @@ def _heat(made: Any, drawing: Heat) -> None:
         "left": [drawing.across[k] for k in across], "top": [drawing.down[k] for k in down],
     })  # fmt: skip
     low, high = float(values.min()), float(values.max())
-    mapper = LinearColorMapper(palette=Cividis256, low=low, high=high if high > low else low + 1)
+    mapper = LinearColorMapper(
+        palette=Cividis256, low=low, high=high if high > low else low + 1
+    )
     made.rect("x", "y", width=0.96, height=0.94, source=source, line_color=None,
               fill_color={"field": "value", "transform": mapper})  # fmt: skip
-    made.x_range, made.y_range = Range1d(-0.5, len(drawing.across) - 0.5), Range1d(len(drawing.down) - 0.5, -0.5)
+    made.x_range, made.y_range = (
+        Range1d(-0.5, len(drawing.across) - 0.5),
+        Range1d(len(drawing.down) - 0.5, -0.5),
+    )
     for axis, names in ((made.xaxis[0], drawing.across), (made.yaxis[0], drawing.down)):
         step = 1 if len(names) <= 12 else 3
-        axis.ticker = FixedTicker(ticks=list(range(0, len(names), step)), minor_ticks=[])
-        axis.major_label_overrides = {k: PlainText(text=_short(name)) for k, name in enumerate(names)}
+        axis.ticker = FixedTicker(
+            ticks=list(range(0, len(names), step)), minor_ticks=[]
+        )
+        axis.major_label_overrides = {
+            k: PlainText(text=_short(name)) for k, name in enumerate(names)
+        }
     made.grid.visible = False
-    bar = ColorBar(color_mapper=mapper, width=10, background_fill_alpha=0, formatter=_ticks(drawing.value))
+    bar = ColorBar(
+        color_mapper=mapper,
+        width=10,
+        background_fill_alpha=0,
+        formatter=_ticks(drawing.value),
+    )
     made.add_layout(bar, "right")
-    rows = [(drawing.x.label, "@left"), (drawing.y.label, "@top"), _field("@value", drawing.value)]
+    rows = [
+        (drawing.x.label, "@left"),
+        (drawing.y.label, "@top"),
+        _field("@value", drawing.value),
+    ]
     _hover(made, drawing.value, rows)
 
 
@@ -252,4 +354,9 @@ def _short(name: str) -> str:
     return name if len(name) <= LABEL else f"{name[: LABEL - 9]}…{name[-8:]}"
 
 
-_DRAW: dict[type[Drawing], Any] = {Curves: _curves, Bars: _bars, Blocks: _blocks, Heat: _heat}
+_DRAW: dict[type[Drawing], Any] = {
+    Curves: _curves,
+    Bars: _bars,
+    Blocks: _blocks,
+    Heat: _heat,
+}

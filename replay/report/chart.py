@@ -118,10 +118,18 @@ class Blocks:
         """
         cells = np.full((rows, columns), -1, dtype=np.int64)
         width, height = self.seconds / columns, self.height / rows
-        left, right = (np.clip(np.ceil(at / width - 0.5), 0, columns).astype(int) for at in (self.begin, self.end))
-        low, high = (np.clip(np.ceil(at / height - 0.5), 0, rows).astype(int) for at in (self.first, self.last + 1))
+        left, right = (
+            np.clip(np.ceil(at / width - 0.5), 0, columns).astype(int)
+            for at in (self.begin, self.end)
+        )
+        low, high = (
+            np.clip(np.ceil(at / height - 0.5), 0, rows).astype(int)
+            for at in (self.first, self.last + 1)
+        )
         for block in np.flatnonzero((left < right) & (low < high)):
-            cells[low[block] : high[block], left[block] : right[block]] = self.who[block]
+            cells[low[block] : high[block], left[block] : right[block]] = self.who[
+                block
+            ]
         return cells
 
 
@@ -168,9 +176,16 @@ def in_powers(what: str, *values: FloatArray) -> tuple[Axis, float]:
     >>> axis.label, power
     ('10⁹ samples', 1000000000.0)
     """
-    largest = max((float(np.abs(array).max(initial=0.0)) for array in values), default=0.0)
+    largest = max(
+        (float(np.abs(array).max(initial=0.0)) for array in values), default=0.0
+    )
     power, mark = next(
-        ((10.0**p, mark) for p, mark in ((12, "10¹² "), (9, "10⁹ "), (6, "10⁶ ")) if largest >= 10.0**p), (1.0, "")
+        (
+            (10.0**p, mark)
+            for p, mark in ((12, "10¹² "), (9, "10⁹ "), (6, "10⁶ "))
+            if largest >= 10.0**p
+        ),
+        (1.0, ""),
     )
     return Axis(f"{mark}{what}"), power
 

@@ -10,7 +10,9 @@ from bft.replay.report.chart import Axis, Chart, Curve, Curves, FloatArray
 from bft.replay.report.time_charts import TIME, stamps
 
 
-def forecast_chart(ms: FloatArray, counts: Mapping[str, FloatArray], what: str) -> Chart:
+def forecast_chart(
+    ms: FloatArray, counts: Mapping[str, FloatArray], what: str
+) -> Chart:
     """Counts over time.
 
     Parameters
@@ -22,6 +24,15 @@ def forecast_chart(ms: FloatArray, counts: Mapping[str, FloatArray], what: str) 
     what
         Label of the axis of counts.
     """
-    curves = tuple(Curve(name, ms, values, filled=number == 0) for number, (name, values) in enumerate(counts.items()))
+    curves = tuple(
+        Curve(name, ms, values, filled=number == 0)
+        for number, (name, values) in enumerate(counts.items())
+    )
     table = pd.DataFrame({"time": stamps(ms), **counts})
-    return Chart("forecast", "What came, and what was predicted", "", Curves(TIME, Axis(what), curves), table)
+    return Chart(
+        "forecast",
+        "What came, and what was predicted",
+        "",
+        Curves(TIME, Axis(what), curves),
+        table,
+    )

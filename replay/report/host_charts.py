@@ -15,7 +15,11 @@ from bft.replay.results.host import host_sentence
 
 # What knowing the starts ahead would give, with the host's jobs known: the node-hours of waiting that it moves to
 # training, the price by which the harvest follows from all waiting, and the starts that would still wait.
-KNOWN = ("host.announced.waiting_node_h", "host.break_even_price", "host.announced.delayed_share")
+KNOWN = (
+    "host.announced.waiting_node_h",
+    "host.break_even_price",
+    "host.announced.delayed_share",
+)
 
 
 def of_runs(runs: Sequence[RunFiles]) -> list[Chart]:
@@ -34,7 +38,12 @@ def _check(host: dict[str, Any]) -> None:
     """Use all values once, so that a damaged summary is named."""
     host_sentence(host)
     for row in host["by_size"]:
-        str(row["nodes"]), float(row["starts"]), float(row["delayed"]), float(row["waiting_node_h"])
+        (
+            str(row["nodes"]),
+            float(row["starts"]),
+            float(row["delayed"]),
+            float(row["waiting_node_h"]),
+        )
 
 
 def _who_waits(found: dict[str, dict[str, Any]]) -> list[Chart]:
@@ -49,7 +58,12 @@ def _who_waits(found: dict[str, dict[str, Any]]) -> list[Chart]:
         rows += [{"run": name, **row} for row in host["by_size"]]
     first = next(iter(found.values()))
     sizes = tuple(f"{row['nodes']} ({row['starts']:,})" for row in first["by_size"])
-    table = pd.DataFrame(rows).rename(columns={"mean_delay_s": "mean delay, s", "waiting_node_h": "node-hours waiting"})
+    table = pd.DataFrame(rows).rename(
+        columns={
+            "mean_delay_s": "mean delay, s",
+            "waiting_node_h": "node-hours waiting",
+        }
+    )
     table = table if len(found) > 1 else table.drop(columns="run")
     sentence = host_sentence(first)
     note = f"{sentence[0].upper()}{sentence[1:]}. By the nodes of a start; how many there were stands in brackets."
@@ -58,7 +72,13 @@ def _who_waits(found: dict[str, dict[str, Any]]) -> list[Chart]:
     costs = Bars(sizes, Axis("node-hours waiting"), hours)
     return [
         Chart("who-waits", "Which of your own jobs wait", note, waits, table.round(3)),
-        Chart("who-waits-hours", "Where their node-hours are", other, costs, table.round(3)),
+        Chart(
+            "who-waits-hours",
+            "Where their node-hours are",
+            other,
+            costs,
+            table.round(3),
+        ),
     ]
 
 
@@ -70,9 +90,18 @@ def _entry(name: str, host: dict[str, Any]) -> str:
 def front(table: pd.DataFrame) -> Chart | None:
     """Return starts that wait over the training given up, from a sweep over `reserve`; None for any other sweep."""
     columns = {"reserve", "host.delayed_share", "host.waiting_node_h"}
-    if not columns <= set(table) or table["reserve"].nunique() < 2 or table["host.delayed_share"].isna().all():
+    if (
+        not columns <= set(table)
+        or table["reserve"].nunique() < 2
+        or table["host.delayed_share"].isna().all()
+    ):
         return None
-    figures = ["outcome", "host.delayed_share", "host.waiting_node_h", *(set(KNOWN) & set(table))]
+    figures = [
+        "outcome",
+        "host.delayed_share",
+        "host.waiting_node_h",
+        *(set(KNOWN) & set(table)),
+    ]
     means = table.groupby("reserve", sort=True)[figures].mean().reset_index()
     least = means.iloc[0]
     given_up = (1 - means["outcome"] / least["outcome"]).to_numpy(dtype=np.float64)
@@ -81,20 +110,28 @@ def front(table: pd.DataFrame) -> Chart | None:
         f"{row.reserve:g}: {wait:.0%} for {up:.1%}"
         for row, wait, up in zip(means.itertuples(), waits, given_up, strict=True)
     )
-    note = (
-        f"Starts that wait, for the training given up against --reserve {least['reserve']:g}, by nodes kept: {points}."
-    )
+    note = f"Starts that wait, for the training given up against --reserve {least['reserve']:g}, "
+    note += f"by nodes kept: {points}."
     curves = [Curve("nodes kept free", 100 * given_up, waits)]
     if set(KNOWN) <= set(table):
         spared, price, left = (float(least[column]) for column in KNOWN)
         given_back = spared / (price * least["host.waiting_node_h"]) if spared else 0.0
         known = "nothing kept, nodes given back for announced starts"
-        curves.append(Curve(known, np.array([0.0, 100 * given_back]), np.array([waits[0], left])))
+        curves.append(
+            Curve(known, np.array([0.0, 100 * given_back]), np.array([waits[0], left]))
+        )
     axes = Axis("training given up, %"), Axis("share of starts that wait", "share")
     shown = means.rename(
-        columns={"host.delayed_share": "share that waits", "host.waiting_node_h": "node-hours waiting"}
+        columns={
+            "host.delayed_share": "share that waits",
+            "host.waiting_node_h": "node-hours waiting",
+        }
     )
     shown = shown.assign(**{"training given up": given_up})
     return Chart(
-        "front", "What sparing your own jobs costs training", note, Curves(*axes, tuple(curves)), shown.round(4)
+        "front",
+        "What sparing your own jobs costs training",
+        note,
+        Curves(*axes, tuple(curves)),
+        shown.round(4),
     )

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curve, Curves, Heat, stepped
+from bft.replay.report.chart import (
+    Axis,
+    Bars,
+    Blocks,
+    Chart,
+    Curve,
+    Curves,
+    Heat,
+    stepped,
+)
 from bft.replay.report.job_charts import label
 from bft.replay.report.over_time import mean_over_time
 from bft.replay.report.run_files import RunFiles
@@ -27,7 +36,9 @@ def who_held_what(run: RunFiles) -> Chart | None:
     if not len(held):
         return None
     begin, end = (ns(held[column]) - run.begin_ns for column in ("start", "end"))
-    first, last = (held[column].to_numpy(dtype=np.int64) for column in ("first_unit", "last_unit"))
+    first, last = (
+        held[column].to_numpy(dtype=np.int64) for column in ("first_unit", "last_unit")
+    )
     length = end - begin
     drawn = np.sort(np.argsort(-length, kind="stable")[:MAX_BLOCKS])
     weight = (length * (last - first + 1)).astype(np.float64)
@@ -51,54 +62,86 @@ def who_held_what(run: RunFiles) -> Chart | None:
         units=run.units_per_node,
     )
     hours = pd.Series(weight / 3.6e12).groupby(held["job"].astype(str).to_numpy()).sum()
-    table = hours.sort_values(ascending=False, kind="stable").round(2).rename_axis("job")
-    return Chart("held", "Who held what", note, blocks, table.reset_index(name="unit-hours"))
+    table = (
+        hours.sort_values(ascending=False, kind="stable").round(2).rename_axis("job")
+    )
+    return Chart(
+        "held", "Who held what", note, blocks, table.reset_index(name="unit-hours")
+    )
 
 
-def fragment_lengths(histogram: Sequence[dict[str, float]], what: str = "node") -> Chart | None:
+def fragment_lengths(
+    histogram: Sequence[dict[str, float]], what: str = "node"
+) -> Chart | None:
     """Chart how long nodes (or units) stay idle, by count and by node-time; None if no node was idle."""
     if not histogram:
         return None
     table = pd.DataFrame(histogram)
-    names = tuple(f"{_whole_units(row['from_s'])} to {_whole_units(row['to_s'])}" for row in histogram)
+    names = tuple(
+        f"{_whole_units(row['from_s'])} to {_whole_units(row['to_s'])}"
+        for row in histogram
+    )
     series = {
         "share of fragments": (table["count"] / table["count"].sum()).to_numpy(),
-        f"share of idle {what}-time": (table["node_s"] / table["node_s"].sum()).to_numpy(),
+        f"share of idle {what}-time": (
+            table["node_s"] / table["node_s"].sum()
+        ).to_numpy(),
     }
     short = table["to_s"] <= 600
-    by_count, by_time = (table[column][short].sum() / table[column].sum() for column in ("count", "node_s"))
+    by_count, by_time = (
+        table[column][short].sum() / table[column].sum()
+        for column in ("count", "node_s")
+    )
     note = f"A fragment is a stretch during which a {what} is idle without a break. "
     note += f"{by_count:.0%} of them last at most 10 minutes, and hold {by_time:.0%} of the idle {what}-time."
     drawing = Bars(names, Axis("share", "share"), series)
-    return Chart("fragments", f"How long {what}s stay idle", note, drawing, table.round(1))
+    return Chart(
+        "fragments", f"How long {what}s stay idle", note, drawing, table.round(1)
+    )
 
 
 def survival(histogram: Sequence[dict[str, float]], what: str = "node") -> Chart | None:
     """Idle node-time (or unit-time) left when every fragment loses its first seconds; None if no node was idle."""
     if not histogram:
         return None
-    count, time, edges = (np.array([row[key] for row in histogram]) for key in ("count", "node_s", "from_s"))
+    count, time, edges = (
+        np.array([row[key] for row in histogram])
+        for key in ("count", "node_s", "from_s")
+    )
     # The time beyond an edge, over fragments longer than it. Exact, since no fragment of a bin is shorter than its
     # edge.
-    beyond = np.array([(time[k:].sum() - edge * count[k:].sum()) / time.sum() for k, edge in enumerate(edges)])
+    beyond = np.array(
+        [
+            (time[k:].sum() - edge * count[k:].sum()) / time.sum()
+            for k, edge in enumerate(edges)
+        ]
+    )
     edges, beyond = np.append(edges, histogram[-1]["to_s"]), np.append(beyond, 0.0)
     shown = edges > 0
     curve = Curve(f"idle {what}-time left", edges[shown], beyond[shown])
     durations = [_whole_units(edge) for edge in edges]
-    table = pd.DataFrame({"start-up": durations, "left": [f"{share:.1%}" for share in beyond]})
+    table = pd.DataFrame(
+        {"start-up": durations, "left": [f"{share:.1%}" for share in beyond]}
+    )
     note = "If every fragment lost this long to starting up (containers, data, communication), this part would be left."
     axes = Axis("start-up, seconds", "log"), Axis(f"share of idle {what}-time", "share")
-    return Chart("survival", "What a start-up leaves", note, Curves(*axes, (curve,)), table)
+    return Chart(
+        "survival", "What a start-up leaves", note, Curves(*axes, (curve,)), table
+    )
 
 
 def idle_nodes(trace: NodeTrace, spans: int = 2000) -> Chart:
     """Idle nodes (or units) of a trace over time."""
     what = trace.turns_idle
-    edges = (trace.start + (trace.end - trace.start) * np.arange(spans + 1) / spans) / 1e6
+    edges = (
+        trace.start + (trace.end - trace.start) * np.arange(spans + 1) / spans
+    ) / 1e6
     means = idle_over_time(trace, spans)
     note = f"Means over {(edges[1] - edges[0]) / 6e4:.3g} minutes."
     table = pd.DataFrame({"from": stamps(edges[:-1]), "idle": means.round(2)})
-    drawing = Curves(TIME, Axis(f"{what}s"), (Curve("idle", *stepped(edges, means), filled=True),))
+    drawing = Curves(
+        TIME, Axis(f"{what}s"), (Curve("idle", *stepped(edges, means), filled=True),)
+    )
     return Chart("idle", f"Idle {what}s over time", note, drawing, table)
 
 
@@ -116,8 +159,20 @@ def by_hour(trace: NodeTrace) -> Chart | None:
     for weekday, of_day in {(int(d), int(h)) for d, h in zip(day, clock, strict=True)}:
         cells[weekday, of_day] = means[(day == weekday) & (clock == of_day)].mean()
     across = tuple(f"{number:02d}" for number in range(24))
-    drawing = Heat(Axis("hour of the day, UTC"), Axis("weekday"), Axis(f"mean idle {what}s"), across, DAYS, cells)
-    table = pd.DataFrame(cells.round(1), columns=list(across)).assign(day=list(DAYS)).set_index("day").reset_index()
+    drawing = Heat(
+        Axis("hour of the day, UTC"),
+        Axis("weekday"),
+        Axis(f"mean idle {what}s"),
+        across,
+        DAYS,
+        cells,
+    )
+    table = (
+        pd.DataFrame(cells.round(1), columns=list(across))
+        .assign(day=list(DAYS))
+        .set_index("day")
+        .reset_index()
+    )
     note = f"When the machine has {what}s to give."
     return Chart("hours", f"Idle {what}s by hour and weekday", note, drawing, table)
 
@@ -139,7 +194,13 @@ def by_node(trace: NodeTrace, pieces: Fragments) -> Chart | None:
     note = f"The {len(shown)} of {len(hours):,} nodes with the most idle time. A tenth of them has {tenth:.0%} of the "
     note += f"idle time; {int((hours == 0).sum()):,} are never idle."
     series = {table.columns[1]: shown[table.columns[1]].to_numpy(dtype=np.float64)}
-    return Chart("nodes", "Which nodes are idle", note, Bars(tuple(shown["node"]), Axis("hours"), series), table)
+    return Chart(
+        "nodes",
+        "Which nodes are idle",
+        note,
+        Bars(tuple(shown["node"]), Axis("hours"), series),
+        table,
+    )
 
 
 def _whole_units(seconds: float) -> str:

@@ -11,7 +11,9 @@ FloatArray = NDArray[np.float64]
 TimeArray = NDArray[np.int64]
 
 
-def mean_over_time(times: TimeArray, values: FloatArray, begin: int, end: int, spans: int) -> FloatArray:
+def mean_over_time(
+    times: TimeArray, values: FloatArray, begin: int, end: int, spans: int
+) -> FloatArray:
     """Mean of a step function over equal spans of [begin, end].
 
     Parameters
@@ -38,7 +40,9 @@ def mean_over_time(times: TimeArray, values: FloatArray, begin: int, end: int, s
     """
     edges = begin + (end - begin) * np.arange(spans + 1) / spans
     # The integral from begin, interpolated at the edges: it is piecewise linear between instants.
-    instants = np.concatenate([[begin], np.clip(times, begin, end), [end]]).astype(np.float64)
+    instants = np.concatenate([[begin], np.clip(times, begin, end), [end]]).astype(
+        np.float64
+    )
     heights = np.concatenate([[0.0], values])
     integral = np.concatenate([[0.0], np.cumsum(heights * np.diff(instants))])
     at_edges = np.interp(edges, instants, integral)
@@ -47,7 +51,10 @@ def mean_over_time(times: TimeArray, values: FloatArray, begin: int, end: int, s
 
 
 def held_over_time(
-    counted: Iterable[tuple[TimeArray, FloatArray]], start: TimeArray, end: TimeArray, units: FloatArray
+    counted: Iterable[tuple[TimeArray, FloatArray]],
+    start: TimeArray,
+    end: TimeArray,
+    units: FloatArray,
 ) -> tuple[TimeArray, FloatArray]:
     """Units in use between decisions too, when jobs finish and give theirs back without a row in the steps.
 
@@ -70,10 +77,14 @@ def held_over_time(
     ([0, 6, 10], [4.0, 1.0, 0.0])
     """
     counted = list(counted)
-    times = np.unique(np.concatenate([start, end, *(instants for instants, _ in counted)]))
+    times = np.unique(
+        np.concatenate([start, end, *(instants for instants, _ in counted)])
+    )
     used = np.zeros(len(times))
     for instants, values in counted:
-        used += np.concatenate([[0.0], values])[np.searchsorted(instants, times, side="right")]
+        used += np.concatenate([[0.0], values])[
+            np.searchsorted(instants, times, side="right")
+        ]
     change = np.zeros(len(times))
     np.add.at(change, np.searchsorted(times, start), units)
     np.add.at(change, np.searchsorted(times, end), -units)

@@ -42,7 +42,13 @@ class Page:
     after: Sequence[str]
 
 
-def write_report(folders: Sequence[Path], target: Path, *, static: bool = False, title: str | None = None) -> None:
+def write_report(
+    folders: Sequence[Path],
+    target: Path,
+    *,
+    static: bool = False,
+    title: str | None = None,
+) -> None:
     """Write the page of one run, of several side by side, or of a sweep.
 
     Parameters
@@ -79,7 +85,12 @@ def write_report(folders: Sequence[Path], target: Path, *, static: bool = False,
     target.write_text(written(page, static=static), "utf-8")
 
 
-def write_trace_page(trace: NodeTrace, statistics: Sequence[tuple[str, str]], target: Path, title: str | None) -> None:
+def write_trace_page(
+    trace: NodeTrace,
+    statistics: Sequence[tuple[str, str]],
+    target: Path,
+    title: str | None,
+) -> None:
     """Write the page of a node trace alone; `statistics` holds its figures, label and value."""
     name = _machine(title or trace.machine)
     units = f" of {trace.units:,} units" if trace.by_unit else ""
@@ -93,8 +104,12 @@ def write_trace_page(trace: NodeTrace, statistics: Sequence[tuple[str, str]], ta
 def _of_sweep(path: Path, title: str | None) -> Page:
     table = read_sweep(path)
     name = _machine(title)
-    sub = f"{len(table):,} replays that differ in {', '.join(varied(table)) or 'nothing'}"
-    return Page(f"Which options suit {name}", sub, [], charts_of_sweep(table), [_glossary()])
+    sub = (
+        f"{len(table):,} replays that differ in {', '.join(varied(table)) or 'nothing'}"
+    )
+    return Page(
+        f"Which options suit {name}", sub, [], charts_of_sweep(table), [_glossary()]
+    )
 
 
 def written(page: Page, *, static: bool) -> str:
@@ -102,8 +117,15 @@ def written(page: Page, *, static: bool) -> str:
     documents, library = ({}, "") if static else embedded(page.charts)
     figure: Callable[[Chart], str] = drawn if static else _placeholder
     switch = "" if static else BUTTONS
-    contents = "".join(f'<li><a href="#{chart.key}">{markup(chart.title)}</a></li>' for chart in page.charts)
-    meta = "" if static else f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    contents = "".join(
+        f'<li><a href="#{chart.key}">{markup(chart.title)}</a></li>'
+        for chart in page.charts
+    )
+    meta = (
+        ""
+        if static
+        else f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    )
     parts = [
         "<!DOCTYPE html>",
         f'<html lang="en"><head><meta charset="utf-8">{meta}',
@@ -121,7 +143,10 @@ def written(page: Page, *, static: bool) -> str:
     ]
     if not static:
         parts += [data(f"data-{key}", document) for key, document in documents.items()]
-        parts += [f"<script>{library}</script>", f"<script>{_asset('page.js')}</script>"]
+        parts += [
+            f"<script>{library}</script>",
+            f"<script>{_asset('page.js')}</script>",
+        ]
     return "\n".join([*parts, "</body></html>", ""])
 
 
@@ -138,7 +163,9 @@ HELP = (
 def _chart(chart: Chart, figure: str, *, static: bool) -> str:
     note = f'<p class="note">{markup(chart.note)}</p>' if chart.note else ""
     return _section(
-        chart.key, chart.title, f"{note}{_legend(chart, static=static)}{figure}{behind(chart.table, chart.title)}"
+        chart.key,
+        chart.title,
+        f"{note}{_legend(chart, static=static)}{figure}{behind(chart.table, chart.title)}",
     )
 
 
@@ -147,7 +174,9 @@ def _section(key: str, title: str, content: str) -> str:
 
 
 def _placeholder(chart: Chart) -> str:
-    name = markup(f"{chart.title}. Arrow keys move, plus and minus zoom, 0 shows all. Its data is in the table below.")
+    name = markup(
+        f"{chart.title}. Arrow keys move, plus and minus zoom, 0 shows all. Its data is in the table below."
+    )
     return (
         f'<div class="figure" data-chart="{chart.key}" tabindex="0" role="group" aria-label="{name}">'
         f'<div style="min-height:{height(chart.drawing)}px"></div></div>'
@@ -159,11 +188,18 @@ def _legend(chart: Chart, *, static: bool) -> str:
     drawing = chart.drawing
     entries: list[tuple[str, str]] = []
     if isinstance(drawing, Curves):
-        entries = [(c.name, colour(k if c.filled else k + 1)) for k, c in enumerate(drawing.curves)]
+        entries = [
+            (c.name, colour(k if c.filled else k + 1))
+            for k, c in enumerate(drawing.curves)
+        ]
     elif isinstance(drawing, Bars):
-        entries = [(name, colour(number + 1)) for number, name in enumerate(drawing.series)]
+        entries = [
+            (name, colour(number + 1)) for number, name in enumerate(drawing.series)
+        ]
     elif isinstance(drawing, Blocks) and drawing.legend:
-        entries = [(name, drawing.hue(number)) for number, name in enumerate(drawing.names)]
+        entries = [
+            (name, drawing.hue(number)) for number, name in enumerate(drawing.names)
+        ]
     items = []
     for number, (name, hue) in enumerate(entries):
         key = f'<i style="background:{hue}"></i>{markup(name)}'
@@ -223,7 +259,10 @@ def _search(found: dict[str, Any] | None) -> list[str]:
     if found is None or not found["best_over_time"]:
         return []
     rows = [
-        (f"{best['time'][:19].replace('T', ' ')}", f"{best['score']:.4f} by {best['job']}")
+        (
+            f"{best['time'][:19].replace('T', ' ')}",
+            f"{best['score']:.4f} by {best['job']}",
+        )
         for best in found["best_over_time"][-ROWS:]
     ]
     return [_section("search", "Best found over time", facts(rows))]
@@ -245,12 +284,24 @@ def _kinds(found: dict[str, Any]) -> list[str]:
 def _opening(summary: dict[str, Any], generated: float | None) -> list[str]:
     metrics = summary["metrics"]
     parts = [f'<p class="opening">{markup(words.opening(metrics, generated))}</p>']
-    warnings = ["The replay was interrupted: these are partial results."] if metrics["interrupted"] else []
+    warnings = (
+        ["The replay was interrupted: these are partial results."]
+        if metrics["interrupted"]
+        else []
+    )
     warnings += [metrics["policy_error"]] if metrics.get("policy_error") else []
-    warnings += ["Some decisions fell back or failed verification."] if summary["degraded"] else []
-    parts += [f'<p class="warning"><strong>{markup(warning)}</strong></p>' for warning in warnings]
+    warnings += (
+        ["Some decisions fell back or failed verification."]
+        if summary["degraded"]
+        else []
+    )
+    parts += [
+        f'<p class="warning"><strong>{markup(warning)}</strong></p>'
+        for warning in warnings
+    ]
     tiles = "".join(
-        f"<li><strong>{markup(value)}</strong><span>{markup(what)}</span></li>" for value, what in words.tiles(metrics)
+        f"<li><strong>{markup(value)}</strong><span>{markup(what)}</span></li>"
+        for value, what in words.tiles(metrics)
     )
     parts.append(f'<ul class="tiles">{tiles}</ul>')
     if summary.get("notes"):
@@ -271,19 +322,39 @@ def _parameters(runs: Sequence[RunFiles]) -> list[str]:
                 if value != _plain(defaults.get(option))
             ]
             inputs = summary["inputs"]
-            rows = [(kind, _without_path(str(inputs[kind]["source"]))) for kind in ("trace", "jobs")]
-            rows += [(f"SHA-256 of {file}", digest) for file, digest in sorted(inputs["digests_sha256"].items())]
-            rows += [(f"version of {package}", version) for package, version in sorted(summary["versions"].items())]
+            rows = [
+                (kind, _without_path(str(inputs[kind]["source"])))
+                for kind in ("trace", "jobs")
+            ]
+            rows += [
+                (f"SHA-256 of {file}", digest)
+                for file, digest in sorted(inputs["digests_sha256"].items())
+            ]
+            rows += [
+                (f"version of {package}", version)
+                for package, version in sorted(summary["versions"].items())
+            ]
         of = f" of {name}" if len(runs) > 1 else ""
         number = len(parts) // 2
         options = facts(given) if given else "<p>None.</p>"
-        parts.append(_section(f"options-{number}", f"Options{of} that differ from the defaults", options))
-        parts.append(_section(f"input-{number}", f"Input and versions{of}", facts(rows)))
+        parts.append(
+            _section(
+                f"options-{number}",
+                f"Options{of} that differ from the defaults",
+                options,
+            )
+        )
+        parts.append(
+            _section(f"input-{number}", f"Input and versions{of}", facts(rows))
+        )
     return parts
 
 
 def _glossary() -> str:
-    entries = "".join(f"<dt>{markup(term)}</dt><dd>{markup(meaning)}</dd>" for term, meaning in words.GLOSSARY)
+    entries = "".join(
+        f"<dt>{markup(term)}</dt><dd>{markup(meaning)}</dd>"
+        for term, meaning in words.GLOSSARY
+    )
     return _section("glossary", "What the words mean", f"<dl>{entries}</dl>")
 
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curves, Drawing, Heat, colour
+from bft.replay.report.chart import (
+    Axis,
+    Bars,
+    Blocks,
+    Chart,
+    Curves,
+    Drawing,
+    Heat,
+    colour,
+)
 from bft.replay.report.extras import needs
 from bft.replay.report.run_charts import charts_of, charts_of_trace
 from bft.replay.report.run_files import read_run
@@ -38,7 +47,9 @@ def write_figures(folders: Sequence[Path], target: Path, form: str) -> list[Path
     """
     if is_sweep(folders):
         return write_charts(charts_of_sweep(read_sweep(folders[0])), target, form)
-    return write_charts(charts_of([read_run(folder) for folder in folders]), target, form)
+    return write_charts(
+        charts_of([read_run(folder) for folder in folders]), target, form
+    )
 
 
 def write_trace_figures(trace: NodeTrace, target: Path, form: str) -> list[Path]:
@@ -59,8 +70,17 @@ def write_chart(chart: Chart, file: Path, form: str = "png") -> None:
     with needs("a figure"):
         import matplotlib as mpl
     # Without a salt the ids of an SVG's parts are random; text stays text, so that the figure can be edited.
-    style = {"svg.hashsalt": "bft-replay", "svg.fonttype": "none", "pdf.fonttype": 42, "font.size": 9}
-    metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[form]
+    style = {
+        "svg.hashsalt": "bft-replay",
+        "svg.fonttype": "none",
+        "pdf.fonttype": 42,
+        "font.size": 9,
+    }
+    metadata = {
+        "png": {"Software": None},
+        "svg": {"Date": None},
+        "pdf": {"CreationDate": None},
+    }[form]
     with mpl.rc_context(style):
         _figure(chart).savefig(file, format=form, metadata=metadata, dpi=DPI)
 
@@ -69,7 +89,11 @@ def _figure(chart: Chart) -> Figure:
     from matplotlib.figure import Figure
 
     drawing = chart.drawing
-    high = INCHES[1] if not isinstance(drawing, Bars) else 1.0 + 0.11 * len(drawing.names) * (1 + len(drawing.series))
+    high = (
+        INCHES[1]
+        if not isinstance(drawing, Bars)
+        else 1.0 + 0.11 * len(drawing.names) * (1 + len(drawing.series))
+    )
     figure = Figure(figsize=(INCHES[0], max(2.0, high)), layout="constrained")
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
@@ -83,7 +107,12 @@ def _curves(axes: Axes, drawing: Curves) -> None:
         x: Any = _instants(curve.x) if drawing.x.scale == "time" else curve.x
         if curve.filled:
             axes.fill_between(
-                x, curve.y, color=hue, alpha=0.9 if number else 0.5, linewidth=0, label=_label(curve.name)
+                x,
+                curve.y,
+                color=hue,
+                alpha=0.9 if number else 0.5,
+                linewidth=0,
+                label=_label(curve.name),
             )
         else:
             axes.plot(x, curve.y, color=hue, linewidth=1.2, label=_label(curve.name))
@@ -100,7 +129,13 @@ def _bars(axes: Axes, drawing: Bars) -> None:
     places = np.arange(len(drawing.names))
     for number, (name, lengths) in enumerate(drawing.series.items()):
         centres = places + (number - (len(drawing.series) - 1) / 2) * thickness
-        axes.barh(centres, lengths, height=thickness * 0.9, color=colour(number + 1), label=_label(name))
+        axes.barh(
+            centres,
+            lengths,
+            height=thickness * 0.9,
+            color=colour(number + 1),
+            label=_label(name),
+        )
     axes.set_yticks(places, [_label(name[:40]) for name in drawing.names])
     axes.invert_yaxis()
     _edges(axes, drawing.value, Axis(""))
@@ -112,24 +147,50 @@ def _blocks(axes: Axes, drawing: Blocks) -> None:
     from matplotlib.patches import Patch
 
     cells = drawing.sampled(*CELLS)
-    hues = [(1.0, 1.0, 1.0), *(to_rgb(drawing.hue(k)) for k in range(len(drawing.names)))]
-    begin, end = _instants(np.array([drawing.origin, drawing.origin + drawing.seconds * 1000]))
+    hues = [
+        (1.0, 1.0, 1.0),
+        *(to_rgb(drawing.hue(k)) for k in range(len(drawing.names))),
+    ]
+    begin, end = _instants(
+        np.array([drawing.origin, drawing.origin + drawing.seconds * 1000])
+    )
     from matplotlib.dates import date2num
 
     extent = (float(date2num(begin)), float(date2num(end)), 0.0, float(drawing.height))
-    axes.imshow(np.array(hues)[cells + 1], extent=extent, aspect="auto", origin="lower", interpolation="nearest")
+    axes.imshow(
+        np.array(hues)[cells + 1],
+        extent=extent,
+        aspect="auto",
+        origin="lower",
+        interpolation="nearest",
+    )
     axes.xaxis_date()
     _edges(axes, drawing.x, drawing.y)
     if drawing.legend:
         axes.set_yticks([])
-        patches = [Patch(color=drawing.hue(number), label=name) for number, name in enumerate(drawing.names)]
-        axes.legend(handles=patches, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize=8)
+        patches = [
+            Patch(color=drawing.hue(number), label=name)
+            for number, name in enumerate(drawing.names)
+        ]
+        axes.legend(
+            handles=patches,
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=3,
+            frameon=False,
+            fontsize=8,
+        )
 
 
 def _heat(axes: Axes, drawing: Heat) -> None:
-    image = axes.imshow(drawing.values, aspect="auto", cmap="cividis", interpolation="nearest")
+    image = axes.imshow(
+        drawing.values, aspect="auto", cmap="cividis", interpolation="nearest"
+    )
     step = 1 if len(drawing.across) <= 12 else 3
-    axes.set_xticks(range(0, len(drawing.across), step), [_label(name) for name in drawing.across[::step]])
+    axes.set_xticks(
+        range(0, len(drawing.across), step),
+        [_label(name) for name in drawing.across[::step]],
+    )
     axes.set_yticks(range(len(drawing.down)), [_label(name) for name in drawing.down])
     axes.set_xlabel(drawing.x.label)
     axes.set_ylabel(drawing.y.label)
@@ -140,7 +201,10 @@ def _edges(axes: Axes, x: Axis, y: Axis) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.ticker import PercentFormatter
 
-    for axis, model, scale in ((x, axes.xaxis, axes.set_xscale), (y, axes.yaxis, axes.set_yscale)):
+    for axis, model, scale in (
+        (x, axes.xaxis, axes.set_xscale),
+        (y, axes.yaxis, axes.set_yscale),
+    ):
         model.set_label_text(axis.label)
         if axis.scale == "log":
             scale("log")
@@ -154,7 +218,13 @@ def _edges(axes: Axes, x: Axis, y: Axis) -> None:
 
 def _legend(axes: Axes, entries: int) -> None:
     if entries > 1:
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(entries, 3), frameon=False, fontsize=8)
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=min(entries, 3),
+            frameon=False,
+            fontsize=8,
+        )
 
 
 def _instants(ms: Any) -> list[datetime]:
@@ -167,4 +237,9 @@ def _label(name: str) -> str:
     return f" {text}" if text.startswith("_") else text
 
 
-_DRAW: dict[type[Drawing], Any] = {Curves: _curves, Bars: _bars, Blocks: _blocks, Heat: _heat}
+_DRAW: dict[type[Drawing], Any] = {
+    Curves: _curves,
+    Bars: _bars,
+    Blocks: _blocks,
+    Heat: _heat,
+}

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bft.replay.report import host_charts, job_charts, node_charts, solver_charts, time_charts
+from bft.replay.report import (
+    host_charts,
+    job_charts,
+    node_charts,
+    solver_charts,
+    time_charts,
+)
 from bft.replay.report.chart import Chart
 from bft.replay.report.run_comparison import compared
 from bft.replay.report.run_files import RunFiles
@@ -13,7 +19,9 @@ from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_statistics import fragments, length_histogram
 
 
-def _of_fragments(draw: Callable[[list[dict[str, float]], str], Chart | None], run: RunFiles) -> Chart | None:
+def _of_fragments(
+    draw: Callable[[list[dict[str, float]], str], Chart | None], run: RunFiles
+) -> Chart | None:
     with run.summary_used():
         what = "unit" if "units" in run.summary["inputs"]["trace"] else "node"
         return draw(run.summary["metrics"].get("fragments") or [], what)

@@ -44,14 +44,22 @@ DISTRIBUTIONS = {
         "share of those finished",
         "Who finishes fewer jobs can show shorter times: see how many each of them finished.",
     ),
-    "queueing_s": ("compared-queueing", "Queueing times", "share of those started", "From submission to first units."),
+    "queueing_s": (
+        "compared-queueing",
+        "Queueing times",
+        "share of those started",
+        "From submission to first units.",
+    ),
 }
 
 
 def names_of(runs: Sequence[RunFiles]) -> list[str]:
     """Names of the runs: their folders, numbered where names repeat."""
     names = [label(run.name) for run in runs]
-    return [f"{name} ({number})" if names.count(name) > 1 else name for number, name in enumerate(names, start=1)]
+    return [
+        f"{name} ({number})" if names.count(name) > 1 else name
+        for number, name in enumerate(names, start=1)
+    ]
 
 
 def figures(runs: Sequence[RunFiles]) -> pd.DataFrame:
@@ -61,7 +69,10 @@ def figures(runs: Sequence[RunFiles]) -> pd.DataFrame:
         with run.summary_used():
             metrics = run.summary["metrics"]
             row: dict[str, Any] = {"policy": label(run.summary["options"]["policy"])}
-            row |= {name: _number(metrics, path, unit) for name, (path, unit) in FIGURES.items()}
+            row |= {
+                name: _number(metrics, path, unit)
+                for name, (path, unit) in FIGURES.items()
+            }
         rows.append(row)
     table = pd.DataFrame(rows)
     table.insert(0, "run", names_of(runs))
@@ -77,7 +88,11 @@ def _number(metrics: Any, path: str, unit: float) -> float:
 def compared(runs: Sequence[RunFiles]) -> list[Chart]:
     """Charts of several runs."""
     jobs = dict(zip(names_of(runs), (run.jobs for run in runs), strict=True))
-    charts = (_outcomes(runs), _used(runs), *(distribution(jobs, column) for column in DISTRIBUTIONS))
+    charts = (
+        _outcomes(runs),
+        _used(runs),
+        *(distribution(jobs, column) for column in DISTRIBUTIONS),
+    )
     return [chart for chart in charts if chart is not None]
 
 
@@ -88,22 +103,49 @@ def _outcomes(runs: Sequence[RunFiles]) -> Chart:
     best = table["run"].iloc[int(np.argmax(outcome))]
     note = f"{best} did the most work. The table behind the chart has all figures side by side."
     drawing = Bars(tuple(table["run"]), Axis("10⁹ samples"), series)
-    return Chart("compared", "Outcome by run", note, drawing, table.set_index("run").T.reset_index(names="figure"))
+    return Chart(
+        "compared",
+        "Outcome by run",
+        note,
+        drawing,
+        table.set_index("run").T.reset_index(names="figure"),
+    )
 
 
 def _used(runs: Sequence[RunFiles]) -> Chart:
     curves, rows = [], []
     for name, run in zip(names_of(runs), runs, strict=True):
         # Each run over its own window: the traces may differ.
-        edges = (run.begin_ns + (run.end_ns - run.begin_ns) * np.arange(SPANS + 1) / SPANS) / 1e6
+        edges = (
+            run.begin_ns + (run.end_ns - run.begin_ns) * np.arange(SPANS + 1) / SPANS
+        ) / 1e6
         means = np.zeros(SPANS)
         for pool in run.pools():
             heights = pool["used"].to_numpy(dtype=np.float64)
-            means += mean_over_time(ns(pool["time"]), heights, run.begin_ns, run.end_ns, SPANS)
+            means += mean_over_time(
+                ns(pool["time"]), heights, run.begin_ns, run.end_ns, SPANS
+            )
         curves.append(Curve(name, *stepped(edges, means)))
         begin, end = stamps(edges[[0, -1]])
-        rows.append((name, begin, end, round(float(means.mean()), 2), round(float(means.max()), 2)))
-    table = pd.DataFrame(rows, columns=["run", "from", "to", "mean units", "largest mean over a thousandth of it"])
+        rows.append(
+            (
+                name,
+                begin,
+                end,
+                round(float(means.mean()), 2),
+                round(float(means.max()), 2),
+            )
+        )
+    table = pd.DataFrame(
+        rows,
+        columns=[
+            "run",
+            "from",
+            "to",
+            "mean units",
+            "largest mean over a thousandth of it",
+        ],
+    )
     drawing = Curves(TIME, Axis("units"), tuple(curves))
     return Chart("compared-used", "Units given to jobs, by run", "", drawing, table)
 
@@ -111,9 +153,15 @@ def _used(runs: Sequence[RunFiles]) -> Chart:
 def distribution(jobs: Mapping[str, pd.DataFrame], column: str) -> Chart | None:
     """Chart how long jobs took or waited (see `DISTRIBUTIONS`) in each run, by its name; None where none did."""
     key, title, share, note = DISTRIBUTIONS[column]
-    known = {name: table[column] for name, table in jobs.items() if table[column].notna().any()}
+    known = {
+        name: table[column]
+        for name, table in jobs.items()
+        if table[column].notna().any()
+    }
     curves = tuple(cumulative(name, seconds / 3600) for name, seconds in known.items())
     if not curves:
         return None
     axes = Axis("hours", "log"), Axis(share, "share")
-    return Chart(key, f"{title} by run", note, Curves(*axes, curves), quantiles(curves, "h"))
+    return Chart(
+        key, f"{title} by run", note, Curves(*axes, curves), quantiles(curves, "h")
+    )

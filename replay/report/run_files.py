@@ -15,7 +15,14 @@ import numpy as np
 from bft.models import InputError, read_table
 from bft.models.limited_reading import read_json
 from bft.replay.engine.ledger import BOOKS
-from bft.replay.results.run_directory import ALLOCATIONS, FORMAT, JOBS, STEPS, SUMMARY, TIMING
+from bft.replay.results.run_directory import (
+    ALLOCATIONS,
+    FORMAT,
+    JOBS,
+    STEPS,
+    SUMMARY,
+    TIMING,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +87,11 @@ class RunFiles:
 
     def pools(self) -> list[pd.DataFrame]:
         """The steps of each pool: a row only describes its own pool."""
-        return [pool for _, pool in self.steps.groupby("vc", sort=True)] if "vc" in self.steps else [self.steps]
+        return (
+            [pool for _, pool in self.steps.groupby("vc", sort=True)]
+            if "vc" in self.steps
+            else [self.steps]
+        )
 
     @contextmanager
     def summary_used(self) -> Iterator[None]:
@@ -92,9 +103,22 @@ class RunFiles:
             yield
         except InputError:
             raise
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            what = f"lacks {error}" if isinstance(error, KeyError) else f"holds another kind of value: {error}"
-            raise InputError(f"damaged: it {what}", file=self.folder / SUMMARY, hint=HINT) from error
+        except (
+            KeyError,
+            IndexError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OverflowError,
+        ) as error:
+            what = (
+                f"lacks {error}"
+                if isinstance(error, KeyError)
+                else f"holds another kind of value: {error}"
+            )
+            raise InputError(
+                f"damaged: it {what}", file=self.folder / SUMMARY, hint=HINT
+            ) from error
 
 
 def read_run(folder: Path) -> RunFiles:
@@ -113,10 +137,19 @@ def read_run(folder: Path) -> RunFiles:
     options = summary.get("options")
     reference = isinstance(options, dict) and options.get("compat") == "reference"
     if reference:
-        raise InputError("was replayed with --compat reference, whose results no page can show", file=folder)
+        raise InputError(
+            "was replayed with --compat reference, whose results no page can show",
+            file=folder,
+        )
     if not (folder / STEPS).exists():
-        hint = "a sweep keeps summaries alone; with --whole it keeps whole run directories"
-        raise InputError(f"has no {STEPS}, so that there is nothing to show over time", file=folder, hint=hint)
+        hint = (
+            "a sweep keeps summaries alone; with --whole it keeps whole run directories"
+        )
+        raise InputError(
+            f"has no {STEPS}, so that there is nothing to show over time",
+            file=folder,
+            hint=hint,
+        )
     tables = ((STEPS, _STEPS), (JOBS, _JOBS), (ALLOCATIONS, _ALLOCATIONS))
     steps, jobs, held = (_checked(folder / name, columns) for name, columns in tables)
     if not len(steps):
@@ -124,23 +157,48 @@ def read_run(folder: Path) -> RunFiles:
     for _, pool in steps.groupby("vc") if "vc" in steps else ((None, steps),):
         if not pool["time"].is_monotonic_increasing:
             raise InputError(
-                "damaged: its rows are not in order of time", file=folder / STEPS, column="time", hint=HINT
+                "damaged: its rows are not in order of time",
+                file=folder / STEPS,
+                column="time",
+                hint=HINT,
             )
     nodes, units_per_node = _nodes(held, folder / ALLOCATIONS)
-    return RunFiles(folder, summary, steps, jobs, held, nodes, units_per_node, _decision_times(folder / TIMING))
+    return RunFiles(
+        folder,
+        summary,
+        steps,
+        jobs,
+        held,
+        nodes,
+        units_per_node,
+        _decision_times(folder / TIMING),
+    )
 
 
 def _nodes(held: pd.DataFrame, path: Path) -> tuple[tuple[str, ...], int]:
     """Node names and units of a node; names of single units if the file does not cover all units."""
     try:
         metadata = held.attrs["metadata"]
-        nodes, units_per_node = json.loads(metadata["nodes"]), int(metadata["units_per_node"])
+        nodes, units_per_node = (
+            json.loads(metadata["nodes"]),
+            int(metadata["units_per_node"]),
+        )
     except (KeyError, ValueError, TypeError) as error:
-        raise InputError("damaged: it lacks the names of the nodes", file=path, hint=HINT) from error
-    if not isinstance(nodes, list) or units_per_node < 1 or not all(isinstance(node, str) for node in nodes):
-        raise InputError("damaged: it lacks the names of the nodes", file=path, hint=HINT)
+        raise InputError(
+            "damaged: it lacks the names of the nodes", file=path, hint=HINT
+        ) from error
+    if (
+        not isinstance(nodes, list)
+        or units_per_node < 1
+        or not all(isinstance(node, str) for node in nodes)
+    ):
+        raise InputError(
+            "damaged: it lacks the names of the nodes", file=path, hint=HINT
+        )
     units = int(np.max(held["last_unit"].to_numpy(), initial=-1)) + 1
-    if units > len(nodes) * units_per_node:  # virtual clusters whose nodes have other sizes
+    if (
+        units > len(nodes) * units_per_node
+    ):  # virtual clusters whose nodes have other sizes
         return tuple(f"unit {number}" for number in range(units)), 1
     return tuple(nodes), units_per_node
 
@@ -162,17 +220,26 @@ def _checked(path: Path, columns: dict[str, str]) -> pd.DataFrame:
     frame = read_table(path)
     for column, kind in columns.items():
         if column not in frame.columns:
-            raise InputError(f"damaged: it has no column {column}", file=path, hint=HINT)
+            raise InputError(
+                f"damaged: it has no column {column}", file=path, hint=HINT
+            )
         if kind == "any":
             continue
         values = frame[column]
         if kind == "instant":
             right = isinstance(values.dtype, pd.DatetimeTZDtype)
         else:
-            right = pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype)
+            right = pd.api.types.is_numeric_dtype(
+                values.dtype
+            ) and not pd.api.types.is_bool_dtype(values.dtype)
         if not right:
             what = "instants" if kind == "instant" else "numbers"
-            raise InputError(f"expected {what}, not {values.dtype}", file=path, column=column, hint=HINT)
+            raise InputError(
+                f"expected {what}, not {values.dtype}",
+                file=path,
+                column=column,
+                hint=HINT,
+            )
         if kind == "missing":
             continue
         if kind == "instant":
@@ -181,7 +248,11 @@ def _checked(path: Path, columns: dict[str, str]) -> pd.DataFrame:
             except (ValueError, OverflowError) as error:
                 what = f"expected instants from 1678 to 2261: {error}"
                 raise InputError(what, file=path, column=column, hint=HINT) from error
-        bad = values.isna().to_numpy() if kind == "instant" else ~values.map(math.isfinite, na_action="ignore").eq(True)
+        bad = (
+            values.isna().to_numpy()
+            if kind == "instant"
+            else ~values.map(math.isfinite, na_action="ignore").eq(True)
+        )
         if bad.any():
             row = int(bad.argmax()) + 1
             raise InputError(f"a value is missing or not finite, expected {kind}s", file=path, row=row, column=column,

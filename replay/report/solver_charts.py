@@ -21,15 +21,19 @@ def solve_times(run: RunFiles) -> Chart | None:
             return None
         total, count = float(run.decision_s["sum"]), int(run.decision_s["count"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError("damaged: decision_s", file=run.folder / TIMING, hint=HINT) from error
+        raise InputError(
+            "damaged: decision_s", file=run.folder / TIMING, hint=HINT
+        ) from error
     order = np.argsort(shares)
     shares, seconds = shares[order], np.maximum(seconds[order], 1e-6)
     table = pd.DataFrame({"share of decisions": [f"{share:.1%}" for share in shares],
                           "milliseconds": (seconds * 1000).round(3)})  # fmt: skip
-    note = (
-        f"{count:,} decisions took {total:,.1f} s of wall-clock time on the machine that replayed: the only figures on "
+    note = f"{count:,} decisions took {total:,.1f} s of wall-clock time on the machine that replayed: "
+    note += (
+        "the only figures on this page that another replay of the same input changes."
     )
-    note += "this page that another replay of the same input changes."
     curve = Curve("decisions", seconds * 1000, shares)
     axes = Axis("milliseconds", "log"), Axis("share of decisions", "share")
-    return Chart("solving", "What a decision takes", note, Curves(*axes, (curve,)), table)
+    return Chart(
+        "solving", "What a decision takes", note, Curves(*axes, (curve,)), table
+    )

@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 
 HOURS = Axis("hours")
 # Column of a table of a comparison -> what it is.
-MEANS = {"jct_mean_s": "mean completion time", "waiting_mean_s": "mean time without units"}
+MEANS = {
+    "jct_mean_s": "mean completion time",
+    "waiting_mean_s": "mean time without units",
+}
 
 
 def charts_of_comparison(
-    whole: pd.DataFrame, jobs: Mapping[str, pd.DataFrame], groups: pd.DataFrame | None = None
+    whole: pd.DataFrame,
+    jobs: Mapping[str, pd.DataFrame],
+    groups: pd.DataFrame | None = None,
 ) -> list[Chart]:
     """The charts of a comparison.
 
@@ -41,7 +46,13 @@ def charts_of_comparison(
     distributions = (distribution(named, column) for column in DISTRIBUTIONS)
     return [
         Chart("compared", "Outcome by variant", "", Bars(names, axis, outcome), whole),
-        Chart("compared-means", "Mean times by variant", "", Bars(names, HOURS, means), whole),
+        Chart(
+            "compared-means",
+            "Mean times by variant",
+            "",
+            Bars(names, HOURS, means),
+            whole,
+        ),
         *(chart for chart in distributions if chart is not None),
         *(() if groups is None else (_by_group(groups, column) for column in MEANS)),
     ]
@@ -55,7 +66,11 @@ def _by_group(groups: pd.DataFrame, column: str) -> Chart:
     series = {label(name): _hours(rows[name]) for name in rows}
     key = f"compared-{column.split('_')[0]}-by-{by}"
     return Chart(
-        key, f"{MEANS[column].capitalize()} by {by}", "", Bars(tuple(map(label, rows.index)), HOURS, series), groups
+        key,
+        f"{MEANS[column].capitalize()} by {by}",
+        "",
+        Bars(tuple(map(label, rows.index)), HOURS, series),
+        groups,
     )
 
 

@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curves, Drawing, FloatArray, Heat, colour
+from bft.replay.report.chart import (
+    Axis,
+    Bars,
+    Blocks,
+    Chart,
+    Curves,
+    Drawing,
+    FloatArray,
+    Heat,
+    colour,
+)
 from bft.replay.report.text import markup
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -22,7 +32,16 @@ NAMES, NAME_CHARACTERS = 190, 28
 MAX_POINTS, CELLS = 700, (180, 60)
 DAY_S = 86_400
 # Pixels between two marks on an axis of time.
-TIME_STEPS_S = (60, 300, 900, 3600, 10_800, 21_600, 43_200, *(DAY_S * days for days in (1, 2, 5, 10, 30, 100, 365)))
+TIME_STEPS_S = (
+    60,
+    300,
+    900,
+    3600,
+    10_800,
+    21_600,
+    43_200,
+    *(DAY_S * days for days in (1, 2, 5, 10, 30, 100, 365)),
+)
 Marks = list[tuple[float, str]]
 
 
@@ -32,18 +51,34 @@ def drawn(chart: Chart) -> str:
 
 
 def _curves(title: str, drawing: Curves) -> str:
-    x, y = (np.concatenate([getattr(curve, name) for curve in drawing.curves]) for name in ("x", "y"))
+    x, y = (
+        np.concatenate([getattr(curve, name) for curve in drawing.curves])
+        for name in ("x", "y")
+    )
     limits = list(drawing.limits.values())
     across = _Scale(drawing.x, float(x.min()), float(x.max()))
-    up = _Scale(drawing.y, min(0.0, float(y.min())), max([0.0, float(y.max()), *limits]))
-    parts = [_open(f"{title}: {drawing.y.label}"), *_side(drawing.y.label), *_marks(across, up)]
+    up = _Scale(
+        drawing.y, min(0.0, float(y.min())), max([0.0, float(y.max()), *limits])
+    )
+    parts = [
+        _open(f"{title}: {drawing.y.label}"),
+        *_side(drawing.y.label),
+        *_marks(across, up),
+    ]
     for number, curve in enumerate(drawing.curves):
         hue = colour(number if curve.filled else number + 1)
         kept = _thinned(len(curve.x))
-        points = [f"{_x(across.share(x))},{_y(up.share(y))}" for x, y in zip(curve.x[kept], curve.y[kept], strict=True)]
+        points = [
+            f"{_x(across.share(x))},{_y(up.share(y))}"
+            for x, y in zip(curve.x[kept], curve.y[kept], strict=True)
+        ]
         if curve.filled:
             ground = _y(up.share(0.0))
-            points = [f"{points[0].split(',')[0]},{ground}", *points, f"{points[-1].split(',')[0]},{ground}"]
+            points = [
+                f"{points[0].split(',')[0]},{ground}",
+                *points,
+                f"{points[-1].split(',')[0]},{ground}",
+            ]
             shape = f'<polygon fill="{hue}" fill-opacity="{0.85 if number else 0.5}" points="{" ".join(points)}">'
             parts.append(f"{shape}<title>{markup(curve.name)}</title></polygon>")
         else:
@@ -51,7 +86,9 @@ def _curves(title: str, drawing: Curves) -> str:
             parts.append(f"{line}<title>{markup(curve.name)}</title></polyline>")
     for name, level in drawing.limits.items():
         at = _y(up.share(level))
-        line = f'<line class="limit" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}">'
+        line = (
+            f'<line class="limit" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}">'
+        )
         parts.append(f"{line}<title>{markup(name)}</title></line>")
     return "\n".join([*parts, "</svg>"])
 
@@ -60,17 +97,25 @@ def _bars(title: str, drawing: Bars) -> str:
     thickness = 11
     band = thickness * len(drawing.series) + 8
     height = TOP + band * len(drawing.names) + BOTTOM
-    longest = max(float(np.max(lengths, initial=0.0)) for lengths in drawing.series.values())
+    longest = max(
+        float(np.max(lengths, initial=0.0)) for lengths in drawing.series.values()
+    )
     scale = _Scale(drawing.value, 0.0, longest)
     room = WIDTH - NAMES - RIGHT
     parts = [_open(f"{title}: {drawing.value.label}", height)]
     for share, text in scale.marks():
         x = round(NAMES + share * room, 1)
-        parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{height - BOTTOM}"/>')
-        parts.append(f'<text x="{x}" y="{height - BOTTOM + 16}" text-anchor="middle">{text}</text>')
+        parts.append(
+            f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{height - BOTTOM}"/>'
+        )
+        parts.append(
+            f'<text x="{x}" y="{height - BOTTOM + 16}" text-anchor="middle">{text}</text>'
+        )
     for row, name in enumerate(drawing.names):
         top = TOP + row * band + 4
-        shown = name if len(name) <= NAME_CHARACTERS else f"{name[: NAME_CHARACTERS - 1]}…"
+        shown = (
+            name if len(name) <= NAME_CHARACTERS else f"{name[: NAME_CHARACTERS - 1]}…"
+        )
         at = f'x="{NAMES - 8}" y="{top + band / 2 - 4}" text-anchor="end" dominant-baseline="middle"'
         parts.append(f"<text {at}>{markup(shown)}</text>")
         for number, (series, lengths) in enumerate(drawing.series.items()):
@@ -78,7 +123,9 @@ def _bars(title: str, drawing: Bars) -> str:
             bar = f'<rect fill="{colour(number + 1)}" x="{NAMES}" y="{top + number * thickness}" width="{wide}"'
             what = markup(f"{name}, {series}: {lengths[row]:.4g}")
             parts.append(f'{bar} height="{thickness - 1}"><title>{what}</title></rect>')
-    parts.append(f'<text x="{WIDTH - RIGHT}" y="{height - 4}" text-anchor="end">{markup(drawing.value.label)}</text>')
+    parts.append(
+        f'<text x="{WIDTH - RIGHT}" y="{height - 4}" text-anchor="end">{markup(drawing.value.label)}</text>'
+    )
     return "\n".join([*parts, "</svg>"])
 
 
@@ -97,7 +144,9 @@ def _blocks(title: str, drawing: Blocks) -> str:
             begin, end = _x(first / columns), _x(last / columns)
             paths.setdefault(drawing.hue(who), []).append(f"M{begin} {y}H{end}")
     for hue, path in sorted(paths.items()):
-        parts.append(f'<path stroke="{hue}" stroke-width="{high:.2f}" d="{"".join(path)}"/>')
+        parts.append(
+            f'<path stroke="{hue}" stroke-width="{high:.2f}" d="{"".join(path)}"/>'
+        )
     return "\n".join([*parts, "</svg>"])
 
 
@@ -116,12 +165,16 @@ def _heat(title: str, drawing: Heat) -> str:
                 alpha = 0.1 + 0.9 * (value - low) / (high_value - low or 1.0)
                 what = markup(f"{name}, {drawing.across[column]}: {value:.4g}")
                 cell = f'<rect fill="{colour(1)}" fill-opacity="{alpha:.3f}" x="{LEFT + column * wide:.1f}" y="{y}"'
-                parts.append(f'{cell} width="{wide - 1:.1f}" height="{high - 1}"><title>{what}</title></rect>')
+                parts.append(
+                    f'{cell} width="{wide - 1:.1f}" height="{high - 1}"><title>{what}</title></rect>'
+                )
     step = 1 if len(drawing.across) <= 12 else 3
     for column in range(0, len(drawing.across), step):
         at = f'x="{LEFT + (column + 0.5) * wide:.1f}" y="{height - BOTTOM + 16}" text-anchor="middle"'
         parts.append(f"<text {at}>{markup(drawing.across[column])}</text>")
-    parts.append(f'<text x="{WIDTH - RIGHT}" y="{height - 2}" text-anchor="end">{markup(drawing.x.label)}</text>')
+    parts.append(
+        f'<text x="{WIDTH - RIGHT}" y="{height - 2}" text-anchor="end">{markup(drawing.x.label)}</text>'
+    )
     return "\n".join([*parts, "</svg>"])
 
 
@@ -142,8 +195,14 @@ class _Scale:
         if self.axis.scale == "time":
             return time_ticks(int(self.low * 1e6), int(self.high * 1e6))
         if self.axis.scale == "log":
-            decades = range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1)
-            return [(self.share(10.0**decade), f"{10.0**decade:,.10g}") for decade in decades]
+            decades = range(
+                math.ceil(math.log10(self.low) - 1e-9),
+                math.floor(math.log10(self.high) + 1e-9) + 1,
+            )
+            return [
+                (self.share(10.0**decade), f"{10.0**decade:,.10g}")
+                for decade in decades
+            ]
         form = ".0%" if self.axis.scale == "share" else ",.10g"
         return [(self.share(tick), f"{tick:{form}}") for tick in self.ticks]
 
@@ -180,7 +239,9 @@ def _runs(row: FloatArray | Any) -> Iterator[tuple[int, int, int]]:
 
 def _thinned(count: int) -> list[int]:
     """Thin out points to a maximum count, including the first and the last."""
-    kept: list[int] = np.unique(np.linspace(0, count - 1, min(count, MAX_POINTS)).round().astype(int)).tolist()
+    kept: list[int] = np.unique(
+        np.linspace(0, count - 1, min(count, MAX_POINTS)).round().astype(int)
+    ).tolist()
     return kept
 
 
@@ -193,7 +254,9 @@ def round_ticks(largest: float) -> list[float]:
     if not largest > 0:
         return [0.0, 1.0]
     size = 10.0 ** math.floor(math.log10(largest / 4))
-    step = next(factor * size for factor in (1, 2, 5, 10) if largest <= 6 * factor * size)
+    step = next(
+        factor * size for factor in (1, 2, 5, 10) if largest <= 6 * factor * size
+    )
     return [step * number for number in range(math.ceil(largest / step - 1e-9) + 1)]
 
 
@@ -209,13 +272,20 @@ def time_ticks(begin: int, end: int) -> list[tuple[float, str]]:
     instant = -(-begin // (step * SECOND_NS)) * step * SECOND_NS
     while instant <= end:
         when = datetime.fromtimestamp(instant // SECOND_NS, UTC)
-        marks.append(((instant - begin) / (end - begin), f"{when:%d %b}" if step >= DAY_S else f"{when:%d %b %H:%M}"))
+        marks.append(
+            (
+                (instant - begin) / (end - begin),
+                f"{when:%d %b}" if step >= DAY_S else f"{when:%d %b %H:%M}",
+            )
+        )
         instant += step * SECOND_NS
     return marks
 
 
 def _open(title: str, height: float = HEIGHT) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{markup(title)}">'
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{markup(title)}">'
+    )
 
 
 def _x(share: float) -> float:
@@ -226,4 +296,9 @@ def _y(share: float) -> float:
     return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
 
 
-_DRAW: dict[type[Drawing], Any] = {Curves: _curves, Bars: _bars, Blocks: _blocks, Heat: _heat}
+_DRAW: dict[type[Drawing], Any] = {
+    Curves: _curves,
+    Bars: _bars,
+    Blocks: _blocks,
+    Heat: _heat,
+}

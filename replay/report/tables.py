@@ -18,21 +18,37 @@ if TYPE_CHECKING:
 
 # More rows than this make a page that nobody reads; the files of the run have them all.
 ROWS = 100
-JOB_COLUMNS = ("job", "submitted", "waited, h", "took, h", "done", "lost", "preempted", "rescaled", "mean units")
+JOB_COLUMNS = (
+    "job",
+    "submitted",
+    "waited, h",
+    "took, h",
+    "done",
+    "lost",
+    "preempted",
+    "rescaled",
+    "mean units",
+)
 # A cell: what it is sorted by (None where unknown: last), and what is shown.
 Cell = tuple[float | None, str]
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> str:
     """Return an HTML table of two columns: the name of a fact and its value."""
-    body = "\n".join(f'<tr><th scope="row">{markup(what)}</th><td>{markup(value)}</td></tr>' for what, value in rows)
+    body = "\n".join(
+        f'<tr><th scope="row">{markup(what)}</th><td>{markup(value)}</td></tr>'
+        for what, value in rows
+    )
     return f'<div class="scroll"><table class="facts"><tbody>\n{body}\n</tbody></table></div>'
 
 
 def kinds_table(found: dict[str, dict[str, Any]]) -> str:
     """Units offered and used, by kind (`metrics.kinds` of summary.json)."""
     columns = ("kind", "units", "idle unit-hours", "used unit-hours", "share used")
-    head = "".join(f'<th scope="col"{_number(k > 0)}>{column}</th>' for k, column in enumerate(columns))
+    head = "".join(
+        f'<th scope="col"{_number(k > 0)}>{column}</th>'
+        for k, column in enumerate(columns)
+    )
     rows = [
         (
             f"{of['units']:,}",
@@ -53,7 +69,9 @@ def behind(table: pd.DataFrame, title: str) -> str:
     """The numbers of a chart, its first rows."""
     shown = table.head(ROWS)
     columns = [shown[column].tolist() for column in shown.columns]
-    numeric = [all(isinstance(cell, int | float) for cell in column) for column in columns]
+    numeric = [
+        all(isinstance(cell, int | float) for cell in column) for column in columns
+    ]
     head = "".join(
         f'<th scope="col"{_number(right)}>{markup(str(name))}</th>'
         for name, right in zip(shown.columns, numeric, strict=True)
@@ -83,7 +101,9 @@ def _shown(cell: Any) -> str:
     if cell is None or cell != cell:
         return "-"
     if isinstance(cell, float):
-        return f"{cell:,.0f}" if abs(cell) >= 1e5 or cell == int(cell) else f"{cell:,.4g}"
+        return (
+            f"{cell:,.0f}" if abs(cell) >= 1e5 or cell == int(cell) else f"{cell:,.4g}"
+        )
     if isinstance(cell, int) and not isinstance(cell, bool):
         return f"{cell:,}"
     return f"{cell:%Y-%m-%d %H:%M:%S}" if hasattr(cell, "strftime") else str(cell)
@@ -96,21 +116,34 @@ def job_rows(jobs: pd.DataFrame) -> list[tuple[Any, ...]]:
         lost += jobs[f"lost_to_{book}"].to_numpy(dtype=np.float64)
     total = jobs["total_work"].to_numpy(dtype=np.float64)
     lost /= np.where(total > 0, total, 1.0)
-    submitted = [(float(instant.timestamp()), f"{instant:%d %b %H:%M}") for instant in jobs["submit"]]
+    submitted = [
+        (float(instant.timestamp()), f"{instant:%d %b %H:%M}")
+        for instant in jobs["submit"]
+    ]
     columns = (
         [_text(name) for name in jobs["name"]],
         submitted,
-        *([_hours(seconds) for seconds in jobs[column].tolist()] for column in ("queueing_s", "jct_s")),
+        *(
+            [_hours(seconds) for seconds in jobs[column].tolist()]
+            for column in ("queueing_s", "jct_s")
+        ),
         [(share, f"{share:.0%}") for share in done_shares(jobs).round(4).tolist()],
         [(share, f"{share:.1%}") for share in lost.round(5).tolist()],
-        *([(count, f"{count:,}") for count in jobs[column].tolist()] for column in ("preemptions", "rescales")),
+        *(
+            [(count, f"{count:,}") for count in jobs[column].tolist()]
+            for column in ("preemptions", "rescales")
+        ),
         [(units, f"{units:.1f}") for units in jobs["mean_units"].round(3).tolist()],
     )
     return list(zip(*columns, strict=True))
 
 
 def _hours(seconds: float) -> Cell:
-    return (round(seconds, 1), f"{seconds / 3600:.2f}") if seconds == seconds else (None, "-")
+    return (
+        (round(seconds, 1), f"{seconds / 3600:.2f}")
+        if seconds == seconds
+        else (None, "-")
+    )
 
 
 def _text(name: object) -> str:
@@ -123,17 +156,22 @@ def jobs_table(jobs: pd.DataFrame, *, sortable: bool) -> str:
     rows = job_rows(jobs)
     name = '<button type="button">{}</button>' if sortable else "{}"
     head = "".join(
-        f'<th scope="col"{_number(k > 0)}>{name.format(markup(column))}</th>' for k, column in enumerate(JOB_COLUMNS)
+        f'<th scope="col"{_number(k > 0)}>{name.format(markup(column))}</th>'
+        for k, column in enumerate(JOB_COLUMNS)
     )
     body = "\n".join(
         f'<tr><th scope="row">{markup(name)}</th>{"".join(_cell(text, right=True) for _, text in cells)}</tr>'
         for name, *cells in rows[:ROWS]
     )
     region = '<div class="scroll" tabindex="0" role="region" aria-label="Jobs">'
-    parts = [f'{region}<table class="jobs"><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>']
+    parts = [
+        f'{region}<table class="jobs"><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+    ]
     if sortable:
         if len(rows) > ROWS:
-            parts.append(f'<p><button type="button" id="all-jobs">Show all {len(rows):,} jobs</button></p>')
+            parts.append(
+                f'<p><button type="button" id="all-jobs">Show all {len(rows):,} jobs</button></p>'
+            )
         parts.append(data("jobs", json.dumps(rows, separators=(",", ":"))))
     elif len(rows) > ROWS:
         parts.append(f"<p>{len(rows) - ROWS:,} more are in jobs.parquet.</p>")
@@ -142,5 +180,7 @@ def jobs_table(jobs: pd.DataFrame, *, sortable: bool) -> str:
 
 def data(key: str, content: str) -> str:
     """JSON in a page: no name that stands in it can end the element."""
-    safe = content.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    safe = (
+        content.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    )
     return f'<script type="application/json" id="{key}">{safe}</script>'

@@ -6,7 +6,15 @@ import numpy as np
 import pandas as pd
 
 from bft.replay.engine.ledger import BOOKS
-from bft.replay.report.chart import Axis, Chart, Curve, Curves, FloatArray, in_powers, stepped
+from bft.replay.report.chart import (
+    Axis,
+    Chart,
+    Curve,
+    Curves,
+    FloatArray,
+    in_powers,
+    stepped,
+)
 from bft.replay.report.over_time import TimeArray, held_over_time, mean_over_time
 from bft.replay.report.run_files import RunFiles
 
@@ -21,18 +29,34 @@ def idle_and_used(run: RunFiles) -> Chart:
     """Idle units over time, and the part of them given to jobs."""
     edges = _edges(run, SPANS)
     means = {"idle": _idle(run, SPANS), "given to jobs": _used(run, SPANS)}
-    curves = tuple(Curve(name, *stepped(edges, heights), filled=True) for name, heights in means.items())
+    curves = tuple(
+        Curve(name, *stepped(edges, heights), filled=True)
+        for name, heights in means.items()
+    )
     note = f"Means over {_minutes(run, SPANS)}. What shows of the first area behind the second was idle and not given. "
     note += "Idle units are those of the latest decision."
-    table = pd.DataFrame({"from": stamps(edges[:-1]), **{name: heights.round(2) for name, heights in means.items()}})
-    return Chart("idle", "Idle and used units over time", note, Curves(TIME, Axis("units"), curves), table)
+    table = pd.DataFrame(
+        {
+            "from": stamps(edges[:-1]),
+            **{name: heights.round(2) for name, heights in means.items()},
+        }
+    )
+    return Chart(
+        "idle",
+        "Idle and used units over time",
+        note,
+        Curves(TIME, Axis("units"), curves),
+        table,
+    )
 
 
 def work_done(run: RunFiles) -> Chart:
     """Samples done by each instant, costs deducted."""
     steps = run.steps.sort_values("time", kind="stable")
     bins = _bins(run, SPANS)
-    done = np.cumsum(np.histogram(_ms(steps["time"]), bins, weights=steps["progress"])[0])
+    done = np.cumsum(
+        np.histogram(_ms(steps["time"]), bins, weights=steps["progress"])[0]
+    )
     with run.summary_used():
         bound = run.summary["metrics"].get("bound")
         limits = {} if bound is None else {"upper bound": float(bound)}
@@ -44,7 +68,9 @@ def work_done(run: RunFiles) -> Chart:
         "work",
         "Work done",
         note,
-        Curves(TIME, axis, (curve,), {name: most / power for name, most in limits.items()}),
+        Curves(
+            TIME, axis, (curve,), {name: most / power for name, most in limits.items()}
+        ),
         table,
     )
 
@@ -55,14 +81,26 @@ def losses(run: RunFiles) -> Chart | None:
     hours = (bins[1] - bins[0]) / 3.6e6
     lost = {}
     for book in BOOKS:
-        by_part = np.histogram(_ms(run.steps["time"]), bins, weights=run.steps[f"{book}_cost"])[0] / hours
+        by_part = (
+            np.histogram(
+                _ms(run.steps["time"]), bins, weights=run.steps[f"{book}_cost"]
+            )[0]
+            / hours
+        )
         if by_part.any():
             lost[book] = by_part
     if not lost:
         return None
     axis, power = in_powers("samples an hour", *lost.values())
-    curves = tuple(Curve(f"by {book}", *stepped(bins, rate / power)) for book, rate in lost.items())
-    table = pd.DataFrame({"from": stamps(bins[:-1]), **{f"by {book}": rate.round(0) for book, rate in lost.items()}})
+    curves = tuple(
+        Curve(f"by {book}", *stepped(bins, rate / power)) for book, rate in lost.items()
+    )
+    table = pd.DataFrame(
+        {
+            "from": stamps(bins[:-1]),
+            **{f"by {book}": rate.round(0) for book, rate in lost.items()},
+        }
+    )
     note = f"Samples lost, as a rate over {_minutes(run, COARSE)}: where the machine took nodes back, and where jobs "
     note += "paid for other sizes."
     return Chart("losses", "Losses over time", note, Curves(TIME, axis, curves), table)
@@ -81,8 +119,12 @@ def decisions(run: RunFiles) -> Chart | None:
     count = np.histogram(instants, bins)[0]
     held = count > 0
     means = {
-        name: np.histogram(instants, bins, weights=solved[column])[0][held] / count[held]
-        for name, column in (("bound of the solver", "bound"), ("decision taken", "objective"))
+        name: np.histogram(instants, bins, weights=solved[column])[0][held]
+        / count[held]
+        for name, column in (
+            ("bound of the solver", "bound"),
+            ("decision taken", "objective"),
+        )
     }
     middles = ((bins[:-1] + bins[1:]) / 2)[held]
     axis, power = in_powers("samples within Tfwd", *means.values())
@@ -90,8 +132,16 @@ def decisions(run: RunFiles) -> Chart | None:
     optimal = int((solved["status"] == "optimal").sum())
     note = f"{optimal:,} of {len(solved):,} decisions were proven optimal: there the two lines are one. Means over "
     note += f"{_minutes(run, COARSE)} of what a decision promised for its window Tfwd."
-    table = pd.DataFrame({"around": stamps(middles), "decisions": count[held], **means}).round(0)
-    return Chart("decisions", "What each decision was worth", note, Curves(TIME, axis, curves), table)
+    table = pd.DataFrame(
+        {"around": stamps(middles), "decisions": count[held], **means}
+    ).round(0)
+    return Chart(
+        "decisions",
+        "What each decision was worth",
+        note,
+        Curves(TIME, axis, curves),
+        table,
+    )
 
 
 def _idle(run: RunFiles, spans: int) -> FloatArray:
@@ -99,21 +149,32 @@ def _idle(run: RunFiles, spans: int) -> FloatArray:
     total = np.zeros(spans)
     for pool in run.pools():
         heights = pool["idle"].to_numpy(dtype=np.float64)
-        total += mean_over_time(ns(pool["time"]), heights, run.begin_ns, run.end_ns, spans)
+        total += mean_over_time(
+            ns(pool["time"]), heights, run.begin_ns, run.end_ns, spans
+        )
     return total
 
 
 def _used(run: RunFiles, spans: int) -> FloatArray:
     """Mean units in use over equal spans, of all pools together."""
-    counted = [(ns(pool["time"]), pool["used"].to_numpy(dtype=np.float64)) for pool in run.pools()]
-    units = (run.allocations["last_unit"] - run.allocations["first_unit"] + 1).to_numpy(dtype=np.float64)
-    times, used = held_over_time(counted, ns(run.allocations["start"]), ns(run.allocations["end"]), units)
+    counted = [
+        (ns(pool["time"]), pool["used"].to_numpy(dtype=np.float64))
+        for pool in run.pools()
+    ]
+    units = (run.allocations["last_unit"] - run.allocations["first_unit"] + 1).to_numpy(
+        dtype=np.float64
+    )
+    times, used = held_over_time(
+        counted, ns(run.allocations["start"]), ns(run.allocations["end"]), units
+    )
     return mean_over_time(times, used, run.begin_ns, run.end_ns, spans)
 
 
 def ns(times: pd.Series) -> TimeArray:
     """Instants as ns since 1970, UTC."""
-    return np.asarray(times.astype("datetime64[ns, UTC]").astype("int64"), dtype=np.int64)
+    return np.asarray(
+        times.astype("datetime64[ns, UTC]").astype("int64"), dtype=np.int64
+    )
 
 
 def _ms(times: pd.Series) -> FloatArray:
@@ -122,7 +183,9 @@ def _ms(times: pd.Series) -> FloatArray:
 
 
 def _edges(run: RunFiles, spans: int) -> FloatArray:
-    edges: FloatArray = (run.begin_ns + (run.end_ns - run.begin_ns) * np.arange(spans + 1) / spans) / 1e6
+    edges: FloatArray = (
+        run.begin_ns + (run.end_ns - run.begin_ns) * np.arange(spans + 1) / spans
+    ) / 1e6
     return edges
 
 
@@ -140,6 +203,6 @@ def _minutes(run: RunFiles, spans: int) -> str:
 
 def stamps(instants_ms: FloatArray) -> pd.Series:
     """Instants for a table."""
-    return pd.Series(pd.to_datetime(instants_ms.round().astype("int64"), unit="ms", utc=True)).dt.strftime(
-        "%Y-%m-%d %H:%M:%S"
-    )
+    return pd.Series(
+        pd.to_datetime(instants_ms.round().astype("int64"), unit="ms", utc=True)
+    ).dt.strftime("%Y-%m-%d %H:%M:%S")

@@ -13,26 +13,47 @@ GLOSSARY = (
         "bound",
         "the samples that no policy, known or unknown, can exceed on this trace with these jobs (option --bound)",
     ),
-    ("decision", "at each change of nodes or jobs the policy says how many units each job gets"),
+    (
+        "decision",
+        "at each change of nodes or jobs the policy says how many units each job gets",
+    ),
     (
         "eq-nodes",
         "how many nodes, all to yourself for the whole window, would offer the same node-time as the idle ones",
     ),
     ("fragment", "a stretch during which a node is idle without a break"),
     ("given, used", "units that jobs held; the rest of the idle ones went unused"),
-    ("host jobs", "the machine's own batch jobs, which take idle nodes back (option --return-time says how fast)"),
+    (
+        "host jobs",
+        "the machine's own batch jobs, which take idle nodes back (option --return-time says how fast)",
+    ),
     ("idle", "not in use by the machine's own batch jobs, so that training may use it"),
     ("JCT", "job completion time: from a job's submission to its finish"),
     ("outcome", "all samples that the jobs did, costs deducted"),
     ("policy", "the rule that decides who gets which units"),
-    ("preemption", "the machine takes back a unit that a job holds; the job pays for going on with fewer"),
+    (
+        "preemption",
+        "the machine takes back a unit that a job holds; the job pays for going on with fewer",
+    ),
     ("queueing time", "from a job's submission to its first units"),
-    ("rescale", "a decision gives a running job another number of units; the job pays for the change"),
+    (
+        "rescale",
+        "a decision gives a running job another number of units; the job pays for the change",
+    ),
     ("resource-integral", "idle units, added up over time: what was there to be used"),
-    ("samples", "the work of a training job: images, sentences or whatever its rate counts"),
+    (
+        "samples",
+        "the work of a training job: images, sentences or whatever its rate counts",
+    ),
     ("start-up", "what a job needs on a node before it makes progress"),
-    ("Tfwd", "the window in seconds over which a new allocation must pay back what changing to it costs"),
-    ("U", "outcome divided by what the same jobs under the same policy do on eq-nodes that are never taken back"),
+    (
+        "Tfwd",
+        "the window in seconds over which a new allocation must pay back what changing to it costs",
+    ),
+    (
+        "U",
+        "outcome divided by what the same jobs under the same policy do on eq-nodes that are never taken back",
+    ),
     ("unit", "the smallest thing given to a job: a node, or one GPU of it"),
     ("virtual cluster", "a part of a machine that a group of users has to itself"),
 )
@@ -78,7 +99,10 @@ def tiles(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield duration_text(metrics["jct_s"]["median"]), "median completion time"
     host = metrics.get("host") or {}
     if host.get("break_even_price") is not None:
-        yield f"{host['break_even_price']:,.1f}", "node-hours of training for each that your own jobs wait"
+        yield (
+            f"{host['break_even_price']:,.1f}",
+            "node-hours of training for each that your own jobs wait",
+        )
     costs = metrics.get("costs", {})
     for key, unit, what in (
         ("additional_kwh", " kWh", "more than if the nodes had stayed idle"),

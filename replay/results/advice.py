@@ -15,7 +15,9 @@ MUCH_TIME = 0.05
 HOUR_S = 3600.0
 
 
-def advice(outcome: Outcome, bound: float, *, max_jobs: int, is_best: bool) -> str | None:
+def advice(
+    outcome: Outcome, bound: float, *, max_jobs: int, is_best: bool
+) -> str | None:
     """Say why an outcome is below the unit-time bound and what to set, by figures of this replay.
 
     Parameters
@@ -37,7 +39,12 @@ def advice(outcome: Outcome, bound: float, *, max_jobs: int, is_best: bool) -> s
     share = f"the outcome is {outcome.work / bound:.1%} of what the idle nodes are enough for"
     if (unit := _costs_of_another_unit(outcome)) is not None:
         return f"{share}: {unit}"
-    lost = {book: math.fsum(getattr(record, f"lost_to_{book}") for record in outcome.records) for book in _COSTS}
+    lost = {
+        book: math.fsum(
+            getattr(record, f"lost_to_{book}") for record in outcome.records
+        )
+        for book in _COSTS
+    }
     costs = f"rescales cost {lost['rescale'] / bound:.1%} of that and preemptions {lost['preemption'] / bound:.1%}"
     capped = _share_of_time_with(outcome, max_jobs) if max_jobs else 0.0
     if capped >= MUCH_TIME:
@@ -88,5 +95,12 @@ def _units_a_job(outcome: Outcome) -> float:
 
 def _longest_wait_h(outcome: Outcome) -> float:
     """Return the longest time that a job was there without units."""
-    came = [record for record in outcome.records if not record.left_out and record.job.tsub_ns <= outcome.end_ns]
-    return max((without_units_s(record, outcome.end_ns) for record in came), default=0.0) / HOUR_S
+    came = [
+        record
+        for record in outcome.records
+        if not record.left_out and record.job.tsub_ns <= outcome.end_ns
+    ]
+    return (
+        max((without_units_s(record, outcome.end_ns) for record in came), default=0.0)
+        / HOUR_S
+    )

@@ -61,7 +61,9 @@ def costs(outcome: Outcome, rates: Rates) -> dict[str, Any]:
         result["total_kwh"] = (idle * unused + busy * used) / 1000
         if rates.co2_per_kwh is not None:
             for what in ("additional", "total"):
-                result[f"{what}_co2_kg"] = result[f"{what}_kwh"] * rates.co2_per_kwh / 1000
+                result[f"{what}_co2_kg"] = (
+                    result[f"{what}_kwh"] * rates.co2_per_kwh / 1000
+                )
     if rates.price_per_node_hour is not None:
         result["value_used"] = rates.price_per_node_hour * used
         result["value_unused"] = rates.price_per_node_hour * unused
@@ -77,7 +79,10 @@ def cost_lines(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
             "kWh in total",
         )
     if "additional_co2_kg" in figures:
-        yield "CO2", f"{figures['additional_co2_kg']:,.1f} kg more; {figures['total_co2_kg']:,.1f} kg in total"
+        yield (
+            "CO2",
+            f"{figures['additional_co2_kg']:,.1f} kg more; {figures['total_co2_kg']:,.1f} kg in total",
+        )
     if "value_used" in figures:
         yield (
             "value of node-hours",

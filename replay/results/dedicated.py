@@ -27,7 +27,11 @@ def dedicated_traces(outcome: Outcome) -> list[NodeTrace]:
     """Traces to replay for U: eq-nodes rounded, for few nodes the two nearest whole numbers, over the same window."""
     nodes, per = equivalent_nodes(outcome), outcome.trace.units_per_node
     sizes = (math.floor(nodes), math.ceil(nodes)) if _few(nodes) else (round(nodes),)
-    return [always_idle(size, outcome.start_ns, outcome.end_ns, units_per_node=per) for size in sizes if size]
+    return [
+        always_idle(size, outcome.start_ns, outcome.end_ns, units_per_node=per)
+        for size in sizes
+        if size
+    ]
 
 
 def usefulness(outcome: Outcome, dedicated: Sequence[Outcome]) -> dict[str, Any]:
@@ -68,7 +72,9 @@ def usefulness(outcome: Outcome, dedicated: Sequence[Outcome]) -> dict[str, Any]
 
 
 def _few(nodes: float) -> bool:
-    return nodes < FEW_NODES and not math.isclose(nodes, round(nodes), rel_tol=WHOLE_NODES)
+    return nodes < FEW_NODES and not math.isclose(
+        nodes, round(nodes), rel_tol=WHOLE_NODES
+    )
 
 
 def _all_finished_ns(outcome: Outcome) -> int | None:

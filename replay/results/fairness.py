@@ -38,11 +38,17 @@ def fairness(outcome: Outcome, census: Census) -> dict[str, Any]:
     return {
         "longest_wait_s": longest_s,
         "longest_wait_job": job,
-        "waiting_over_length": _waiting_over_length(census.counted_by("waiting_over_length"), outcome.end_ns),
+        "waiting_over_length": _waiting_over_length(
+            census.counted_by("waiting_over_length"), outcome.end_ns
+        ),
         "finish_time_fairness": spread_to("largest", ratios),
-        "finish_time_unfair_share": sum(rho > 1 for rho in ratios) / len(ratios) if ratios else None,
+        "finish_time_unfair_share": sum(rho > 1 for rho in ratios) / len(ratios)
+        if ratios
+        else None,
         users: _jain_of_groups(outcome, census.counted_by(users), lambda job: job.user),
-        clusters: _jain_of_groups(outcome, census.counted_by(clusters), lambda job: job.vc),
+        clusters: _jain_of_groups(
+            outcome, census.counted_by(clusters), lambda job: job.vc
+        ),
         "deadlines": _deadlines(census.counted_by("deadlines"), outcome.end_ns),
     }
 
@@ -74,7 +80,9 @@ def longest_wait(outcome: Outcome, census: Census) -> tuple[float | None, str | 
         rows = slice(*np.searchsorted(jobs, (index, index + 1)))
         end = outcome.end_ns if record.ended_ns is None else record.ended_ns
         # From each hold's end to the next one's start.
-        gaps = np.append(np.minimum(starts[rows], end), end) - np.append(record.job.tsub_ns, until[rows])
+        gaps = np.append(np.minimum(starts[rows], end), end) - np.append(
+            record.job.tsub_ns, until[rows]
+        )
         wait = max(0, int(gaps.max())) / SECOND_NS
         if longest is None or wait > longest:
             longest, name = wait, record.job.name if wait else None
@@ -98,16 +106,28 @@ def ideal_rate(job: Job, units: float) -> float:
     return float((job.rates[sizes] * np.minimum(1.0, units / sizes)).max())
 
 
-def _finish_time_fairness(outcome: Outcome, records: Sequence[JobRecord]) -> Iterable[float]:
+def _finish_time_fairness(
+    outcome: Outcome, records: Sequence[JobRecord]
+) -> Iterable[float]:
     """Return each finished job's time in the system, relative to the time on an equal share of the units."""
     for offered, members in _shared_by(outcome, records):
-        begin = np.array([max(record.job.tsub_ns, outcome.start_ns) for record in members], dtype=np.int64)
-        end = np.array([outcome.end_ns if r.ended_ns is None else r.ended_ns for r in members], dtype=np.int64)
+        begin = np.array(
+            [max(record.job.tsub_ns, outcome.start_ns) for record in members],
+            dtype=np.int64,
+        )
+        end = np.array(
+            [outcome.end_ns if r.ended_ns is None else r.ended_ns for r in members],
+            dtype=np.int64,
+        )
         seconds = (end - begin) / SECOND_NS
         units = offered(end) - offered(begin)
         present = _integral(begin, end, outcome.start_ns)
-        jobs = present(end) - present(begin)  # job-seconds in the system during its time, its own included
-        for record, took, unit_s, job_s in zip(members, seconds, units, jobs, strict=True):
+        jobs = present(end) - present(
+            begin
+        )  # job-seconds in the system during its time, its own included
+        for record, took, unit_s, job_s in zip(
+            members, seconds, units, jobs, strict=True
+        ):
             if record.finish_ns is not None and took > 0:
                 yield took * ideal_rate(record.job, unit_s / job_s) / record.job.pmax
 
@@ -124,8 +144,13 @@ def _shared_by(
     sizes = steps["idle"].groupby(steps["vc"].fillna(""), sort=False).max().to_dict()
     sizes.pop(_PROFILER, None)
     for name, units in sizes.items():
-        members = [record for record in records if len(sizes) == 1 or record.job.vc == name]
-        yield (lambda at, units=units: units * (at - outcome.start_ns) / SECOND_NS), members  # type: ignore[misc]
+        members = [
+            record for record in records if len(sizes) == 1 or record.job.vc == name
+        ]
+        yield (
+            (lambda at, units=units: units * (at - outcome.start_ns) / SECOND_NS),  # type: ignore[misc]
+            members,
+        )
 
 
 def _idle_unit_seconds(trace: NodeTrace) -> Callable[[NDArray[np.int64]], FloatArray]:
@@ -133,7 +158,9 @@ def _idle_unit_seconds(trace: NodeTrace) -> Callable[[NDArray[np.int64]], FloatA
     edges = np.concatenate([[trace.start], trace.times, [trace.end]]) - trace.start
     counts = np.concatenate([[0], trace.idle_units()])
     cumulated = np.concatenate([[0.0], np.cumsum(counts * np.diff(edges) / SECOND_NS)])
-    return lambda at: np.interp(np.asarray(at - trace.start, np.float64), edges.astype(np.float64), cumulated)
+    return lambda at: np.interp(
+        np.asarray(at - trace.start, np.float64), edges.astype(np.float64), cumulated
+    )
 
 
 def _integral(
@@ -156,7 +183,9 @@ def _integral(
     return lambda at: begun((at - origin) / SECOND_NS) - over((at - origin) / SECOND_NS)
 
 
-def _waiting_over_length(records: Sequence[JobRecord], end_ns: int) -> dict[str, float] | None:
+def _waiting_over_length(
+    records: Sequence[JobRecord], end_ns: int
+) -> dict[str, float] | None:
     """Share of the jobs that held no units for more than k times their length, for each k.
 
     A job's length is its run time alone, on the units that a rigid policy gives it (`Job.request`).
@@ -168,10 +197,14 @@ def _waiting_over_length(records: Sequence[JobRecord], end_ns: int) -> dict[str,
             ratios.append(without_units_s(record, end_ns) * rate / record.job.pmax)
     if not ratios:
         return None
-    return {f"{k} x": sum(ratio > k for ratio in ratios) / len(ratios) for k in WAIT_FACTORS}
+    return {
+        f"{k} x": sum(ratio > k for ratio in ratios) / len(ratios) for k in WAIT_FACTORS
+    }
 
 
-def _jain_of_groups(outcome: Outcome, records: Sequence[JobRecord], of: Callable[[Job], str]) -> float | None:
+def _jain_of_groups(
+    outcome: Outcome, records: Sequence[JobRecord], of: Callable[[Job], str]
+) -> float | None:
     """Jain's index over the units that each group held on average while any of its jobs was in the system."""
     groups: defaultdict[str, list[JobRecord]] = defaultdict(list)
     for record in records:
@@ -180,7 +213,10 @@ def _jain_of_groups(outcome: Outcome, records: Sequence[JobRecord], of: Callable
     held = []
     for members in groups.values():
         spans = sorted(
-            (max(r.job.tsub_ns, outcome.start_ns), outcome.end_ns if r.ended_ns is None else r.ended_ns)
+            (
+                max(r.job.tsub_ns, outcome.start_ns),
+                outcome.end_ns if r.ended_ns is None else r.ended_ns,
+            )
             for r in members
         )
         there, until = 0, outcome.start_ns
@@ -188,7 +224,10 @@ def _jain_of_groups(outcome: Outcome, records: Sequence[JobRecord], of: Callable
             there += max(0, end - max(begin, until))
             until = max(until, end)
         if there:
-            held.append(math.fsum(record.unit_seconds for record in members) / (there / SECOND_NS))
+            held.append(
+                math.fsum(record.unit_seconds for record in members)
+                / (there / SECOND_NS)
+            )
     return jain_fairness(np.array(held))
 
 
@@ -197,13 +236,27 @@ def _deadlines(records: Sequence[JobRecord], end_ns: int) -> dict[str, Any] | No
 
     Jobs that a workload has cancelled did neither.
     """
-    due = [(record, record.job.deadline_ns) for record in records if record.job.deadline_ns is not None]
+    due = [
+        (record, record.job.deadline_ns)
+        for record in records
+        if record.job.deadline_ns is not None
+    ]
     if not due:
         return None
-    done = [(record.finish_ns, deadline) for record, deadline in due if record.finish_ns is not None]
+    done = [
+        (record.finish_ns, deadline)
+        for record, deadline in due
+        if record.finish_ns is not None
+    ]
     under_way = [deadline for record, deadline in due if record.ended_ns is None]
-    late = [(finish - deadline) / SECOND_NS for finish, deadline in done if finish > deadline]
-    late += [(end_ns - deadline) / SECOND_NS for deadline in under_way if end_ns > deadline]
+    late = [
+        (finish - deadline) / SECOND_NS
+        for finish, deadline in done
+        if finish > deadline
+    ]
+    late += [
+        (end_ns - deadline) / SECOND_NS for deadline in under_way if end_ns > deadline
+    ]
     met = sum(finish <= deadline for finish, deadline in done)
     return {
         "jobs": len(due),

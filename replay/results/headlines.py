@@ -9,7 +9,9 @@ from bft.replay.results.costs import cost_lines
 from bft.replay.results.host import host_lines
 
 
-def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> Iterator[tuple[str, str]]:
+def headlines(
+    metrics: dict[str, Any], generated_load: float | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield label and text of the headline figures; pass `generated_load` where the jobs were generated."""
     outcome = metrics["outcome"]
     yield "training outcome", f"{outcome:,.0f} samples"
@@ -19,23 +21,39 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
         nodes = f"{metrics['dedicated_nodes']:.3g}"
         text = f"{metrics['U']:.1%} of what {nodes} dedicated node{'s' * (nodes != '1')} would have yielded"
         early = metrics["U_at"] != metrics["window_end"]
-        yield "U", f"{text} by {_minute(metrics['U_at'])}, when one of the two had done all jobs" if early else text
+        yield (
+            "U",
+            f"{text} by {_minute(metrics['U_at'])}, when one of the two had done all jobs"
+            if early
+            else text,
+        )
     if "resource_integral_unit_s" in metrics:
-        yield "offered", f"{metrics['offered_unit_s'] / 3600:,.0f} idle unit-hours in the whole trace"
+        yield (
+            "offered",
+            f"{metrics['offered_unit_s'] / 3600:,.0f} idle unit-hours in the whole trace",
+        )
         window = f"{duration_text(metrics['duration_s'])} from {_minute(metrics['window_start'])}"
         yield (
             "resource-integral",
             f"{metrics['resource_integral_unit_s'] / 3600:,.0f} of them in the window, {window}, "
             "when the first job was submitted",
         )
-        yield "used", "-" if metrics["used_share"] is None else f"{metrics['used_share']:.1%} of the resource-integral"
+        yield (
+            "used",
+            "-"
+            if metrics["used_share"] is None
+            else f"{metrics['used_share']:.1%} of the resource-integral",
+        )
         for kind, of in metrics.get("kinds", {}).items():
             share = "-" if of["used_share"] is None else f"{of['used_share']:.1%}"
             yield (
                 f"used of {kind}",
                 f"{share} of {of['idle_unit_s'] / 3600:,.0f} idle unit-hours on {of['units']:,} units",
             )
-        yield "eq-nodes", f"{metrics['eq_nodes']:.1f} dedicated nodes would offer as much in the window"
+        yield (
+            "eq-nodes",
+            f"{metrics['eq_nodes']:.1f} dedicated nodes would offer as much in the window",
+        )
     for key, label, always in (
         ("preemption_cost", "lost to preemption", True),
         ("rescale_cost", "lost to rescaling", True),
@@ -45,12 +63,25 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
     ):
         if always or metrics.get(key):
             yield label, f"{metrics[key]:,.0f} samples{_share(metrics[key], outcome)}"
-    yield "jobs finished", f"{metrics['jobs_finished']} of {metrics['jobs']}" + _apart(metrics.get("census", {}))
-    for key, label in (("jct_s", "job completion time"), ("queueing_s", "queueing time")):
+    yield (
+        "jobs finished",
+        f"{metrics['jobs_finished']} of {metrics['jobs']}"
+        + _apart(metrics.get("census", {})),
+    )
+    for key, label in (
+        ("jct_s", "job completion time"),
+        ("queueing_s", "queueing time"),
+    ):
         if metrics.get(key):
             spread = metrics[key]
-            of = "" if generated_load is None else f" (of a generated workload, load {generated_load:.2f})"
-            mean, median, p95 = (duration_text(spread[name]) for name in ("mean", "median", "p95"))
+            of = (
+                ""
+                if generated_load is None
+                else f" (of a generated workload, load {generated_load:.2f})"
+            )
+            mean, median, p95 = (
+                duration_text(spread[name]) for name in ("mean", "median", "p95")
+            )
             yield label, f"mean {mean}, median {median}, p95 {p95}{of}"
     if metrics.get("without_units_s"):
         waits = metrics["without_units_s"]
@@ -62,18 +93,31 @@ def headlines(metrics: dict[str, Any], generated_load: float | None = None) -> I
     yield from _served(metrics)
     yield from cost_lines(metrics.get("costs", {}))
     yield from host_lines(metrics.get("host", {}))
-    statuses = ", ".join(f"{count} {status}" for status, count in metrics["decisions_by_status"].items())
-    yield "decisions", f"{metrics['decisions']}" + (f" ({statuses})" if statuses else "")
+    statuses = ", ".join(
+        f"{count} {status}" for status, count in metrics["decisions_by_status"].items()
+    )
+    yield (
+        "decisions",
+        f"{metrics['decisions']}" + (f" ({statuses})" if statuses else ""),
+    )
     if "verified" in metrics:
-        yield "verified", f"{metrics['verified']} by the exact dynamic programme, {metrics['verify_mismatches']} differ"
+        yield (
+            "verified",
+            f"{metrics['verified']} by the exact dynamic programme, {metrics['verify_mismatches']} differ",
+        )
     if "preemptions" in metrics:
-        yield "preemptions, rescales", f"{metrics['preemptions']}, {metrics['rescales']}"
+        yield (
+            "preemptions, rescales",
+            f"{metrics['preemptions']}, {metrics['rescales']}",
+        )
 
 
 def _apart(census: dict[str, Any]) -> str:
     """The jobs that could not finish, and why; empty where there are none."""
     counts = {"left out": "left_out", "refused": "refused", "cancelled": "cancelled"}
-    apart = [f"{census[group]} {what}" for what, group in counts.items() if census.get(group)]
+    apart = [
+        f"{census[group]} {what}" for what, group in counts.items() if census.get(group)
+    ]
     return f" ({', '.join(apart)})" if apart else ""
 
 
@@ -81,12 +125,23 @@ def _searched(search: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
     """Say how the search of hyperparameters went, if there was one."""
     if search is None:
         return
-    share = "" if search["stopped_share"] is None else f", {search['stopped_share']:.1%} of the outcome"
-    spent = f"; {search['stopped_samples']:,.0f} samples went to those stopped{share}" if search["stopped"] else ""
+    share = (
+        ""
+        if search["stopped_share"] is None
+        else f", {search['stopped_share']:.1%} of the outcome"
+    )
+    spent = (
+        f"; {search['stopped_samples']:,.0f} samples went to those stopped{share}"
+        if search["stopped"]
+        else ""
+    )
     yield "trials", f"{search['finished']:,} done, {search['stopped']:,} stopped{spent}"
     if search["best"] is not None:
         best = search["best"]
-        yield "best found", f"{best['score']:.4f} by {best['job']} at {_minute(best['time'])}"
+        yield (
+            "best found",
+            f"{best['score']:.4f} by {best['job']} at {_minute(best['time'])}",
+        )
 
 
 def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -101,7 +156,10 @@ def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
         )
     if metrics.get("deadlines"):
         due = metrics["deadlines"]
-        yield "deadlines", f"{due['met']} of {due['jobs']} met, {due['missed']} missed, {due['open']} still open"
+        yield (
+            "deadlines",
+            f"{due['met']} of {due['jobs']} met, {due['missed']} missed, {due['open']} still open",
+        )
 
 
 def _beside_bound(metrics: dict[str, Any]) -> str:

@@ -26,7 +26,8 @@ SIZES = (1, 4, 16, 64, 256)
 SIZE_NAMES = ("1", "2-4", "5-16", "17-64", "65-256", "> 256")
 # What queues make of the direct delay (docs/host-jobs.md, second order).
 AMPLIFIED = (
-    "queues amplify: at loads of 0.6, 0.75 and 0.88 the users' mean wait grew by 1.8, 2.7 and 6 times the direct delay"
+    "queues amplify: at loads of 0.6, 0.75 and 0.88 the users' mean wait "
+    "grew by 1.8, 2.7 and 6 times the direct delay"
 )
 
 
@@ -77,13 +78,21 @@ def starts_by_job(outcome: Outcome, host: HostReturns, walltimes: Walltimes) -> 
     eligible, the ones that training let go of first before others. Leaves that no job explains have no delay.
     """
     index = {name: position for position, name in enumerate(outcome.trace.nodes)}
-    position = np.array([index.get(name, -1) for name in walltimes.names], dtype=np.int64)[walltimes.nodes]
+    position = np.array(
+        [index.get(name, -1) for name in walltimes.names], dtype=np.int64
+    )[walltimes.nodes]
     row_of = np.repeat(np.arange(len(walltimes)), np.diff(walltimes.offsets))
-    begins = ~walltimes.reserved & (walltimes.start >= outcome.start_ns) & (walltimes.start < outcome.end_ns)
+    begins = (
+        ~walltimes.reserved
+        & (walltimes.start >= outcome.start_ns)
+        & (walltimes.start < outcome.end_ns)
+    )
     used = begins[row_of] & (position >= 0)
     position, row_of = position[used], row_of[used]
 
-    let_go = _let_go_at(host, len(outcome.trace.nodes), walltimes.start[row_of], position)
+    let_go = _let_go_at(
+        host, len(outcome.trace.nodes), walltimes.start[row_of], position
+    )
     rows = np.unique(row_of)
     rows = rows[np.lexsort((rows, walltimes.known[rows], walltimes.start[rows]))]
     turn = np.empty(len(walltimes), dtype=np.int64)
@@ -97,13 +106,24 @@ def starts_by_job(outcome: Outcome, host: HostReturns, walltimes: Walltimes) -> 
     last = np.cumsum(taken) - 1
     latest = np.full(len(rows), NOT_HELD, dtype=np.int64)
     latest[taken > 0] = pooled[last[taken > 0]]
-    return Starts(walltimes.start[rows], walltimes.count[rows], latest, walltimes.known[rows], from_jobs=True)
+    return Starts(
+        walltimes.start[rows],
+        walltimes.count[rows],
+        latest,
+        walltimes.known[rows],
+        from_jobs=True,
+    )
 
 
-def _let_go_at(host: HostReturns, nodes: int, time_ns: TimeArray, place: NDArray[np.int64]) -> TimeArray:
+def _let_go_at(
+    host: HostReturns, nodes: int, time_ns: TimeArray, place: NDArray[np.int64]
+) -> TimeArray:
     """The let-go instant of places that leave at these instants; `NEVER` where a place does not leave then."""
     instants = np.unique(host.returns["time_ns"])
-    keys = np.searchsorted(instants, host.returns["time_ns"]) * nodes + host.returns["place"]
+    keys = (
+        np.searchsorted(instants, host.returns["time_ns"]) * nodes
+        + host.returns["place"]
+    )
     order = np.argsort(keys)
     at = np.searchsorted(instants, time_ns)
     known = at < len(instants)
@@ -158,13 +178,19 @@ def host_metrics(
     }
     if return_time_s is None:
         return counts
-    starts = starts_by_instant(host) if walltimes is None else starts_by_job(outcome, host, walltimes)
+    starts = (
+        starts_by_instant(host)
+        if walltimes is None
+        else starts_by_job(outcome, host, walltimes)
+    )
     delays_s = starts.delays_s(return_time_s)
     waiting_node_h = float((starts.nodes * delays_s).sum()) / 3600
     used_node_h = outcome.used_unit_seconds / outcome.trace.units_per_node / 3600
     idle_node_h = outcome.idle_unit_seconds / outcome.trace.units_per_node / 3600
     host_node_h = len(outcome.trace.nodes) * outcome.duration_s / 3600 - idle_node_h
-    comparable = host_node_h > 0 and not (part_of_machine and starts.from_jobs)  # jobs hold nodes outside the part
+    comparable = host_node_h > 0 and not (
+        part_of_machine and starts.from_jobs
+    )  # jobs hold nodes outside the part
     delayed = delays_s > 0
     return {
         **counts,
@@ -176,12 +202,25 @@ def host_metrics(
         "delay_s": _delays(delays_s),
         "waiting_node_h": waiting_node_h,
         "waiting_share_of_host": waiting_node_h / host_node_h if comparable else None,
-        "waiting_share_of_harvest": waiting_node_h / used_node_h if used_node_h else None,
+        "waiting_share_of_harvest": waiting_node_h / used_node_h
+        if used_node_h
+        else None,
         "break_even_price": used_node_h / waiting_node_h if waiting_node_h else None,
-        **({} if price is None else {"host_price": price, "net_node_h": used_node_h - price * waiting_node_h}),
+        **(
+            {}
+            if price is None
+            else {
+                "host_price": price,
+                "net_node_h": used_node_h - price * waiting_node_h,
+            }
+        ),
         "start_nodes_p75": _upper_quartile(starts.nodes),
         "by_size": _by_size(starts, delays_s),
-        **({} if walltimes is None else {"announced": _announced(starts, delays_s, return_time_s)}),
+        **(
+            {}
+            if walltimes is None
+            else {"announced": _announced(starts, delays_s, return_time_s)}
+        ),
         "preempted_together": _together(host.preemptions["preempted"]),
         "stopped_together": _together(host.preemptions["stopped"]),
     }
@@ -192,7 +231,12 @@ def _delays(delays_s: NDArray[np.float64]) -> dict[str, float | None]:
     if not len(delays_s):
         return dict.fromkeys(("mean", "p50", "p95", "max"))
     median, upper = np.quantile(delays_s, (0.5, 0.95)).tolist()
-    return {"mean": float(delays_s.mean()), "p50": median, "p95": upper, "max": float(delays_s.max())}
+    return {
+        "mean": float(delays_s.mean()),
+        "p50": median,
+        "p95": upper,
+        "max": float(delays_s.max()),
+    }
 
 
 def _by_size(starts: Starts, delays_s: NDArray[np.float64]) -> list[dict[str, Any]]:
@@ -214,7 +258,9 @@ def _by_size(starts: Starts, delays_s: NDArray[np.float64]) -> list[dict[str, An
     return rows
 
 
-def _announced(starts: Starts, delays_s: NDArray[np.float64], return_time_s: float) -> dict[str, Any]:
+def _announced(
+    starts: Starts, delays_s: NDArray[np.float64], return_time_s: float
+) -> dict[str, Any]:
     """Return what announcing starts would give: of jobs eligible a return time or longer before they started.
 
     Announcing a start moves its waiting to training, one to one: its nodes are given back before they are wanted.
@@ -225,7 +271,9 @@ def _announced(starts: Starts, delays_s: NDArray[np.float64], return_time_s: flo
         "starts_share": float(ahead.mean()) if len(ahead) else None,
         "nodes_share": float(starts.nodes[ahead].sum()) / nodes if nodes else None,
         "waiting_node_h": float((starts.nodes * delays_s)[ahead].sum()) / 3600,
-        "delayed_share": float((delays_s[~ahead] > 0).sum()) / len(ahead) if len(ahead) else None,
+        "delayed_share": float((delays_s[~ahead] > 0).sum()) / len(ahead)
+        if len(ahead)
+        else None,
     }
 
 
@@ -243,7 +291,9 @@ def _upper_quartile(nodes: NDArray[np.int64]) -> int | None:
     return int(np.quantile(nodes, 0.75, method="inverted_cdf")) if len(nodes) else None
 
 
-def host_notes(host: dict[str, Any], outcome: Outcome, rules: Rules, *, is_best: bool) -> Iterator[str]:
+def host_notes(
+    host: dict[str, Any], outcome: Outcome, rules: Rules, *, is_best: bool
+) -> Iterator[str]:
     """Yield what has to be known to read the figures of host jobs, by their field `host`."""
     idle_nodes = equivalent_nodes(outcome)
     if rules.reserve >= idle_nodes:
@@ -322,7 +372,10 @@ def host_lines(host: dict[str, Any]) -> Iterator[tuple[str, str]]:
             f"{host['net_node_h']:,.0f} node-hours, at {host['host_price']:g} for each that host jobs wait",
         )
     if "announced" in host:
-        yield "host jobs announced", _announced_line(host["announced"], host["return_time_s"])
+        yield (
+            "host jobs announced",
+            _announced_line(host["announced"], host["return_time_s"]),
+        )
     if host["stopped_together"]["max"] is not None:
         yield "jobs stopped together", _stopped_line(host["stopped_together"])
 

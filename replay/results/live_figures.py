@@ -51,10 +51,19 @@ class Figures:
             yield from self._jobs_and_units(self._standing)
         if self._decision:
             yield "last decision", _answer(self._decision)
-            yield "by status", ", ".join(f"{count} {status}" for status, count in sorted(self._by_status.items()))
+            yield (
+                "by status",
+                ", ".join(
+                    f"{count} {status}"
+                    for status, count in sorted(self._by_status.items())
+                ),
+            )
         if self._answers:
             mean = self._seconds / self._answers
-            yield "decision time", f"mean {mean * 1e3:,.1f} ms, max {self._max_s * 1e3:,.1f} ms"
+            yield (
+                "decision time",
+                f"mean {mean * 1e3:,.1f} ms, max {self._max_s * 1e3:,.1f} ms",
+            )
 
     def _read(self) -> None:
         steps, seconds = self._ledger.history["steps"], self._ledger.history["seconds"]
@@ -74,16 +83,29 @@ class Figures:
         """The state since the last step."""
         records = self._ledger.records
         finished = sum(record.finish_ns is not None for record in records)
-        apart = sum(record.left_out or record.cancelled_ns is not None for record in records)  # they never finish
-        waiting, to_come = step["jobs"] - step["running"], max(len(records) - finished - apart - step["jobs"], 0)
+        apart = sum(
+            record.left_out or record.cancelled_ns is not None for record in records
+        )  # they never finish
+        waiting, to_come = (
+            step["jobs"] - step["running"],
+            max(len(records) - finished - apart - step["jobs"], 0),
+        )
         yield "units", f"{step['idle']} idle, {step['used']} of them used"
-        yield "jobs", f"{step['running']} running, {waiting} waiting, {finished} finished, {to_come} not in play yet"
-        yield "rate", f"{step['rate']:,.0f} samples/s; {self._ledger.work:,.0f} samples done"
+        yield (
+            "jobs",
+            f"{step['running']} running, {waiting} waiting, {finished} finished, {to_come} not in play yet",
+        )
+        yield (
+            "rate",
+            f"{step['rate']:,.0f} samples/s; {self._ledger.work:,.0f} samples done",
+        )
 
 
 def _answer(step: dict[str, Any]) -> str:
     """Describe the decision of a step in one line."""
-    instant = np.datetime_as_string(np.datetime64(step["time"], "ns"), unit="s").replace("T", " ")
+    instant = np.datetime_as_string(
+        np.datetime64(step["time"], "ns"), unit="s"
+    ).replace("T", " ")
     by = f" by {step['backend']}" if step["backend"] else ""
     gap = f", gap {step['gap']:.2%}" if not math.isnan(step["gap"]) else ""
     return f"{instant}, {step['status']}{by}{gap}, {step['rescaled']} jobs rescaled"

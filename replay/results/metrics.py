@@ -15,7 +15,13 @@ from bft.replay.results.fairness import fairness, jain_fairness, without_units_s
 from bft.replay.results.kinds import units_by_kind
 from bft.replay.results.spreads import spread, spread_to
 from bft.replay.trace.node_trace import SECOND_NS
-from bft.replay.trace.trace_statistics import STARTUPS_S, fragments, iso_exact, length_histogram, usable_share
+from bft.replay.trace.trace_statistics import (
+    STARTUPS_S,
+    fragments,
+    iso_exact,
+    length_histogram,
+    usable_share,
+)
 
 
 def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, Any]:
@@ -64,21 +70,46 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
         **({"kinds": kinds} if kinds else {}),
         "eq_nodes": equivalent_nodes(outcome),
         **usefulness(outcome, dedicated),
-        **{f"{book}_cost": math.fsum(getattr(record, f"lost_to_{book}") for record in records) for book in BOOKS},
-        "return_on_rescale": outcome.extra_gain / outcome.paid if outcome.paid else None,
+        **{
+            f"{book}_cost": math.fsum(
+                getattr(record, f"lost_to_{book}") for record in records
+            )
+            for book in BOOKS
+        },
+        "return_on_rescale": outcome.extra_gain / outcome.paid
+        if outcome.paid
+        else None,
         "decisions": len(decisions),
-        "decisions_by_status": {str(status): int(count) for status, count in sorted(statuses.items())},
+        "decisions_by_status": {
+            str(status): int(count) for status, count in sorted(statuses.items())
+        },
         "preemptions": sum(record.preemptions for record in records),
         "rescales": sum(record.rescales for record in records),
         "census": census.figures,
-        **{name: len(census.counted_by(name)) for name in ("jobs", "jobs_submitted", "jobs_started", "jobs_finished")},
-        "jct_s": spread([_seconds(r.finish_ns, r.job.tsub_ns) for r in census.counted_by("jct_s")]),
-        "queueing_s": spread([_seconds(r.start_ns, r.job.tsub_ns) for r in census.counted_by("queueing_s")]),
+        **{
+            name: len(census.counted_by(name))
+            for name in ("jobs", "jobs_submitted", "jobs_started", "jobs_finished")
+        },
+        "jct_s": spread(
+            [_seconds(r.finish_ns, r.job.tsub_ns) for r in census.counted_by("jct_s")]
+        ),
+        "queueing_s": spread(
+            [
+                _seconds(r.start_ns, r.job.tsub_ns)
+                for r in census.counted_by("queueing_s")
+            ]
+        ),
         "without_units_s": spread_to(
-            "longest", [without_units_s(record, end) for record in census.counted_by("without_units_s")]
+            "longest",
+            [
+                without_units_s(record, end)
+                for record in census.counted_by("without_units_s")
+            ],
         ),
         "makespan_s": _makespan(census.counted_by("makespan_s")),
-        "restarts_per_job": _mean([record.starts - 1 for record in census.counted_by("restarts_per_job")]),
+        "restarts_per_job": _mean(
+            [record.starts - 1 for record in census.counted_by("restarts_per_job")]
+        ),
         "unit_hours": outcome.used_unit_seconds / 3600,
         "jain_fairness_of_mean_units": jain_fairness(
             np.array(
@@ -104,11 +135,15 @@ def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
 def _fragments(outcome: Outcome) -> dict[str, Any]:
     """Return how long nodes stay idle, and how much of that a start-up leaves; the window cuts fragments."""
     pieces = fragments(outcome.trace)
-    spans = np.minimum(pieces.end_ns, outcome.end_ns) - np.maximum(pieces.start_ns, outcome.start_ns)
+    spans = np.minimum(pieces.end_ns, outcome.end_ns) - np.maximum(
+        pieces.start_ns, outcome.start_ns
+    )
     seconds = spans[spans > 0] / SECOND_NS
     return {
         "fragments": length_histogram(seconds),
-        "share_outliving_startup": {f"{s} s": usable_share(seconds, s) for s in STARTUPS_S},
+        "share_outliving_startup": {
+            f"{s} s": usable_share(seconds, s) for s in STARTUPS_S
+        },
     }
 
 

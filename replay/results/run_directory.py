@@ -33,7 +33,9 @@ STEP_LOG = "step-logs.csv"  # as the published replayer names its only result
 SEARCH = "search.parquet"  # what a workload has found
 RETURNS = "returns.parquet"  # which nodes host jobs took
 LOG = "replay.log"  # the messages of a replay with -print 0
-OURS = frozenset({SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, SEARCH, RETURNS, LOG})
+OURS = frozenset(
+    {SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, SEARCH, RETURNS, LOG}
+)
 DRAFT, OLD = "draft", "old"
 
 
@@ -42,13 +44,22 @@ def is_run(folder: Path) -> bool:
     return _recorded(folder) is not None
 
 
-def is_interrupted(folder: Path, configuration: Mapping[str, Any] | None = None) -> bool:
+def is_interrupted(
+    folder: Path, configuration: Mapping[str, Any] | None = None
+) -> bool:
     """Whether `folder` holds part of an interrupted run; if given, with these entries in its summary."""
     summary = _recorded(folder)
     metrics = None if summary is None else summary.get("metrics")
-    if summary is None or not isinstance(metrics, dict) or metrics.get("interrupted") is not True:
+    if (
+        summary is None
+        or not isinstance(metrics, dict)
+        or metrics.get("interrupted") is not True
+    ):
         return False
-    return all(summary.get(name) == plain(entry) for name, entry in (configuration or {}).items())
+    return all(
+        summary.get(name) == plain(entry)
+        for name, entry in (configuration or {}).items()
+    )
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:
@@ -57,7 +68,11 @@ def _recorded(folder: Path) -> dict[str, Any] | None:
         content = json.loads((folder / SUMMARY).read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    return content if isinstance(content, dict) and content.get("format") == FORMAT else None
+    return (
+        content
+        if isinstance(content, dict) and content.get("format") == FORMAT
+        else None
+    )
 
 
 def check_writable(folder: Path, *, force: bool) -> None:
@@ -70,19 +85,30 @@ def check_writable(folder: Path, *, force: bool) -> None:
     """
     if folder.exists() or folder.is_symlink():
         if not folder.is_dir():
-            raise InputError("exists and is not a folder; choose another with --out", file=folder)
+            raise InputError(
+                "exists and is not a folder; choose another with --out", file=folder
+            )
         if is_run(folder):
             if not force:
-                raise InputError("holds an earlier run; --force replaces it, --out names another folder", file=folder)
+                raise InputError(
+                    "holds an earlier run; --force replaces it, --out names another folder",
+                    file=folder,
+                )
         elif any(folder.iterdir()):
             raise InputError(
-                "is not empty and not a run directory, so it is left alone; choose another --out", file=folder
+                "is not empty and not a run directory, so it is left alone; choose another --out",
+                file=folder,
             )
     parent = _existing(folder.parent)
     if not parent.is_dir():
-        raise InputError("is not a folder, so none can be created in it; choose another --out", file=parent)
+        raise InputError(
+            "is not a folder, so none can be created in it; choose another --out",
+            file=parent,
+        )
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError("no permission to write here; choose another --out", file=parent)
+        raise InputError(
+            "no permission to write here; choose another --out", file=parent
+        )
 
 
 @contextmanager
@@ -100,7 +126,9 @@ def run_directory(folder: Path, *, force: bool) -> Iterator[Path]:
         message then says where it is kept.
     """
     check_writable(folder, force=force)
-    folder = folder.resolve()  # follow a link, so that its target is replaced, not the link
+    folder = (
+        folder.resolve()
+    )  # follow a link, so that its target is replaced, not the link
     mark = uuid4().hex[:8]
     draft = hidden(folder, DRAFT, mark)
     try:
@@ -130,14 +158,20 @@ def _place(draft: Path, folder: Path, old: Path, *, force: bool) -> None:
     try:
         if force and is_run(folder):
             folder.rename(old)
-        draft.rename(folder)  # fails unless the target is an empty folder: no run is replaced without asking
+        draft.rename(
+            folder
+        )  # fails unless the target is an empty folder: no run is replaced without asking
     except OSError as error:
         if old.exists() and not folder.exists():
             old.rename(folder)
         kept = folder.with_name(draft.name[1:])
         draft.rename(kept)
         reason = "something else is there by now" if folder.exists() else error.strerror
-        raise InputError(f"cannot be put in place: {reason}", file=folder, hint=f"it is kept as {kept}") from error
+        raise InputError(
+            f"cannot be put in place: {reason}",
+            file=folder,
+            hint=f"it is kept as {kept}",
+        ) from error
     if old.exists():
         retire(old, folder)
 
@@ -153,7 +187,9 @@ def retire(old: Path, folder: Path) -> None:
 
 def cannot_write(folder: Path, error: OSError) -> InputError:
     """The error for a folder in which nothing can be created."""
-    return InputError(f"cannot write here: {error.strerror}; choose another --out", file=folder)
+    return InputError(
+        f"cannot write here: {error.strerror}; choose another --out", file=folder
+    )
 
 
 def _existing(path: Path) -> Path:
@@ -166,7 +202,15 @@ def _existing(path: Path) -> Path:
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write JSON with sorted keys; NaN and infinity become null, because JSON lacks them."""
     path.write_text(
-        json.dumps(plain(content), indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n", "utf-8"
+        json.dumps(
+            plain(content),
+            indent=2,
+            sort_keys=True,
+            allow_nan=False,
+            ensure_ascii=False,
+        )
+        + "\n",
+        "utf-8",
     )
 
 
@@ -176,7 +220,9 @@ def plain(value: Any) -> Any:
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+    if isinstance(value, float) and (
+        value != value or value in (float("inf"), float("-inf"))
+    ):
         return None
     return value
 
@@ -198,19 +244,32 @@ def jobs_frame(outcome: Outcome) -> pd.DataFrame:
         "submit": pd.to_datetime(submit, unit="ns", utc=True),
         "start": pd.to_datetime(start, unit="ns", utc=True),
         "finish": pd.to_datetime(finish, unit="ns", utc=True),
-        "jct_s": ((finish - submit) / SECOND_NS).to_numpy(dtype="float64", na_value=np.nan),
-        "queueing_s": ((start - submit) / SECOND_NS).to_numpy(dtype="float64", na_value=np.nan),
+        "jct_s": ((finish - submit) / SECOND_NS).to_numpy(
+            dtype="float64", na_value=np.nan
+        ),
+        "queueing_s": ((start - submit) / SECOND_NS).to_numpy(
+            dtype="float64", na_value=np.nan
+        ),
         "work": [record.work for record in records],
         "total_work": [record.job.pmax for record in records],
-        **{f"lost_to_{book}": [getattr(record, f"lost_to_{book}") for record in records] for book in BOOKS},
+        **{
+            f"lost_to_{book}": [
+                getattr(record, f"lost_to_{book}") for record in records
+            ]
+            for book in BOOKS
+        },
         "rescales": [record.rescales for record in records],
         "preemptions": [record.preemptions for record in records],
         "restarts": [max(0, record.starts - 1) for record in records],
         "unit_seconds": [record.unit_seconds for record in records],
-        "mean_units": [mean_units(record, outcome.start_ns, outcome.end_ns) for record in records],
+        "mean_units": [
+            mean_units(record, outcome.start_ns, outcome.end_ns) for record in records
+        ],
     }
     if outcome.scores is not None:  # a workload may have stopped some
-        cancelled = pd.Series([record.cancelled_ns for record in records], dtype="Int64")
+        cancelled = pd.Series(
+            [record.cancelled_ns for record in records], dtype="Int64"
+        )
         columns["cancelled"] = pd.to_datetime(cancelled, unit="ns", utc=True)
     if any(record.left_out for record in records):
         columns["left_out"] = [record.left_out for record in records]
@@ -228,13 +287,19 @@ def asked_columns(jobs: Sequence[Job]) -> dict[str, Any]:
         "model": [job.model for job in jobs],
         "Jmin": [job.jmin for job in jobs],
         "Jmax": [job.jmax for job in jobs],
-        **({"sizes": [list(job.sizes or ()) or None for job in jobs]} if any(job.sizes for job in jobs) else {}),
+        **(
+            {"sizes": [list(job.sizes or ()) or None for job in jobs]}
+            if any(job.sizes for job in jobs)
+            else {}
+        ),
         "Jreq": pd.array([job.jreq for job in jobs], dtype="Int64"),
         "units_asked": [job.request for job in jobs],
     }
 
 
-def finish_frame(jobs: JobTable, finish_ns: Sequence[int | None], work: Sequence[float]) -> pd.DataFrame:
+def finish_frame(
+    jobs: JobTable, finish_ns: Sequence[int | None], work: Sequence[float]
+) -> pd.DataFrame:
     """Return a table with one row per job, its finish and work only: the output of the published replayer."""
     import pandas as pd
 
@@ -260,7 +325,9 @@ def allocations_frame(outcome: Outcome, rows: slice = slice(None)) -> pd.DataFra
     names = [record.job.name for record in outcome.records]
     return pd.DataFrame(
         {
-            "job": pd.Categorical.from_codes(held["job"].to_numpy(), categories=pd.Index(names)),
+            "job": pd.Categorical.from_codes(
+                held["job"].to_numpy(), categories=pd.Index(names)
+            ),
             "first_unit": held["first_unit"].astype("int64"),
             "last_unit": held["last_unit"].astype("int64"),
             "start": pd.to_datetime(held["start_ns"], unit="ns", utc=True),
@@ -276,9 +343,14 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
         write_parquet(found, folder / SEARCH)
     write_parquet(outcome.steps, folder / STEPS)
     write_parquet(jobs_frame(outcome), folder / JOBS)
-    nodes = {"nodes": json.dumps(list(outcome.trace.nodes)), "units_per_node": str(outcome.trace.units_per_node)}
+    nodes = {
+        "nodes": json.dumps(list(outcome.trace.nodes)),
+        "units_per_node": str(outcome.trace.units_per_node),
+    }
     parts = range(0, max(len(outcome.allocations), 1), ROW_GROUP)
-    held = (allocations_frame(outcome, slice(first, first + ROW_GROUP)) for first in parts)
+    held = (
+        allocations_frame(outcome, slice(first, first + ROW_GROUP)) for first in parts
+    )
     write_parquet_parts(held, folder / ALLOCATIONS, nodes)
 
 
@@ -294,7 +366,9 @@ def returns_frame(outcome: Outcome) -> pd.DataFrame:
             "time": pd.to_datetime(returns["time_ns"], unit="ns", utc=True),
             "place": pd.Categorical.from_codes(returns["place"], categories=names),
             "node": pd.Categorical.from_codes(returns["node"], categories=names),
-            "let_go": pd.to_datetime(let_go.mask(let_go == NOT_HELD), unit="ns", utc=True),
+            "let_go": pd.to_datetime(
+                let_go.mask(let_go == NOT_HELD), unit="ns", utc=True
+            ),
         }
     )
 

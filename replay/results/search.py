@@ -27,7 +27,9 @@ def search_metrics(outcome: Outcome) -> dict[str, Any] | None:
     rising = found[found["best"].diff().fillna(1.0) > 0]
     best = [
         {"time": iso_exact(int(time)), "job": job, "score": score}
-        for time, job, score in zip(rising["time"].astype("int64"), rising["job"], rising["score"], strict=True)
+        for time, job, score in zip(
+            rising["time"].astype("int64"), rising["job"], rising["score"], strict=True
+        )
     ]
     return {
         "finished": sum(record.finish_ns is not None for record in outcome.records),

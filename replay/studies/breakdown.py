@@ -43,10 +43,16 @@ class Split:
         ['up to 8', '9-64', 'over 64']
         """
         by, colon, bounds = text.partition(":")
-        numbers = [int(part) if part.strip().isdecimal() else 0 for part in bounds.split(",")] if colon else []
+        numbers = (
+            [int(part) if part.strip().isdecimal() else 0 for part in bounds.split(",")]
+            if colon
+            else []
+        )
         rising = all(low < high for low, high in pairwise([0, *numbers]))
         if by not in SPLITS or (colon and by != "size") or not rising:
-            raise InputError(f"--split: expected one of {', '.join(SPLITS)}, or sizes such as size:8,64, not {text!r}")
+            raise InputError(
+                f"--split: expected one of {', '.join(SPLITS)}, or sizes such as size:8,64, not {text!r}"
+            )
         return cls(by, tuple(numbers))
 
     def group(self, value: Any, *, coarse: bool = False) -> str:
@@ -62,7 +68,9 @@ class Split:
         return f"{low}-{high}" if above else f"up to {high}"
 
 
-def by_group(variants: Mapping[str, Sequence[pd.DataFrame]], split: str) -> pd.DataFrame:
+def by_group(
+    variants: Mapping[str, Sequence[pd.DataFrame]], split: str
+) -> pd.DataFrame:
     """Return a table with one row per variant and group, over the jobs of all its runs (`run_tables.jobs_of`).
 
     Raises
@@ -78,14 +86,25 @@ def by_group(variants: Mapping[str, Sequence[pd.DataFrame]], split: str) -> pd.D
     if whole[column].map(chosen.group).eq(NONE).all():
         raise InputError(f"--split {split}: no job states it")
     coarse = chosen.by == "size" and whole[column].nunique() > MAX_SIZES
-    name = {value: chosen.group(value, coarse=coarse) for value in sorted(whole[column].dropna().unique())}
-    names = dict.fromkeys([*name.values(), *([NONE] if whole[column].isna().any() else [])])
+    name = {
+        value: chosen.group(value, coarse=coarse)
+        for value in sorted(whole[column].dropna().unique())
+    }
+    names = dict.fromkeys(
+        [*name.values(), *([NONE] if whole[column].isna().any() else [])]
+    )
     rows = []
     for label, runs in variants.items():
         together = pd.concat(list(runs))
         groups = together[column].map(name).fillna(NONE)
         for group in names:
-            rows.append({"variant": label, chosen.by: group, **_columns(together[groups == group], len(runs))})
+            rows.append(
+                {
+                    "variant": label,
+                    chosen.by: group,
+                    **_columns(together[groups == group], len(runs)),
+                }
+            )
     return pd.DataFrame(rows)
 
 

@@ -96,7 +96,9 @@ def carry_out(
     pairs = list(zip(plan.points, keys, strict=True))
     if only is not None:
         if not 0 <= only < len(pairs):
-            raise InputError(f"--index: expected a whole number from 0 to {len(pairs) - 1}, not {only}")
+            raise InputError(
+                f"--index: expected a whole number from 0 to {len(pairs) - 1}, not {only}"
+            )
         pairs = [pairs[only]]
     labels: dict[str, str] = {}
     for point, key in pairs:
@@ -127,4 +129,6 @@ def carry_out(
 
 
 def _there(study: Study, key: str, *, whole: bool) -> bool:
-    return study.summary(key) is not None and (not whole or (study.run(key) / "jobs.parquet").exists())
+    return study.summary(key) is not None and (
+        not whole or (study.run(key) / "jobs.parquet").exists()
+    )

@@ -70,7 +70,11 @@ def compare(
     """
     place = Study(Path(study))
     common = {**inputs(place, trace, jobs), **(options or {})}
-    named = variants if isinstance(variants, Mapping) else {name: {"policy": name} for name in variants}
+    named = (
+        variants
+        if isinstance(variants, Mapping)
+        else {name: {"policy": name} for name in variants}
+    )
     plan = Plan.of(common, {"seed": list(seeds)} if seeds else {}, named)
     return compared(place, plan, local(workers), split=split)
 
@@ -98,22 +102,44 @@ def compared(
         groups.setdefault(_variant(point), []).append(point)
     if len(groups) < 2:
         raise InputError(
-            "there is only one variant, so nothing to compare", hint="give several values: --policy milp,pollux"
+            "there is only one variant, so nothing to compare",
+            hint="give several values: --policy milp,pollux",
         )
     files = Files()
     keys = {point.index: key_of(point.options, files) for point in plan.points}
-    _refuse_equal({label: tuple(keys[point.index] for point in points) for label, points in groups.items()})
-    account = carry_out(study, plan, list(keys.values()), workers, whole=True, again=again, onlooker=onlooker)
+    _refuse_equal(
+        {
+            label: tuple(keys[point.index] for point in points)
+            for label, points in groups.items()
+        }
+    )
+    account = carry_out(
+        study,
+        plan,
+        list(keys.values()),
+        workers,
+        whole=True,
+        again=again,
+        onlooker=onlooker,
+    )
     made = []
     for label, points in groups.items():
-        done = [(study.run(keys[p.index]), study.summary(keys[p.index])) for p in points]
+        done = [
+            (study.run(keys[p.index]), study.summary(keys[p.index])) for p in points
+        ]
         there = [(folder, summary) for folder, summary in done if summary is not None]
         if there:
             made.append(Variant(label, runs_of(*zip(*there, strict=True))))
     if len(made) < 2:
-        errors = "; ".join(f"{label}: {error}" for label, error in account.failures.items())
-        raise InputError(f"only {len(made)} of {len(groups)} variants could be replayed: {errors}")
-    return Comparison(tuple(made), account.failures, account.notes, account.degraded, split)
+        errors = "; ".join(
+            f"{label}: {error}" for label, error in account.failures.items()
+        )
+        raise InputError(
+            f"only {len(made)} of {len(groups)} variants could be replayed: {errors}"
+        )
+    return Comparison(
+        tuple(made), account.failures, account.notes, account.degraded, split
+    )
 
 
 def compared_runs(folders: Sequence[Path], *, split: str | None = None) -> Comparison:
@@ -125,12 +151,16 @@ def compared_runs(folders: Sequence[Path], *, split: str | None = None) -> Compa
         When one is not a run directory, or there is only one.
     """
     if len(folders) < 2:
-        raise InputError("one run alone cannot be compared; name at least two run directories")
+        raise InputError(
+            "one run alone cannot be compared; name at least two run directories"
+        )
     variants = []
     names = Counter(folder.name for folder in folders)
     for folder, count in Counter(folder.resolve() for folder in folders).items():
         if count > 1:
-            raise InputError("is named twice; name each run directory once", file=folder)
+            raise InputError(
+                "is named twice; name each run directory once", file=folder
+            )
     for folder in folders:
         summary = read_json(folder / SUMMARY)
         if summary is None or "metrics" not in summary:
@@ -146,21 +176,37 @@ def _refuse_equal(keys: Mapping[str, tuple[str, ...]]) -> None:
     for label, those in keys.items():
         other = first.setdefault(those, label)
         if other != label:
-            raise InputError(f"variants {other!r} and {label!r} have the same options: leave one of them out")
+            raise InputError(
+                f"variants {other!r} and {label!r} have the same options: leave one of them out"
+            )
 
 
 def _variant(point: Point) -> str:
     """Return the label of a point's variant: its varied values apart from the seed."""
-    return label_of({name: value for name, value in point.varied.items() if name != "seed"})
+    return label_of(
+        {name: value for name, value in point.varied.items() if name != "seed"}
+    )
 
 
-def inputs(study: Study, trace: str | Path | NodeTrace | None, jobs: str | Path | JobTable | None) -> dict[str, Any]:
+def inputs(
+    study: Study,
+    trace: str | Path | NodeTrace | None,
+    jobs: str | Path | JobTable | None,
+) -> dict[str, Any]:
     """Options for trace and jobs; inputs in memory are written to the study, named by their content."""
     stated: dict[str, Any] = {}
     if trace is not None:
-        stated["node_trace"] = _named(study, "trace", trace, write_trace) if isinstance(trace, NodeTrace) else trace
+        stated["node_trace"] = (
+            _named(study, "trace", trace, write_trace)
+            if isinstance(trace, NodeTrace)
+            else trace
+        )
     if jobs is not None:
-        stated["jobs"] = _named(study, "jobs", jobs, write_jobs) if isinstance(jobs, JobTable) else jobs
+        stated["jobs"] = (
+            _named(study, "jobs", jobs, write_jobs)
+            if isinstance(jobs, JobTable)
+            else jobs
+        )
     return {name: str(value) for name, value in stated.items()}
 
 

@@ -14,7 +14,13 @@ import numpy as np
 from bft.models import InputError
 from bft.models.tolerances import SAME_RESULT
 from bft.replay.studies.breakdown import by_group, p999
-from bft.replay.studies.intervals import MIN_DAYS, MIN_SEEDS, Interval, interval, relative
+from bft.replay.studies.intervals import (
+    MIN_DAYS,
+    MIN_SEEDS,
+    Interval,
+    interval,
+    relative,
+)
 from bft.replay.studies.run_tables import DAY_NS, Array, jobs_of, work_by_day
 
 if TYPE_CHECKING:
@@ -39,7 +45,10 @@ class Run:
     def window(self) -> tuple[int, int]:
         """The window of evaluation, in nanoseconds."""
         metrics = self.summary["metrics"]
-        start, end = (np.datetime64(metrics[name].removesuffix("Z"), "ns") for name in ("window_start", "window_end"))
+        start, end = (
+            np.datetime64(metrics[name].removesuffix("Z"), "ns")
+            for name in ("window_start", "window_end")
+        )
         return int(start.astype("int64")), int(end.astype("int64"))
 
     @cached_property
@@ -88,22 +97,74 @@ COLUMNS = (
     Column("U", "U", _metric("U"), more=True),
     Column("jct_mean_s", "JCT mean", _metric("jct_s", "mean"), more=False),
     Column("jct_p95_s", "JCT p95", _metric("jct_s", "p95"), more=False),
-    Column("queueing_mean_s", "queueing mean", _metric("queueing_s", "mean"), more=False),
-    Column("waiting_mean_s", "waiting mean", _metric("without_units_s", "mean"), more=False),
+    Column(
+        "queueing_mean_s", "queueing mean", _metric("queueing_s", "mean"), more=False
+    ),
+    Column(
+        "waiting_mean_s", "waiting mean", _metric("without_units_s", "mean"), more=False
+    ),
     Column("waiting_p999_s", "p99.9", Run.waiting_p999_s, more=False),
     Column("jobs_finished", "finished", _metric("jobs_finished"), more=True),
     Column("losses", "losses", Run.losses, more=False),
     Column("restarts_per_job", "restarts", _metric("restarts_per_job"), more=False),
     Column("longest_wait_s", "longest wait", _metric("longest_wait_s"), more=False),
     Column("fairness", "fairness", _metric("finish_time_fairness", "mean"), more=False),
-    Column("best_found", "best found", _metric("search", "best", "score"), more=True, always=False),
-    Column("stopped_share", "on stopped", _metric("search", "stopped_share"), more=False, always=False),
-    Column("additional_kwh", "kWh more", _metric("costs", "additional_kwh"), more=False, always=False),
-    Column("additional_co2_kg", "kg CO2 more", _metric("costs", "additional_co2_kg"), more=False, always=False),
-    Column("value_used", "worth used", _metric("costs", "value_used"), more=True, always=False),
-    Column("host_delayed_share", "host starts wait", _metric("host", "delayed_share"), more=False, always=False),
-    Column("host_waiting_node_h", "host node-h", _metric("host", "waiting_node_h"), more=False, always=False),
-    Column("host_break_even_price", "break-even", _metric("host", "break_even_price"), more=True, always=False),
+    Column(
+        "best_found",
+        "best found",
+        _metric("search", "best", "score"),
+        more=True,
+        always=False,
+    ),
+    Column(
+        "stopped_share",
+        "on stopped",
+        _metric("search", "stopped_share"),
+        more=False,
+        always=False,
+    ),
+    Column(
+        "additional_kwh",
+        "kWh more",
+        _metric("costs", "additional_kwh"),
+        more=False,
+        always=False,
+    ),
+    Column(
+        "additional_co2_kg",
+        "kg CO2 more",
+        _metric("costs", "additional_co2_kg"),
+        more=False,
+        always=False,
+    ),
+    Column(
+        "value_used",
+        "worth used",
+        _metric("costs", "value_used"),
+        more=True,
+        always=False,
+    ),
+    Column(
+        "host_delayed_share",
+        "host starts wait",
+        _metric("host", "delayed_share"),
+        more=False,
+        always=False,
+    ),
+    Column(
+        "host_waiting_node_h",
+        "host node-h",
+        _metric("host", "waiting_node_h"),
+        more=False,
+        always=False,
+    ),
+    Column(
+        "host_break_even_price",
+        "break-even",
+        _metric("host", "break_even_price"),
+        more=True,
+        always=False,
+    ),
 )
 
 
@@ -146,7 +207,9 @@ class Difference:
     def sentence(self) -> str:
         """The difference in words."""
         if self.value is None:
-            return f"{self.variant} and {self.against}: nothing to compare in {self.what}"
+            return (
+                f"{self.variant} and {self.against}: nothing to compare in {self.what}"
+            )
         same = abs(self.value) < 5e-4
         share = f"{abs(100 * self.value):.1f} % {'more' if self.value > 0 else 'less'}"
         if self.what == "outcome":
@@ -169,7 +232,9 @@ class Difference:
         if self.seeds is not None:
             return f", that of {self.seeds.pairs} seeds {self._range(self.seeds)}"
         if self.count_seeds > 1:
-            return f"; {self.count_seeds} seeds are too few for one (at least {MIN_SEEDS})"
+            return (
+                f"; {self.count_seeds} seeds are too few for one (at least {MIN_SEEDS})"
+            )
         return ""
 
     def _range(self, found: Interval) -> str:
@@ -221,13 +286,20 @@ class Comparison:
             row["jobs"] = variant.runs[0].summary["metrics"]["jobs"]
             rows.append(row)
         table = pd.DataFrame(rows)
-        unstated = [column.name for column in COLUMNS if not column.always and table[column.name].isna().all()]
+        unstated = [
+            column.name
+            for column in COLUMNS
+            if not column.always and table[column.name].isna().all()
+        ]
         return table.drop(columns=unstated)
 
     @cached_property
     def jobs(self) -> dict[str, list[pd.DataFrame]]:
         """Tables of jobs by label of variant, one table for each run (`run_tables.jobs_of`)."""
-        return {variant.label: [run.jobs for run in variant.runs] for variant in self.variants}
+        return {
+            variant.label: [run.jobs for run in variant.runs]
+            for variant in self.variants
+        }
 
     def best(self) -> dict[str, list[bool]]:
         """The best variants per column; none if all are equal."""
@@ -252,7 +324,10 @@ class Comparison:
         return [
             each
             for variant in self.variants[1:]
-            for each in (_of_outcome(variant, base, start, days), _of_times(variant, base))
+            for each in (
+                _of_outcome(variant, base, start, days),
+                _of_times(variant, base),
+            )
         ]
 
     def sentences(self) -> list[str]:
@@ -260,7 +335,9 @@ class Comparison:
         return [difference.sentence() for difference in self.differences()]
 
 
-def runs_of(folders: Sequence[Path], summaries: Sequence[dict[str, Any]]) -> tuple[Run, ...]:
+def runs_of(
+    folders: Sequence[Path], summaries: Sequence[dict[str, Any]]
+) -> tuple[Run, ...]:
     """Runs of a variant, by their seeds.
 
     Raises
@@ -270,7 +347,10 @@ def runs_of(folders: Sequence[Path], summaries: Sequence[dict[str, Any]]) -> tup
     """
     for folder, summary in zip(folders, summaries, strict=True):
         if "window_start" not in summary["metrics"]:
-            raise InputError("was replayed with --compat reference, which leaves nothing to compare", file=folder)
+            raise InputError(
+                "was replayed with --compat reference, which leaves nothing to compare",
+                file=folder,
+            )
     return tuple(sorted(map(Run, folders, summaries), key=lambda run: run.seed))
 
 
@@ -291,9 +371,18 @@ def _pairs(ours: Variant, theirs: Variant) -> Iterator[tuple[Run, Run]]:
 def _of_outcome(variant: Variant, base: Variant, start: int, days: int) -> Difference:
     pairs = list(_pairs(variant, base))
     ours, theirs = (
-        np.array([work_by_day(pair[side].folder, start, days) for pair in pairs]).reshape(-1, days) for side in (0, 1)
+        np.array(
+            [work_by_day(pair[side].folder, start, days) for pair in pairs]
+        ).reshape(-1, days)
+        for side in (0, 1)
     )
-    return _difference(variant, base, "outcome", (ours.sum(axis=0), theirs.sum(axis=0)), (ours.sum(1), theirs.sum(1)))
+    return _difference(
+        variant,
+        base,
+        "outcome",
+        (ours.sum(axis=0), theirs.sum(axis=0)),
+        (ours.sum(1), theirs.sum(1)),
+    )
 
 
 def _of_times(variant: Variant, base: Variant) -> Difference:
@@ -302,14 +391,23 @@ def _of_times(variant: Variant, base: Variant) -> Difference:
     by_day, by_seed, jobs = [], [], set[str]()
     for ours, theirs in _pairs(variant, base):
         jobs_of_ours, jobs_of_theirs = ours.jobs, theirs.jobs
-        columns = {"ours": jobs_of_ours["jct_s"], "theirs": jobs_of_theirs["jct_s"], "submit": jobs_of_ours["submit"]}
+        columns = {
+            "ours": jobs_of_ours["jct_s"],
+            "theirs": jobs_of_theirs["jct_s"],
+            "submit": jobs_of_ours["submit"],
+        }
         both = pd.DataFrame(columns).dropna()
         jobs |= set(both.index)
         by_seed.append(both[["ours", "theirs"]].sum())
-        by_day.append(both.groupby(both["submit"].dt.floor("D"))[["ours", "theirs"]].sum())
+        by_day.append(
+            both.groupby(both["submit"].dt.floor("D"))[["ours", "theirs"]].sum()
+        )
     days = pd.concat(by_day).groupby(level=0).sum()
     seeds = pd.DataFrame(by_seed)
-    day_pair, seed_pair = ((table["ours"].to_numpy(), table["theirs"].to_numpy()) for table in (days, seeds))
+    day_pair, seed_pair = (
+        (table["ours"].to_numpy(), table["theirs"].to_numpy())
+        for table in (days, seeds)
+    )
     return _difference(variant, base, "jct", day_pair, seed_pair, len(jobs))
 
 

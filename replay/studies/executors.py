@@ -37,7 +37,11 @@ class Workers:
 
 def processes() -> int:
     """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
 
 
 def local(count: int | None = None) -> Workers:
@@ -75,7 +79,9 @@ def given(executor: Executor, name: str) -> Workers:
 class _Here(Executor):
     """Runs each call immediately, in this process."""
 
-    def submit(self, fn: Callable[..., T], /, *args: object, **kwargs: object) -> Future[T]:
+    def submit(
+        self, fn: Callable[..., T], /, *args: object, **kwargs: object
+    ) -> Future[T]:
         """Run the call and return its finished future."""
         future: Future[T] = Future()
         try:

@@ -66,4 +66,6 @@ def interval(ours: Array, theirs: Array, least: int) -> Interval | None:
             random_state=np.random.default_rng(SEED),
         ).confidence_interval
     low, high = float(result.low), float(result.high)
-    return Interval(low, high, pairs) if np.isfinite(low) and np.isfinite(high) else None
+    return (
+        Interval(low, high, pairs) if np.isfinite(low) and np.isfinite(high) else None
+    )

@@ -14,7 +14,11 @@ HOURS = 1
 def script(system: str, study: Path, points: int) -> str:
     """The batch script for the points of a study; logs go to the study's folder `logs`."""
     study = study.absolute()
-    command, folder, logs = shlex.quote(_program()), shlex.quote(str(study)), study / "logs"
+    command, folder, logs = (
+        shlex.quote(_program()),
+        shlex.quote(str(study)),
+        study / "logs",
+    )
     last = points - 1
 
     def run(index: str) -> str:

@@ -61,7 +61,9 @@ def label_of(varied: Mapping[str, Any]) -> str:
         text = f"{value:g}" if isinstance(value, float) else _short(name, value)
         flag = FIELDS[name].flag if name in FIELDS else name.removeprefix("set ")
         joined = "=" if name.startswith("set ") else " "
-        parts.append(text if name == VARIANT or name in _TELLING else f"{flag}{joined}{text}")
+        parts.append(
+            text if name == VARIANT or name in _TELLING else f"{flag}{joined}{text}"
+        )
     return ", ".join(parts) or "as given"
 
 
@@ -121,18 +123,27 @@ class Plan:
         for values in axes.values():
             count *= len(values)
         if count > MAX_POINTS:
-            raise InputError(f"the plan has {count:,} points; expected at most {MAX_POINTS:,}")
+            raise InputError(
+                f"the plan has {count:,} points; expected at most {MAX_POINTS:,}"
+            )
         return cls(tuple(_points(options or {}, axes, named)))
 
     @property
     def varied(self) -> tuple[str, ...]:
         """Names of the options that vary."""
-        return tuple(dict.fromkeys(name for point in self.points for name in point.varied))
+        return tuple(
+            dict.fromkeys(name for point in self.points for name in point.varied)
+        )
 
     def document(self, keys: Sequence[str]) -> dict[str, Any]:
         """The plan for JSON, with the key of each point's configuration."""
         listed = [
-            {"index": point.index, "key": key, "varied": point.varied, "options": point.options.flat()}
+            {
+                "index": point.index,
+                "key": key,
+                "varied": point.varied,
+                "options": point.options.flat(),
+            }
             for point, key in zip(self.points, keys, strict=True)
         ]
         return {"points": plain(listed), "varied": list(self.varied)}
@@ -141,12 +152,17 @@ class Plan:
     def from_document(cls, content: Mapping[str, Any]) -> Plan:
         """The plan from its JSON document."""
         return cls(
-            tuple(Point(each["index"], Options.of(**each["options"]), each["varied"]) for each in content["points"])
+            tuple(
+                Point(each["index"], Options.of(**each["options"]), each["varied"])
+                for each in content["points"]
+            )
         )
 
 
 def _points(
-    options: Mapping[str, Any], axes: Mapping[str, list[Any]], variants: Mapping[str, Mapping[str, Any]]
+    options: Mapping[str, Any],
+    axes: Mapping[str, list[Any]],
+    variants: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[Point]:
     combinations = itertools.product(variants.items(), *axes.values())
     for index, ((variant, own), *values) in enumerate(combinations):
@@ -154,7 +170,9 @@ def _points(
         varied = {VARIANT: variant} if variant else {}
         varied |= {name: value for name, value in chosen.items() if len(axes[name]) > 1}
         try:
-            yield Point(index, _absolute(Options.of(**_merged(options, own, chosen))), varied)
+            yield Point(
+                index, _absolute(Options.of(**_merged(options, own, chosen))), varied
+            )
         except InputError as error:
             where = f"{label_of(varied)}: " if varied else ""
             raise InputError(f"{where}{error.what}", hint=error.hint) from None
@@ -172,7 +190,9 @@ def _merged(*stated: Mapping[str, Any]) -> dict[str, Any]:
                 constants[name.removeprefix("set ")] = value
             else:
                 merged[name] = value
-    return {**merged, "policy_options": tuple(constants.items())} if constants else merged
+    return (
+        {**merged, "policy_options": tuple(constants.items())} if constants else merged
+    )
 
 
 def _absolute(options: Options) -> Options:
@@ -181,7 +201,8 @@ def _absolute(options: Options) -> Options:
     paths = {
         name: str(Path(given[name]).absolute())
         for name in INPUTS
-        if given[name] is not None and not (name == "cluster" and not Path(given[name]).is_file())
+        if given[name] is not None
+        and not (name == "cluster" and not Path(given[name]).is_file())
     }
     return Options.of(**{**given, **paths})
 
@@ -203,7 +224,11 @@ def key_of(options: Options, files: Files) -> str:
     try:
         digests = input_digests(options, files)
     except OSError as error:
-        raise InputError((error.strerror or str(error)).lower(), file=error.filename) from error
-    stated = {name: value for name, value in options.flat().items() if name not in digests}
+        raise InputError(
+            (error.strerror or str(error)).lower(), file=error.filename
+        ) from error
+    stated = {
+        name: value for name, value in options.flat().items() if name not in digests
+    }
     content = {"options": plain(stated), "inputs": digests, "versions": versions()}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -32,7 +32,9 @@ def dask(address: str) -> Workers:
         try:
             client = distributed.Client(address)
         except (OSError, ValueError) as error:
-            raise InputError(f"--dask {address}: no scheduler answers: {error}") from error
+            raise InputError(
+                f"--dask {address}: no scheduler answers: {error}"
+            ) from error
         with client:
             yield client.get_executor(pure=False).submit
 
@@ -50,7 +52,13 @@ def jobqueue(system: str, jobs: int, resources: Mapping[str, str]) -> Workers:
         When dask-jobqueue is not installed, or does not accept an option.
     """
     distributed, queues = extra("distributed", "dask"), extra("dask_jobqueue", "dask")
-    asked = {**RESOURCES, **{name: int(text) if text.isdigit() else text for name, text in resources.items()}}
+    asked = {
+        **RESOURCES,
+        **{
+            name: int(text) if text.isdigit() else text
+            for name, text in resources.items()
+        },
+    }
 
     @contextmanager
     def start() -> Iterator[Submit]:
@@ -79,7 +87,9 @@ def parsl(path: str) -> Workers:
     except OSError as error:
         raise InputError((error.strerror or str(error)).lower(), file=path) from error
     if not isinstance(config, configs.Config):
-        raise InputError("expected `config = parsl.config.Config(...)` in it", file=path)
+        raise InputError(
+            "expected `config = parsl.config.Config(...)` in it", file=path
+        )
 
     @contextmanager
     def start() -> Iterator[Submit]:

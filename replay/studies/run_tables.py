@@ -34,7 +34,9 @@ def work_by_day(folder: Path, start_ns: int, days: int) -> Array:
     for group in groups:  # each virtual cluster has its own decision times
         done = group["progress"].to_numpy(dtype=np.float64).cumsum()
         seconds = (_instants(group["time"]) - start_ns) / SECOND_NS
-        total += np.diff(np.interp((bounds - start_ns) / SECOND_NS, seconds, done, left=0.0))
+        total += np.diff(
+            np.interp((bounds - start_ns) / SECOND_NS, seconds, done, left=0.0)
+        )
     return total
 
 
@@ -45,33 +47,49 @@ def jobs_of(folder: Path, end_ns: int) -> pd.DataFrame:
     missing where that came before the submission; both are missing for jobs that were left out or refused.
     """
     jobs = _frame(folder, JOBS)
-    jobs["waiting_s"], jobs["longest_wait_s"] = _waits_s(jobs, _frame(folder, ALLOCATIONS), end_ns)
+    jobs["waiting_s"], jobs["longest_wait_s"] = _waits_s(
+        jobs, _frame(folder, ALLOCATIONS), end_ns
+    )
     return jobs.set_index("name")
 
 
 def losses(jobs: pd.DataFrame) -> pd.Series[float]:
     """Samples that each job lost, for any reason."""
-    lost: pd.Series[float] = jobs[[name for name in jobs if str(name).startswith("lost_to_")]].sum(axis=1)
+    lost: pd.Series[float] = jobs[
+        [name for name in jobs if str(name).startswith("lost_to_")]
+    ].sum(axis=1)
     return lost
 
 
-def _waits_s(jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int) -> tuple[Array, Array]:
+def _waits_s(
+    jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int
+) -> tuple[Array, Array]:
     """Return each job's time without units from submission to finish or end, and the longest stretch of it."""
     codes = {name: code for code, name in enumerate(jobs["name"])}
     job = held["job"].astype(str).map(codes).to_numpy(dtype=np.int64)
     start, end = _instants(held["start"]), _instants(held["end"])
-    reached = _instants(jobs["submit"])  # until when each job has held some unit, or had not come
+    reached = _instants(
+        jobs["submit"]
+    )  # until when each job has held some unit, or had not come
     longest, total = np.zeros((2, len(jobs)), dtype=np.int64)
-    ended = jobs["finish"].fillna(jobs["cancelled"]) if "cancelled" in jobs else jobs["finish"]
+    ended = (
+        jobs["finish"].fillna(jobs["cancelled"])
+        if "cancelled" in jobs
+        else jobs["finish"]
+    )
     until = np.where(ended.isna(), end_ns, _instants(ended))
-    for k in np.lexsort((start, job)):  # pieces of one job overlap: it holds several units
+    for k in np.lexsort(
+        (start, job)
+    ):  # pieces of one job overlap: it holds several units
         # With --compat lucid the profiler may come to a job that is done.
         gap = max(min(start[k], until[job[k]]) - reached[job[k]], 0)
         longest[job[k]] = max(longest[job[k]], gap)
         total[job[k]] += gap
         reached[job[k]] = max(reached[job[k]], end[k])
     last = np.maximum(until - reached, 0)
-    total_s = np.where(_instants(jobs["submit"]) <= until, (total + last) / SECOND_NS, np.nan)
+    total_s = np.where(
+        _instants(jobs["submit"]) <= until, (total + last) / SECOND_NS, np.nan
+    )
     longest_s = np.maximum(longest, last) / SECOND_NS
     if "left_out" in jobs:
         total_s[jobs["left_out"]] = longest_s[jobs["left_out"]] = np.nan
@@ -79,19 +97,27 @@ def _waits_s(jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int) -> tuple[Array
 
 
 def _instants(column: pd.Series[Any]) -> NDArray[np.int64]:
-    moments = column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("datetime64[ns]")
+    moments = (
+        column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("datetime64[ns]")
+    )
     instants: NDArray[np.int64] = moments.astype(np.int64)
     return instants
 
 
-def _frame(folder: Path, name: str, columns: list[str] | None = None, optional: tuple[str, ...] = ()) -> pd.DataFrame:
+def _frame(
+    folder: Path,
+    name: str,
+    columns: list[str] | None = None,
+    optional: tuple[str, ...] = (),
+) -> pd.DataFrame:
     import pandas as pd
     import pyarrow.parquet as pq
 
     path = folder / name
     if not path.exists():
         raise InputError(
-            f"has no {name}: only its summary was kept, or it was replayed with --compat reference", file=folder
+            f"has no {name}: only its summary was kept, or it was replayed with --compat reference",
+            file=folder,
         )
     if columns is not None:
         there = set(pq.read_schema(path).names)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Future,
+    wait,
+)
 
 from bft.replay.studies.executors import Submit, Workers
 from bft.replay.studies.study import Study
@@ -30,7 +36,9 @@ def run_tasks(tasks: Iterable[Task], workers: Workers, on_done: OnDone) -> None:
                 suspects.extend(_until_broken(submit, todo, workers.at_once, on_done))
 
 
-def _until_broken(submit: Submit, queue: deque[Task], at_once: int | None, on_done: OnDone) -> list[Task]:
+def _until_broken(
+    submit: Submit, queue: deque[Task], at_once: int | None, on_done: OnDone
+) -> list[Task]:
     """Run what is in the queue; return the points that were running when the pool broke, or nothing."""
     under_way: dict[Future[Done], Task] = {}
     while queue or under_way:

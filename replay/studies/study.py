@@ -41,7 +41,11 @@ class Study:
         """The summary of a finished run; None if there is none, or if the run is partial."""
         content = read_json(self.run(key) / SUMMARY)
         metrics = None if content is None else content.get("metrics")
-        if not isinstance(metrics, dict) or metrics.get("interrupted") or "policy_error" in metrics:
+        if (
+            not isinstance(metrics, dict)
+            or metrics.get("interrupted")
+            or "policy_error" in metrics
+        ):
             return None
         return content
 
@@ -52,7 +56,9 @@ class Study:
 
     def record_failure(self, key: str, error: str) -> None:
         """Record why a run failed."""
-        write_whole(self.folder / FAILED / f"{key}.json", json.dumps({"error": error}) + "\n")
+        write_whole(
+            self.folder / FAILED / f"{key}.json", json.dumps({"error": error}) + "\n"
+        )
 
     def forget_failure(self, key: str) -> None:
         """Remove the record of a failure, before or after another attempt."""
@@ -68,8 +74,14 @@ class Study:
         """
         files = Files()
         keys = [key_of(point.options, files) for point in plan.points]
-        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **plan.document(keys)}
-        write_whole(self.folder / PLAN, json.dumps(content, indent=1, sort_keys=True) + "\n")
+        content = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            **plan.document(keys),
+        }
+        write_whole(
+            self.folder / PLAN, json.dumps(content, indent=1, sort_keys=True) + "\n"
+        )
         return keys
 
     def read_plan(self) -> tuple[Plan, list[str]]:
@@ -82,7 +94,10 @@ class Study:
         """
         content = read_json(self.folder / PLAN)
         if content is None or content.get("format") != FORMAT:
-            raise InputError("no plan of a sweep; `bft-replay sweep plan` makes one", file=self.folder / PLAN)
+            raise InputError(
+                "no plan of a sweep; `bft-replay sweep plan` makes one",
+                file=self.folder / PLAN,
+            )
         return Plan.from_document(content), [each["key"] for each in content["points"]]
 
     def frame(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
@@ -92,9 +107,16 @@ class Study:
         """
         import pandas as pd
 
-        rows = [self._row(point, key) for point, key in zip(plan.points, keys, strict=True)]
+        rows = [
+            self._row(point, key) for point, key in zip(plan.points, keys, strict=True)
+        ]
         metrics = sorted({name for _, found in rows for name in found})
-        frame = pd.DataFrame([{**row, **{name: found.get(name) for name in metrics}} for row, found in rows])
+        frame = pd.DataFrame(
+            [
+                {**row, **{name: found.get(name) for name in metrics}}
+                for row, found in rows
+            ]
+        )
         return frame.infer_objects()
 
     def collect(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
@@ -103,7 +125,11 @@ class Study:
 
         frame = self.frame(plan, keys)
         timings = [
-            {"index": point.index, "key": key, **dict(flat(read_json(self.run(key) / TIMING) or {}))}
+            {
+                "index": point.index,
+                "key": key,
+                **dict(flat(read_json(self.run(key) / TIMING) or {})),
+            }
             for point, key in zip(plan.points, keys, strict=True)
         ]
         for table, name in ((frame, RESULTS), (pd.DataFrame(timings), TIMINGS)):
@@ -121,9 +147,16 @@ class Study:
         row |= {name: _cell(value) for name, value in point.options.flat().items()}
         if "variant" in point.varied:
             row["variant"] = point.varied["variant"]
-        row |= {name: value for name, value in point.varied.items() if name.startswith("set ")}
+        row |= {
+            name: value
+            for name, value in point.varied.items()
+            if name.startswith("set ")
+        }
         metrics = {} if summary is None else dict(flat(summary["metrics"]))
-        return row, {f"metric.{name}" if name in row else name: value for name, value in metrics.items()}
+        return row, {
+            f"metric.{name}" if name in row else name: value
+            for name, value in metrics.items()
+        }
 
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -80,7 +80,9 @@ def sweep(
     """
     place = Study(Path(study))
     keys = place.write_plan(plan)
-    who = local(workers) if executor is None else given(executor, type(executor).__name__)
+    who = (
+        local(workers) if executor is None else given(executor, type(executor).__name__)
+    )
     carry_out(place, plan, keys, who, whole=whole)
     return place.collect(plan, keys)
 
@@ -90,7 +92,12 @@ def less_is_better(metric: str) -> bool:
     return metric.startswith(_LESS)
 
 
-def best(frame: pd.DataFrame, varied: Sequence[str], metric: str = "U", by: Sequence[str] = ()) -> pd.DataFrame:
+def best(
+    frame: pd.DataFrame,
+    varied: Sequence[str],
+    metric: str = "U",
+    by: Sequence[str] = (),
+) -> pd.DataFrame:
     """Say which values are best, over all other options that vary.
 
     Parameters
@@ -123,27 +130,49 @@ def best(frame: pd.DataFrame, varied: Sequence[str], metric: str = "U", by: Sequ
     import pandas as pd
 
     done = frame[frame["status"] == "done"]
-    numbers = [str(name) for name in frame.select_dtypes("number") if name not in FIELDS and name != "index"]
+    numbers = [
+        str(name)
+        for name in frame.select_dtypes("number")
+        if name not in FIELDS and name != "index"
+    ]
     if metric not in numbers or done[metric].isna().all():
         known = metric in frame and metric not in FIELDS
-        why = f"no point has a {metric}" if known else f"no metric {metric!r}{did_you_mean(metric, numbers)}"
+        why = (
+            f"no point has a {metric}"
+            if known
+            else f"no metric {metric!r}{did_you_mean(metric, numbers)}"
+        )
         raise InputError(f"--metric: {why}; there are {', '.join(numbers)}")
     for name in by:
         if name not in varied:
-            raise InputError(f"--by: the sweep does not vary {name!r}; it varies {', '.join(varied) or 'nothing'}")
+            raise InputError(
+                f"--by: the sweep does not vary {name!r}; it varies {', '.join(varied) or 'nothing'}"
+            )
     chosen = list(by) or [name for name in varied if name != "seed"] or list(varied)
     if not chosen:
         raise InputError("the sweep has one point: nothing was varied")
-    less, others = less_is_better(metric), [name for name in varied if name not in chosen]
+    less, others = (
+        less_is_better(metric),
+        [name for name in varied if name not in chosen],
+    )
     valued = done[done[metric].notna()]
     grouped = valued.groupby(chosen, sort=False, dropna=False)[metric]
-    columns = {"points": grouped.count(), "mean": grouped.mean(), "low": grouped.min(), "high": grouped.max()}
+    columns = {
+        "points": grouped.count(),
+        "mean": grouped.mean(),
+        "low": grouped.min(),
+        "high": grouped.max(),
+    }
     table = pd.DataFrame(columns)
     table["wins"] = 0
-    settings = valued.groupby(others, sort=False, dropna=False) if others else [((), valued)]
+    settings = (
+        valued.groupby(others, sort=False, dropna=False) if others else [((), valued)]
+    )
     for _, same in settings:
         values = same.groupby(chosen, sort=False, dropna=False)[metric].mean()
-        table.loc[values.index[values == (values.min() if less else values.max())], "wins"] += 1
+        table.loc[
+            values.index[values == (values.min() if less else values.max())], "wins"
+        ] += 1
     return table.sort_values("mean", ascending=less, kind="stable").reset_index()
 
 

@@ -73,11 +73,19 @@ def _attempt(task: Task, should_stop: Callable[[], bool] | None) -> str | None:
     study = Study(task.study)
     try:
         if key_of(task.options, _files()) != task.key:
-            raise InputError("an input or a version has changed since the study was planned; plan it again")
+            raise InputError(
+                "an input or a version has changed since the study was planned; plan it again"
+            )
         folder = study.run(task.key)
-        summary = execute(task.options, folder, force=True, files=_files(), should_stop=should_stop)
+        summary = execute(
+            task.options, folder, force=True, files=_files(), should_stop=should_stop
+        )
     except Exception as error:
-        text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        text = (
+            str(error)
+            if isinstance(error, InputError)
+            else f"{type(error).__name__}: {error}"
+        )
         study.record_failure(task.key, text)
         return text
     if summary["metrics"]["interrupted"]:

@@ -82,7 +82,8 @@ class NodeTrace:
     def __post_init__(self) -> None:
         units = self.node_units
         if units is not None and not (
-            len(units) == len(self.nodes) and all(0 < count <= self.units_per_node for count in units)
+            len(units) == len(self.nodes)
+            and all(0 < count <= self.units_per_node for count in units)
         ):
             raise InputError(
                 f"each of the {len(self.nodes)} nodes must have 1 to {self.units_per_node} units",
@@ -93,7 +94,10 @@ class NodeTrace:
         return len(self.times)
 
     def __repr__(self) -> str:
-        window = " to ".join(str(np.datetime64(instant // SECOND_NS, "s")) for instant in (self.start, self.end))
+        window = " to ".join(
+            str(np.datetime64(instant // SECOND_NS, "s"))
+            for instant in (self.start, self.end)
+        )
         return f"<NodeTrace: {len(self.nodes):,} nodes, {len(self):,} events, {window}>"
 
     @property
@@ -114,7 +118,11 @@ class NodeTrace:
     @property
     def units(self) -> int:
         """Units of all nodes."""
-        return len(self.nodes) * self.units_per_node if self.node_units is None else sum(self.node_units)
+        return (
+            len(self.nodes) * self.units_per_node
+            if self.node_units is None
+            else sum(self.node_units)
+        )
 
     @property
     def slots(self) -> int:
@@ -162,7 +170,10 @@ class NodeTrace:
         """
         for begin in range(first, len(self), _AT_ONCE):
             span = slice(begin, begin + _AT_ONCE)
-            left, joined = _by_event(self.left, self.left_at, span), _by_event(self.joined, self.joined_at, span)
+            left, joined = (
+                _by_event(self.left, self.left_at, span),
+                _by_event(self.joined, self.joined_at, span),
+            )
             yield from zip(self.times[span].tolist(), left, joined, strict=True)
 
     def idle_counts(self) -> NDArray[np.int64]:
@@ -196,13 +207,21 @@ class NodeTrace:
         >>> replace(always_idle(3, 0, SECOND_NS), kinds=("fast", "slow", "slow")).of_kind("slow").idle_units().tolist()
         [2]
         """
-        mine = np.repeat(np.array(self.kinds) == kind, self.slots // max(len(self.nodes), 1))
+        mine = np.repeat(
+            np.array(self.kinds) == kind, self.slots // max(len(self.nodes), 1)
+        )
         joined, left = mine[self.joined], mine[self.left]
         joined_at, left_at = (
             np.concatenate([[0], np.cumsum(those)])[offsets]
             for those, offsets in ((joined, self.joined_at), (left, self.left_at))
         )
-        return replace(self, joined=self.joined[joined], joined_at=joined_at, left=self.left[left], left_at=left_at)
+        return replace(
+            self,
+            joined=self.joined[joined],
+            joined_at=joined_at,
+            left=self.left[left],
+            left_at=left_at,
+        )
 
     def read_from(self, rows: TimeArray) -> NodeTrace:
         """Return this trace as if it had been read from rows of these instants."""
@@ -212,7 +231,9 @@ class NodeTrace:
 
 def row_offsets(keys: TimeArray, events: TimeArray) -> TimeArray:
     """Return where the rows of each event begin among rows with ascending keys, and at last the number of rows."""
-    return np.append(np.searchsorted(keys, events, side="left"), len(keys)).astype(np.int64)
+    return np.append(np.searchsorted(keys, events, side="left"), len(keys)).astype(
+        np.int64
+    )
 
 
 def _by_event(nodes: IndexArray, offsets: TimeArray, span: slice) -> list[list[int]]:
@@ -222,7 +243,9 @@ def _by_event(nodes: IndexArray, offsets: TimeArray, span: slice) -> list[list[i
     return [some[begin - ends[0] : end - ends[0]] for begin, end in pairwise(ends)]
 
 
-def _changed(times: TimeArray, node: IndexArray, idle: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _changed(
+    times: TimeArray, node: IndexArray, idle: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
     """Tell which rows state something else than the node's row before; every node starts busy."""
     by_node = np.lexsort((times, node))
     state, which = idle[by_node], node[by_node]
@@ -237,7 +260,9 @@ def _dropped(repeated: int, unchanged: int) -> list[str]:
     """Notes on changes that were left out."""
     notes = []
     if repeated:
-        notes.append(f"{repeated} rows repeated a node at the same time: the last one counts")
+        notes.append(
+            f"{repeated} rows repeated a node at the same time: the last one counts"
+        )
     if unchanged:
         notes.append(f"{unchanged} rows repeated a node's state and were dropped")
     return notes
@@ -248,7 +273,9 @@ def _dropped_rows(rows: TimeArray, instants: TimeArray) -> list[str]:
     notes = []
     distinct = np.unique(rows)
     if len(distinct) < len(rows):
-        notes.append(f"{len(rows) - len(distinct)} rows repeated a time: the last one counts")
+        notes.append(
+            f"{len(rows) - len(distinct)} rows repeated a time: the last one counts"
+        )
     equal = int((~np.isin(distinct[1:], instants)).sum())
     if equal:
         notes.append(f"{equal} rows equal to their predecessor were dropped")
@@ -316,16 +343,28 @@ def from_changes(
     times, node, idle = times[changed], node[changed], idle[changed]
     instants = np.unique(times)
     joined, left = node[idle], node[~idle]
-    notes = _dropped(count - int(last.sum()), unchanged) if rows is None else _dropped_rows(rows, instants)
+    notes = (
+        _dropped(count - int(last.sum()), unchanged)
+        if rows is None
+        else _dropped_rows(rows, instants)
+    )
 
     begin = start if start is not None else first
     finish = end if end is not None else final
     if begin is None or finish is None:
-        raise InputError("the trace is empty: it names no time at all", file=source or None)
+        raise InputError(
+            "the trace is empty: it names no time at all", file=source or None
+        )
     if begin > finish:
-        raise InputError("the window of observation that the trace states ends before it starts", file=source or None)
+        raise InputError(
+            "the window of observation that the trace states ends before it starts",
+            file=source or None,
+        )
     if len(instants) and not begin <= instants[0] <= instants[-1] <= finish:
-        raise InputError("changes lie outside the window of observation that the trace states", file=source or None)
+        raise InputError(
+            "changes lie outside the window of observation that the trace states",
+            file=source or None,
+        )
     trace = NodeTrace(
         nodes=tuple(nodes),
         times=instants,
@@ -393,7 +432,9 @@ def from_fragments(
     )
 
 
-def always_idle(nodes: int, start: int, end: int, *, units_per_node: int = 1, machine: str = "") -> NodeTrace:
+def always_idle(
+    nodes: int, start: int, end: int, *, units_per_node: int = 1, machine: str = ""
+) -> NodeTrace:
     """A trace of `nodes` dedicated nodes, idle from start to end.
 
     Examples

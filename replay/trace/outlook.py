@@ -60,21 +60,35 @@ class Outlook:
     ([None, None, None], [100000000000, 100000000000, None])
     """
 
-    def __init__(self, walltimes: Walltimes, trace: NodeTrace, nodes: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, walltimes: Walltimes, trace: NodeTrace, nodes: Sequence[str] | None = None
+    ) -> None:
         if trace.by_unit:
-            raise InputError("walltimes are for nodes that turn idle as a whole", file=trace.source or None)
+            raise InputError(
+                "walltimes are for nodes that turn idle as a whole",
+                file=trace.source or None,
+            )
         check_nodes(walltimes, trace)
         self.walltimes = walltimes
         place = {name: index for index, name in enumerate(trace.nodes)}
-        places = np.array([place.get(name, -1) for name in walltimes.names], dtype=np.int64)
+        places = np.array(
+            [place.get(name, -1) for name in walltimes.names], dtype=np.int64
+        )
         self.strangers = int((places < 0).sum())
         self._trace = trace
-        self._shown = slice(None) if nodes is None else np.array([place[name] for name in nodes], dtype=np.int64)
+        self._shown = (
+            slice(None)
+            if nodes is None
+            else np.array([place[name] for name in nodes], dtype=np.int64)
+        )
         order = np.argsort(walltimes.known, kind="stable")
         self._reserved, self._known = walltimes.reserved[order], walltimes.known[order]
         self._start, self._end = walltimes.start[order], walltimes.end[order]
         self._until, self._count = walltimes.expected_end[order], walltimes.count[order]
-        self._sizes, self._first = np.diff(walltimes.offsets)[order], walltimes.offsets[:-1][order]
+        self._sizes, self._first = (
+            np.diff(walltimes.offsets)[order],
+            walltimes.offsets[:-1][order],
+        )
         self._nodes = places[walltimes.nodes]
         self._begin()
 
@@ -96,8 +110,13 @@ class Outlook:
         begun = self._start[jobs] <= time_ns
         ahead = self._start[reservations] > time_ns
         # Who holds a node during a reservation, the node is not returned before the reservation ends.
-        times, counts = self._returned(np.concatenate([jobs[begun], reservations[~ahead]]), idle, time_ns)
-        until = np.full(len(idle), self._head_begins(jobs[~begun], int(np.count_nonzero(idle)), times, counts))
+        times, counts = self._returned(
+            np.concatenate([jobs[begun], reservations[~ahead]]), idle, time_ns
+        )
+        until = np.full(
+            len(idle),
+            self._head_begins(jobs[~begun], int(np.count_nonzero(idle)), times, counts),
+        )
         node, which = self._nodes_of(reservations[ahead])
         np.minimum.at(until, node, self._start[which])
         until[~idle] = NEVER
@@ -118,7 +137,9 @@ class Outlook:
         self._next_event = last
         return self._rows, self._idle
 
-    def _nodes_of(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _nodes_of(
+        self, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Nodes of rows that the trace has, and for each the row that has it."""
         sizes = self._sizes[rows]
         which = np.repeat(rows, sizes)
@@ -137,13 +158,21 @@ class Outlook:
         latest = latest[(latest > -NEVER) & ~idle]
         nameless = rows[self._sizes[rows] == 0]
         times = np.concatenate([latest, self._until[nameless]])
-        counts = np.concatenate([np.ones(len(latest), dtype=np.int64), self._count[nameless]])
+        counts = np.concatenate(
+            [np.ones(len(latest), dtype=np.int64), self._count[nameless]]
+        )
         known = times < NEVER
         times, counts = np.maximum(times[known], time_ns), counts[known]
         order = np.argsort(times, kind="stable")
         return times[order], counts[order]
 
-    def _head_begins(self, waiting: NDArray[np.int64], idle: int, times: TimeArray, counts: NDArray[np.int64]) -> int:
+    def _head_begins(
+        self,
+        waiting: NDArray[np.int64],
+        idle: int,
+        times: TimeArray,
+        counts: NDArray[np.int64],
+    ) -> int:
         """Return when the job at the head of the queue is expected to begin; `NEVER` without one."""
         returned = np.cumsum(counts)
         lacks = self._count[waiting] - idle
@@ -173,7 +202,9 @@ def calibration(trace: NodeTrace, outlook: Outlook) -> dict[str, Any]:
     expected_s = np.full(len(node), np.inf)
     order = np.argsort(begin, kind="stable")
     instants, firsts = np.unique(begin[order], return_index=True)
-    for instant, first, last in zip(instants.tolist(), firsts, [*firsts, len(order)][1:], strict=True):
+    for instant, first, last in zip(
+        instants.tolist(), firsts, [*firsts, len(order)][1:], strict=True
+    ):
         those = order[first:last]
         until = outlook.until(instant)[node[those]]
         there = until < NEVER
@@ -183,13 +214,20 @@ def calibration(trace: NodeTrace, outlook: Outlook) -> dict[str, Any]:
     bins = []
     for low, high in zip((-np.inf, *BINS_S), (*BINS_S, np.inf), strict=True):
         those = some & (expected_s > low) & (expected_s <= high)
-        bins.append({"up_to_s": None if high == np.inf else high, **_bin(those, expected_s, real_s)})
+        bins.append(
+            {
+                "up_to_s": None if high == np.inf else high,
+                **_bin(those, expected_s, real_s),
+            }
+        )
     return {
         "fragments": len(node),
         "cut": int((~whole).sum()),
         "expected": {
             "by_count": float(some.mean()) if len(node) else None,
-            "by_node_time": float(real_s[some].sum() / real_s.sum()) if len(node) else None,
+            "by_node_time": float(real_s[some].sum() / real_s.sum())
+            if len(node)
+            else None,
         },
         "ratio": _quantiles(real_s[positive] / expected_s[positive]),
         "bins": bins,
@@ -197,7 +235,11 @@ def calibration(trace: NodeTrace, outlook: Outlook) -> dict[str, Any]:
     }
 
 
-def _bin(those: NDArray[np.bool_], expected_s: NDArray[np.float64], real_s: NDArray[np.float64]) -> dict[str, Any]:
+def _bin(
+    those: NDArray[np.bool_],
+    expected_s: NDArray[np.float64],
+    real_s: NDArray[np.float64],
+) -> dict[str, Any]:
     """Return one bin of `calibration`."""
     expected, real = expected_s[those], real_s[those]
     return {
@@ -212,4 +254,7 @@ def _bin(those: NDArray[np.bool_], expected_s: NDArray[np.float64], real_s: NDAr
 def _quantiles(values: NDArray[np.float64]) -> dict[str, float] | None:
     if not len(values):
         return None
-    return {f"p{q}": float(v) for q, v in zip(_QUANTILES, np.percentile(values, _QUANTILES), strict=True)}
+    return {
+        f"p{q}": float(v)
+        for q, v in zip(_QUANTILES, np.percentile(values, _QUANTILES), strict=True)
+    }

@@ -42,17 +42,30 @@ def cut(trace: NodeTrace, start: int | None, end: int | None) -> NodeTrace:
     >>> cut(always_idle(2, 0, 60 * 10**9), 10 * 10**9, None).idle_node_seconds()
     100.0
     """
-    first, last = trace.start if start is None else start, trace.end if end is None else end
+    first, last = (
+        trace.start if start is None else start,
+        trace.end if end is None else end,
+    )
     what = f"the window {iso(first)} to {iso(last)}"
     if first >= last:
         raise InputError(f"{what} is empty", file=trace.source or None)
     if first < trace.start or last > trace.end:
         known = f"the trace was observed from {iso(trace.start)} to {iso(trace.end)}"
-        raise InputError(f"{what} reaches beyond the trace", file=trace.source or None, hint=known)
+        raise InputError(
+            f"{what} reaches beyond the trace", file=trace.source or None, hint=known
+        )
     idle = fragments(trace)
     begins, ends = np.maximum(idle.start_ns, first), np.minimum(idle.end_ns, last)
     some = begins < ends
-    made = from_fragments(trace.nodes, idle.node[some], begins[some], ends[some], first, last, **units_of(trace))
+    made = from_fragments(
+        trace.nodes,
+        idle.node[some],
+        begins[some],
+        ends[some],
+        first,
+        last,
+        **units_of(trace),
+    )
     return described(made, trace)
 
 
@@ -75,8 +88,14 @@ def with_nodes(trace: NodeTrace, names: Collection[str]) -> NodeTrace:
     strangers = sorted(wanted - set(trace.nodes))
     if strangers:
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
-        has = f"it has {len(trace.nodes)}, such as {trace.nodes[0]}" if trace.nodes else "it has none"
-        raise InputError(f"no node {strangers[0]}{more}", file=trace.source or None, hint=has)
+        has = (
+            f"it has {len(trace.nodes)}, such as {trace.nodes[0]}"
+            if trace.nodes
+            else "it has none"
+        )
+        raise InputError(
+            f"no node {strangers[0]}{more}", file=trace.source or None, hint=has
+        )
     if not kept:
         raise InputError("no node is left", file=trace.source or None)
     place = np.full(len(trace.nodes), -1, dtype=np.int32)
@@ -85,7 +104,9 @@ def with_nodes(trace: NodeTrace, names: Collection[str]) -> NodeTrace:
     slot = _moved(idle.node, place, trace)
     some = slot >= 0
     chosen = [trace.nodes[k] for k in kept]
-    units = None if trace.node_units is None else tuple(trace.node_units[k] for k in kept)
+    units = (
+        None if trace.node_units is None else tuple(trace.node_units[k] for k in kept)
+    )
     made = from_fragments(
         chosen, slot[some], idle.start_ns[some], idle.end_ns[some], trace.start, trace.end,
         units_per_node=trace.units_per_node, node_units=units,
@@ -117,13 +138,18 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
         raise InputError("no trace to merge")
     order = sorted(traces, key=lambda trace: (trace.start, trace.end))
     if len({(trace.units_per_node, trace.by_unit) for trace in order}) > 1:
-        raise InputError("the traces differ in the units of a node", file=order[0].source or None)
+        raise InputError(
+            "the traces differ in the units of a node", file=order[0].source or None
+        )
     _check_machine(order)
     units: dict[str, int] = {}
     for trace in order:
         for name, count in zip(trace.nodes, trace.node_units or (), strict=False):
             if units.setdefault(name, count) != count:
-                raise InputError(f"the traces differ in the units of node {name}", file=trace.source or None)
+                raise InputError(
+                    f"the traces differ in the units of node {name}",
+                    file=trace.source or None,
+                )
     unknown_ns = 0
     for before, after in pairwise(order):
         if after.start < before.end:
@@ -133,13 +159,20 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
                 hint="bft-replay trace slice cuts a window out of a trace",
             )
         unknown_ns += after.start - before.end
-    names = {name: place for place, name in enumerate(dict.fromkeys(n for trace in order for n in trace.nodes))}
+    names = {
+        name: place
+        for place, name in enumerate(
+            dict.fromkeys(n for trace in order for n in trace.nodes)
+        )
+    }
     columns = []
     for trace in order:
         idle = fragments(trace)
         place = np.array([names[name] for name in trace.nodes], dtype=np.int32)
         columns.append((_moved(idle.node, place, trace), idle.start_ns, idle.end_ns))
-    node, begins, ends = (np.concatenate(column) for column in zip(*columns, strict=True))
+    node, begins, ends = (
+        np.concatenate(column) for column in zip(*columns, strict=True)
+    )
     by_node = np.lexsort((begins, node))
     node, begins, ends = node[by_node], begins[by_node], ends[by_node]
     # A fragment that begins at the end of the previous one on its node continues it.
@@ -154,17 +187,26 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
     )  # fmt: skip
     notes = tuple(note for trace in order for note in trace.notes)
     if unknown_ns:
-        hours, share = unknown_ns / 3.6e12, unknown_ns / (order[-1].end - order[0].start)
+        hours, share = (
+            unknown_ns / 3.6e12,
+            unknown_ns / (order[-1].end - order[0].start),
+        )
         notes += (
             f"{hours:.4g} hours between the windows of the merged traces, {share:.0%} of the whole, were not observed: "
             "no node is idle",
         )
     in_all = len(set(names).intersection(*(trace.nodes for trace in order)))
     if in_all < len(names):
-        notes += (f"{len(names) - in_all:,} of {len(names):,} nodes are not in all of the merged traces",)
+        notes += (
+            f"{len(names) - in_all:,} of {len(names):,} nodes are not in all of the merged traces",
+        )
     source = ", ".join(trace.source for trace in order if trace.source)
-    altered = "; ".join(dict.fromkeys(trace.altered for trace in order if trace.altered))
-    return replace(described(made, order[0]), notes=notes, source=source, altered=altered)
+    altered = "; ".join(
+        dict.fromkeys(trace.altered for trace in order if trace.altered)
+    )
+    return replace(
+        described(made, order[0]), notes=notes, source=source, altered=altered
+    )
 
 
 def _check_machine(order: Sequence[NodeTrace]) -> None:
@@ -204,7 +246,9 @@ def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
     >>> anonymised(always_idle(2, 0, 10**9), b"sixteen bytes or more").nodes
     ('n01cb108a5288', 'n82bfd4ea84b4')
     """
-    return replace(trace, nodes=keyed_names(trace.nodes, key), machine="", source="", notes=())
+    return replace(
+        trace, nodes=keyed_names(trace.nodes, key), machine="", source="", notes=()
+    )
 
 
 def keyed_names(names: Sequence[str], key: bytes) -> tuple[str, ...]:
@@ -214,8 +258,15 @@ def keyed_names(names: Sequence[str], key: bytes) -> tuple[str, ...]:
     ('n01cb108a5288',)
     """
     if len(key) < MIN_KEY:
-        raise InputError(f"a key of {len(key)} bytes can be guessed; expected {MIN_KEY} or more")
-    hashes = (hmac.new(key, name.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest() for name in names)
+        raise InputError(
+            f"a key of {len(key)} bytes can be guessed; expected {MIN_KEY} or more"
+        )
+    hashes = (
+        hmac.new(
+            key, name.encode("utf-8", "surrogateescape"), hashlib.sha256
+        ).hexdigest()
+        for name in names
+    )
     made = tuple(f"n{digits[:_DIGITS]}" for digits in hashes)
     if len(set(made)) < len(made):
         raise InputError("two nodes have one hash; take another key")
@@ -247,4 +298,6 @@ def _moved(slots: IndexArray, place: IndexArray, trace: NodeTrace) -> IndexArray
 
 def described(made: NodeTrace, of: NodeTrace) -> NodeTrace:
     """A trace with another's words for people."""
-    return replace(made, machine=of.machine, source=of.source, notes=of.notes, altered=of.altered)
+    return replace(
+        made, machine=of.machine, source=of.source, notes=of.notes, altered=of.altered
+    )

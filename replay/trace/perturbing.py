@@ -73,9 +73,15 @@ class Perturbation:
         check_fields(self)
 
     def __str__(self) -> str:
-        parts = [f"drop {self.drop:g}", f"delay {self.delay_s:g} s", f"thin {self.thin:g}"]
+        parts = [
+            f"drop {self.drop:g}",
+            f"delay {self.delay_s:g} s",
+            f"thin {self.thin:g}",
+        ]
         given = zip(parts, (self.drop, self.delay_s, self.thin), strict=True)
-        return ", ".join([part for part, value in given if value] + [f"seed {self.seed}"])
+        return ", ".join(
+            [part for part, value in given if value] + [f"seed {self.seed}"]
+        )
 
 
 def perturbed(trace: NodeTrace, how: Perturbation) -> NodeTrace:
@@ -94,13 +100,25 @@ def perturbed(trace: NodeTrace, how: Perturbation) -> NodeTrace:
     pieces = fragments(trace)
     # A stream for each kind of change: an additional option does not change the draws of the others.
     kept = np.random.default_rng((how.seed, 1)).random(len(pieces.node)) >= how.drop
-    late_s = np.random.default_rng((how.seed, 2)).exponential(1.0, len(pieces.node)) * how.delay_s
+    late_s = (
+        np.random.default_rng((how.seed, 2)).exponential(1.0, len(pieces.node))
+        * how.delay_s
+    )
     length = pieces.end_ns - pieces.start_ns
     late = np.minimum(late_s, length / SECOND_NS) * SECOND_NS
     start = pieces.start_ns + np.minimum(np.round(late).astype(np.int64), length)
     end = pieces.end_ns - np.round((pieces.end_ns - start) * how.thin).astype(np.int64)
     kept &= end > start
     made = from_fragments(
-        trace.nodes, pieces.node[kept], start[kept], end[kept], trace.start, trace.end, **units_of(trace)
+        trace.nodes,
+        pieces.node[kept],
+        start[kept],
+        end[kept],
+        trace.start,
+        trace.end,
+        **units_of(trace),
     )
-    return replace(described(made, trace), altered="; ".join(filter(None, (trace.altered, str(how)))))
+    return replace(
+        described(made, trace),
+        altered="; ".join(filter(None, (trace.altered, str(how)))),
+    )

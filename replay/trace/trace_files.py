@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError, read_table
-from bft.replay.trace.node_trace import IndexArray, NodeTrace, TimeArray, from_changes, row_offsets
+from bft.replay.trace.node_trace import (
+    IndexArray,
+    NodeTrace,
+    TimeArray,
+    from_changes,
+    row_offsets,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +37,12 @@ TIME_HINT = "expected a date and time such as 2021-02-10T20:21:15Z"
 
 
 def read_trace(
-    path: str | Path, *, first_node: int = 0, node_count: int | None = None, skip_rows: int = 0, sort: bool = False
+    path: str | Path,
+    *,
+    first_node: int = 0,
+    node_count: int | None = None,
+    skip_rows: int = 0,
+    sort: bool = False,
 ) -> NodeTrace:
     """Read a node trace, native or matrix; recognised by its columns.
 
@@ -63,9 +74,14 @@ def read_trace(
     ...     read_trace(file).idle_node_seconds()
     3600.0
     """
-    for label, value in (("-nis", first_node), ("-nN", 1 if node_count is None else node_count)):
+    for label, value in (
+        ("-nis", first_node),
+        ("-nN", 1 if node_count is None else node_count),
+    ):
         if value < (1 if label == "-nN" else 0):
-            raise InputError(f"{label} must be at least {1 if label == '-nN' else 0}, not {value}")
+            raise InputError(
+                f"{label} must be at least {1 if label == '-nN' else 0}, not {value}"
+            )
     if skip_rows < 0:
         raise InputError(f"--skip-rows must be >= 0, not {skip_rows}")
     frame = read_table(path)
@@ -94,17 +110,24 @@ def trace_from_frame(
     names = {str(column) for column in frame.columns}
     if names.issuperset(_JOB_COLUMNS):
         hint = "give it as --jobs; a trace has the columns time, node, idle (docs/formats.md)"
-        raise InputError("is a job table, expected a node trace", file=source or None, hint=hint)
+        raise InputError(
+            "is a job table, expected a node trace", file=source or None, hint=hint
+        )
     native = names.issuperset(NATIVE_COLUMNS)
     known = frame.attrs.get("metadata", {}) if metadata is None else metadata
     # A native trace without any change still states that its nodes were busy from start to end.
     if not len(frame) and not (native and {"nodes", "start", "end"} <= known.keys()):
-        raise InputError("the trace is empty: no row follows the header", file=source or None)
+        raise InputError(
+            "the trace is empty: no row follows the header", file=source or None
+        )
     if native:
         return _from_native(frame, known, source, skip_rows, sort)
     missing = [column for column in NATIVE_COLUMNS if column not in names]
     if len(missing) == 1:
-        raise InputError(f"missing column {missing[0]}; a native trace has time, node, idle", file=source or None)
+        raise InputError(
+            f"missing column {missing[0]}; a native trace has time, node, idle",
+            file=source or None,
+        )
     return _from_matrix(frame, source, skip_rows, sort)
 
 
@@ -117,9 +140,15 @@ def select_nodes(trace: NodeTrace, first: int, count: int | None) -> NodeTrace:
     """
     total = len(trace.nodes)
     if first >= total:
-        raise InputError(f"-nis {first} lies beyond the trace's {total} nodes", file=trace.source or None)
+        raise InputError(
+            f"-nis {first} lies beyond the trace's {total} nodes",
+            file=trace.source or None,
+        )
     stop = total if count is None else min(first + count, total)
-    low, high = (bound * (trace.units_per_node if trace.by_unit else 1) for bound in (first, stop))
+    low, high = (
+        bound * (trace.units_per_node if trace.by_unit else 1)
+        for bound in (first, stop)
+    )
 
     def part(slots: IndexArray, at: TimeArray) -> tuple[IndexArray, NDArray[np.int64]]:
         event = np.repeat(np.arange(len(trace), dtype=np.int64), np.diff(at))
@@ -131,7 +160,10 @@ def select_nodes(trace: NodeTrace, first: int, count: int | None) -> NodeTrace:
     events = np.union1d(joined_event, left_event)
     notes = trace.notes
     if count is not None and first + count > total:
-        notes = (*notes, f"-nN {count} reaches beyond the trace's {total} nodes: all from {first} on are used")
+        notes = (
+            *notes,
+            f"-nN {count} reaches beyond the trace's {total} nodes: all from {first} on are used",
+        )
 
     return replace(
         trace,
@@ -175,22 +207,37 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
     path = Path(path)
     suffixes = "".join(path.suffixes[-2:]).lower()
     if not suffixes.endswith((".parquet", ".csv", ".csv.gz")):
-        raise InputError("a node trace is written as .parquet, .csv or .csv.gz", file=path)
+        raise InputError(
+            "a node trace is written as .parquet, .csv or .csv.gz", file=path
+        )
     parquet = suffixes.endswith(".parquet")
     if not parquet and trace.units_per_node != 1 and not trace.by_unit:
         raise InputError(
-            f"CSV has no place for {trace.units_per_node} units a node", file=path, hint="write .parquet instead"
+            f"CSV has no place for {trace.units_per_node} units a node",
+            file=path,
+            hint="write .parquet instead",
         )
-    time, node, idle = _changes(trace) if parquet else _opened_and_closed(trace, *_changes(trace))
+    time, node, idle = (
+        _changes(trace) if parquet else _opened_and_closed(trace, *_changes(trace))
+    )
     rows = np.zeros(len(time), dtype=np.int32)
     if trace.rows is not None:
         time, node, idle, rows = _with_rows(trace, trace.rows, time, node, idle)
     # By node within an instant: the first rows of a CSV then name the nodes in their order.
     order = np.lexsort((node, rows, time))
-    columns: dict[str, NDArray[Any]] = {"time": time[order], "node": node[order], "idle": idle[order]}
+    columns: dict[str, NDArray[Any]] = {
+        "time": time[order],
+        "node": node[order],
+        "idle": idle[order],
+    }
     if trace.by_unit:
         node, unit = np.divmod(columns["node"], np.int32(trace.units_per_node))
-        columns = {"time": columns["time"], "node": node, UNIT: unit, "idle": columns["idle"]}
+        columns = {
+            "time": columns["time"],
+            "node": node,
+            UNIT: unit,
+            "idle": columns["idle"],
+        }
     if trace.rows is not None:
         columns[ROW] = rows[order]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,39 +251,68 @@ Changes = tuple[TimeArray, IndexArray, NDArray[np.bool_]]
 def _changes(trace: NodeTrace) -> Changes:
     return (
         np.concatenate(
-            [np.repeat(trace.times, np.diff(trace.left_at)), np.repeat(trace.times, np.diff(trace.joined_at))]
+            [
+                np.repeat(trace.times, np.diff(trace.left_at)),
+                np.repeat(trace.times, np.diff(trace.joined_at)),
+            ]
         ),
         np.concatenate([trace.left, trace.joined]),
-        np.concatenate([np.zeros(len(trace.left), dtype=bool), np.ones(len(trace.joined), dtype=bool)]),
+        np.concatenate(
+            [
+                np.zeros(len(trace.left), dtype=bool),
+                np.ones(len(trace.joined), dtype=bool),
+            ]
+        ),
     )
 
 
-def _opened_and_closed(trace: NodeTrace, time: TimeArray, node: IndexArray, idle: NDArray[np.bool_]) -> Changes:
+def _opened_and_closed(
+    trace: NodeTrace, time: TimeArray, node: IndexArray, idle: NDArray[np.bool_]
+) -> Changes:
     """Add first rows that state every node at the start, and a last row that marks the end."""
     opening = trace.members()
-    at_start = trace.joins(0) if len(trace) and trace.times[0] == trace.start else opening[:0]
+    at_start = (
+        trace.joins(0) if len(trace) and trace.times[0] == trace.start else opening[:0]
+    )
     opening = np.setdiff1d(opening, at_start)
     time = np.concatenate([np.full(len(opening), trace.start), time])
     node = np.concatenate([opening, node])
     idle = np.concatenate([np.zeros(len(opening), dtype=bool), idle])
-    if trace.end > time.max(initial=trace.start - 1):  # the only record of how long was observed
-        closing_idle = bool(len(trace)) and int(trace.idle_counts()[-1]) == len(trace.members())
+    if trace.end > time.max(
+        initial=trace.start - 1
+    ):  # the only record of how long was observed
+        closing_idle = bool(len(trace)) and int(trace.idle_counts()[-1]) == len(
+            trace.members()
+        )
         closing = 0 if closing_idle or not len(trace) else _busy_at_end(trace)
         time, node = np.append(time, trace.end), np.append(node, np.int32(closing))
         idle = np.append(idle, closing_idle)
     return time, node, idle
 
 
-def _write_parquet(trace: NodeTrace, columns: dict[str, NDArray[Any]], path: Path) -> None:
+def _write_parquet(
+    trace: NodeTrace, columns: dict[str, NDArray[Any]], path: Path
+) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     names = pa.DictionaryArray.from_arrays(
-        pa.array(columns["node"].astype(np.int32)), pa.array(list(trace.nodes), type=pa.string())
+        pa.array(columns["node"].astype(np.int32)),
+        pa.array(list(trace.nodes), type=pa.string()),
     )
-    typed = {"time": pa.array(columns["time"], type=pa.timestamp("ns", tz="UTC")), "node": names}
-    table = pa.table({name: typed[name] if name in typed else pa.array(columns[name]) for name in columns})
-    pq.write_table(table.replace_schema_metadata(_metadata(trace)), path, compression="zstd")
+    typed = {
+        "time": pa.array(columns["time"], type=pa.timestamp("ns", tz="UTC")),
+        "node": names,
+    }
+    table = pa.table(
+        {
+            name: typed[name] if name in typed else pa.array(columns[name])
+            for name in columns
+        }
+    )
+    pq.write_table(
+        table.replace_schema_metadata(_metadata(trace)), path, compression="zstd"
+    )
 
 
 def _write_csv(trace: NodeTrace, columns: dict[str, NDArray[Any]], path: Path) -> None:
@@ -250,11 +326,19 @@ def _write_csv(trace: NodeTrace, columns: dict[str, NDArray[Any]], path: Path) -
         "idle": columns["idle"].astype(int),
     }
     frame = pd.DataFrame({name: written.get(name, columns[name]) for name in columns})
-    frame.to_csv(path, index=False, compression={"method": "gzip", "mtime": 0} if path.suffix == ".gz" else None)
+    frame.to_csv(
+        path,
+        index=False,
+        compression={"method": "gzip", "mtime": 0} if path.suffix == ".gz" else None,
+    )
 
 
 def _with_rows(
-    trace: NodeTrace, instants: TimeArray, time: TimeArray, node: IndexArray, idle: NDArray[np.bool_]
+    trace: NodeTrace,
+    instants: TimeArray,
+    time: TimeArray,
+    node: IndexArray,
+    idle: NDArray[np.bool_],
 ) -> tuple[TimeArray, IndexArray, NDArray[np.bool_], NDArray[np.int32]]:
     """Rows of a file with the numbers of the rows that they were made of; one more for each that changed nothing.
 
@@ -263,9 +347,19 @@ def _with_rows(
     rows = np.searchsorted(instants, time, side="right").astype(np.int32)
     empty = np.setdiff1d(np.arange(1, len(instants) + 1, dtype=np.int32), rows)
     instant = instants[empty - 1]
-    joins = trace.times[np.searchsorted(trace.joined_at, np.flatnonzero(trace.joined == 0), side="right") - 1]
-    leaves = trace.times[np.searchsorted(trace.left_at, np.flatnonzero(trace.left == 0), side="right") - 1]
-    state = np.searchsorted(joins, instant, side="left") > np.searchsorted(leaves, instant, side="left")
+    joins = trace.times[
+        np.searchsorted(
+            trace.joined_at, np.flatnonzero(trace.joined == 0), side="right"
+        )
+        - 1
+    ]
+    leaves = trace.times[
+        np.searchsorted(trace.left_at, np.flatnonzero(trace.left == 0), side="right")
+        - 1
+    ]
+    state = np.searchsorted(joins, instant, side="left") > np.searchsorted(
+        leaves, instant, side="left"
+    )
     return (
         np.concatenate([time, instant]),
         np.concatenate([node, np.zeros(len(instant), dtype=np.int32)]),
@@ -288,7 +382,11 @@ def _metadata(trace: NodeTrace) -> dict[str, str]:
         "machine": trace.machine,
         "nodes": json.dumps(list(trace.nodes)),
         "units_per_node": str(trace.units_per_node),
-        **({} if trace.node_units is None else {"node_units": json.dumps(trace.node_units)}),
+        **(
+            {}
+            if trace.node_units is None
+            else {"node_units": json.dumps(trace.node_units)}
+        ),
         "source": trace.source,
         "start": _iso(trace.start),
         "end": _iso(trace.end),
@@ -317,25 +415,38 @@ def _window(metadata: dict[str, str], source: str) -> _Window:
         units_per_node = int(metadata.get("units_per_node", "1"))
         if units_per_node < 1:
             raise ValueError(f"units_per_node is {units_per_node}, expected at least 1")
-        node_units = _counts(metadata["node_units"]) if "node_units" in metadata else None
+        node_units = (
+            _counts(metadata["node_units"]) if "node_units" in metadata else None
+        )
         start = _stamp(metadata["start"]) if "start" in metadata else None
         end = _stamp(metadata["end"]) if "end" in metadata else None
     except (ValueError, TypeError) as error:
-        raise InputError(f"the file's metadata are damaged: {error}", file=source or None) from error
+        raise InputError(
+            f"the file's metadata are damaged: {error}", file=source or None
+        ) from error
     if nodes is not None and len(set(nodes)) != len(nodes):
         raise InputError("the metadata name a node twice", file=source or None)
     if node_units is not None and (nodes is None or len(node_units) != len(nodes)):
-        raise InputError("the metadata state node_units, but not of each node", file=source or None)
+        raise InputError(
+            "the metadata state node_units, but not of each node", file=source or None
+        )
     return _Window(nodes, units_per_node, node_units, start, end)
 
 
-def _nodes_of(raw: pd.Series, known: list[str] | None, source: str) -> tuple[NDArray[np.int64], list[str]]:
+def _nodes_of(
+    raw: pd.Series, known: list[str] | None, source: str
+) -> tuple[NDArray[np.int64], list[str]]:
     """Return each row's node as an index into the nodes, and the nodes: `known`, or those that occur."""
     import pandas as pd
 
     missing = raw.isna() | (raw == "")
     if missing.any():
-        raise InputError("the node's name is missing", file=source, row=_first(missing) + 1, column="node")
+        raise InputError(
+            "the node's name is missing",
+            file=source,
+            row=_first(missing) + 1,
+            column="node",
+        )
     if known is None:
         codes, names = pd.factorize(raw.astype(str))
         return codes, [str(name) for name in names]
@@ -343,12 +454,21 @@ def _nodes_of(raw: pd.Series, known: list[str] | None, source: str) -> tuple[NDA
     if (codes < 0).any():
         row = _first(codes < 0)
         raise InputError(
-            f"node {raw.iloc[row]!r} is not among the trace's nodes", file=source, row=row + 1, column="node"
+            f"node {raw.iloc[row]!r} is not among the trace's nodes",
+            file=source,
+            row=row + 1,
+            column="node",
         )
     return codes, known
 
 
-def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, skip_rows: int, sort: bool) -> NodeTrace:
+def _from_native(
+    frame: pd.DataFrame,
+    metadata: dict[str, str],
+    source: str,
+    skip_rows: int,
+    sort: bool,
+) -> NodeTrace:
     window = _window(metadata, source)
     start, end = window.start, window.end
     times = _instants(frame["time"], source, "time")
@@ -359,14 +479,19 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
         per, node_units = _units_of_nodes(units, codes, universe, window, source)
         codes = codes * per + units
     elif window.node_units is not None:
-        raise InputError(f"missing column {UNIT}: the metadata state units of nodes", file=source or None)
+        raise InputError(
+            f"missing column {UNIT}: the metadata state units of nodes",
+            file=source or None,
+        )
     idle = _states(frame["idle"], source)
     order = _check_order(times, source, sort)
     if order is not None:
         times, codes, idle = times[order], codes[order], idle[order]
     numbers = None
     if ROW in frame.columns:
-        numbers = _row_numbers(frame[ROW] if order is None else frame[ROW].iloc[order], times, source)
+        numbers = _row_numbers(
+            frame[ROW] if order is None else frame[ROW].iloc[order], times, source
+        )
         instants = times[np.unique(numbers, return_index=True)[1]]
     else:
         bounds = [bound for bound in (start, end) if bound is not None]
@@ -374,10 +499,17 @@ def _from_native(frame: pd.DataFrame, metadata: dict[str, str], source: str, ski
     if skip_rows:
         what = "times" if numbers is None else "rows"
         if skip_rows >= len(instants):
-            raise InputError(f"--skip-rows {skip_rows} leaves none of the {len(instants)} {what}", file=source or None)
+            raise InputError(
+                f"--skip-rows {skip_rows} leaves none of the {len(instants)} {what}",
+                file=source or None,
+            )
         # The rest starts from the state at the end of the skipped part.
         start = int(instants[skip_rows])
-        gone = times < start if numbers is None else numbers <= np.unique(numbers)[skip_rows - 1]
+        gone = (
+            times < start
+            if numbers is None
+            else numbers <= np.unique(numbers)[skip_rows - 1]
+        )
         times, codes, idle = _carried_over(times, codes, idle, gone, start)
         instants = instants[skip_rows:]
     trace = from_changes(
@@ -416,7 +548,11 @@ def _unit_numbers(column: pd.Series, source: str) -> NDArray[np.int64]:
 
 
 def _units_of_nodes(
-    units: NDArray[np.int64], codes: NDArray[np.int64], nodes: list[str], window: _Window, source: str
+    units: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    nodes: list[str],
+    window: _Window,
+    source: str,
 ) -> tuple[int, tuple[int, ...]]:
     """Units of the largest node, and of each: as the metadata state, or else up to the highest number in any row."""
     if window.node_units is None:
@@ -431,7 +567,10 @@ def _units_of_nodes(
             of = f"node {nodes[codes[row]]} has {counts[codes[row]]} units, numbered from 0 on, not one {units[row]}"
             raise InputError(of, file=source or None, row=row + 1, column=UNIT)
     if per * len(nodes) > MAX_SLOTS:
-        raise InputError(f"{len(nodes)} nodes of up to {per} units are more than a trace may have", file=source or None)
+        raise InputError(
+            f"{len(nodes)} nodes of up to {per} units are more than a trace may have",
+            file=source or None,
+        )
     return per, tuple(counts.tolist())
 
 
@@ -440,18 +579,30 @@ def _row_numbers(column: pd.Series, times: TimeArray, source: str) -> NDArray[np
     numbers = column.to_numpy()
     invalid = np.zeros(len(numbers), dtype=bool)
     if numbers.dtype.kind in "iu":
-        invalid[1:] = (numbers[1:] < numbers[:-1]) | ((numbers[1:] == numbers[:-1]) & (times[1:] != times[:-1]))
+        invalid[1:] = (numbers[1:] < numbers[:-1]) | (
+            (numbers[1:] == numbers[:-1]) & (times[1:] != times[:-1])
+        )
     else:
         invalid[:] = True
     if invalid.any():
         row = _first(invalid)
         what = f"expected the number of a row of a matrix, ascending and each of one time, not {numbers[row]!r}"
-        raise InputError(what, file=source or None, row=row + 1, column=ROW, hint="leave the column out")
+        raise InputError(
+            what,
+            file=source or None,
+            row=row + 1,
+            column=ROW,
+            hint="leave the column out",
+        )
     return numbers.astype(np.int64)
 
 
 def _carried_over(
-    times: TimeArray, codes: NDArray[np.int64], idle: NDArray[np.bool_], gone: NDArray[np.bool_], start: int
+    times: TimeArray,
+    codes: NDArray[np.int64],
+    idle: NDArray[np.bool_],
+    gone: NDArray[np.bool_],
+    start: int,
 ) -> tuple[TimeArray, NDArray[np.int64], NDArray[np.bool_]]:
     """Replace the rows that are gone by the states that they leave at the start, one row per node."""
     kept, last = np.unique(codes[gone][::-1], return_index=True)
@@ -459,13 +610,17 @@ def _carried_over(
     at_start = np.unique(codes[~gone][times[~gone] == start])
     before = ~np.isin(kept, at_start)
     return (
-        np.concatenate([np.full(int(before.sum()), start, dtype=np.int64), times[~gone]]),
+        np.concatenate(
+            [np.full(int(before.sum()), start, dtype=np.int64), times[~gone]]
+        ),
         np.concatenate([kept[before], codes[~gone]]),
         np.concatenate([states[before], idle[~gone]]),
     )
 
 
-def _from_matrix(frame: pd.DataFrame, source: str, skip_rows: int, sort: bool) -> NodeTrace:
+def _from_matrix(
+    frame: pd.DataFrame, source: str, skip_rows: int, sort: bool
+) -> NodeTrace:
     import pandas as pd
 
     if isinstance(frame.index, pd.RangeIndex):  # CSV: the first column holds the times
@@ -485,10 +640,15 @@ def _from_matrix(frame: pd.DataFrame, source: str, skip_rows: int, sort: bool) -
     nodes = [str(column) for column in frame.columns]
     if len(set(nodes)) != len(nodes):
         twice = next(name for name in nodes if nodes.count(name) > 1)
-        raise InputError("the matrix has two columns of this name", file=source or None, column=twice)
+        raise InputError(
+            "the matrix has two columns of this name", file=source or None, column=twice
+        )
     order = _check_order(times, source, sort)
     if skip_rows >= len(times):
-        raise InputError(f"--skip-rows {skip_rows} leaves none of the {len(times)} rows", file=source or None)
+        raise InputError(
+            f"--skip-rows {skip_rows} leaves none of the {len(times)} rows",
+            file=source or None,
+        )
     values = _cells(frame, source)
     rows = np.arange(skip_rows, len(times)) if order is None else order[skip_rows:]
     instants = times[rows]
@@ -509,7 +669,11 @@ def _from_matrix(frame: pd.DataFrame, source: str, skip_rows: int, sort: bool) -
 
 
 def _after_skipped(trace: NodeTrace, count: int, what: str) -> NodeTrace:
-    return replace(trace, notes=(f"{count} first {what} skipped", *trace.notes)) if count else trace
+    return (
+        replace(trace, notes=(f"{count} first {what} skipped", *trace.notes))
+        if count
+        else trace
+    )
 
 
 def _cells(frame: pd.DataFrame, source: str) -> NDArray[np.generic]:
@@ -532,10 +696,14 @@ def _matrix_changes(
     parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]] = []
     for begin in range(0, len(rows), step):
         picked = rows[begin : begin + step]
-        consecutive = len(picked) == picked[-1] - picked[0] + 1 and (np.diff(picked) == 1).all()
+        consecutive = (
+            len(picked) == picked[-1] - picked[0] + 1 and (np.diff(picked) == 1).all()
+        )
         chunk = values[picked[0] : picked[-1] + 1] if consecutive else values[picked]
         state = chunk.astype(bool)
-        invalid = chunk != state  # NaN, negative and other values differ from their own truth value
+        invalid = (
+            chunk != state
+        )  # NaN, negative and other values differ from their own truth value
         if invalid.any():
             row, column = (int(i) for i in np.argwhere(invalid)[0])
             raise InputError(
@@ -551,7 +719,11 @@ def _matrix_changes(
         parts.append((at + begin, node, state[at, node]))
         before = state[-1]
     changed_rows, changed_nodes, states = zip(*parts, strict=True)
-    return np.concatenate(changed_rows), np.concatenate(changed_nodes).astype(np.int32), np.concatenate(states)
+    return (
+        np.concatenate(changed_rows),
+        np.concatenate(changed_nodes).astype(np.int32),
+        np.concatenate(states),
+    )
 
 
 def _instants(column: pd.Series, source: str, name: str) -> TimeArray:
@@ -562,22 +734,41 @@ def _instants(column: pd.Series, source: str, name: str) -> TimeArray:
         return np.zeros(0, dtype=np.int64)
     if column.dtype.kind in "iufb":
         raise InputError(
-            f"not a node trace: {TIME_HINT}, not {column.iloc[0]}", file=source or None, row=1, column=name
+            f"not a node trace: {TIME_HINT}, not {column.iloc[0]}",
+            file=source or None,
+            row=1,
+            column=name,
         )
     as_text = column.dtype.kind != "M"
-    stamps = pd.to_datetime(column, utc=True, errors="coerce", format="ISO8601" if as_text else None)
+    stamps = pd.to_datetime(
+        column, utc=True, errors="coerce", format="ISO8601" if as_text else None
+    )
     # pandas reads years that nanoseconds cannot reach, and these two words as the time of reading.
-    invalid = ~stamps.between(pd.Timestamp.min.tz_localize("UTC"), pd.Timestamp.max.tz_localize("UTC"))
+    invalid = ~stamps.between(
+        pd.Timestamp.min.tz_localize("UTC"), pd.Timestamp.max.tz_localize("UTC")
+    )
     if as_text:
         invalid |= column.isin(("now", "today"))
     if invalid.any():
         row = _first(invalid)
-        raise InputError(f"{TIME_HINT}, not {str(column.iloc[row])!r}", file=source or None, row=row + 1, column=name)
+        raise InputError(
+            f"{TIME_HINT}, not {str(column.iloc[row])!r}",
+            file=source or None,
+            row=row + 1,
+            column=name,
+        )
     return np.asarray(stamps.dt.as_unit("ns").astype("int64"), dtype=np.int64)
 
 
 def _states(column: pd.Series, source: str, name: str = "idle") -> NDArray[np.bool_]:
-    words = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+    words = {
+        "true": True,
+        "false": False,
+        "1": True,
+        "0": False,
+        "1.0": True,
+        "0.0": False,
+    }
     if column.dtype == bool:
         return column.to_numpy()
     states = column.astype(str).str.lower().map(words)
@@ -618,7 +809,9 @@ def _universe(text: str) -> list[str]:
 
 def _counts(text: str) -> list[int]:
     counts = json.loads(text)
-    if not isinstance(counts, list) or not all(type(count) is int and 0 < count <= MAX_UNITS for count in counts):
+    if not isinstance(counts, list) or not all(
+        type(count) is int and 0 < count <= MAX_UNITS for count in counts
+    ):
         raise TypeError(f"node_units is no list of numbers from 1 to {MAX_UNITS}")
     return counts
 

@@ -84,9 +84,18 @@ def idle_over_time(trace: NodeTrace, spans: int) -> NDArray[np.float64]:
     end = max(trace.end, trace.start + 1)
     # Nanoseconds since the start: exact as floats within a hundred days, and almost exact beyond.
     edges = np.linspace(0.0, end - trace.start, spans + 1)
-    instants = np.concatenate([[0], trace.times - trace.start, [end - trace.start]]).astype(np.float64)
-    held = np.concatenate([[0.0], np.cumsum(np.concatenate([[0], trace.idle_counts()]) * np.diff(instants))])
-    means: NDArray[np.float64] = np.diff(np.interp(edges, instants, held)) / np.diff(edges)
+    instants = np.concatenate(
+        [[0], trace.times - trace.start, [end - trace.start]]
+    ).astype(np.float64)
+    held = np.concatenate(
+        [
+            [0.0],
+            np.cumsum(np.concatenate([[0], trace.idle_counts()]) * np.diff(instants)),
+        ]
+    )
+    means: NDArray[np.float64] = np.diff(np.interp(edges, instants, held)) / np.diff(
+        edges
+    )
     return means
 
 
@@ -110,12 +119,19 @@ def length_histogram(seconds: NDArray[np.float64]) -> list[dict[str, float]]:
     >>> length_histogram(np.array([5.0, 20.0, 30.0]))
     [{'from_s': 1, 'to_s': 10, 'count': 1, 'node_s': 5.0}, {'from_s': 10, 'to_s': 30, 'count': 2, 'node_s': 50.0}]
     """
-    bins = np.clip(np.searchsorted(LENGTHS_S, seconds, side="left") - 1, 0, len(LENGTHS_S) - 2)
+    bins = np.clip(
+        np.searchsorted(LENGTHS_S, seconds, side="left") - 1, 0, len(LENGTHS_S) - 2
+    )
     count = np.bincount(bins, minlength=1)
     total = np.bincount(bins, weights=seconds, minlength=1)
     held = np.flatnonzero(count)
     return [
-        {"from_s": LENGTHS_S[k], "to_s": LENGTHS_S[k + 1], "count": int(count[k]), "node_s": float(total[k])}
+        {
+            "from_s": LENGTHS_S[k],
+            "to_s": LENGTHS_S[k + 1],
+            "count": int(count[k]),
+            "node_s": float(total[k]),
+        }
         for k in (range(held[0], held[-1] + 1) if len(held) else ())
     ]
 
@@ -140,7 +156,9 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
     what, whole = trace.turns_idle, trace.units if trace.by_unit else len(trace.nodes)
     idle = trace.idle_unit_seconds() if trace.by_unit else trace.idle_node_seconds()
     all_time = whole * trace.duration_s
-    ever_idle = np.unique(trace.joined // (trace.units_per_node if trace.by_unit else 1))
+    ever_idle = np.unique(
+        trace.joined // (trace.units_per_node if trace.by_unit else 1)
+    )
     result: dict[str, Any] = {
         "machine": trace.machine,
         "source": trace.source,
@@ -159,7 +177,9 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
         **({"idle_share_beside_jobs": beside_jobs(trace)} if trace.by_unit else {}),
         f"idle_{what}s_mean": idle / trace.duration_s if trace.duration_s else 0.0,
         f"idle_{what}s_max": int(counts.max()) if len(counts) else 0,
-        f"idle_{what}s_over_time": [round(float(mean), 3) for mean in idle_over_time(trace, SPANS)],
+        f"idle_{what}s_over_time": [
+            round(float(mean), 3) for mean in idle_over_time(trace, SPANS)
+        ],
         "notes": list(trace.notes),
     }
     if len(trace.left) and not trace.by_unit:
@@ -171,17 +191,26 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
             "censored": int(pieces.censored.sum()),
             "seconds_mean": float(seconds.mean()),
             "seconds_quantiles": {
-                f"p{q}": float(v) for q, v in zip(QUANTILES, np.percentile(seconds, QUANTILES), strict=True)
+                f"p{q}": float(v)
+                for q, v in zip(
+                    QUANTILES, np.percentile(seconds, QUANTILES), strict=True
+                )
             },
             "up_to_10_min": {
                 "by_count": float((seconds <= 600).mean()),
-                "by_node_time": float(seconds[seconds <= 600].sum() / total) if total else None,
+                "by_node_time": float(seconds[seconds <= 600].sum() / total)
+                if total
+                else None,
             },
             "up_to_1_h": {
                 "by_count": float((seconds <= 3600).mean()),
-                "by_node_time": float(seconds[seconds <= 3600].sum() / total) if total else None,
+                "by_node_time": float(seconds[seconds <= 3600].sum() / total)
+                if total
+                else None,
             },
-            "share_outliving_startup": {f"{s} s": usable_share(seconds, s) for s in STARTUPS_S},
+            "share_outliving_startup": {
+                f"{s} s": usable_share(seconds, s) for s in STARTUPS_S
+            },
         }
         joins, leaves = np.diff(trace.joined_at), np.diff(trace.left_at)
         result[f"{what}s_per_join_event"] = _batches(joins[joins > 0])
@@ -214,7 +243,10 @@ def host_prices(idle_node_s: float, taken: int) -> dict[str, Any]:
     {'30 s': 40.0, '120 s': 10.0, '300 s': 4.0, '900 s': 1.3333333333333333}
     """
     mean_s = idle_node_s / taken
-    return {"idle_s_per_taken_node": mean_s, "break_even_price": {f"{s} s": mean_s / s for s in RETURNS_S}}
+    return {
+        "idle_s_per_taken_node": mean_s,
+        "break_even_price": {f"{s} s": mean_s / s for s in RETURNS_S},
+    }
 
 
 def beside_jobs(trace: NodeTrace) -> float | None:
@@ -233,12 +265,20 @@ def beside_jobs(trace: NodeTrace) -> float | None:
     pieces = fragments(trace)
     node = pieces.node // (trace.units_per_node if trace.by_unit else 1)
     time = np.concatenate([pieces.start_ns, pieces.end_ns])
-    change = np.concatenate([np.ones(len(node), dtype=np.int64), np.full(len(node), -1)])
+    change = np.concatenate(
+        [np.ones(len(node), dtype=np.int64), np.full(len(node), -1)]
+    )
     node = np.concatenate([node, node])
     order = np.lexsort((time, node))
-    node, idle = node[order], np.cumsum(change[order])  # each node ends with none: sums of its own
+    node, idle = (
+        node[order],
+        np.cumsum(change[order]),
+    )  # each node ends with none: sums of its own
     unit_s = idle[:-1] * np.diff(time[order]) / SECOND_NS
-    size = np.array(trace.node_units if trace.node_units is not None else (1,) * len(trace.nodes), dtype=np.int64)
+    size = np.array(
+        trace.node_units if trace.node_units is not None else (1,) * len(trace.nodes),
+        dtype=np.int64,
+    )
     total = float(unit_s.sum())
     return float(unit_s[idle[:-1] < size[node[:-1]]].sum()) / total if total else None
 
@@ -246,7 +286,10 @@ def beside_jobs(trace: NodeTrace) -> float | None:
 def _batches(sizes: NDArray[np.int64]) -> dict[str, float]:
     if not len(sizes):
         return {}
-    named = {f"p{q}": float(v) for q, v in zip(QUANTILES[4:], np.percentile(sizes, QUANTILES[4:]), strict=True)}
+    named = {
+        f"p{q}": float(v)
+        for q, v in zip(QUANTILES[4:], np.percentile(sizes, QUANTILES[4:]), strict=True)
+    }
     return {**named, "mean": float(sizes.mean()), "max": float(sizes.max())}
 
 

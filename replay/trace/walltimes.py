@@ -17,7 +17,10 @@ from bft.replay.trace.node_trace import IndexArray, NodeTrace, TimeArray
 NEVER = 2**63 - 1
 KINDS = ("job", "reservation")
 # Columns of a file that hold instants; of these, those that may be null.
-_TIMES, _OPEN = ("known", "start", "end", "expected_end"), ("start", "end", "expected_end")
+_TIMES, _OPEN = (
+    ("known", "start", "end", "expected_end"),
+    ("start", "end", "expected_end"),
+)
 COLUMNS = ("kind", *_TIMES, "count", "nodes")
 
 
@@ -72,10 +75,19 @@ class Walltimes:
             (self.known > self.start, "it began before it was known"),
             (began & (self.end < self.start), "it ends before it begins"),
             (self.end < self.known, "it ends before it was known"),
-            (began & (self.expected_end < self.start), "its end is expected before it begins"),
-            (~began & (self.expected_end < NEVER), "it never began, but states when its end was expected"),
+            (
+                began & (self.expected_end < self.start),
+                "its end is expected before it begins",
+            ),
+            (
+                ~began & (self.expected_end < NEVER),
+                "it never began, but states when its end was expected",
+            ),
             (self.count < 0, "its number of nodes is negative"),
-            ((sizes > 0) & (sizes != self.count), "count is not the number of its nodes"),
+            (
+                (sizes > 0) & (sizes != self.count),
+                "count is not the number of its nodes",
+            ),
             (~began & (sizes > 0), "it never began, but has nodes"),
             (self.reserved & ~began, "a reservation states no start"),
         ):
@@ -96,7 +108,9 @@ class Walltimes:
         }
 
 
-def from_rows(rows: Sequence[tuple[str, int, int, int, int, int, Sequence[str]]]) -> Walltimes:
+def from_rows(
+    rows: Sequence[tuple[str, int, int, int, int, int, Sequence[str]]],
+) -> Walltimes:
     """Walltimes of rows in the order of `COLUMNS`."""
     names: dict[str, int] = {}
     nodes = [names.setdefault(name, len(names)) for row in rows for name in row[6]]
@@ -131,16 +145,24 @@ def write_walltimes(walltimes: Walltimes, path: str | Path) -> None:
     if Path(path).suffix.lower() != ".parquet":
         raise InputError("walltimes are written as .parquet", file=path)
     stamps = {
-        name: pa.array(getattr(walltimes, name), pa.int64(), mask=getattr(walltimes, name) == NEVER).cast(_stamp_type())
+        name: pa.array(
+            getattr(walltimes, name), pa.int64(), mask=getattr(walltimes, name) == NEVER
+        ).cast(_stamp_type())
         for name in _TIMES
     }
-    names = pa.DictionaryArray.from_arrays(pa.array(walltimes.nodes), pa.array(walltimes.names, pa.string()))
+    names = pa.DictionaryArray.from_arrays(
+        pa.array(walltimes.nodes), pa.array(walltimes.names, pa.string())
+    )
     table = pa.table(
         {
-            "kind": pa.array(np.where(walltimes.reserved, "reservation", "job").tolist(), pa.string()),
+            "kind": pa.array(
+                np.where(walltimes.reserved, "reservation", "job").tolist(), pa.string()
+            ),
             **stamps,
             "count": pa.array(walltimes.count),
-            "nodes": pa.ListArray.from_arrays(pa.array(walltimes.offsets.astype(np.int32)), names.cast(pa.string())),
+            "nodes": pa.ListArray.from_arrays(
+                pa.array(walltimes.offsets.astype(np.int32)), names.cast(pa.string())
+            ),
         }
     )
     pq.write_table(table, path, compression="zstd")
@@ -162,27 +184,48 @@ def read_walltimes(path: str | Path) -> Walltimes:
     except FileNotFoundError:
         raise InputError("no such file", file=path) from None
     except (OSError, pa.ArrowException) as error:
-        raise InputError(f"is no Parquet file of walltimes: {' '.join(str(error).split())}", file=path) from error
+        raise InputError(
+            f"is no Parquet file of walltimes: {' '.join(str(error).split())}",
+            file=path,
+        ) from error
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
-        what = f"missing column {', '.join(missing)}; walltimes have {', '.join(COLUMNS)}"
-        raise InputError(what, file=path, hint="bft-replay ingest --walltimes FILE writes them")
-    columns: dict[str, Any] = {name: table.column(name).combine_chunks() for name in COLUMNS}
+        what = (
+            f"missing column {', '.join(missing)}; walltimes have {', '.join(COLUMNS)}"
+        )
+        raise InputError(
+            what, file=path, hint="bft-replay ingest --walltimes FILE writes them"
+        )
+    columns: dict[str, Any] = {
+        name: table.column(name).combine_chunks() for name in COLUMNS
+    }
     for name in ("kind", "known", "count", "nodes"):
         if columns[name].null_count:
-            row = int(np.argmax(columns[name].is_null().to_numpy(zero_copy_only=False))) + 1
+            row = (
+                int(np.argmax(columns[name].is_null().to_numpy(zero_copy_only=False)))
+                + 1
+            )
             raise InputError("is empty", file=path, row=row, column=name)
     try:
-        stamps = {name: columns[name].cast(_stamp_type()).cast(pa.int64()) for name in _TIMES}
-        times = {name: stamp.fill_null(NEVER).to_numpy() for name, stamp in stamps.items()}
+        stamps = {
+            name: columns[name].cast(_stamp_type()).cast(pa.int64()) for name in _TIMES
+        }
+        times = {
+            name: stamp.fill_null(NEVER).to_numpy() for name, stamp in stamps.items()
+        }
         counts = columns["count"].cast(pa.int64()).to_numpy()
         lists = columns["nodes"].cast(pa.list_(pa.dictionary(pa.int32(), pa.string())))
         encoded = lists.flatten()
         if encoded.null_count:
             raise ValueError("a name of a node is missing")
-        names, nodes = encoded.dictionary.to_pylist(), encoded.indices.cast(pa.int32()).to_numpy(zero_copy_only=False)
+        names, nodes = (
+            encoded.dictionary.to_pylist(),
+            encoded.indices.cast(pa.int32()).to_numpy(zero_copy_only=False),
+        )
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise InputError(f"is no file of walltimes: {' '.join(str(error).split())}", file=path) from error
+        raise InputError(
+            f"is no file of walltimes: {' '.join(str(error).split())}", file=path
+        ) from error
     kinds = columns["kind"].to_pylist()
     odd = next((row for row, kind in enumerate(kinds) if kind not in KINDS), None)
     if odd is not None:

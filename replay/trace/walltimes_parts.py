@@ -37,7 +37,9 @@ def cut_walltimes(walltimes: Walltimes, start: int, end: int) -> Walltimes:
     >>> len(cut_walltimes(jobs, 0, 60)), len(cut_walltimes(jobs, 60, 90))
     (2, 1)
     """
-    return _rows(walltimes, np.flatnonzero((walltimes.known <= end) & (walltimes.end > start)))
+    return _rows(
+        walltimes, np.flatnonzero((walltimes.known <= end) & (walltimes.end > start))
+    )
 
 
 def walltimes_with_nodes(walltimes: Walltimes, names: Collection[str]) -> Walltimes:
@@ -64,11 +66,18 @@ def walltimes_with_nodes(walltimes: Walltimes, names: Collection[str]) -> Wallti
         what = "walltimes: a job that began names no nodes, so that those of some nodes are not known"
         raise InputError(what, row=int(np.argmax(nameless)) + 1)
     wanted = set(names)
-    chosen = np.array([name in wanted for name in walltimes.names], dtype=bool)[walltimes.nodes]
+    chosen = np.array([name in wanted for name in walltimes.names], dtype=bool)[
+        walltimes.nodes
+    ]
     row = np.repeat(np.arange(len(walltimes)), sizes)
     counts = np.bincount(row[chosen], minlength=len(walltimes))
     kept = np.concatenate([[0], np.cumsum(counts)])
-    some = replace(walltimes, nodes=walltimes.nodes[chosen], offsets=kept, count=np.where(began, counts, 0))
+    some = replace(
+        walltimes,
+        nodes=walltimes.nodes[chosen],
+        offsets=kept,
+        count=np.where(began, counts, 0),
+    )
     return _rows(some, np.flatnonzero(counts))
 
 
@@ -87,14 +96,21 @@ def merged_walltimes(pairs: Sequence[tuple[Walltimes, NodeTrace]]) -> Walltimes:
     >>> merged_walltimes([(ended, two), (runs, one)]).end.tolist()
     [90]
     """
-    rows: dict[tuple[_Row, int], tuple[int, int]] = {}  # end, and the end of the last window in which it is stated
-    for walltimes, trace in sorted(pairs, key=lambda pair: (pair[1].start, pair[1].end)):
+    rows: dict[
+        tuple[_Row, int], tuple[int, int]
+    ] = {}  # end, and the end of the last window in which it is stated
+    for walltimes, trace in sorted(
+        pairs, key=lambda pair: (pair[1].start, pair[1].end)
+    ):
         alike = defaultdict(list)
         for row, end in _each(walltimes):
             alike[row].append(end)
         for row, ends in alike.items():
             # Of jobs that are alike the last to end are those that the next window has too.
-            rows.update(((row, rank), (end, trace.end)) for rank, end in enumerate(sorted(ends, reverse=True)))
+            rows.update(
+                ((row, rank), (end, trace.end))
+                for rank, end in enumerate(sorted(ends, reverse=True))
+            )
     last = max((trace.end for _, trace in pairs), default=0)
     made = []
     for (row, _), (end, until) in rows.items():
@@ -102,8 +118,20 @@ def merged_walltimes(pairs: Sequence[tuple[Walltimes, NodeTrace]]) -> Walltimes:
         begin = known if start == NEVER else start
         if end == NEVER and until < last and not reserved and begin < until:
             end = until
-        made.append(("reservation" if reserved else "job", known, start, end, expected, count, nodes))
-    made.sort(key=lambda row: (row[1], row[0] == "reservation", row[2], row[5], row[6]))  # as ingest has them
+        made.append(
+            (
+                "reservation" if reserved else "job",
+                known,
+                start,
+                end,
+                expected,
+                count,
+                nodes,
+            )
+        )
+    made.sort(
+        key=lambda row: (row[1], row[0] == "reservation", row[2], row[5], row[6])
+    )  # as ingest has them
     return from_rows(made)
 
 
@@ -113,7 +141,13 @@ def _each(walltimes: Walltimes) -> Iterator[tuple[_Row, int]]:
         tuple(walltimes.names[node] for node in walltimes.nodes[low:high].tolist())
         for low, high in pairwise(walltimes.offsets.tolist())
     )
-    columns = (walltimes.reserved, walltimes.known, walltimes.start, walltimes.expected_end, walltimes.count)
+    columns = (
+        walltimes.reserved,
+        walltimes.known,
+        walltimes.start,
+        walltimes.expected_end,
+        walltimes.count,
+    )
     rows = zip(*(column.tolist() for column in columns), names, strict=True)
     return zip(rows, walltimes.end.tolist(), strict=True)
 
@@ -141,7 +175,9 @@ def _rows(walltimes: Walltimes, rows: NDArray[np.int64]) -> Walltimes:
     sizes = np.diff(walltimes.offsets)[rows]
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     begins = np.repeat(walltimes.offsets[:-1][rows] - offsets[:-1], sizes)
-    used, nodes = np.unique(walltimes.nodes[begins + np.arange(len(begins))], return_inverse=True)
+    used, nodes = np.unique(
+        walltimes.nodes[begins + np.arange(len(begins))], return_inverse=True
+    )
     return Walltimes(
         tuple(walltimes.names[node] for node in used.tolist()),
         walltimes.reserved[rows],

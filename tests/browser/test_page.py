@@ -13,11 +13,20 @@ import pytest
 from bft.replay.cli.main import run
 
 pytestmark = pytest.mark.browser
-AXE = Path(__file__).parents[2] / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = (
+    Path(__file__).parents[2]
+    / "build"
+    / "axe"
+    / "node_modules"
+    / "axe-core"
+    / "axe.min.js"
+)
 HOSTILE = "</script><img src=x onerror=alert(1)>$$\\alpha$$ <b>J"
 WIDTHS = {"phone": 375, "desk": 1440}
 # The page asked for a chart, and it is there with all that page.js adds to it.
-DRAWN = "key => 'drawn' in document.querySelector(`.figure[data-chart='${key}']`).dataset"
+DRAWN = (
+    "key => 'drawn' in document.querySelector(`.figure[data-chart='${key}']`).dataset"
+)
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +36,9 @@ def chromium() -> Iterator[Any]:
     path = shutil.which("chromium")
     assert path, "no chromium here: `make test-browser` installs it"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox"]
+        )
         yield browser
         browser.close()
 
@@ -37,7 +48,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's run and another policy's, one of jobs with hostile names, and the pages of all."""
     folder = tmp_path_factory.mktemp("pages")
     for name, policy in (("demo", "milp"), ("other", "equal-share")):
-        more = ["--backend", "exact", "--policy", policy, "--out", str(folder / name), "-print", "0"]
+        more = [
+            "--backend",
+            "exact",
+            "--policy",
+            policy,
+            "--out",
+            str(folder / name),
+            "-print",
+            "0",
+        ]
         assert run(["-Tfwd", "120", "--bound", *more]) == 0
     rows = [
         {"name": f"{HOSTILE}{k}", "Jmin": 1, "Jmax": 4, "Pmax": 4e5, "Tsub": f"2021-02-10T00:{k % 60:02}:00Z",
@@ -45,18 +65,98 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for k in range(130)
     ]  # fmt: skip
     (folder / "jobs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    jobs = ["--cluster", "8x4", "--jobs", str(folder / "jobs.jsonl"), "--policy", "fifo"]
+    jobs = [
+        "--cluster",
+        "8x4",
+        "--jobs",
+        str(folder / "jobs.jsonl"),
+        "--policy",
+        "fifo",
+    ]
     assert run([*jobs, "--out", str(folder / "hostile"), "-print", "0"]) == 0
-    assert run(["generate", "trace", "-o", str(folder / "trace.parquet"), "--nodes", "40", "--days", "3"]) == 0
-    axes = ["-Tfwd", "10,120,600", "-maxJ", "2,0", "--backend", "exact", "--no-u", "--workers", "0"]
-    trace = ["-ndmap", str(folder / "trace.parquet"), "--jobs", str(folder / "jobs.jsonl"), "--align-jobs"]
+    assert (
+        run(
+            [
+                "generate",
+                "trace",
+                "-o",
+                str(folder / "trace.parquet"),
+                "--nodes",
+                "40",
+                "--days",
+                "3",
+            ]
+        )
+        == 0
+    )
+    axes = [
+        "-Tfwd",
+        "10,120,600",
+        "-maxJ",
+        "2,0",
+        "--backend",
+        "exact",
+        "--no-u",
+        "--workers",
+        "0",
+    ]
+    trace = [
+        "-ndmap",
+        str(folder / "trace.parquet"),
+        "--jobs",
+        str(folder / "jobs.jsonl"),
+        "--align-jobs",
+    ]
     assert run(["sweep", *trace, *axes, "--out", str(folder / "swept")]) == 0
-    assert run(["report", str(folder / "swept" / "results.parquet"), "-o", str(folder / "sweep.html")]) == 0
+    assert (
+        run(
+            [
+                "report",
+                str(folder / "swept" / "results.parquet"),
+                "-o",
+                str(folder / "sweep.html"),
+            ]
+        )
+        == 0
+    )
     assert run(["report", str(folder / "demo")]) == 0
     assert run(["report", str(folder / "hostile"), "--title", HOSTILE]) == 0
-    assert run(["report", str(folder / "demo"), str(folder / "other"), "-o", str(folder / "two.html")]) == 0
-    assert run(["report", str(folder / "demo"), "--static", "-o", str(folder / "static.html")]) == 0
-    assert run(["trace", "info", str(folder / "trace.parquet"), "--html", str(folder / "trace.html")]) == 0
+    assert (
+        run(
+            [
+                "report",
+                str(folder / "demo"),
+                str(folder / "other"),
+                "-o",
+                str(folder / "two.html"),
+            ]
+        )
+        == 0
+    )
+    assert (
+        run(
+            [
+                "report",
+                str(folder / "demo"),
+                "--static",
+                "-o",
+                str(folder / "static.html"),
+            ]
+        )
+        == 0
+    )
+    assert (
+        run(
+            [
+                "trace",
+                "info",
+                str(folder / "trace.parquet"),
+                "--html",
+                str(folder / "trace.html"),
+            ]
+        )
+        == 0
+    )
     return folder
 
 
@@ -65,31 +165,54 @@ class Opened:
 
     def __init__(self, chromium: Any, path: Path, width: str, scheme: str) -> None:
         size = {"width": WIDTHS[width], "height": 900}
-        self.context = chromium.new_context(viewport=size, color_scheme=scheme, offline=True)
+        self.context = chromium.new_context(
+            viewport=size, color_scheme=scheme, offline=True
+        )
         self.page = self.context.new_page()
         self.said: list[str] = []
-        self.page.on("console", lambda line: self.said.append(line.text) if line.type in ("error", "warning") else None)
+        self.page.on(
+            "console",
+            lambda line: (
+                self.said.append(line.text)
+                if line.type in ("error", "warning")
+                else None
+            ),
+        )
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
+        self.page.on(
+            "dialog",
+            lambda dialog: (self.said.append(dialog.message), dialog.dismiss()),
+        )
         self.asked: list[str] = []
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri())
         self.charts = [
-            str(key) for key in self.page.eval_on_selector_all(".figure", "all => all.map(f => f.dataset.chart)")
+            str(key)
+            for key in self.page.eval_on_selector_all(
+                ".figure", "all => all.map(f => f.dataset.chart)"
+            )
         ]
         for key in self.charts:
-            self.page.locator(f".figure[data-chart='{key}']").scroll_into_view_if_needed()
+            self.page.locator(
+                f".figure[data-chart='{key}']"
+            ).scroll_into_view_if_needed()
             self.page.wait_for_function(DRAWN, arg=key)
 
     def model(self, key: str, expression: str) -> Any:
         """What an expression of the Bokeh figure `f` of a chart is."""
-        figure = f"Bokeh.documents.find(document => document.title() === '{key}').roots()[0]"
-        return self.page.evaluate(f"(() => {{ const f = {figure}; return {expression} }})()")
+        figure = (
+            f"Bokeh.documents.find(document => document.title() === '{key}').roots()[0]"
+        )
+        return self.page.evaluate(
+            f"(() => {{ const f = {figure}; return {expression} }})()"
+        )
 
     def quiet(self) -> bool:
         """There was no error, and no request left the file."""
         assert self.said == []
-        assert [url for url in self.asked if not url.startswith(("file:", "data:", "blob:"))] == []
+        assert [
+            url for url in self.asked if not url.startswith(("file:", "data:", "blob:"))
+        ] == []
         return True
 
 
@@ -194,7 +317,9 @@ def hovered(seen: Opened, key: str) -> str:
     box = figure.bounding_box()
     tips = seen.page.locator(".bk-tooltip-content")
     for step in range(1, 20):  # somewhere along the chart there is a mark
-        seen.page.mouse.move(box["x"] + 60 + step * (box["width"] - 80) / 20, box["y"] + 55 + step * 7)
+        seen.page.mouse.move(
+            box["x"] + 60 + step * (box["width"] - 80) / 20, box["y"] + 55 + step * 7
+        )
         seen.page.wait_for_timeout(40)
         if tips.count() and tips.first.inner_text().strip():
             break
@@ -213,12 +338,16 @@ def test_a_sweep_is_a_map_of_the_means_in_its_table(opened: Any, runs: Path) -> 
     known = table.set_index(["tfwd_s", "max_jobs"])["outcome"].to_dict()
     assert shown.keys() == known.keys()
     scale = max(known.values()) / max(shown.values())
-    assert {pair: value * scale for pair, value in shown.items()} == pytest.approx(known)
+    assert {pair: value * scale for pair, value in shown.items()} == pytest.approx(
+        known
+    )
     for key in seen.charts:
         words = hovered(seen, key)
         assert any(character.isdigit() for character in words), key
         assert "???" not in words, key
-    assert seen.page.locator("#sweep-outcome details table tbody tr").count() == len(table)
+    assert seen.page.locator("#sweep-outcome details table tbody tr").count() == len(
+        table
+    )
     assert seen.quiet()
 
 
@@ -282,7 +411,8 @@ def test_who_held_what_shows_more_the_nearer_one_looks(opened: Any, runs: Path) 
         seen.model("held", f"f.x_range.setv({{start: {left}, end: {right}}})")
         seen.page.wait_for_timeout(300)
         cells, (rows, columns) = seen.model(
-            "held", "[Array.from(f.tags[1].get_column('image')[0]), f.tags[1].get_column('image')[0].shape]"
+            "held",
+            "[Array.from(f.tags[1].get_column('image')[0]), f.tags[1].get_column('image')[0].shape]",
         )
         assert sum(cell > 0 for cell in cells) > 500
         for at in range(0, len(cells), len(cells) // 97):
@@ -320,10 +450,19 @@ def test_the_switch_turns_light_into_dark_and_back(opened: Any) -> None:
     seen = opened("demo")
     paper = "getComputedStyle(document.body).backgroundColor"
     light = seen.page.evaluate(paper)
-    ink = seen.model("idle", "f.below[0].axis_label_text_color.value ?? f.below[0].axis_label_text_color")
+    ink = seen.model(
+        "idle",
+        "f.below[0].axis_label_text_color.value ?? f.below[0].axis_label_text_color",
+    )
     seen.page.locator("#theme").click()
     assert seen.page.evaluate(paper) != light
-    assert seen.model("idle", "f.below[0].axis_label_text_color.value ?? f.below[0].axis_label_text_color") != ink
+    assert (
+        seen.model(
+            "idle",
+            "f.below[0].axis_label_text_color.value ?? f.below[0].axis_label_text_color",
+        )
+        != ink
+    )
     seen.page.locator("#theme").click()
     assert seen.page.evaluate(paper) == light
     assert seen.quiet()
@@ -332,5 +471,7 @@ def test_the_switch_turns_light_into_dark_and_back(opened: Any) -> None:
 def test_the_first_chart_is_there_soon_and_says_when(opened: Any) -> None:
     """Its duration is for measurements only: machines are busy."""
     seen = opened("demo")
-    marks = seen.page.evaluate("performance.getEntriesByType('mark').map(mark => mark.name)")
+    marks = seen.page.evaluate(
+        "performance.getEntriesByType('mark').map(mark => mark.name)"
+    )
     assert "first chart" in marks

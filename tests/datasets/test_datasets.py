@@ -65,21 +65,29 @@ POINTS = {
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["seed0", "seed1"])
 def summit_sized(request: pytest.FixtureRequest) -> dict[str, float]:
-    return calibration.measure(generate_node_trace(nodes=4734, days=14.9, seed=request.param))
+    return calibration.measure(
+        generate_node_trace(nodes=4734, days=14.9, seed=request.param)
+    )
 
 
-def misses(found: dict[str, float], relative: dict[str, float], points: dict[str, float]) -> list[str]:
+def misses(
+    found: dict[str, float], relative: dict[str, float], points: dict[str, float]
+) -> list[str]:
     """Facts outside their tolerance, with both values."""
     out = []
     for key, fact in calibration.SUMMIT_FACTS.items():
         for table, scale in ((relative, fact), (points, 1.0)):
-            limit = next((value for start, value in table.items() if key.startswith(start)), None)
+            limit = next(
+                (value for start, value in table.items() if key.startswith(start)), None
+            )
             if limit is not None and abs(found[key] - fact) > limit * scale + 1e-9:
                 out.append(f"{key}: {found[key]:.4g}, Summit {fact:g}")
     return out
 
 
-def test_a_full_size_trace_holds_the_measured_facts(summit_sized: dict[str, float]) -> None:
+def test_a_full_size_trace_holds_the_measured_facts(
+    summit_sized: dict[str, float],
+) -> None:
     assert misses(summit_sized, RELATIVE, POINTS) == []
 
 
@@ -88,28 +96,40 @@ def test_the_days_differ_as_much_as_measured(summit_sized: dict[str, float]) -> 
     assert 10.0 < summit_sized["day mean max %"] < 20.0  # Summit: 13.2
 
 
-@pytest.mark.parametrize("nodes", [64, 512, pytest.param(12_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "nodes", [64, 512, pytest.param(12_000, marks=pytest.mark.slow)]
+)
 def test_machines_of_other_sizes_keep_idle_share_and_durations(nodes: int) -> None:
     found = calibration.measure(generate_node_trace(nodes=nodes, days=14.0, seed=3))
-    scale_free = {key: RELATIVE[key] for key in ("idle mean", "fragment mean", "fragment p")}
+    scale_free = {
+        key: RELATIVE[key] for key in ("idle mean", "fragment mean", "fragment p")
+    }
     assert misses(found, scale_free, {"fragments <=": 5.0}) == []
 
 
 def test_smaller_machines_have_fewer_events_and_smaller_groups() -> None:
-    found = [calibration.measure(generate_node_trace(nodes=nodes, days=6.0)) for nodes in (128, 1024, 8192)]
+    found = [
+        calibration.measure(generate_node_trace(nodes=nodes, days=6.0))
+        for nodes in (128, 1024, 8192)
+    ]
     gaps, joins = ([each[key] for each in found] for key in ("gap mean s", "join mean"))
     assert gaps == sorted(gaps, reverse=True)
     assert joins == sorted(joins)
 
 
 def test_short_traces_of_small_machines_keep_the_idle_share() -> None:
-    shares = [calibration.measure(generate_node_trace(seed=seed))["idle mean %"] for seed in range(6)]
+    shares = [
+        calibration.measure(generate_node_trace(seed=seed))["idle mean %"]
+        for seed in range(6)
+    ]
     assert min(shares) > 7.0
     assert max(shares) < 9.5
 
 
 def test_without_outages_the_idle_share_stays_and_the_machine_is_rarely_empty() -> None:
-    found = calibration.measure(generate_node_trace(nodes=1024, days=14.0, seed=1, outages=False))
+    found = calibration.measure(
+        generate_node_trace(nodes=1024, days=14.0, seed=1, outages=False)
+    )
     whole = calibration.measure(generate_node_trace(nodes=1024, days=14.0, seed=1))
     assert found["idle mean %"] == pytest.approx(8.27, rel=0.1)
     assert found["idle p99 %"] < whole["idle p99 %"]
@@ -132,7 +152,9 @@ def test_the_measurement_agrees_with_a_trace_measured_by_hand() -> None:
     }
     found = calibration.measure(NodeTraceTable(frame, metadata))
     assert found["idle mean %"] == pytest.approx(7.0)
-    assert found["idle p50 %"] == pytest.approx(10.0)  # 0 idle for 400 s, 1 for 500 s, 2 for 100 s
+    assert found["idle p50 %"] == pytest.approx(
+        10.0
+    )  # 0 idle for 400 s, 1 for 500 s, 2 for 100 s
     assert found["fragment mean s"] == pytest.approx(500 / 3)
     assert found["fragment p50 s"] == 100
     assert found["fragments <= 10 min: count %"] == 100
@@ -145,16 +167,27 @@ def test_the_measurement_agrees_with_a_trace_measured_by_hand() -> None:
 
 
 def test_same_seed_same_trace_other_seed_another() -> None:
-    first, again, other = (generate_node_trace(nodes=100, days=0.5, seed=seed) for seed in (4, 4, 5))
+    first, again, other = (
+        generate_node_trace(nodes=100, days=0.5, seed=seed) for seed in (4, 4, 5)
+    )
     pd.testing.assert_frame_equal(first.frame, again.frame)
     assert first.metadata == again.metadata
     assert not first.frame.equals(other.frame)
 
 
 def test_the_metadata_describe_the_trace() -> None:
-    trace = generate_node_trace(nodes=100, days=0.25, seed=9, start="2024-05-01T02:00+02:00", machine="theta")
+    trace = generate_node_trace(
+        nodes=100, days=0.25, seed=9, start="2024-05-01T02:00+02:00", machine="theta"
+    )
     data = trace.metadata
-    assert list(data) == ["machine", "nodes", "units_per_node", "source", "start", "end"]
+    assert list(data) == [
+        "machine",
+        "nodes",
+        "units_per_node",
+        "source",
+        "start",
+        "end",
+    ]
     assert (data["machine"], data["units_per_node"]) == ("theta", "1")
     assert data["start"] == "2024-05-01T00:00:00+00:00"
     assert data["end"] == "2024-05-01T06:00:00+00:00"
@@ -171,10 +204,15 @@ def test_the_metadata_describe_the_trace() -> None:
     seed=st.integers(0, 2**32 - 1),
     outages=st.booleans(),
 )
-def test_any_trace_is_well_formed(nodes: int, days: float, seed: int, outages: bool) -> None:
+def test_any_trace_is_well_formed(
+    nodes: int, days: float, seed: int, outages: bool
+) -> None:
     trace = generate_node_trace(nodes=nodes, days=days, seed=seed, outages=outages)
     frame, universe = trace.frame, trace.nodes
-    start, end = pd.Timestamp(trace.metadata["start"]), pd.Timestamp(trace.metadata["end"])
+    start, end = (
+        pd.Timestamp(trace.metadata["start"]),
+        pd.Timestamp(trace.metadata["end"]),
+    )
     assert list(frame.columns) == ["time", "node", "idle"]
     assert str(frame["time"].dtype) == "datetime64[ns, UTC]"
     assert frame["idle"].dtype == bool
@@ -213,7 +251,9 @@ def test_a_hundred_thousand_nodes_and_a_million_changes_are_generated() -> None:
         ({"start": ""}, "'' is not a time"),
     ],
 )
-def test_a_trace_that_cannot_be_generated_is_refused(arguments: dict[str, object], words: str) -> None:
+def test_a_trace_that_cannot_be_generated_is_refused(
+    arguments: dict[str, object], words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         generate_node_trace(**arguments)  # type: ignore[arg-type]
 
@@ -224,13 +264,25 @@ def test_job_curves_are_those_of_the_csv_and_models_take_turns() -> None:
     assert len(rows) == 7 * 7
     assert all(row["source"] for row in rows)
     models = list(dict.fromkeys(row["model"] for row in rows))
-    assert models == ["AlexNet", "VGG16", "ResNet18", "DenseNet", "MnasNet", "ShuffleNet", "MobileNet"]
+    assert models == [
+        "AlexNet",
+        "VGG16",
+        "ResNet18",
+        "DenseNet",
+        "MnasNet",
+        "ShuffleNet",
+        "MobileNet",
+    ]
 
     jobs = generate_dnn_jobs(jobs=16, first_submit="2021-02-10")
     assert jobs["model"].tolist() == [models[i % 7] for i in range(16)]
     for job in jobs.itertuples():
         mine = [row for row in rows if row["model"] == job.model]
-        assert job.Ns == [0, *(int(row["units"]) for row in mine)] == [0, 1, 2, 4, 8, 16, 32, 64]
+        assert (
+            job.Ns
+            == [0, *(int(row["units"]) for row in mine)]
+            == [0, 1, 2, 4, 8, 16, 32, 64]
+        )
         assert job.Ps == [0.0, *(float(row["images_per_s"]) for row in mine)]
         assert job.Os == job.Ps
     assert dnn_scalability()["ResNet18"][2] == 10582.5
@@ -268,7 +320,9 @@ def test_efficiency_objective_is_speed_over_the_speed_of_one_node() -> None:
 
 
 def test_job_tables_depend_on_the_seed_only_in_their_scaling_times() -> None:
-    first, again, other = (generate_dnn_jobs(jobs=20, first_submit="2021-02-10", seed=s) for s in (1, 1, 2))
+    first, again, other = (
+        generate_dnn_jobs(jobs=20, first_submit="2021-02-10", seed=s) for s in (1, 1, 2)
+    )
     pd.testing.assert_frame_equal(first, again)
     drawn = ["Tcup", "Tcdw"]
     pd.testing.assert_frame_equal(first.drop(columns=drawn), other.drop(columns=drawn))
@@ -276,7 +330,9 @@ def test_job_tables_depend_on_the_seed_only_in_their_scaling_times() -> None:
 
 
 def test_a_generated_job_table_is_a_native_job_table() -> None:
-    table = jobs_from_frame(generate_dnn_jobs(jobs=8, first_submit="2021-02-10", jmin=2, jmax=32))
+    table = jobs_from_frame(
+        generate_dnn_jobs(jobs=8, first_submit="2021-02-10", jmin=2, jmax=32)
+    )
     assert len(table.jobs) == 8
 
 
@@ -293,7 +349,9 @@ def test_a_generated_job_table_is_a_native_job_table() -> None:
         ({"first_submit": "soon"}, "'soon' is not a time"),
     ],
 )
-def test_a_job_table_that_cannot_be_generated_is_refused(arguments: dict[str, object], words: str) -> None:
+def test_a_job_table_that_cannot_be_generated_is_refused(
+    arguments: dict[str, object], words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         generate_dnn_jobs(**({"first_submit": "2021-02-10"} | arguments))  # type: ignore[arg-type]
 
@@ -302,12 +360,16 @@ def test_the_bundled_data_set_is_small_and_what_it_says() -> None:
     assert sum(path.stat().st_size for path in DATA.glob("*.parquet")) < 1_000_000
     trace, jobs = load_bundled()
     assert len(trace.nodes) == 512
-    assert pd.Timestamp(trace.metadata["end"]) - pd.Timestamp(trace.metadata["start"]) == pd.Timedelta(days=2)
+    assert pd.Timestamp(trace.metadata["end"]) - pd.Timestamp(
+        trace.metadata["start"]
+    ) == pd.Timedelta(days=2)
     assert calibration.measure(trace)["idle mean %"] == pytest.approx(8.27, rel=0.1)
     assert len(jobs) == 60
     assert isinstance(jobs["Ns"].iloc[0], list)
     assert jobs["Tsub"].min() > pd.Timestamp(trace.metadata["start"])
-    assert jobs["Tsub"].max() < pd.Timestamp(trace.metadata["start"]) + pd.Timedelta(hours=21)
+    assert jobs["Tsub"].max() < pd.Timestamp(trace.metadata["start"]) + pd.Timedelta(
+        hours=21
+    )
 
 
 def test_the_bundled_metadata_lie_in_the_parquet_schema() -> None:
@@ -331,23 +393,38 @@ def test_the_bundled_files_are_made_twice_to_the_same_bytes(tmp_path: Path) -> N
         folder = tmp_path / name
         folder.mkdir()
         bundled_module.main(["--out", str(folder)])
-        assert sorted(path.name for path in folder.iterdir()) == ["jobs-60.parquet", "summit-like-512.parquet"]
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "jobs-60.parquet",
+            "summit-like-512.parquet",
+        ]
         contents.append([path.read_bytes() for path in sorted(folder.iterdir())])
     assert contents[0] == contents[1]
-    for path in sorted((tmp_path / "first").iterdir()):  # the versions of pyarrow may differ: compare content
-        assert pq.read_table(path).equals(pq.read_table(DATA / path.name), check_metadata=True)
+    for path in sorted(
+        (tmp_path / "first").iterdir()
+    ):  # the versions of pyarrow may differ: compare content
+        assert pq.read_table(path).equals(
+            pq.read_table(DATA / path.name), check_metadata=True
+        )
 
 
 def test_bundled_jobs_offer_about_as_much_work_as_the_idle_nodes_can_do() -> None:
     trace, jobs = load_bundled()
-    second = (trace.frame["time"] - pd.Timestamp(trace.metadata["start"])) / pd.Timedelta(seconds=1)
-    idle_node_s = float((np.where(trace.frame["idle"], 1, -1) * (2 * 86400 - second)).sum())
+    second = (
+        trace.frame["time"] - pd.Timestamp(trace.metadata["start"])
+    ) / pd.Timedelta(seconds=1)
+    idle_node_s = float(
+        (np.where(trace.frame["idle"], 1, -1) * (2 * 86400 - second)).sum()
+    )
     # On eight nodes, a tenth of those idle at a busy hour, a job of each model takes so many node-seconds:
-    needed = sum(job.Pmax * 8 / np.interp(8, job.Ns, job.Ps) for job in jobs.itertuples())
+    needed = sum(
+        job.Pmax * 8 / np.interp(8, job.Ns, job.Ps) for job in jobs.itertuples()
+    )
     assert 0.6 < needed / idle_node_s < 1.0
 
 
-def test_the_comparison_with_summit_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_comparison_with_summit_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     calibration.main(["--nodes", "64", "--days", "1", "--seeds", "0", "5"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "| what | Summit | seed 0 | seed 5 |"

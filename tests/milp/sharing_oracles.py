@@ -56,7 +56,9 @@ def pair_grid(problem: Problem, pair: Pair) -> PairGrid:
         np.where(
             less_a,
             np.maximum(n_b, n_a + c_b - s),
-            np.where(less_b, np.maximum(n_a, n_b + c_a - s), np.maximum(both, c_a + c_b - s)),
+            np.where(
+                less_b, np.maximum(n_a, n_b + c_a - s), np.maximum(both, c_a + c_b - s)
+            ),
         ),
     )
     value = table_a[:, None] + table_b[None, :]
@@ -96,7 +98,12 @@ def cell(grid: PairGrid, units: int) -> tuple[int, int, int, bool]:
     best = np.argwhere(value == value.max())
     union = grid.union[tuple(best.T)]
     chosen = tuple(best[int(np.argmin(union))])
-    return int(chosen[-2]), int(chosen[-1]), int(grid.union[chosen]), bool(grid.split[chosen])
+    return (
+        int(chosen[-2]),
+        int(chosen[-1]),
+        int(grid.union[chosen]),
+        bool(grid.split[chosen]),
+    )
 
 
 def cut_to(grid: PairGrid, most_a: int | None, most_b: int | None) -> PairGrid:
@@ -109,13 +116,20 @@ def cut_to(grid: PairGrid, most_a: int | None, most_b: int | None) -> PairGrid:
     return PairGrid(value, grid.union, grid.split)
 
 
-def allowed(before: Holders, after: Holders, may_lose: set[int], may_gain: set[int]) -> bool:
+def allowed(
+    before: Holders, after: Holders, may_lose: set[int], may_gain: set[int]
+) -> bool:
     """Whether units may go from these holders to those."""
-    return all(j in may_lose for j in before if j not in after) and all(j in may_gain for j in after if j not in before)
+    return all(j in may_lose for j in before if j not in after) and all(
+        j in may_gain for j in after if j not in before
+    )
 
 
 def sent(
-    supply: Mapping[Holders, int], demand: Mapping[Holders, int], may_lose: set[int], may_gain: set[int]
+    supply: Mapping[Holders, int],
+    demand: Mapping[Holders, int],
+    may_lose: set[int],
+    may_gain: set[int],
 ) -> dict[tuple[Holders, Holders], int] | None:
     """Units from each class to each new holders, None if not all find a place."""
     # Nodes are numbers: with strings, the order in which units are pushed would change from run to run.
@@ -134,4 +148,8 @@ def sent(
     value, flow = nx.maximum_flow(graph, source, sink)
     if value != sum(supply.values()):
         return None
-    return {(before, after): int(flow[origin[before]].get(target[after], 0)) for before in supply for after in demand}
+    return {
+        (before, after): int(flow[origin[before]].get(target[after], 0))
+        for before in supply
+        for after in demand
+    }

@@ -38,14 +38,19 @@ def params(names):
     return [
         pytest.param(
             name,
-            marks=pytest.mark.skipif(not describe(name).available, reason=f"{name}: {describe(name).how_to_get}"),
+            marks=pytest.mark.skipif(
+                not describe(name).available,
+                reason=f"{name}: {describe(name).how_to_get}",
+            ),
         )
         for name in names
     ]
 
 
 each_solver = pytest.mark.parametrize("name", params(OURS))
-needs_gurobi = pytest.mark.skipif(not describe("gurobi").available, reason="needs the extra gurobi")
+needs_gurobi = pytest.mark.skipif(
+    not describe("gurobi").available, reason="needs the extra gurobi"
+)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +79,9 @@ def knapsack(items: int, seed: int = 0) -> LinearModel:
     for item in range(items):
         model.variable(float(weights[:, item].sum()), 1.0)
     for row in weights:
-        model.row(list(range(items)), row.astype(float).tolist(), "<", float(row.sum() // 2))
+        model.row(
+            list(range(items)), row.astype(float).tolist(), "<", float(row.sum() // 2)
+        )
     return model
 
 
@@ -84,7 +91,10 @@ def knapsack(items: int, seed: int = 0) -> LinearModel:
 def test_capabilities_are_declared():
     ours = ["cbc", "highs", "scipy", "gurobi", "exact"]
     assert list(backend_names()) == ours
-    assert ("auto", *ours) == BACKENDS  # written down twice, so that the command line starts without this
+    assert (
+        "auto",
+        *ours,
+    ) == BACKENDS  # written down twice, so that the command line starts without this
     assert [listed(name).name for name in ours] == ours
     assert all(isinstance(backend, Backend) for backend in OURS.values())
     assert isinstance(EXACT, Listed)
@@ -96,7 +106,12 @@ def test_capabilities_are_declared():
 def test_looking_at_backends_loads_no_solver():
     solvers = "{'mip', 'gurobipy', 'highspy', 'numba', 'scipy.optimize'}"
     code = f"import sys, bft.milp.backends.registry; print(sorted({solvers} & set(sys.modules)))"
-    told = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert told.stdout.strip() == "[]"
 
 
@@ -108,7 +123,10 @@ def test_a_backend_describes_itself(name):
     assert state.available or state.how_to_get
 
 
-@pytest.mark.parametrize(("name", "extra"), [("highs", "'mip[highs]'"), ("gurobi", "gurobipy"), ("cbc", "mipster")])
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [("highs", "'mip[highs]'"), ("gurobi", "gurobipy"), ("cbc", "mipster")],
+)
 def test_a_missing_package_is_no_crash_but_advice(monkeypatch, name, extra):
     monkeypatch.delenv("PMIP_CBC_LIBRARY", raising=False)
     monkeypatch.setattr("bft.milp.backends.builtin.find_spec", lambda package: None)
@@ -137,7 +155,11 @@ def test_gurobi_without_a_licence_is_no_crash_but_advice(monkeypatch, tmp_path):
 @needs_gurobi
 @pytest.mark.parametrize("limited", [True, False])
 def test_gurobi_reports_its_limits(monkeypatch, limited):
-    monkeypatch.setattr(importlib.import_module("bft.milp.backends.gurobi"), "size_limited", lambda: limited)
+    monkeypatch.setattr(
+        importlib.import_module("bft.milp.backends.gurobi"),
+        "size_limited",
+        lambda: limited,
+    )
     state = describe("gurobi")
     assert state.available
     assert ("2000 variables" in state.limits) == limited
@@ -156,7 +178,9 @@ def test_a_solver_and_the_exact_programme_reach_the_same_value(process, name, pr
     noise = 1e-7 * (1 + magnitude(problem))
     best = worth_of(problem, solve_exact(problem))
     assert best is not None
-    assert worth_of(problem, built.decode(answer.x)) == pytest.approx(best, rel=1e-6, abs=noise)
+    assert worth_of(problem, built.decode(answer.x)) == pytest.approx(
+        best, rel=1e-6, abs=noise
+    )
     assert answer.objective == pytest.approx(best, rel=1e-6, abs=noise)
     assert answer.bound == pytest.approx(best, rel=1e-6, abs=noise)
 
@@ -164,7 +188,9 @@ def test_a_solver_and_the_exact_programme_reach_the_same_value(process, name, pr
 @each_solver
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_recorded_decisions(process, name, chunk):
-    sample = some_of(decisions("corner-cases"), 50) + some_of(decisions("instances"), 90)
+    sample = some_of(decisions("corner-cases"), 50) + some_of(
+        decisions("instances"), 90
+    )
     for entry in sample[chunk::CHUNKS]:
         problem = posed(entry)
         built = modes.build(problem)
@@ -221,14 +247,22 @@ def test_a_start_is_taken_and_not_believed(process, name):
     problem = contested(8, 60)
     built = modes.build(problem)
     plain = process.solve(built.model, name, Limits(60.0))
-    built.model.start = [(i, float(round(v))) for i, v in enumerate(plain.x) if round(v)]
-    assert process.solve(built.model, name, Limits(60.0)).objective == pytest.approx(plain.objective)
+    built.model.start = [
+        (i, float(round(v))) for i, v in enumerate(plain.x) if round(v)
+    ]
+    assert process.solve(built.model, name, Limits(60.0)).objective == pytest.approx(
+        plain.objective
+    )
     # One that breaks every row.
     built.model.start = [(i, upper) for i, upper in enumerate(built.model.upper)]
-    assert process.solve(built.model, name, Limits(60.0)).objective == pytest.approx(plain.objective)
+    assert process.solve(built.model, name, Limits(60.0)).objective == pytest.approx(
+        plain.objective
+    )
 
 
-@pytest.mark.parametrize("name", params(name for name in OURS if Feature.START in OURS[name].features))
+@pytest.mark.parametrize(
+    "name", params(name for name in OURS if Feature.START in OURS[name].features)
+)
 def test_the_start_is_the_answer_when_time_is_short(process, name):
     # A planted solution of a market split: nobody finds it in time.
     rng = np.random.default_rng(1)
@@ -237,7 +271,9 @@ def test_the_start_is_the_answer_when_time_is_short(process, name):
     for _ in range(60):
         model.variable(float(rng.integers(1, 9)), 1.0)
     for row in weights:
-        model.row(list(range(60)), row.astype(float).tolist(), "=", float(row @ planted))
+        model.row(
+            list(range(60)), row.astype(float).tolist(), "=", float(row @ planted)
+        )
     assert process.solve(model, name, Limits(0.3)).status == "nothing"
     model.start = [(int(i), 1.0) for i in np.flatnonzero(planted)]
     answer = process.solve(model, name, Limits(0.3))
@@ -249,7 +285,10 @@ def test_the_start_is_the_answer_when_time_is_short(process, name):
 def test_threads_may_change_from_one_question_to_the_next(process, name):
     problem = contested(8, 60)
     model = modes.build(problem).model
-    values = [process.solve(model, name, Limits(60.0, threads=n)).objective for n in (1, 2, 1, 2)]
+    values = [
+        process.solve(model, name, Limits(60.0, threads=n)).objective
+        for n in (1, 2, 1, 2)
+    ]
     assert values == pytest.approx([worth_of(problem, solve_exact(problem))] * 4)
 
 
@@ -282,7 +321,9 @@ def test_a_row_that_names_a_variable_twice_is_refused(process, name):
 
 
 @needs_gurobi
-@pytest.mark.skipif(not describe("gurobi").limits, reason="this licence has no size limit")
+@pytest.mark.skipif(
+    not describe("gurobi").limits, reason="this licence has no size limit"
+)
 def test_gurobi_reports_the_size_limit_and_what_to_do(process):
     built = node.build(contested(20, 101))
     with pytest.raises(SolverFailure) as told:
@@ -292,7 +333,12 @@ def test_gurobi_reports_the_size_limit_and_what_to_do(process):
     assert "2000 of each" in str(told.value)
     assert "choose the backend exact, cbc, highs or scipy" in str(told.value)
     # and goes on
-    assert process.solve(modes.build(contested(3, 20)).model, "gurobi", Limits(60.0)).status == "optimal"
+    assert (
+        process.solve(
+            modes.build(contested(3, 20)).model, "gurobi", Limits(60.0)
+        ).status
+        == "optimal"
+    )
 
 
 @each_solver
@@ -307,13 +353,17 @@ def test_solvers_are_quiet(name):
         print(process.solve(model, {name!r}, Limits(5.0)).objective)
         process.close()
     """
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert (told.stdout.strip(), told.stderr) == ("2.0", "")
 
 
 @pytest.mark.slow
 @each_solver
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors in /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").is_dir(), reason="counts descriptors in /proc"
+)
 def test_the_parent_stays_flat_while_workers_come_and_go(name):
     models = [modes.build(contested(3 + n % 5, 30 + n, n)).model for n in range(20)]
     process = SolverProcess()
@@ -321,7 +371,9 @@ def test_the_parent_stays_flat_while_workers_come_and_go(name):
     process.close()
     memory, open_files = resident_bytes(), len(list(Path("/proc/self/fd").iterdir()))
     for n in range(300):
-        process.recycle_bytes = -1 if n % 60 == 59 else 64 * MIB  # every sixtieth is too large, whatever its size
+        process.recycle_bytes = (
+            -1 if n % 60 == 59 else 64 * MIB
+        )  # every sixtieth is too large, whatever its size
         process.solve(models[n % len(models)], name, Limits(60.0))
     assert process.started >= 1 + 300 // 60
     process.close()
@@ -329,14 +381,31 @@ def test_the_parent_stays_flat_while_workers_come_and_go(name):
     assert len(list(Path("/proc/self/fd").iterdir())) <= open_files
 
 
-def test_the_extra_excludes_the_highs_that_reports_suboptimal_answers_as_optimal() -> None:
+def test_the_extra_excludes_the_highs_that_reports_suboptimal_answers_as_optimal() -> (
+    None
+):
     # Its package is the one that python-mip loads first, so that the exclusion concerns what is used.
     stated = [Requirement(line) for line in metadata.requires("bft-replay") or []]
-    extra = [each for each in stated if each.marker and each.marker.evaluate({"extra": "highs"})]
+    extra = [
+        each
+        for each in stated
+        if each.marker and each.marker.evaluate({"extra": "highs"})
+    ]
     highs = next(each for each in extra if each.name == "highspy")
-    assert list(highs.specifier.filter(["1.8.0", "1.13.0", "1.14.0", "1.15.0"])) == ["1.13.0", "1.15.0"]
-    with_extra = [Requirement(line) for line in metadata.requires("mip") or [] if 'extra == "highs"' in line]
-    here = [each.name for each in with_extra if each.marker and each.marker.evaluate({"extra": "highs"})]
+    assert list(highs.specifier.filter(["1.8.0", "1.13.0", "1.14.0", "1.15.0"])) == [
+        "1.13.0",
+        "1.15.0",
+    ]
+    with_extra = [
+        Requirement(line)
+        for line in metadata.requires("mip") or []
+        if 'extra == "highs"' in line
+    ]
+    here = [
+        each.name
+        for each in with_extra
+        if each.marker and each.marker.evaluate({"extra": "highs"})
+    ]
     assert here == ["highspy"]
 
 

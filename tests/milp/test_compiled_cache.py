@@ -18,13 +18,19 @@ from processes import AMPLE_S, SCRIPT
 from bft.milp.exact import compiled
 
 JOB = {"Jmin": 1, "Jmax": 3, "Ns": [0, 1, 3], "Os": [0, 10, 25], "Tcup": 5, "Tcdw": 5}
-PROBLEM = {"units": 4, "Tfwd": 60, "jobs": [{"name": name, "current": [], **JOB} for name in "ab"]}
+PROBLEM = {
+    "units": 4,
+    "Tfwd": 60,
+    "jobs": [{"name": name, "current": [], **JOB} for name in "ab"],
+}
 COUNTS = {"a": 3, "b": 1}
 
 
 def solve(cache: Path, before: str = "", **env: str) -> str:
     """Solve PROBLEM with that cache, check the answer, and return what was said."""
-    words = " ".join(f"'{word}'" for word in [*SCRIPT, "solve", "-", "--backend", "exact"])
+    words = " ".join(
+        f"'{word}'" for word in [*SCRIPT, "solve", "-", "--backend", "exact"]
+    )
     process = subprocess.run(
         ["bash", "-c", f"{before} {words}"],
         input=json.dumps(PROBLEM),
@@ -75,11 +81,15 @@ damages = pytest.mark.parametrize(
     ("suffix", "damage"),
     [
         pytest.param(".nbi", lambda content: b"", id="empty index"),
-        pytest.param(".nbi", lambda content: content[: len(content) // 2], id="half an index"),
+        pytest.param(
+            ".nbi", lambda content: content[: len(content) // 2], id="half an index"
+        ),
         pytest.param(".nbi", lambda content: content[:3], id="three bytes"),
         pytest.param(".nbi", lambda content: bytes(range(256)), id="noise"),
         pytest.param(".nbc", lambda content: b"", id="empty kernel"),
-        pytest.param(".nbc", lambda content: content[: len(content) // 2], id="half a kernel"),
+        pytest.param(
+            ".nbc", lambda content: content[: len(content) // 2], id="half a kernel"
+        ),
         pytest.param(".nbc", flipped, id="a flipped bit"),
     ],
 )
@@ -89,7 +99,9 @@ damages = pytest.mark.parametrize(
 def doubling(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A module with a small kernel, which is in its cache."""
     source = tmp_path_factory.mktemp("doubling") / "doubling.py"
-    source.write_text(f"from {compiled.__name__} import compiled\n\n\n@compiled\ndef twice(x):\n    return 2 * x\n")
+    source.write_text(
+        f"from {compiled.__name__} import compiled\n\n\n@compiled\ndef twice(x):\n    return 2 * x\n"
+    )
     assert loaded(source).twice(21) == 42
     return source
 
@@ -116,7 +128,10 @@ def test_a_damaged_kernel_is_recompiled_once_with_a_warning(
     (path,) = Path(loaded(doubling).twice.stats.cache_path).glob(f"*twice*{suffix}")
     path.write_bytes(damage(path.read_bytes()))
     assert loaded(doubling).twice(21) == 42
-    assert caplog.text.count(f"cache of compiled kernels, {path.parent}: damaged files (") == 1
+    assert (
+        caplog.text.count(f"cache of compiled kernels, {path.parent}: damaged files (")
+        == 1
+    )
     caplog.clear()
     again = loaded(doubling)
     assert again.twice(21) == 42
@@ -132,7 +147,9 @@ def test_a_damaged_cache_is_recompiled_once_with_a_warning(
     path = file_of(cache, suffix)
     path.write_bytes(damage(path.read_bytes()))
     said = solve(cache)
-    assert said.startswith(f"warning: cache of compiled kernels, {path.parent}: damaged files (")
+    assert said.startswith(
+        f"warning: cache of compiled kernels, {path.parent}: damaged files ("
+    )
     assert len(said.splitlines()) == 1
     assert solve(cache) == ""
 
@@ -148,10 +165,15 @@ def test_a_full_disk_under_the_cache_is_reported_with_its_path(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_without_any_folder_for_a_cache_kernels_are_compiled_and_it_is_reported(tmp_path: Path) -> None:
+def test_without_any_folder_for_a_cache_kernels_are_compiled_and_it_is_reported(
+    tmp_path: Path,
+) -> None:
     # Nothing can be made below a file, not even by root; and no other place is looked at.
     (tmp_path / "file").touch()
-    said = solve(tmp_path / "file" / "cache", NUMBA_CACHE_LOCATOR_CLASSES="UserProvidedCacheLocator")
+    said = solve(
+        tmp_path / "file" / "cache",
+        NUMBA_CACHE_LOCATOR_CLASSES="UserProvidedCacheLocator",
+    )
     assert "warning: cache of compiled kernels, in no folder: " in said
     assert "each run compiles anew" in said
 

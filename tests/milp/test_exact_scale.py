@@ -22,10 +22,20 @@ from bft.milp.values import objective, value_points, values_at
 
 def linear(name: str, units: int, worth: float, *, jmin: int | None = None) -> Job:
     """A job of `units` or no units; `jmin` allows fewer."""
-    return Job(name, units if jmin is None else jmin, units, np.array([0, units]), np.array([0, worth]), 0, 0)
+    return Job(
+        name,
+        units if jmin is None else jmin,
+        units,
+        np.array([0, units]),
+        np.array([0, worth]),
+        0,
+        0,
+    )
 
 
-def drawn(jobs: int, units: int, jmax: int, seed: int, *, kinks: int = 5, held: float = 0.5) -> Problem:
+def drawn(
+    jobs: int, units: int, jmax: int, seed: int, *, kinks: int = 5, held: float = 0.5
+) -> Problem:
     """Curves of any shape with real-valued points, so that no two allocations are worth the same."""
     rng = np.random.default_rng(seed)
     table, current = [], []
@@ -33,8 +43,19 @@ def drawn(jobs: int, units: int, jmax: int, seed: int, *, kinks: int = 5, held: 
     for j in range(jobs):
         inner = rng.choice(np.arange(1, jmax), size=min(kinks, jmax - 1), replace=False)
         ns = np.array([0, *sorted(inner), jmax], dtype=np.float64)
-        os = np.concatenate(([0.0], np.cumsum(rng.uniform(0.2, 1.8, len(ns) - 1) * np.diff(ns))))
-        table.append(Job(f"j{j}", int(rng.integers(1, jmax // 4 + 2)), jmax, ns, os, *rng.uniform(5, 20, 2)))
+        os = np.concatenate(
+            ([0.0], np.cumsum(rng.uniform(0.2, 1.8, len(ns) - 1) * np.diff(ns)))
+        )
+        table.append(
+            Job(
+                f"j{j}",
+                int(rng.integers(1, jmax // 4 + 2)),
+                jmax,
+                ns,
+                os,
+                *rng.uniform(5, 20, 2),
+            )
+        )
         current.append(int(min(left, rng.integers(0, jmax))))
         left -= current[-1]
     return Problem(units, 120.0, tuple(table), tuple(current))
@@ -57,10 +78,17 @@ def test_the_points_define_the_whole_table(problem):
         assert (np.diff(counts) > 0).all()
         assert values.tobytes() == table[counts].tobytes()
         between = np.interp(np.arange(len(table)), counts, values)
-        allowed = np.array([n == 0 or problem.jobs[j].at_most(n) == n for n in range(len(table))])
+        allowed = np.array(
+            [n == 0 or problem.jobs[j].at_most(n) == n for n in range(len(table))]
+        )
         assert (table[~allowed] == -np.inf).all()
         between[~allowed] = -np.inf
-        np.testing.assert_allclose(between, table, rtol=1e-12, atol=1e-12 * np.abs(table[table > -np.inf]).max())
+        np.testing.assert_allclose(
+            between,
+            table,
+            rtol=1e-12,
+            atol=1e-12 * np.abs(table[table > -np.inf]).max(),
+        )
 
 
 @given(problems(max_jobs=5, max_units=30))
@@ -76,7 +104,10 @@ def test_the_objective_without_tables_equals_that_with_to_the_bit(problem):
 @examples(300)
 @given(problems(max_jobs=7, max_units=40).filter(lambda problem: problem.jobs))
 def test_core_and_plain_reach_the_same_value(problem):
-    plain, core = worth_of(problem, solve_plain(problem)), worth_of(problem, solve_core(problem))
+    plain, core = (
+        worth_of(problem, solve_plain(problem)),
+        worth_of(problem, solve_core(problem)),
+    )
     assert plain is not None
     assert core is not None
     assert abs(core - plain) <= 1e-11 * magnitude(problem)
@@ -92,13 +123,21 @@ def test_core_and_plain_reach_the_same_value(problem):
     st.sampled_from([0.0, 0.5, 1.0]),
     st.floats(0.1, 1.1),
 )
-def test_core_and_plain_give_the_same_counts_without_ties(seed, jobs, jmax, kinks, held, part):
-    problem = drawn(jobs, max(1, int(jobs * jmax * part)), jmax, seed, kinks=kinks, held=held)
+def test_core_and_plain_give_the_same_counts_without_ties(
+    seed, jobs, jmax, kinks, held, part
+):
+    problem = drawn(
+        jobs, max(1, int(jobs * jmax * part)), jmax, seed, kinks=kinks, held=held
+    )
     assert solve_core(problem) == solve_plain(problem)
 
 
 @examples(100)
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=25), st.integers(1, 200), st.sampled_from([0, 1, 50]))
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=25),
+    st.integers(1, 200),
+    st.sampled_from([0, 1, 50]),
+)
 def test_core_solves_all_or_nothing(sizes, capacity, bonus):
     # A 0-1 knapsack with ties wherever one looks.
     jobs = tuple(linear(f"j{j}", n, n + bonus) for j, n in enumerate(sizes))
@@ -132,7 +171,9 @@ def test_large_problems_go_to_the_core_and_small_ones_do_not(monkeypatch):
     for name in ("core", "plain"):
         real = getattr(programme, f"_{name}")
         monkeypatch.setattr(
-            programme, f"_{name}", lambda *posed, name=name, real=real: taken.append(name) or real(*posed)
+            programme,
+            f"_{name}",
+            lambda *posed, name=name, real=real: taken.append(name) or real(*posed),
         )
     solve_exact(drawn(10, 500, 64, 0))
     solve_exact(drawn(30, 4734, 64, 0))
@@ -156,7 +197,10 @@ def test_a_thousand_jobs_on_a_hundred_thousand_units_meet_the_bound(held):
     points = [value_points(problem, j) for j in range(1000)]
 
     def bound(price: float) -> float:
-        return math.fsum(float((values - price * n).max()) for n, values in points) + price * problem.units
+        return (
+            math.fsum(float((values - price * n).max()) for n, values in points)
+            + price * problem.units
+        )
 
     low, high = 0.0, 1000.0
     for _ in range(60):
@@ -168,7 +212,10 @@ def test_a_thousand_jobs_on_a_hundred_thousand_units_meet_the_bound(held):
 
 def test_no_table_is_made_where_jmax_is_huge():
     ns, os = np.array([0.0, 1000, 100_000]), np.array([0.0, 900, 50_000])
-    jobs = tuple(Job(f"j{j}", 1, 100_000, ns, os * (1 + j / 1000), 18.0, 12.0) for j in range(300))
+    jobs = tuple(
+        Job(f"j{j}", 1, 100_000, ns, os * (1 + j / 1000), 18.0, 12.0)
+        for j in range(300)
+    )
     counts = solve_exact(Problem(100_000, 120.0, jobs, (10,) * 300))
     assert sum(counts) == 100_000
     assert not any("table" in vars(job) for job in jobs)

@@ -18,7 +18,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import allowed, curves, interpolated, problems, sizes
 
-from bft.milp import Job, KindsProblem, Problem, ProblemError, SolverProcess, answer, parse, solve
+from bft.milp import (
+    Job,
+    KindsProblem,
+    Problem,
+    ProblemError,
+    SolverProcess,
+    answer,
+    parse,
+    solve,
+)
 from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import describe
 from bft.milp.exact.kinds import kinds_optimum
@@ -26,7 +35,9 @@ from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.kinds import kept_choices, kinds_complaint, kinds_tables, kinds_value
 from bft.replay.cli.main import run
 
-BACKENDS = [name for name in ("cbc", "highs", "scipy", "gurobi") if describe(name).available]
+BACKENDS = [
+    name for name in ("cbc", "highs", "scipy", "gurobi") if describe(name).available
+]
 NAMES = ("a", "b", "c")
 
 
@@ -38,7 +49,9 @@ def process() -> Iterator[SolverProcess]:
 
 
 @st.composite
-def kinds_problems(draw: st.DrawFn, *, whole: bool = False, max_jobs: int = 3) -> KindsProblem:
+def kinds_problems(
+    draw: st.DrawFn, *, whole: bool = False, max_jobs: int = 3
+) -> KindsProblem:
     """Two or three kinds, jobs that hold anything; `whole`: small whole numbers, so that ties abound.
 
     Often some jobs are alike: the curves, bounds and costs of another one.
@@ -59,15 +72,34 @@ def kinds_problems(draw: st.DrawFn, *, whole: bool = False, max_jobs: int = 3) -
             else:
                 ns, os = draw(curves(4))
                 os[0] = 0.0
-            job[name] = Job(f"j{index}", jmin, jmax, np.array(ns), np.array(os), draw(times), draw(times), weight, of)
+            job[name] = Job(
+                f"j{index}",
+                jmin,
+                jmax,
+                np.array(ns),
+                np.array(os),
+                draw(times),
+                draw(times),
+                weight,
+                of,
+            )
         if jobs and draw(st.booleans()):
-            job = {name: replace(of, name=f"j{index}") for name, of in draw(st.sampled_from(jobs)).items()}
+            job = {
+                name: replace(of, name=f"j{index}")
+                for name, of in draw(st.sampled_from(jobs)).items()
+            }
         kind = draw(st.sampled_from(list(job)))
         held = draw(st.just(0) | st.integers(0, left[kind]))
         left[kind] -= held
         jobs.append(job)
         current.append((kind, held))
-    return KindsProblem(units, 64.0, tuple(jobs), tuple(current), draw(st.sampled_from(["bftrainer", "stall"])))
+    return KindsProblem(
+        units,
+        64.0,
+        tuple(jobs),
+        tuple(current),
+        draw(st.sampled_from(["bftrainer", "stall"])),
+    )
 
 
 def worth(problem: KindsProblem, j: int, kind: str | None, n: int) -> float | None:
@@ -83,7 +115,9 @@ def worth(problem: KindsProblem, j: int, kind: str | None, n: int) -> float | No
         if not allowed(job, n):
             return None
         stays = now is not None and now[0] == kind
-        pause = 0.0 if stays and n == held else job.tcdw if stays and n < held else job.tcup
+        pause = (
+            0.0 if stays and n == held else job.tcdw if stays and n < held else job.tcup
+        )
     curve = interpolated(job.ns.tolist(), job.os.tolist(), n)
     if problem.cost_model == "stall":
         return float(job.weight * max(problem.tfwd - pause, 0.0) * curve)
@@ -102,8 +136,15 @@ def allocations(problem: KindsProblem) -> Iterator[tuple[Allocation, float]]:
     choices = []
     for j, job in enumerate(problem.jobs):
         mine: list[tuple[str | None, int]] = [(None, 0)]
-        mine += [(kind, n) for kind in kinds if kind in job for n in range(1, problem.units[kind] + 1)]
-        choices.append([(c, v) for c in mine if (v := worth(problem, j, *c)) is not None])
+        mine += [
+            (kind, n)
+            for kind in kinds
+            if kind in job
+            for n in range(1, problem.units[kind] + 1)
+        ]
+        choices.append(
+            [(c, v) for c in mine if (v := worth(problem, j, *c)) is not None]
+        )
     for choice in itertools.product(*choices):
         used = {kind: sum(n for (of, n), _ in choice if of == kind) for kind in kinds}
         if all(used[kind] <= problem.units[kind] for kind in kinds):
@@ -114,29 +155,51 @@ def canonical(problem: KindsProblem) -> Allocation:
     """The best; then the fewest changed jobs; then the last job has fewest units, of the first kind, and so on."""
     kinds = [None, *problem.units]
 
-    def rank(found: tuple[Allocation, float]) -> tuple[float, int, list[tuple[int, int]]]:
+    def rank(
+        found: tuple[Allocation, float],
+    ) -> tuple[float, int, list[tuple[int, int]]]:
         allocation, value = found
-        changed = sum(c != (now or (None, 0)) for c, now in zip(allocation, problem.current, strict=True))
-        return -value, changed, [(n, kinds.index(kind)) for kind, n in reversed(allocation)]
+        changed = sum(
+            c != (now or (None, 0))
+            for c, now in zip(allocation, problem.current, strict=True)
+        )
+        return (
+            -value,
+            changed,
+            [(n, kinds.index(kind)) for kind, n in reversed(allocation)],
+        )
 
     return min(allocations(problem), key=rank)[0]
 
 
 @given(kinds_problems(whole=True))
-def test_the_exact_answer_is_the_one_that_enumeration_names(problem: KindsProblem) -> None:
+def test_the_exact_answer_is_the_one_that_enumeration_names(
+    problem: KindsProblem,
+) -> None:
     solution = solve(problem, backend="exact")
-    assert tuple(zip(solution.kinds, solution.counts, strict=True)) == canonical(problem)
+    assert tuple(zip(solution.kinds, solution.counts, strict=True)) == canonical(
+        problem
+    )
 
 
-def worth_exactly(problem: KindsProblem, job: Mapping[str, Job], choice: tuple[str | None, int]) -> Fraction:
+def worth_exactly(
+    problem: KindsProblem, job: Mapping[str, Job], choice: tuple[str | None, int]
+) -> Fraction:
     """What a waiting job's choice is worth in decimals, as its table states them, and not in doubles."""
     kind, n = choice
     if kind is None:
         return Fraction(0)
-    points = [(int(x), Fraction(str(y))) for x, y in zip(job[kind].ns, job[kind].os, strict=True)]
+    points = [
+        (int(x), Fraction(str(y)))
+        for x, y in zip(job[kind].ns, job[kind].os, strict=True)
+    ]
     if n >= points[-1][0]:
         return points[-1][1] * Fraction(problem.tfwd)
-    (x0, y0), (x1, y1) = next((low, high) for low, high in itertools.pairwise(points) if low[0] <= n <= high[0])
+    (x0, y0), (x1, y1) = next(
+        (low, high)
+        for low, high in itertools.pairwise(points)
+        if low[0] <= n <= high[0]
+    )
     return (y0 + (y1 - y0) * Fraction(n - x0, x1 - x0)) * Fraction(problem.tfwd)
 
 
@@ -157,25 +220,56 @@ def tenths(draw: st.DrawFn) -> KindsProblem:
     KindsProblem(
         {"a": 6, "b": 6},
         64.0,
-        ({kind: Job("j", 1, 6, [0, top], [0.0, 0.6], 0.0, 0.0) for kind, top in (("a", 6), ("b", 5))},),
+        (
+            {
+                kind: Job("j", 1, 6, [0, top], [0.0, 0.6], 0.0, 0.0)
+                for kind, top in (("a", 6), ("b", 5))
+            },
+        ),
         (None,),
     )
 )
-def test_choices_that_are_worth_the_same_but_for_rounding_are_taken_by_the_rule(problem: KindsProblem) -> None:
+def test_choices_that_are_worth_the_same_but_for_rounding_are_taken_by_the_rule(
+    problem: KindsProblem,
+) -> None:
     job = problem.jobs[0]
     choices: list[tuple[str | None, int]] = [(None, 0)]
-    choices += [(kind, n) for kind in "ab" for n in range(1, min(problem.units[kind], job[kind].jmax) + 1)]
-    first = min(choices, key=lambda c: (-worth_exactly(problem, job, c), c[0] is not None, c[1], c[0] or ""))
+    choices += [
+        (kind, n)
+        for kind in "ab"
+        for n in range(1, min(problem.units[kind], job[kind].jmax) + 1)
+    ]
+    first = min(
+        choices,
+        key=lambda c: (
+            -worth_exactly(problem, job, c),
+            c[0] is not None,
+            c[1],
+            c[0] or "",
+        ),
+    )
     solution = solve(problem, backend="exact")
     assert (solution.kinds[0], solution.counts[0]) == first
 
 
 @pytest.mark.parametrize("backend", ["exact", *BACKENDS])
 def test_a_job_gets_no_units_that_are_worth_nothing_to_it(backend: str) -> None:
-    flat = {kind: Job("flat", 1, 4, [0, 2, 4], [0.0, 0.3, 0.3], 0.0, 0.0, 3.0) for kind in "ab"}
-    steep = {kind: Job("steep", 1, 4, [0, 3, 4], [0.0, 0.7, 0.1 * 7], 0.0, 0.0, 0.1) for kind in "ab"}
-    solution = solve(KindsProblem({"a": 4, "b": 4}, 120.0, (flat, steep), (None, None)), backend=backend)
-    assert list(zip(solution.kinds, solution.counts, strict=True)) == [("b", 2), ("a", 3)]
+    flat = {
+        kind: Job("flat", 1, 4, [0, 2, 4], [0.0, 0.3, 0.3], 0.0, 0.0, 3.0)
+        for kind in "ab"
+    }
+    steep = {
+        kind: Job("steep", 1, 4, [0, 3, 4], [0.0, 0.7, 0.1 * 7], 0.0, 0.0, 0.1)
+        for kind in "ab"
+    }
+    solution = solve(
+        KindsProblem({"a": 4, "b": 4}, 120.0, (flat, steep), (None, None)),
+        backend=backend,
+    )
+    assert list(zip(solution.kinds, solution.counts, strict=True)) == [
+        ("b", 2),
+        ("a", 3),
+    ]
 
 
 @given(kinds_problems())
@@ -191,12 +285,20 @@ def test_tables_and_optimum_agree_with_enumeration(problem: KindsProblem) -> Non
 
 @examples(12)
 @given(problem=kinds_problems(whole=True))
-def test_every_backend_gives_the_canonical_answer(problem: KindsProblem, process: SolverProcess) -> None:
+def test_every_backend_gives_the_canonical_answer(
+    problem: KindsProblem, process: SolverProcess
+) -> None:
     exact = solve(problem, backend="exact")
     for backend in BACKENDS:
         found = solve(problem, backend=backend, process=process)
-        assert (found.counts, found.kinds, found.status) == (exact.counts, exact.kinds, "optimal"), backend
-        own = solve(problem, backend=backend, process=process, ties="solver", verify=True)
+        assert (found.counts, found.kinds, found.status) == (
+            exact.counts,
+            exact.kinds,
+            "optimal",
+        ), backend
+        own = solve(
+            problem, backend=backend, process=process, ties="solver", verify=True
+        )
         assert own.verified
         assert own.objective == pytest.approx(exact.objective, rel=1e-6, abs=1e-6)
 
@@ -207,15 +309,24 @@ def test_one_kind_is_worth_what_the_usual_problem_is(problem: Problem) -> None:
         return
     jobs = tuple({"only": job} for job in problem.jobs)
     kinds = KindsProblem(
-        {"only": problem.units}, problem.tfwd, jobs, tuple(("only", n) for n in problem.current), problem.cost_model
+        {"only": problem.units},
+        problem.tfwd,
+        jobs,
+        tuple(("only", n) for n in problem.current),
+        problem.cost_model,
     )
     usual, found = solve(problem, backend="exact"), solve(kinds, backend="exact")
-    assert found.objective == pytest.approx(usual.objective, rel=1e-9, abs=1e-9 * max(1.0, abs(usual.bound)))
+    assert found.objective == pytest.approx(
+        usual.objective, rel=1e-9, abs=1e-9 * max(1.0, abs(usual.bound))
+    )
 
 
 def curve_job(name: str, **of: list[float]) -> dict[str, Job]:
     ns = np.arange(len(next(iter(of.values()))), dtype=float)
-    return {kind: Job(name, 1, len(ns) - 1, ns, np.array(os), 10.0, 5.0) for kind, os in of.items()}
+    return {
+        kind: Job(name, 1, len(ns) - 1, ns, np.array(os), 10.0, 5.0)
+        for kind, os in of.items()
+    }
 
 
 def test_who_gains_most_from_the_fast_kind_gets_it_and_may_change_to_it() -> None:
@@ -227,14 +338,20 @@ def test_who_gains_most_from_the_fast_kind_gets_it_and_may_change_to_it() -> Non
     # With a third and fourth fast unit a changes too: 100 · 24 less Tcup · 10 is more than 100 · 10.
     more = replace(problem, units={"fast": 4, "slow": 2})
     found = solve(more)
-    assert (found.kinds, found.counts, found.objective) == (("fast", "fast"), (2, 2), 100 * 24 - 10 * 10 + 100 * 80)
+    assert (found.kinds, found.counts, found.objective) == (
+        ("fast", "fast"),
+        (2, 2),
+        100 * 24 - 10 * 10 + 100 * 80,
+    )
     # It does not where the change costs more than it brings.
     dear = {kind: replace(job, tcup=200.0) for kind, job in a.items()}
     assert solve(replace(more, jobs=(dear, b))).kinds == ("slow", "fast")
 
 
 @given(kinds_problems(max_jobs=4), st.sampled_from([0, 3, 30]), st.booleans())
-def test_at_a_limit_the_best_known_answer_has_a_bound(problem: KindsProblem, rows: int, in_time: bool) -> None:
+def test_at_a_limit_the_best_known_answer_has_a_bound(
+    problem: KindsProblem, rows: int, in_time: bool
+) -> None:
     best = kinds_optimum(problem)
     with pytest.MonkeyPatch.context() as limited:
         limited.setattr("bft.milp.exact.kinds.MAX_ROWS", rows if in_time else 2**20)
@@ -246,7 +363,11 @@ def test_at_a_limit_the_best_known_answer_has_a_bound(problem: KindsProblem, row
     ]
     assert kinds_complaint(problem, tables, choices) == ""
     assert found.objective == kinds_value(tables, choices)
-    assert kinds_value(tables, kept_choices(problem)) - scale <= found.objective <= best.objective + scale
+    assert (
+        kinds_value(tables, kept_choices(problem)) - scale
+        <= found.objective
+        <= best.objective + scale
+    )
     assert best.objective - scale <= found.bound
     if found.proven:
         assert (found.counts, found.kinds, found.limit) == (best.counts, best.kinds, "")
@@ -254,7 +375,9 @@ def test_at_a_limit_the_best_known_answer_has_a_bound(problem: KindsProblem, row
         assert found.limit == ("too many combinations" if in_time else "time limit")
 
 
-def large_problem(seed: int, jobs: int, units: int, classes: int, *, concave: bool) -> KindsProblem:
+def large_problem(
+    seed: int, jobs: int, units: int, classes: int, *, concave: bool
+) -> KindsProblem:
     """Jobs of a few classes on two kinds, some of them running."""
     rng = np.random.default_rng(seed)
     left, made, current = {"fast": units, "slow": units}, [], []
@@ -264,18 +387,29 @@ def large_problem(seed: int, jobs: int, units: int, classes: int, *, concave: bo
     for j in range(jobs):
         job = {}
         for kind, steps in curves[j % classes].items():
-            os = np.concatenate([[0.0], np.sort(np.diff(steps))[::-1].cumsum() if concave else steps[1:] ** 2])
+            os = np.concatenate(
+                [
+                    [0.0],
+                    np.sort(np.diff(steps))[::-1].cumsum()
+                    if concave
+                    else steps[1:] ** 2,
+                ]
+            )
             job[kind] = Job(f"j{j}", 1, 40, ns, os, 20.0, 10.0)
         kind = "slow" if rng.random() < 0.5 else "fast"
         held = int(min(left[kind], rng.integers(1, 20))) if rng.random() < 0.4 else 0
         left[kind] -= held
         made.append(job)
         current.append((kind, held))
-    return KindsProblem({"fast": units, "slow": units}, 120.0, tuple(made), tuple(current))
+    return KindsProblem(
+        {"fast": units, "slow": units}, 120.0, tuple(made), tuple(current)
+    )
 
 
 @pytest.mark.parametrize("concave", [True, False])
-def test_what_no_enumeration_reaches_agrees_with_a_solver(concave: bool, process: SolverProcess) -> None:
+def test_what_no_enumeration_reaches_agrees_with_a_solver(
+    concave: bool, process: SolverProcess
+) -> None:
     for seed, classes in ((1, 4), (2, 40)):
         problem = large_problem(seed, 40, 200, classes, concave=concave)
         exact = solve(problem, backend="exact")
@@ -319,7 +453,10 @@ def test_too_many_combinations_are_left_to_a_solver_and_that_is_said(
     assert found.objective <= best.objective <= found.bound
     # Nor is it lost where the solver has none in time.
     found = solve(problem, process=Late())
-    assert (found.status, found.note) == ("feasible", "too many combinations: best known")
+    assert (found.status, found.note) == (
+        "feasible",
+        "too many combinations: best known",
+    )
     assert found.objective <= best.objective <= found.bound
 
 
@@ -338,7 +475,9 @@ def test_too_many_combinations_are_left_to_a_solver_and_that_is_said(
     ],
 )
 def test_what_cannot_be_posed_is_refused(change: dict[str, Any], message: str) -> None:
-    problem = KindsProblem({"a": 1, "b": 2}, 60.0, (curve_job("j", a=[0, 1], b=[0, 2]),), (("a", 1),))
+    problem = KindsProblem(
+        {"a": 1, "b": 2}, 60.0, (curve_job("j", a=[0, 1], b=[0, 2]),), (("a", 1),)
+    )
     with pytest.raises(ProblemError, match=message):
         replace(problem, **change)
 
@@ -361,16 +500,24 @@ DOCUMENT = {
 }  # fmt: skip
 
 
-def test_documents_have_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_documents_have_kinds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "problem.json"
     file.write_text(json.dumps(DOCUMENT))
     assert run(["solve", str(file)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["kinds"] == {"x": "v100", "y": "a100", "z": "v100"}
     assert found["allocation"] == {"x": [2, 3], "y": [0, 1], "z": [4]}
-    without = {**DOCUMENT, "jobs": [job for job in DOCUMENT["jobs"] if job["name"] != "y"]}
+    without = {
+        **DOCUMENT,
+        "jobs": [job for job in DOCUMENT["jobs"] if job["name"] != "y"],
+    }
     document = parse(without)
-    assert answer(document, solve(document.problem))["allocation"] == {"x": [0, 1], "z": [2, 3]}
+    assert answer(document, solve(document.problem))["allocation"] == {
+        "x": [0, 1],
+        "z": [2, 3],
+    }
 
 
 @pytest.mark.parametrize(
@@ -378,12 +525,17 @@ def test_documents_have_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     [
         ({"Os": {"h100": [0, 1]}}, r"jobs\[0\].Os: unknown kind 'h100'"),
         ({"Os": {}}, r"jobs\[0\].Os: expected the curve of at least one kind"),
-        ({"Os": {"a100": [0, 1], "v100": "x"}}, r"jobs\[0\].Os.v100: expected a list of numbers"),
+        (
+            {"Os": {"a100": [0, 1], "v100": "x"}},
+            r"jobs\[0\].Os.v100: expected a list of numbers",
+        ),
         ({"current": [1, 2]}, "unit 2 is of another kind than unit 1"),
         ({"current": [5]}, r"unit 5 lies outside 0 ... 4"),
     ],
 )
-def test_documents_that_are_invalid_name_the_field(change: dict[str, Any], message: str) -> None:
+def test_documents_that_are_invalid_name_the_field(
+    change: dict[str, Any], message: str
+) -> None:
     jobs = [{**DOCUMENT["jobs"][0], **change}, *DOCUMENT["jobs"][1:]]
     with pytest.raises(ProblemError, match=message):
         parse({**DOCUMENT, "jobs": jobs})

@@ -15,18 +15,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import magnitude, problems, sizes, worth, worth_of
 
-from bft.milp import Job, Pair, Problem, ProblemError, Solution, SolverProcess, parse, solve, tamed
+from bft.milp import (
+    Job,
+    Pair,
+    Problem,
+    ProblemError,
+    Solution,
+    SolverProcess,
+    parse,
+    solve,
+    tamed,
+)
 from bft.milp.backends.registry import describe
 from bft.milp.checking import contradiction
 from bft.milp.classes import apart, classes_of
-from bft.milp.exact.dp import Optimum, optimum, scores_of, share_units, solve_core, solve_plain
+from bft.milp.exact.dp import (
+    Optimum,
+    optimum,
+    scores_of,
+    share_units,
+    solve_core,
+    solve_plain,
+)
 from bft.milp.formulations.column_generation import relax
 from bft.milp.formulations.items import Items
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.formulations.modes import build
 from bft.milp.formulations.sharing import keep_answer, solve_sharing
 
-BACKENDS = [name for name in ("cbc", "highs", "scipy", "gurobi") if describe(name).available]
+BACKENDS = [
+    name for name in ("cbc", "highs", "scipy", "gurobi") if describe(name).available
+]
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +68,19 @@ def tying(draw: st.DrawFn, max_units: int = 8) -> Problem:
             jobs.append(replace(jobs[-1], name=f"j{index}"))
         else:
             widths = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
-            slopes = draw(st.lists(st.integers(-1, 2), min_size=len(widths), max_size=len(widths)))
+            slopes = draw(
+                st.lists(st.integers(-1, 2), min_size=len(widths), max_size=len(widths))
+            )
             ns = np.array([0, *itertools.accumulate(widths)], dtype=float)
-            os = np.array([0, *itertools.accumulate(w * s for w, s in zip(widths, slopes, strict=True))], dtype=float)
+            os = np.array(
+                [
+                    0,
+                    *itertools.accumulate(
+                        w * s for w, s in zip(widths, slopes, strict=True)
+                    ),
+                ],
+                dtype=float,
+            )
             jmin = draw(st.integers(0, 3))
             times = st.sampled_from([0.0, 0.0, 1.0, 16.0, 64.0, 2.0**40])
             jmax = max(1, jmin + draw(st.integers(0, 5)))
@@ -71,7 +100,13 @@ def tying(draw: st.DrawFn, max_units: int = 8) -> Problem:
         held = draw(st.just(0) | st.integers(0, left))
         left -= held
         current.append(held)
-    return Problem(units, 64.0, tuple(jobs), tuple(current), draw(st.sampled_from(["bftrainer", "stall"])))
+    return Problem(
+        units,
+        64.0,
+        tuple(jobs),
+        tuple(current),
+        draw(st.sampled_from(["bftrainer", "stall"])),
+    )
 
 
 def canonical_by_enumeration(problem: Problem) -> tuple[int, ...]:
@@ -85,18 +120,28 @@ def canonical_by_enumeration(problem: Problem) -> tuple[int, ...]:
         for job, held in zip(problem.jobs, problem.current, strict=True)
     ]
 
-    def rank(choice: tuple[tuple[int, float], ...]) -> tuple[float, int, tuple[int, ...]]:
+    def rank(
+        choice: tuple[tuple[int, float], ...],
+    ) -> tuple[float, int, tuple[int, ...]]:
         counts = tuple(n for n, _ in choice)
-        changed = sum(n != held for n, held in zip(counts, problem.current, strict=True))
+        changed = sum(
+            n != held for n, held in zip(counts, problem.current, strict=True)
+        )
         return -math.fsum(value for _, value in choice), changed, counts[::-1]
 
-    feasible = (choice for choice in itertools.product(*choices) if sum(n for n, _ in choice) <= problem.units)
+    feasible = (
+        choice
+        for choice in itertools.product(*choices)
+        if sum(n for n, _ in choice) <= problem.units
+    )
     return tuple(n for n, _ in min(feasible, key=rank))
 
 
 @examples(300)
 @given(tying())
-def test_the_canonical_optimum_is_the_one_that_enumeration_names(problem: Problem) -> None:
+def test_the_canonical_optimum_is_the_one_that_enumeration_names(
+    problem: Problem,
+) -> None:
     expected = canonical_by_enumeration(problem)
     assert solve_plain(problem) == expected
     assert solve_core(problem) == expected
@@ -110,18 +155,37 @@ def canonical_by_scores(problem: Problem) -> tuple[int, ...]:
     for j in range(scores.jobs):
         mine: list[tuple[int, int]] = []
         for k in range(int(scores.offsets[j]), int(scores.offsets[j + 1])):
-            first, score, slope = int(scores.units[k]), int(scores.scores[k]), int(scores.slopes[k])
+            first, score, slope = (
+                int(scores.units[k]),
+                int(scores.scores[k]),
+                int(scores.slopes[k]),
+            )
             end = first + 1 if slope == gap else int(scores.units[k + 1])
-            mine += [(n, score + (0 if n == first else slope * (n - first))) for n in range(first, end)]
+            mine += [
+                (n, score + (0 if n == first else slope * (n - first)))
+                for n in range(first, end)
+            ]
         choices.append(mine)
-    feasible = (choice for choice in itertools.product(*choices) if sum(n for n, _ in choice) <= problem.units)
-    best = min(feasible, key=lambda choice: (-sum(s for _, s in choice), tuple(n for n, _ in choice)[::-1]))
+    feasible = (
+        choice
+        for choice in itertools.product(*choices)
+        if sum(n for n, _ in choice) <= problem.units
+    )
+    best = min(
+        feasible,
+        key=lambda choice: (
+            -sum(s for _, s in choice),
+            tuple(n for n, _ in choice)[::-1],
+        ),
+    )
     return tuple(n for n, _ in best)
 
 
 @examples(200)
 @given(problems(max_jobs=4, max_units=8).filter(lambda problem: problem.jobs))
-def test_plain_and_core_name_the_optimum_of_the_scores_whatever_the_values(problem: Problem) -> None:
+def test_plain_and_core_name_the_optimum_of_the_scores_whatever_the_values(
+    problem: Problem,
+) -> None:
     assert solve_plain(problem) == solve_core(problem) == canonical_by_scores(problem)
 
 
@@ -141,28 +205,57 @@ def test_classes_of_interchangeable_jobs_change_no_answer(
     kinds = []
     for _ in range(int(random.integers(1, 5))):
         ns = np.concatenate([[0.0], np.cumsum(random.integers(1, 9, 4))])
-        os = np.concatenate([[0.0], np.cumsum(random.choice([0.1, 0.3, 1 / 3, 1.0, 2.0], 4) * np.diff(ns))])
-        kinds.append((int(random.integers(0, 4)), 24, ns, os, *random.choice([0.0, 18.0], 2), random.choice([1, 1, 2])))
-    made = tuple(Job(f"j{j}", *kinds[int(random.integers(len(kinds)))]) for j in range(jobs))
+        os = np.concatenate(
+            [
+                [0.0],
+                np.cumsum(random.choice([0.1, 0.3, 1 / 3, 1.0, 2.0], 4) * np.diff(ns)),
+            ]
+        )
+        kinds.append(
+            (
+                int(random.integers(0, 4)),
+                24,
+                ns,
+                os,
+                *random.choice([0.0, 18.0], 2),
+                random.choice([1, 1, 2]),
+            )
+        )
+    made = tuple(
+        Job(f"j{j}", *kinds[int(random.integers(len(kinds)))]) for j in range(jobs)
+    )
     running = random.random(jobs) < random.choice([0.1, 0.5])
     shares = running / max(1, running.sum())
-    current = random.multinomial(int(units * held), [*shares, max(0.0, 1 - shares.sum())])[:-1]
+    current = random.multinomial(
+        int(units * held), [*shares, max(0.0, 1 - shares.sum())]
+    )[:-1]
     problem = Problem(units, 120.0, made, tuple(current.tolist()), cost_model)
     assert len(classes_of(problem).first) <= len(kinds) + np.count_nonzero(current)
-    assert solve_core(problem) == solve_core(problem, apart(problem)) == solve_plain(problem)
+    assert (
+        solve_core(problem)
+        == solve_core(problem, apart(problem))
+        == solve_plain(problem)
+    )
 
 
 @examples(100)
 @given(tying(), st.randoms(use_true_random=False))
-def test_which_of_interchangeable_jobs_is_decided_by_their_order_alone(problem: Problem, random: Any) -> None:
+def test_which_of_interchangeable_jobs_is_decided_by_their_order_alone(
+    problem: Problem, random: Any
+) -> None:
     """Names, and which object a job is, play no part: jobs may be grouped into classes."""
     order = list(range(len(problem.jobs)))
-    named = tuple(replace(job, name=f"{random.random()}-{j}") for j, job in enumerate(problem.jobs))
+    named = tuple(
+        replace(job, name=f"{random.random()}-{j}")
+        for j, job in enumerate(problem.jobs)
+    )
     assert solve_plain(replace(problem, jobs=named)) == solve_plain(problem)
     counts = solve_plain(problem)
     for a, b in itertools.pairwise(order):
         one, other = problem.jobs[a], problem.jobs[b]
-        if problem.current[a] == problem.current[b] == 0 and replace(one, name="") == replace(other, name=""):
+        if problem.current[a] == problem.current[b] == 0 and replace(
+            one, name=""
+        ) == replace(other, name=""):
             assert counts[a] >= counts[b]
 
 
@@ -194,14 +287,20 @@ def test_every_backend_answers_the_canonical_optimum(
 ) -> None:
     exact = solve(problem, backend="exact")
     solution = solve(problem, backend=backend, formulation=formulation, process=process)
-    assert (solution.counts, solution.objective, solution.bound) == (exact.counts, exact.objective, exact.bound)
+    assert (solution.counts, solution.objective, solution.bound) == (
+        exact.counts,
+        exact.objective,
+        exact.bound,
+    )
     assert (solution.status, solution.note, solution.verified) == ("optimal", "", True)
     assert (solution.backend, solution.formulation) == (backend, formulation)
 
 
 def test_ties_solver_keeps_the_solvers_own() -> None:
     # CBC's own, whichever it is, is as good; and nobody has looked.
-    flat = Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 10.0]), 0.0, 0.0)
+    flat = Job(
+        "a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 10.0]), 0.0, 0.0
+    )
     problem = Problem(5, 10.0, (flat, replace(flat, name="b")), (0, 0))
     own = solve(problem, backend="cbc", ties="solver")
     assert (own.objective, own.verified) == (200.0, None)
@@ -213,7 +312,10 @@ def test_ties_solver_keeps_the_solvers_own() -> None:
 PROBLEM = Problem(
     5,
     120.0,
-    tuple(Job(n, 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0) for n in "ab"),
+    tuple(
+        Job(n, 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0)
+        for n in "ab"
+    ),
     (1, 2),
 )
 
@@ -229,14 +331,20 @@ class Liar(SolverProcess):
         return self._lie(model)
 
 
-def claiming(status: str, counts: tuple[int, ...], bound: float | None = None) -> SolverProcess:
+def claiming(
+    status: str, counts: tuple[int, ...], bound: float | None = None
+) -> SolverProcess:
     """A solver that has these counts and claims what they are worth."""
 
     def lie(model: LinearModel) -> LinearAnswer:
         decode = build(PROBLEM).decode
         axes = [range(int(upper) + 1) for upper in model.upper]
         points = (np.array(point, dtype=float) for point in itertools.product(*axes))
-        values = [(float(x @ np.array(model.objective)), x) for x in points if decode(x) == counts and _fits(model, x)]
+        values = [
+            (float(x @ np.array(model.objective)), x)
+            for x in points
+            if decode(x) == counts and _fits(model, x)
+        ]
         value, x = max(values, key=lambda pair: pair[0])
         return LinearAnswer(status, x, value, value if bound is None else bound)
 
@@ -245,19 +353,28 @@ def claiming(status: str, counts: tuple[int, ...], bound: float | None = None) -
 
 def _fits(model: LinearModel, x: np.ndarray) -> bool:
     totals = [(x[i] @ np.array(c), sense, right) for i, c, sense, right in model.rows]
-    return all(total == right if sense == "=" else total <= right + 1e-9 for total, sense, right in totals)
+    return all(
+        total == right if sense == "=" else total <= right + 1e-9
+        for total, sense, right in totals
+    )
 
 
 def test_a_solvers_false_optimum_is_seen_and_not_used() -> None:
     solution = solve(PROBLEM, backend="cbc", process=claiming("optimal", (1, 3)))
     exact = solve(PROBLEM, backend="exact")
-    assert (solution.status, solution.counts, solution.verified) == ("fallback", exact.counts, False)
+    assert (solution.status, solution.counts, solution.verified) == (
+        "fallback",
+        exact.counts,
+        False,
+    )
     assert "reports the optimum" in solution.note
     assert "is possible" in solution.note
 
 
 def test_a_solvers_false_bound_is_seen() -> None:
-    solution = solve(PROBLEM, backend="cbc", process=claiming("feasible", (1, 3), bound=4500.0))
+    solution = solve(
+        PROBLEM, backend="cbc", process=claiming("feasible", (1, 3), bound=4500.0)
+    )
     assert (solution.status, solution.verified) == ("fallback", False)
     assert "reports the upper bound 4500" in solution.note
 
@@ -271,22 +388,48 @@ def test_with_verify_a_false_optimum_is_seen_whatever_the_ties() -> None:
 
 
 def test_within_the_gap_is_no_mismatch() -> None:
-    own = solve(PROBLEM, backend="cbc", process=claiming("optimal", (1, 3), 4600.0), gap=0.5, verify=True)
+    own = solve(
+        PROBLEM,
+        backend="cbc",
+        process=claiming("optimal", (1, 3), 4600.0),
+        gap=0.5,
+        verify=True,
+    )
     assert (own.status, own.counts, own.verified) == ("optimal", (1, 3), True)
 
 
 def test_an_optimum_in_hand_is_better_than_an_incumbent() -> None:
     exact = solve(PROBLEM, backend="exact")
     for status in ("feasible", "optimal"):
-        solution = solve(PROBLEM, backend="cbc", process=claiming(status, exact.counts, 4900.0), time_limit=1.0)
-        assert (solution.status, solution.counts, solution.bound) == ("optimal", exact.counts, exact.objective)
-    incumbent = solve(PROBLEM, backend="cbc", process=claiming("feasible", (1, 3), 4900.0), time_limit=1.0)
-    assert (incumbent.status, incumbent.counts, incumbent.note) == ("optimal", exact.counts, "")
+        solution = solve(
+            PROBLEM,
+            backend="cbc",
+            process=claiming(status, exact.counts, 4900.0),
+            time_limit=1.0,
+        )
+        assert (solution.status, solution.counts, solution.bound) == (
+            "optimal",
+            exact.counts,
+            exact.objective,
+        )
+    incumbent = solve(
+        PROBLEM,
+        backend="cbc",
+        process=claiming("feasible", (1, 3), 4900.0),
+        time_limit=1.0,
+    )
+    assert (incumbent.status, incumbent.counts, incumbent.note) == (
+        "optimal",
+        exact.counts,
+        "",
+    )
 
 
 def test_the_exact_programme_may_be_the_one_that_is_wrong() -> None:
     best = Optimum((3, 2), 4000.0, 4000.0)
-    says = contradiction(Solution("feasible", (3, 2), 4600.0, 4900.0, "highs", "modes"), best)
+    says = contradiction(
+        Solution("feasible", (3, 2), 4600.0, 4900.0, "highs", "modes"), best
+    )
     assert says == "exact: reports the upper bound 4000.0, but highs has 4600.0"
 
 
@@ -308,9 +451,13 @@ NEGATIVE_START: dict[str, Any] = {
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("formulation", ["items", "flow"])
-def test_a_start_of_negative_value_is_not_taken_for_the_optimum(backend: str, formulation: str) -> None:
+def test_a_start_of_negative_value_is_not_taken_for_the_optimum(
+    backend: str, formulation: str
+) -> None:
     """F1: CBC called -2780 optimal."""
-    solution = solve(parse(NEGATIVE_START).problem, backend=backend, formulation=formulation)
+    solution = solve(
+        parse(NEGATIVE_START).problem, backend=backend, formulation=formulation
+    )
     assert (solution.status, solution.objective) == ("optimal", pytest.approx(-2660))
 
 
@@ -324,13 +471,20 @@ def test_no_start_misleads_cbc(seed: int, process: SolverProcess) -> None:
         problem = _shared_problem(random)
         model = build(replace(problem, pairs=())).model
         best = process.solve(model, "highs", Limits())
-        other = replace(model, objective=list(random.normal(size=len(model.objective))), start=[])
+        other = replace(
+            model, objective=list(random.normal(size=len(model.objective))), start=[]
+        )
         x = process.solve(other, "highs", Limits()).values(other)
-        begun = replace(model, start=[(i, float(round(v))) for i, v in enumerate(x) if round(v)])
+        begun = replace(
+            model, start=[(i, float(round(v))) for i, v in enumerate(x) if round(v)]
+        )
         below += sum(model.objective[i] * v for i, v in begun.start) < 0
         answer = process.solve(begun, "cbc", Limits())
         slack = 1e-9 * max(abs(worth) for worth in model.objective)
-        assert (answer.status, answer.objective) == ("optimal", pytest.approx(best.objective, rel=1e-6, abs=slack))
+        assert (answer.status, answer.objective) == (
+            "optimal",
+            pytest.approx(best.objective, rel=1e-6, abs=slack),
+        )
     assert below >= 5
 
 
@@ -340,19 +494,28 @@ def _shared_problem(random: np.random.Generator) -> Problem:
     left = units
     for j in range(int(random.integers(2, 5))):
         ns = np.concatenate([[0], np.cumsum(random.integers(1, 4, 3))]).astype(float)
-        os = np.concatenate([[0.0], np.cumsum(random.random(3) * 100)]) - random.choice([0.0, 60.0, 150.0])
+        os = np.concatenate([[0.0], np.cumsum(random.random(3) * 100)]) - random.choice(
+            [0.0, 60.0, 150.0]
+        )
         times = random.choice([0.0, 18.0, 200.0], 2)
         jobs.append(Job(f"j{j}", 1, int(random.integers(1, units + 2)), ns, os, *times))
         current.append(int(random.integers(0, left + 1)))
         left -= current[-1]
-    pairs = tuple(Pair(a, b, *(1 + random.random(2)).tolist()) for a, b in itertools.combinations(range(len(jobs)), 2))
+    pairs = tuple(
+        Pair(a, b, *(1 + random.random(2)).tolist())
+        for a, b in itertools.combinations(range(len(jobs)), 2)
+    )
     return Problem(units, 30.0, tuple(jobs), tuple(current), pairs=pairs)
 
 
 @pytest.mark.parametrize("way", [solve_plain, solve_core])
-def test_a_small_loss_counts_even_next_to_a_huge_cost(way: Callable[[Problem], tuple[int, ...]]) -> None:
+def test_a_small_loss_counts_even_next_to_a_huge_cost(
+    way: Callable[[Problem], tuple[int, ...]],
+) -> None:
     """F2: the core answered 120,000, and --verify took it for the truth."""
-    a = Job("a", 1, 1500, np.array([0.0, 1, 1500]), np.array([0.0, 1000, 1000]), 0.0, 1e12)
+    a = Job(
+        "a", 1, 1500, np.array([0.0, 1, 1500]), np.array([0.0, 1000, 1000]), 0.0, 1e12
+    )
     b = Job("b", 1, 1500, np.array([0.0, 1500]), np.array([0.0, 0.75]), 0.0, 0.0)
     problem = Problem(1500, 120.0, (a, b), (1, 0))
     assert worth_of(problem, way(problem)) == pytest.approx(120_089.94, abs=1e-6)
@@ -361,9 +524,16 @@ def test_a_small_loss_counts_even_next_to_a_huge_cost(way: Callable[[Problem], t
 @pytest.mark.parametrize("cost", [1e6, 1e9, 1e12, 1e15, 1e30])
 @examples(60)
 @given(data=st.data())
-def test_an_extremely_large_cost_does_not_blind_the_exact_dp(cost: float, data: st.DataObject) -> None:
-    problem = data.draw(problems(max_jobs=4, max_units=7).filter(lambda problem: problem.jobs))
-    jobs = tuple(replace(job, tcdw=cost) if j % 2 else replace(job, tcup=cost) for j, job in enumerate(problem.jobs))
+def test_an_extremely_large_cost_does_not_blind_the_exact_dp(
+    cost: float, data: st.DataObject
+) -> None:
+    problem = data.draw(
+        problems(max_jobs=4, max_units=7).filter(lambda problem: problem.jobs)
+    )
+    jobs = tuple(
+        replace(job, tcdw=cost) if j % 2 else replace(job, tcup=cost)
+        for j, job in enumerate(problem.jobs)
+    )
     problem = replace(problem, jobs=jobs, cost_model="bftrainer")
     best = solve(tamed(problem), backend="exact")
     expected = worth_of(problem, best.counts)
@@ -371,7 +541,9 @@ def test_an_extremely_large_cost_does_not_blind_the_exact_dp(cost: float, data: 
     for way in (solve_plain, solve_core):
         reached = worth_of(problem, way(problem))
         assert reached is not None
-        assert reached >= expected - 1e-12 * magnitude(tamed(problem)) - 1e-15 * abs(expected)
+        assert reached >= expected - 1e-12 * magnitude(tamed(problem)) - 1e-15 * abs(
+            expected
+        )
 
 
 def never(seed: int, factor: float) -> Problem:
@@ -387,31 +559,56 @@ def never(seed: int, factor: float) -> Problem:
 
 @pytest.mark.parametrize("factor", [1e9, 1e12, 1e15])
 @pytest.mark.parametrize("formulation", ["modes", "node", "items", "flow"])
-def test_a_cost_that_means_never_blinds_no_formulation(formulation: str, factor: float, process: SolverProcess) -> None:
+def test_a_cost_that_means_never_blinds_no_formulation(
+    formulation: str, factor: float, process: SolverProcess
+) -> None:
     """F3: up to 79 % off, and the bound false as well."""
     for seed in range(12):
         problem = never(seed, factor)
         best = solve(problem, backend="exact").objective
-        if formulation in ("items", "flow"):  # nobody gains by sharing at these ratios, but the model does not know
-            problem = replace(problem, pairs=(Pair(0, 1, 50.0, 50.0), Pair(2, 3, 50.0, 50.0)))
-        own = solve(problem, backend="cbc", formulation=formulation, ties="solver", process=process)
+        if formulation in (
+            "items",
+            "flow",
+        ):  # nobody gains by sharing at these ratios, but the model does not know
+            problem = replace(
+                problem, pairs=(Pair(0, 1, 50.0, 50.0), Pair(2, 3, 50.0, 50.0))
+            )
+        own = solve(
+            problem,
+            backend="cbc",
+            formulation=formulation,
+            ties="solver",
+            process=process,
+        )
         assert (own.status, own.objective) == ("optimal", pytest.approx(best, rel=1e-6))
         assert own.bound == pytest.approx(best, rel=1e-6)
 
 
 def test_costs_that_may_pay_are_left_as_they_are() -> None:
     assert tamed(PROBLEM) is PROBLEM
-    dear = replace(PROBLEM, jobs=tuple(replace(job, tcup=1000.0) for job in PROBLEM.jobs))
-    assert [job.tcup for job in tamed(dear).jobs] == [1000.0, pytest.approx(tamed(dear).jobs[1].tcup)]
+    dear = replace(
+        PROBLEM, jobs=tuple(replace(job, tcup=1000.0) for job in PROBLEM.jobs)
+    )
+    assert [job.tcup for job in tamed(dear).jobs] == [
+        1000.0,
+        pytest.approx(tamed(dear).jobs[1].tcup),
+    ]
 
 
 @examples(100)
 @given(problems(max_jobs=4, max_units=8))
 def test_taming_changes_no_optimum(problem: Problem) -> None:
-    jobs = tuple(replace(job, tcdw=job.tcdw * 1e5, tcup=job.tcup * 1e5) for job in problem.jobs)
+    jobs = tuple(
+        replace(job, tcdw=job.tcdw * 1e5, tcup=job.tcup * 1e5) for job in problem.jobs
+    )
     problem = replace(problem, jobs=jobs)
-    here, there = solve(problem, backend="exact"), solve(tamed(problem), backend="exact")
-    assert worth_of(problem, there.counts) == pytest.approx(here.objective, rel=1e-9, abs=1e-9 * magnitude(problem))
+    here, there = (
+        solve(problem, backend="exact"),
+        solve(tamed(problem), backend="exact"),
+    )
+    assert worth_of(problem, there.counts) == pytest.approx(
+        here.objective, rel=1e-9, abs=1e-9 * magnitude(problem)
+    )
 
 
 # --- deadlines and objectives below 0 -----------------------------------------------------------------------------
@@ -422,11 +619,15 @@ def endless(jobs: int = 300, units: int = 300_000) -> Problem:
     ns = np.arange(0, units + 1, units // 3000, dtype=float)
     os = np.where(np.arange(len(ns)) % 2 == 0, ns, ns - units // 3000 + 1)
     os[0] = 0.0
-    made = tuple(Job(f"j{j}", 1, units, ns, os * (1 + j * 1e-7), 0.0, 0.0) for j in range(jobs))
+    made = tuple(
+        Job(f"j{j}", 1, units, ns, os * (1 + j * 1e-7), 0.0, 0.0) for j in range(jobs)
+    )
     return Problem(units - 1, 120.0, made, (0,) * jobs)
 
 
-def test_the_exact_programme_ends_at_its_time_limit_with_the_best_known_and_a_bound() -> None:
+def test_the_exact_programme_ends_at_its_time_limit_with_the_best_known_and_a_bound() -> (
+    None
+):
     """F6: 59 s where 1 s was allowed."""
     problem = endless()
     solution = solve(problem, backend="exact", time_limit=0.2)
@@ -444,15 +645,23 @@ def test_a_bound_at_the_time_limit_holds() -> None:
 
 
 def test_a_job_on_its_fewest_units_pays_for_a_change() -> None:
-    job = Job("a", 2, 4, np.array([0.0, 2.0, 4.0]), np.array([0.0, 20.0, 22.0]), 5.0, 0.0)
-    problem = Problem(4, 10.0, (job,), (2,))  # 200 where it is; 220 less 5 s at 20 on all four
-    assert optimum(problem).counts == solve_core(problem) == solve_plain(problem) == (2,)
+    job = Job(
+        "a", 2, 4, np.array([0.0, 2.0, 4.0]), np.array([0.0, 20.0, 22.0]), 5.0, 0.0
+    )
+    problem = Problem(
+        4, 10.0, (job,), (2,)
+    )  # 200 where it is; 220 less 5 s at 20 on all four
+    assert (
+        optimum(problem).counts == solve_core(problem) == solve_plain(problem) == (2,)
+    )
 
 
 def test_a_search_that_ends_before_it_begins_has_a_bound_that_holds() -> None:
     """Jobs that run on 6 units of 10, or on 5: what is given out first is 6 and nothing, the best is 5 and 5."""
     ns, os = np.array([0.0, 5.0, 6.0]), np.array([0.0, 50.0, 61.0])
-    problem = Problem(10, 1.0, tuple(Job(name, 5, 6, ns, os, 0.0, 0.0) for name in "ab"), (0, 0))
+    problem = Problem(
+        10, 1.0, tuple(Job(name, 5, 6, ns, os, 0.0, 0.0) for name in "ab"), (0, 0)
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bft.milp.exact.dp.PLAIN_STEPS", -1)
         stopped, whole = optimum(problem, 1e-9), optimum(problem)
@@ -461,7 +670,9 @@ def test_a_search_that_ends_before_it_begins_has_a_bound_that_holds() -> None:
 
 
 @pytest.mark.parametrize("formulation", ["items", "flow"])
-def test_objectives_below_zero_share_rightly(formulation: str, process: SolverProcess) -> None:
+def test_objectives_below_zero_share_rightly(
+    formulation: str, process: SolverProcess
+) -> None:
     """F6: at 1/xi of its rate a job with an objective below 0 has more, and the bound must know."""
     a = Job("a", 2, 2, np.array([0.0, 2.0]), np.array([-10.0, -8.0]), 0.0, 0.0)
     b = Job("b", 2, 2, np.array([0.0, 2.0]), np.array([-10.0, -6.0]), 0.0, 0.0)
@@ -480,9 +691,13 @@ def test_items_and_flow_agree_below_zero(seed: int, process: SolverProcess) -> N
     for _ in range(15):
         problem = _shared_problem(random)
         items, flow = (
-            solve(problem, backend="cbc", formulation=formulation, process=process) for formulation in ("items", "flow")
+            solve(problem, backend="cbc", formulation=formulation, process=process)
+            for formulation in ("items", "flow")
         )
-        assert (items.status, flow.status) == ("optimal", "optimal"), (items.note, flow.note)
+        assert (items.status, flow.status) == ("optimal", "optimal"), (
+            items.note,
+            flow.note,
+        )
         slack = 1e-9 * magnitude(problem)
         assert items.objective == pytest.approx(flow.objective, rel=1e-6, abs=slack)
         assert relax(Items(problem)).bound >= items.objective - slack
@@ -504,9 +719,22 @@ def test_sharing_is_answered_alike_by_all_backends_where_no_solver_is_needed(
     alike = 0
     for _ in range(problems):
         problem = _shared_problem(random)
-        answers = [solve(problem, backend=backend, process=process) for backend in BACKENDS]
-        if solve_sharing(problem, "items", no_answer, Limits(), 1e-6).status == "optimal":
+        answers = [
+            solve(problem, backend=backend, process=process) for backend in BACKENDS
+        ]
+        if (
+            solve_sharing(problem, "items", no_answer, Limits(), 1e-6).status
+            == "optimal"
+        ):
             alike += 1
             assert len({(answer.counts, answer.transfers) for answer in answers}) == 1
-            assert len({(answer.objective, answer.bound, answer.formulation) for answer in answers}) == 1
+            assert (
+                len(
+                    {
+                        (answer.objective, answer.bound, answer.formulation)
+                        for answer in answers
+                    }
+                )
+                == 1
+            )
     assert alike >= problems // 2

@@ -24,7 +24,15 @@ Json = dict[str, Any]
 
 def document(**changes: object) -> Json:
     """Two jobs on 8 units; b holds three of them."""
-    a = {"name": "a", "Jmin": 1, "Jmax": 4, "Ns": [0, 1, 4], "Os": [0, 10, 30], "Tcup": 20, "Tcdw": 10}
+    a = {
+        "name": "a",
+        "Jmin": 1,
+        "Jmax": 4,
+        "Ns": [0, 1, 4],
+        "Os": [0, 10, 30],
+        "Tcup": 20,
+        "Tcdw": 10,
+    }
     b = a | {"name": "b", "weight": 2, "current": [5, 0, 7]}
     return {"units": 8, "Tfwd": 120, "jobs": [a, b]} | changes
 
@@ -46,13 +54,24 @@ def test_a_document_becomes_a_problem() -> None:
     assert parsed.current == ((), (5, 0, 7))
     assert problem.current == (0, 3)
     b = problem.jobs[1]
-    assert (b.name, b.jmin, b.jmax, b.tcup, b.tcdw, b.weight) == ("b", 1, 4, 20.0, 10.0, 2.0)
+    assert (b.name, b.jmin, b.jmax, b.tcup, b.tcdw, b.weight) == (
+        "b",
+        1,
+        4,
+        20.0,
+        10.0,
+        2.0,
+    )
     assert (b.ns.tolist(), b.os.tolist()) == ([0, 1, 4], [0, 10, 30])
 
 
 def test_what_is_optional_has_defaults() -> None:
     problem = parse(document()).problem
-    assert (problem.jobs[0].weight, problem.current[0], problem.cost_model) == (1.0, 0, "bftrainer")
+    assert (problem.jobs[0].weight, problem.current[0], problem.cost_model) == (
+        1.0,
+        0,
+        "bftrainer",
+    )
 
 
 def test_a_document_without_jobs_is_a_problem() -> None:
@@ -64,7 +83,10 @@ def test_whole_numbers_may_be_written_as_floats() -> None:
     posed = with_job(Jmin=2.0, Jmax=3.0) | {"units": 9.0}
     problem = parse(posed).problem
     assert (problem.units, problem.jobs[1].jmin, problem.jobs[1].jmax) == (9, 2, 3)
-    assert all(type(n) is int for n in (problem.units, problem.jobs[1].jmin, problem.jobs[1].jmax))
+    assert all(
+        type(n) is int
+        for n in (problem.units, problem.jobs[1].jmin, problem.jobs[1].jmax)
+    )
 
 
 def test_reading_leaves_the_document_as_it_is() -> None:
@@ -76,7 +98,16 @@ def test_reading_leaves_the_document_as_it_is() -> None:
 
 NOT_A_NUMBER = ["7", None, True, [1], {}, float("nan"), float("inf"), -float("inf")]
 NOT_WHOLE = [*NOT_A_NUMBER, 1.5, -1, -1.0, 10**10, 1e300, 10**400]
-NOT_NUMBERS = [7, None, "0 1", {"0": 0}, [0, "1", 4], [0, None, 4], [0, True, 4], [0, [1], 4]]
+NOT_NUMBERS = [
+    7,
+    None,
+    "0 1",
+    {"0": 0},
+    [0, "1", 4],
+    [0, None, 4],
+    [0, True, 4],
+    [0, [1], 4],
+]
 
 
 @pytest.mark.parametrize("value", NOT_WHOLE, ids=repr)
@@ -103,7 +134,11 @@ def test_a_job_that_is_no_object_is_named(value: object) -> None:
         parse(document(jobs=[document()["jobs"][0], value]))
 
 
-@pytest.mark.parametrize("value", [None, [], [document()], "{}", 3], ids=["null", "empty list", "list", "text", "int"])
+@pytest.mark.parametrize(
+    "value",
+    [None, [], [document()], "{}", 3],
+    ids=["null", "empty list", "list", "text", "int"],
+)
 def test_a_problem_that_is_no_object_is_refused(value: object) -> None:
     with pytest.raises(ProblemError, match="a problem is a JSON object"):
         parse(value)
@@ -136,7 +171,10 @@ def test_a_missing_field_of_a_job_is_named(field: str) -> None:
         *[("weight", value) for value in NOT_A_NUMBER],
         *[("Ns", value) for value in NOT_NUMBERS],
         *[("Os", value) for value in NOT_NUMBERS],
-        *[("current", value) for value in (None, 3, "0", {}, [0.0], ["0"], [True], [None], [[0]])],
+        *[
+            ("current", value)
+            for value in (None, 3, "0", {}, [0.0], ["0"], [True], [None], [[0]])
+        ],
         *[("current", value) for value in ([-1], [8], [0, 9], [2**70])],
     ],
     ids=repr,
@@ -167,7 +205,9 @@ def test_an_invalid_field_of_a_job_is_named(field: str, value: object) -> None:
     ],
     ids=repr,
 )
-def test_fields_that_do_not_fit_each_other_are_named_with_their_job(changes: Json, says: str) -> None:
+def test_fields_that_do_not_fit_each_other_are_named_with_their_job(
+    changes: Json, says: str
+) -> None:
     with pytest.raises(ProblemError, match=rf"^jobs\[1\].*{says}"):
         parse(with_job(**changes))
 
@@ -188,14 +228,23 @@ def test_a_number_beyond_floats_is_refused(posed: Json) -> None:
         parse(json.loads(json.dumps(posed)))
 
 
-@pytest.mark.parametrize("posed", [document(nodes=3), document(tfwd=3), document(**{"": 3})], ids=lambda p: [*p][-1])
+@pytest.mark.parametrize(
+    "posed",
+    [document(nodes=3), document(tfwd=3), document(**{"": 3})],
+    ids=lambda p: [*p][-1],
+)
 def test_an_unknown_field_is_named(posed: Json) -> None:
-    with pytest.raises(ProblemError, match=rf"^problem: unknown field {[*posed][-1]!r}; known are .*Tfwd"):
+    with pytest.raises(
+        ProblemError,
+        match=rf"^problem: unknown field {[*posed][-1]!r}; known are .*Tfwd",
+    ):
         parse(posed)
 
 
 def test_an_unknown_field_of_a_job_is_named() -> None:
-    with pytest.raises(ProblemError, match=r"^jobs\[1\]: unknown field 'jmin'; known are .*Jmin"):
+    with pytest.raises(
+        ProblemError, match=r"^jobs\[1\]: unknown field 'jmin'; known are .*Jmin"
+    ):
         parse(with_job(jmin=1))
 
 
@@ -211,14 +260,18 @@ def test_an_unknown_cost_model_is_named(value: object) -> None:
 
 
 def test_a_unit_that_a_job_holds_twice_is_refused() -> None:
-    with pytest.raises(ProblemError, match=r"^jobs\[1\]\.current: a unit appears twice"):
+    with pytest.raises(
+        ProblemError, match=r"^jobs\[1\]\.current: a unit appears twice"
+    ):
         parse(with_job(current=[3, 1, 3]))
 
 
 def test_a_unit_held_by_two_jobs_is_named_with_both() -> None:
     posed = document()
     posed["jobs"][0]["current"] = [1, 7]
-    with pytest.raises(ProblemError, match=r"^jobs\[1\]\.current: unit 7 is held by 'a' too"):
+    with pytest.raises(
+        ProblemError, match=r"^jobs\[1\]\.current: unit 7 is held by 'a' too"
+    ):
         parse(posed)
 
 
@@ -233,7 +286,19 @@ def test_a_jmax_that_means_no_limit_costs_no_memory() -> None:
         tracemalloc.stop()
 
 
-WRECKS: list[object] = [*NOT_WHOLE[:-1], -7, 0, 3.7, "", [], [[]], {"a": 1}, [0, 1], [-1.0], 10**9]
+WRECKS: list[object] = [
+    *NOT_WHOLE[:-1],
+    -7,
+    0,
+    3.7,
+    "",
+    [],
+    [[]],
+    {"a": 1},
+    [0, 1],
+    [-1.0],
+    10**9,
+]
 
 
 @examples(400)
@@ -242,7 +307,13 @@ def test_whatever_stands_in_a_field_it_is_read_or_refused(data: st.DataObject) -
     posed = document(cost_model="stall")
     for _ in range(data.draw(st.integers(1, 3))):
         target = data.draw(
-            st.sampled_from([posed, posed, *[j for j in posed.get("jobs") or [] if isinstance(j, dict)]])
+            st.sampled_from(
+                [
+                    posed,
+                    posed,
+                    *[j for j in posed.get("jobs") or [] if isinstance(j, dict)],
+                ]
+            )
         )
         key = data.draw(st.sampled_from(sorted(target)))
         if data.draw(st.booleans()):
@@ -269,14 +340,22 @@ def documents(draw: st.DrawFn) -> Json:
         taken = draw(st.integers(0, len(order)) | st.just(0))
         held, order = order[:taken], order[taken:]
         seconds = st.sampled_from([0, 5, 18.5, 1000])
-        entry: Json = {"name": f"job {index}", "Jmin": jmin, "Jmax": max(1, jmin + draw(st.integers(0, 8)))}
+        entry: Json = {
+            "name": f"job {index}",
+            "Jmin": jmin,
+            "Jmax": max(1, jmin + draw(st.integers(0, 8))),
+        }
         entry |= {"Ns": ns, "Os": os, "Tcup": draw(seconds), "Tcdw": draw(seconds)}
         if held or draw(st.booleans()):
             entry["current"] = list(held)
         if draw(st.booleans()):
             entry["weight"] = draw(st.sampled_from([0, 1, 2.5]))
         jobs.append(entry)
-    posed: Json = {"units": units, "Tfwd": draw(st.sampled_from([1, 30.5, 120])), "jobs": jobs}
+    posed: Json = {
+        "units": units,
+        "Tfwd": draw(st.sampled_from([1, 30.5, 120])),
+        "jobs": jobs,
+    }
     if draw(st.booleans()):
         posed["cost_model"] = draw(st.sampled_from(["bftrainer", "stall"]))
     return posed
@@ -289,17 +368,26 @@ def test_an_answer_names_the_units_of_each_job_without_migration(posed: Json) ->
     solution = solve(parsed.problem, backend="exact")
     written = json.loads(json.dumps(answer(parsed, solution), allow_nan=False))
 
-    assert list(written["counts"]) == list(written["allocation"]) == [entry["name"] for entry in posed["jobs"]]
+    assert (
+        list(written["counts"])
+        == list(written["allocation"])
+        == [entry["name"] for entry in posed["jobs"]]
+    )
     assert tuple(written["counts"].values()) == solution.counts
     for entry in posed["jobs"]:
-        before, after = set(entry.get("current", [])), written["allocation"][entry["name"]]
+        before, after = (
+            set(entry.get("current", [])),
+            written["allocation"][entry["name"]],
+        )
         assert len(after) == written["counts"][entry["name"]]
         assert after == sorted(after)
         assert before <= set(after) or before >= set(after)
     given_units = [unit for units in written["allocation"].values() for unit in units]
     assert len(set(given_units)) == len(given_units)
     assert set(given_units) <= set(range(posed["units"]))
-    assert written["objective"] == pytest.approx(worth_of(parsed.problem, solution.counts), rel=1e-9, abs=1e-6)
+    assert written["objective"] == pytest.approx(
+        worth_of(parsed.problem, solution.counts), rel=1e-9, abs=1e-6
+    )
 
 
 def test_an_answer_has_the_documented_fields() -> None:
@@ -330,7 +418,10 @@ def test_the_note_is_written_where_there_is_one() -> None:
     parsed = parse(document())
     solution = solve(parsed.problem, backend="exact")
     assert "note" not in answer(parsed, solution)
-    assert answer(parsed, replace(solution, status="fallback", note="CBC died"))["note"] == "CBC died"
+    assert (
+        answer(parsed, replace(solution, status="fallback", note="CBC died"))["note"]
+        == "CBC died"
+    )
 
 
 # --- settling -----------------------------------------------------------------------------------------------------
@@ -361,7 +452,10 @@ def test_settling_keeps_the_oldest_and_takes_the_least_of_what_is_free(
     settled = settle(current, counts, iter(free))
     assert posed == before
 
-    pool = sorted(free + [unit for units, n in zip(current, counts, strict=True) for unit in units[n:]])
+    pool = sorted(
+        free
+        + [unit for units, n in zip(current, counts, strict=True) for unit in units[n:]]
+    )
     for held, n, new in zip(current, counts, settled, strict=True):
         grown = max(n - len(held), 0)
         assert new == held[:n] + pool[:grown]
@@ -393,12 +487,18 @@ class NaiveFreeUnits:
         return unit
 
 
-def drive(choose: Callable[[int], int], *, steps: int, units: int, rejoin: bool) -> None:
+def drive(
+    choose: Callable[[int], int], *, steps: int, units: int, rejoin: bool
+) -> None:
     """Add, discard and take units by `choose(below)`, and compare with the naive model at each step."""
     real, naive = FreeList(units), NaiveFreeUnits()
     discarded: set[int] = set()
     for event in range(steps):
-        outside = [u for u in range(units) if u not in naive.since and (rejoin or u not in discarded)]
+        outside = [
+            u
+            for u in range(units)
+            if u not in naive.since and (rejoin or u not in discarded)
+        ]
         action = choose(4)
         if action <= 1 and outside:
             unit = outside[choose(len(outside))]
@@ -418,7 +518,9 @@ def drive(choose: Callable[[int], int], *, steps: int, units: int, rejoin: bool)
                 real.take()
         assert len(real) == len(naive.since)
         assert list(real) == sorted(naive.since)
-        assert [unit in real for unit in range(units)] == [unit in naive.since for unit in range(units)]
+        assert [unit in real for unit in range(units)] == [
+            unit in naive.since for unit in range(units)
+        ]
     while naive.since:
         assert real.take() == naive.take()
     assert len(real) == 0
@@ -431,11 +533,18 @@ def drive(choose: Callable[[int], int], *, steps: int, units: int, rejoin: bool)
 )
 @examples(300)
 @given(data=st.data())
-def test_free_units_are_taken_oldest_first(data: st.DataObject, *, rejoin: bool) -> None:
+def test_free_units_are_taken_oldest_first(
+    data: st.DataObject, *, rejoin: bool
+) -> None:
     def choose(below: int) -> int:
         return data.draw(st.integers(0, below - 1))
 
-    drive(choose, steps=data.draw(st.integers(1, 25)), units=data.draw(st.integers(1, 5)), rejoin=rejoin)
+    drive(
+        choose,
+        steps=data.draw(st.integers(1, 25)),
+        units=data.draw(st.integers(1, 5)),
+        rejoin=rejoin,
+    )
 
 
 def test_units_idle_equally_long_are_taken_by_number() -> None:

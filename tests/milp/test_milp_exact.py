@@ -12,14 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import magnitude, problems, worth, worth_of
 
-from bft.milp import Job, Problem, ProblemError, keep, solve, total_value, value_table, value_tables
+from bft.milp import (
+    Job,
+    Problem,
+    ProblemError,
+    keep,
+    solve,
+    total_value,
+    value_table,
+    value_tables,
+)
 
 NEVER = -np.inf
 
 
 def job(name: str = "a", jmin: int = 1, jmax: int = 6, **others: object) -> Job:
     """O at 0 ... 6 units is 0, 10, 20, 25, 30, 45, 60 a second: neither concave nor convex. Tcup 2 s, Tcdw 3 s."""
-    fields = {"ns": [0, 2, 4, 6], "os": [0, 20, 30, 60], "tcup": 2.0, "tcdw": 3.0} | others
+    fields = {
+        "ns": [0, 2, 4, 6],
+        "os": [0, 20, 30, 60],
+        "tcup": 2.0,
+        "tcdw": 3.0,
+    } | others
     return Job(name, jmin, jmax, **fields)  # type: ignore[arg-type]
 
 
@@ -64,8 +78,12 @@ def job(name: str = "a", jmin: int = 1, jmax: int = 6, **others: object) -> Job:
         (job(tcup=1e6, tcdw=1e6), 1, 2, [-1e7, 100, 200 - 1e7]),
     ],
 )
-def test_a_rescale_costs_its_time_at_the_rate_before(what: Job, held: int, units: int, expected: list[float]) -> None:
-    assert value_table(what, held, units, 10.0, "bftrainer").tolist() == pytest.approx(expected, rel=1e-12)
+def test_a_rescale_costs_its_time_at_the_rate_before(
+    what: Job, held: int, units: int, expected: list[float]
+) -> None:
+    assert value_table(what, held, units, 10.0, "bftrainer").tolist() == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,8 +103,12 @@ def test_a_rescale_costs_its_time_at_the_rate_before(what: Job, held: int, units
         (job(jmin=4), 0, 3, [0, NEVER, NEVER, NEVER]),
     ],
 )
-def test_under_stall_the_window_is_shorter(what: Job, held: int, units: int, expected: list[float]) -> None:
-    assert value_table(what, held, units, 10.0, "stall").tolist() == pytest.approx(expected, rel=1e-12)
+def test_under_stall_the_window_is_shorter(
+    what: Job, held: int, units: int, expected: list[float]
+) -> None:
+    assert value_table(what, held, units, 10.0, "stall").tolist() == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
@@ -100,19 +122,27 @@ def test_making_a_table_leaves_the_job_as_it_is(cost_model: str) -> None:
 
 @given(problems(max_jobs=4, max_units=12))
 def test_tables_are_the_formula_at_every_count(problem: Problem) -> None:
-    for one, held, table in zip(problem.jobs, problem.current, value_tables(problem), strict=True):
+    for one, held, table in zip(
+        problem.jobs, problem.current, value_tables(problem), strict=True
+    ):
         assert len(table) == min(one.jmax, problem.units) + 1
         for n, value in enumerate(table.tolist()):
             expected = worth(one, held, n, problem.tfwd, problem.cost_model)
             slack = 1e-12 * magnitude(problem)
-            assert value == (NEVER if expected is None else pytest.approx(expected, rel=1e-12, abs=slack))
+            assert value == (
+                NEVER
+                if expected is None
+                else pytest.approx(expected, rel=1e-12, abs=slack)
+            )
 
 
 @pytest.mark.parametrize(
     ("jmin", "held", "kept"),
     [(1, 0, 0), (1, 3, 3), (1, 6, 4), (3, 2, 0), (3, 3, 3), (0, 0, 0), (0, 2, 2)],
 )
-def test_keeping_is_limited_by_the_bounds_of_jobs(jmin: int, held: int, kept: int) -> None:
+def test_keeping_is_limited_by_the_bounds_of_jobs(
+    jmin: int, held: int, kept: int
+) -> None:
     assert keep(Problem(6, 10.0, (job(jmin=jmin, jmax=4),), (held,))) == (kept,)
 
 
@@ -141,31 +171,57 @@ def test_exact_reaches_the_optimum_of_full_enumeration(problem: Problem) -> None
     slack = 1e-12 * magnitude(problem)
     assert reached == pytest.approx(best, rel=1e-12, abs=slack)
     assert solution.objective == pytest.approx(best, rel=1e-12, abs=slack)
-    assert (solution.status, solution.bound, solution.gap, solution.note) == ("optimal", solution.objective, 0.0, "")
+    assert (solution.status, solution.bound, solution.gap, solution.note) == (
+        "optimal",
+        solution.objective,
+        0.0,
+        "",
+    )
 
 
 def plain_optimum(problem: Problem) -> float:
     """The best value, by a dynamic programme over units in plain Python."""
     best = [0.0] * (problem.units + 1)
     for one, held in zip(problem.jobs, problem.current, strict=True):
-        choices = [(n, worth(one, held, n, problem.tfwd, problem.cost_model)) for n in range(problem.units + 1)]
+        choices = [
+            (n, worth(one, held, n, problem.tfwd, problem.cost_model))
+            for n in range(problem.units + 1)
+        ]
         allowed = [(n, value) for n, value in choices if value is not None]
-        best = [max(best[u - n] + value for n, value in allowed if n <= u) for u in range(problem.units + 1)]
+        best = [
+            max(best[u - n] + value for n, value in allowed if n <= u)
+            for u in range(problem.units + 1)
+        ]
     return best[-1]
 
 
 def medium(seed: int, jobs: int, units: int) -> Problem:
     """Jobs that ask for three times the available units, most of which are held already."""
     random = np.random.default_rng(seed)
-    current = random.multinomial(int(units * 0.8), np.full(jobs + 1, 1 / (jobs + 1)))[:jobs]
+    current = random.multinomial(int(units * 0.8), np.full(jobs + 1, 1 / (jobs + 1)))[
+        :jobs
+    ]
     made = []
     for index in range(jobs):
-        ns = np.concatenate([[0.0], np.cumsum(random.integers(1, 20, size=7) / random.choice([1, 4]))])
+        ns = np.concatenate(
+            [[0.0], np.cumsum(random.integers(1, 20, size=7) / random.choice([1, 4]))]
+        )
         os = np.concatenate([[0.0], np.cumsum(random.random(7) * np.diff(ns) * 100)])
         jmin = int(random.integers(1, 40))
         jmax = jmin + int(random.integers(0, units // 3))
         tcup, tcdw = random.random(2) * random.choice([5.0, 100.0])
-        made.append(Job(f"j{index}", jmin, jmax, ns, os, tcup, tcdw, float(random.choice([1.0, 0.5]))))
+        made.append(
+            Job(
+                f"j{index}",
+                jmin,
+                jmax,
+                ns,
+                os,
+                tcup,
+                tcdw,
+                float(random.choice([1.0, 0.5])),
+            )
+        )
     model = ("bftrainer", "stall")[seed % 2]
     return Problem(units, 120.0, tuple(made), tuple(int(c) for c in current), model)  # type: ignore[arg-type]
 
@@ -174,15 +230,21 @@ def medium(seed: int, jobs: int, units: int) -> Problem:
 def test_exact_agrees_with_a_plain_dynamic_programme_at_medium_size(seed: int) -> None:
     problem = medium(seed, 12, 300)
     solution = solve(problem, backend="exact")
-    assert worth_of(problem, solution.counts) == pytest.approx(plain_optimum(problem), rel=1e-12)
+    assert worth_of(problem, solution.counts) == pytest.approx(
+        plain_optimum(problem), rel=1e-12
+    )
     assert sum(solution.counts) > 0
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_exact_agrees_with_a_plain_dynamic_programme_when_jobs_cannot_use_all_units(seed: int) -> None:
+def test_exact_agrees_with_a_plain_dynamic_programme_when_jobs_cannot_use_all_units(
+    seed: int,
+) -> None:
     roomy = medium(seed, 3, 400)
     assert sum(one.jmax for one in roomy.jobs) < 1200
-    tight = replace(roomy, units=max(sum(roomy.current), sum(one.jmax for one in roomy.jobs) - 7))
+    tight = replace(
+        roomy, units=max(sum(roomy.current), sum(one.jmax for one in roomy.jobs) - 7)
+    )
     for problem in (roomy, tight):
         reached = worth_of(problem, solve(problem, backend="exact").counts)
         assert reached == pytest.approx(plain_optimum(problem), rel=1e-12)
@@ -191,26 +253,38 @@ def test_exact_agrees_with_a_plain_dynamic_programme_when_jobs_cannot_use_all_un
 @given(problems(max_jobs=5, max_units=20))
 def test_no_answer_is_worth_less_than_keeping(problem: Problem) -> None:
     solution = solve(problem, backend="exact")
-    assert solution.objective >= total_value(value_tables(problem), keep(problem)) - 1e-12 * magnitude(problem)
+    assert solution.objective >= total_value(
+        value_tables(problem), keep(problem)
+    ) - 1e-12 * magnitude(problem)
 
 
 @given(problems(max_jobs=5, max_units=20), st.integers(1, 5))
 def test_more_units_are_never_worth_less(problem: Problem, more: int) -> None:
     here = solve(problem, backend="exact").objective
-    there = solve(replace(problem, units=problem.units + more), backend="exact").objective
+    there = solve(
+        replace(problem, units=problem.units + more), backend="exact"
+    ).objective
     assert there >= here - 1e-12 * magnitude(problem)
 
 
 @given(problems(max_jobs=5, max_units=20))
 def test_the_order_of_jobs_does_not_change_the_optimum(problem: Problem) -> None:
     turned = replace(problem, jobs=problem.jobs[::-1], current=problem.current[::-1])
-    here, there = solve(problem, backend="exact").objective, solve(turned, backend="exact").objective
+    here, there = (
+        solve(problem, backend="exact").objective,
+        solve(turned, backend="exact").objective,
+    )
     assert here == pytest.approx(there, rel=1e-12, abs=1e-12 * magnitude(problem))
 
 
 @given(problems(max_jobs=6, max_units=30))
 def test_the_same_problem_has_the_same_answer_bit_for_bit(problem: Problem) -> None:
-    again = replace(problem, jobs=tuple(replace(one, ns=one.ns.copy(), os=one.os.copy()) for one in problem.jobs))
+    again = replace(
+        problem,
+        jobs=tuple(
+            replace(one, ns=one.ns.copy(), os=one.os.copy()) for one in problem.jobs
+        ),
+    )
     first, second = solve(problem, backend="exact"), solve(again, backend="exact")
     assert first.counts == second.counts
     assert (first.objective, first.bound) == (second.objective, second.bound)
@@ -228,7 +302,12 @@ def test_auto_is_exact_where_exact_applies(problem: Problem) -> None:
 
 def flat(name: str, jmax: int = 6, **others: object) -> Job:
     """Worth the same on 2 ... 6 units, and rescaled for nothing."""
-    return job(name, 1, jmax, **{"ns": [0, 2, 6], "os": [0, 20, 20], "tcup": 0.0, "tcdw": 0.0} | others)
+    return job(
+        name,
+        1,
+        jmax,
+        **{"ns": [0, 2, 6], "os": [0, 20, 20], "tcup": 0.0, "tcdw": 0.0} | others,
+    )
 
 
 def straight(name: str) -> Job:
@@ -257,7 +336,10 @@ def straight(name: str) -> Job:
     ],
 )
 def test_among_equals_a_job_keeps_its_units_or_takes_the_fewest(
-    units: int, jobs: tuple[Job, ...], current: tuple[int, ...], expected: tuple[int, ...]
+    units: int,
+    jobs: tuple[Job, ...],
+    current: tuple[int, ...],
+    expected: tuple[int, ...],
 ) -> None:
     problem = Problem(units, 10.0, jobs, current)
     assert solve(problem, backend="exact").counts == expected
@@ -265,7 +347,9 @@ def test_among_equals_a_job_keeps_its_units_or_takes_the_fewest(
 
 def test_a_tie_is_kept_only_if_no_other_job_can_use_the_units() -> None:
     # c is worth as much on 2 units as on its 5, and the others gain 10/s with each of the 3 that it gives back.
-    problem = Problem(8, 10.0, (straight("a"), straight("b"), flat("c", os=[0, 22, 22])), (2, 1, 5))
+    problem = Problem(
+        8, 10.0, (straight("a"), straight("b"), flat("c", os=[0, 22, 22])), (2, 1, 5)
+    )
     solution = solve(problem, backend="exact")
     assert (solution.counts[2], solution.objective) == (2, 10 * (6 * 10 + 22))
 
@@ -294,7 +378,13 @@ def tying_problems(draw: st.DrawFn) -> Problem:
         left -= held
         jobs.append(one)
         current.append(held)
-    return Problem(units, 64.0, tuple(jobs), tuple(current), draw(st.sampled_from(["bftrainer", "stall"])))
+    return Problem(
+        units,
+        64.0,
+        tuple(jobs),
+        tuple(current),
+        draw(st.sampled_from(["bftrainer", "stall"])),
+    )
 
 
 @examples(400)
@@ -309,7 +399,9 @@ def test_no_job_moves_if_keeping_everything_is_best(problem: Problem) -> None:
 @given(tying_problems())
 def test_no_job_moves_or_takes_more_without_gain(problem: Problem) -> None:
     solution = solve(problem, backend="exact")
-    for index, (held, given_units) in enumerate(zip(problem.current, solution.counts, strict=True)):
+    for index, (held, given_units) in enumerate(
+        zip(problem.current, solution.counts, strict=True)
+    ):
         if given_units == held:
             continue
         for other in {held, *range(given_units)}:
@@ -323,28 +415,44 @@ def test_no_job_moves_or_takes_more_without_gain(problem: Problem) -> None:
 
 def test_without_jobs_the_answer_is_empty() -> None:
     solution = solve(Problem(5, 10.0, (), ()), backend="exact")
-    assert (solution.status, solution.counts, solution.objective) == ("optimal", (), 0.0)
+    assert (solution.status, solution.counts, solution.objective) == (
+        "optimal",
+        (),
+        0.0,
+    )
 
 
 def test_without_units_everybody_gets_nothing() -> None:
-    solution = solve(Problem(0, 10.0, (job("a"), job("b", jmin=3)), (0, 0)), backend="exact")
-    assert (solution.status, solution.counts, solution.objective) == ("optimal", (0, 0), 0.0)
+    solution = solve(
+        Problem(0, 10.0, (job("a"), job("b", jmin=3)), (0, 0)), backend="exact"
+    )
+    assert (solution.status, solution.counts, solution.objective) == (
+        "optimal",
+        (0, 0),
+        0.0,
+    )
 
 
 def test_a_job_whose_jmin_exceeds_the_units_gets_nothing() -> None:
-    solution = solve(Problem(3, 10.0, (job("a", jmin=4), job("b")), (0, 0)), backend="exact")
+    solution = solve(
+        Problem(3, 10.0, (job("a", jmin=4), job("b")), (0, 0)), backend="exact"
+    )
     assert (solution.counts, solution.objective) == ((0, 3), 250.0)
 
 
 def test_a_job_left_below_its_jmin_releases_its_units() -> None:
     # Two units of a's were taken back: it cannot run on the one left, and there are no more.
-    solution = solve(Problem(2, 10.0, (job("a", jmin=3), job("b")), (1, 1)), backend="exact")
+    solution = solve(
+        Problem(2, 10.0, (job("a", jmin=3), job("b")), (1, 1)), backend="exact"
+    )
     assert (solution.counts, solution.objective) == ((0, 2), 180.0)
 
 
 def test_a_loss_that_cannot_be_avoided_is_taken() -> None:
     # It holds 6 of at most 4, so that it must shrink, and shrinking costs more than the window yields.
-    solution = solve(Problem(6, 10.0, (job("a", jmax=4, tcdw=100.0),), (6,)), backend="exact")
+    solution = solve(
+        Problem(6, 10.0, (job("a", jmax=4, tcdw=100.0),), (6,)), backend="exact"
+    )
     assert (solution.counts, solution.objective) == ((4,), 300.0 - 6000.0)
 
 
@@ -365,7 +473,9 @@ def test_a_loss_that_cannot_be_avoided_is_taken() -> None:
         ({"threads": 0}, "threads"),
     ],
 )
-def test_options_without_sense_are_refused(options: dict[str, object], says: str) -> None:
+def test_options_without_sense_are_refused(
+    options: dict[str, object], says: str
+) -> None:
     with pytest.raises(ProblemError, match=says):
         solve(Problem(3, 10.0, (job(),), (0,)), **options)  # type: ignore[arg-type]
 
@@ -391,7 +501,9 @@ def test_options_without_sense_are_refused(options: dict[str, object], says: str
         ({"weight": np.nan}, "weight"),
     ],
 )
-def test_a_job_that_cannot_be_is_refused_by_name_and_field(fields: dict[str, object], says: str) -> None:
+def test_a_job_that_cannot_be_is_refused_by_name_and_field(
+    fields: dict[str, object], says: str
+) -> None:
     with pytest.raises(ProblemError, match=f"'a'.*{says}"):
         job("a", **fields)  # type: ignore[arg-type]
 
@@ -411,8 +523,15 @@ def test_a_job_that_cannot_be_is_refused_by_name_and_field(fields: dict[str, obj
         ({"cost_model": "free"}, "cost_model"),
     ],
 )
-def test_a_problem_that_cannot_be_is_refused_by_field(fields: dict[str, object], says: str) -> None:
-    fine: dict[str, object] = {"units": 5, "tfwd": 10.0, "jobs": (job("a"), job("b")), "current": (0, 0)}
+def test_a_problem_that_cannot_be_is_refused_by_field(
+    fields: dict[str, object], says: str
+) -> None:
+    fine: dict[str, object] = {
+        "units": 5,
+        "tfwd": 10.0,
+        "jobs": (job("a"), job("b")),
+        "current": (0, 0),
+    }
     Problem(**fine)  # type: ignore[arg-type]
     with pytest.raises(ProblemError, match=says):
         Problem(**fine | fields)  # type: ignore[arg-type]

@@ -19,8 +19,19 @@ from strategies import curves, magnitude, problems, worth, worth_of
 from bft.milp import Job, Problem, SolverProcess, keep, solve, total_value, value_tables
 from bft.milp.classes import classes_of
 from bft.milp.formulations import modes
-from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, power_of_two_scale
-from bft.milp.formulations.modes import break_points, build, concave_runs, mode_intervals, mode_runs
+from bft.milp.formulations.linear import (
+    Limits,
+    LinearAnswer,
+    LinearModel,
+    power_of_two_scale,
+)
+from bft.milp.formulations.modes import (
+    break_points,
+    build,
+    concave_runs,
+    mode_intervals,
+    mode_runs,
+)
 from bft.milp.formulations.pruning import prune
 from bft.milp.problem import FloatArray
 
@@ -63,13 +74,19 @@ def bounds(jmin: int, jmax: int = 8) -> Job:
         (1, 0, 0, []),
     ],
 )
-def test_modes_are_shrink_stay_and_grow(jmin: int, held: int, most: int, expected: list[tuple[int, int]]) -> None:
+def test_modes_are_shrink_stay_and_grow(
+    jmin: int, held: int, most: int, expected: list[tuple[int, int]]
+) -> None:
     assert list(mode_intervals(bounds(jmin, 9), held, most)) == expected
 
 
 @given(st.integers(0, 9), st.integers(0, 12), st.integers(0, 9))
 def test_modes_share_no_count_and_miss_none(jmin: int, held: int, most: int) -> None:
-    counts = [n for low, high in mode_intervals(bounds(jmin, 9), held, most) for n in range(low, high + 1)]
+    counts = [
+        n
+        for low, high in mode_intervals(bounds(jmin, 9), held, most)
+        for n in range(low, high + 1)
+    ]
     assert counts == list(range(max(jmin, 1), most + 1))
 
 
@@ -98,7 +115,9 @@ def test_a_fractional_breakpoint_becomes_its_two_whole_neighbours(
 
 
 @given(curves(20), st.integers(0, 20), st.integers(0, 20))
-def test_between_breakpoints_a_curve_is_linear(curve: tuple[list[float], list[float]], low: int, high: int) -> None:
+def test_between_breakpoints_a_curve_is_linear(
+    curve: tuple[list[float], list[float]], low: int, high: int
+) -> None:
     assume(low <= high)
     points = break_points(np.array(curve[0]), low, high)
     assert (points[0], points[-1]) == (low, high)
@@ -130,16 +149,25 @@ def test_between_breakpoints_a_curve_is_linear(curve: tuple[list[float], list[fl
         ([0, 0, 4, 4, 8, 8], [1, 3]),
     ],
 )
-def test_runs_are_cut_where_the_slope_rises(values: list[float], cuts: list[int]) -> None:
+def test_runs_are_cut_where_the_slope_rises(
+    values: list[float], cuts: list[int]
+) -> None:
     points = [(n, float(v)) for n, v in enumerate(values)]
     ends = [0, *cuts, len(values) - 1]
-    expected = [points[a : b + 1] for a, b in itertools.pairwise(ends)] if len(values) > 1 else [points]
+    expected = (
+        [points[a : b + 1] for a, b in itertools.pairwise(ends)]
+        if len(values) > 1
+        else [points]
+    )
     assert list(concave_runs(points)) == expected
 
 
 def test_slopes_are_per_unit_not_per_point() -> None:
     # 8 in 4 units, then 3 in 1: the slope rises though the step falls
-    assert list(concave_runs([(0, 0.0), (4, 8.0), (5, 11.0)])) == [[(0, 0.0), (4, 8.0)], [(4, 8.0), (5, 11.0)]]
+    assert list(concave_runs([(0, 0.0), (4, 8.0), (5, 11.0)])) == [
+        [(0, 0.0), (4, 8.0)],
+        [(4, 8.0), (5, 11.0)],
+    ]
 
 
 def test_rounding_does_not_cut_a_straight_line() -> None:
@@ -151,14 +179,19 @@ def test_a_kink_far_above_rounding_is_cut() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(-5, 5)), max_size=12))
-def test_runs_are_concave_maximal_and_leave_nothing_out(steps: list[tuple[int, int]]) -> None:
+def test_runs_are_concave_maximal_and_leave_nothing_out(
+    steps: list[tuple[int, int]],
+) -> None:
     points = [(0, 0.0)]
     for width, slope in steps:
         points.append((points[-1][0] + width, points[-1][1] + width * slope))
     runs = list(concave_runs(points))
     joined = runs[0] + [point for run in runs[1:] for point in run[1:]]
     assert joined == points
-    slopes = [[(v1 - v0) / (n1 - n0) for (n0, v0), (n1, v1) in itertools.pairwise(run)] for run in runs]
+    slopes = [
+        [(v1 - v0) / (n1 - n0) for (n0, v0), (n1, v1) in itertools.pairwise(run)]
+        for run in runs
+    ]
     assert all(own == sorted(own, reverse=True) for own in slopes)
     for before, after in itertools.pairwise(runs):
         assert before[-1] == after[0]
@@ -169,11 +202,15 @@ def test_runs_are_concave_maximal_and_leave_nothing_out(steps: list[tuple[int, i
 @given(problems(max_jobs=3, max_units=15))
 def test_runs_of_a_job_interpolate_its_value_table(problem: Problem) -> None:
     slack = 1e-12 * magnitude(problem)
-    for job, held, values in zip(problem.jobs, problem.current, value_tables(problem), strict=True):
+    for job, held, values in zip(
+        problem.jobs, problem.current, value_tables(problem), strict=True
+    ):
         for run in mode_runs(job, held, values):
             ns, vs = zip(*run, strict=True)
             inside = np.arange(ns[0], ns[-1] + 1)
-            assert np.interp(inside, ns, vs) == pytest.approx(values[ns[0] : ns[-1] + 1], rel=1e-9, abs=slack)
+            assert np.interp(inside, ns, vs) == pytest.approx(
+                values[ns[0] : ns[-1] + 1], rel=1e-9, abs=slack
+            )
 
 
 # --- the linear model, point by point -----------------------------------------------------------------------------
@@ -182,10 +219,14 @@ def test_runs_of_a_job_interpolate_its_value_table(problem: Problem) -> None:
 def integer_points(model: LinearModel) -> np.ndarray:
     """All whole-number points within the bounds and the rows of a model, one a row."""
     axes = [np.arange(int(upper) + 1) for upper in model.upper]
-    points = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1).astype(float)
+    points = np.stack(
+        [axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1
+    ).astype(float)
     for indices, coefficients, sense, right in model.rows:
         total = points[:, indices] @ np.array(coefficients)
-        points = points[np.abs(total - right) < 1e-9 if sense == "=" else total <= right + 1e-9]
+        points = points[
+            np.abs(total - right) < 1e-9 if sense == "=" else total <= right + 1e-9
+        ]
     return points
 
 
@@ -197,7 +238,9 @@ def best_of_each_count(problem: Problem) -> dict[tuple[int, ...], float]:
     best: dict[tuple[int, ...], float] = {}
     for x in integer_points(model):
         counts = formulated.decode(x)
-        best[counts] = max(best.get(counts, -np.inf), float(x @ np.array(model.objective)))
+        best[counts] = max(
+            best.get(counts, -np.inf), float(x @ np.array(model.objective))
+        )
     return best
 
 
@@ -207,26 +250,41 @@ def waiting_twice(problem: Problem) -> Problem:
     return replace(problem, jobs=(job, replace(job, name="again")), current=(0, 0))
 
 
-@examples(200, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@examples(
+    200, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+)
 @given(
     problems(max_jobs=1, max_units=6)
     | problems(max_jobs=2, max_units=3)
-    | problems(max_jobs=1, max_units=4).filter(lambda problem: problem.jobs).map(waiting_twice)
+    | problems(max_jobs=1, max_units=4)
+    .filter(lambda problem: problem.jobs)
+    .map(waiting_twice)
 )
-def test_the_model_allows_only_what_the_problem_allows_and_values_it_alike(problem: Problem) -> None:
+def test_the_model_allows_only_what_the_problem_allows_and_values_it_alike(
+    problem: Problem,
+) -> None:
     assume(problem.jobs)
     expected = {
         counts: value
-        for counts in itertools.product(range(problem.units + 1), repeat=len(problem.jobs))
+        for counts in itertools.product(
+            range(problem.units + 1), repeat=len(problem.jobs)
+        )
         if (value := worth_of(problem, counts)) is not None
     }
     best = best_of_each_count(problem)
     assert best.keys() <= expected.keys()
     for counts, value in best.items():
-        assert value == pytest.approx(expected[counts], rel=1e-9, abs=1e-12 * magnitude(problem))
+        assert value == pytest.approx(
+            expected[counts], rel=1e-9, abs=1e-12 * magnitude(problem)
+        )
     # Only what is worse than changing nothing may be left out, or than the same units otherwise split in a class.
     floor = total_value(value_tables(problem), keep(problem))
-    if all(value >= 0 for table in value_tables(problem) for value in table if value > -np.inf):
+    if all(
+        value >= 0
+        for table in value_tables(problem)
+        for value in table
+        if value > -np.inf
+    ):
         floor = -np.inf
     members = classes_of(problem).members()
     in_model: dict[tuple[int, ...], float] = {}
@@ -235,7 +293,9 @@ def test_the_model_allows_only_what_the_problem_allows_and_values_it_alike(probl
         in_model[totals] = max(in_model.get(totals, -np.inf), value)
     for counts, value in expected.items():
         totals = tuple(sum(counts[j] for j in each) for each in members)
-        assert value < floor or in_model[totals] >= value - 1e-9 * abs(value) - 1e-12 * magnitude(problem)
+        assert value < floor or in_model[totals] >= value - 1e-9 * abs(
+            value
+        ) - 1e-12 * magnitude(problem)
 
 
 def test_without_jobs_the_model_is_empty() -> None:
@@ -245,15 +305,24 @@ def test_without_jobs_the_model_is_empty() -> None:
 
 
 def test_decoding_forgives_the_solver_its_rounding() -> None:
-    problem = Problem(8, 10.0, (Job("a", 1, 8, np.array([0.0, 8.0]), np.array([0.0, 8.0]), 1.0, 1.0),), (0,))
+    problem = Problem(
+        8,
+        10.0,
+        (Job("a", 1, 8, np.array([0.0, 8.0]), np.array([0.0, 8.0]), 1.0, 1.0),),
+        (0,),
+    )
     formulated = build(problem)
-    x = next(x for x in integer_points(formulated.model) if formulated.decode(x) == (5,))
+    x = next(
+        x for x in integer_points(formulated.model) if formulated.decode(x) == (5,)
+    )
     assert formulated.decode(x + 1e-7) == (5,)
     assert formulated.decode(x - 1e-7) == (5,)
 
 
 @pytest.mark.parametrize("largest", [1e-9, 0.3, 1.0, 2.0**20, 1e12])
-def test_objectives_are_scaled_by_a_power_of_two_to_ordinary_size(largest: float) -> None:
+def test_objectives_are_scaled_by_a_power_of_two_to_ordinary_size(
+    largest: float,
+) -> None:
     scale = power_of_two_scale([largest / 3, -largest])
     assert np.frexp(scale)[0] == 0.5
     assert 2.0**19 <= largest * scale <= 2.0**21
@@ -268,12 +337,22 @@ def test_nothing_to_scale_is_not_scaled(nothing: list[float]) -> None:
 
 
 def assert_cbc_is_exact(problem: Problem, process: SolverProcess) -> None:
-    exact, cbc = solve(problem, backend="exact"), solve(problem, backend="cbc", ties="solver", process=process)
+    exact, cbc = (
+        solve(problem, backend="exact"),
+        solve(problem, backend="cbc", ties="solver", process=process),
+    )
     # A fallback would be right as well, but it would not be CBC's.
-    assert (cbc.status, cbc.backend, cbc.formulation, cbc.note) == ("optimal", "cbc", "modes", "")
+    assert (cbc.status, cbc.backend, cbc.formulation, cbc.note) == (
+        "optimal",
+        "cbc",
+        "modes",
+        "",
+    )
     slack = 1e-9 * magnitude(problem)
     assert cbc.objective == pytest.approx(exact.objective, rel=1e-6, abs=slack)
-    assert worth_of(problem, cbc.counts) == pytest.approx(cbc.objective, rel=1e-9, abs=slack)
+    assert worth_of(problem, cbc.counts) == pytest.approx(
+        cbc.objective, rel=1e-9, abs=slack
+    )
     assert cbc.bound >= cbc.objective
 
 
@@ -290,7 +369,9 @@ def test_cbc_finds_the_exact_optimum_at_any_size_of_objective(
 def and_waiting_twins(problem: Problem) -> Problem:
     """Every job once more, without units."""
     twins = tuple(replace(job, name=f"{job.name} again") for job in problem.jobs)
-    return replace(problem, jobs=problem.jobs + twins, current=problem.current + (0,) * len(twins))
+    return replace(
+        problem, jobs=problem.jobs + twins, current=problem.current + (0,) * len(twins)
+    )
 
 
 def best_value(tables: Sequence[FloatArray], sizes: Sequence[int], units: int) -> float:
@@ -309,26 +390,50 @@ def markets(draw: st.DrawFn) -> tuple[list[FloatArray], list[int], int]:
     """Tables, members and units: classes are alike, as running jobs of one kind are, and whole values make ties."""
     units = draw(st.integers(1, 14))
     worth = st.integers(0, 30) | st.just(-np.inf)
-    shapes = draw(st.lists(st.lists(worth, min_size=1, max_size=units), min_size=1, max_size=3))
+    shapes = draw(
+        st.lists(st.lists(worth, min_size=1, max_size=units), min_size=1, max_size=3)
+    )
     tables = []
     for _ in range(draw(st.integers(1, 9))):
-        shape, held, charge = draw(st.sampled_from(shapes)), draw(st.integers(0, 2)), draw(st.integers(0, 8))
-        tables.append(np.array([0.0, *shape]) - charge * (np.arange(len(shape) + 1) != held))
-    return tables, draw(st.lists(st.sampled_from([1, 1, 2, 4]), min_size=len(tables), max_size=len(tables))), units
+        shape, held, charge = (
+            draw(st.sampled_from(shapes)),
+            draw(st.integers(0, 2)),
+            draw(st.integers(0, 8)),
+        )
+        tables.append(
+            np.array([0.0, *shape]) - charge * (np.arange(len(shape) + 1) != held)
+        )
+    return (
+        tables,
+        draw(
+            st.lists(
+                st.sampled_from([1, 1, 2, 4]),
+                min_size=len(tables),
+                max_size=len(tables),
+            )
+        ),
+        units,
+    )
 
 
 @examples(400)
 @given(markets())
-def test_an_optimum_remains_of_what_is_pruned(market: tuple[list[FloatArray], list[int], int]) -> None:
+def test_an_optimum_remains_of_what_is_pruned(
+    market: tuple[list[FloatArray], list[int], int],
+) -> None:
     tables, sizes, units = market
     left = prune(tables, np.array(sizes), units)
     for table, pruned in zip(tables, left, strict=True):
-        assert all(n == -np.inf or n == value for n, value in zip(pruned, table, strict=True))
+        assert all(
+            n == -np.inf or n == value for n, value in zip(pruned, table, strict=True)
+        )
     assert best_value(left, sizes, units) == best_value(tables, sizes, units)
 
 
 @given(slope=st.floats(0.01, 100.0), units=st.integers(1, 9))
-def test_counts_of_a_straight_curve_are_all_in_an_optimum(slope: float, units: int) -> None:
+def test_counts_of_a_straight_curve_are_all_in_an_optimum(
+    slope: float, units: int
+) -> None:
     # At its price every count is worth nothing but rounding errors.
     (left,) = prune([slope * np.arange(units + 1) * 120.0], np.array([2]), units)
     assert np.isfinite(left).all()
@@ -336,8 +441,13 @@ def test_counts_of_a_straight_curve_are_all_in_an_optimum(slope: float, units: i
 
 @examples(100)
 @given(data=st.data())
-def test_cbc_has_the_exact_optimum_of_what_pruning_leaves(data: st.DataObject, process: SolverProcess) -> None:
-    some, alike = problems(max_jobs=8, max_units=60), problems(max_jobs=4, max_units=30).map(and_waiting_twins)
+def test_cbc_has_the_exact_optimum_of_what_pruning_leaves(
+    data: st.DataObject, process: SolverProcess
+) -> None:
+    some, alike = (
+        problems(max_jobs=8, max_units=60),
+        problems(max_jobs=4, max_units=30).map(and_waiting_twins),
+    )
     problem = data.draw(some | alike)
     with patch.object(modes, "POSED_WHOLE", 0):
         assert_cbc_is_exact(problem, process)
@@ -350,7 +460,10 @@ def test_of_hundreds_of_running_jobs_hardly_any_is_left_to_the_solver(
 ) -> None:
     random = np.random.default_rng(seed)
     shapes = ["convex", "flat", "step between whole numbers", "falling", "straight"]
-    jobs = tuple(shaped(f"j{j}", shapes[j % 5], tcup=float(random.uniform(17, 19))) for j in range(400))
+    jobs = tuple(
+        shaped(f"j{j}", shapes[j % 5], tcup=float(random.uniform(17, 19)))
+        for j in range(400)
+    )
     current = [int(n) for n in random.multinomial(450, [1 / 100] * 100)] + [0] * 300
     problem = Problem(500, 60.0, jobs, tuple(current), cost_model)
     assert_cbc_is_exact(problem, process)
@@ -363,8 +476,14 @@ def test_of_running_jobs_with_a_few_units_to_spare_few_are_left_to_the_solver(
 ) -> None:
     # Growing pays from some eight units on, about as much for each, and nobody gives units up for another's sake.
     random = np.random.default_rng(1)
-    ns, os = np.array([0.0, 1.0, 2.0, 4.0, 8.0, 16.0]), np.array([0.0, 10.0, 20.0, 39.9, 79.0, 156.0])
-    jobs = tuple(Job(f"j{j}", 1, 16, ns, os, float(random.uniform(39, 40)), 60.0) for j in range(120))
+    ns, os = (
+        np.array([0.0, 1.0, 2.0, 4.0, 8.0, 16.0]),
+        np.array([0.0, 10.0, 20.0, 39.9, 79.0, 156.0]),
+    )
+    jobs = tuple(
+        Job(f"j{j}", 1, 16, ns, os, float(random.uniform(39, 40)), 60.0)
+        for j in range(120)
+    )
     problem = Problem(120 + spare, 60.0, jobs, (1,) * 120)
     assert_cbc_is_exact(problem, process)
     assert len(build(problem).model.objective) <= posed
@@ -379,11 +498,15 @@ def shaped(name: str, shape: str, **others: object) -> Job:
         "straight": ([0, 64], [0, 333.3]),
     }[shape]
     fields: dict[str, object] = {"tcup": 18.0, "tcdw": 12.0} | others
-    return Job(name, 1, 32, np.array(ns, dtype=float), np.array(os, dtype=float), **fields)  # type: ignore[arg-type]
+    return Job(
+        name, 1, 32, np.array(ns, dtype=float), np.array(os, dtype=float), **fields
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
-@pytest.mark.parametrize("shape", ["convex", "flat", "step between whole numbers", "falling", "straight"])
+@pytest.mark.parametrize(
+    "shape", ["convex", "flat", "step between whole numbers", "falling", "straight"]
+)
 @pytest.mark.parametrize("units", [9, 37, 60])
 def test_cbc_finds_the_exact_optimum_on_curves_that_are_not_concave(
     shape: str, units: int, cost_model: str, process: SolverProcess
@@ -393,22 +516,38 @@ def test_cbc_finds_the_exact_optimum_on_curves_that_are_not_concave(
         assert_cbc_is_exact(Problem(units, 40.0, jobs, current, cost_model), process)  # type: ignore[arg-type]
 
 
-def test_a_rescale_that_can_never_pay_does_not_blind_cbc_to_the_rest(process: SolverProcess) -> None:
+def test_a_rescale_that_can_never_pay_does_not_blind_cbc_to_the_rest(
+    process: SolverProcess,
+) -> None:
     random = np.random.default_rng(0)
     for _ in range(60):
         jobs = []
         for index in range(4):
             ns = np.concatenate([[0.0], np.cumsum(random.integers(1, 8, 5))])
             os = np.concatenate([[0.0], np.cumsum(random.random(5) * np.diff(ns))])
-            jobs.append(Job(f"j{index}", 1, 30, ns, os, 18.0, 1e12 if index == 0 else 12.0))
+            jobs.append(
+                Job(f"j{index}", 1, 30, ns, os, 18.0, 1e12 if index == 0 else 12.0)
+            )
         problem = Problem(30, 120.0, tuple(jobs), (5, 0, 9, 0))
-        exact, cbc = solve(problem, backend="exact"), solve(problem, backend="cbc", ties="solver", process=process)
-        assert (cbc.status, cbc.objective) == ("optimal", pytest.approx(exact.objective, rel=1e-6))
+        exact, cbc = (
+            solve(problem, backend="exact"),
+            solve(problem, backend="cbc", ties="solver", process=process),
+        )
+        assert (cbc.status, cbc.objective) == (
+            "optimal",
+            pytest.approx(exact.objective, rel=1e-6),
+        )
 
 
 def test_cbc_solves_a_problem_without_jobs(process: SolverProcess) -> None:
-    solution = solve(Problem(5, 10.0, (), ()), backend="cbc", ties="solver", process=process)
-    assert (solution.status, solution.counts, solution.objective) == ("optimal", (), 0.0)
+    solution = solve(
+        Problem(5, 10.0, (), ()), backend="cbc", ties="solver", process=process
+    )
+    assert (solution.status, solution.counts, solution.objective) == (
+        "optimal",
+        (),
+        0.0,
+    )
 
 
 def test_cbc_solves_a_problem_without_units(process: SolverProcess) -> None:
@@ -418,25 +557,44 @@ def test_cbc_solves_a_problem_without_units(process: SolverProcess) -> None:
         ties="solver",
         process=process,
     )
-    assert (solution.status, solution.counts, solution.objective) == ("optimal", (0, 0), 0.0)
+    assert (solution.status, solution.counts, solution.objective) == (
+        "optimal",
+        (0, 0),
+        0.0,
+    )
 
 
 # --- limits -------------------------------------------------------------------------------------------------------
 
 
-def assert_fair_under_limits(problem: Problem, process: SolverProcess, gap: float, **limits: float) -> None:
+def assert_fair_under_limits(
+    problem: Problem, process: SolverProcess, gap: float, **limits: float
+) -> None:
     exact = solve(problem, backend="exact").objective
-    solution = solve(problem, backend="cbc", ties="solver", process=process, gap=gap, **limits)  # type: ignore[arg-type]
+    solution = solve(
+        problem, backend="cbc", ties="solver", process=process, gap=gap, **limits
+    )  # type: ignore[arg-type]
     slack = 1e-9 * magnitude(problem) + 1e-6 * abs(exact)
-    if gap and solution.status == "fallback":  # see test_milp_process: an incumbent within the gap, worse than keeping
+    if (
+        gap and solution.status == "fallback"
+    ):  # see test_milp_process: an incumbent within the gap, worse than keeping
         assert "but keeping has" in solution.note
         return
     assert solution.status in ("optimal", "feasible")
-    assert worth_of(problem, solution.counts) == pytest.approx(solution.objective, rel=1e-9, abs=slack)
-    assert total_value(value_tables(problem), keep(problem)) - slack <= solution.objective <= exact + slack
+    assert worth_of(problem, solution.counts) == pytest.approx(
+        solution.objective, rel=1e-9, abs=slack
+    )
+    assert (
+        total_value(value_tables(problem), keep(problem)) - slack
+        <= solution.objective
+        <= exact + slack
+    )
     assert solution.bound >= exact - slack
     if solution.status == "optimal":
-        assert solution.objective >= exact - gap * max(abs(exact), abs(solution.objective)) - slack
+        assert (
+            solution.objective
+            >= exact - gap * max(abs(exact), abs(solution.objective)) - slack
+        )
     else:
         assert solution.note
 
@@ -459,26 +617,47 @@ class OutOfTime(SolverProcess):
 
 
 @pytest.mark.parametrize("formulation", ["modes", "node"])
-def test_jobs_keep_their_units_when_a_solver_finds_nothing_in_time(formulation: str) -> None:
+def test_jobs_keep_their_units_when_a_solver_finds_nothing_in_time(
+    formulation: str,
+) -> None:
     jobs = tuple(shaped(f"j{i}", "convex") for i in range(8))
     problem = Problem(60, 40.0, jobs, (5, 0, 9, 1, 0, 0, 7, 2))
-    limits: dict[str, Any] = {"formulation": formulation, "ties": "solver", "time_limit": 1.0}
+    limits: dict[str, Any] = {
+        "formulation": formulation,
+        "ties": "solver",
+        "time_limit": 1.0,
+    }
     solution = solve(problem, backend="cbc", process=OutOfTime(), **limits)
     assert (solution.status, solution.counts) == ("feasible", problem.current)
     assert "kept" in solution.note
-    assert solution.bound >= solve(problem, backend="exact").objective > solution.objective
+    assert (
+        solution.bound >= solve(problem, backend="exact").objective > solution.objective
+    )
 
 
 @examples(80)
-@given(problem=problems(max_jobs=8, max_units=60), gap=st.sampled_from([1e-3, 0.1, 0.5, 0.99]))
-def test_an_answer_within_the_gap_has_a_bound_that_holds(problem: Problem, gap: float, process: SolverProcess) -> None:
+@given(
+    problem=problems(max_jobs=8, max_units=60),
+    gap=st.sampled_from([1e-3, 0.1, 0.5, 0.99]),
+)
+def test_an_answer_within_the_gap_has_a_bound_that_holds(
+    problem: Problem, gap: float, process: SolverProcess
+) -> None:
     assert_fair_under_limits(problem, process, gap=gap)
 
 
 def test_more_threads_find_the_same_optimum(process: SolverProcess) -> None:
-    problem = Problem(37, 40.0, tuple(shaped(f"j{i}", "convex", weight=1 + 0.1 * i) for i in range(6)), (0,) * 6)
+    problem = Problem(
+        37,
+        40.0,
+        tuple(shaped(f"j{i}", "convex", weight=1 + 0.1 * i) for i in range(6)),
+        (0,) * 6,
+    )
     solution = solve(problem, backend="cbc", ties="solver", process=process, threads=2)
-    assert (solution.status, solution.objective) == ("optimal", pytest.approx(solve(problem).objective, rel=1e-6))
+    assert (solution.status, solution.objective) == (
+        "optimal",
+        pytest.approx(solve(problem).objective, rel=1e-6),
+    )
 
 
 @pytest.mark.parametrize(
@@ -493,15 +672,22 @@ def test_a_generous_time_limit_is_no_limit(time_limit: float) -> None:
     problem = Problem(8, 10.0, (shaped("a", "flat"), shaped("b", "convex")), (0, 1))
     own = SolverProcess()
     try:
-        solution = solve(problem, backend="cbc", ties="solver", process=own, time_limit=time_limit)
+        solution = solve(
+            problem, backend="cbc", ties="solver", process=own, time_limit=time_limit
+        )
     finally:
         own.close()
-    assert (solution.status, solution.objective) == ("optimal", pytest.approx(solve(problem).objective))
+    assert (solution.status, solution.objective) == (
+        "optimal",
+        pytest.approx(solve(problem).objective),
+    )
 
 
 @given(problems(max_jobs=3, max_units=8))
 def test_models_of_equal_problems_are_equal(problem: Problem) -> None:
-    again = replace(problem, jobs=tuple(replace(job, ns=job.ns.copy()) for job in problem.jobs))
+    again = replace(
+        problem, jobs=tuple(replace(job, ns=job.ns.copy()) for job in problem.jobs)
+    )
     assert build(problem).model == build(again).model
 
 
@@ -510,4 +696,6 @@ def test_a_table_entry_has_the_value_of_the_formula_at_the_kinks() -> None:
     job = shaped("a", "step between whole numbers")
     problem = Problem(12, 40.0, (job,), (4,))
     best = {counts[0]: value for counts, value in best_of_each_count(problem).items()}
-    assert best == pytest.approx({n: worth(job, 4, n, 40.0, "bftrainer") for n in range(13)}, rel=1e-9)
+    assert best == pytest.approx(
+        {n: worth(job, 4, n, 40.0, "bftrainer") for n in range(13)}, rel=1e-9
+    )

@@ -18,17 +18,36 @@ import numpy as np
 import pytest
 from processes import AMPLE_S
 
-from bft.milp import Job, Problem, Solution, SolverProcess, keep, solve, total_value, value_tables
+from bft.milp import (
+    Job,
+    Problem,
+    Solution,
+    SolverProcess,
+    keep,
+    solve,
+    total_value,
+    value_tables,
+)
 from bft.milp.backends import process as process_module
 from bft.milp.backends.process import SolverFailure
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.formulations.modes import build
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through Linux' /proc")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/fd").is_dir(), reason="looks at processes through Linux' /proc"
+)
 
 
 def job(name: str, jmin: int = 1, jmax: int = 4) -> Job:
-    return Job(name, jmin, jmax, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0)
+    return Job(
+        name,
+        jmin,
+        jmax,
+        np.array([0.0, 1.0, 4.0]),
+        np.array([0.0, 10.0, 30.0]),
+        20.0,
+        10.0,
+    )
 
 
 # Keeping is worth 3,200, the optimum 4,600 at counts (3, 2).
@@ -40,7 +59,9 @@ OPTIMUM = solve(PROBLEM, backend="exact").objective
 def problem_number(index: int) -> Problem:
     """Problems of one size, each with an optimum of its own, so that a mixed-up answer shows."""
     curve = np.array([0.0, 10.0 + index, 30.0 + 2 * index])
-    jobs = tuple(Job(name, 1, 4, np.array([0.0, 1.0, 4.0]), curve, 20.0, 10.0) for name in "ab")
+    jobs = tuple(
+        Job(name, 1, 4, np.array([0.0, 1.0, 4.0]), curve, 20.0, 10.0) for name in "ab"
+    )
     return Problem(5, 120.0, jobs, (1, 0))
 
 
@@ -51,21 +72,30 @@ def process() -> Iterator[SolverProcess]:
     mine.close(kill=True)
 
 
-def ask(process: SolverProcess, problem: Problem = PROBLEM, **options: float) -> Solution:
+def ask(
+    process: SolverProcess, problem: Problem = PROBLEM, **options: float
+) -> Solution:
     return solve(problem, backend="cbc", ties="solver", process=process, **options)  # type: ignore[arg-type]
 
 
 def running(pid: int) -> bool:
     """Whether a process exists and is no zombie."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            not in "ZX"
+        )
     except (FileNotFoundError, ProcessLookupError):
         return False
 
 
 def descriptors() -> list[str]:
     """File descriptors of this process, with what each is."""
-    return sorted(f"{path.name} {path.readlink()}" for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
+    return sorted(
+        f"{path.name} {path.readlink()}"
+        for path in Path("/proc/self/fd").iterdir()
+        if path.is_symlink()
+    )
 
 
 def pid_of(process: SolverProcess) -> int:
@@ -86,7 +116,9 @@ def eventually(what: Callable[[], bool]) -> bool:
 def python(script: str, warnings: str = "error") -> subprocess.Popen[str]:
     """Run a script with this interpreter, with warnings as errors by default."""
     command = [sys.executable, "-W", warnings, "-c", textwrap.dedent(script)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 # Prelude of scripts: a problem, its optimum, and a question to the shared process.
@@ -119,7 +151,9 @@ def run(script: str, warnings: str = "error") -> str:
 # --- death --------------------------------------------------------------------------------------------------------
 
 
-def test_one_worker_serves_many_questions_and_ends_when_closed(process: SolverProcess) -> None:
+def test_one_worker_serves_many_questions_and_ends_when_closed(
+    process: SolverProcess,
+) -> None:
     assert process.pid is None
     assert [ask(process).status for _ in range(3)] == ["optimal"] * 3
     worker = pid_of(process)
@@ -131,7 +165,9 @@ def test_one_worker_serves_many_questions_and_ends_when_closed(process: SolverPr
     assert (ask(process).status, process.started) == ("optimal", 2)
 
 
-def test_a_worker_killed_between_solves_costs_at_most_one_answer(process: SolverProcess) -> None:
+def test_a_worker_killed_between_solves_costs_at_most_one_answer(
+    process: SolverProcess,
+) -> None:
     ask(process)
     for _ in range(3):
         worker = pid_of(process)
@@ -147,7 +183,9 @@ def test_a_worker_killed_between_solves_costs_at_most_one_answer(process: Solver
 
 # CBC catches an abort to print a stack trace, and another thread of the worker may answer meanwhile; these it does not.
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGBUS])
-def test_a_worker_that_dies_during_a_solve_is_reported_with_its_signal(process: SolverProcess, number: int) -> None:
+def test_a_worker_that_dies_during_a_solve_is_reported_with_its_signal(
+    process: SolverProcess, number: int
+) -> None:
     ask(process)
     worker = pid_of(process)
     os.kill(worker, signal.SIGSTOP)  # so that the question waits for sure
@@ -161,13 +199,19 @@ def test_a_worker_that_dies_during_a_solve_is_reported_with_its_signal(process: 
     timer.start()
     solution = ask(process)
     timer.join()
-    assert (solution.status, solution.backend, solution.counts) == ("fallback", "exact", (3, 2))
+    assert (solution.status, solution.backend, solution.counts) == (
+        "fallback",
+        "exact",
+        (3, 2),
+    )
     assert f"died (signal {int(number)})" in solution.note
     assert not Path(f"/proc/{worker}").exists()
     assert ask(process).status == "optimal"
 
 
-def test_answers_stay_right_while_workers_are_killed_at_random(process: SolverProcess) -> None:
+def test_answers_stay_right_while_workers_are_killed_at_random(
+    process: SolverProcess,
+) -> None:
     random = np.random.default_rng(3)
     ask(process)
     for _ in range(6):
@@ -179,7 +223,9 @@ def test_answers_stay_right_while_workers_are_killed_at_random(process: SolverPr
         for index in itertools.count():
             problem = problem_number(index % 50)
             solution = ask(process, problem)
-            assert solution.objective == pytest.approx(solve(problem, backend="exact").objective)
+            assert solution.objective == pytest.approx(
+                solve(problem, backend="exact").objective
+            )
             fallbacks += solution.status != "optimal"
             if process._worker is not worker and solution.status == "optimal":
                 break
@@ -187,7 +233,9 @@ def test_answers_stay_right_while_workers_are_killed_at_random(process: SolverPr
         assert fallbacks <= 1
 
 
-def test_a_question_that_cannot_be_answered_leaves_the_worker_alive(process: SolverProcess) -> None:
+def test_a_question_that_cannot_be_answered_leaves_the_worker_alive(
+    process: SolverProcess,
+) -> None:
     broken = LinearModel([1.0], [1.0], [True], [([7], [1.0], "<", 1.0)])
     with pytest.raises(SolverFailure, match="raised: IndexError"):
         process.solve(broken, "cbc", Limits())
@@ -227,7 +275,9 @@ def test_a_pause_within_the_grace_is_forgiven() -> None:
         patient.close()
 
 
-def test_a_worker_that_hangs_before_it_reads_a_large_model_is_killed(process: SolverProcess) -> None:
+def test_a_worker_that_hangs_before_it_reads_a_large_model_is_killed(
+    process: SolverProcess,
+) -> None:
     ask(process)
     worker = pid_of(process)
     os.kill(worker, signal.SIGSTOP)
@@ -289,7 +339,11 @@ def test_a_worker_that_ends_at_its_start_is_a_fallback(
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable(tmp_path, "exit 3"))
     solution = ask(process)
-    assert (solution.status, solution.backend, solution.counts) == ("fallback", "exact", (3, 2))
+    assert (solution.status, solution.backend, solution.counts) == (
+        "fallback",
+        "exact",
+        (3, 2),
+    )
     assert "did not start (exit code 3)" in solution.note
     assert process.pid is None
     monkeypatch.undo()
@@ -306,7 +360,9 @@ def test_a_worker_that_never_reports_is_given_up(
     assert "did not start (signal 9)" in solution.note
 
 
-def test_what_a_solver_needs_is_loaded_before_its_time_counts(process: SolverProcess) -> None:
+def test_what_a_solver_needs_is_loaded_before_its_time_counts(
+    process: SolverProcess,
+) -> None:
     # On a busy machine loading takes longer than a short limit and its grace.
     process._connect("cbc")
     assert "cbc" in Path(f"/proc/{pid_of(process)}/maps").read_text().lower()
@@ -332,7 +388,9 @@ def test_a_worker_that_grows_is_replaced() -> None:
             problem = problem_number(index)
             solution = ask(process, problem)
             assert solution.status == "optimal"
-            assert solution.objective == pytest.approx(solve(problem, backend="exact").objective)
+            assert solution.objective == pytest.approx(
+                solve(problem, backend="exact").objective
+            )
             pids.add(process.pid)
             if process.started == 3:
                 break
@@ -353,7 +411,10 @@ def test_a_worker_that_imports_another_solver_is_kept() -> None:
     process = SolverProcess(recycle_bytes=8 * 2**20)
     try:
         for backend in ("cbc", "scipy", "cbc", "scipy"):
-            assert solve(PROBLEM, backend=backend, ties="solver", process=process).status == "optimal"
+            assert (
+                solve(PROBLEM, backend=backend, ties="solver", process=process).status
+                == "optimal"
+            )
         assert process.started == 1
     finally:
         process.close()
@@ -387,7 +448,9 @@ def test_restarts_leak_no_descriptor_and_leave_no_zombie() -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
 
 
-def test_failed_starts_leak_no_descriptor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_failed_starts_leak_no_descriptor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(sys, "executable", executable(tmp_path, "exit 1"))
     process = SolverProcess()
     ask(process)
@@ -413,9 +476,13 @@ class Liar:
         return self.lie(model)
 
 
-def hear(problem: Problem, lie: Callable[[LinearModel], LinearAnswer], **options: Any) -> Solution:
+def hear(
+    problem: Problem, lie: Callable[[LinearModel], LinearAnswer], **options: Any
+) -> Solution:
     """What becomes of a lie when the solver's own answer counts."""
-    return solve(problem, backend="cbc", process=Liar(lie), **({"ties": "solver"} | options))  # type: ignore[arg-type]
+    return solve(
+        problem, backend="cbc", process=Liar(lie), **({"ties": "solver"} | options)
+    )  # type: ignore[arg-type]
 
 
 def some_x(problem: Problem, counts: tuple[int, ...]) -> np.ndarray:
@@ -423,7 +490,9 @@ def some_x(problem: Problem, counts: tuple[int, ...]) -> np.ndarray:
     formulated = build(problem)
     axes = [range(int(upper) + 1) for upper in formulated.model.upper]
     return next(
-        x for point in itertools.product(*axes) if formulated.decode(x := np.array(point, dtype=float)) == counts
+        x
+        for point in itertools.product(*axes)
+        if formulated.decode(x := np.array(point, dtype=float)) == counts
     )
 
 
@@ -431,15 +500,25 @@ def feasible_x(problem: Problem, counts: tuple[int, ...]) -> np.ndarray:
     """The best point of the model that decodes to `counts`."""
     formulated = build(problem)
     model = formulated.model
-    points = np.array(list(itertools.product(*[range(int(upper) + 1) for upper in model.upper])), dtype=float)
+    points = np.array(
+        list(itertools.product(*[range(int(upper) + 1) for upper in model.upper])),
+        dtype=float,
+    )
     for indices, coefficients, sense, right in model.rows:
         total = points[:, indices] @ np.array(coefficients)
-        points = points[np.isclose(total, right) if sense == "=" else total <= right + 1e-9]
+        points = points[
+            np.isclose(total, right) if sense == "=" else total <= right + 1e-9
+        ]
     fitting = [x for x in points if formulated.decode(x) == counts]
     return max(fitting, key=lambda x: float(x @ np.array(model.objective)))
 
 
-def honest(model: LinearModel, x: np.ndarray, status: str = "optimal", bound: float | None = None) -> LinearAnswer:
+def honest(
+    model: LinearModel,
+    x: np.ndarray,
+    status: str = "optimal",
+    bound: float | None = None,
+) -> LinearAnswer:
     """An answer that claims just what its x is worth to the model."""
     value = float(np.array(model.objective) @ x)
     return LinearAnswer(status, x, value, value if bound is None else bound)
@@ -454,7 +533,11 @@ def assert_fell_back(problem: Problem, solution: Solution, says: str) -> None:
 
 def test_a_true_answer_is_believed() -> None:
     solution = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (3, 2))))
-    assert (solution.status, solution.counts, solution.backend) == ("optimal", (3, 2), "cbc")
+    assert (solution.status, solution.counts, solution.backend) == (
+        "optimal",
+        (3, 2),
+        "cbc",
+    )
     assert solution.objective == solution.bound == pytest.approx(OPTIMUM)
 
 
@@ -470,7 +553,9 @@ def test_a_true_answer_is_believed() -> None:
 def test_an_infeasible_answer_is_not_believed(
     problem: Problem, counts: tuple[int, ...], says: str, status: str
 ) -> None:
-    solution = hear(problem, lambda model: honest(model, some_x(problem, counts), status))
+    solution = hear(
+        problem, lambda model: honest(model, some_x(problem, counts), status)
+    )
     assert_fell_back(problem, solution, says)
 
 
@@ -506,7 +591,9 @@ def test_an_answer_worth_more_than_claimed_is_kept(factor: float, status: str) -
 def test_a_bound_below_the_value_of_the_answer_proves_nothing() -> None:
     def lie(model: LinearModel) -> LinearAnswer:
         true = honest(model, feasible_x(PROBLEM, (3, 2)))
-        return LinearAnswer("optimal", true.x, true.objective * 0.9, true.objective * 0.9)
+        return LinearAnswer(
+            "optimal", true.x, true.objective * 0.9, true.objective * 0.9
+        )
 
     solution = hear(PROBLEM, lie)
     assert (solution.status, solution.counts) == ("feasible", (3, 2))
@@ -517,17 +604,25 @@ def test_a_bound_below_the_value_of_the_answer_proves_nothing() -> None:
 @pytest.mark.parametrize("claim", [-1e-12, 1e-12])
 def test_a_zero_to_a_solvers_tolerance_is_no_false_answer(claim: float) -> None:
     """F4: nothing is worth 0, and a solver that claims -1e-12 for it is right."""
-    never = tuple(Job(one.name, 1, 4, one.ns, -one.os, one.tcup, one.tcdw) for one in PROBLEM.jobs)
+    never = tuple(
+        Job(one.name, 1, 4, one.ns, -one.os, one.tcup, one.tcdw) for one in PROBLEM.jobs
+    )
     problem = Problem(5, 120.0, never, (0, 0))
     x = feasible_x(problem, (0, 0))
     solution = hear(problem, lambda _: LinearAnswer("optimal", x, claim, claim))
-    assert (solution.status, solution.counts, solution.objective) == ("optimal", (0, 0), 0.0)
+    assert (solution.status, solution.counts, solution.objective) == (
+        "optimal",
+        (0, 0),
+        0.0,
+    )
 
 
 def test_a_fractional_answer_is_not_believed() -> None:
     # Worth what it claims, but not in whole units.
     def lie(model: LinearModel) -> LinearAnswer:
-        return honest(model, 0.6 * feasible_x(PROBLEM, (3, 2)) + 0.4 * feasible_x(PROBLEM, (1, 4)))
+        return honest(
+            model, 0.6 * feasible_x(PROBLEM, (3, 2)) + 0.4 * feasible_x(PROBLEM, (1, 4))
+        )
 
     assert_fell_back(PROBLEM, hear(PROBLEM, lie), "claims")
 
@@ -537,23 +632,39 @@ def test_an_optimum_worse_than_keeping_is_not_believed() -> None:
     assert_fell_back(PROBLEM, solution, "but keeping has")
 
 
-def test_an_optimum_worse_than_keeping_is_not_believed_however_small_the_objective() -> None:
-    small = tuple(Job(one.name, 1, 4, one.ns, one.os * 1e-12, one.tcup, one.tcdw) for one in PROBLEM.jobs)
+def test_an_optimum_worse_than_keeping_is_not_believed_however_small_the_objective() -> (
+    None
+):
+    small = tuple(
+        Job(one.name, 1, 4, one.ns, one.os * 1e-12, one.tcup, one.tcdw)
+        for one in PROBLEM.jobs
+    )
     problem = Problem(5, 120.0, small, PROBLEM.current)
     solution = hear(problem, lambda model: honest(model, feasible_x(problem, (0, 0))))
     assert_fell_back(problem, solution, "but keeping has")
 
 
 def test_even_a_slightly_invalid_objective_is_rejected() -> None:
-    small = tuple(Job(one.name, 1, 4, one.ns, one.os * 1e-12, one.tcup, one.tcdw) for one in PROBLEM.jobs)
+    small = tuple(
+        Job(one.name, 1, 4, one.ns, one.os * 1e-12, one.tcup, one.tcdw)
+        for one in PROBLEM.jobs
+    )
     problem = Problem(5, 120.0, small, PROBLEM.current)
     x = feasible_x(problem, (1, 3))
-    assert_fell_back(problem, hear(problem, lambda _: LinearAnswer("optimal", x, 1e-7, 1e-7)), "claims")
+    assert_fell_back(
+        problem,
+        hear(problem, lambda _: LinearAnswer("optimal", x, 1e-7, 1e-7)),
+        "claims",
+    )
 
 
-@pytest.mark.parametrize("status", ["infeasible", "solver said UNBOUNDED", "solver said ERROR"])
+@pytest.mark.parametrize(
+    "status", ["infeasible", "solver said UNBOUNDED", "solver said ERROR"]
+)
 def test_a_false_infeasibility_is_not_believed(status: str) -> None:
-    solution = hear(PROBLEM, lambda _: LinearAnswer(status, None, float("nan"), float("nan")))
+    solution = hear(
+        PROBLEM, lambda _: LinearAnswer(status, None, float("nan"), float("nan"))
+    )
     assert_fell_back(PROBLEM, solution, status)
 
 
@@ -567,9 +678,13 @@ def test_a_false_infeasibility_is_not_believed(status: str) -> None:
     ],
     ids=["NaN", "inf", "one number", "no numbers"],
 )
-def test_an_invalid_answer_is_rejected(garble: Callable[[np.ndarray], np.ndarray]) -> None:
+def test_an_invalid_answer_is_rejected(
+    garble: Callable[[np.ndarray], np.ndarray],
+) -> None:
     def lie(model: LinearModel) -> LinearAnswer:
-        return LinearAnswer("optimal", garble(feasible_x(PROBLEM, (3, 2))), OPTIMUM, OPTIMUM)
+        return LinearAnswer(
+            "optimal", garble(feasible_x(PROBLEM, (3, 2))), OPTIMUM, OPTIMUM
+        )
 
     assert_fell_back(PROBLEM, hear(PROBLEM, lie), "")
 
@@ -578,33 +693,69 @@ def test_an_invalid_answer_is_rejected(garble: Callable[[np.ndarray], np.ndarray
 
 
 def test_an_incumbent_better_than_keeping_is_used() -> None:
-    solution = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (1, 3)), "feasible", 4900.0), time_limit=1)
-    assert (solution.status, solution.counts, solution.bound) == ("feasible", (1, 3), 4900.0)
+    solution = hear(
+        PROBLEM,
+        lambda model: honest(model, feasible_x(PROBLEM, (1, 3)), "feasible", 4900.0),
+        time_limit=1,
+    )
+    assert (solution.status, solution.counts, solution.bound) == (
+        "feasible",
+        (1, 3),
+        4900.0,
+    )
     assert KEPT < solution.objective < OPTIMUM
     assert solution.gap == pytest.approx((4900 - solution.objective) / 4900)
 
 
 def test_an_incumbent_worse_than_keeping_is_not_used() -> None:
-    solution = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (0, 4)), "feasible", 4900.0), time_limit=1)
-    assert (solution.status, solution.counts, solution.objective) == ("feasible", (1, 2), KEPT)
+    solution = hear(
+        PROBLEM,
+        lambda model: honest(model, feasible_x(PROBLEM, (0, 4)), "feasible", 4900.0),
+        time_limit=1,
+    )
+    assert (solution.status, solution.counts, solution.objective) == (
+        "feasible",
+        (1, 2),
+        KEPT,
+    )
     assert "kept" in solution.note
 
 
 def test_without_an_incumbent_everybody_keeps() -> None:
-    solution = hear(PROBLEM, lambda _: LinearAnswer("nothing", None, float("nan"), float("nan")), time_limit=1)
-    assert (solution.status, solution.counts, solution.objective) == ("feasible", (1, 2), KEPT)
+    solution = hear(
+        PROBLEM,
+        lambda _: LinearAnswer("nothing", None, float("nan"), float("nan")),
+        time_limit=1,
+    )
+    assert (solution.status, solution.counts, solution.objective) == (
+        "feasible",
+        (1, 2),
+        KEPT,
+    )
     assert solution.bound >= OPTIMUM
     assert "kept" in solution.note
 
 
 @pytest.mark.parametrize("bound", [float("nan"), float("inf"), 1e300, -1e300, 0.0])
 def test_an_invalid_bound_is_replaced_by_a_finite_one(bound: float) -> None:
-    lie = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (1, 3)), "feasible", bound), time_limit=1)
-    assert lie.objective <= lie.bound <= sum(float(table.max()) for table in value_tables(PROBLEM))
+    lie = hear(
+        PROBLEM,
+        lambda model: honest(model, feasible_x(PROBLEM, (1, 3)), "feasible", bound),
+        time_limit=1,
+    )
+    assert (
+        lie.objective
+        <= lie.bound
+        <= sum(float(table.max()) for table in value_tables(PROBLEM))
+    )
 
 
 def test_an_answer_within_the_gap_but_worse_than_keeping_is_no_failure() -> None:
-    solution = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (0, 4)), "optimal", OPTIMUM), gap=0.5)
+    solution = hear(
+        PROBLEM,
+        lambda model: honest(model, feasible_x(PROBLEM, (0, 4)), "optimal", OPTIMUM),
+        gap=0.5,
+    )
     assert (solution.counts, solution.objective) == ((1, 2), KEPT)
     assert solution.status in ("optimal", "feasible")
     assert solution.bound >= OPTIMUM - 1e-6
@@ -660,12 +811,18 @@ def test_a_solve_leaves_standard_input_alone() -> None:
 
 
 def test_the_shared_worker_ends_with_its_parent() -> None:
-    worker = int(run("check(); check(); assert shared_process().started == 1; print(shared_process().pid)"))
+    worker = int(
+        run(
+            "check(); check(); assert shared_process().started == 1; print(shared_process().pid)"
+        )
+    )
     assert eventually(lambda: not running(worker))
 
 
 def test_the_worker_ends_when_its_parent_is_killed() -> None:
-    child = python(PRELUDE + "check(); print(shared_process().pid, flush=True); time.sleep(600)")
+    child = python(
+        PRELUDE + "check(); print(shared_process().pid, flush=True); time.sleep(600)"
+    )
     try:
         assert child.stdout is not None
         worker = int(child.stdout.readline())
@@ -737,7 +894,9 @@ def test_the_worker_ends_when_its_parent_is_killed_during_an_endless_solve() -> 
         child.communicate()
 
 
-def test_the_worker_of_a_parent_killed_before_it_read_the_answer_ends_silently() -> None:
+def test_the_worker_of_a_parent_killed_before_it_read_the_answer_ends_silently() -> (
+    None
+):
     child = python(
         PRELUDE
         + textwrap.dedent(
@@ -841,8 +1000,17 @@ def test_a_forked_child_warns_of_nothing() -> None:
 
 
 @pytest.mark.parametrize("path", [None, "", ".", f"{os.pathsep}/nowhere"])
-def test_the_solver_process_imports_nothing_from_the_folder_of_the_users_data(tmp_path: Path, path: str | None) -> None:
-    for name in ("mip", "cffi", "bisect", "traceback", "sitecustomize", "usercustomize"):
+def test_the_solver_process_imports_nothing_from_the_folder_of_the_users_data(
+    tmp_path: Path, path: str | None
+) -> None:
+    for name in (
+        "mip",
+        "cffi",
+        "bisect",
+        "traceback",
+        "sitecustomize",
+        "usercustomize",
+    ):
         code = f"from pathlib import Path; Path({str(tmp_path)!r}, '{name}.ran').touch()\nraise ImportError('stray')\n"
         (tmp_path / f"{name}.py").write_text(code)
     # This process is not ours to protect: it has all that it needs before it comes to where the stray files lie.
@@ -857,16 +1025,22 @@ if {path!r} is not None:
 jobs = (Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0),)
 print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc", ties="solver").backend)
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert ended.stdout.split() == ["cbc"], ended.stderr
     assert not list(tmp_path.glob("*.ran"))
 
 
-def test_a_package_that_lies_on_the_search_path_only_is_found_by_the_solver_process(tmp_path: Path) -> None:
+def test_a_package_that_lies_on_the_search_path_only_is_found_by_the_solver_process(
+    tmp_path: Path,
+) -> None:
     """As where environment modules set PYTHONPATH: without it, nothing of ours would be there."""
     (tmp_path / "bft").mkdir()
     for name in ("milp", "models", "replay", "datasets"):
-        (tmp_path / "bft" / name).symlink_to(Path(__file__).parents[2] / name, target_is_directory=True)
+        (tmp_path / "bft" / name).symlink_to(
+            Path(__file__).parents[2] / name, target_is_directory=True
+        )
     path = [str(tmp_path), *(entry for entry in sys.path if entry)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     code = """
@@ -875,8 +1049,14 @@ import numpy as np
 jobs = (Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0),)
 print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc").backend)
 """
-    bare = [str(Path(sys.executable).resolve()), "-c", code]  # of no virtual environment
-    ended = subprocess.run(bare, capture_output=True, text=True, check=True, env=environment)
+    bare = [
+        str(Path(sys.executable).resolve()),
+        "-c",
+        code,
+    ]  # of no virtual environment
+    ended = subprocess.run(
+        bare, capture_output=True, text=True, check=True, env=environment
+    )
     assert ended.stdout.split() == ["cbc"], ended.stderr
 
 
@@ -907,5 +1087,10 @@ for formulation in ("items", "flow"):
 assert mine.started == 1, mine.started
 mine.close()
 """
-    child = subprocess.run([sys.executable, "-c", PRELUDE + collects], capture_output=True, text=True, timeout=600)
+    child = subprocess.run(
+        [sys.executable, "-c", PRELUDE + collects],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert child.returncode == 0, child.stderr

@@ -37,7 +37,9 @@ def answered(process, problem: Problem, *, strict: bool = False, solver: str = "
     if answer.x is None:
         return answer.status, None
     counts = built.decode(answer.x)
-    assert answer.objective == pytest.approx(worth_of(problem, counts), rel=1e-6, abs=1e-6 * (1 + magnitude(problem)))
+    assert answer.objective == pytest.approx(
+        worth_of(problem, counts), rel=1e-6, abs=1e-6 * (1 + magnitude(problem))
+    )
     return answer.status, counts
 
 
@@ -53,7 +55,9 @@ def test_node_and_exact_reach_the_same_value(process, problem):
     assert status == "optimal"
     best = worth_of(problem, solve_exact(problem))
     assert best is not None
-    assert worth_of(problem, counts) == pytest.approx(best, rel=1e-6, abs=1e-7 * (1 + magnitude(problem)))
+    assert worth_of(problem, counts) == pytest.approx(
+        best, rel=1e-6, abs=1e-7 * (1 + magnitude(problem))
+    )
 
 
 @examples(60)
@@ -72,7 +76,9 @@ def test_strict_is_enumeration_without_large_changes(process, problem):
         assert (status, counts) == ("infeasible", None)
     else:
         assert status == "optimal"
-        assert worth_of(problem, counts) == pytest.approx(best, rel=1e-6, abs=1e-7 * (1 + magnitude(problem)))
+        assert worth_of(problem, counts) == pytest.approx(
+            best, rel=1e-6, abs=1e-7 * (1 + magnitude(problem))
+        )
 
 
 @pytest.mark.parametrize(("units", "most"), [(2, 1), (3, 2), (4, 2), (5, 3), (8, 4)])
@@ -91,7 +97,9 @@ def test_the_published_big_m_keeps_a_job_from_giving_up_many_nodes(process):
 
 
 @pytest.mark.parametrize(("jmin", "status"), [(4, "optimal"), (5, "infeasible")])
-def test_with_the_published_big_m_a_jmin_above_it_makes_all_infeasible(process, jmin, status):
+def test_with_the_published_big_m_a_jmin_above_it_makes_all_infeasible(
+    process, jmin, status
+):
     problem = Problem(3, 10.0, (ramp("a"), ramp("b", jmin=jmin)), (0, 0))
     assert answered(process, problem)[0] == "optimal"
     assert answered(process, problem, strict=True)[0] == status
@@ -104,13 +112,20 @@ def test_no_job_gains_and_loses_nodes_at_once(process):
     x = process.solve(built.model, "cbc", Limits()).x
     for j, (first, held) in enumerate([(0, 3), (3, 1)]):
         given = np.round(x[np.flatnonzero(_binaries(built, j, 6))]).astype(int)
-        kept, gained = given[first : first + held].sum(), given.sum() - given[first : first + held].sum()
+        kept, gained = (
+            given[first : first + held].sum(),
+            given.sum() - given[first : first + held].sum(),
+        )
         assert kept == held or gained == 0
 
 
 def _binaries(built, job: int, nodes: int) -> np.ndarray:
     """Mask of x[job, *]: the variables of the rows in which a node serves one job."""
-    rows = [row for row in built.model.rows if row[2] == "<" and row[3] == 1.0 and set(row[1]) == {1.0}][-nodes:]
+    rows = [
+        row
+        for row in built.model.rows
+        if row[2] == "<" and row[3] == 1.0 and set(row[1]) == {1.0}
+    ][-nodes:]
     mask = np.zeros(len(built.model.objective), dtype=bool)
     mask[[row[0][job] for row in rows]] = True
     return mask
@@ -126,14 +141,22 @@ def test_the_stalling_cost_model_is_the_same_in_both(process):
     # Growing from 2 to 8 nodes: 4 s of 10 are lost, 6 s x 80 against 10 s x 20.
     jobs = (ramp("a", tcup=4.0), ramp("b", tcup=9.9))
     problem = Problem(10, 10.0, jobs, (2, 2), "stall")
-    assert answered(process, problem) == ("optimal", solve_exact(problem)) == ("optimal", (8, 2))
+    assert (
+        answered(process, problem)
+        == ("optimal", solve_exact(problem))
+        == ("optimal", (8, 2))
+    )
 
 
 def test_a_stall_longer_than_the_horizon_loses_the_horizon_and_no_more(process):
     # Off is worth -5 a second: a stall of twice the horizon must not turn that into a gain.
     job = Job("a", 1, 2, np.array([0, 1, 2]), np.array([-5, -1, 1]), 0.0, 20.0)
     problem = Problem(2, 10.0, (job,), (2,), "stall")
-    assert answered(process, problem) == ("optimal", solve_exact(problem)) == ("optimal", (2,))
+    assert (
+        answered(process, problem)
+        == ("optimal", solve_exact(problem))
+        == ("optimal", (2,))
+    )
 
 
 def test_no_job_pretends_to_grow_or_shrink(process):
@@ -145,7 +168,9 @@ def test_no_job_pretends_to_grow_or_shrink(process):
 
 
 def test_sharing_is_refused():
-    problem = Problem(4, 10.0, (ramp("a"), ramp("b")), (0, 0), pairs=(Pair(0, 1, 1.1, 1.2),))
+    problem = Problem(
+        4, 10.0, (ramp("a"), ramp("b")), (0, 0), pairs=(Pair(0, 1, 1.1, 1.2),)
+    )
     with pytest.raises(ProblemError, match="gives every unit to one job"):
         node.build(problem)
 
@@ -162,7 +187,9 @@ def check(process, entries: list, *, strict: bool) -> None:
             assert (status, counts) == ("infeasible", None), entry
         else:
             assert status == "optimal", entry
-            assert math.isclose(worth_of(problem, counts), expected, rel_tol=1e-6, abs_tol=1e-6), entry
+            assert math.isclose(
+                worth_of(problem, counts), expected, rel_tol=1e-6, abs_tol=1e-6
+            ), entry
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -174,9 +201,17 @@ def test_recorded_corner_cases(process, chunk, strict):
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.parametrize("strict", [False, True])
 def test_recorded_decisions(process, chunk, strict):
-    every = [entry for entry in decisions("instances") if entry["published_optimum"] is not None]
+    every = [
+        entry
+        for entry in decisions("instances")
+        if entry["published_optimum"] is not None
+    ]
     # Those that the published big-M spoils, and a sample of the others.
-    spoiled = [e for e in every if not math.isclose(e["published_optimum"], e["optimum"], rel_tol=1e-6)]
+    spoiled = [
+        e
+        for e in every
+        if not math.isclose(e["published_optimum"], e["optimum"], rel_tol=1e-6)
+    ]
     some = some_of(spoiled, SOME)[chunk::CHUNKS] + some_of(every, SOME)[chunk::CHUNKS]
     assert len(some) >= 2
     check(process, some, strict=strict)

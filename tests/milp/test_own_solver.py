@@ -23,20 +23,35 @@ PROBLEM = {"units": 5, "Tfwd": 120, "jobs": [{"name": name, **JOB} for name in "
 def test_the_documented_backend_is_installed_and_used(tmp_path: Path) -> None:
     call = installed(OWN, tmp_path)
     listed = json.loads(call("backends", "--json").stdout)["dense-highs"]
-    assert (listed["available"], listed["version"], listed["formulations"]) == (True, "1.0", ["modes", "node"])
+    assert (listed["available"], listed["version"], listed["formulations"]) == (
+        True,
+        "1.0",
+        ["modes", "node"],
+    )
     (tmp_path / "problem.json").write_text(json.dumps(PROBLEM))
     own = ["solve", "problem.json", "--backend", "dense-highs"]
     answered = call(*own, "--formulation", "node", "--ties", "solver")
     assert answered.returncode == 0, answered.stderr
     answer = json.loads(answered.stdout)
-    assert (answer["status"], answer["backend"], answer["objective"]) == ("optimal", "dense-highs", 4800.0)
+    assert (answer["status"], answer["backend"], answer["objective"]) == (
+        "optimal",
+        "dense-highs",
+        4800.0,
+    )
     assert "note" not in answer
     refused = call(*own, "--formulation", "flow")
     assert refused.returncode == 2
-    assert "cannot solve formulation 'flow': choose one of cbc, highs, scipy, gurobi" in refused.stderr
+    assert (
+        "cannot solve formulation 'flow': choose one of cbc, highs, scipy, gurobi"
+        in refused.stderr
+    )
     # A whole replay; and what it does not declare is said.
     hours, nodes = range(4), range(4)
-    rows = [f"2024-01-01T0{h}:{n}0:00Z,n{n},{str((h + n) % 2 == 0).lower()}" for h in hours for n in nodes]
+    rows = [
+        f"2024-01-01T0{h}:{n}0:00Z,n{n},{str((h + n) % 2 == 0).lower()}"
+        for h in hours
+        for n in nodes
+    ]
     (tmp_path / "idle.csv").write_text("\n".join(["time,node,idle", *rows]))
     options = ("-ndmap", "idle.csv", "-Tfwd", "600", "--no-u", "--json", "--out", "out")
     replayed = call("--backend", "Dense-HiGHS", "--threads", "2", *options)
@@ -75,7 +90,11 @@ STATED = {
 
 def registered(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str) -> None:
     """A package with an entry point `own`: the name `own` in a module with this body."""
-    site = plant({"their_solver.py": body}, {registry.GROUP: {"own": "their_solver:own"}}, folder / "site")
+    site = plant(
+        {"their_solver.py": body},
+        {registry.GROUP: {"own": "their_solver:own"}},
+        folder / "site",
+    )
     monkeypatch.syspath_prepend(site)
     monkeypatch.delitem(sys.modules, "their_solver", raising=False)
     solver.cache_clear()
@@ -83,19 +102,34 @@ def registered(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str) -> None
 
 @pytest.mark.parametrize(
     ("body", "message"),
-    [*BROKEN.items(), *((WHOLE.format(stated=k, available="...", answer="..."), v) for k, v in STATED.items())],
+    [
+        *BROKEN.items(),
+        *(
+            (WHOLE.format(stated=k, available="...", answer="..."), v)
+            for k, v in STATED.items()
+        ),
+    ],
 )
 def test_a_broken_package_is_named_and_hides_no_other(
-    body: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    body: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     registered(monkeypatch, tmp_path, body)
     assert run(["backends"]) == 0
     listing = capsys.readouterr().out
     assert re.search(r"^own +not available", listing, re.MULTILINE)
-    assert re.search(rf"to get: backend 'own' \(their_solver:own\).*{message}", listing, re.MULTILINE)
+    assert re.search(
+        rf"to get: backend 'own' \(their_solver:own\).*{message}", listing, re.MULTILINE
+    )
     assert re.search(r"^exact +available", listing, re.MULTILINE)
     (tmp_path / "problem.json").write_text(json.dumps(PROBLEM))
-    for command in (["solve", str(tmp_path / "problem.json")], ["--out", str(tmp_path / "out")]):
+    for command in (
+        ["solve", str(tmp_path / "problem.json")],
+        ["--out", str(tmp_path / "out")],
+    ):
         assert run([*command, "--backend", "own"]) == 2
         assert re.search(message, capsys.readouterr().err, re.MULTILINE)
         assert (
@@ -108,7 +142,11 @@ def test_a_broken_package_is_named_and_hides_no_other(
 def test_a_package_whose_available_raises_is_not_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    body = WHOLE.format(stated="'own', ('modes',), ()", available="raise OSError('no licence server')", answer="...")
+    body = WHOLE.format(
+        stated="'own', ('modes',), ()",
+        available="raise OSError('no licence server')",
+        answer="...",
+    )
     registered(monkeypatch, tmp_path, body)
     assert describe("own").how_to_get == "OSError: no licence server"
     assert run(["--backend", "own", "--out", str(tmp_path / "out")]) == 2
@@ -119,15 +157,28 @@ def test_a_package_whose_available_raises_is_not_available(
     ("answer", "note"),
     [
         ("None", "TypeError: solve returned NoneType, expected a LinearAnswer"),
-        ("LinearAnswer('Numerical trouble', None, 0.0, 0.0)", "answered 'Numerical trouble'"),
+        (
+            "LinearAnswer('Numerical trouble', None, 0.0, 0.0)",
+            "answered 'Numerical trouble'",
+        ),
         ("1 / 0", "raised: ZeroDivisionError"),
         ("os.abort()", r"\(signal 6\)"),
     ],
 )
-def test_what_another_packages_solver_does_costs_one_decision(answer: str, note: str, tmp_path: Path) -> None:
-    body = WHOLE.format(stated="'own', ('modes',), ()", available="return Availability('1')", answer=answer)
+def test_what_another_packages_solver_does_costs_one_decision(
+    answer: str, note: str, tmp_path: Path
+) -> None:
+    body = WHOLE.format(
+        stated="'own', ('modes',), ()",
+        available="return Availability('1')",
+        answer=answer,
+    )
     imports = "import os\nfrom bft.milp import Availability, LinearAnswer\n"
-    call = planted({"their_solver.py": imports + body}, {registry.GROUP: {"own": "their_solver:own"}}, tmp_path)
+    call = planted(
+        {"their_solver.py": imports + body},
+        {registry.GROUP: {"own": "their_solver:own"}},
+        tmp_path,
+    )
     (tmp_path / "problem.json").write_text(json.dumps(PROBLEM))
     answered = call("solve", "problem.json", "--backend", "own")
     assert answered.returncode == 3, answered.stderr

@@ -18,7 +18,12 @@ from bft.milp.formulations.column_generation import relax, rounded
 from bft.milp.formulations.items import Items
 from bft.milp.formulations.linear import Limits, LinearModel
 from bft.milp.formulations.sharing import carry_out
-from bft.milp.formulations.transfers import complaint_about, keep_shared, transport, value_of
+from bft.milp.formulations.transfers import (
+    complaint_about,
+    keep_shared,
+    transport,
+    value_of,
+)
 from bft.milp.placement import settle_shared
 from bft.milp.values import table_of
 
@@ -29,7 +34,9 @@ def random_job(rng: np.random.Generator, name: str, units: int) -> Job:
     jmax = int(rng.integers(1, units + 2))
     jmin = int(rng.integers(1, jmax + 1)) if rng.random() < 0.5 else 1
     points = min(int(rng.integers(2, 5)), jmax + 3)
-    ns = np.concatenate([[0], np.sort(rng.choice(np.arange(1, jmax + 4), size=points, replace=False))])
+    ns = np.concatenate(
+        [[0], np.sort(rng.choice(np.arange(1, jmax + 4), size=points, replace=False))]
+    )
     os = np.concatenate([[0], np.cumsum(rng.random(points) * 100)])
     some = {int(n) for n in range(jmin + 1, jmax) if rng.random() < 0.5}
     sizes = tuple(sorted({jmin, jmax} | some)) if rng.random() < 0.4 else None
@@ -47,7 +54,12 @@ def random_job(rng: np.random.Generator, name: str, units: int) -> Job:
 
 
 def random_problem(
-    rng: np.random.Generator, jobs: int, units: int, pairs: float = 0.7, *, by_units: bool = False
+    rng: np.random.Generator,
+    jobs: int,
+    units: int,
+    pairs: float = 0.7,
+    *,
+    by_units: bool = False,
 ) -> Problem:
     """Random jobs, holders and asymmetric ratios, on request by units; a job shares with one other at most."""
     holding: list[Holders] = []
@@ -74,14 +86,23 @@ def random_problem(
         if not by_units:
             return ratio(), ()
         held = sum(j in holders for holders in holding)
-        some = {int(n): ratio() if rng.random() < 0.8 else np.inf for n in rng.integers(1, units + 1, 2)}
-        return (ratio() if rng.random() < 0.8 else np.inf), tuple(sorted((some | {held: ratio()}).items()))
+        some = {
+            int(n): ratio() if rng.random() < 0.8 else np.inf
+            for n in rng.integers(1, units + 1, 2)
+        }
+        return (ratio() if rng.random() < 0.8 else np.inf), tuple(
+            sorted((some | {held: ratio()}).items())
+        )
 
     def pair(a: int, b: int) -> Pair:
         (xi_a, at_a), (xi_b, at_b) = sized(a), sized(b)
         return Pair(a, b, xi_a, xi_b, shared[a, b], at_a, at_b)
 
-    chosen = [pair(a, b) for a, b in itertools.combinations(range(jobs), 2) if (a, b) in shared or rng.random() < pairs]
+    chosen = [
+        pair(a, b)
+        for a, b in itertools.combinations(range(jobs), 2)
+        if (a, b) in shared or rng.random() < pairs
+    ]
     return Problem(
         units,
         float(rng.choice([10, 60, 120])),
@@ -113,10 +134,20 @@ def holdings(problem: Problem) -> list[list[int]]:
 def every_allocation(problem: Problem) -> Iterator[tuple[list[int], dict[int, int]]]:
     """Counts and partners of every allocation without migration: every unit to every possible set of holders."""
     held = holdings(problem)
-    before = [tuple(j for j, units in enumerate(held) if unit in units) for unit in range(problem.units)]
-    targets: list[Holders] = [(), *((j,) for j in range(len(problem.jobs))), *((p.a, p.b) for p in problem.pairs)]
+    before = [
+        tuple(j for j, units in enumerate(held) if unit in units)
+        for unit in range(problem.units)
+    ]
+    targets: list[Holders] = [
+        (),
+        *((j,) for j in range(len(problem.jobs))),
+        *((p.a, p.b) for p in problem.pairs),
+    ]
     groups = Counter(before)
-    ways = [itertools.combinations_with_replacement(targets, size) for size in groups.values()]
+    ways = [
+        itertools.combinations_with_replacement(targets, size)
+        for size in groups.values()
+    ]
     for choice in itertools.product(*(list(way) for way in ways)):
         counts = [0] * len(problem.jobs)
         gains, losses = [0] * len(problem.jobs), [0] * len(problem.jobs)
@@ -131,8 +162,13 @@ def every_allocation(problem: Problem) -> Iterator[tuple[list[int], dict[int, in
                     losses[j] += j not in holders
                 if len(holders) == 2:
                     a, b = holders
-                    possible &= partners.setdefault(a, b) == b and partners.setdefault(b, a) == a
-        if possible and not any(up and down for up, down in zip(gains, losses, strict=True)):
+                    possible &= (
+                        partners.setdefault(a, b) == b
+                        and partners.setdefault(b, a) == a
+                    )
+        if possible and not any(
+            up and down for up, down in zip(gains, losses, strict=True)
+        ):
             yield counts, partners
 
 
@@ -154,11 +190,16 @@ def best_by_enumeration(problem: Problem) -> float:
     return float(best)
 
 
-@pytest.mark.parametrize(("seed", "by_units"), [*((s, False) for s in range(8)), *((s, True) for s in range(21, 25))])
+@pytest.mark.parametrize(
+    ("seed", "by_units"),
+    [*((s, False) for s in range(8)), *((s, True) for s in range(21, 25))],
+)
 def test_items_and_flow_equal_full_enumeration(seed: int, by_units: bool) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(32):
-        problem = random_problem(rng, int(rng.integers(2, 4)), int(rng.integers(1, 6)), by_units=by_units)
+        problem = random_problem(
+            rng, int(rng.integers(2, 4)), int(rng.integers(1, 6)), by_units=by_units
+        )
         best = best_by_enumeration(problem)
         for formulation in ("items", "flow") if problem.pairs else ():
             solution = solve(problem, backend="cbc", formulation=formulation)
@@ -168,7 +209,9 @@ def test_items_and_flow_equal_full_enumeration(seed: int, by_units: bool) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_bound_of_the_relaxation_is_a_bound_and_no_start_exceeds_the_optimum(seed: int) -> None:
+def test_the_bound_of_the_relaxation_is_a_bound_and_no_start_exceeds_the_optimum(
+    seed: int,
+) -> None:
     rng = np.random.default_rng(100 + seed)
     carried = 0
     for _ in range(25):
@@ -185,17 +228,35 @@ def test_the_bound_of_the_relaxation_is_a_bound_and_no_start_exceeds_the_optimum
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_where_curves_are_concave_and_nobody_shares_the_relaxation_proves_its_start(seed: int) -> None:
+def test_where_curves_are_concave_and_nobody_shares_the_relaxation_proves_its_start(
+    seed: int,
+) -> None:
     """The relaxation is exact then, so that the best price leaves no gap: a price near it would."""
     rng = np.random.default_rng(seed)
     jobs = tuple(
-        Job(f"j{j}", 1, 40, np.arange(41.0), np.append(0.0, np.cumsum(np.sort(rng.random(40))[::-1])), 0.0, 0.0)
+        Job(
+            f"j{j}",
+            1,
+            40,
+            np.arange(41.0),
+            np.append(0.0, np.cumsum(np.sort(rng.random(40))[::-1])),
+            0.0,
+            0.0,
+        )
         for j in range(20)
     )
-    problem = Problem(100, 60.0, jobs, (0,) * 20, pairs=tuple(Pair(j, j + 1, 9.0, 9.0) for j in range(19)))
+    problem = Problem(
+        100,
+        60.0,
+        jobs,
+        (0,) * 20,
+        pairs=tuple(Pair(j, j + 1, 9.0, 9.0) for j in range(19)),
+    )
     items = Items(problem)
     relaxation = relax(items)
-    assert items.worth(rounded(items, relaxation)) == pytest.approx(relaxation.bound, rel=1e-12)
+    assert items.worth(rounded(items, relaxation)) == pytest.approx(
+        relaxation.bound, rel=1e-12
+    )
     solution = solve(problem, backend="cbc")
     assert (solution.status, solution.formulation) == ("optimal", "column_generation")
     alone = solve(replace(problem, pairs=()), backend="exact")
@@ -214,12 +275,24 @@ def test_without_pairs_a_sharing_formulation_equals_modes() -> None:
         problem = random_problem(rng, 3, 12, pairs=0.0)
         if any(pair.shared for pair in problem.pairs):
             continue
-        alone = Problem(problem.units, problem.tfwd, problem.jobs, problem.current, problem.cost_model)
+        alone = Problem(
+            problem.units,
+            problem.tfwd,
+            problem.jobs,
+            problem.current,
+            problem.cost_model,
+        )
         again = tuple(replace(job, name=f"{job.name} again") for job in alone.jobs)
-        twice = replace(alone, jobs=(*alone.jobs, *again), current=(*alone.current, *(0 for _ in again)))
+        twice = replace(
+            alone,
+            jobs=(*alone.jobs, *again),
+            current=(*alone.current, *(0 for _ in again)),
+        )
         for formulation, posed in (("items", alone), ("flow", alone), ("items", twice)):
             shared = solve(posed, backend="cbc", formulation=formulation, ties="solver")
-            assert shared.objective == pytest.approx(solve(posed, backend="exact").objective, rel=1e-6, abs=1e-6)
+            assert shared.objective == pytest.approx(
+                solve(posed, backend="exact").objective, rel=1e-6, abs=1e-6
+            )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -227,13 +300,22 @@ def test_classes_of_jobs_in_no_pair_change_no_optimum(seed: int) -> None:
     rng = np.random.default_rng(200 + seed)
     for _ in range(8):
         problem = random_problem(rng, 4, 7, pairs=0.4)
-        twins = tuple(replace(job, name=f"{job.name} {n}") for job in problem.jobs for n in (1, 2))
-        problem = replace(problem, jobs=problem.jobs + twins, current=problem.current + (0,) * len(twins))
+        twins = tuple(
+            replace(job, name=f"{job.name} {n}") for job in problem.jobs for n in (1, 2)
+        )
+        problem = replace(
+            problem,
+            jobs=problem.jobs + twins,
+            current=problem.current + (0,) * len(twins),
+        )
         together = whole_model(problem)
         with patch.object(values, "classes_of", apart):
             each_alone = whole_model(replace(problem))
         assert len(together.objective) < len(each_alone.objective)
-        one, other = (shared_process().solve(model, "cbc", Limits()) for model in (together, each_alone))
+        one, other = (
+            shared_process().solve(model, "cbc", Limits())
+            for model in (together, each_alone)
+        )
         assert (one.status, other.status) == ("optimal", "optimal")
         assert one.objective == pytest.approx(other.objective, rel=1e-7, abs=1e-9)
 
@@ -244,18 +326,38 @@ def test_sharing_for_free_never_loses_to_exclusive() -> None:
         problem = random_problem(rng, 4, 15, pairs=0.0)
         if problem.pairs:
             continue
-        free = tuple(Pair(a, b, 1.0, 1.0) for a, b in itertools.combinations(range(4), 2))
-        shared = Problem(problem.units, problem.tfwd, problem.jobs, problem.current, problem.cost_model, free)
-        assert solve(shared, backend="cbc").objective >= solve(problem, backend="exact").objective - 1e-6
+        free = tuple(
+            Pair(a, b, 1.0, 1.0) for a, b in itertools.combinations(range(4), 2)
+        )
+        shared = Problem(
+            problem.units,
+            problem.tfwd,
+            problem.jobs,
+            problem.current,
+            problem.cost_model,
+            free,
+        )
+        assert (
+            solve(shared, backend="cbc").objective
+            >= solve(problem, backend="exact").objective - 1e-6
+        )
 
 
 def test_a_pair_that_doubles_both_is_not_chosen_when_both_fit_alone() -> None:
     rng = np.random.default_rng(9)
     for _ in range(40):
         jobs = tuple(random_job(rng, f"j{j}", 6) for j in range(3))
-        pairs = tuple(Pair(a, b, *(2 + rng.random(2)).tolist()) for a, b in itertools.combinations(range(3), 2))
-        problem = Problem(sum(job.jmax for job in jobs), 60.0, jobs, (0, 0, 0), pairs=pairs)
-        assert all(len(transfer.after) < 2 for transfer in solve(problem, backend="cbc").transfers)
+        pairs = tuple(
+            Pair(a, b, *(2 + rng.random(2)).tolist())
+            for a, b in itertools.combinations(range(3), 2)
+        )
+        problem = Problem(
+            sum(job.jmax for job in jobs), 60.0, jobs, (0, 0, 0), pairs=pairs
+        )
+        assert all(
+            len(transfer.after) < 2
+            for transfer in solve(problem, backend="cbc").transfers
+        )
 
 
 def test_medium_problems_agree_between_items_and_flow() -> None:
@@ -315,13 +417,18 @@ def test_a_time_limit_yields_the_best_known_never_worse_than_keeping() -> None:
         ((Pair(0, 1, 1.0, float("nan")),), "ratios >= 1"),
         ((Pair(0, 1, 1.0, 1.0, 0, ((1, 0.9),)),), "ratios >= 1"),
         ((Pair(0, 1, float("inf"), 1.0),), "finite ratios >= 1"),
-        ((Pair(0, 1, 1.0, 1.0, 1, ((1, float("inf")),)),), "finite ratios on as many as they hold"),
+        (
+            (Pair(0, 1, 1.0, 1.0, 1, ((1, float("inf")),)),),
+            "finite ratios on as many as they hold",
+        ),
         ((Pair(0, 1, 1.0, 1.0), Pair(0, 1, 1.0, 1.0)), "twice"),
         ((Pair(0, 1, 1.0, 1.0, 2),), "cannot share 2"),
         ((Pair(0, 1, 1.0, 1.0, 1), Pair(0, 2, 1.0, 1.0, 1)), "third job"),
     ],
 )
-def test_pairs_that_make_no_sense_are_refused(pairs: tuple[Pair, ...], what: str) -> None:
+def test_pairs_that_make_no_sense_are_refused(
+    pairs: tuple[Pair, ...], what: str
+) -> None:
     rng = np.random.default_rng(14)
     jobs = tuple(random_job(rng, f"j{j}", 5) for j in range(3))
     with pytest.raises(ProblemError, match=what):
@@ -353,8 +460,12 @@ def test_cbc_and_highs_agree_on_eight_jobs_and_fifty_units(seed: int) -> None:
         cbc = solve(problem, backend="cbc", formulation="items")
         highs = solve(problem, backend="highs", formulation="flow")
         model = whole_model(problem)
-        by_cbc, by_highs = (shared_process().solve(model, name, Limits()) for name in ("cbc", "highs"))
-        assert cbc.status == highs.status == by_cbc.status == by_highs.status == "optimal"
+        by_cbc, by_highs = (
+            shared_process().solve(model, name, Limits()) for name in ("cbc", "highs")
+        )
+        assert (
+            cbc.status == highs.status == by_cbc.status == by_highs.status == "optimal"
+        )
         assert cbc.objective == pytest.approx(highs.objective, rel=1e-6, abs=1e-6)
         assert by_cbc.objective == pytest.approx(by_highs.objective, rel=1e-6, abs=1e-6)
 
@@ -365,6 +476,8 @@ def test_gurobi_agrees_where_its_licence_allows() -> None:
     for _ in range(10):
         problem = random_problem(rng, 6, 20, pairs=0.5)
         if problem.pairs:
-            cbc, gurobi = (solve(problem, backend=backend) for backend in ("cbc", "gurobi"))
+            cbc, gurobi = (
+                solve(problem, backend=backend) for backend in ("cbc", "gurobi")
+            )
             assert gurobi.status == "optimal", gurobi.note
             assert gurobi.objective == pytest.approx(cbc.objective, rel=1e-6, abs=1e-6)

@@ -18,13 +18,25 @@ from bft.milp.formulations.column_generation import relax
 from bft.milp.formulations.gap_search import least_loss, search
 from bft.milp.formulations.items import Items
 from bft.milp.formulations.kernels import best_cell, best_together, on_hull
-from bft.milp.formulations.transfers import classes, complaint_about, demands, shares_of, transport, value_of
+from bft.milp.formulations.transfers import (
+    classes,
+    complaint_about,
+    demands,
+    shares_of,
+    transport,
+    value_of,
+)
 from bft.milp.values import table_of
 
 
 def with_likes(rng: np.random.Generator, problem: Problem) -> Problem:
     """The problem with one to three more of some jobs that wait, which may share with each other too."""
-    jobs, current, pairs, alike = list(problem.jobs), list(problem.current), list(problem.pairs), []
+    jobs, current, pairs, alike = (
+        list(problem.jobs),
+        list(problem.current),
+        list(problem.pairs),
+        [],
+    )
     for j, job in enumerate(problem.jobs):
         if current[j] or rng.random() < 0.2:
             continue
@@ -35,20 +47,33 @@ def with_likes(rng: np.random.Generator, problem: Problem) -> Problem:
         if rng.random() < 0.7:
             xi = float(1 + rng.random())
             pairs.append(Pair(group[0], group[1], xi, xi))
-    return replace(problem, jobs=tuple(jobs), current=tuple(current), pairs=tuple(pairs), alike=tuple(alike))
+    return replace(
+        problem,
+        jobs=tuple(jobs),
+        current=tuple(current),
+        pairs=tuple(pairs),
+        alike=tuple(alike),
+    )
 
 
 def spelled_out(problem: Problem) -> Problem:
     """The same with every pair named and no groups."""
-    found = (problem.pair_of(a, b) for a, b in itertools.combinations(range(len(problem.jobs)), 2))
-    return replace(problem, pairs=tuple(pair for pair in found if pair is not None), alike=())
+    found = (
+        problem.pair_of(a, b)
+        for a, b in itertools.combinations(range(len(problem.jobs)), 2)
+    )
+    return replace(
+        problem, pairs=tuple(pair for pair in found if pair is not None), alike=()
+    )
 
 
 def world(seed: int, *, jobs: int = 5, units: int = 12) -> Problem:
     rng = np.random.default_rng(seed)
     while True:
         drawn = int(rng.integers(2, jobs)), int(rng.integers(2, units))
-        problem = with_likes(rng, random_problem(rng, *drawn, by_units=bool(rng.random() < 0.3)))
+        problem = with_likes(
+            rng, random_problem(rng, *drawn, by_units=bool(rng.random() < 0.3))
+        )
         if problem.pairs:
             return problem
 
@@ -58,7 +83,9 @@ def check(problem: Problem, solution: Solution, best: float) -> None:
     assert solution.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
     assert solution.bound >= solution.objective
     assert complaint_about(problem, solution.counts, solution.transfers) == ""
-    assert value_of(problem, solution.counts, shares_of(solution.transfers)) == pytest.approx(best, rel=1e-6, abs=1e-6)
+    assert value_of(
+        problem, solution.counts, shares_of(solution.transfers)
+    ) == pytest.approx(best, rel=1e-6, abs=1e-6)
 
 
 @given(st.integers(0, 2**32))
@@ -95,20 +122,35 @@ def test_the_relaxation_bounds_and_its_gap_holds_the_optimum(seed: int) -> None:
     )  # as much as giving nobody anything loses
     assert found is not None
     lost, choice = found
-    assert items.worth(choice) == pytest.approx(relaxation.bound - lost, rel=1e-7, abs=slack)
+    assert items.worth(choice) == pytest.approx(
+        relaxation.bound - lost, rel=1e-7, abs=slack
+    )
     sought, again = search(items, relaxation, relaxation.bound - items.base + slack)
-    assert (sought, items.worth(again)) == pytest.approx((lost, items.worth(choice)), rel=1e-7, abs=slack)
-    assert least_loss(items, relaxation, lost / 2 - slack) in ((lost / 2 - slack, ()), None)
-    assert relaxation.bound - lost >= solve(spelled_out(problem), backend="cbc", formulation="items").objective - slack
+    assert (sought, items.worth(again)) == pytest.approx(
+        (lost, items.worth(choice)), rel=1e-7, abs=slack
+    )
+    assert least_loss(items, relaxation, lost / 2 - slack) in (
+        (lost / 2 - slack, ()),
+        None,
+    )
+    assert (
+        relaxation.bound - lost
+        >= solve(spelled_out(problem), backend="cbc", formulation="items").objective
+        - slack
+    )
 
 
 @given(st.integers(0, 2**32))
 @examples(60)
 def test_the_best_of_a_pair_is_that_of_its_grid(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    problem = random_problem(rng, 3, int(rng.integers(1, 12)), by_units=bool(rng.random() < 0.3))
+    problem = random_problem(
+        rng, 3, int(rng.integers(1, 12)), by_units=bool(rng.random() < 0.3)
+    )
     for pair in problem.pairs:
-        units = min(problem.units, problem.jobs[pair.a].jmax + problem.jobs[pair.b].jmax)
+        units = min(
+            problem.units, problem.jobs[pair.a].jmax + problem.jobs[pair.b].jmax
+        )
         most: tuple[int | None, int | None] = (None, None)
         if not pair.shared and rng.random() < 0.5:
             most = (int(rng.integers(1, 13)), None)
@@ -133,21 +175,33 @@ def test_the_best_of_a_pair_is_that_of_its_grid(seed: int) -> None:
 def test_moves_are_possible_where_a_flow_of_all_units_is(seed: int) -> None:
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, 4, int(rng.integers(2, 14)), by_units=False)
-    counts = tuple(int(n) for n in rng.integers(0, problem.units // 2 + 1, len(problem.jobs)))
+    counts = tuple(
+        int(n) for n in rng.integers(0, problem.units // 2 + 1, len(problem.jobs))
+    )
     shares = {}
     for pair in problem.pairs:
-        if not any({pair.a, pair.b} & set(known) for known in shares) and min(counts[pair.a], counts[pair.b]):
-            shares[pair.a, pair.b] = int(rng.integers(1, min(counts[pair.a], counts[pair.b]) + 1))
+        if not any({pair.a, pair.b} & set(known) for known in shares) and min(
+            counts[pair.a], counts[pair.b]
+        ):
+            shares[pair.a, pair.b] = int(
+                rng.integers(1, min(counts[pair.a], counts[pair.b]) + 1)
+            )
     supply, demand = classes(problem), demands(problem, counts, shares)
     lose = {j for j, n in enumerate(counts) if n < problem.current[j]}
     gain = {j for j, n in enumerate(counts) if n > problem.current[j]}
-    possible = min(demand.values()) >= 0 and sent(supply, demand, lose, gain) is not None
+    possible = (
+        min(demand.values()) >= 0 and sent(supply, demand, lose, gain) is not None
+    )
     moves = transport(problem, counts, shares)
     assert (moves is not None) == possible
     assert moves is None or complaint_about(problem, counts, moves) == ""
 
 
-@given(st.lists(st.lists(st.integers(-5, 20), min_size=1, max_size=9), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.lists(st.integers(-5, 20), min_size=1, max_size=9), min_size=1, max_size=4
+    )
+)
 def test_the_hull_holds_the_best_entry_at_every_price(tables: list[list[int]]) -> None:
     gains = np.concatenate([[-np.inf, *table] for table in tables])
     begins = np.cumsum([0, *(len(table) + 1 for table in tables)])
@@ -156,14 +210,21 @@ def test_the_hull_holds_the_best_entry_at_every_price(tables: list[list[int]]) -
         mine = [at - int(begins[i]) for at in hull if begins[i] <= at < begins[i + 1]]
         for worth in np.linspace(0.0, 25.0, 51):
             best = max(0.0, *(gain - worth * n for n, gain in enumerate(table, 1)))
-            assert max([0.0, *(table[n - 1] - worth * n for n in mine)]) == pytest.approx(best, abs=1e-9)
+            assert max(
+                [0.0, *(table[n - 1] - worth * n for n in mine)]
+            ) == pytest.approx(best, abs=1e-9)
 
 
 def test_thousands_that_wait_alike_are_a_few_items() -> None:
     curve = np.arange(5.0), np.array([0.0, 10.0, 18.0, 24.0, 28.0])
-    jobs = tuple(Job(f"j{j}", 1, 4, *curve, 20.0, 10.0, weight=1.0 + j % 3) for j in range(3000))
+    jobs = tuple(
+        Job(f"j{j}", 1, 4, *curve, 20.0, 10.0, weight=1.0 + j % 3) for j in range(3000)
+    )
     alike = tuple(tuple(range(kind, 3000, 3)) for kind in range(3))
-    pairs = tuple(Pair(a, b, 1.3, 1.2) for a, b in ((0, 1), (0, 2), (0, 3), (1, 2), (1, 4), (2, 5)))
+    pairs = tuple(
+        Pair(a, b, 1.3, 1.2)
+        for a, b in ((0, 1), (0, 2), (0, 3), (1, 2), (1, 4), (2, 5))
+    )
     problem = Problem(50, 60.0, jobs, (0,) * 3000, pairs=pairs, alike=alike)
     assert len(Items(problem).all) == 3 + 6
     solution = solve(problem, backend="cbc")
@@ -190,6 +251,9 @@ def test_groups_that_make_no_sense_are_refused(
     alike: tuple[tuple[int, ...], ...], pairs: tuple[Pair, ...], what: str
 ) -> None:
     curve = np.arange(3.0)
-    jobs = tuple(Job(f"j{j}", 1, 2, curve, curve, 0.0, 0.0, weight=2.0 if j == 2 else 1.0) for j in range(5))
+    jobs = tuple(
+        Job(f"j{j}", 1, 2, curve, curve, 0.0, 0.0, weight=2.0 if j == 2 else 1.0)
+        for j in range(5)
+    )
     with pytest.raises(ProblemError, match=what):
         Problem(6, 60.0, jobs, (0, 0, 0, 1, 0), pairs=pairs, alike=alike)

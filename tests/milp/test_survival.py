@@ -47,7 +47,10 @@ def world() -> tuple[NodeTrace, JobTable]:
         end=7200 * SECOND_NS,
     )
     curve = Curve(np.array([0.0, 1.0, 2.0, 8.0]), np.array([0.0, 10.0, 21.0, 60.0]))
-    jobs = [Job(f"j{j}", j * SECOND_NS, 1, 8, 1e5, 18.0, 12.0, curve, curve) for j in range(6)]
+    jobs = [
+        Job(f"j{j}", j * SECOND_NS, 1, 8, 1e5, 18.0, 12.0, curve, curve)
+        for j in range(6)
+    ]
     return trace, JobTable(tuple(jobs))
 
 
@@ -79,7 +82,9 @@ def assert_as_good_as_undisturbed(outcome: Outcome, fallbacks: int) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGABRT, signal.SIGSTOP])
-def test_a_worker_lost_in_a_replay_costs_one_decision_each_time(worker: SolverProcess, how: signal.Signals) -> None:
+def test_a_worker_lost_in_a_replay_costs_one_decision_each_time(
+    worker: SolverProcess, how: signal.Signals
+) -> None:
     outcome = replay({15: how, 25: how, 35: how}, worker)
     assert_as_good_as_undisturbed(outcome, fallbacks=3)
     assert worker.started >= 3
@@ -87,12 +92,16 @@ def test_a_worker_lost_in_a_replay_costs_one_decision_each_time(worker: SolverPr
 
 @pytest.mark.parametrize("lie", ["infeasible", "worse", "claim", "nan", "short"])
 def test_invalid_answers_in_a_replay_are_replaced(
-    worker: SolverProcess, monkeypatch: pytest.MonkeyPatch, lie: Literal["infeasible", "worse", "claim", "nan", "short"]
+    worker: SolverProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    lie: Literal["infeasible", "worse", "claim", "nan", "short"],
 ) -> None:
     asked = lied = 0
     honest = SolverProcess.solve
 
-    def solve(self: SolverProcess, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
+    def solve(
+        self: SolverProcess, model: LinearModel, backend: str, limits: Limits
+    ) -> LinearAnswer:
         nonlocal asked, lied
         asked += 1
         answer = honest(self, model, backend, limits)

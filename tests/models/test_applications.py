@@ -29,19 +29,32 @@ def folder(tmp_path: Path) -> Path:
     lines = ["placement,local_bsz,step_time,sync_time"]
     for ring in ("1", "2", "3", "4", "11", "12", "22", "33", "44", "111", "222", "444"):
         nodes, replicas = len(ring), sum(map(int, ring))
-        lines += [f"{ring},{m},{step(nodes, replicas, m)},{0.05 * nodes}" for m in (8, 16, 32)]
+        lines += [
+            f"{ring},{m},{step(nodes, replicas, m)},{0.05 * nodes}" for m in (8, 16, 32)
+        ]
     (tmp_path / "placements.csv").write_text("\n".join(lines) + "\n")
     for batch, factor in ((32, 1), (128, 3)):
-        rows = [f"{100 * k + batch / 64},{100 * k * 32 // batch},1,{k},{factor * k}" for k in (1, 2, 3)]
+        rows = [
+            f"{100 * k + batch / 64},{100 * k * 32 // batch},1,{k},{factor * k}"
+            for k in (1, 2, 3)
+        ]
         text = "progress,iteration,metric,grad_sqr,grad_var\n" + "\n".join(rows) + "\n"
-        (tmp_path / f"validation-{batch}.csv.gz").write_bytes(gzip.compress(text.encode()))
+        (tmp_path / f"validation-{batch}.csv.gz").write_bytes(
+            gzip.compress(text.encode())
+        )
     return tmp_path
 
 
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=6).filter(any), st.integers(0, 5))
-def test_rotations_and_empty_nodes_are_one_placement(ring: list[int], turn: int) -> None:
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=6).filter(any), st.integers(0, 5)
+)
+def test_rotations_and_empty_nodes_are_one_placement(
+    ring: list[int], turn: int
+) -> None:
     turn %= len(ring)
-    assert canonical(ring[turn:] + ring[:turn]) == canonical(ring) == canonical([*ring, 0])
+    assert (
+        canonical(ring[turn:] + ring[:turn]) == canonical(ring) == canonical([*ring, 0])
+    )
     assert sum(canonical(ring)) == sum(ring)
     assert canonical(ring) <= tuple(count for count in ring if count)
 
@@ -77,7 +90,13 @@ def test_progress_and_noise(folder: Path) -> None:
     assert application.limits.initial == 32
     assert application.epoch_ends.tolist() == [100.5, 200.5, 300.5]
     assert application.total_progress == 300.5
-    assert [application.epoch_at(p) for p in (0, 100.4, 100.5, 300.5, 1e9)] == [0, 0, 1, 3, 3]
+    assert [application.epoch_at(p) for p in (0, 100.4, 100.5, 300.5, 1e9)] == [
+        0,
+        0,
+        1,
+        3,
+        3,
+    ]
     assert application.gradient(150, 32) == (2, 2)
     assert application.gradient(150, 80) == (2, 4)  # half way between the batch sizes
     assert application.gradient(1e9, 1e9) == (3, 9)
@@ -111,7 +130,9 @@ def test_a_curve_at_a_fixed_batch(folder: Path) -> None:
         ("scalability.csv", "num_nodes,num_replicas\n1,1\n", "missing columns local_bsz, step_time, sync_time"),
     ],
 )  # fmt: skip
-def test_bad_folders_name_the_place(folder: Path, file: str, text: str, message: str) -> None:
+def test_bad_folders_name_the_place(
+    folder: Path, file: str, text: str, message: str
+) -> None:
     (folder / file).write_text(text)
     with pytest.raises(InputError) as error:
         read_application(folder)
@@ -138,7 +159,9 @@ def test_published_applications(reference: Path, name: str) -> None:
     application = read_application(folder)
     frame = pd.read_csv(folder / "placements.csv.gz", dtype={"placement": str})
     for row in frame.iloc[:: max(len(frame) // 100, 1)].itertuples():
-        found = application.step_time([int(digit) for digit in str(row.placement)], row.local_bsz)
+        found = application.step_time(
+            [int(digit) for digit in str(row.placement)], row.local_bsz
+        )
         assert found == (row.step_time, row.sync_time, "measured")
     # Every placement of 4 nodes × 4 units is a rotation of one that was measured.
     for ring in itertools.product(range(5), repeat=4):
@@ -146,9 +169,16 @@ def test_published_applications(reference: Path, name: str) -> None:
             assert canonical(ring) in application.steps
     # Whole nodes up to the size of the published cluster were measured or lie between measured ones.
     least = application.limits.atomic_min
-    assert {application.step_time([4] * n, least).source for n in range(1, 17)} <= {"measured", "interpolated"}
-    assert np.isfinite(application.pgns(application.total_progress / 2, application.limits.initial))
-    assert application.epoch_at(application.total_progress) == len(application.epoch_ends)
+    assert {application.step_time([4] * n, least).source for n in range(1, 17)} <= {
+        "measured",
+        "interpolated",
+    }
+    assert np.isfinite(
+        application.pgns(application.total_progress / 2, application.limits.initial)
+    )
+    assert application.epoch_at(application.total_progress) == len(
+        application.epoch_ends
+    )
 
 
 @pytest.mark.reference
@@ -164,7 +194,10 @@ def test_efficiency_and_fits_of_the_published_applications_are_drawn(
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces" / "cifar10").symlink_to(cifar)
     files = draw(tmp_path / "traces", tmp_path / "figures")
-    assert [file.name for file in files] == ["cifar10-efficiency.png", "cifar10-throughput.png"]
+    assert [file.name for file in files] == [
+        "cifar10-efficiency.png",
+        "cifar10-throughput.png",
+    ]
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
     table = efficiency_chart(read_application(cifar)).table
     sizes = table.columns[1:]

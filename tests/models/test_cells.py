@@ -58,7 +58,9 @@ class Column:
     """A column of a table: what kind of cell it holds, how to get what was read of the last row, and its default."""
 
     kind: str
-    get: Callable[[Any], Any] | None = None  # None: what was read cannot be seen, only that it was not refused
+    get: Callable[[Any], Any] | None = (
+        None  # None: what was read cannot be seen, only that it was not refused
+    )
     default: Any = REQUIRED
     least: float = -math.inf  # smaller numbers count as this one
 
@@ -91,9 +93,24 @@ BOUNDS = {
 }
 JOB = {"Jmin": 1, "Jmax": 9, "Pmax": 7.0, "Tsub": TSUB, "Tcup": 2, "Tcdw": 3}
 CURVE = {"Ns": "[0, 4]", "Ps": "[0, 10]", "Os": "[0, 1]"}
-FURTHER = {"Jreq": 4, "weight": 2.0, "batch_size": 8, "memory_gib": 2.0, "skew": 0.5, "spread_slowdown": 2.0}
+FURTHER = {
+    "Jreq": 4,
+    "weight": 2.0,
+    "batch_size": 8,
+    "memory_gib": 2.0,
+    "skew": 0.5,
+    "spread_slowdown": 2.0,
+}
 LABELS = {"deadline": "2021-03-01T00:00:00Z", "model": "m", "user": "u", "vc": "v"}
-ROOT_PAIR = {"model1": "A", "batchsize1": 8, "amp1": 0, "speed1": 0.5, "model2": "B", "batchsize2": 8, "amp2": 0}
+ROOT_PAIR = {
+    "model1": "A",
+    "batchsize1": 8,
+    "amp1": 0,
+    "speed1": 0.5,
+    "model2": "B",
+    "batchsize2": 8,
+    "amp2": 0,
+}
 
 
 def named(*names: str, **cells: Any) -> list[dict[str, Any]]:
@@ -108,7 +125,9 @@ def written(reader: Reader, folder: Path, rows: list[dict[str, Any]]) -> Path:
         (folder / name).write_text(text)
     path = folder / f"table{reader.suffix}"
     if reader.suffix == ".swf":
-        path.write_text("".join(" ".join(map(str, row.values())) + "\n" for row in rows))
+        path.write_text(
+            "".join(" ".join(map(str, row.values())) + "\n" for row in rows)
+        )
         return path
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.DictWriter(stream, list(rows[0]))
@@ -140,8 +159,31 @@ def pollux(path: Path) -> Any:
     return read_pollux_jobs(path, path.parent / "apps")
 
 
-CURVE_JOB = jobs_from_frame(pd.DataFrame([{"name": "a", **JOB, "Ns": [0, 4], "Ps": [0, 10], "Os": [0, 1], "vc": "p"}]))
-SWF = ("1", "5", "-1", "7", "2", "-1", "-1", "2", "9", "-1", "1", "3", "4", "5", "1", "-1", "-1", "-1")
+CURVE_JOB = jobs_from_frame(
+    pd.DataFrame(
+        [{"name": "a", **JOB, "Ns": [0, 4], "Ps": [0, 10], "Os": [0, 1], "vc": "p"}]
+    )
+)
+SWF = (
+    "1",
+    "5",
+    "-1",
+    "7",
+    "2",
+    "-1",
+    "-1",
+    "2",
+    "9",
+    "-1",
+    "1",
+    "3",
+    "4",
+    "5",
+    "1",
+    "-1",
+    "-1",
+    "-1",
+)
 
 READERS = [
     Reader(
@@ -173,17 +215,34 @@ READERS = [
         named("name", "a", "b", **JOB),
         BOUNDS,
         job="name",
-        others={"curves.csv": 'name,Ns,Ps,Os\na,"[0, 4]","[0, 9]","[0, 1]"\nb,"[0, 4]","[0, 9]","[0, 1]"\n'},
+        others={
+            "curves.csv": 'name,Ns,Ps,Os\na,"[0, 4]","[0, 9]","[0, 1]"\nb,"[0, 4]","[0, 9]","[0, 1]"\n'
+        },
     ),
     Reader(
         "venus",
         lambda path: read_venus_jobs(path, origin="1970-01-01"),
-        named("job_id", "a", "b", gpu_num=4, submit_time=TSUB, duration=9, batchsize=8, amp=1, gmem=1024, model="m"),
+        named(
+            "job_id",
+            "a",
+            "b",
+            gpu_num=4,
+            submit_time=TSUB,
+            duration=9,
+            batchsize=8,
+            amp=1,
+            gmem=1024,
+            model="m",
+        ),
         {
             "gpu_num": Column(WHOLE, last_job("jmax")),
             "duration": Column(NUMBER, last_job("pmax")),
             "batchsize": Column(NUMBER, last_job("batch_size"), None),
-            "gmem": Column(NUMBER, lambda table: (gib := table.jobs[-1].memory_gib) and gib * 1024, None),
+            "gmem": Column(
+                NUMBER,
+                lambda table: (gib := table.jobs[-1].memory_gib) and gib * 1024,
+                None,
+            ),
             "amp": Column(WHOLE, lambda table: int(table.jobs[-1].model == "m+amp"), 0),
             "submit_time": Column(INSTANT, last_job("tsub_ns")),
             "job_id": Column(NAME, last_job("name")),
@@ -193,7 +252,17 @@ READERS = [
     Reader(
         "tiresias",
         read_tiresias_jobs,
-        named("job_id", "a", "b", num_gpu=4, submit_time=5, duration=9, skew=0.5, spread_slowdown=2, model_name="m"),
+        named(
+            "job_id",
+            "a",
+            "b",
+            num_gpu=4,
+            submit_time=5,
+            duration=9,
+            skew=0.5,
+            spread_slowdown=2,
+            model_name="m",
+        ),
         {
             "num_gpu": Column(WHOLE, last_job("jmax")),
             "submit_time": Column(NUMBER, lambda table: table.jobs[-1].tsub_ns / S),
@@ -207,7 +276,9 @@ READERS = [
     Reader(
         "pollux",
         pollux,
-        named("name", "a", "b", time=5, application="toy", num_replicas=2, batch_size=128),
+        named(
+            "name", "a", "b", time=5, application="toy", num_replicas=2, batch_size=128
+        ),
         {
             "time": Column(NUMBER, lambda table: table.jobs[-1].tsub_ns / S),
             "num_replicas": Column(WHOLE, last_job("jreq")),
@@ -217,14 +288,30 @@ READERS = [
     Reader(
         "xi",
         read_xi,
-        named("model_a", "a", "b", model_b="b", xi_a=1.5, xi_b=2.0, batch_a=8, batch_b=8, units=2),
+        named(
+            "model_a",
+            "a",
+            "b",
+            model_b="b",
+            xi_a=1.5,
+            xi_b=2.0,
+            batch_a=8,
+            batch_b=8,
+            units=2,
+        ),
         {
             **{
-                name: Column(NUMBER, lambda xi, name=name: getattr(xi.measurements[-1], name))
+                name: Column(
+                    NUMBER, lambda xi, name=name: getattr(xi.measurements[-1], name)
+                )
                 for name in ("xi_a", "xi_b")
             },
             **{
-                name: Column(NUMBER, lambda xi, name=name: getattr(xi.measurements[-1], name), None)
+                name: Column(
+                    NUMBER,
+                    lambda xi, name=name: getattr(xi.measurements[-1], name),
+                    None,
+                )
                 for name in ("batch_a", "batch_b", "units")
             },
             "model_b": Column(NAME, lambda xi: xi.measurements[-1].model_b),
@@ -239,8 +326,12 @@ READERS = [
             {"model_a": "a", "model_b": "b", "step_a_s": 5, "step_b_s": 5, "units": ""},
         ],
         {
-            "step_a_s": Column(NUMBER, lambda found: found.measurements[-1].xi_a, least=1),
-            "step_b_s": Column(NUMBER, lambda found: found.measurements[-1].xi_b, least=1),
+            "step_a_s": Column(
+                NUMBER, lambda found: found.measurements[-1].xi_a, least=1
+            ),
+            "step_b_s": Column(
+                NUMBER, lambda found: found.measurements[-1].xi_b, least=1
+            ),
             "units": Column(NUMBER, lambda found: found.measurements[-1].units, None),
         },
     ),
@@ -256,7 +347,16 @@ READERS = [
     Reader(
         "throughputs",
         read_throughputs,
-        named("model", "a", "b", units=4, throughput=10.0, batch_size=8, nodes=1, sync_time=0.01),
+        named(
+            "model",
+            "a",
+            "b",
+            units=4,
+            throughput=10.0,
+            batch_size=8,
+            nodes=1,
+            sync_time=0.01,
+        ),
         {
             "units": Column(WHOLE, lambda found: found[-1].units[-1]),
             "throughput": Column(NUMBER, lambda found: found[-1].throughput[-1]),
@@ -269,7 +369,10 @@ READERS = [
         "tensors",
         read_tensor_sizes,
         named("model", "a", "b", size=8),
-        {"size": Column(NUMBER, lambda found: found["b"][-1]), "model": Column(NAME, lambda found: list(found)[-1])},
+        {
+            "size": Column(NUMBER, lambda found: found["b"][-1]),
+            "model": Column(NAME, lambda found: list(found)[-1]),
+        },
     ),
     Reader(
         "application",
@@ -287,7 +390,11 @@ READERS = [
         named("progress", "1", "2", iteration=1.0, grad_sqr=1.0, grad_var=1.0),
         {
             name: Column(NUMBER, lambda found, at=at: getattr(found, at)[-1])
-            for name, at in (("iteration", "iterations"), ("grad_sqr", "grad_sqr"), ("grad_var", "grad_var"))
+            for name, at in (
+                ("iteration", "iterations"),
+                ("grad_sqr", "grad_sqr"),
+                ("grad_var", "grad_var"),
+            )
         },
     ),
     Reader(
@@ -297,7 +404,9 @@ READERS = [
         {
             "speed1": Column(NUMBER, lambda xi: 1 / xi.measurements[-1].xi_a),
             "batchsize2": Column(NUMBER, lambda xi: xi.measurements[-1].batch_b),
-            "amp2": Column(WHOLE, lambda xi: int(xi.measurements[-1].model_b == "B+amp"), 0),
+            "amp2": Column(
+                WHOLE, lambda xi: int(xi.measurements[-1].model_b == "B+amp"), 0
+            ),
             "model1": Column(NAME, lambda xi: xi.measurements[-1].model_a),
         },
     ),
@@ -332,7 +441,9 @@ READERS = [
         named("vc", "q", "p", nodes=2, units_per_node=4),
         {
             "nodes": Column(WHOLE, lambda pools: len(pools[-1].trace.nodes)),
-            "units_per_node": Column(WHOLE, lambda pools: pools[-1].trace.units_per_node),
+            "units_per_node": Column(
+                WHOLE, lambda pools: pools[-1].trace.units_per_node
+            ),
         },
     ),
     Reader(
@@ -345,7 +456,12 @@ READERS = [
         "finished jobs",
         lambda path: split_in_time(read_table(path), 0.5, source=str(path)),
         named("user", "u", "v", gpu_num=3, submit_time=5, duration=9.0),
-        {"gpu_num": Column(NUMBER), "duration": Column(NUMBER), "submit_time": Column(INSTANT), "user": Column(NAME)},
+        {
+            "gpu_num": Column(NUMBER),
+            "duration": Column(NUMBER),
+            "submit_time": Column(INSTANT),
+            "user": Column(NAME),
+        },
     ),
     Reader(
         "swf",
@@ -363,7 +479,11 @@ READERS = [
         suffix=".swf",
     ),
 ]
-COLUMNS = [pytest.param(reader, name, id=f"{reader.name}-{name}") for reader in READERS for name in reader.columns]
+COLUMNS = [
+    pytest.param(reader, name, id=f"{reader.name}-{name}")
+    for reader in READERS
+    for name in reader.columns
+]
 
 NOTHING = ("", "  ", "NaN", "None")
 # In every column of numbers of every table, and all that follow in the one function that reads numbers.
@@ -393,7 +513,14 @@ NO_LISTS = (
     "0 4", "[0, 4", "[0, true]", "[0, null]", "[0, NaN]", "[0, 1e999]", '[0, "4_0"]', "[0, [4]]", "{}", "4", "[0; 4]",
     "", "NA",
 )  # fmt: skip
-NAMES = {"007": "007", "NA": "NA", "1e5": "1e5", "True": "True", " m ": "m", "1.0": "1.0"}
+NAMES = {
+    "007": "007",
+    "NA": "NA",
+    "1e5": "1e5",
+    "True": "True",
+    " m ": "m",
+    "1.0": "1.0",
+}
 
 
 def zoned_as(cell: str, other: Any) -> Any:
@@ -407,11 +534,17 @@ def zoned_as(cell: str, other: Any) -> Any:
     return day + ("Z" if "T" in day else "T00:00:00Z")
 
 
-def attempt(reader: Reader, column: str, cell: Any, folder: Path) -> tuple[Any, InputError | None]:
+def attempt(
+    reader: Reader, column: str, cell: Any, folder: Path
+) -> tuple[Any, InputError | None]:
     """What is read of the table with this cell in its last row, or the error; any other exception fails the test."""
     name = column.split()[0]
     others = reader.rows[:-1]
-    if isinstance(cell, str) and column in reader.columns and reader.columns[column].kind == INSTANT:
+    if (
+        isinstance(cell, str)
+        and column in reader.columns
+        and reader.columns[column].kind == INSTANT
+    ):
         others = [{**row, name: zoned_as(cell, row[name])} for row in others]
     path = written(reader, folder, [*others, {**reader.rows[-1], name: cell}])
     try:
@@ -427,15 +560,21 @@ def refused(reader: Reader, column: str, cell: str, folder: Path) -> None:
     assert Path(str(error.file)).name in files
     assert (error.row, error.column) == (len(reader.rows), column), f"{cell!r}: {error}"
     if column.split()[0] != reader.job:
-        assert error.job == (reader.rows[-1][reader.job] if reader.job else None), f"{cell!r}: {error}"
+        assert error.job == (reader.rows[-1][reader.job] if reader.job else None), (
+            f"{cell!r}: {error}"
+        )
 
 
-def check_value(reader: Reader, column: Column, found: Any, cell: str, value: Any) -> None:
+def check_value(
+    reader: Reader, column: Column, found: Any, cell: str, value: Any
+) -> None:
     """Compare what was read with what the cell means."""
     if column.get is None:
         return
     if reader.name in ("venus", "tiresias", "swf") and len(found) < len(reader.rows):
-        assert value == 0, f"{cell!r}: a job of no units or no time is left out, no other"
+        assert value == 0, (
+            f"{cell!r}: a job of no units or no time is left out, no other"
+        )
         return
     read = column.get(found)
     if column.kind in (NAME, LIST, INSTANT):
@@ -467,14 +606,24 @@ def means_of(reader: Reader, name: str) -> tuple[dict[str, Any], tuple[str, ...]
 
 
 @pytest.mark.parametrize(("reader", "name"), COLUMNS)
-def test_a_cell_is_read_right_or_refused_where_it_is(reader: Reader, name: str, tmp_path: Path) -> None:
+def test_a_cell_is_read_right_or_refused_where_it_is(
+    reader: Reader, name: str, tmp_path: Path
+) -> None:
     column = reader.columns[name]
-    meaningless = {NUMBER: NO_NUMBERS, WHOLE: (*NO_NUMBERS, "1e300"), INSTANT: NO_INSTANTS, LIST: NO_LISTS, NAME: ()}
+    meaningless = {
+        NUMBER: NO_NUMBERS,
+        WHOLE: (*NO_NUMBERS, "1e300"),
+        INSTANT: NO_INSTANTS,
+        LIST: NO_LISTS,
+        NAME: (),
+    }
     gaps = {LIST: (), NAME: ("", "  ")}.get(column.kind, NOTHING)
     means, plain = means_of(reader, name)
     # Fields of SWF lie between spaces: there are none in them, and no gaps.
     swf = reader.suffix == ".swf"
-    for cell in (cell for cell in meaningless[column.kind] if not (swf and " " in cell)):
+    for cell in (
+        cell for cell in meaningless[column.kind] if not (swf and " " in cell)
+    ):
         refused(reader, name, cell, tmp_path)
     for cell in () if swf else gaps:
         if column.default is REQUIRED:
@@ -499,7 +648,9 @@ def test_text_that_is_no_number(text: str) -> None:
     assert math.isnan(read_number(text))
 
 
-@given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(("", " ", "\t")))
+@given(
+    st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(("", " ", "\t"))
+)
 def test_a_number_is_read_as_it_was_written(number: float, space: str) -> None:
     assert read_number(f"{space}{number!r}{space}") == number
     assert read_number(number) == number
@@ -513,7 +664,9 @@ def test_what_is_read_of_a_text_is_what_python_reads_of_plain_digits(text: str) 
             number = float(plain)
         except ValueError:
             number = math.nan
-        assert read_number(text) == number or (math.isnan(read_number(text)) and not math.isfinite(number))
+        assert read_number(text) == number or (
+            math.isnan(read_number(text)) and not math.isfinite(number)
+        )
     else:
         assert math.isnan(read_number(text))
 
@@ -527,20 +680,41 @@ TYPED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "number"), TYPED, ids=lambda value: f"{type(value).__name__} {value!r:.20}")
+@pytest.mark.parametrize(
+    ("value", "number"),
+    TYPED,
+    ids=lambda value: f"{type(value).__name__} {value!r:.20}",
+)
 def test_values_of_any_type(value: Any, number: float | None) -> None:
-    assert read_number(value) == number if number is not None else math.isnan(read_number(value))
+    assert (
+        read_number(value) == number
+        if number is not None
+        else math.isnan(read_number(value))
+    )
     row = Rows.of([{"name": "a", "x": value}], "t.csv", job="name")[0]
     if number is not None:
         assert row.number("x") == number
         return
     for read in (row.number, row.whole):
-        with pytest.raises(InputError, match=r"^t.csv, row 1, column x, job a: expected a (finite|whole) number"):
+        with pytest.raises(
+            InputError,
+            match=r"^t.csv, row 1, column x, job a: expected a (finite|whole) number",
+        ):
             read("x")
 
 
 @pytest.mark.parametrize(
-    "dtype", ["Int64", "Float64", "float32", "int16", "uint8", "object", "int64[pyarrow]", "category"]
+    "dtype",
+    [
+        "Int64",
+        "Float64",
+        "float32",
+        "int16",
+        "uint8",
+        "object",
+        "int64[pyarrow]",
+        "category",
+    ],
 )
 def test_columns_of_any_type(dtype: str) -> None:
     frame = pd.DataFrame({"x": pd.Series([4, 2], dtype=dtype)})
@@ -549,14 +723,20 @@ def test_columns_of_any_type(dtype: str) -> None:
     if dtype in ("Int64", "Float64", "object", "int64[pyarrow]"):
         gap = pd.DataFrame({"x": pd.Series([4, None], dtype=dtype)})
         assert [row.number("x", None) for row in Rows(gap)] == [4.0, None]
-        with pytest.raises(InputError, match="row 2, column x: expected a finite number, not an empty cell"):
+        with pytest.raises(
+            InputError,
+            match="row 2, column x: expected a finite number, not an empty cell",
+        ):
             Rows(gap).all_numbers("x")
 
 
 @pytest.mark.parametrize("dtype", ["bool", "boolean", "bool[pyarrow]", "object"])
 def test_truth_values_are_no_numbers(dtype: str) -> None:
     rows = Rows(pd.DataFrame({"x": pd.Series([True, False], dtype=dtype)}))
-    with pytest.raises(InputError, match=r"row 1, column x: .* not True \(a truth value is not a number\)"):
+    with pytest.raises(
+        InputError,
+        match=r"row 1, column x: .* not True \(a truth value is not a number\)",
+    ):
         rows.all_numbers("x")
 
 
@@ -567,18 +747,26 @@ def test_time_stamps_of_any_unit_and_zone(unit: str, zone: str | None) -> None:
     for column in (stamps, stamps.astype(object)):
         rows = Rows(pd.DataFrame({"t": column}))
         assert [row.instant("t", None) for row in rows] == [TSUB_NS, None]
-    assert Rows(pd.DataFrame({"t": stamps[:1]})).all_seconds("t").tolist() == [TSUB_NS / S]
+    assert Rows(pd.DataFrame({"t": stamps[:1]})).all_seconds("t").tolist() == [
+        TSUB_NS / S
+    ]
 
 
-def test_whole_numbers_beyond_2_to_the_53_are_refused_as_floats_do_not_hold_them() -> None:
+def test_whole_numbers_beyond_2_to_the_53_are_refused_as_floats_do_not_hold_them() -> (
+    None
+):
     rows = Rows.of([{"x": 2**53 - 1}, {"x": 2**53 + 1}, {"x": "9007199254740993"}])
     assert rows[0].whole("x") == 2**53 - 1
     for row in (rows[1], rows[2]):
-        with pytest.raises(InputError, match="expected a whole number < 9007199254740992"):
+        with pytest.raises(
+            InputError, match="expected a whole number < 9007199254740992"
+        ):
             row.whole("x")
 
 
-@pytest.mark.parametrize("value", [7.0, True, [1], pd.Timestamp(TSUB), None, "  ", math.nan])
+@pytest.mark.parametrize(
+    "value", [7.0, True, [1], pd.Timestamp(TSUB), None, "  ", math.nan]
+)
 def test_what_is_no_name(value: Any) -> None:
     with pytest.raises(InputError, match="row 1, column n: expected a name"):
         Rows.of([{"n": value}])[0].name("n")
@@ -590,11 +778,24 @@ def test_columns_of_one_name_are_refused() -> None:
 
 
 def test_a_log_of_philly_holds_lists_and_times_of_plain_digits(tmp_path: Path) -> None:
-    attempt = {"start_time": "2017-10-07 01:00:00", "end_time": "2017-10-07 02:00:00", "detail": [{"gpus": ["a", "b"]}]}
-    entry = {"jobid": "j", "submitted_time": "2017-10-07 00:00:00", "attempts": [attempt], "user": "u", "vc": "v"}
+    attempt = {
+        "start_time": "2017-10-07 01:00:00",
+        "end_time": "2017-10-07 02:00:00",
+        "detail": [{"gpus": ["a", "b"]}],
+    }
+    entry = {
+        "jobid": "j",
+        "submitted_time": "2017-10-07 00:00:00",
+        "attempts": [attempt],
+        "user": "u",
+        "vc": "v",
+    }
     path = tmp_path / "log.json"
     for change, column in (
-        ({"attempts": [{**attempt, "detail": [{"gpus": "gpu0"}]}]}, "detail"),  # not the letters of a text
+        (
+            {"attempts": [{**attempt, "detail": [{"gpus": "gpu0"}]}]},
+            "detail",
+        ),  # not the letters of a text
         ({"submitted_time": "２０１７-10-07 00:00:00"}, "submitted_time"),
         ({"user": 1.5}, "user"),
         ({"vc": True}, "vc"),
@@ -602,7 +803,12 @@ def test_a_log_of_philly_holds_lists_and_times_of_plain_digits(tmp_path: Path) -
         path.write_text(json.dumps([entry, {**entry, "jobid": "k", **change}]))
         with pytest.raises(InputError) as caught:
             read_philly_jobs(path)
-        assert (caught.value.file, caught.value.row, caught.value.column, caught.value.job) == (
+        assert (
+            caught.value.file,
+            caught.value.row,
+            caught.value.column,
+            caught.value.job,
+        ) == (
             str(path),
             2,
             column,
@@ -611,8 +817,13 @@ def test_a_log_of_philly_holds_lists_and_times_of_plain_digits(tmp_path: Path) -
 
 
 def test_profiles_are_refused_before_anything_is_learnt() -> None:
-    profiles = pd.DataFrame({"gpu_util": [1, "4_0"], "gmem_util": 1, "gmem": 1, "amp": 0, "label": 0})
-    with pytest.raises(InputError, match=r"^p.csv, row 2, column gpu_util: expected a finite number >= 0, not '4_0'"):
+    profiles = pd.DataFrame(
+        {"gpu_util": [1, "4_0"], "gmem_util": 1, "gmem": 1, "amp": 0, "label": 0}
+    )
+    with pytest.raises(
+        InputError,
+        match=r"^p.csv, row 2, column gpu_util: expected a finite number >= 0, not '4_0'",
+    ):
         PackingAnalyser.train(profiles, source="p.csv")
 
 
@@ -650,12 +861,23 @@ def test_tables_of_spreadsheets_are_read(text: str, tmp_path: Path) -> None:
             SHEET.replace("2,25", "2.250"),
             "row 1, column xi_b: '2.250' has a point, while column xi_a has decimal commas",
         ),
-        (SHEET + "bert;bert;x;1,5\n", "row 2, column xi_a: expected a finite number > 0, not 'x'"),
-        (SHEET.replace(";", ",").replace("1,5,2,25", '"1,5",2'), "a decimal comma? write a point, or put semicolons"),
-        (SHEET.replace(";xi_b", ";xi_a"), "column xi_a: the header line has two columns of this name"),
+        (
+            SHEET + "bert;bert;x;1,5\n",
+            "row 2, column xi_a: expected a finite number > 0, not 'x'",
+        ),
+        (
+            SHEET.replace(";", ",").replace("1,5,2,25", '"1,5",2'),
+            "a decimal comma? write a point, or put semicolons",
+        ),
+        (
+            SHEET.replace(";xi_b", ";xi_a"),
+            "column xi_a: the header line has two columns of this name",
+        ),
     ],
 )
-def test_invalid_tables_of_a_spreadsheet(text: str, message: str, tmp_path: Path) -> None:
+def test_invalid_tables_of_a_spreadsheet(
+    text: str, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "xi.csv"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -687,7 +909,11 @@ def test_invalid_tables_of_a_spreadsheet(text: str, message: str, tmp_path: Path
     ],
 )
 def test_the_command_line_names_the_cell(
-    command: list[str], table: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str],
+    table: str,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "t.csv"
     path.write_text(table)

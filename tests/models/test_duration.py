@@ -67,29 +67,48 @@ def nobody() -> Any:
     return type(somebody)(*(getattr(somebody, name)[:0] for name in somebody.__slots__))
 
 
-def inputs(jobs: pd.DataFrame, past: pd.DataFrame, optional: tuple[str, ...] = OPTIONAL) -> pd.DataFrame:
+def inputs(
+    jobs: pd.DataFrame, past: pd.DataFrame, optional: tuple[str, ...] = OPTIONAL
+) -> pd.DataFrame:
     """Features of jobs, given past ones."""
     names = feature_names(optional)
     return pd.DataFrame(
-        DurationEstimator("none", optional, names, nobody(), Nothing()).inputs(jobs, past=past), columns=names
+        DurationEstimator("none", optional, names, nobody(), Nothing()).inputs(
+            jobs, past=past
+        ),
+        columns=names,
     )
 
 
 def by_hand(job: pd.Series, past: pd.DataFrame) -> dict[str, float]:
     """The features of a job, as their documentation puts it, one loop a group."""
-    finish = past["finish_time"] if "finish_time" in past else past["submit_time"] + past["duration"]
-    known = past.assign(finish=finish, y=np.log1p(past["duration"]))[finish < job.submit_time]
+    finish = (
+        past["finish_time"]
+        if "finish_time" in past
+        else past["submit_time"] + past["duration"]
+    )
+    known = past.assign(finish=finish, y=np.log1p(past["duration"]))[
+        finish < job.submit_time
+    ]
     known = known.sort_values(["finish", "duration"], kind="stable")
     hashed = known["jobname"].str.replace(r"\d+", "#", regex=True)
     name = pd.Series([job.jobname]).str.replace(r"\d+", "#", regex=True)[0]
     groups = {
         "vc": known[known["vc"] == job.vc],
         "user": known[known["user"] == job.user],
-        "user_gpus": known[(known["user"] == job.user) & (known["gpu_num"] == job.gpu_num)],
-        "user_name": known[(known["user"] == job.user) & (hashed == name) & (name != "")],
+        "user_gpus": known[
+            (known["user"] == job.user) & (known["gpu_num"] == job.gpu_num)
+        ],
+        "user_name": known[
+            (known["user"] == job.user) & (hashed == name) & (name != "")
+        ],
     }
     time = pd.Timestamp(job.submit_time, unit="s")
-    told = {"gpus": job.gpu_num, "cpus": job.cpu_num, "hour": time.hour + time.minute / 60 + time.second / 3600}
+    told = {
+        "gpus": job.gpu_num,
+        "cpus": job.cpu_num,
+        "hour": time.hour + time.minute / 60 + time.second / 3600,
+    }
     told["weekday"] = time.weekday()
     mean = known["y"].sum() / (len(known) + 1)
     for group, rows in groups.items():
@@ -98,7 +117,11 @@ def by_hand(job: pd.Series, past: pd.DataFrame) -> dict[str, float]:
         told[f"{group}_mean"] = mean
         told[f"{group}_count"] = np.log1p(len(rows))
         told[f"{group}_last"] = mean if last is None else last.y
-        since = LONG_AGO_S if last is None else min(job.submit_time - last.finish, LONG_AGO_S)
+        since = (
+            LONG_AGO_S
+            if last is None
+            else min(job.submit_time - last.finish, LONG_AGO_S)
+        )
         told[f"{group}_since"] = np.log1p(since)
     return told
 
@@ -116,9 +139,9 @@ tables = st.lists(
     min_size=1,
     max_size=12,
 ).map(
-    lambda rows: pd.DataFrame(rows, columns=["user", "vc", "jobname", "gpu_num", "submit_time", "duration"]).assign(
-        cpu_num=4
-    )
+    lambda rows: pd.DataFrame(
+        rows, columns=["user", "vc", "jobname", "gpu_num", "submit_time", "duration"]
+    ).assign(cpu_num=4)
 )
 
 
@@ -127,12 +150,16 @@ tables = st.lists(
 def test_features_are_those_of_the_documentation(jobs: pd.DataFrame) -> None:
     found = inputs(jobs, jobs)
     expected = pd.DataFrame([by_hand(job, jobs) for job in jobs.itertuples()])
-    pd.testing.assert_frame_equal(found, expected[list(found.columns)], check_dtype=False, rtol=1e-12)
+    pd.testing.assert_frame_equal(
+        found, expected[list(found.columns)], check_dtype=False, rtol=1e-12
+    )
 
 
 @given(tables, tables, st.integers(0, 6))
 @examples(40)
-def test_the_future_changes_no_bit_of_a_feature(jobs: pd.DataFrame, other: pd.DataFrame, slot: int) -> None:
+def test_the_future_changes_no_bit_of_a_feature(
+    jobs: pd.DataFrame, other: pd.DataFrame, slot: int
+) -> None:
     now = START + 3600 * slot
     jobs = jobs[jobs["submit_time"] <= now]
     if not len(jobs):
@@ -141,7 +168,9 @@ def test_the_future_changes_no_bit_of_a_feature(jobs: pd.DataFrame, other: pd.Da
     finished = jobs["submit_time"] + jobs["duration"] < now
     later = other.assign(submit_time=now, duration=other["duration"] * 3)
     one, two = jobs, pd.concat([later, jobs[finished], later])
-    assert inputs(jobs, one).to_numpy().tobytes() == inputs(jobs, two).to_numpy().tobytes()
+    assert (
+        inputs(jobs, one).to_numpy().tobytes() == inputs(jobs, two).to_numpy().tobytes()
+    )
 
 
 @given(tables, st.randoms(use_true_random=False))
@@ -149,11 +178,15 @@ def test_the_future_changes_no_bit_of_a_feature(jobs: pd.DataFrame, other: pd.Da
 def test_the_order_of_the_past_does_not_matter(jobs: pd.DataFrame, random: Any) -> None:
     order = list(range(len(jobs)))
     random.shuffle(order)
-    np.testing.assert_allclose(inputs(jobs, jobs), inputs(jobs, jobs.iloc[order]), rtol=1e-12)
+    np.testing.assert_allclose(
+        inputs(jobs, jobs), inputs(jobs, jobs.iloc[order]), rtol=1e-12
+    )
 
 
 def test_a_job_has_no_ratio_with_itself() -> None:
-    job = pd.DataFrame({"user": ["a"], "gpu_num": [1], "submit_time": [START], "duration": [0]})
+    job = pd.DataFrame(
+        {"user": ["a"], "gpu_num": [1], "submit_time": [START], "duration": [0]}
+    )
     assert inputs(job, job, ())["user_count"].tolist() == [0.0]
 
 
@@ -167,8 +200,12 @@ def test_finish_times_count_where_they_are_given() -> None:
 
 def test_dates_seconds_and_zones_give_the_same_instants() -> None:
     jobs = log(50)
-    stamps = jobs.assign(submit_time=pd.to_datetime(jobs["submit_time"], unit="s", utc=True))
-    shown = jobs.assign(submit_time=stamps["submit_time"].dt.tz_convert("Asia/Tokyo").map(str))
+    stamps = jobs.assign(
+        submit_time=pd.to_datetime(jobs["submit_time"], unit="s", utc=True)
+    )
+    shown = jobs.assign(
+        submit_time=stamps["submit_time"].dt.tz_convert("Asia/Tokyo").map(str)
+    )
     expected = inputs(jobs, jobs)
     for other in (stamps, shown):
         pd.testing.assert_frame_equal(inputs(other, other), expected)
@@ -203,7 +240,9 @@ def test_later_jobs_profit_from_earlier_ones() -> None:
 @pytest.mark.parametrize("says", [-1e6, np.inf, 1e300])
 def test_predictions_stay_durations_whatever_a_regressor_says(says: float) -> None:
     model = DurationEstimator.train(log())
-    wild = DurationEstimator(model.kind, model.optional, model.features, model.past, Nothing(says))
+    wild = DurationEstimator(
+        model.kind, model.optional, model.features, model.past, Nothing(says)
+    )
     predicted = wild.predict(log(5))
     assert ((predicted >= 0) & (predicted <= LONGEST_S * (1 + 1e-9))).all()
 
@@ -211,11 +250,26 @@ def test_predictions_stay_durations_whatever_a_regressor_says(says: float) -> No
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.drop(columns="user"), "j.csv: missing column user; expected user, gpu_num"),
-        (lambda t: t.drop(columns=["gpu_num", "duration"]), "j.csv: missing columns gpu_num, duration;"),
-        (lambda t: t.assign(duration=[*t["duration"][:-1], np.nan]), "j.csv, row 300, column duration: expected a fin"),
-        (lambda t: t.assign(duration=-t["duration"]), "j.csv, row 1, column duration: expected a finite number >= 0"),
-        (lambda t: t.assign(gpu_num="many"), "j.csv, row 1, column gpu_num: expected a finite number >= 0, not 'many'"),
+        (
+            lambda t: t.drop(columns="user"),
+            "j.csv: missing column user; expected user, gpu_num",
+        ),
+        (
+            lambda t: t.drop(columns=["gpu_num", "duration"]),
+            "j.csv: missing columns gpu_num, duration;",
+        ),
+        (
+            lambda t: t.assign(duration=[*t["duration"][:-1], np.nan]),
+            "j.csv, row 300, column duration: expected a fin",
+        ),
+        (
+            lambda t: t.assign(duration=-t["duration"]),
+            "j.csv, row 1, column duration: expected a finite number >= 0",
+        ),
+        (
+            lambda t: t.assign(gpu_num="many"),
+            "j.csv, row 1, column gpu_num: expected a finite number >= 0, not 'many'",
+        ),
         (
             lambda t: t.assign(gpu_num=[[1]] * 300),
             "j.csv, row 1, column gpu_num: expected a finite number >= 0, not [1]",
@@ -236,12 +290,17 @@ def test_predictions_stay_durations_whatever_a_regressor_says(says: float) -> No
             lambda t: t.assign(submit_time=np.inf),
             "j.csv, row 1, column submit_time: expected a date and time such as 2021-02-10T20:21:15Z, or seconds",
         ),
-        (lambda t: t.assign(finish_time=0), "j.csv, row 1, column finish_time: the job finishes before it is subm"),
+        (
+            lambda t: t.assign(finish_time=0),
+            "j.csv, row 1, column finish_time: the job finishes before it is subm",
+        ),
         (lambda t: t[:19], "19 rows to learn from, expected at least 20"),
         (lambda t: t[:0], "j.csv: has no rows"),
     ],
 )
-def test_unusable_rows_for_learning_are_reported_with_their_place(change: Any, message: str) -> None:
+def test_unusable_rows_for_learning_are_reported_with_their_place(
+    change: Any, message: str
+) -> None:
     with pytest.raises(InputError) as caught:
         DurationEstimator.train(change(log()), source="j.csv")
     assert str(caught.value).startswith(message)
@@ -271,13 +330,26 @@ def test_columns_learnt_from_are_wanted_later_and_empty_ones_not() -> None:
 
 
 @pytest.mark.reference
-def test_later_jobs_of_venus_are_ordered_better_than_by_the_published_estimates(reference: Path) -> None:
+def test_later_jobs_of_venus_are_ordered_better_than_by_the_published_estimates(
+    reference: Path,
+) -> None:
     jobs = pd.read_csv(reference / "lucid" / "venus_sept_jobs_relative.csv.gz")
     until = jobs["submit_time"].min() // DAY_S * DAY_S + 20 * DAY_S
-    known, test = jobs["submit_time"] + jobs["duration"] < until, jobs["submit_time"] >= until
-    predicted = DurationEstimator.train(jobs[known]).predict(jobs[test], past=jobs[~known])
-    told = pd.read_csv(reference / "lucid" / "Venus_Sept_ebm_weekly_updated.csv.gz").drop_duplicates("job_id")
-    told = told.set_index("job_id")["priority"].reindex(jobs["job_id"][test]).to_numpy(dtype=float)
+    known, test = (
+        jobs["submit_time"] + jobs["duration"] < until,
+        jobs["submit_time"] >= until,
+    )
+    predicted = DurationEstimator.train(jobs[known]).predict(
+        jobs[test], past=jobs[~known]
+    )
+    told = pd.read_csv(
+        reference / "lucid" / "Venus_Sept_ebm_weekly_updated.csv.gz"
+    ).drop_duplicates("job_id")
+    told = (
+        told.set_index("job_id")["priority"]
+        .reindex(jobs["job_id"][test])
+        .to_numpy(dtype=float)
+    )
     actual = jobs["duration"][test].to_numpy(dtype=float)
     ours, published = accuracy(predicted, actual), accuracy(told, actual)
     # Measured: rank 0.440 against 0.258, R² of the logarithm 0.201 against -1.9, slope 1.00.

@@ -24,7 +24,9 @@ def series(slots: int, *, minutes: int = 10, seed: int = 0) -> pd.DataFrame:
     """Poisson counts that are high by day and low by night."""
     times = START + pd.to_timedelta(np.arange(slots) * minutes, unit="min")
     rate = 4 + 3.5 * np.sin((times.hour + times.minute / 60 - 9) / 24 * 2 * np.pi)
-    return pd.DataFrame({"time": times, "jobs": np.random.default_rng(seed).poisson(rate)})
+    return pd.DataFrame(
+        {"time": times, "jobs": np.random.default_rng(seed).poisson(rate)}
+    )
 
 
 class Nothing:
@@ -36,10 +38,15 @@ class Nothing:
 
 
 def inputs(slots: pd.DataFrame, horizon: int, slot_s: float) -> pd.DataFrame:
-    return pd.DataFrame(Forecaster("none", "jobs", horizon, slot_s, Nothing()).inputs(slots), columns=FEATURES)
+    return pd.DataFrame(
+        Forecaster("none", "jobs", horizon, slot_s, Nothing()).inputs(slots),
+        columns=FEATURES,
+    )
 
 
-def by_hand(counts: list[int], at: int, horizon: int, day: int, hour: int) -> list[float]:
+def by_hand(
+    counts: list[int], at: int, horizon: int, day: int, hour: int
+) -> list[float]:
     """Means over windows of slots, in loops."""
     seen = counts[: at + 1]
 
@@ -49,7 +56,11 @@ def by_hand(counts: list[int], at: int, horizon: int, day: int, hour: int) -> li
 
     lags = [mean(at - k, at - k + 1) for k in range(3)]
     means = [mean(at + 1 - length, at + 1) for length in (hour, 6 * hour, day, 7 * day)]
-    return [*lags, *means, *(mean(at + 1 - back, at + 1 - back + horizon) for back in (day, 7 * day))]
+    return [
+        *lags,
+        *means,
+        *(mean(at + 1 - back, at + 1 - back + horizon) for back in (day, 7 * day)),
+    ]
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=70), st.integers(1, 6))
@@ -58,7 +69,9 @@ def test_features_are_means_over_their_windows(counts: list[int], horizon: int) 
     # Slots of four hours: six a day, so that a short series has weeks.
     slots = series(len(counts), minutes=240).assign(jobs=counts)
     found = inputs(slots, horizon, 14_400.0)
-    expected = [by_hand(counts, at, horizon, day=6, hour=1) for at in range(len(counts))]
+    expected = [
+        by_hand(counts, at, horizon, day=6, hour=1) for at in range(len(counts))
+    ]
     # Six hours are one and a half slots: rounded to two.
     for at, row in enumerate(expected):
         row[4] = np.mean(counts[max(0, at - 1) : at + 1])
@@ -68,13 +81,20 @@ def test_features_are_means_over_their_windows(counts: list[int], horizon: int) 
     assert found["weekday"].tolist() == begins.dt.day_of_week.tolist()
 
 
-@given(st.lists(st.integers(0, 99), min_size=1, max_size=40), st.lists(st.integers(0, 10**6), max_size=20))
+@given(
+    st.lists(st.integers(0, 99), min_size=1, max_size=40),
+    st.lists(st.integers(0, 10**6), max_size=20),
+)
 @examples(30)
-def test_the_future_changes_no_bit_of_a_forecast(counts: list[int], future: list[int]) -> None:
+def test_the_future_changes_no_bit_of_a_forecast(
+    counts: list[int], future: list[int]
+) -> None:
     model = FITTED
     short = series(len(counts)).assign(jobs=counts)
     long = series(len(counts) + len(future)).assign(jobs=counts + future)
-    assert model.predict(long)[: len(counts)].tobytes() == model.predict(short).tobytes()
+    assert (
+        model.predict(long)[: len(counts)].tobytes() == model.predict(short).tobytes()
+    )
 
 
 FITTED = Forecaster.train(series(1000), kind="random_forest")
@@ -82,11 +102,18 @@ FITTED = Forecaster.train(series(1000), kind="random_forest")
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 8))
 def test_ahead_is_the_mean_of_the_next_slots(counts: list[int], horizon: int) -> None:
-    expected = [np.mean(counts[at + 1 : at + 1 + horizon]) for at in range(len(counts) - horizon)]
+    expected = [
+        np.mean(counts[at + 1 : at + 1 + horizon])
+        for at in range(len(counts) - horizon)
+    ]
     np.testing.assert_allclose(ahead(np.array(counts, dtype=float), horizon), expected)
 
 
-@given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 64)), min_size=1, max_size=50))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20_000), st.integers(1, 64)), min_size=1, max_size=50
+    )
+)
 def test_submissions_lose_nobody(rows: list[tuple[int, int]]) -> None:
     jobs = pd.DataFrame(rows, columns=["submit_time", "gpu_num"])
     slots = submissions(jobs)
@@ -94,7 +121,10 @@ def test_submissions_lose_nobody(rows: list[tuple[int, int]]) -> None:
     assert slots["units"].sum() == jobs["gpu_num"].sum()
     assert (np.diff(slots["time"]) == 600).all()
     for begin, count in zip(slots["time"], slots["jobs"], strict=True):
-        assert jobs["submit_time"].between(begin, begin + 600, inclusive="left").sum() == count
+        assert (
+            jobs["submit_time"].between(begin, begin + 600, inclusive="left").sum()
+            == count
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -109,7 +139,12 @@ def test_each_kind_finds_day_and_night(kind: str) -> None:
 
 
 def test_slots_may_be_counted_from_jobs() -> None:
-    jobs = pd.DataFrame({"submit_time": np.random.default_rng(0).integers(0, 600 * 2000, 9000), "gpu_num": 1})
+    jobs = pd.DataFrame(
+        {
+            "submit_time": np.random.default_rng(0).integers(0, 600 * 2000, 9000),
+            "gpu_num": 1,
+        }
+    )
     model = Forecaster.train(submissions(jobs), column="units", horizon=1)
     assert model.predict(submissions(jobs)).mean() == pytest.approx(4.5, rel=0.1)
 
@@ -125,9 +160,18 @@ def test_slots_may_be_counted_from_jobs() -> None:
             lambda t: t.drop(index=7),
             "s.csv, row 8, column time: expected a slot each 600 s; this one begins 1200 s aft",
         ),
-        (lambda t: t[::-1], "s.csv, row 2, column time: expected a later time than in the row before"),
-        (lambda t: t.iloc[[0, 0, 1]], "s.csv, row 2, column time: expected a later time than in the row before"),
-        (lambda t: t.assign(jobs=-1), "s.csv, row 1, column jobs: expected a finite number >= 0, not "),
+        (
+            lambda t: t[::-1],
+            "s.csv, row 2, column time: expected a later time than in the row before",
+        ),
+        (
+            lambda t: t.iloc[[0, 0, 1]],
+            "s.csv, row 2, column time: expected a later time than in the row before",
+        ),
+        (
+            lambda t: t.assign(jobs=-1),
+            "s.csv, row 1, column jobs: expected a finite number >= 0, not ",
+        ),
         (
             lambda t: t.assign(jobs=np.nan),
             "s.csv, row 1, column jobs: expected a finite number >= 0, not an empty cell or NaN",
@@ -141,14 +185,19 @@ def test_slots_may_be_counted_from_jobs() -> None:
         (lambda t: t[:160], "11 rows to learn from, expected at least 20"),
     ],
 )
-def test_unusable_rows_for_learning_are_reported_with_their_place(change: Any, message: str) -> None:
+def test_unusable_rows_for_learning_are_reported_with_their_place(
+    change: Any, message: str
+) -> None:
     with pytest.raises(InputError) as caught:
         Forecaster.train(change(series(400)), source="s.csv")
     assert str(caught.value).startswith(message)
 
 
 def test_slots_of_another_length_are_refused() -> None:
-    with pytest.raises(InputError, match="row 2, column time: expected a slot each 600 s; this one begins 1200 s"):
+    with pytest.raises(
+        InputError,
+        match="row 2, column time: expected a slot each 600 s; this one begins 1200 s",
+    ):
         FITTED.predict(series(9, minutes=20))
     assert FITTED.predict(series(1)).shape == (1,)
     with pytest.raises(InputError, match="horizon of at least 1 slot, not 0"):
@@ -158,7 +207,9 @@ def test_slots_of_another_length_are_refused() -> None:
 
 
 @pytest.mark.reference
-def test_september_is_forecast_better_than_published_and_than_by_the_last_slot(reference: Path) -> None:
+def test_september_is_forecast_better_than_published_and_than_by_the_last_slot(
+    reference: Path,
+) -> None:
     slots = pd.read_csv(reference / "lucid" / "cluster_throughput.csv.gz")
     known = int((slots["time"] < "2020-09-01").sum())
     counts = slots["submit_gpu_job"].to_numpy(dtype=float)

@@ -22,7 +22,12 @@ from bft.models.speed.goodput import (
     replica_cap,
     speedup_table,
 )
-from bft.models.speed.throughput import Observations, ThroughputParameters, fit_throughput, objective
+from bft.models.speed.throughput import (
+    Observations,
+    ThroughputParameters,
+    fit_throughput,
+    objective,
+)
 
 TRUTH = ThroughputParameters(0.05, 0.002, 0.08, 0.003, 0.02, 0.001, 1.5)
 LIMITS = BatchLimits(initial=64, most=4096, atomic_min=16, atomic_max=256)
@@ -39,11 +44,21 @@ def grid(nodes: list[int], per_node: list[int], atomic: list[int]) -> Observatio
 # --- step times -------------------------------------------------------------------------------------------------------
 
 times = st.floats(1e-6, 10)
-parameters = st.builds(ThroughputParameters, times, times, times, times, times, times, st.floats(1, 10))
+parameters = st.builds(
+    ThroughputParameters, times, times, times, times, times, times, st.floats(1, 10)
+)
 
 
-@given(parameters, st.integers(1, 8), st.integers(0, 24), st.integers(1, 512), st.integers(0, 5))
-def test_step_times_by_the_letter(p: ThroughputParameters, nodes: int, more: int, m: int, s: int) -> None:
+@given(
+    parameters,
+    st.integers(1, 8),
+    st.integers(0, 24),
+    st.integers(1, 512),
+    st.integers(0, 5),
+)
+def test_step_times_by_the_letter(
+    p: ThroughputParameters, nodes: int, more: int, m: int, s: int
+) -> None:
     replicas = nodes + more
     grad = p.alpha_c + p.beta_c * m
     if replicas == 1:
@@ -53,9 +68,13 @@ def test_step_times_by_the_letter(p: ThroughputParameters, nodes: int, more: int
     else:
         sync = p.alpha_n + p.beta_n * (replicas - 2)
     high = max(grad, sync)
-    step = s * grad + high * ((grad / high) ** p.gamma + (sync / high) ** p.gamma) ** (1 / p.gamma)
+    step = s * grad + high * ((grad / high) ** p.gamma + (sync / high) ** p.gamma) ** (
+        1 / p.gamma
+    )
     assert p.step_time(nodes, replicas, m, s) == pytest.approx(step, rel=1e-9)
-    assert p.throughput(nodes, replicas, m, s) == pytest.approx(replicas * m * (s + 1) / step, rel=1e-9)
+    assert p.throughput(nodes, replicas, m, s) == pytest.approx(
+        replicas * m * (s + 1) / step, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("gamma", [1.0, 10.0])
@@ -64,7 +83,15 @@ def test_tiny_times_do_not_underflow(gamma: float) -> None:
     assert p.step_time(1, 2, 1) == pytest.approx(1e-40 * 2 ** (1 / gamma))
 
 
-@pytest.mark.parametrize("change", [{"alpha_c": -1}, {"gamma": 0.5}, {"beta_n": math.nan}, {"alpha_c": 0, "beta_c": 0}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"alpha_c": -1},
+        {"gamma": 0.5},
+        {"beta_n": math.nan},
+        {"alpha_c": 0, "beta_c": 0},
+    ],
+)
 def test_impossible_parameters_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(change))):
         replace(TRUTH, **change)
@@ -122,16 +149,28 @@ def test_no_random_parameters_do_better() -> None:
         factor = rng.lognormal(0, rng.choice([0.01, 0.1, 1]), 7)
         other = np.array(astuple(fitted)) * factor
         other[6] = np.clip(other[6], 1, 10)
-        assert objective(ThroughputParameters(*map(float, other)), observed) >= best - 1e-6
+        assert (
+            objective(ThroughputParameters(*map(float, other)), observed) >= best - 1e-6
+        )
 
 
 def test_what_was_not_observed_is_hoped_for() -> None:
     alone = fit_throughput(grid([1], [1], [64]))
-    assert alone.alpha_c == pytest.approx(TRUTH.gradient_time(64) / 2)  # one batch size: half the mean
-    assert alone.step_time(1, 1, 64) == pytest.approx(TRUTH.step_time(1, 1, 64), rel=1e-3)
-    assert (alone.alpha_r, alone.beta_r, alone.beta_n) == (1e-8, 1e-8, pytest.approx(1.1e-8))
+    assert alone.alpha_c == pytest.approx(
+        TRUTH.gradient_time(64) / 2
+    )  # one batch size: half the mean
+    assert alone.step_time(1, 1, 64) == pytest.approx(
+        TRUTH.step_time(1, 1, 64), rel=1e-3
+    )
+    assert (alone.alpha_r, alone.beta_r, alone.beta_n) == (
+        1e-8,
+        1e-8,
+        pytest.approx(1.1e-8),
+    )
     # Then any number of replicas is as fast as one: the scheduler will try.
-    assert alone.throughput(4, 16, 64) == pytest.approx(16 * alone.throughput(1, 1, 64), rel=1e-3)
+    assert alone.throughput(4, 16, 64) == pytest.approx(
+        16 * alone.throughput(1, 1, 64), rel=1e-3
+    )
 
     pair = fit_throughput(grid([1], [1, 2], [16, 64]))
     assert pair.beta_r == 1e-8
@@ -163,19 +202,35 @@ def test_the_fit_is_deterministic() -> None:
         ({"step_s": [1.0, -1.0]}, "step_s: expected numbers > 0, but entry 2 is -1.0"),
         ({"nodes": [1.0, 3.0]}, "but entry 2 has 2 replicas on 3 nodes"),
         ({"atomic": [1.0]}, "atomic: expected as many values as nodes"),
-        ({"gradient_s": [math.nan, 1]}, "gradient_s: expected numbers > 0, but entry 1 is nan"),
+        (
+            {"gradient_s": [math.nan, 1]},
+            "gradient_s: expected numbers > 0, but entry 1 is nan",
+        ),
     ],
 )
-def test_bad_observations_are_reported(change: dict[str, list[float]], message: str) -> None:
-    good = {"nodes": [1.0, 1.0], "replicas": [1.0, 2.0], "atomic": [8.0, 8.0], "step_s": [1.0, 1.0]}
+def test_bad_observations_are_reported(
+    change: dict[str, list[float]], message: str
+) -> None:
+    good = {
+        "nodes": [1.0, 1.0],
+        "replicas": [1.0, 2.0],
+        "atomic": [8.0, 8.0],
+        "step_s": [1.0, 1.0],
+    }
     with pytest.raises(ValueError, match=message):
-        Observations(**{name: np.array(values) for name, values in {**good, **change}.items()})
+        Observations(
+            **{name: np.array(values) for name, values in {**good, **change}.items()}
+        )
 
 
 # --- goodput ----------------------------------------------------------------------------------------------------------
 
 limits = st.tuples(
-    st.integers(1, 64), st.integers(0, 200), st.integers(0, 400), st.integers(0, 4000), st.booleans()
+    st.integers(1, 64),
+    st.integers(0, 200),
+    st.integers(0, 400),
+    st.integers(0, 4000),
+    st.booleans(),
 ).map(lambda t: BatchLimits(t[0] + t[1], t[0] + t[1] + t[3], t[0], t[0] + t[2], t[4]))
 
 
@@ -194,7 +249,12 @@ def best_by_loops(goodput: Goodput, nodes: int, replicas: int) -> float:
         if lim.atomic_min <= m <= lim.atomic_max:
             batch = max(m * passes * replicas, lim.initial)
             efficiency = (goodput.pgns + lim.initial) / (goodput.pgns + batch)
-            rate = replicas * m * passes / float(p.step_time(nodes, replicas, m, passes - 1))
+            rate = (
+                replicas
+                * m
+                * passes
+                / float(p.step_time(nodes, replicas, m, passes - 1))
+            )
             best = max(best, rate * efficiency)
     return best
 
@@ -210,15 +270,21 @@ def test_the_best_batch_by_plain_loops(
         assert lim.atomic_min <= m <= lim.atomic_max
         assert (n + more) * m * (s + 1) <= lim.most
         assert s == 0 or lim.accumulation
-        assert float(found) == pytest.approx(float(goodput.at(n, n + more, m, s)), rel=1e-12)
+        assert float(found) == pytest.approx(
+            float(goodput.at(n, n + more, m, s)), rel=1e-12
+        )
     else:
         assert (m, s) == (0, 0)
 
 
 @given(parameters, st.floats(0, 1e6))
-def test_efficiency_falls_with_the_batch_and_rises_with_noise(p: ThroughputParameters, pgns: float) -> None:
+def test_efficiency_falls_with_the_batch_and_rises_with_noise(
+    p: ThroughputParameters, pgns: float
+) -> None:
     batches = np.array([64, 65, 128, 4096])
-    low, high = (Goodput(p, noise, LIMITS).efficiency(batches) for noise in (pgns, 2 * pgns + 1))
+    low, high = (
+        Goodput(p, noise, LIMITS).efficiency(batches) for noise in (pgns, 2 * pgns + 1)
+    )
     assert low[0] == 1
     assert (np.diff(low) <= 0).all()
     assert (low <= high + 1e-15).all()
@@ -226,16 +292,22 @@ def test_efficiency_falls_with_the_batch_and_rises_with_noise(p: ThroughputParam
 
 
 @given(st.floats(1e-6, 1e3), st.floats(0, 1e3), st.floats(1, 1e3))
-def test_adascale_gain_is_the_scale_times_the_efficiency(sqr: float, var: float, scale: float) -> None:
+def test_adascale_gain_is_the_scale_times_the_efficiency(
+    sqr: float, var: float, scale: float
+) -> None:
     """Two formulas, of two papers: a step of AdaScale is worth what goodput counts it."""
     gain = adascale_gain(sqr, var, scale)
     goodput = Goodput(TRUTH, noise_scale(sqr, var, LIMITS.initial), LIMITS)
-    assert gain == pytest.approx(scale * float(goodput.efficiency(scale * LIMITS.initial)), rel=1e-9)
+    assert gain == pytest.approx(
+        scale * float(goodput.efficiency(scale * LIMITS.initial)), rel=1e-9
+    )
     assert 1 - 1e-12 <= gain <= scale * (1 + 1e-12)
 
 
 def test_adascale_gain_at_its_ends() -> None:
-    assert adascale_gain(1.0, 0.0, 8.0) == 1  # no noise: a larger batch is worth one step
+    assert (
+        adascale_gain(1.0, 0.0, 8.0) == 1
+    )  # no noise: a larger batch is worth one step
     assert adascale_gain(0.0, 1.0, 8.0) == 8  # all noise: as many as it is larger
     assert adascale_gain(-1.0, 2.0, 8.0) == 1  # nothing is known
 
@@ -270,7 +342,12 @@ def test_impossible_limits_are_refused(change: dict[str, int], name: str) -> Non
 
 
 def test_replicas_worth_trying() -> None:
-    assert [replica_cap(profiled, LIMITS) for profiled in (0, 1, 3, 100)] == [1, 2, 6, 64]
+    assert [replica_cap(profiled, LIMITS) for profiled in (0, 1, 3, 100)] == [
+        1,
+        2,
+        6,
+        64,
+    ]
     assert replica_cap(100, replace(LIMITS, most=160)) == 10
 
 
@@ -303,7 +380,9 @@ def test_a_job_that_never_ran_is_hoped_to_scale() -> None:
 
 
 @given(parameters, st.floats(0, 1e5), st.integers(1, 4), st.integers(0, 12))
-def test_the_fair_share_has_speed_up_one(p: ThroughputParameters, pgns: float, nodes: int, more: int) -> None:
+def test_the_fair_share_has_speed_up_one(
+    p: ThroughputParameters, pgns: float, nodes: int, more: int
+) -> None:
     table = speedup_table(Goodput(p, pgns, LIMITS), 4, 16, nodes, nodes + more)
     if nodes + more <= 16:
         assert table[nodes, nodes + more] == pytest.approx(1)
@@ -314,8 +393,12 @@ def test_the_fair_share_has_speed_up_one(p: ThroughputParameters, pgns: float, n
 def test_a_share_too_large_or_too_small_still_compares() -> None:
     few = Goodput(TRUTH, 500.0, replace(LIMITS, most=64))  # at most four replicas
     assert speedup_table(few, 2, 8, 2, 8)[2, 4] == pytest.approx(1)
-    late = Curve(np.array([0.0, 3, 4, 8]), np.array([0.0, 0, 40, 80]))  # nothing below four units
-    assert speedup_table(late, 1, 8, 1, 2)[1, [2, 4, 8]].tolist() == pytest.approx([0, 2, 4])
+    late = Curve(
+        np.array([0.0, 3, 4, 8]), np.array([0.0, 0, 40, 80])
+    )  # nothing below four units
+    assert speedup_table(late, 1, 8, 1, 2)[1, [2, 4, 8]].tolist() == pytest.approx(
+        [0, 2, 4]
+    )
     dead = Curve(np.array([0.0, 4]), np.array([0.0, 0]))
     assert not speedup_table(dead, 1, 4, 1, 2).any()
     with pytest.raises(ValueError, match="fair"):
@@ -326,17 +409,34 @@ def test_a_share_too_large_or_too_small_still_compares() -> None:
 
 
 @pytest.mark.reference
-@pytest.mark.parametrize("name", ["bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"])
-def test_placements_not_seen_are_predicted_within_ten_percent(reference: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"]
+)
+def test_placements_not_seen_are_predicted_within_ten_percent(
+    reference: Path, name: str
+) -> None:
     from bft.models.speed.applications import read_application
 
     application = read_application(reference / "pollux" / "traces" / name)
     observed = application.observations
-    ring = np.repeat(np.arange(len(application.steps)), [len(rows) for rows in application.steps.values()])
+    ring = np.repeat(
+        np.arange(len(application.steps)),
+        [len(rows) for rows in application.steps.values()],
+    )
     rng = np.random.default_rng(0)
     errors = []
     for _ in range(3):
-        held = np.isin(ring, rng.choice(len(application.steps), len(application.steps) // 5, replace=False))
+        held = np.isin(
+            ring,
+            rng.choice(
+                len(application.steps), len(application.steps) // 5, replace=False
+            ),
+        )
         fitted, test = fit_throughput(observed[~held]), observed[held]
-        errors.append(np.abs(fitted.step_time(test.nodes, test.replicas, test.atomic) / test.step_s - 1))
+        errors.append(
+            np.abs(
+                fitted.step_time(test.nodes, test.replicas, test.atomic) / test.step_s
+                - 1
+            )
+        )
     assert np.median(np.concatenate(errors)) <= 0.10

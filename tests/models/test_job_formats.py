@@ -67,9 +67,14 @@ def test_damaged_compression(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@examples(
+    30,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(content=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
-def test_anything_is_a_table_or_an_input_error(tmp_path: Path, name: str, content: bytes) -> None:
+def test_anything_is_a_table_or_an_input_error(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     refused(READERS[name], path)
@@ -81,10 +86,24 @@ HEAD = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
 
 
 def test_a_trace_of_tiresias(tmp_path: Path) -> None:
-    path = written(tmp_path, "t.csv", HEAD + "7,8,30,133,vgg11,147,23\n8,1,30.5,9,resnet50,2.5,0\n")
+    path = written(
+        tmp_path, "t.csv", HEAD + "7,8,30,133,vgg11,147,23\n8,1,30.5,9,resnet50,2.5,0\n"
+    )
     first, second = read_tiresias_jobs(path)
-    assert (first.name, first.tsub_ns, first.jmin, first.request, first.jmax) == ("7", 30 * SECOND_NS, 8, 8, 8)
-    assert (first.model, first.pmax, first.rates[8], first.tcup_s, first.tcdw_s) == ("vgg11", 147, 1, 0, 0)
+    assert (first.name, first.tsub_ns, first.jmin, first.request, first.jmax) == (
+        "7",
+        30 * SECOND_NS,
+        8,
+        8,
+        8,
+    )
+    assert (first.model, first.pmax, first.rates[8], first.tcup_s, first.tcdw_s) == (
+        "vgg11",
+        147,
+        1,
+        0,
+        0,
+    )
     assert dict(first.extra) == {"iterations": 133, "interval": 23}
     assert (second.tsub_ns, second.pmax) == (30_500_000_000, 2.5)
 
@@ -97,27 +116,43 @@ def test_skew_may_be_a_column(tmp_path: Path) -> None:
 
 
 def test_jobs_that_need_nothing_are_left_out(tmp_path: Path) -> None:
-    path = written(tmp_path, "t.csv", HEAD + "1,0,0,1,a,5,0\n2,1,0,1,a,0,0\n3,1,0,1,a,5,0\n")
+    path = written(
+        tmp_path, "t.csv", HEAD + "1,0,0,1,a,5,0\n2,1,0,1,a,0,0\n3,1,0,1,a,5,0\n"
+    )
     jobs = read_tiresias_jobs(path)
     assert [job.name for job in jobs] == ["3"]
     assert jobs.notes == ("jobs left out: 2 without GPUs or duration",)
-    assert "no job to replay" in refused(read_tiresias_jobs, written(tmp_path, "t.csv", HEAD + "1,0,0,1,a,5,0\n"))
+    assert "no job to replay" in refused(
+        read_tiresias_jobs, written(tmp_path, "t.csv", HEAD + "1,0,0,1,a,5,0\n")
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("job_id,num_gpu\n1,2\n", "missing columns submit_time, duration"),
-        (HEAD + "1,1.5,0,1,a,5,0\n", "row 1, column num_gpu, job 1: expected a whole number"),
+        (
+            HEAD + "1,1.5,0,1,a,5,0\n",
+            "row 1, column num_gpu, job 1: expected a whole number",
+        ),
         (HEAD + "1,-1,0,1,a,5,0\n", "row 1, column num_gpu"),
-        (HEAD + "1,1,0,1,a,5,0\n2,1,soon,1,a,5,0\n", "row 2, column submit_time, job 2"),
+        (
+            HEAD + "1,1,0,1,a,5,0\n2,1,soon,1,a,5,0\n",
+            "row 2, column submit_time, job 2",
+        ),
         (HEAD + "1,1,0,1,a,,0\n", "row 1, column duration"),
         (HEAD + "1,1,0,1,a,inf,0\n", "row 1, column duration"),
         (HEAD + "1,1,1e300,1,a,1,0\n", "row 1, column submit_time"),
         (HEAD + "1,1e9,0,1,a,1,0\n", "row 1, column num_gpu"),
         (HEAD + ",1,0,1,a,5,0\n", "row 1, column job_id"),
-        (HEAD + "1,1,0,1,a,5,0\n1,1,0,1,a,5,0\n", "row 2, job 1: the name appears twice, first in row 1"),
-        ("job_id,num_gpu,submit_time,duration,spread_slowdown\na,2,0,1,0.5\n", "row 1, column spread_slowdown, job a"),
+        (
+            HEAD + "1,1,0,1,a,5,0\n1,1,0,1,a,5,0\n",
+            "row 2, job 1: the name appears twice, first in row 1",
+        ),
+        (
+            "job_id,num_gpu,submit_time,duration,spread_slowdown\na,2,0,1,0.5\n",
+            "row 1, column spread_slowdown, job a",
+        ),
     ],
 )
 def test_invalid_traces_of_tiresias(tmp_path: Path, text: str, said: str) -> None:
@@ -128,13 +163,19 @@ def test_invalid_traces_of_tiresias(tmp_path: Path, text: str, said: str) -> Non
 @pytest.mark.parametrize(("name", "jobs"), [("60_job", 60), ("venus_vcHvQ", 2654)])
 def test_published_traces(reference: Path, name: str, jobs: int) -> None:
     path = reference / "tiresias" / f"{name}.csv"
-    found = [(job.name, job.tsub_ns, job.request, job.pmax, job.model) for job in read_tiresias_jobs(path)]
+    found = [
+        (job.name, job.tsub_ns, job.request, job.pmax, job.model)
+        for job in read_tiresias_jobs(path)
+    ]
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     columns = ("job_id", "submit_time", "num_gpu", "duration", "model_name")
     told = [tuple(row[column] for column in columns) for row in rows]
     assert len(found) == jobs
-    assert found == [(name, int(at) * SECOND_NS, int(gpus), float(took), model) for name, at, gpus, took, model in told]
+    assert found == [
+        (name, int(at) * SECOND_NS, int(gpus), float(took), model)
+        for name, at, gpus, took, model in told
+    ]
 
 
 # --- the Standard Workload Format -------------------------------------------------------------------------------------
@@ -154,17 +195,33 @@ SWF = """; Version: 2.2
 def test_a_workload(tmp_path: Path) -> None:
     jobs = read_swf_jobs(written(tmp_path, "log.swf", SWF))
     first, second = jobs
-    assert jobs.notes == ("jobs left out: 1 that are parts of others (status 2 to 4), 1 that never ran",)
-    assert (first.name, first.tsub_ns, first.request, first.pmax) == ("1", 1_000_000_010 * SECOND_NS, 2, 100)
+    assert jobs.notes == (
+        "jobs left out: 1 that are parts of others (status 2 to 4), 1 that never ran",
+    )
+    assert (first.name, first.tsub_ns, first.request, first.pmax) == (
+        "1",
+        1_000_000_010 * SECOND_NS,
+        2,
+        100,
+    )
     assert (first.user, first.vc) == ("7", "1")
-    assert first.extra == {"requested_s": 3600.0, "status": "1", "group": "2", "executable": "3", "queue": "4"}
+    assert first.extra == {
+        "requested_s": 3600.0,
+        "status": "1",
+        "group": "2",
+        "executable": "3",
+        "queue": "4",
+    }
     assert (second.request, second.pmax, second.user, second.vc) == (2, 50.5, "", "")
     assert second.extra == {"status": "1"}
 
 
 def test_units_may_be_processors(tmp_path: Path) -> None:
     path = written(tmp_path, "log.swf", SWF)
-    assert [job.request for job in read_swf_jobs(path, processors_per_unit=1)] == [16, 9]
+    assert [job.request for job in read_swf_jobs(path, processors_per_unit=1)] == [
+        16,
+        9,
+    ]
     assert [job.request for job in read_swf_jobs(path, processors_per_unit=5)] == [4, 2]
     without_header = written(tmp_path, "plain.swf", SWF.replace("; Max", "; Least"))
     assert [job.request for job in read_swf_jobs(without_header)] == [16, 9]
@@ -172,7 +229,10 @@ def test_units_may_be_processors(tmp_path: Path) -> None:
 
 def test_submits_that_are_epochs_do_not_count_from_the_start(tmp_path: Path) -> None:
     text = SWF.replace(" 1  10  5", " 1  1600000000  5")
-    assert read_swf_jobs(written(tmp_path, "log.swf", text)).jobs[0].tsub_ns == 1_600_000_000 * SECOND_NS
+    assert (
+        read_swf_jobs(written(tmp_path, "log.swf", text)).jobs[0].tsub_ns
+        == 1_600_000_000 * SECOND_NS
+    )
 
 
 def test_a_workload_may_be_compressed(tmp_path: Path) -> None:
@@ -186,20 +246,50 @@ def test_a_workload_may_be_compressed(tmp_path: Path) -> None:
     [
         ("1 2 3", "row 6: expected 18 fields separated by blanks, not 3"),
         ("1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;17;18;", "row 6: expected 18 fields"),
-        ("1 x 5 100 16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1", "row 6, column 2 (submit time), job 1"),
-        ("1 -9 5 100 16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1", "row 6, column 2 (submit time), job 1"),
-        ("1 10 5 -7 16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1", "row 6, column 4 (run time), job 1"),
-        ("1 10 5 nan 16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1", "row 6, column 4 (run time), job 1"),
-        ("1 10 5 100 -1 -1 -1 -1 3600 -1 1 7 2 3 4 1 -1 -1", "row 6, column 5 (allocated processors), job 1: neither"),
-        ("1 10 5 100 1e9 -1 -1 -1 3600 -1 1 7 2 3 4 1 -1 -1", "row 6, column 5 (allocated processors), job 1"),
-        ("1 10 5 9e9 1 -1 -1 -1 3600 -1 1 7 2 3 4 1 -1 -1", "row 6, column 2 (submit time), job 1: it would run until"),
-        ("1 10 5 100 1 -1 -1 -1 soon -1 1 7 2 3 4 1 -1 -1", "row 6, column 9 (requested time), job 1"),
-        ("2 10 5 100 1 -1 -1 -1 1 -1 1 7 2 3 4 1 -1 -1", "row 7, job 2: the name appears twice, first in row 6"),
+        (
+            "1 x 5 100 16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1",
+            "row 6, column 2 (submit time), job 1",
+        ),
+        (
+            "1 -9 5 100 16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1",
+            "row 6, column 2 (submit time), job 1",
+        ),
+        (
+            "1 10 5 -7 16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1",
+            "row 6, column 4 (run time), job 1",
+        ),
+        (
+            "1 10 5 nan 16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1",
+            "row 6, column 4 (run time), job 1",
+        ),
+        (
+            "1 10 5 100 -1 -1 -1 -1 3600 -1 1 7 2 3 4 1 -1 -1",
+            "row 6, column 5 (allocated processors), job 1: neither",
+        ),
+        (
+            "1 10 5 100 1e9 -1 -1 -1 3600 -1 1 7 2 3 4 1 -1 -1",
+            "row 6, column 5 (allocated processors), job 1",
+        ),
+        (
+            "1 10 5 9e9 1 -1 -1 -1 3600 -1 1 7 2 3 4 1 -1 -1",
+            "row 6, column 2 (submit time), job 1: it would run until",
+        ),
+        (
+            "1 10 5 100 1 -1 -1 -1 soon -1 1 7 2 3 4 1 -1 -1",
+            "row 6, column 9 (requested time), job 1",
+        ),
+        (
+            "2 10 5 100 1 -1 -1 -1 1 -1 1 7 2 3 4 1 -1 -1",
+            "row 7, job 2: the name appears twice, first in row 6",
+        ),
     ],
 )
 def test_invalid_workloads(tmp_path: Path, line: str, said: str) -> None:
     lines = SWF.splitlines()
-    assert said in refused(read_swf_jobs, written(tmp_path, "log.swf", "\n".join([*lines[:5], line, *lines[6:]])))
+    assert said in refused(
+        read_swf_jobs,
+        written(tmp_path, "log.swf", "\n".join([*lines[:5], line, *lines[6:]])),
+    )
 
 
 @pytest.mark.reference
@@ -207,7 +297,11 @@ def test_a_published_workload(reference: Path) -> None:
     found = read_swf_jobs(reference / "logs" / "swf" / "alea-hpc2n-excerpt.swf.gz")
     assert len(found) == 3145
     first = found.jobs[0]
-    assert (first.tsub_ns, first.request, first.pmax) == (1_027_839_845 * SECOND_NS, 30, 31405.0)
+    assert (first.tsub_ns, first.request, first.pmax) == (
+        1_027_839_845 * SECOND_NS,
+        30,
+        31405.0,
+    )
     assert max(job.request for job in found) <= 240
 
 
@@ -215,12 +309,20 @@ def test_a_published_workload(reference: Path) -> None:
 
 
 def attempt(start: str | None, end: str | None, *gpus: int) -> dict[str, Any]:
-    detail = [{"ip": f"m{node}", "gpus": [f"gpu{k}" for k in range(count)]} for node, count in enumerate(gpus)]
+    detail = [
+        {"ip": f"m{node}", "gpus": [f"gpu{k}" for k in range(count)]}
+        for node, count in enumerate(gpus)
+    ]
     return {"start_time": start, "end_time": end, "detail": detail}
 
 
 def entry(name: str, *attempts: dict[str, Any], **other: Any) -> dict[str, Any]:
-    known = {"status": "Pass", "vc": "ee9", "user": "ce2", "submitted_time": "2017-10-07 01:11:39"}
+    known = {
+        "status": "Pass",
+        "vc": "ee9",
+        "user": "ce2",
+        "submitted_time": "2017-10-07 01:11:39",
+    }
     return {**known, "jobid": name, "attempts": list(attempts), **other}
 
 
@@ -234,16 +336,37 @@ def test_a_log_of_philly(tmp_path: Path) -> None:
         attempt(None, "2017-10-07 02:00:30", 8),
         user=None,
     )
-    never, cpu = entry("never"), entry("cpu", attempt("2017-10-07 01:12:09", "2017-10-07 01:13:23"))
+    never, cpu = (
+        entry("never"),
+        entry("cpu", attempt("2017-10-07 01:12:09", "2017-10-07 01:13:23")),
+    )
     path = written(tmp_path, "cluster_job_log", json.dumps([once, twice, never, cpu]))
     jobs = read_philly_jobs(path)
     first, second = jobs
-    assert jobs.notes == ("jobs left out: 2 without an attempt that has GPUs, start and end",)
-    assert (first.name, first.request, first.pmax, first.user, first.vc) == ("once", 8, 74.0, "ce2", "ee9")
-    assert first.tsub_ns == 1_507_363_899 * SECOND_NS  # 08:11:39 UTC: Pacific daylight saving time
+    assert jobs.notes == (
+        "jobs left out: 2 without an attempt that has GPUs, start and end",
+    )
+    assert (first.name, first.request, first.pmax, first.user, first.vc) == (
+        "once",
+        8,
+        74.0,
+        "ce2",
+        "ee9",
+    )
+    assert (
+        first.tsub_ns == 1_507_363_899 * SECOND_NS
+    )  # 08:11:39 UTC: Pacific daylight saving time
     assert first.extra == {"status": "Pass", "attempts": 1}
-    assert (second.request, second.pmax, second.user, second.extra["attempts"]) == (12, 90.0, "", 2)
-    assert read_philly_jobs(path, zone="UTC").jobs[0].tsub_ns == (1_507_363_899 - 7 * 3600) * SECOND_NS
+    assert (second.request, second.pmax, second.user, second.extra["attempts"]) == (
+        12,
+        90.0,
+        "",
+        2,
+    )
+    assert (
+        read_philly_jobs(path, zone="UTC").jobs[0].tsub_ns
+        == (1_507_363_899 - 7 * 3600) * SECOND_NS
+    )
 
 
 def test_clocks_that_are_put_back_do_not_shorten_jobs(tmp_path: Path) -> None:
@@ -261,18 +384,35 @@ def test_clocks_that_are_put_back_do_not_shorten_jobs(tmp_path: Path) -> None:
         ('{"jobs": []}', "expected a JSON array of jobs, not dict"),
         ("[]", "no job to replay"),
         ("[1]", "row 1: expected a JSON object, not int"),
-        (json.dumps([entry("")]), "row 1, column jobid: expected a name, not an empty cell"),
-        (json.dumps([entry("a", submitted_time=None)]), "row 1, column submitted_time, job a"),
-        (json.dumps([entry("a", submitted_time="yesterday")]), "row 1, column submitted_time, job a"),
+        (
+            json.dumps([entry("")]),
+            "row 1, column jobid: expected a name, not an empty cell",
+        ),
+        (
+            json.dumps([entry("a", submitted_time=None)]),
+            "row 1, column submitted_time, job a",
+        ),
+        (
+            json.dumps([entry("a", submitted_time="yesterday")]),
+            "row 1, column submitted_time, job a",
+        ),
         (json.dumps([entry("a", attempts=3)]), "row 1, column attempts, job a"),
         (json.dumps([entry("a", attempts=[None])]), "row 1, column attempts, job a"),
-        (json.dumps([entry("a", {"detail": [{"ip": "m1"}]})]), "row 1, column detail, job a"),
+        (
+            json.dumps([entry("a", {"detail": [{"ip": "m1"}]})]),
+            "row 1, column detail, job a",
+        ),
         (json.dumps([entry("a", {"detail": 3})]), "row 1, column detail, job a"),
-        (json.dumps([entry("a", attempt("noon", None, 1))]), "row 1, column start_time, job a"),
+        (
+            json.dumps([entry("a", attempt("noon", None, 1))]),
+            "row 1, column start_time, job a",
+        ),
     ],
 )
 def test_invalid_logs_of_philly(tmp_path: Path, content: str, said: str) -> None:
-    assert said in refused(read_philly_jobs, written(tmp_path, "cluster_job_log", content))
+    assert said in refused(
+        read_philly_jobs, written(tmp_path, "cluster_job_log", content)
+    )
 
 
 def test_an_invalid_zone(tmp_path: Path) -> None:

@@ -40,7 +40,12 @@ def dynamics(job: Job, *, tunes: bool = False) -> ApplicationDynamics:
 
 def test_a_row_becomes_a_job(applications: Path) -> None:
     (job,) = workload(applications, "a,7,toy,2,128")
-    assert (job.name, job.tsub_ns, job.model, job.batch_size) == ("a", 7 * SECOND_NS, "toy", 128.0)
+    assert (job.name, job.tsub_ns, job.model, job.batch_size) == (
+        "a",
+        7 * SECOND_NS,
+        "toy",
+        128.0,
+    )
     assert (job.jmin, job.request, job.jmax) == (1, 2, 512 // 16)
     assert job.pmax == EPOCHS[-1] * 64
 
@@ -59,13 +64,31 @@ def test_the_curve_takes_as_long_as_the_training(applications: Path) -> None:
         ("a,0,nobody,1,64", "column application, job a: no folder nobody"),
         ("a,0,../traces/toy,1,64", "column application, job a: no folder"),
         ("a,0,,1,64", "column application, job a: expected a name"),
-        ("a,-1,toy,1,64", "column time, job a: expected a finite number >= 0 and < 9200000000, not -1"),
-        ("a,soon,toy,1,64", "column time, job a: expected a finite number >= 0 and < 9200000000, not 'soon'"),
+        (
+            "a,-1,toy,1,64",
+            "column time, job a: expected a finite number >= 0 and < 9200000000, not -1",
+        ),
+        (
+            "a,soon,toy,1,64",
+            "column time, job a: expected a finite number >= 0 and < 9200000000, not 'soon'",
+        ),
         ("a,1e300,toy,1,64", "column time, job a: expected a finite number"),
-        ("a,,toy,1,64", "column time, job a: expected a finite number >= 0 and < 9200000000, not an empty cell or NaN"),
-        ("a,0,toy,0,64", "column num_replicas, job a: expected a whole number >= 1, not 0"),
-        ("a,0,toy,1.5,64", "column num_replicas, job a: expected a whole number >= 1, not 1.5"),
-        ("a,0,toy,33,64", "column num_replicas, job a: expected 1 to 32 for toy, not 33"),
+        (
+            "a,,toy,1,64",
+            "column time, job a: expected a finite number >= 0 and < 9200000000, not an empty cell or NaN",
+        ),
+        (
+            "a,0,toy,0,64",
+            "column num_replicas, job a: expected a whole number >= 1, not 0",
+        ),
+        (
+            "a,0,toy,1.5,64",
+            "column num_replicas, job a: expected a whole number >= 1, not 1.5",
+        ),
+        (
+            "a,0,toy,33,64",
+            "column num_replicas, job a: expected 1 to 32 for toy, not 33",
+        ),
         ("a,0,toy,1,32", "column batch_size, job a: expected 64 to 512"),
         ("a,0,toy,1,1024", "column batch_size, job a: expected 64 to 512"),
         (",0,toy,1,64", "column name: expected a name"),
@@ -132,7 +155,9 @@ def test_true_speed_by_hand(applications: Path) -> None:
     assert until == pytest.approx(1000 / (301 / 151) * step * SECOND_NS, abs=2)
 
 
-def test_asked_again_it_answers_the_same_and_hits_the_end_of_the_epoch(applications: Path) -> None:
+def test_asked_again_it_answers_the_same_and_hits_the_end_of_the_epoch(
+    applications: Path,
+) -> None:
     (job,) = workload(applications, "a,0,toy,2,128")
     one = dynamics(job)
     rate, until = one.rate((2,), 0.0, 0)
@@ -168,14 +193,29 @@ def test_whole_seconds(applications: Path) -> None:
 
             return Decision((2,))
 
-    (record,) = Replay(trace, workload(applications, "a,0,toy,2,128", whole_seconds=True), Two(), Rules()).run().records
+    (record,) = (
+        Replay(
+            trace,
+            workload(applications, "a,0,toy,2,128", whole_seconds=True),
+            Two(),
+            Rules(),
+        )
+        .run()
+        .records
+    )
     assert record.finish_ns == 3 * round(epoch_s) * SECOND_NS
-    (record,) = Replay(trace, workload(applications, "a,0,toy,2,128"), Two(), Rules()).run().records
+    (record,) = (
+        Replay(trace, workload(applications, "a,0,toy,2,128"), Two(), Rules())
+        .run()
+        .records
+    )
     assert record.finish_ns == pytest.approx(3 * epoch_s * SECOND_NS, abs=10)
 
 
 @examples(15)
-@given(st.lists(st.integers(1, 20), min_size=1, max_size=8), st.booleans(), st.booleans())
+@given(
+    st.lists(st.integers(1, 20), min_size=1, max_size=8), st.booleans(), st.booleans()
+)
 def test_progress_is_conserved_however_often_it_is_moved(
     applications: Path, sizes: list[int], tunes: bool, whole: bool
 ) -> None:
@@ -189,7 +229,9 @@ def test_progress_is_conserved_however_often_it_is_moved(
             from bft.replay import Decision
 
             at = state.time_ns // (100 * SECOND_NS)
-            return Decision((sizes[at % len(sizes)],), wake_ns=(at + 1) * 100 * SECOND_NS)
+            return Decision(
+                (sizes[at % len(sizes)],), wake_ns=(at + 1) * 100 * SECOND_NS
+            )
 
     trace = always_idle(5, 0, 10**6 * SECOND_NS, units_per_node=4)
     (record,) = Replay(trace, jobs, Moves(), Rules()).run().records
@@ -246,7 +288,14 @@ def test_memory_survives_a_checkpoint(applications: Path) -> None:
 def test_published_applications_are_read_whole(reference: Path) -> None:
     jobs = read_pollux_jobs(reference / "pollux" / "workloads" / "workload-6.csv")
     assert len(jobs) == 160
-    assert {job.model for job in jobs} == {"bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"}
+    assert {job.model for job in jobs} == {
+        "bert",
+        "cifar10",
+        "deepspeech2",
+        "imagenet",
+        "ncf",
+        "yolov3",
+    }
     assert {job.jmax for job in jobs if job.model == "ncf"} == {1}
     assert all(np.isfinite(job.rates).all() and job.rates[1] > 0 for job in jobs)
 
@@ -262,7 +311,9 @@ def test_an_agents_fit_stays_within_bounds(reference: Path) -> None:
         (2,): [264, 403, 433, 464],
         (3,): [441, 508, 585, 628, 674, 723, 776],
     }
-    runs = [(placement, atomic) for placement, batches in seen.items() for atomic in batches]
+    runs = [
+        (placement, atomic) for placement, batches in seen.items() for atomic in batches
+    ]
     taken = [application.step_time(placement, atomic) for placement, atomic in runs]
     observed = Observations(
         np.array([float(len(placement)) for placement, _ in runs]),

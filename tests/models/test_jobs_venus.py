@@ -11,11 +11,15 @@ from bft.models import InputError, Job
 from bft.models.workloads.jobs_venus import read_colocation, read_venus_jobs
 
 HEADER = "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration,model,batchsize,amp,gpu_util,gmem_util,gmem"
-ROW = "765472,u1,vcA,,4,1,COMPLETED,2020-09-01 00:00:03,97,ResNet18,64,1,62.0,34.0,3584.0"
+ROW = (
+    "765472,u1,vcA,,4,1,COMPLETED,2020-09-01 00:00:03,97,ResNet18,64,1,62.0,34.0,3584.0"
+)
 PAIRS = "model1,batchsize1,amp1,speed1,model2,batchsize2,amp2,speed2"
 
 
-def table(folder: Path, *rows: str, header: str = HEADER, name: str = "jobs.csv") -> Path:
+def table(
+    folder: Path, *rows: str, header: str = HEADER, name: str = "jobs.csv"
+) -> Path:
     path = folder / name
     path.write_text("\n".join((header, *rows)) + "\n")
     return path
@@ -23,7 +27,13 @@ def table(folder: Path, *rows: str, header: str = HEADER, name: str = "jobs.csv"
 
 def test_a_row_becomes_a_rigid_job(tmp_path: Path) -> None:
     (job,) = read_venus_jobs(table(tmp_path, ROW))
-    assert (job.name, job.user, job.vc, job.model, job.batch_size) == ("765472", "u1", "vcA", "ResNet18+amp", 64)
+    assert (job.name, job.user, job.vc, job.model, job.batch_size) == (
+        "765472",
+        "u1",
+        "vcA",
+        "ResNet18+amp",
+        64,
+    )
     assert job.tsub_ns == 1_598_918_403_000_000_000
     assert (job.jmin, job.jmax, job.request, job.tcup_s, job.tcdw_s) == (4, 4, 4, 0, 0)
     assert job.rates.tolist() == [0, 0, 0, 0, 1]
@@ -35,7 +45,9 @@ def test_a_row_becomes_a_rigid_job(tmp_path: Path) -> None:
 
 
 def test_only_four_columns_are_needed(tmp_path: Path) -> None:
-    (job,) = read_venus_jobs(table(tmp_path, "007,8,12.5,0.5", header="job_id,gpu_num,submit_time,duration"))
+    (job,) = read_venus_jobs(
+        table(tmp_path, "007,8,12.5,0.5", header="job_id,gpu_num,submit_time,duration")
+    )
     assert (job.model, job.user, job.vc) == ("", "", "")
     assert (job.batch_size, job.memory_gib, dict(job.extra)) == (None, None, {})
     assert job.pmax == 0.5
@@ -54,21 +66,26 @@ def test_submit_times_are_dates_or_seconds_from_the_origin(
     tmp_path: Path, value: str, origin: str, instant: int
 ) -> None:
     (job,) = read_venus_jobs(
-        table(tmp_path, f"a,1,{value},1", header="job_id,gpu_num,submit_time,duration"), origin=origin
+        table(tmp_path, f"a,1,{value},1", header="job_id,gpu_num,submit_time,duration"),
+        origin=origin,
     )
     assert job.tsub_ns == instant
 
 
 def test_the_order_of_the_file_is_kept(tmp_path: Path) -> None:
     header = "job_id,gpu_num,submit_time,duration"
-    jobs = read_venus_jobs(table(tmp_path, "c,1,5,1", "a,1,0,1", "b,1,5,1", header=header))
+    jobs = read_venus_jobs(
+        table(tmp_path, "c,1,5,1", "a,1,0,1", "b,1,5,1", header=header)
+    )
     assert [job.name for job in jobs] == ["c", "a", "b"]
     assert jobs.by_submit() == [1, 0, 2]
 
 
 def test_jobs_that_used_no_units_are_left_out_and_counted(tmp_path: Path) -> None:
     header = "job_id,gpu_num,submit_time,duration"
-    jobs = read_venus_jobs(table(tmp_path, "cpu,0,0,9", "run,1,0,9", "none,1,0,0", header=header))
+    jobs = read_venus_jobs(
+        table(tmp_path, "cpu,0,0,9", "run,1,0,9", "none,1,0,0", header=header)
+    )
     assert [job.name for job in jobs] == ["run"]
     assert jobs.notes == ("jobs left out: 2 without GPUs or duration",)
 
@@ -90,14 +107,20 @@ def test_jobs_that_used_no_units_are_left_out_and_counted(tmp_path: Path) -> Non
         ("gmem", "-5", ">= 0"),
     ],
 )
-def test_bad_cells_are_named(tmp_path: Path, column: str, value: str, expected: str) -> None:
+def test_bad_cells_are_named(
+    tmp_path: Path, column: str, value: str, expected: str
+) -> None:
     names, cells = HEADER.split(","), ROW.split(",")
     cells[names.index(column)] = value
     cells[0] = value if column == "job_id" else "j2"
     path = table(tmp_path, ROW, ",".join(cells))
     with pytest.raises(InputError, match=expected) as caught:
         read_venus_jobs(path)
-    assert (caught.value.file, caught.value.row, caught.value.column) == (str(path), 2, column)
+    assert (caught.value.file, caught.value.row, caught.value.column) == (
+        str(path),
+        2,
+        column,
+    )
 
 
 def test_bad_files_are_refused(tmp_path: Path) -> None:
@@ -126,16 +149,26 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
 
 def job(tmp_path: Path, model: str, batch: int, amp: int) -> Job:
     header = "job_id,gpu_num,submit_time,duration,model,batchsize,amp"
-    return read_venus_jobs(table(tmp_path, f"a,1,0,1,{model},{batch},{amp}", header=header, name="one.csv")).jobs[0]
+    return read_venus_jobs(
+        table(tmp_path, f"a,1,0,1,{model},{batch},{amp}", header=header, name="one.csv")
+    ).jobs[0]
 
 
 def test_speeds_become_ratios(tmp_path: Path) -> None:
-    xi = read_colocation(table(tmp_path, "A,32,0,0.8,B,64,1,1.25", header=PAIRS), indifferent=["Big"])
-    a, b, big = job(tmp_path, "A", 32, 0), job(tmp_path, "B", 64, 1), job(tmp_path, "Big", 7, 1)
+    xi = read_colocation(
+        table(tmp_path, "A,32,0,0.8,B,64,1,1.25", header=PAIRS), indifferent=["Big"]
+    )
+    a, b, big = (
+        job(tmp_path, "A", 32, 0),
+        job(tmp_path, "B", 64, 1),
+        job(tmp_path, "Big", 7, 1),
+    )
     assert xi.xi(a, b) == (1.25, 1.0)  # faster together is noise
     assert xi.xi(b, a) == (1.0, 1.25)
     assert xi.clipped == 1
-    assert xi.xi(a, job(tmp_path, "B", 64, 0)) is None  # mixed precision is another load
+    assert (
+        xi.xi(a, job(tmp_path, "B", 64, 0)) is None
+    )  # mixed precision is another load
     assert xi.xi(a, job(tmp_path, "B", 32, 1)) is None
     assert xi.xi(a, a) is None
     assert xi.xi(a, big) == xi.xi(big, b) == xi.xi(big, big) == (1.0, 1.0)
@@ -143,7 +176,11 @@ def test_speeds_become_ratios(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("row", "column"),
-    [("A,32,0,0,B,64,1,1", "speed1"), ("A,32,0,1,B,x,1,1", "batchsize2"), (",32,0,1,B,1,1,1", "model1")],
+    [
+        ("A,32,0,0,B,64,1,1", "speed1"),
+        ("A,32,0,1,B,x,1,1", "batchsize2"),
+        (",32,0,1,B,1,1,1", "model1"),
+    ],
 )
 def test_bad_pairs_are_named(tmp_path: Path, row: str, column: str) -> None:
     with pytest.raises(InputError) as caught:
@@ -168,6 +205,8 @@ def test_the_venus_trace(reference: Path) -> None:
     assert len({job.vc for job in jobs}) == 15
     assert jobs.by_submit() == list(range(len(jobs)))
     xi = read_colocation(folder / "colocate_info.csv")
-    kinds = list({(job.model, job.batch_size): job for job in jobs if job.request <= 8}.values())
+    kinds = list(
+        {(job.model, job.batch_size): job for job in jobs if job.request <= 8}.values()
+    )
     assert len(kinds) == 66
     assert all(xi.xi(a, b) is not None for a in kinds for b in kinds)

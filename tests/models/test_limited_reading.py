@@ -22,9 +22,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bft.models import InputError, read_jobs, read_log, read_philly_jobs, read_swf_jobs, read_table
+from bft.models import (
+    InputError,
+    read_jobs,
+    read_log,
+    read_philly_jobs,
+    read_swf_jobs,
+    read_table,
+)
 from bft.models.errors import printable
-from bft.models.limited_reading import MAX_LINE, memory_limit, parse_json, read_json, readable
+from bft.models.limited_reading import (
+    MAX_LINE,
+    memory_limit,
+    parse_json,
+    read_json,
+    readable,
+)
 from bft.replay.cli.main import run
 from bft.replay.logs import open_log
 
@@ -62,7 +75,9 @@ def parquet(table: pa.Table) -> bytes:
 
 
 def category(text: str, rows: int) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([text]))
+    return pa.DictionaryArray.from_arrays(
+        pa.array([0] * rows, pa.int32()), pa.array([text])
+    )
 
 
 def archive(name: str, content: bytes) -> bytes:
@@ -78,24 +93,48 @@ def archive(name: str, content: bytes) -> bytes:
 BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "commas": ("t.csv.gz", lambda: zipped(b",", 100 * MIB)),
     "cells": ("t.csv.gz", lambda: zipped(b",\n", 40_000_000, b"a,b\n")),
-    "columns": ("t.csv", lambda: (",".join(f"{k:x}" for k in range(900_000)) + "\n").encode()),
+    "columns": (
+        "t.csv",
+        lambda: (",".join(f"{k:x}" for k in range(900_000)) + "\n").encode(),
+    ),
     "rows of JSON": ("t.jsonl.gz", lambda: zipped(b"{}\n", 5_000_000)),
     "one row of JSON": ("t.jsonl.gz", lambda: zipped(b"[],", 30_000_000)),
-    "keys of JSON": ("t.jsonl", lambda: b"".join(b'{"%d":1}\n' % k for k in range(15_000))),
-    "same text, a category": ("t.parquet", lambda: parquet(pa.table({"name": category("x" * MIB, 2_000)}))),
+    "keys of JSON": (
+        "t.jsonl",
+        lambda: b"".join(b'{"%d":1}\n' % k for k in range(15_000)),
+    ),
+    "same text, a category": (
+        "t.parquet",
+        lambda: parquet(pa.table({"name": category("x" * MIB, 2_000)})),
+    ),
     "same text": ("t.parquet", lambda: texts("x" * 32_768, 32_000)),
     "same number": ("t.parquet", lambda: numbers(60_000_000)),
-    "lists": ("t.parquet", lambda: parquet(pa.table({"Ns": pa.array([[]] * 8_000_000, pa.list_(pa.int64()))}))),
+    "lists": (
+        "t.parquet",
+        lambda: parquet(
+            pa.table({"Ns": pa.array([[]] * 8_000_000, pa.list_(pa.int64()))})
+        ),
+    ),
     "member": ("t.tar.gz", lambda: archive("t.csv", b"a,b\n" + b",\n" * 20_000_000)),
-    "opcodes": ("t.pkl.gz", lambda: gzip.compress(b"\x80\x04(" + b"]\x94" * 8_000_000 + b"l.", 1)),
-    "payload": ("t.pkl.gz", lambda: zipped(b"\0", 1 << 28, b"\x80\x04\x8e" + (1 << 28).to_bytes(8, "little"))),
+    "opcodes": (
+        "t.pkl.gz",
+        lambda: gzip.compress(b"\x80\x04(" + b"]\x94" * 8_000_000 + b"l.", 1),
+    ),
+    "payload": (
+        "t.pkl.gz",
+        lambda: zipped(
+            b"\0", 1 << 28, b"\x80\x04\x8e" + (1 << 28).to_bytes(8, "little")
+        ),
+    ),
 }
 
 
 def numbers(rows: int) -> bytes:
     """One number repeated many times; written in pieces."""
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, pa.schema({"x": pa.int64()}), compression="zstd") as writer:
+    with pq.ParquetWriter(
+        sink, pa.schema({"x": pa.int64()}), compression="zstd"
+    ) as writer:
         piece = pa.table({"x": pa.array([7] * 10_000_000, pa.int64())})
         for _ in range(rows // 10_000_000):
             writer.write_table(piece)
@@ -105,7 +144,9 @@ def numbers(rows: int) -> bytes:
 def texts(text: str, rows: int) -> bytes:
     """A column of equal texts: the dictionary in the file has it once."""
     sink = io.BytesIO()
-    pq.write_table(pa.table({"name": pa.array([text] * rows)}), sink, compression="zstd")
+    pq.write_table(
+        pa.table({"name": pa.array([text] * rows)}), sink, compression="zstd"
+    )
     return sink.getvalue()
 
 
@@ -123,15 +164,22 @@ def watched(*args: str, limit_mib: int | None = None) -> tuple[int, str, int]:
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_small_table_that_would_fill_the_memory_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_small_table_that_would_fill_the_memory_is_refused(
+    tmp_path: Path, name: str
+) -> None:
     file, content = BOMBS[name]
     path = tmp_path / file
     path.write_bytes(content())
     out = tmp_path / "out.parquet"
-    code, told, peak = watched("convert", str(path), "-o", str(out), "--max-input", "100M")
+    code, told, peak = watched(
+        "convert", str(path), "-o", str(out), "--max-input", "100M"
+    )
     assert code == 2
     assert str(path) in told
-    assert "more than 100 MiB of memory (--max-input raises the limit)" in told or "longer than 16 MiB" in told
+    assert (
+        "more than 100 MiB of memory (--max-input raises the limit)" in told
+        or "longer than 16 MiB" in told
+    )
     assert peak < 500
     assert not out.exists()
 
@@ -140,7 +188,9 @@ def test_the_bound_holds_without_an_option(tmp_path: Path) -> None:
     path = tmp_path / "jobs.parquet"
     path.write_bytes(parquet(pa.table({"name": category("x" * MIB, 6_000)})))
     assert path.stat().st_size < 100_000
-    code, told, peak = watched("convert", str(path), "-o", str(tmp_path / "out.parquet"))
+    code, told, peak = watched(
+        "convert", str(path), "-o", str(tmp_path / "out.parquet")
+    )
     assert (code, told) == (
         2,
         f"Error: {path}: its content would take more than 1 GiB of memory (--max-input raises the limit)",
@@ -153,11 +203,31 @@ def test_the_bound_holds_without_an_option(tmp_path: Path) -> None:
     [
         (["solve"], "p.json", lambda: b"[" + b"[]," * 2_000_000 + b"1]"),
         (["solve"], "p.jsonl.gz", lambda: zipped(b"[],", 30_000_000)),
-        (["replay", "--cluster", "2x2", "--jobs-format", "philly", "--jobs"], "log", lambda: zipped(b"{},", 9_000_000)),
-        (["replay", "--cluster", "2x2", "--jobs-format", "swf", "--jobs"], "log", lambda: zipped(b"\n", 9_000_000)),
-        (["replay", "--cluster", "2x2", "--jobs-format", "swf", "--jobs"], "log", lambda: zipped(b"1 ", 30_000_000)),
-        (["jobs", "fit", "--units", "1", "--log"], "l.gz", lambda: zipped(b"step 1 0.1 s/it\n", 900_000)),
-        (["predict", "show"], "m.json", lambda: b"{" + b'"a":[[],[],[]],' * 500_000 + b"}"),
+        (
+            ["replay", "--cluster", "2x2", "--jobs-format", "philly", "--jobs"],
+            "log",
+            lambda: zipped(b"{},", 9_000_000),
+        ),
+        (
+            ["replay", "--cluster", "2x2", "--jobs-format", "swf", "--jobs"],
+            "log",
+            lambda: zipped(b"\n", 9_000_000),
+        ),
+        (
+            ["replay", "--cluster", "2x2", "--jobs-format", "swf", "--jobs"],
+            "log",
+            lambda: zipped(b"1 ", 30_000_000),
+        ),
+        (
+            ["jobs", "fit", "--units", "1", "--log"],
+            "l.gz",
+            lambda: zipped(b"step 1 0.1 s/it\n", 900_000),
+        ),
+        (
+            ["predict", "show"],
+            "m.json",
+            lambda: b"{" + b'"a":[[],[],[]],' * 500_000 + b"}",
+        ),
     ],
     ids=["solve", "batch", "philly", "swf", "swf line", "log", "model"],
 )
@@ -169,13 +239,20 @@ def test_every_reader_has_the_bound(
     code, told, peak = watched(*command, str(path), "--max-input", "50M")
     assert code == 2
     assert str(path) in told
-    assert "more than 50 MiB of memory (--max-input raises the limit)" in told or "longer than 16 MiB" in told
+    assert (
+        "more than 50 MiB of memory (--max-input raises the limit)" in told
+        or "longer than 16 MiB" in told
+    )
     assert peak < 500
 
 
-def test_the_option_raises_the_limit_and_lowers_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_raises_the_limit_and_lowers_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "trace.csv"
-    path.write_text("time,node,idle\n2021-02-10T00:00:00Z,a,1\n2021-02-10T01:00:00Z,a,0\n")
+    path.write_text(
+        "time,node,idle\n2021-02-10T00:00:00Z,a,1\n2021-02-10T01:00:00Z,a,0\n"
+    )
     assert run(["trace", "info", str(path), "--max-input", "1K"]) == 2
     assert "would take more than 1 KiB of memory" in capsys.readouterr().err
     for size in ("1M", "0.5GiB", "2t", "1000000"):
@@ -183,26 +260,47 @@ def test_the_option_raises_the_limit_and_lowers_it(tmp_path: Path, capsys: pytes
     for size in ("0", "-1", "much", "1X", "", "9" * 400):
         assert run(["trace", "info", str(path), "--max-input", size]) == 2
         assert "expected a size such as 500M or 4G" in capsys.readouterr().err
-    assert run(["trace", "info", str(path)]) == 0  # the option of one call is not that of the next
+    assert (
+        run(["trace", "info", str(path)]) == 0
+    )  # the option of one call is not that of the next
 
 
 def test_the_option_is_an_environment_variable_and_a_key_of_a_config_file_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "trace.csv"
-    path.write_text("time,node,idle\n2021-02-10T00:00:00Z,a,1\n2021-02-10T01:00:00Z,a,0\n")
+    path.write_text(
+        "time,node,idle\n2021-02-10T00:00:00Z,a,1\n2021-02-10T01:00:00Z,a,0\n"
+    )
     monkeypatch.setenv("BFT_REPLAY_TRACE_INFO_MAX_INPUT", "1K")
     assert run(["trace", "info", str(path)]) == 2
     (tmp_path / "config.toml").write_text("max-input = '1K'\n")
     out = ["--out", str(tmp_path / "out")]
-    assert run(["replay", "--config", str(tmp_path / "config.toml"), "-ndmap", str(path), "-Tfwd", "120", *out]) == 2
+    assert (
+        run(
+            [
+                "replay",
+                "--config",
+                str(tmp_path / "config.toml"),
+                "-ndmap",
+                str(path),
+                "-Tfwd",
+                "120",
+                *out,
+            ]
+        )
+        == 2
+    )
     assert capsys.readouterr().err.count("would take more than 1 KiB of memory") == 2
 
 
 def test_a_large_file_may_take_more_than_a_small_one(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\n" + b"12345678,2\n" * 100_000)
-    with memory_limit(3_000_000), pytest.raises(InputError, match=r"more than 2\.861 MiB of memory"):
+    with (
+        memory_limit(3_000_000),
+        pytest.raises(InputError, match=r"more than 2\.861 MiB of memory"),
+    ):
         read_table(path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bft.models.limited_reading.MEMORY", 3_000_000)
@@ -216,7 +314,10 @@ def test_a_large_file_may_take_more_than_a_small_one(tmp_path: Path) -> None:
 def test_jobs_count_with_what_a_job_takes(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     rest = '1,4,1e5,2021-02-10T00:00:00Z,6,3,"[0,1,4]","[0,10,38]","[0,10,38]"'
-    path.write_text("name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n" + "".join(f"j{k},{rest}\n" for k in range(300)))
+    path.write_text(
+        "name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n"
+        + "".join(f"j{k},{rest}\n" for k in range(300))
+    )
     with memory_limit(400_000):
         assert len(read_table(path)) == 300
         with pytest.raises(InputError, match="of memory"):
@@ -226,7 +327,12 @@ def test_jobs_count_with_what_a_job_takes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
 def test_lines_are_bounded_however_they_are_packed(tmp_path: Path, ending: str) -> None:
-    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}[ending]
+    pack = {
+        "": bytes,
+        ".gz": gzip.compress,
+        ".xz": lzma.compress,
+        ".bz2": bz2.compress,
+    }[ending]
     path = tmp_path / f"log{ending}"
     path.write_bytes(pack(b"ok\n" + b"x" * (MAX_LINE + 3 * MIB) + b"\n"))
     with pytest.raises(InputError, match="line longer than 16 MiB"):
@@ -234,11 +340,16 @@ def test_lines_are_bounded_however_they_are_packed(tmp_path: Path, ending: str) 
     path.write_bytes(pack(b";\n" + b"x" * (MAX_LINE + 3 * MIB) + b"\n"))
     with pytest.raises(InputError, match="line longer than 16 MiB"):
         read_swf_jobs(path)
-    with open_log(path) as log, pytest.raises(InputError, match="line longer than 16 MiB"):
+    with (
+        open_log(path) as log,
+        pytest.raises(InputError, match="line longer than 16 MiB"),
+    ):
         list(log)
 
 
-def test_an_archive_is_read_forward_and_what_describes_its_files_is_bounded(tmp_path: Path) -> None:
+def test_an_archive_is_read_forward_and_what_describes_its_files_is_bounded(
+    tmp_path: Path,
+) -> None:
     def packed(*infos: tarfile.TarInfo, **options: object) -> Path:
         sink = io.BytesIO()
         with tarfile.open(fileobj=sink, mode="w:gz", compresslevel=1, **options) as tar:  # type: ignore[call-overload]
@@ -257,11 +368,17 @@ def test_an_archive_is_read_forward_and_what_describes_its_files_is_bounded(tmp_
         "a": [1], "b": [2]
     }  # fmt: skip
     with pytest.raises(InputError, match="describes a file in more than 1 MiB"):
-        read_table(packed(member("n" * 2 * MIB), member("t.csv"), format=tarfile.GNU_FORMAT))
+        read_table(
+            packed(member("n" * 2 * MIB), member("t.csv"), format=tarfile.GNU_FORMAT)
+        )
     with pytest.raises(InputError, match="describes a file in more than 1 MiB"):
-        read_table(packed(member("n" * 2 * MIB), member("t.csv"), format=tarfile.PAX_FORMAT))
+        read_table(
+            packed(member("n" * 2 * MIB), member("t.csv"), format=tarfile.PAX_FORMAT)
+        )
     with pytest.raises(InputError, match="holds more than 10,000 files"):
-        read_table(packed(*(member(f"{k}.txt", 0) for k in range(10_001)), member("t.csv")))
+        read_table(
+            packed(*(member(f"{k}.txt", 0) for k in range(10_001)), member("t.csv"))
+        )
     sparse = member("t.csv", 0)
     sparse.type = tarfile.GNUTYPE_SPARSE
     with pytest.raises(InputError, match="sparse file"):
@@ -301,7 +418,10 @@ def test_parquet_with_texts_that_are_not_utf8_is_refused_by_column(
     for column in (bad.view(pa.string()), bad.view(pa.string()).dictionary_encode()):
         pq.write_table(pa.table({"x": [1, 2], "name": column}), path)
         assert run(["convert", str(path), "-o", str(tmp_path / "out.parquet")]) == 2
-        assert f"{path}, column name: not UTF-8 text (save it as UTF-8)" in capsys.readouterr().err
+        assert (
+            f"{path}, column name: not UTF-8 text (save it as UTF-8)"
+            in capsys.readouterr().err
+        )
 
 
 def test_out_of_memory_is_a_message_that_names_the_file(tmp_path: Path) -> None:
@@ -318,15 +438,37 @@ def test_out_of_memory_is_a_message_that_names_the_file(tmp_path: Path) -> None:
     assert told.startswith(f"Error: {packed}: not enough memory")
 
 
-@pytest.mark.parametrize("limit_mib", [600, *(pytest.param(more, marks=pytest.mark.slow) for more in (700, 1000))])
-def test_a_limited_address_space_is_enough_for_a_replay(tmp_path: Path, limit_mib: int) -> None:
+@pytest.mark.parametrize(
+    "limit_mib",
+    [600, *(pytest.param(more, marks=pytest.mark.slow) for more in (700, 1000))],
+)
+def test_a_limited_address_space_is_enough_for_a_replay(
+    tmp_path: Path, limit_mib: int
+) -> None:
     jobs = tmp_path / "jobs.csv"
     rest = '1,4,1e5,2021-02-10T00:00:00Z,6,3,"[0,1,4]","[0,10,38]","[0,10,38]"'
-    jobs.write_text(f"name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\na,{rest}\nb,{rest}\n")
-    args = ["replay", "--cluster", "2x4", "--jobs", str(jobs), "--policy", "milp", "--backend", "exact"]
+    jobs.write_text(
+        f"name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\na,{rest}\nb,{rest}\n"
+    )
+    args = [
+        "replay",
+        "--cluster",
+        "2x4",
+        "--jobs",
+        str(jobs),
+        "--policy",
+        "milp",
+        "--backend",
+        "exact",
+    ]
     code, told, _ = watched(*args, "--out", str(tmp_path / "out"), limit_mib=limit_mib)
     assert code == 0, told
-    assert json.loads((tmp_path / "out/summary.json").read_text())["metrics"]["jobs_finished"] == 2
+    assert (
+        json.loads((tmp_path / "out/summary.json").read_text())["metrics"][
+            "jobs_finished"
+        ]
+        == 2
+    )
 
 
 def test_an_address_space_that_is_too_small_is_refused() -> None:
@@ -341,7 +483,9 @@ def test_json_with_a_key_twice_is_refused(tmp_path: Path) -> None:
     assert parse_json('{"a": {"a": 1}}') == {"a": {"a": 1}}
     path = tmp_path / "t.jsonl"
     path.write_text('{"a": 1}\n{"a": 1, "a": 2}\n')
-    with pytest.raises(InputError, match="row 2: not a line of JSON: the key 'a' appears twice"):
+    with pytest.raises(
+        InputError, match="row 2: not a line of JSON: the key 'a' appears twice"
+    ):
         read_table(path)
     path.write_text('[{"jobid": "a", "jobid": "b"}]')
     with pytest.raises(InputError, match="the key 'jobid' appears twice"):
@@ -352,7 +496,13 @@ def test_json_with_a_key_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_messages_are_short_and_do_not_act_on_a_terminal() -> None:
-    told = str(InputError("expected a number, not " + "9" * 40_000_000 + " at all", job="j" * 10**6, column="c\x1b[2J"))
+    told = str(
+        InputError(
+            "expected a number, not " + "9" * 40_000_000 + " at all",
+            job="j" * 10**6,
+            column="c\x1b[2J",
+        )
+    )
     assert len(told) < 3000
     assert told.endswith("9 at all")
     assert "[40,000,030 characters]" in told
@@ -363,10 +513,17 @@ def test_messages_are_short_and_do_not_act_on_a_terminal() -> None:
 
 
 def test_sizes_are_reported_in_units() -> None:
-    assert [readable(size) for size in (5, 2048, 3 * MIB, 1 << 30)] == ["5 bytes", "2 KiB", "3 MiB", "1 GiB"]
+    assert [readable(size) for size in (5, 2048, 3 * MIB, 1 << 30)] == [
+        "5 bytes",
+        "2 KiB",
+        "3 MiB",
+        "1 GiB",
+    ]
 
 
-@pytest.mark.parametrize("args", [["solve", "-"], ["ingest", "auto", "-", "-o", "t.parquet"]])
+@pytest.mark.parametrize(
+    "args", [["solve", "-"], ["ingest", "auto", "-", "-o", "t.parquet"]]
+)
 def test_a_closed_standard_input_is_reported(tmp_path: Path, args: list[str]) -> None:
     command = [sys.executable, "-c", "from bft.replay.cli import main; main()", *args]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False,
@@ -383,8 +540,18 @@ def test_a_replay_runs_with_all_its_streams_closed(tmp_path: Path) -> None:
     posed = {"units": 4, "Tfwd": 120, "jobs": [{"name": "a", "Jmin": 1, "Jmax": 4, "Ns": [0, 4], "Os": [0, 4],
                                                 "Tcup": 1, "Tcdw": 1}]}  # fmt: skip
     (tmp_path / "p.json").write_text(json.dumps(posed))
-    command = [sys.executable, "-c", "from bft.replay.cli import main; main()", "solve", "p.json", "--backend", "cbc"]
-    done = subprocess.run([*command, "-o", "answer.json"], cwd=tmp_path, check=False, preexec_fn=close)
+    command = [
+        sys.executable,
+        "-c",
+        "from bft.replay.cli import main; main()",
+        "solve",
+        "p.json",
+        "--backend",
+        "cbc",
+    ]
+    done = subprocess.run(
+        [*command, "-o", "answer.json"], cwd=tmp_path, check=False, preexec_fn=close
+    )
     assert done.returncode == 0
     assert json.loads((tmp_path / "answer.json").read_text())["counts"] == {"a": 4}
 
@@ -394,15 +561,27 @@ def test_a_pickle_of_many_objects_needs_the_memory_they_take() -> None:
     assert sum(1 for _ in pickletools.genops(content)) > 300_000
     from bft.models.pickles.safe_pickle import read_frame
 
-    with memory_limit(10 * MIB), pytest.raises(InputError, match="more than 10 MiB of memory"):
+    with (
+        memory_limit(10 * MIB),
+        pytest.raises(InputError, match="more than 10 MiB of memory"),
+    ):
         read_frame(io.BytesIO(content), file="t.pkl")
     with pytest.raises(InputError, match="not a readable table"):
         read_frame(io.BytesIO(content), file="t.pkl")
 
 
-def test_fragments_and_nodes_of_a_log_are_bounded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    hours = [f"2021-02-10T{hour:02}:{part}:00Z" for hour in range(20) for part in ("00", "30")]
-    rows = [f'"n[1-1000]",{start},{end}' for start, end in zip(hours[::2], hours[1::2], strict=True)]
+def test_fragments_and_nodes_of_a_log_are_bounded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hours = [
+        f"2021-02-10T{hour:02}:{part}:00Z"
+        for hour in range(20)
+        for part in ("00", "30")
+    ]
+    rows = [
+        f'"n[1-1000]",{start},{end}'
+        for start, end in zip(hours[::2], hours[1::2], strict=True)
+    ]
     path = tmp_path / "log.csv"
     path.write_text("node,start,end\n" + "".join(f"{row}\n" for row in rows))
     args = ["ingest", "intervals", str(path), "-o", str(tmp_path / "t.parquet")]
@@ -411,7 +590,10 @@ def test_fragments_and_nodes_of_a_log_are_bounded(tmp_path: Path, capsys: pytest
     assert "the logs state more than 19,999 intervals of single nodes" in err
     assert "(--max-fragments raises the limit)" in err
     assert run([*args, "--max-nodes", "999"]) == 2
-    assert "more than 999 nodes, the last one 'n1000' (--max-nodes raises the limit)" in capsys.readouterr().err
+    assert (
+        "more than 999 nodes, the last one 'n1000' (--max-nodes raises the limit)"
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "t.parquet").exists()
     assert run([*args, "--max-fragments", "20000", "--max-nodes", "1000"]) == 0
 
@@ -420,9 +602,21 @@ def test_few_rows_of_many_nodes_do_not_fill_the_memory(tmp_path: Path) -> None:
     """A row of 30 bytes states a quarter of a million intervals."""
     path = tmp_path / "log.csv"
     path.write_text(
-        "node,start,end\n" + "".join(f"n[1-262143],{1612900000 + 100 * k},{1612900050 + 100 * k}\n" for k in range(300))
+        "node,start,end\n"
+        + "".join(
+            f"n[1-262143],{1612900000 + 100 * k},{1612900050 + 100 * k}\n"
+            for k in range(300)
+        )
     )
-    args = ["ingest", "intervals", str(path), "-o", str(tmp_path / "t.parquet"), "--max-fragments", "2000000"]
+    args = [
+        "ingest",
+        "intervals",
+        str(path),
+        "-o",
+        str(tmp_path / "t.parquet"),
+        "--max-fragments",
+        "2000000",
+    ]
     code, told, peak = watched(*args)
     assert code == 2
     assert "more than 2,000,000 intervals of single nodes" in told
@@ -434,8 +628,21 @@ def test_long_names_of_a_problem_are_shortened_in_messages(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     long = "x" * 5_000_000
-    job = {"name": "a", "Jmin": 5, "Jmax": 4, "Ns": [0, 4], "Os": [0, 4], "Tcup": 1, "Tcdw": 1}
-    posed = {"units": 4, "Tfwd": 120, "jobs": [{**job, "name": long} if what == "name" else job], "id": long}
+    job = {
+        "name": "a",
+        "Jmin": 5,
+        "Jmax": 4,
+        "Ns": [0, 4],
+        "Os": [0, 4],
+        "Tcup": 1,
+        "Tcdw": 1,
+    }
+    posed = {
+        "units": 4,
+        "Tfwd": 120,
+        "jobs": [{**job, "name": long} if what == "name" else job],
+        "id": long,
+    }
     path = tmp_path / "p.jsonl"
     path.write_text(json.dumps(posed) + "\n")
     assert run(["solve", str(path)]) == 2
@@ -444,8 +651,12 @@ def test_long_names_of_a_problem_are_shortened_in_messages(
     assert len(answer["error"]) < 1500
 
 
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400", '{"a": [1, NaN]}'])
-def test_an_id_that_json_lacks_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str) -> None:
+@pytest.mark.parametrize(
+    "value", ["NaN", "Infinity", "-Infinity", "1e400", '{"a": [1, NaN]}']
+)
+def test_an_id_that_json_lacks_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
     path = tmp_path / "p.json"
     path.write_text(f'{{"units": 4, "Tfwd": 120, "jobs": [], "id": {value}}}')
     assert run(["solve", str(path)]) == 2
@@ -457,13 +668,18 @@ def test_an_id_that_json_lacks_is_refused(tmp_path: Path, capsys: pytest.Capture
 def test_a_name_that_no_file_can_hold_is_refused_in_python_too() -> None:
     from bft.models.workloads.rigid_jobs import rigid_job
 
-    for name, told in (("\ud800", "expected text, not"), ("n" * 1_001, "at most 1,000 characters, not 1,001")):
+    for name, told in (
+        ("\ud800", "expected text, not"),
+        ("n" * 1_001, "at most 1,000 characters, not 1,001"),
+    ):
         with pytest.raises(InputError, match=told):
             rigid_job(name, 0, 1, 1.0)
     assert rigid_job("é北" * 400, 0, 1, 1.0)
 
 
-def test_an_element_of_json_in_a_log_has_an_end_even_of_blank_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_element_of_json_in_a_log_has_an_end_even_of_blank_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from bft.replay.logs.records import elements
 
     monkeypatch.setattr("bft.replay.logs.records.MOST_ELEMENT", 10_000)

@@ -23,11 +23,29 @@ from bft.replay.policies.solver import SolverOptions
 SECOND = 10**9
 
 
-def job(name: str = "a", *, weight: float = 1.0, deadline_ns: int | None = None, rate: float = 100.0) -> Job:
+def job(
+    name: str = "a",
+    *,
+    weight: float = 1.0,
+    deadline_ns: int | None = None,
+    rate: float = 100.0,
+) -> Job:
     ns = np.array([0.0, 1.0, 2.0, 4.0])
     scalability = Curve(ns, rate * np.array([0.0, 1.0, 1.8, 3.0]))
     own = Curve(ns, np.array([0.0, 5.0, 6.0, 7.0]))
-    return Job(name, 0, 1, 4, 1e6, 18.0, 12.0, scalability, own, weight=weight, deadline_ns=deadline_ns)
+    return Job(
+        name,
+        0,
+        1,
+        4,
+        1e6,
+        18.0,
+        12.0,
+        scalability,
+        own,
+        weight=weight,
+        deadline_ns=deadline_ns,
+    )
 
 
 def test_each_objective_is_the_curve_it_names() -> None:
@@ -44,11 +62,17 @@ def test_efficiency_of_a_job_that_cannot_run_on_one_unit_counts_per_unit() -> No
 
 
 @pytest.mark.parametrize(
-    ("exponent", "expected"), [(0, [0, 100, 180, 300]), (0.5, [0, 10, 18, 30]), (1, [0, 1, 1.8, 3])]
+    ("exponent", "expected"),
+    [(0, [0, 100, 180, 300]), (0.5, [0, 10, 18, 30]), (1, [0, 1, 1.8, 3])],
 )
-def test_a_power_lies_between_throughput_and_efficiency(exponent: float, expected: list[float]) -> None:
+def test_a_power_lies_between_throughput_and_efficiency(
+    exponent: float, expected: list[float]
+) -> None:
     assert power(job(), exponent).ps == pytest.approx(expected)
-    assert Objective.of(f"power:{exponent}").curve(job()).ps.tolist() == power(job(), exponent).ps.tolist()
+    assert (
+        Objective.of(f"power:{exponent}").curve(job()).ps.tolist()
+        == power(job(), exponent).ps.tolist()
+    )
 
 
 def test_useful_time_is_the_rate_over_the_best_rate_a_unit_within_the_bounds() -> None:
@@ -60,32 +84,58 @@ def test_useful_time_is_the_rate_over_the_best_rate_a_unit_within_the_bounds() -
 
 @pytest.mark.parametrize(
     ("left", "expected"),
-    [(1.0, 1.0), (0.97, 1.0), (0.5, 4.0), (0.25, 16.0), (0.26, 2 ** (2 * 31 / 16)), (0.0, 2.0**20)],
+    [
+        (1.0, 1.0),
+        (0.97, 1.0),
+        (0.5, 4.0),
+        (0.25, 16.0),
+        (0.26, 2 ** (2 * 31 / 16)),
+        (0.0, 2.0**20),
+    ],
 )
-def test_srpt_raises_the_weight_of_who_has_little_left_in_steps(left: float, expected: float) -> None:
+def test_srpt_raises_the_weight_of_who_has_little_left_in_steps(
+    left: float, expected: float
+) -> None:
     assert srpt(Standing(left=left), 2.0) == pytest.approx(expected)
     assert srpt(Standing(left=left), 0.0) == 1.0
 
 
 @pytest.mark.parametrize(
-    ("hours", "expected"), [(-1, 1.0), (0, 1.0), (1.4, 1.0), (1.5, 1.0625), (24, 2.0), (241, 11.0)]
+    ("hours", "expected"),
+    [(-1, 1.0), (0, 1.0), (1.4, 1.0), (1.5, 1.0625), (24, 2.0), (241, 11.0)],
 )
-def test_ageing_adds_a_weight_for_each_span_of_age_in_steps_up_to_its_cap(hours: float, expected: float) -> None:
+def test_ageing_adds_a_weight_for_each_span_of_age_in_steps_up_to_its_cap(
+    hours: float, expected: float
+) -> None:
     old = Standing(age_s=hours * 3600)
     assert ageing(old, 24.0, 100.0) == expected
-    assert ageing(old, 24.0, 2.0) == Objective.of("ageing:24").factor(old) == min(expected, 3.0)
+    assert (
+        ageing(old, 24.0, 2.0)
+        == Objective.of("ageing:24").factor(old)
+        == min(expected, 3.0)
+    )
     assert ageing(old, 24.0, 0.05) == min(expected, 1.05)
 
 
 def test_factors_multiply_and_the_text_names_all() -> None:
     made = Objective.of(" srpt:0.10 + ageing:24")
-    assert (made.text, made.uses_left, made.ageing_h) == ("own+srpt:0.1+ageing:24:2", True, 24.0)
+    assert (made.text, made.uses_left, made.ageing_h) == (
+        "own+srpt:0.1+ageing:24:2",
+        True,
+        24.0,
+    )
     assert made.factor(Standing(0.5, 86_400.0)) == pytest.approx(2**0.1 * 2)
     assert Objective.of("efficiency").factor(Standing(0.5, 86_400.0)) == 1.0
 
 
-@given(st.floats(0, 1e6), st.floats(0, 1), st.sampled_from(["ageing:60:2", "ageing:1:1", "ageing:0.3:9"]))
-def test_factors_stay_as_they_are_for_as_long_as_is_said(age_s: float, part: float, text: str) -> None:
+@given(
+    st.floats(0, 1e6),
+    st.floats(0, 1),
+    st.sampled_from(["ageing:60:2", "ageing:1:1", "ageing:0.3:9"]),
+)
+def test_factors_stay_as_they_are_for_as_long_as_is_said(
+    age_s: float, part: float, text: str
+) -> None:
     objective = Objective.of(text)
     later = Standing(age_s=age_s + part * objective.steady_s(age_s))
     assert objective.factor(later) == objective.factor(Standing(age_s=age_s))
@@ -94,41 +144,77 @@ def test_factors_stay_as_they_are_for_as_long_as_is_said(age_s: float, part: flo
 
 
 def test_weights_are_those_of_the_instant_whatever_was_decided_before() -> None:
-    policy = MilpPolicy(60.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:1:3"))
-    views = (JobView(job("a"), 0, 0.0), JobView(replace(job("b"), tsub_ns=1000 * SECOND), 0, 0.0))
+    policy = MilpPolicy(
+        60.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:1:3")
+    )
+    views = (
+        JobView(job("a"), 0, 0.0),
+        JobView(replace(job("b"), tsub_ns=1000 * SECOND), 0, 0.0),
+    )
     for second in [1000, 1001, 1224, 1225, 1226, 5000, 20_000, 1000, 1225]:
         given = policy.problem(State(second * SECOND, 4, views)).jobs
         ages = [Standing(age_s=second - view.job.tsub_ns / SECOND) for view in views]
-        assert [posed.weight for posed in given] == [policy.objective.factor(age) for age in ages]
+        assert [posed.weight for posed in given] == [
+            policy.objective.factor(age) for age in ages
+        ]
 
 
 def test_who_has_little_left_wins_the_units_of_a_policy_that_sees_it() -> None:
-    views = (JobView(job("a"), 0, 0.0, progress=0.0), JobView(job("b"), 0, 0.0, progress=9e5))
-    policy = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput+srpt:1"))
+    views = (
+        JobView(job("a"), 0, 0.0, progress=0.0),
+        JobView(job("b"), 0, 0.0, progress=9e5),
+    )
+    policy = MilpPolicy(
+        120.0, SolverOptions("exact"), objective=Objective.of("throughput+srpt:1")
+    )
     assert policy.kind.clairvoyant
     assert policy.decide(State(0, 4, views)).counts == (0, 4)
-    assert not MilpPolicy(120.0, objective=Objective.of("throughput+ageing:1")).kind.clairvoyant
+    assert not MilpPolicy(
+        120.0, objective=Objective.of("throughput+ageing:1")
+    ).kind.clairvoyant
 
 
 def test_predicted_work_left_follows_from_the_service_attained() -> None:
     known = {"estimate_s": 1000.0}
     views = tuple(
         JobView(replace(job(name), extra=extra), 0, attained)
-        for name, attained, extra in (("a", 3600.0, {}), ("b", 2000.0, known), ("c", 9000.0, known), ("d", 0.0, known))
+        for name, attained, extra in (
+            ("a", 3600.0, {}),
+            ("b", 2000.0, known),
+            ("c", 9000.0, known),
+            ("d", 0.0, known),
+        )
     )
     policy = MilpPolicy(
-        120.0, SolverOptions("exact"), objective=Objective.of("throughput+srpt:1"), remaining="predicted"
+        120.0,
+        SolverOptions("exact"),
+        objective=Objective.of("throughput+srpt:1"),
+        remaining="predicted",
     )
     assert not policy.kind.clairvoyant
     request = views[0].job.request
-    expected = [1.0, srpt(Standing(1 - 2000 / (1000 * request)), 1.0), srpt(Standing(0.05), 1.0), 1.0]
-    assert [term.weight for term in policy.problem(State(0, 4, views)).jobs] == pytest.approx(expected)
+    expected = [
+        1.0,
+        srpt(Standing(1 - 2000 / (1000 * request)), 1.0),
+        srpt(Standing(0.05), 1.0),
+        1.0,
+    ]
+    assert [
+        term.weight for term in policy.problem(State(0, 4, views)).jobs
+    ] == pytest.approx(expected)
 
 
-def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class() -> None:
-    views = tuple(JobView(replace(job(str(at)), tsub_ns=at * 900 * SECOND), 0, 0.0) for at in range(40))
+def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class() -> (
+    None
+):
+    views = tuple(
+        JobView(replace(job(str(at)), tsub_ns=at * 900 * SECOND), 0, 0.0)
+        for at in range(40)
+    )
     now = 80 * 3600 * SECOND
-    policy = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:24:9"))
+    policy = MilpPolicy(
+        120.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:24:9")
+    )
     problem = policy.problem(State(now, 8, views))
     assert len(classes_of(problem).first) == 8  # 70 to 80 hours in steps of 1.5
     again = policy.problem(State(now + 60 * SECOND, 8, views)).jobs
@@ -141,7 +227,10 @@ def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class(
 @st.composite
 def waiters(draw: st.DrawFn) -> tuple[State, float, float]:
     """Jobs of any curves and ages that hold few units; hours and cap of the ageing."""
-    hours, cap = draw(st.sampled_from([1.0, 24.0])), draw(st.sampled_from([0.5, 1.5, 2.0]))
+    hours, cap = (
+        draw(st.sampled_from([1.0, 24.0])),
+        draw(st.sampled_from([0.5, 1.5, 2.0])),
+    )
     views, left = [], draw(st.integers(1, 6))
     idle = left
     for at in range(draw(st.integers(1, 4))):
@@ -151,19 +240,33 @@ def waiters(draw: st.DrawFn) -> tuple[State, float, float]:
         slopes = draw(st.lists(st.integers(1, 9), min_size=3, max_size=3))
         curve = Curve([0, 1, 2, 3], np.cumsum([0, *slopes]).astype(float))
         tsub_ns = -round(age * 3600 * SECOND)
-        views.append(JobView(Job(str(at), tsub_ns, 1, 3, 1e6, 0.0, 0.0, curve, curve), units, 0.0))
+        views.append(
+            JobView(
+                Job(str(at), tsub_ns, 1, 3, 1e6, 0.0, 0.0, curve, curve), units, 0.0
+            )
+        )
     return State(0, idle, views), hours, cap
 
 
 @examples(150)
 @given(waiters())
-def test_ageing_takes_at_most_its_cap_of_what_every_other_allocation_is_worth(case: tuple[State, float, float]) -> None:
+def test_ageing_takes_at_most_its_cap_of_what_every_other_allocation_is_worth(
+    case: tuple[State, float, float],
+) -> None:
     state, hours, cap = case
-    policy = MilpPolicy(60.0, SolverOptions("exact"), objective=Objective.of(f"throughput+ageing:{hours}:{cap}"))
+    policy = MilpPolicy(
+        60.0,
+        SolverOptions("exact"),
+        objective=Objective.of(f"throughput+ageing:{hours}:{cap}"),
+    )
     taken = policy.decide(state).counts
     rates = [view.job.rates for view in state.jobs]
     every = itertools.product(range(4), repeat=len(rates))
-    worth = [sum(map(getitem, rates, counts)) for counts in every if sum(counts) <= state.idle]
+    worth = [
+        sum(map(getitem, rates, counts))
+        for counts in every
+        if sum(counts) <= state.idle
+    ]
     assert sum(map(getitem, rates, taken)) >= max(worth) / (1 + cap) * (1 - 1e-9)
     assert all(1 <= term.weight <= 1 + cap for term in policy.problem(state).jobs)
 
@@ -181,11 +284,19 @@ def test_a_waiting_job_is_not_overtaken_by_an_equal_one_submitted_later(
     curve = Curve([0, 1, 3], [0.0, 10.0, 30.0])
     jobs = sorted(jobs, key=lambda job: -job[0])  # in order of submission
     views = [
-        JobView(Job(str(at), -age * 3600 * SECOND, 1, 3, 1e6, 0.0, tcdw_s, curve, curve), units, 0.0)
+        JobView(
+            Job(str(at), -age * 3600 * SECOND, 1, 3, 1e6, 0.0, tcdw_s, curve, curve),
+            units,
+            0.0,
+        )
         for at, (age, units) in enumerate(jobs)
     ]
     idle = sum(view.units for view in views) + free
-    policy = MilpPolicy(tfwd_s, SolverOptions("exact"), objective=Objective.of(f"throughput+ageing:{hours}:{cap}"))
+    policy = MilpPolicy(
+        tfwd_s,
+        SolverOptions("exact"),
+        objective=Objective.of(f"throughput+ageing:{hours}:{cap}"),
+    )
     state = State(0, idle, views)
     weights = [term.weight for term in policy.problem(state).jobs]
     counts = policy.decide(state).counts
@@ -197,22 +308,38 @@ def test_a_waiting_job_is_not_overtaken_by_an_equal_one_submitted_later(
         holders = [at for at, count in enumerate(counts) if count]
         # Whoever lost nothing could have been asked for a unit; he costs the rate of all his units for Tcdw.
         asked = [at for at in holders if counts[at] >= views[at].units]
-        least = {at: (1 + cap) / (1 + tcdw_s / tfwd_s * min(counts[at], views[at].units)) for at in asked}
+        least = {
+            at: (1 + cap) / (1 + tcdw_s / tfwd_s * min(counts[at], views[at].units))
+            for at in asked
+        }
         assert all(weights[at] >= least[at] * (1 - 1e-9) for at in asked)
 
 
 def test_efficiency_does_not_prefer_the_job_with_the_higher_rate() -> None:
-    views = (JobView(job("slow", rate=1.0), 0, 0.0), JobView(job("fast", rate=1000.0), 0, 0.0))
-    by_rate = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput")).decide(State(0, 4, views))
-    fair = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("efficiency")).decide(State(0, 4, views))
+    views = (
+        JobView(job("slow", rate=1.0), 0, 0.0),
+        JobView(job("fast", rate=1000.0), 0, 0.0),
+    )
+    by_rate = MilpPolicy(
+        120.0, SolverOptions("exact"), objective=Objective.of("throughput")
+    ).decide(State(0, 4, views))
+    fair = MilpPolicy(
+        120.0, SolverOptions("exact"), objective=Objective.of("efficiency")
+    ).decide(State(0, 4, views))
     assert by_rate.counts == (0, 4)
     assert fair.counts == (2, 2)
 
 
-@pytest.mark.parametrize(("now_s", "expected"), [(0, 2.0), (500, 2.0), (750, 5.0), (1000, 8.0), (5000, 8.0)])
-def test_a_deadline_raises_the_weight_within_its_horizon(now_s: int, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("now_s", "expected"), [(0, 2.0), (500, 2.0), (750, 5.0), (1000, 8.0), (5000, 8.0)]
+)
+def test_a_deadline_raises_the_weight_within_its_horizon(
+    now_s: int, expected: float
+) -> None:
     late = job(weight=2.0, deadline_ns=1000 * SECOND)
-    assert deadline_weight(late, now_s * SECOND, horizon_s=500.0, boost=4.0) == pytest.approx(expected)
+    assert deadline_weight(
+        late, now_s * SECOND, horizon_s=500.0, boost=4.0
+    ) == pytest.approx(expected)
 
 
 def test_without_a_deadline_the_weight_stays() -> None:
@@ -220,8 +347,13 @@ def test_without_a_deadline_the_weight_stays() -> None:
 
 
 def test_a_near_deadline_wins_the_units() -> None:
-    views = (JobView(job("calm"), 0, 0.0), JobView(job("late", deadline_ns=100 * SECOND, rate=90.0), 0, 0.0))
-    calm = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput")).decide(State(0, 4, views))
+    views = (
+        JobView(job("calm"), 0, 0.0),
+        JobView(job("late", deadline_ns=100 * SECOND, rate=90.0), 0, 0.0),
+    )
+    calm = MilpPolicy(
+        120.0, SolverOptions("exact"), objective=Objective.of("throughput")
+    ).decide(State(0, 4, views))
     urgent = MilpPolicy(
         120.0,
         SolverOptions("exact"),
@@ -234,13 +366,21 @@ def test_a_near_deadline_wins_the_units() -> None:
 
 
 KINDS = st.tuples(
-    st.sampled_from([60.0, 100.0]), st.sampled_from([1.0, 1.0, 2.0]), st.sampled_from([None, None, 50, 1000, 90_000])
+    st.sampled_from([60.0, 100.0]),
+    st.sampled_from([1.0, 1.0, 2.0]),
+    st.sampled_from([None, None, 50, 1000, 90_000]),
 )
 
 
 @examples(100)
 @given(
-    st.lists(st.tuples(KINDS, st.sampled_from([0, 0, 0, 1, 3]), st.sampled_from([0.0, 18.0])), min_size=1, max_size=14),
+    st.lists(
+        st.tuples(
+            KINDS, st.sampled_from([0, 0, 0, 1, 3]), st.sampled_from([0.0, 18.0])
+        ),
+        min_size=1,
+        max_size=14,
+    ),
     st.integers(0, 12),
     st.integers(0, 100_000),
     st.sampled_from(["bftrainer", "stall"]),
@@ -256,12 +396,31 @@ def test_classes_change_no_answer_under_deadlines_weights_and_factors(
     views = []
     for n, ((rate, weight, deadline_s), held, tcup_s) in enumerate(drawn):
         deadline_ns = None if deadline_s is None else deadline_s * SECOND
-        made = replace(job(f"j{n}", weight=weight, deadline_ns=deadline_ns, rate=rate), tcup_s=tcup_s)
+        made = replace(
+            job(f"j{n}", weight=weight, deadline_ns=deadline_ns, rate=rate),
+            tcup_s=tcup_s,
+        )
         views.append(JobView(made, held, 0.0))
     policy = MilpPolicy(
-        60.0, cost_model=cost_model, objective=Objective.of(objective), deadline_boost=4.0, deadline_horizon_s=86_400.0
+        60.0,
+        cost_model=cost_model,
+        objective=Objective.of(objective),
+        deadline_boost=4.0,
+        deadline_horizon_s=86_400.0,
     )
-    problem = policy.problem(State(now_s * SECOND, free + sum(view.units for view in views), views))
-    kinds = {(kind, tcup_s if cost_model == "stall" else None) for kind, held, tcup_s in drawn if not held}
-    assert len(classes_of(problem).first) <= len(kinds) + sum(view.units > 0 for view in views)
-    assert solve_core(problem) == solve_core(problem, apart(problem)) == solve_plain(problem)
+    problem = policy.problem(
+        State(now_s * SECOND, free + sum(view.units for view in views), views)
+    )
+    kinds = {
+        (kind, tcup_s if cost_model == "stall" else None)
+        for kind, held, tcup_s in drawn
+        if not held
+    }
+    assert len(classes_of(problem).first) <= len(kinds) + sum(
+        view.units > 0 for view in views
+    )
+    assert (
+        solve_core(problem)
+        == solve_core(problem, apart(problem))
+        == solve_plain(problem)
+    )

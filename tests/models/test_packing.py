@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.prediction.packing import FEATURES, PackingAnalyser, leave_one_model_out, sharing_scores
+from bft.models.prediction.packing import (
+    FEATURES,
+    PackingAnalyser,
+    leave_one_model_out,
+    sharing_scores,
+)
 
 
 def profiles(rows: int = 80, seed: int = 0) -> pd.DataFrame:
@@ -32,26 +37,44 @@ def profiles(rows: int = 80, seed: int = 0) -> pd.DataFrame:
 
 
 def pair(speed1: float, speed2: float, **changes: Any) -> dict[str, Any]:
-    names = {"model1": "a", "batchsize1": 32, "amp1": 0, "model2": "b", "batchsize2": 32, "amp2": 0}
+    names = {
+        "model1": "a",
+        "batchsize1": 32,
+        "amp1": 0,
+        "model2": "b",
+        "batchsize2": 32,
+        "amp2": 0,
+    }
     return {**names, "speed1": speed1, "speed2": speed2, **changes}
 
 
 @pytest.mark.parametrize(
-    ("speed", "label"), [(0.2, 2), (0.8499, 2), (0.85, 1), (0.9499, 1), (0.95, 0), (1.0, 0), (1.3, 0)]
+    ("speed", "label"),
+    [(0.2, 2), (0.8499, 2), (0.85, 1), (0.9499, 1), (0.95, 0), (1.0, 0), (1.3, 0)],
 )
 def test_a_mean_speed_gives_its_score(speed: float, label: int) -> None:
     scored = sharing_scores(pd.DataFrame([pair(speed, 1.0)]))
-    assert scored[["model", "pairings", "label"]].to_numpy().tolist() == [["a", 1, label], ["b", 1, 0]]
+    assert scored[["model", "pairings", "label"]].to_numpy().tolist() == [
+        ["a", 1, label],
+        ["b", 1, 0],
+    ]
 
 
 def test_a_tree_does_not_depend_on_the_order_of_profiles() -> None:
     table = profiles()
-    trees = [PackingAnalyser.train(table.sample(frac=1.0, random_state=seed)).to_document() for seed in range(4)]
+    trees = [
+        PackingAnalyser.train(table.sample(frac=1.0, random_state=seed)).to_document()
+        for seed in range(4)
+    ]
     assert all(tree == trees[0] for tree in trees)
 
 
 def test_all_pairings_of_either_side_count() -> None:
-    rows = [pair(0.9, 1.0), pair(1.0, 0.7, model1="c", model2="a"), pair(0.8, 0.6, model2="a")]
+    rows = [
+        pair(0.9, 1.0),
+        pair(1.0, 0.7, model1="c", model2="a"),
+        pair(0.8, 0.6, model2="a"),
+    ]
     scored = sharing_scores(pd.DataFrame(rows)).set_index("model")
     assert scored.loc["a", "pairings"] == 4  # beside itself it was measured twice
     assert scored.loc["a", "speed"] == pytest.approx((0.9 + 0.7 + 0.8 + 0.6) / 4)
@@ -62,7 +85,12 @@ def test_batch_precision_and_dataset_make_a_configuration() -> None:
     rows = [pair(1, 1), pair(1, 1, amp1=1), pair(1, 1, batchsize1=64)]
     assert len(sharing_scores(pd.DataFrame(rows))) == 4
     sets = [{**row, "dataset1": "x", "dataset2": "y"} for row in rows]
-    assert sharing_scores(pd.DataFrame(sets))["dataset"].tolist() == ["x", "x", "x", "y"]
+    assert sharing_scores(pd.DataFrame(sets))["dataset"].tolist() == [
+        "x",
+        "x",
+        "x",
+        "y",
+    ]
 
 
 def test_features_are_of_the_solo_run_and_not_of_its_score() -> None:
@@ -85,10 +113,16 @@ def test_a_rule_is_learned_and_shuffled_labels_teach_nothing() -> None:
 
 def test_who_is_left_out_is_not_learnt_from() -> None:
     frame = profiles()
-    changed = frame.assign(label=np.where(frame["model"] == "m3", 2 - frame["label"], frame["label"]))
+    changed = frame.assign(
+        label=np.where(frame["model"] == "m3", 2 - frame["label"], frame["label"])
+    )
     held = (frame["model"] == "m3").to_numpy()
-    assert (leave_one_model_out(frame)[held] == leave_one_model_out(changed)[held]).all()
-    assert (leave_one_model_out(frame)[~held] != leave_one_model_out(changed)[~held]).any()
+    assert (
+        leave_one_model_out(frame)[held] == leave_one_model_out(changed)[held]
+    ).all()
+    assert (
+        leave_one_model_out(frame)[~held] != leave_one_model_out(changed)[~held]
+    ).any()
     with pytest.raises(InputError, match="all profiles are of one model"):
         leave_one_model_out(frame.assign(model="m"))
 
@@ -98,7 +132,12 @@ ANALYSER = PackingAnalyser.train(profiles())
 
 @given(*(st.floats(0, 100),) * 4, st.floats(0, 30_000), st.integers(0, 1))
 def test_a_busier_job_never_disturbs_less(
-    gpu: float, more_gpu: float, memory: float, more_memory: float, gmem: float, amp: int
+    gpu: float,
+    more_gpu: float,
+    memory: float,
+    more_memory: float,
+    gmem: float,
+    amp: int,
 ) -> None:
     less = {"gpu_util": gpu, "gmem_util": memory, "gmem": gmem, "amp": amp}
     more = {**less, "gpu_util": gpu + more_gpu, "gmem_util": memory + more_memory}
@@ -112,12 +151,20 @@ def test_rules_say_what_the_analyser_says() -> None:
         at = 0
         while not lines[at].strip().startswith("sharing score"):
             feature, sign, threshold = lines[at].split()
-            holds = profile[feature] <= float(threshold) if sign == "<=" else profile[feature] > float(threshold)
+            holds = (
+                profile[feature] <= float(threshold)
+                if sign == "<="
+                else profile[feature] > float(threshold)
+            )
             if holds:
                 at += 1
             else:  # the other way is at the same indent
                 indent = len(lines[at]) - len(lines[at].lstrip())
-                at = next(i for i in range(at + 1, len(lines)) if len(lines[i]) - len(lines[i].lstrip()) == indent)
+                at = next(
+                    i
+                    for i in range(at + 1, len(lines))
+                    if len(lines[i]) - len(lines[i].lstrip()) == indent
+                )
         return int(lines[at].split()[-1])
 
     for profile in profiles(60, seed=5)[list(FEATURES)].to_dict(orient="records"):
@@ -125,7 +172,9 @@ def test_rules_say_what_the_analyser_says() -> None:
 
 
 def test_steps_that_change_nothing_are_not_told() -> None:
-    assert PackingAnalyser.train(profiles().assign(label=1)).rules() == "sharing score 1"
+    assert (
+        PackingAnalyser.train(profiles().assign(label=1)).rules() == "sharing score 1"
+    )
     scores = [line for line in ANALYSER.rules().splitlines() if "score" in line]
     assert len(scores) >= 3
 
@@ -133,16 +182,36 @@ def test_steps_that_change_nothing_are_not_told() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.drop(columns="gmem"), "p.csv: missing column gmem; expected gpu_util, gmem_util, gmem, amp"),
-        (lambda t: t.drop(columns="label"), "p.csv: missing column label; expected gpu_util"),
-        (lambda t: t.assign(label=3), "p.csv, row 1, column label: expected a whole number >= 0 and <= 2, not 3"),
-        (lambda t: t.assign(label=0.5), "p.csv, row 1, column label: expected a whole number >= 0 and <= 2, not 0.5"),
-        (lambda t: t.assign(gpu_util="busy"), "p.csv, row 1, column gpu_util: expected a finite number >= 0"),
-        (lambda t: t.assign(gmem_util=np.nan), "p.csv, row 1, column gmem_util: expected a finite number >= 0"),
+        (
+            lambda t: t.drop(columns="gmem"),
+            "p.csv: missing column gmem; expected gpu_util, gmem_util, gmem, amp",
+        ),
+        (
+            lambda t: t.drop(columns="label"),
+            "p.csv: missing column label; expected gpu_util",
+        ),
+        (
+            lambda t: t.assign(label=3),
+            "p.csv, row 1, column label: expected a whole number >= 0 and <= 2, not 3",
+        ),
+        (
+            lambda t: t.assign(label=0.5),
+            "p.csv, row 1, column label: expected a whole number >= 0 and <= 2, not 0.5",
+        ),
+        (
+            lambda t: t.assign(gpu_util="busy"),
+            "p.csv, row 1, column gpu_util: expected a finite number >= 0",
+        ),
+        (
+            lambda t: t.assign(gmem_util=np.nan),
+            "p.csv, row 1, column gmem_util: expected a finite number >= 0",
+        ),
         (lambda t: t[:0], "p.csv: has no rows"),
     ],
 )
-def test_unusable_rows_for_learning_are_reported_with_their_place(change: Any, message: str) -> None:
+def test_unusable_rows_for_learning_are_reported_with_their_place(
+    change: Any, message: str
+) -> None:
     with pytest.raises(InputError) as caught:
         PackingAnalyser.train(change(profiles()), source="p.csv")
     assert str(caught.value).startswith(message)
@@ -152,7 +221,9 @@ def test_pairs_that_cannot_be_scored_are_reported_with_their_row() -> None:
     rows = pd.DataFrame([pair(1, 1), pair(1, 1)])
     with pytest.raises(InputError, match="missing column speed2; expected model1"):
         sharing_scores(rows.drop(columns="speed2"))
-    with pytest.raises(InputError, match=r"c\.csv, row 2, column speed1: expected a finite number >= 0"):
+    with pytest.raises(
+        InputError, match=r"c\.csv, row 2, column speed1: expected a finite number >= 0"
+    ):
         sharing_scores(rows.assign(speed1=[1, np.nan]), source="c.csv")
     with pytest.raises(InputError, match="row 1, column model2: expected a name"):
         sharing_scores(rows.assign(model2=""))
@@ -163,7 +234,9 @@ def test_pairs_that_cannot_be_scored_are_reported_with_their_row() -> None:
 
 
 @pytest.mark.reference
-def test_published_labels_are_those_of_the_pairs_where_these_say_so(reference: Path) -> None:
+def test_published_labels_are_those_of_the_pairs_where_these_say_so(
+    reference: Path,
+) -> None:
     profiles = pd.read_csv(reference / "lucid" / "single_data.csv")
     scored = sharing_scores(pd.read_csv(reference / "lucid" / "colocate_info.csv"))
     keys = ["model", "dataset", "batchsize", "amp"]

@@ -13,7 +13,12 @@ from bft.models import InputError
 from bft.models.prediction.accuracy import accuracy
 from bft.models.prediction.ga2m import AdditiveModel, Term, additive, importance
 from bft.models.prediction.mlp import from_sklearn
-from bft.models.prediction.regressors import KINDS, LEAST_ROWS, fit_regressor, regressor_from_document
+from bft.models.prediction.regressors import (
+    KINDS,
+    LEAST_ROWS,
+    fit_regressor,
+    regressor_from_document,
+)
 from bft.models.prediction.shapes import write_shapes
 from bft.models.prediction.tree_learners import from_forest, from_lightgbm, from_xgboost
 
@@ -22,7 +27,12 @@ def data(rows: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Continuous, few-valued, constant and integer features; many ties at what will be cut points."""
     rng = np.random.default_rng(seed)
     x = np.column_stack(
-        [rng.normal(size=rows), rng.integers(0, 4, rows), np.full(rows, 7.0), rng.exponential(1e4, rows).round()]
+        [
+            rng.normal(size=rows),
+            rng.integers(0, 4, rows),
+            np.full(rows, 7.0),
+            rng.exponential(1e4, rows).round(),
+        ]
     )
     return x, x[:, 0] * x[:, 1] + np.log1p(x[:, 3]) + 0.1 * rng.normal(size=rows)
 
@@ -36,16 +46,25 @@ def unseen() -> np.ndarray:
 
 @pytest.mark.parametrize("pairs", [0, 3])
 @pytest.mark.parametrize("bins", [8, 1024])
-def test_tables_of_a_ga2m_predict_as_the_library_to_the_last_digits(pairs: int, bins: int) -> None:
+def test_tables_of_a_ga2m_predict_as_the_library_to_the_last_digits(
+    pairs: int, bins: int
+) -> None:
     from interpret.glassbox import ExplainableBoostingRegressor
 
     x, y = data()
     machine = ExplainableBoostingRegressor(
-        feature_types=["continuous"] * 4, interactions=pairs, max_bins=bins, max_rounds=40, outer_bags=2, n_jobs=1
+        feature_types=["continuous"] * 4,
+        interactions=pairs,
+        max_bins=bins,
+        max_rounds=40,
+        outer_bags=2,
+        n_jobs=1,
     ).fit(x, y)
     tables = additive(machine)
     assert sum(len(term.features) == 2 for term in tables.terms) == pairs
-    np.testing.assert_allclose(tables.predict(unseen()), machine.predict(unseen()), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        tables.predict(unseen()), machine.predict(unseen()), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -68,24 +87,36 @@ def test_trees_of_a_forest_predict_as_scikit_learn() -> None:
 
     x, y = data()
     forest = RandomForestRegressor(n_estimators=7, random_state=1, n_jobs=1).fit(x, y)
-    np.testing.assert_allclose(from_forest(forest).predict(unseen()), forest.predict(unseen()), rtol=1e-12)
+    np.testing.assert_allclose(
+        from_forest(forest).predict(unseen()), forest.predict(unseen()), rtol=1e-12
+    )
 
 
 def test_trees_of_lightgbm_predict_as_lightgbm() -> None:
     import lightgbm
 
     x, y = data()
-    booster = lightgbm.train({"verbosity": -1, "num_threads": 1, "min_data_in_leaf": 3}, lightgbm.Dataset(x, y), 40)
-    np.testing.assert_allclose(from_lightgbm(booster).predict(unseen()), booster.predict(unseen()), rtol=1e-12)
+    booster = lightgbm.train(
+        {"verbosity": -1, "num_threads": 1, "min_data_in_leaf": 3},
+        lightgbm.Dataset(x, y),
+        40,
+    )
+    np.testing.assert_allclose(
+        from_lightgbm(booster).predict(unseen()), booster.predict(unseen()), rtol=1e-12
+    )
 
 
 def test_trees_of_xgboost_predict_as_xgboost_in_its_single_precision() -> None:
     import xgboost
 
     x, y = data()
-    booster = xgboost.train({"nthread": 1, "eta": 0.1}, xgboost.DMatrix(x, y, nthread=1), 40)
+    booster = xgboost.train(
+        {"nthread": 1, "eta": 0.1}, xgboost.DMatrix(x, y, nthread=1), 40
+    )
     theirs = booster.predict(xgboost.DMatrix(unseen(), nthread=1))
-    np.testing.assert_allclose(from_xgboost(booster).predict(unseen()), theirs, rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(
+        from_xgboost(booster).predict(unseen()), theirs, rtol=2e-5, atol=2e-5
+    )
 
 
 def test_layers_predict_as_scikit_learn() -> None:
@@ -96,10 +127,17 @@ def test_layers_predict_as_scikit_learn() -> None:
     scaler = StandardScaler().fit(x)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        learner = MLPRegressor(hidden_layer_sizes=(5, 4), max_iter=20, random_state=0).fit(scaler.transform(x), y)
+        learner = MLPRegressor(
+            hidden_layer_sizes=(5, 4), max_iter=20, random_state=0
+        ).fit(scaler.transform(x), y)
     near = unseen()[:-3]
     layers = from_sklearn(scaler, learner)
-    np.testing.assert_allclose(layers.predict(near), learner.predict(scaler.transform(near)), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        layers.predict(near),
+        learner.predict(scaler.transform(near)),
+        rtol=1e-9,
+        atol=1e-9,
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -118,7 +156,9 @@ def test_prediction_of_a_row_does_not_depend_on_the_others(kind: str) -> None:
     model = fit_regressor(kind, x, y)
     rows = unseen()
     together = model.predict(rows)
-    np.testing.assert_array_equal(np.concatenate([model.predict(rows[:1]), model.predict(rows[1:])]), together)
+    np.testing.assert_array_equal(
+        np.concatenate([model.predict(rows[:1]), model.predict(rows[1:])]), together
+    )
     assert model.predict(rows[:0]).shape == (0,)
 
 
@@ -136,18 +176,30 @@ def test_unknown_kind_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "module"), [("ga2m", "interpret.glassbox"), ("lightgbm", "lightgbm"), ("xgboost", "xgboost")]
+    ("kind", "module"),
+    [("ga2m", "interpret.glassbox"), ("lightgbm", "lightgbm"), ("xgboost", "xgboost")],
 )
-def test_a_missing_library_is_reported_with_its_remedy(kind: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_reported_with_its_remedy(
+    kind: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, module, None)
-    with pytest.raises(InputError, match=r"which is not installed \(pip install interpret-core lightgbm "):
+    with pytest.raises(
+        InputError,
+        match=r"which is not installed \(pip install interpret-core lightgbm ",
+    ):
         fit_regressor(kind, *data())
 
 
 @given(
-    st.lists(st.tuples(st.floats(0, 1e6), st.sampled_from([0.0, 1.0, 5.0, 1e5])), min_size=2, max_size=60),
+    st.lists(
+        st.tuples(st.floats(0, 1e6), st.sampled_from([0.0, 1.0, 5.0, 1e5])),
+        min_size=2,
+        max_size=60,
+    ),
 )
-def test_accuracy_agrees_with_other_implementations(rows: list[tuple[float, float]]) -> None:
+def test_accuracy_agrees_with_other_implementations(
+    rows: list[tuple[float, float]],
+) -> None:
     from scipy import stats
 
     predicted, actual = (np.array(column) for column in zip(*rows, strict=True))
@@ -157,9 +209,13 @@ def test_accuracy_agrees_with_other_implementations(rows: list[tuple[float, floa
         from sklearn.metrics import r2_score
 
         assert figures.r2 == pytest.approx(r2_score(actual, predicted), rel=1e-6)
-        assert figures.r2_log == pytest.approx(r2_score(np.log1p(actual), np.log1p(predicted)), rel=1e-6)
+        assert figures.r2_log == pytest.approx(
+            r2_score(np.log1p(actual), np.log1p(predicted)), rel=1e-6
+        )
         if len(set(predicted)) > 1:
-            assert figures.rank == pytest.approx(stats.spearmanr(predicted, actual).statistic, abs=1e-9)
+            assert figures.rank == pytest.approx(
+                stats.spearmanr(predicted, actual).statistic, abs=1e-9
+            )
     else:
         assert np.isnan([figures.r2, figures.rank]).all()
 
@@ -174,7 +230,9 @@ def test_slope_is_one_for_calibrated_and_less_for_exaggerated_predictions() -> N
 def tiny() -> tuple[AdditiveModel, np.ndarray]:
     x = np.column_stack([np.linspace(0, 10, 101), np.tile([0.0, 1.0], 51)[:101]])
     step = Term((0,), (np.array([5.0]),), np.array([-1.0, 1.0]))
-    pair = Term((0, 1), (np.array([2.0]), np.array([0.5])), np.array([[0.1, -0.1], [0.0, 0.0]]))
+    pair = Term(
+        (0, 1), (np.array([2.0]), np.array([0.5])), np.array([[0.1, -0.1], [0.0, 0.0]])
+    )
     return AdditiveModel(3.0, (pair, step)), x
 
 

@@ -80,7 +80,11 @@ def assemble(value: Any) -> bytes:
         case list():
             return b"(" + b"".join(map(assemble, value)) + b"l"
         case dict():
-            return b"(" + b"".join(assemble(k) + assemble(v) for k, v in value.items()) + b"d"
+            return (
+                b"("
+                + b"".join(assemble(k) + assemble(v) for k, v in value.items())
+                + b"d"
+            )
     raise TypeError(value)
 
 
@@ -94,15 +98,28 @@ def pickled(value: Any) -> bytes:
 
 
 def dtype_of(code: Any, order: str = "<", flags: int = 0) -> Call:
-    return Call("numpy:dtype", (code, False, True), (3, order, None, None, None, -1, -1, flags))
+    return Call(
+        "numpy:dtype", (code, False, True), (3, order, None, None, None, -1, -1, flags)
+    )
 
 
 INT64, OBJECT = dtype_of("i8"), dtype_of("O8", "|", 63)
 
 
-def array_of(data: Any, shape: Any, dtype: Any = INT64, *, fortran: bool = False, version: int = 1) -> Call:
+def array_of(
+    data: Any,
+    shape: Any,
+    dtype: Any = INT64,
+    *,
+    fortran: bool = False,
+    version: int = 1,
+) -> Call:
     start = (Raw(named("numpy:ndarray")), (0,), b"b")
-    return Call("numpy.core.multiarray:_reconstruct", start, (version, shape, dtype, fortran, data))
+    return Call(
+        "numpy.core.multiarray:_reconstruct",
+        start,
+        (version, shape, dtype, fortran, data),
+    )
 
 
 def index_of(*labels: Any) -> Call:
@@ -111,7 +128,9 @@ def index_of(*labels: Any) -> Call:
 
 
 def new_index(kind: str, state: Any) -> Call:
-    return Call("pandas.core.indexes.base:_new_Index", (Raw(named(f"pandas:{kind}")), state))
+    return Call(
+        "pandas.core.indexes.base:_new_Index", (Raw(named(f"pandas:{kind}")), state)
+    )
 
 
 def frame_of(*blocks: Any, axes: Any = None, **state: Any) -> Call:
@@ -170,7 +189,9 @@ WATCH = Watch()
 
 @pytest.fixture
 def canary(tmp_path: Path) -> Path:
-    complaint(b"Vx\n.")  # imports the codec that lines of text are in, if this is the first
+    complaint(
+        b"Vx\n."
+    )  # imports the codec that lines of text are in, if this is the first
     return tmp_path / "ran"
 
 
@@ -182,7 +203,8 @@ def refusal(data: bytes, canary: Path) -> str:
     assert not [
         event
         for event in events
-        if event.split(".")[0] in ("os", "subprocess", "import", "exec", "compile", "open", "pickle", "ctypes")
+        if event.split(".")[0]
+        in ("os", "subprocess", "import", "exec", "compile", "open", "pickle", "ctypes")
     ]
     text = str(caught.value)
     assert text.startswith("x.pkl: refused: this pickle ")
@@ -260,7 +282,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_name_outside_of_the_list_is_refused_by_name_however_it_is_called(name: str, canary: Path) -> None:
+def test_a_name_outside_of_the_list_is_refused_by_name_however_it_is_called(
+    name: str, canary: Path
+) -> None:
     module, _, attribute = name.partition(":")
     argument = f"touch {canary}"
     text = f"V{argument}\n".encode()
@@ -271,11 +295,20 @@ def test_a_name_outside_of_the_list_is_refused_by_name_however_it_is_called(name
         b"(c" + line + text + b"o.",  # OBJ
         b"\x80\x02c" + line + b"(" + text + b"t\x81.",  # NEWOBJ
         pickled(Call(name, (argument,))),  # STACK_GLOBAL
-        b"\x80\x04" + named(name) + assemble((argument,)) + assemble({}) + b"\x92.",  # NEWOBJ_EX
-        b"\x80\x04" + named(name) + assemble({"__setstate__": argument}) + b"b.",  # BUILD
+        b"\x80\x04"
+        + named(name)
+        + assemble((argument,))
+        + assemble({})
+        + b"\x92.",  # NEWOBJ_EX
+        b"\x80\x04"
+        + named(name)
+        + assemble({"__setstate__": argument})
+        + b"b.",  # BUILD
         b"\x80\x04" + named(name) + b".",
     ):
-        assert f"would call {module}.{attribute}, which a node trace" in refusal(data, canary)
+        assert f"would call {module}.{attribute}, which a node trace" in refusal(
+            data, canary
+        )
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -299,13 +332,23 @@ def test_a_hostile_object_anywhere_in_a_genuine_frame_is_refused(
 
     in_cell = pd.DataFrame({"a": pd.Series([1, evil], dtype=object)})
     deep_in_cell = pd.DataFrame({"a": pd.Series([[1, {"k": (evil,)}]], dtype=object)})
-    in_array = pd.DataFrame({"a": pd.Series([np.array([evil, 1], dtype=object)], dtype=object)})
+    in_array = pd.DataFrame(
+        {"a": pd.Series([np.array([evil, 1], dtype=object)], dtype=object)}
+    )
     in_index = pd.DataFrame({"a": [1]}, index=pd.Index([evil], dtype=object))
     in_name = pd.DataFrame({"a": [1]}, index=pd.RangeIndex(1, name=evil))
     in_columns = pd.DataFrame([[1]], columns=pd.Index([evil], dtype=object))
     in_attrs = pd.DataFrame({"a": [1]})
     in_attrs.attrs["k"] = evil
-    for frame in (in_cell, deep_in_cell, in_array, in_index, in_name, in_columns, in_attrs):
+    for frame in (
+        in_cell,
+        deep_in_cell,
+        in_array,
+        in_index,
+        in_name,
+        in_columns,
+        in_attrs,
+    ):
         assert name in refusal(pickle.dumps(frame, protocol), canary)
     assert name in refusal(pickle.dumps([evil], protocol), canary)
 
@@ -338,22 +381,35 @@ def test_bytes_are_never_taken_for_addresses_of_objects() -> None:
 
 def test_a_state_cannot_change_a_class_or_what_is_called() -> None:
     # Setting state on a placeholder of a class, calling what was made, setting state twice.
-    assert "state" in complaint(pickled(Raw(named("pandas:DataFrame") + assemble({"__init__": 1}) + b"b")))
+    assert "state" in complaint(
+        pickled(Raw(named("pandas:DataFrame") + assemble({"__init__": 1}) + b"b"))
+    )
     made = assemble(Call("_codecs:encode", ("a", "latin1")))
     assert "not a function" in complaint(b"\x80\x04" + made + b")R.")
-    assert "state" in complaint(pickled(Raw(assemble(Call("pandas:DataFrame", (), {})) + b"}b")))
-    assert "not a pandas DataFrame" in complaint(pickled(Raw(named("pandas:DataFrame"))))
+    assert "state" in complaint(
+        pickled(Raw(assemble(Call("pandas:DataFrame", (), {})) + b"}b"))
+    )
+    assert "not a pandas DataFrame" in complaint(
+        pickled(Raw(named("pandas:DataFrame")))
+    )
     assert "list" in complaint(b"\x80\x04" + named("pandas:DataFrame") + b"K\x01a.")
-    assert "dict" in complaint(b"\x80\x04" + named("pandas:DataFrame") + b"K\x01K\x01s.")
+    assert "dict" in complaint(
+        b"\x80\x04" + named("pandas:DataFrame") + b"K\x01K\x01s."
+    )
 
 
 @pytest.mark.parametrize(
-    ("code", "number"), [(b"\x82\xf0", 240), (b"\x83\xf0\x01", 496), (b"\x84\xf0\x00\x00\x01", 16777456)]
+    ("code", "number"),
+    [(b"\x82\xf0", 240), (b"\x83\xf0\x01", 496), (b"\x84\xf0\x00\x00\x01", 16777456)],
 )
-def test_extension_codes_are_refused_though_registered(code: bytes, number: int, canary: Path) -> None:
+def test_extension_codes_are_refused_though_registered(
+    code: bytes, number: int, canary: Path
+) -> None:
     copyreg.add_extension("os", "system", number)
     try:
-        text = refusal(b"\x80\x02" + code + f"(V touch {canary}\n".encode() + b"tR.", canary)
+        text = refusal(
+            b"\x80\x02" + code + f"(V touch {canary}\n".encode() + b"tR.", canary
+        )
     finally:
         copyreg.remove_extension("os", "system", number)
     assert f"extension code {number}" in text
@@ -361,7 +417,9 @@ def test_extension_codes_are_refused_though_registered(code: bytes, number: int,
 
 def test_persistent_ids_and_buffers_outside_are_refused(canary: Path) -> None:
     assert "persistent object evil" in refusal(b"Pevil\n.", canary)
-    assert "persistent object evil" in refusal(b"\x80\x04" + assemble("evil") + b"Q.", canary)
+    assert "persistent object evil" in refusal(
+        b"\x80\x04" + assemble("evil") + b"Q.", canary
+    )
     assert "buffers" in refusal(b"\x80\x05\x97.", canary)
 
 
@@ -381,8 +439,19 @@ def test_no_name_that_the_terminal_would_act_upon_is_printed() -> None:
 
 def test_what_is_allowed_is_data_by_name() -> None:
     modules = {module for module, _ in ALLOWED}
-    assert not modules & {"os", "posix", "sys", "subprocess", "importlib", "operator", "functools", "pickle"}
-    builtin = {name for module, name in ALLOWED if module in ("builtins", "__builtin__")}
+    assert not modules & {
+        "os",
+        "posix",
+        "sys",
+        "subprocess",
+        "importlib",
+        "operator",
+        "functools",
+        "pickle",
+    }
+    builtin = {
+        name for module, name in ALLOWED if module in ("builtins", "__builtin__")
+    }
     assert builtin == {"slice", "bytearray", "bytes", "object"}
     assert not [name for _, name in ALLOWED if "." in name]
 
@@ -434,42 +503,117 @@ def test_raw_bytes_are_only_taken_for_plain_types(code: Any, order: str) -> None
     ],
 )
 def test_a_shape_that_is_not_that_of_the_bytes_is_refused(shape: Any) -> None:
-    assert "not a readable table" in complaint(pickled(frame_of(block_of(array_of(TWO, shape)))))
+    assert "not a readable table" in complaint(
+        pickled(frame_of(block_of(array_of(TWO, shape))))
+    )
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        pytest.param(frame_of(block_of(array_of([1, 2, 3], (1, 2), OBJECT))), id="more objects than the shape"),
-        pytest.param(frame_of(block_of(array_of([1], (1, 10**12), OBJECT))), id="fewer objects"),
-        pytest.param(frame_of(block_of(array_of("text", (1, 2), OBJECT))), id="objects of no list"),
-        pytest.param(frame_of(block_of(array_of(TWO, (1, 2), version=2))), id="array of another version"),
-        pytest.param(frame_of(block_of(array_of(b"\0\2", (1, 2), dtype_of("b1", "|")))), id="bool of 2"),
-        pytest.param(frame_of(block_of(array_of(b"\xff" * 8, (1, 2), dtype_of("U1")))), id="no character"),
-        pytest.param(frame_of(), id="no block"),
-        pytest.param(frame_of(*[block_of(array_of(TWO, (1, 2)))] * 2), id="two blocks in one place"),
-        pytest.param(frame_of(block_of(array_of(TWO, (1, 2)), Call("builtins:slice", (0, 10**15, 1)))), id="far place"),
-        pytest.param(frame_of(block_of(array_of(TWO, (1, 2)), Call("builtins:slice", (0, 1, 0)))), id="step 0"),
-        pytest.param(frame_of(block_of(array_of(TWO, (1, 2)), "0")), id="no place"),
-        pytest.param(frame_of(block_of(array_of(TWO, (1, 1, 2)))), id="three dimensions"),
-        pytest.param(frame_of(axes=[index_of(), index_of(), index_of()]), id="three axes"),
         pytest.param(
-            frame_of(axes=[index_of(), new_index("RangeIndex", {"start": 0, "stop": 10**15, "step": 1, "name": None})]),
+            frame_of(block_of(array_of([1, 2, 3], (1, 2), OBJECT))),
+            id="more objects than the shape",
+        ),
+        pytest.param(
+            frame_of(block_of(array_of([1], (1, 10**12), OBJECT))), id="fewer objects"
+        ),
+        pytest.param(
+            frame_of(block_of(array_of("text", (1, 2), OBJECT))),
+            id="objects of no list",
+        ),
+        pytest.param(
+            frame_of(block_of(array_of(TWO, (1, 2), version=2))),
+            id="array of another version",
+        ),
+        pytest.param(
+            frame_of(block_of(array_of(b"\0\2", (1, 2), dtype_of("b1", "|")))),
+            id="bool of 2",
+        ),
+        pytest.param(
+            frame_of(block_of(array_of(b"\xff" * 8, (1, 2), dtype_of("U1")))),
+            id="no character",
+        ),
+        pytest.param(frame_of(), id="no block"),
+        pytest.param(
+            frame_of(*[block_of(array_of(TWO, (1, 2)))] * 2),
+            id="two blocks in one place",
+        ),
+        pytest.param(
+            frame_of(
+                block_of(array_of(TWO, (1, 2)), Call("builtins:slice", (0, 10**15, 1)))
+            ),
+            id="far place",
+        ),
+        pytest.param(
+            frame_of(
+                block_of(array_of(TWO, (1, 2)), Call("builtins:slice", (0, 1, 0)))
+            ),
+            id="step 0",
+        ),
+        pytest.param(frame_of(block_of(array_of(TWO, (1, 2)), "0")), id="no place"),
+        pytest.param(
+            frame_of(block_of(array_of(TWO, (1, 1, 2)))), id="three dimensions"
+        ),
+        pytest.param(
+            frame_of(axes=[index_of(), index_of(), index_of()]), id="three axes"
+        ),
+        pytest.param(
+            frame_of(
+                axes=[
+                    index_of(),
+                    new_index(
+                        "RangeIndex",
+                        {"start": 0, "stop": 10**15, "step": 1, "name": None},
+                    ),
+                ]
+            ),
             id="endless rows",
         ),
         pytest.param(
-            frame_of(axes=[new_index("RangeIndex", {"start": 0, "stop": 10**8, "step": 1, "name": None}), index_of()]),
+            frame_of(
+                axes=[
+                    new_index(
+                        "RangeIndex",
+                        {"start": 0, "stop": 10**8, "step": 1, "name": None},
+                    ),
+                    index_of(),
+                ]
+            ),
             id="100 million columns",
         ),
         pytest.param(
-            frame_of(axes=[index_of(), new_index("RangeIndex", {"start": 0, "stop": 1, "step": 0, "name": None})]),
+            frame_of(
+                axes=[
+                    index_of(),
+                    new_index(
+                        "RangeIndex", {"start": 0, "stop": 1, "step": 0, "name": None}
+                    ),
+                ]
+            ),
             id="range of step 0",
         ),
-        pytest.param(frame_of(axes=[index_of(), new_index("DataFrame", {})]), id="index of another class"),
-        pytest.param(frame_of(axes=[index_of(), index_of([1])]), id="a list for a label"),
-        pytest.param(frame_of(cells_of(1, Call("pandas:DataFrame", (), {}))), id="frame in a cell"),
-        pytest.param(frame_of(cells_of(1, Call("datetime:datetime", (b"\xff" * 10,)))), id="no such day"),
-        pytest.param(frame_of(cells_of(1, Call("numpy.core.multiarray:scalar", (dtype_of("i8"), b"")))), id="scalar"),
+        pytest.param(
+            frame_of(axes=[index_of(), new_index("DataFrame", {})]),
+            id="index of another class",
+        ),
+        pytest.param(
+            frame_of(axes=[index_of(), index_of([1])]), id="a list for a label"
+        ),
+        pytest.param(
+            frame_of(cells_of(1, Call("pandas:DataFrame", (), {}))),
+            id="frame in a cell",
+        ),
+        pytest.param(
+            frame_of(cells_of(1, Call("datetime:datetime", (b"\xff" * 10,)))),
+            id="no such day",
+        ),
+        pytest.param(
+            frame_of(
+                cells_of(1, Call("numpy.core.multiarray:scalar", (dtype_of("i8"), b"")))
+            ),
+            id="scalar",
+        ),
         pytest.param(frame_of(attrs=[1]), id="attributes of no dict"),
         pytest.param(frame_of(attrs={(1, 2): 1}), id="a tuple for a key"),
         pytest.param(Call("pandas:DataFrame", (), {"_mgr": None}), id="no manager"),
@@ -480,19 +624,40 @@ def test_parts_that_do_not_fit_together_are_refused(value: Any) -> None:
     assert "not a readable" in complaint(pickled(value))
 
 
-def arrow_strings(buffers: Any, length: Any = 2, offset: Any = 0, alias: str = "string") -> Call:
-    parts = [None if part is None else Call("pyarrow.lib:py_buffer", (part,)) for part in buffers]
+def arrow_strings(
+    buffers: Any, length: Any = 2, offset: Any = 0, alias: str = "string"
+) -> Call:
+    parts = [
+        None if part is None else Call("pyarrow.lib:py_buffer", (part,))
+        for part in buffers
+    ]
     array = Call(
         "pyarrow.lib:_restore_array",
-        ((Call("pyarrow.lib:type_for_alias", (alias,)), length, 0, offset, parts, [], None),),
+        (
+            (
+                Call("pyarrow.lib:type_for_alias", (alias,)),
+                length,
+                0,
+                offset,
+                parts,
+                [],
+                None,
+            ),
+        ),
     )
     dtype = Call("pandas:StringDtype", ("pyarrow", float("nan")))
-    return Call("pandas.arrays:ArrowStringArray", (), {"_pa_array": array, "_dtype": dtype})
+    return Call(
+        "pandas.arrays:ArrowStringArray", (), {"_pa_array": array, "_dtype": dtype}
+    )
 
 
 def test_arrow_strings_are_read_with_offset_and_gaps() -> None:
     offsets = struct.pack("<iiii", 0, 2, 3, 5)
-    frame = read(pickled(frame_of(block_of(arrow_strings([b"\x05", offsets, b"xxyzz"], offset=1)))))
+    frame = read(
+        pickled(
+            frame_of(block_of(arrow_strings([b"\x05", offsets, b"xxyzz"], offset=1)))
+        )
+    )
     assert frame["a"].tolist()[1] == "zz"
     assert frame["a"].isna().tolist() == [True, False]
 
@@ -512,24 +677,48 @@ def test_arrow_strings_are_read_with_offset_and_gaps() -> None:
         ([None, b"ab"], {}),
     ],
 )
-def test_arrow_strings_outside_of_their_buffers_are_refused(buffers: Any, rest: dict[str, Any]) -> None:
-    assert "not a readable table" in complaint(pickled(frame_of(block_of(arrow_strings(buffers, **rest)))))
+def test_arrow_strings_outside_of_their_buffers_are_refused(
+    buffers: Any, rest: dict[str, Any]
+) -> None:
+    assert "not a readable table" in complaint(
+        pickled(frame_of(block_of(arrow_strings(buffers, **rest))))
+    )
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        pytest.param(b"\x80\x04" + b"]" * 200_000 + b"a" * 199_999 + b".", id="lists in lists"),
-        pytest.param(b"\x80\x04)" + b"\x85" * 300_000 + b"\x94K\x01\x86.", id="tuples in tuples"),
-        pytest.param(b"\x80\x04})" + b"\x85" * 300_000 + b"K\x01s.", id="hash of tuples in tuples"),
-        pytest.param(b"\x80\x04})" + b"\x94h\x00\x86" * 1 + b"K\x01s.", id="hash of a tuple"),
+        pytest.param(
+            b"\x80\x04" + b"]" * 200_000 + b"a" * 199_999 + b".", id="lists in lists"
+        ),
+        pytest.param(
+            b"\x80\x04)" + b"\x85" * 300_000 + b"\x94K\x01\x86.", id="tuples in tuples"
+        ),
+        pytest.param(
+            b"\x80\x04})" + b"\x85" * 300_000 + b"K\x01s.",
+            id="hash of tuples in tuples",
+        ),
+        pytest.param(
+            b"\x80\x04})" + b"\x94h\x00\x86" * 1 + b"K\x01s.", id="hash of a tuple"
+        ),
         pytest.param(b"\x80\x04K\x01r\xff\xff\xff\xff.", id="memo of 4 billion"),
         pytest.param(b"\x80\x04K\x01p999999999999999\n.", id="memo of 10**15"),
-        pytest.param(b"\x80\x04\x8e" + struct.pack("<Q", 10**15) + b"abc", id="bytes of 10**15"),
-        pytest.param(b"\x80\x04\x8d" + struct.pack("<Q", 2**64 - 1) + b"abc", id="text of 2**64"),
-        pytest.param(b"\x80\x05\x96" + struct.pack("<Q", 10**12) + b"abc", id="bytearray of 10**12"),
-        pytest.param(b"\x80\x04\x8b" + struct.pack("<I", 2**31) + b"abc", id="integer of 2 GiB"),
-        pytest.param(b"\x80\x04\x95" + struct.pack("<Q", 2**63) + b"N.", id="frame of 2**63"),
+        pytest.param(
+            b"\x80\x04\x8e" + struct.pack("<Q", 10**15) + b"abc", id="bytes of 10**15"
+        ),
+        pytest.param(
+            b"\x80\x04\x8d" + struct.pack("<Q", 2**64 - 1) + b"abc", id="text of 2**64"
+        ),
+        pytest.param(
+            b"\x80\x05\x96" + struct.pack("<Q", 10**12) + b"abc",
+            id="bytearray of 10**12",
+        ),
+        pytest.param(
+            b"\x80\x04\x8b" + struct.pack("<I", 2**31) + b"abc", id="integer of 2 GiB"
+        ),
+        pytest.param(
+            b"\x80\x04\x95" + struct.pack("<Q", 2**63) + b"N.", id="frame of 2**63"
+        ),
         pytest.param(b"I" + b"9" * 100_000 + b"\n.", id="integer of 100,000 digits"),
         pytest.param(b"", id="empty"),
         pytest.param(b"\x80", id="one byte"),
@@ -562,7 +751,11 @@ def test_structures_that_contain_themselves_or_unfold_without_end_are_refused() 
     assert "contains itself" in complaint(pickled(frame_of(cells_of(1, loop))))
     # Each level holds the one below twice: 2**40 items in 200 bytes.
     laughs = Raw(
-        b"K\x01\x85" + b"".join(b"r" + struct.pack("<I", i) + b"j" + struct.pack("<I", i) + b"\x86" for i in range(40))
+        b"K\x01\x85"
+        + b"".join(
+            b"r" + struct.pack("<I", i) + b"j" + struct.pack("<I", i) + b"\x86"
+            for i in range(40)
+        )
     )
     assert "unfolds" in complaint(pickled(frame_of(cells_of(1, laughs))))
     deep: Any = 1
@@ -579,19 +772,25 @@ def test_structures_that_contain_themselves_or_unfold_without_end_are_refused() 
         + (named("pandas:CategoricalDtype") + b")R(" + assemble("categories"))
     )
     indexes = Raw(before * 2000 + assemble(index_of("x")) + b"dbdbdtR" * 2000)
-    assert "nested without end" in complaint(pickled(frame_of(axes=[index_of(), indexes])))
+    assert "nested without end" in complaint(
+        pickled(frame_of(axes=[index_of(), indexes]))
+    )
 
 
 def test_shared_parts_stay_shared() -> None:
     shared = [1, 2]
-    frame = read(pickle.dumps(pd.DataFrame({"a": pd.Series([shared, shared], dtype=object)})))
+    frame = read(
+        pickle.dumps(pd.DataFrame({"a": pd.Series([shared, shared], dtype=object)}))
+    )
     assert frame["a"][0] is frame["a"][1]
 
 
 GENUINE = [path.read_bytes() for path in sorted(PICKLES.glob("*.pkl"))]
 
 
-@pytest.mark.parametrize("path", sorted(PICKLES.glob("*-protocol5.pkl")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted(PICKLES.glob("*-protocol5.pkl")), ids=lambda path: path.name
+)
 def test_a_pickle_cut_short_anywhere_is_refused(path: Path) -> None:
     data = path.read_bytes()
     for end in range(0, len(data), 7):
@@ -618,29 +817,49 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(
+            same(left[key], right[key]) for key in left
+        )
     if isinstance(left, np.ndarray):
-        return bool(left.dtype == right.dtype and left.shape == right.shape and same(left.tolist(), right.tolist()))
+        return bool(
+            left.dtype == right.dtype
+            and left.shape == right.shape
+            and same(left.tolist(), right.tolist())
+        )
     return bool(left is right or left == right or (left != left and right != right))
 
 
 def assert_same(left: pd.DataFrame, right: pd.DataFrame) -> None:
     assert left.columns.dtype == right.columns.dtype
     assert left.attrs == right.attrs
-    objects = [at for at, dtype in enumerate(right.dtypes) if dtype.kind == "O" and dtype.name == "object"]
+    objects = [
+        at
+        for at, dtype in enumerate(right.dtypes)
+        if dtype.kind == "O" and dtype.name == "object"
+    ]
     for at in objects:
         assert left.dtypes.iloc[at].name == "object"
         assert same(left.iloc[:, at].tolist(), right.iloc[:, at].tolist())
     others = [at for at in range(right.shape[1]) if at not in objects]
-    pd.testing.assert_frame_equal(left.iloc[:, others], right.iloc[:, others], check_freq=False, check_exact=True)
+    pd.testing.assert_frame_equal(
+        left.iloc[:, others], right.iloc[:, others], check_freq=False, check_exact=True
+    )
     assert left.columns.equals(right.columns)
     assert left.columns.name == right.columns.name
 
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=5)
-MOMENTS = st.datetimes(pd.Timestamp(1900, 1, 1).to_pydatetime(), pd.Timestamp(2200, 1, 1).to_pydatetime())
-STAMPS = MOMENTS.map(pd.Timestamp) | MOMENTS.map(lambda moment: pd.Timestamp(moment, tz="UTC"))
-NUMBERS = npst.integer_dtypes() | npst.unsigned_integer_dtypes() | npst.floating_dtypes(sizes=(32, 64))
+MOMENTS = st.datetimes(
+    pd.Timestamp(1900, 1, 1).to_pydatetime(), pd.Timestamp(2200, 1, 1).to_pydatetime()
+)
+STAMPS = MOMENTS.map(pd.Timestamp) | MOMENTS.map(
+    lambda moment: pd.Timestamp(moment, tz="UTC")
+)
+NUMBERS = (
+    npst.integer_dtypes()
+    | npst.unsigned_integer_dtypes()
+    | npst.floating_dtypes(sizes=(32, 64))
+)
 SCALARS = NUMBERS.flatmap(lambda dtype: npst.from_dtype(dtype.newbyteorder("=")))
 ARRAYS = npst.arrays(
     npst.boolean_dtypes() | NUMBERS.map(lambda dtype: dtype.newbyteorder("=")),
@@ -656,9 +875,19 @@ CELLS = st.recursive(
     | STAMPS
     | SCALARS
     | ARRAYS
-    | st.sampled_from([pd.NaT, pd.NA, pd.Timedelta(5, "s"), np.datetime64("2021-02-10", "s"), np.bool_(True)]),
+    | st.sampled_from(
+        [
+            pd.NaT,
+            pd.NA,
+            pd.Timedelta(5, "s"),
+            np.datetime64("2021-02-10", "s"),
+            np.bool_(True),
+        ]
+    ),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.lists(inner, max_size=3).map(tuple) | st.dictionaries(TEXT, inner, max_size=2)
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(TEXT, inner, max_size=2)
     ),
     max_leaves=5,
 )
@@ -674,26 +903,62 @@ def objects(cells: list[Any]) -> np.ndarray[Any, Any]:
 def columns(rows: int) -> st.SearchStrategy[Any]:
     """Make a column of `rows` values, of any type that is read."""
 
-    def of(elements: st.SearchStrategy[Any], make: Callable[[list[Any]], Any]) -> st.SearchStrategy[Any]:
+    def of(
+        elements: st.SearchStrategy[Any], make: Callable[[list[Any]], Any]
+    ) -> st.SearchStrategy[Any]:
         return st.lists(elements, min_size=rows, max_size=rows).map(make)
 
     units = st.sampled_from(["s", "ms", "us", "ns"])
-    moments = st.tuples(st.lists(MOMENTS | st.none(), min_size=rows, max_size=rows), units)
+    moments = st.tuples(
+        st.lists(MOMENTS | st.none(), min_size=rows, max_size=rows), units
+    )
     maybe_text = TEXT | st.none()
     return st.one_of(
-        npst.arrays(st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "?"]), rows),
+        npst.arrays(
+            st.sampled_from(
+                ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "?"]
+            ),
+            rows,
+        ),
         of(CELLS, lambda cells: pd.Series(objects(cells), dtype=object)),
-        moments.map(lambda drawn: pd.DatetimeIndex(np.array(drawn[0], "M8[us]")).as_unit(drawn[1])),
-        moments.map(lambda drawn: pd.DatetimeIndex(np.array(drawn[0], "M8[us]")).as_unit(drawn[1]).tz_localize("UTC")),
-        of(st.integers(-(10**15), 10**15), lambda values: pd.TimedeltaIndex(np.array(values, "m8[ns]"))),
+        moments.map(
+            lambda drawn: pd.DatetimeIndex(np.array(drawn[0], "M8[us]")).as_unit(
+                drawn[1]
+            )
+        ),
+        moments.map(
+            lambda drawn: (
+                pd.DatetimeIndex(np.array(drawn[0], "M8[us]"))
+                .as_unit(drawn[1])
+                .tz_localize("UTC")
+            )
+        ),
+        of(
+            st.integers(-(10**15), 10**15),
+            lambda values: pd.TimedeltaIndex(np.array(values, "m8[ns]")),
+        ),
         of(maybe_text, lambda texts: pd.array(texts, dtype="str")),
-        of(maybe_text, lambda texts: pd.array(texts, dtype=pd.StringDtype("python", na_value=np.nan))),
+        of(
+            maybe_text,
+            lambda texts: pd.array(
+                texts, dtype=pd.StringDtype("python", na_value=np.nan)
+            ),
+        ),
         of(maybe_text, lambda texts: pd.array(texts, dtype=pd.StringDtype("pyarrow"))),
         of(maybe_text, lambda texts: pd.array(texts, dtype=pd.StringDtype("python"))),
-        of(st.integers(0, 255) | st.none(), lambda values: pd.array(values, dtype="UInt8")),
-        of(st.floats(allow_nan=False) | st.none(), lambda values: pd.array(values, dtype="Float64")),
+        of(
+            st.integers(0, 255) | st.none(),
+            lambda values: pd.array(values, dtype="UInt8"),
+        ),
+        of(
+            st.floats(allow_nan=False) | st.none(),
+            lambda values: pd.array(values, dtype="Float64"),
+        ),
         of(st.booleans() | st.none(), lambda values: pd.array(values, dtype="boolean")),
-        of(st.sampled_from(["a", "b", None]), lambda values: pd.Categorical(values, ["b", "a"], ordered=True)),
+        of(
+            st.sampled_from(["a", "b", None]),
+            lambda values: pd.Categorical(values, ["b", "a"], ordered=True),
+        ),
     )
 
 
@@ -702,13 +967,21 @@ def indexes(length: int) -> st.SearchStrategy[Any]:
     unique = {"min_size": length, "max_size": length, "unique": True}
     moments = st.lists(MOMENTS, **unique)
     return st.one_of(
-        st.integers(-5, 5).map(lambda start: pd.RangeIndex(start, start + 2 * length, 2)),
+        st.integers(-5, 5).map(
+            lambda start: pd.RangeIndex(start, start + 2 * length, 2)
+        ),
         st.lists(TEXT, **unique).map(lambda labels: pd.Index(labels, dtype="str")),
         st.lists(TEXT, **unique).map(lambda labels: pd.Index(labels, dtype=object)),
-        st.lists(st.integers(-9, 99), **unique).map(lambda labels: pd.Index(labels, dtype="int64")),
-        st.lists(st.floats(allow_nan=False), **unique).map(lambda labels: pd.Index(labels, dtype="float64")),
+        st.lists(st.integers(-9, 99), **unique).map(
+            lambda labels: pd.Index(labels, dtype="int64")
+        ),
+        st.lists(st.floats(allow_nan=False), **unique).map(
+            lambda labels: pd.Index(labels, dtype="float64")
+        ),
         moments.map(lambda labels: pd.DatetimeIndex(labels, dtype="M8[us]")),
-        moments.map(lambda labels: pd.DatetimeIndex(labels, dtype="M8[ns]").tz_localize("UTC")),
+        moments.map(
+            lambda labels: pd.DatetimeIndex(labels, dtype="M8[ns]").tz_localize("UTC")
+        ),
         st.just(pd.date_range("2021-02-10", periods=length, freq="h", tz="UTC")),
     )
 
@@ -716,10 +989,15 @@ def indexes(length: int) -> st.SearchStrategy[Any]:
 @st.composite
 def frames(draw: st.DrawFn) -> pd.DataFrame:
     rows, width = draw(st.integers(0, 4)), draw(st.integers(0, 4))
-    frame = pd.DataFrame(dict(enumerate(draw(columns(rows)) for _ in range(width))), index=pd.RangeIndex(rows))
+    frame = pd.DataFrame(
+        dict(enumerate(draw(columns(rows)) for _ in range(width))),
+        index=pd.RangeIndex(rows),
+    )
     frame.index, frame.columns = draw(indexes(rows)), draw(indexes(width))
     frame.index.name = draw(TEXT | st.none() | st.integers())
-    frame.attrs = draw(st.dictionaries(TEXT, st.integers() | TEXT | st.lists(TEXT), max_size=2))
+    frame.attrs = draw(
+        st.dictionaries(TEXT, st.integers() | TEXT | st.lists(TEXT), max_size=2)
+    )
     if width and draw(st.booleans()):  # blocks out of order, and in pieces
         frame = frame.iloc[:, draw(st.permutations(range(width)))]
     return frame
@@ -728,17 +1006,24 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
 @pytest.mark.slow
 @examples(300)
 @given(frame=frames(), protocol=st.sampled_from(PROTOCOLS))
-def test_what_this_pandas_writes_is_read_back_equal(frame: pd.DataFrame, protocol: int) -> None:
+def test_what_this_pandas_writes_is_read_back_equal(
+    frame: pd.DataFrame, protocol: int
+) -> None:
     assert_same(read(pickle.dumps(frame, protocol)), frame)
 
 
 @given(
-    values=npst.arrays(st.sampled_from(["i1", "f8", "?"]), st.tuples(st.integers(0, 5), st.integers(0, 5))),
+    values=npst.arrays(
+        st.sampled_from(["i1", "f8", "?"]),
+        st.tuples(st.integers(0, 5), st.integers(0, 5)),
+    ),
     protocol=st.sampled_from(PROTOCOLS),
     order=st.sampled_from("CF"),
     step=st.sampled_from([1, 2, -1]),
 )
-def test_matrices_of_any_memory_order_are_read_back_equal(values: Any, protocol: int, order: Any, step: int) -> None:
+def test_matrices_of_any_memory_order_are_read_back_equal(
+    values: Any, protocol: int, order: Any, step: int
+) -> None:
     frame = pd.DataFrame(np.asarray(values, order=order)[::step, ::step])
     assert_same(read(pickle.dumps(frame, protocol)), frame)
     cells = frame.astype(object)
@@ -746,7 +1031,15 @@ def test_matrices_of_any_memory_order_are_read_back_equal(values: Any, protocol:
 
 
 def test_bytes_in_the_other_order_are_turned() -> None:
-    frame = read(pickled(frame_of(block_of(array_of(struct.pack(">qq", 5, -6), (1, 2), dtype_of("i8", ">"))))))
+    frame = read(
+        pickled(
+            frame_of(
+                block_of(
+                    array_of(struct.pack(">qq", 5, -6), (1, 2), dtype_of("i8", ">"))
+                )
+            )
+        )
+    )
     assert frame["a"].tolist() == [5, -6]
     assert frame["a"].dtype == np.dtype("int64")
     assert frame["a"].dtype.isnative
@@ -755,30 +1048,67 @@ def test_bytes_in_the_other_order_are_turned() -> None:
 def test_the_layout_of_pandas_1_0_to_1_2_is_read() -> None:
     # Like the published files: axes and blocks in a dict, and a DatetimeArray's state another one.
     unit = (Raw(assemble({})), (b"ns", 1, 1, 1))
-    dtype = Call("numpy:dtype", ("M8", False, True), (4, "<", None, None, None, -1, -1, 0, unit))
-    zone = Call("pandas.core.dtypes.dtypes:DatetimeTZDtype", (), {"unit": "ns", "tz": Call("pytz:_UTC")})
-    moments = Call(
-        "pandas.core.arrays.datetimes:DatetimeArray", (), {"_data": array_of(TWO, (2,), dtype), "_dtype": zone}
+    dtype = Call(
+        "numpy:dtype", ("M8", False, True), (4, "<", None, None, None, -1, -1, 0, unit)
     )
-    axes = [index_of("a", "t"), new_index("Index", {"data": array_of(TWO, (2,)), "name": "i"})]
+    zone = Call(
+        "pandas.core.dtypes.dtypes:DatetimeTZDtype",
+        (),
+        {"unit": "ns", "tz": Call("pytz:_UTC")},
+    )
+    moments = Call(
+        "pandas.core.arrays.datetimes:DatetimeArray",
+        (),
+        {"_data": array_of(TWO, (2,), dtype), "_dtype": zone},
+    )
+    axes = [
+        index_of("a", "t"),
+        new_index("Index", {"data": array_of(TWO, (2,)), "name": "i"}),
+    ]
     state = {
         "axes": axes,
         "blocks": [
             {"values": moments, "mgr_locs": Call("builtins:slice", (1, 2, 1))},
-            {"values": array_of(TWO, (1, 2)), "mgr_locs": array_of(struct.pack("<q", 0), (1,))},
+            {
+                "values": array_of(TWO, (1, 2)),
+                "mgr_locs": array_of(struct.pack("<q", 0), (1,)),
+            },
         ],
     }
-    manager = Call("pandas.core.internals.managers:BlockManager", (), (axes, [], [], {"0.14.1": state}))
+    manager = Call(
+        "pandas.core.internals.managers:BlockManager",
+        (),
+        (axes, [], [], {"0.14.1": state}),
+    )
     for key in ("_mgr", "_data"):
-        frame = read(pickled(Call("pandas.core.frame:DataFrame", (), {key: manager, "_typ": "dataframe"})))
+        frame = read(
+            pickled(
+                Call(
+                    "pandas.core.frame:DataFrame",
+                    (),
+                    {key: manager, "_typ": "dataframe"},
+                )
+            )
+        )
         assert list(frame.columns) == ["a", "t"]
         assert frame["a"].tolist() == frame.index.tolist() == [5, -6]
-        assert frame["t"].tolist() == [pd.Timestamp(5, tz="UTC"), pd.Timestamp(-6, tz="UTC")]
+        assert frame["t"].tolist() == [
+            pd.Timestamp(5, tz="UTC"),
+            pd.Timestamp(-6, tz="UTC"),
+        ]
 
 
 def test_times_of_another_zone_are_refused() -> None:
     zone = Call("datetime:timezone", (Call("datetime:timedelta", (0, 3600, 0)),))
-    text = complaint(pickled(frame_of(cells_of(1, Call("datetime:datetime", (b"\7\xe5\2\n\0\0\0\0\0\0", zone))))))
+    text = complaint(
+        pickled(
+            frame_of(
+                cells_of(
+                    1, Call("datetime:datetime", (b"\7\xe5\2\n\0\0\0\0\0\0", zone))
+                )
+            )
+        )
+    )
     assert "time zone other than UTC" in text
 
 
@@ -793,24 +1123,40 @@ def plain(value: Any) -> Any:
         return value
     if pd.isna(value):
         return None
-    return value.isoformat(timespec="nanoseconds") if isinstance(value, pd.Timestamp) else value
+    return (
+        value.isoformat(timespec="nanoseconds")
+        if isinstance(value, pd.Timestamp)
+        else value
+    )
 
 
 def test_fixtures_of_every_generation_are_there() -> None:
     writers = {path.name.split("-")[1] for path in PICKLES.glob("*.pkl")}
-    assert {"pandas1.5.3", "pandas2.0.3", "pandas2.2.3", "pandas2.3.3", "pandas3.0.0"} <= writers
+    assert {
+        "pandas1.5.3",
+        "pandas2.0.3",
+        "pandas2.2.3",
+        "pandas2.3.3",
+        "pandas3.0.0",
+    } <= writers
 
 
-@pytest.mark.parametrize("path", sorted(PICKLES.glob("*.pkl")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted(PICKLES.glob("*.pkl")), ids=lambda path: path.name
+)
 def test_pickles_of_older_pandas_keep_their_content(path: Path) -> None:
     frame = read(path.read_bytes())
     expected = EXPECTED[path.name.split("-")[0]]()
     assert list(frame.columns) == list(expected.columns)
-    assert [plain(label) for label in frame.index] == [plain(label) for label in expected.index]
+    assert [plain(label) for label in frame.index] == [
+        plain(label) for label in expected.index
+    ]
     assert frame.index.name == expected.index.name
     assert frame.attrs == expected.attrs
     for column in expected:
-        assert [plain(cell) for cell in frame[column]] == [plain(cell) for cell in expected[column]], column
+        assert [plain(cell) for cell in frame[column]] == [
+            plain(cell) for cell in expected[column]
+        ], column
         assert frame[column].dtype.kind == expected[column].dtype.kind, column
     if "Tsub" in expected:
         assert str(frame["deadline"].dtype).endswith("UTC]")
@@ -847,12 +1193,17 @@ class Counting(io.BytesIO):
     most = 0
 
     def read(self, size: int | None = -1) -> bytes:
-        self.most = max(self.most, size if size is not None and size >= 0 else sys.maxsize)
+        self.most = max(
+            self.most, size if size is not None and size >= 0 else sys.maxsize
+        )
         return super().read(size)
 
 
 def test_no_more_is_asked_for_at_once_than_a_chunk() -> None:
-    for data in (pickle.dumps(pd.DataFrame(np.zeros((1024, 4096)))), b"\x80\x04\x8e" + struct.pack("<Q", 10**15)):
+    for data in (
+        pickle.dumps(pd.DataFrame(np.zeros((1024, 4096)))),
+        b"\x80\x04\x8e" + struct.pack("<Q", 10**15),
+    ):
         source = Counting(data)
         with suppress(InputError):
             read_frame(source, file="x.pkl")
@@ -864,5 +1215,7 @@ def test_the_stream_below_may_fail() -> None:
         def read(self, _: int | None = -1) -> bytes:
             raise EOFError("Compressed file ended")
 
-    with pytest.raises(InputError, match=r"x\.pkl: cannot be read to its end: Compressed file ended"):
+    with pytest.raises(
+        InputError, match=r"x\.pkl: cannot be read to its end: Compressed file ended"
+    ):
         read_frame(Broken(), file="x.pkl")

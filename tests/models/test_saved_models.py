@@ -45,17 +45,30 @@ def jobs(rows: int = 240) -> pd.DataFrame:
 
 
 def slots(rows: int = 200) -> pd.DataFrame:
-    return pd.DataFrame({"time": np.arange(rows) * 600, "jobs": np.random.default_rng(0).poisson(3, rows)})
+    return pd.DataFrame(
+        {
+            "time": np.arange(rows) * 600,
+            "jobs": np.random.default_rng(0).poisson(3, rows),
+        }
+    )
 
 
 def profiles() -> pd.DataFrame:
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({name: rng.uniform(0, 100, 40) for name in ("gpu_util", "gmem_util", "gmem", "amp")})
+    frame = pd.DataFrame(
+        {
+            name: rng.uniform(0, 100, 40)
+            for name in ("gpu_util", "gmem_util", "gmem", "amp")
+        }
+    )
     return frame.assign(label=(frame["gpu_util"] // 34).astype(int))
 
 
 MODELS: dict[str, Callable[[], Any]] = {
-    **{f"duration {kind}": partial(DurationEstimator.train, jobs(), kind=kind) for kind in KINDS},
+    **{
+        f"duration {kind}": partial(DurationEstimator.train, jobs(), kind=kind)
+        for kind in KINDS
+    },
     "forecast": partial(Forecaster.train, slots()),
     "packing": partial(PackingAnalyser.train, profiles()),
 }
@@ -70,11 +83,17 @@ def learnt(name: str) -> Any:
 def answers(model: Any) -> np.ndarray:
     if isinstance(model, DurationEstimator):
         return model.predict(jobs())
-    return model.predict(slots()) if isinstance(model, Forecaster) else model.scores(profiles())
+    return (
+        model.predict(slots())
+        if isinstance(model, Forecaster)
+        else model.scores(profiles())
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_comes_back_answers_the_same_to_the_last_bit(name: str, tmp_path: Path) -> None:
+def test_what_comes_back_answers_the_same_to_the_last_bit(
+    name: str, tmp_path: Path
+) -> None:
     model = learnt(name)
     write_model(model, tmp_path / "a.json")
     again = read_model(tmp_path / "a.json", type(model))
@@ -101,14 +120,23 @@ for path, rows in told:
 """
 
 
-def test_no_library_is_needed_to_predict_and_nothing_depends_on_the_process(tmp_path: Path) -> None:
+def test_no_library_is_needed_to_predict_and_nothing_depends_on_the_process(
+    tmp_path: Path,
+) -> None:
     told, expected = [], []
     for name, model in ((name, learnt(name)) for name in MODELS):
         write_model(model, tmp_path / f"{name}.json")
-        table = {DurationEstimator: jobs, Forecaster: slots, PackingAnalyser: profiles}[type(model)]()
+        table = {DurationEstimator: jobs, Forecaster: slots, PackingAnalyser: profiles}[
+            type(model)
+        ]()
         told.append([str(tmp_path / f"{name}.json"), table.to_dict(orient="list")])
         expected.append(str([float(value).hex() for value in answers(model)]))
-    done = subprocess.run([sys.executable, "-c", USE], input=json.dumps(told), capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", USE],
+        input=json.dumps(told),
+        capture_output=True,
+        text=True,
+    )
     assert done.stderr == ""
     assert done.stdout.splitlines() == expected
 
@@ -125,7 +153,10 @@ for name in MODELS:
 
 @pytest.mark.slow
 def test_learning_again_in_another_process_gives_the_same_bytes(tmp_path: Path) -> None:
-    script = TRAIN.format(folders=[str(Path(__file__).parent), str(Path(__file__).parents[1])], out=str(tmp_path))
+    script = TRAIN.format(
+        folders=[str(Path(__file__).parent), str(Path(__file__).parents[1])],
+        out=str(tmp_path),
+    )
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "OMP_NUM_THREADS": "2"}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment)
     for name in MODELS:
@@ -148,11 +179,20 @@ def hostile(marker: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("data.pkl", pickle.dumps(Evil(marker)))
     skops = io.BytesIO()
-    call = {"__class__": "system", "__module__": "os", "__loader__": "FunctionNode", "content": "system", "protocol": 2}
+    call = {
+        "__class__": "system",
+        "__module__": "os",
+        "__loader__": "FunctionNode",
+        "content": "system",
+        "protocol": 2,
+    }
     with zipfile.ZipFile(skops, "w") as archive:
         archive.writestr("schema.json", json.dumps(call))
     return {
-        **{f"pickle {protocol}": pickle.dumps(Evil(marker), protocol) for protocol in range(6)},
+        **{
+            f"pickle {protocol}": pickle.dumps(Evil(marker), protocol)
+            for protocol in range(6)
+        },
         "archive": packed.getvalue(),
         "skops": skops.getvalue(),
     }
@@ -163,7 +203,10 @@ def test_hostile_files_are_refused_and_run_nothing(kind: str, tmp_path: Path) ->
     marker = tmp_path / "ran"
     file = tmp_path / "model.json"
     file.write_bytes(hostile(marker)[kind])
-    with pytest.raises(InputError, match=r"model.json: (refused: a pickle or an archive|not a model of bft-replay)"):
+    with pytest.raises(
+        InputError,
+        match=r"model.json: (refused: a pickle or an archive|not a model of bft-replay)",
+    ):
         read_model(file)
     assert not marker.exists()
     if kind.startswith("pickle"):
@@ -181,7 +224,12 @@ def written(document: Any, file: Path) -> Path:
 
 def document(name: str) -> dict[str, Any]:
     model = learnt(name)
-    told = {"format": "bft-replay model", "version": 1, "kind": model.document_kind, "model": model.to_document()}
+    told = {
+        "format": "bft-replay model",
+        "version": 1,
+        "kind": model.document_kind,
+        "model": model.to_document(),
+    }
     return json.loads(json.dumps(told))
 
 
@@ -198,12 +246,32 @@ def paths(node: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-ODD = [None, True, -1, 0, 1, 10**9, 10**400, 1e31, -1e30, 0.5, "x", "", [], {}, [[]], [1], {"a": 1}]
+ODD = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    10**9,
+    10**400,
+    1e31,
+    -1e30,
+    0.5,
+    "x",
+    "",
+    [],
+    {},
+    [[]],
+    [1],
+    {"a": 1},
+]
 
 
 @given(data=st.data())
 @examples(120)
-def test_a_changed_model_is_refused_or_still_answers_sensibly(data: st.DataObject, tmp_path_factory: Any) -> None:
+def test_a_changed_model_is_refused_or_still_answers_sensibly(
+    data: st.DataObject, tmp_path_factory: Any
+) -> None:
     name = data.draw(st.sampled_from(sorted(MODELS)))
     told = document(name)
     place = data.draw(st.sampled_from(paths(told["model"])[1:]))
@@ -235,24 +303,37 @@ def test_trees_that_lead_in_a_circle_are_refused(name: str, tmp_path: Path) -> N
     tree = told["model"]["tree" if name == "packing" else "regressor"]
     inner = next(i for i, feature in enumerate(tree["feature"]) if feature >= 0)
     tree["left"][inner] = inner
-    with pytest.raises(InputError, match="the nodes of a tree do not lead from its root to leaves"):
+    with pytest.raises(
+        InputError, match="the nodes of a tree do not lead from its root to leaves"
+    ):
         read_model(written(told, tmp_path / "m.json"))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(version=2), "a model of version 2, expected 1 (train it again)"),
+        (
+            lambda d: d.update(version=2),
+            "a model of version 2, expected 1 (train it again)",
+        ),
         (lambda d: d.update(format="x"), "not a model of bft-replay"),
-        (lambda d: d.update(kind="curve"), "a model of kind 'curve', expected one of duration, forecast, packing"),
-        (lambda d: d.pop("model"), "not a model that can be used: 'model' should be there and be a dict"),
+        (
+            lambda d: d.update(kind="curve"),
+            "a model of kind 'curve', expected one of duration, forecast, packing",
+        ),
+        (
+            lambda d: d.pop("model"),
+            "not a model that can be used: 'model' should be there and be a dict",
+        ),
         (
             lambda d: d["model"]["features"].reverse(),
             "not a model that can be used: its features are not those of this",
         ),
     ],
 )
-def test_other_documents_are_refused_by_their_kind(change: Any, message: str, tmp_path: Path) -> None:
+def test_other_documents_are_refused_by_their_kind(
+    change: Any, message: str, tmp_path: Path
+) -> None:
     told = document("packing")
     change(told)
     file = tmp_path / "m.json"
@@ -274,7 +355,10 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="not a model of bft-replay"):
             read_model(file)
     file.write_text(content.replace('"threshold": [', '"threshold": [1', 1))
-    with pytest.raises(InputError, match=r"damaged: its content does not match its sha256 \(copy it again\)"):
+    with pytest.raises(
+        InputError,
+        match=r"damaged: its content does not match its sha256 \(copy it again\)",
+    ):
         read_model(file)
 
 
@@ -296,7 +380,9 @@ def test_another_model_than_expected_is_refused(tmp_path: Path) -> None:
         (b'{"a": ' + b"9" * 10_000 + b"}", "not a model of bft-replay"),
     ],
 )
-def test_files_that_are_no_models_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
+def test_files_that_are_no_models_are_refused(
+    content: bytes, message: str, tmp_path: Path
+) -> None:
     file = tmp_path / "m.json"
     file.write_bytes(content)
     with pytest.raises(InputError) as caught:

@@ -77,8 +77,14 @@ def test_tables_keep_the_order_of_models(tmp_path: Path) -> None:
         ("model,size\n", "has no rows"),
         ("model,bytes\na,1\n", "missing column size"),
         ("a,b\n1,2\n", "missing columns model, size"),
-        ("model,size\na,1\na,0\n", "row 2, column size: expected a finite number > 0, not 0"),
-        ("model,size\na,x\n", "row 1, column size: expected a finite number > 0, not 'x'"),
+        (
+            "model,size\na,1\na,0\n",
+            "row 2, column size: expected a finite number > 0, not 0",
+        ),
+        (
+            "model,size\na,x\n",
+            "row 1, column size: expected a finite number > 0, not 'x'",
+        ),
         ("model,size\n,1\n", "row 1, column model: expected a name, not an empty cell"),
     ],
 )

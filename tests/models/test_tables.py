@@ -67,7 +67,9 @@ KINDS: dict[str, Callable[[], bytes]] = {
     ".pkl.gz": lambda: gzip.compress(pickle.dumps(FRAME)),
     ".pickle.gz": lambda: gzip.compress(pickle.dumps(FRAME, 2)),
     ".tar.gz": lambda: archive({"a.pkl": pickle.dumps(FRAME)}),
-    ".tgz": lambda: archive({"d/a.parquet": parquet(), "README": b"x", "d/._a.pkl": b"macOS"}),
+    ".tgz": lambda: archive(
+        {"d/a.parquet": parquet(), "README": b"x", "d/._a.pkl": b"macOS"}
+    ),
     ".csv.tar.gz": lambda: archive({"a.csv": CSV}),
 }
 
@@ -85,7 +87,9 @@ def test_an_empty_file_is_refused(suffix: str, tmp_path: Path) -> None:
     assert "is empty" in complaint(written(tmp_path / f"jobs{suffix}", b""))
 
 
-@pytest.mark.parametrize("suffix", [suffix for suffix in KINDS if suffix not in (".csv", ".jsonl")])
+@pytest.mark.parametrize(
+    "suffix", [suffix for suffix in KINDS if suffix not in (".csv", ".jsonl")]
+)
 def test_a_file_cut_short_is_refused(suffix: str, tmp_path: Path) -> None:
     data = KINDS[suffix]()
     for end in (1, 2, 5, len(data) // 4, len(data) // 2, len(data) - 9, len(data) - 1):
@@ -93,7 +97,9 @@ def test_a_file_cut_short_is_refused(suffix: str, tmp_path: Path) -> None:
             assert complaint(written(tmp_path / f"jobs{suffix}", data[:end]))
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".csv.gz", ".pkl.gz", ".tar.gz", ".pkl"])
+@pytest.mark.parametrize(
+    "suffix", [".parquet", ".csv.gz", ".pkl.gz", ".tar.gz", ".pkl"]
+)
 def test_a_file_of_noise_is_refused(suffix: str, tmp_path: Path) -> None:
     noise = np.random.default_rng(0).bytes(5000)
     assert complaint(written(tmp_path / f"jobs{suffix}", noise))
@@ -108,14 +114,34 @@ def test_a_file_of_noise_is_refused(suffix: str, tmp_path: Path) -> None:
     ("data", "what", "suffixes"),
     [
         (parquet(), "a Parquet file", [".csv", ".pkl", ".jsonl", ".csv.gz", ".tar.gz"]),
-        (pickle.dumps(FRAME), "a pickle", [".csv", ".parquet", ".jsonl", ".pkl.gz", ".tgz"]),
+        (
+            pickle.dumps(FRAME),
+            "a pickle",
+            [".csv", ".parquet", ".jsonl", ".pkl.gz", ".tgz"],
+        ),
         (pickle.dumps(FRAME, 0), "a pickle", [".csv", ".parquet"]),
-        (gzip.compress(CSV, mtime=0), "gzip-compressed", [".csv", ".parquet", ".jsonl", ".pkl"]),
+        (
+            gzip.compress(CSV, mtime=0),
+            "gzip-compressed",
+            [".csv", ".parquet", ".jsonl", ".pkl"],
+        ),
         (b"PK\x03\x04" + bytes(99), "a zip archive", [".csv", ".parquet", ".tar.gz"]),
         (b"SQLite format 3\0", "an SQLite data base", [".csv"]),
-        (b"<!DOCTYPE html><title>Log in</title>", "a web page", [".csv", ".parquet", ".pkl", ".tar.gz"]),
-        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer", [".csv", ".parquet", ".pkl"]),
-        (gzip.decompress(archive({"a.csv": CSV})), "a tar archive", [".tar.gz", ".csv"]),
+        (
+            b"<!DOCTYPE html><title>Log in</title>",
+            "a web page",
+            [".csv", ".parquet", ".pkl", ".tar.gz"],
+        ),
+        (
+            b"version https://git-lfs.github.com/spec/v1\n",
+            "a Git LFS pointer",
+            [".csv", ".parquet", ".pkl"],
+        ),
+        (
+            gzip.decompress(archive({"a.csv": CSV})),
+            "a tar archive",
+            [".tar.gz", ".csv"],
+        ),
         (CSV, "not a Parquet file", [".parquet"]),
         (CSV, "not gzip-compressed", [".csv.gz", ".tar.gz"]),
         (CSV, "not a readable pickle", [".pkl"]),
@@ -131,7 +157,9 @@ def test_the_real_kind_of_a_misnamed_file_is_reported(
         assert suffix in text
 
 
-def test_a_name_without_suffix_means_the_published_file_beside_it(tmp_path: Path) -> None:
+def test_a_name_without_suffix_means_the_published_file_beside_it(
+    tmp_path: Path,
+) -> None:
     bare = tmp_path / "hps-JNPs-10J"
     text = complaint(bare)
     assert "no such file" in text
@@ -144,7 +172,9 @@ def test_a_name_without_suffix_means_the_published_file_beside_it(tmp_path: Path
     assert len(read_table(tmp_path / "summit.v1")) == 2
 
 
-def test_missing_directories_and_unknown_suffixes_are_distinguished(tmp_path: Path) -> None:
+def test_missing_directories_and_unknown_suffixes_are_distinguished(
+    tmp_path: Path,
+) -> None:
     text = complaint(tmp_path / "jobs.csv")
     assert "no such file" in text
     assert "beside" not in text
@@ -159,7 +189,9 @@ def test_missing_directories_and_unknown_suffixes_are_distinguished(tmp_path: Pa
     assert "no such file" in complaint(tmp_path / "link.csv")
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() == 0, reason="root may read everything"
+)
 def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     path = written(tmp_path / "jobs.csv", CSV)
     path.chmod(0)
@@ -174,7 +206,9 @@ def test_a_hostile_pickle_is_refused_in_every_wrapping(tmp_path: Path) -> None:
         (".pkl.gz", gzip.compress(hostile, mtime=0)),
         (".tar.gz", archive({"a.pkl": hostile})),
     ):
-        assert "refused: this pickle would call os.system" in complaint(written(tmp_path / f"trace{suffix}", data))
+        assert "refused: this pickle would call os.system" in complaint(
+            written(tmp_path / f"trace{suffix}", data)
+        )
     assert not canary.exists()
 
 
@@ -182,25 +216,39 @@ def test_a_hostile_pickle_is_refused_in_every_wrapping(tmp_path: Path) -> None:
 
 
 def test_an_archive_of_several_tables_is_refused_naming_them(tmp_path: Path) -> None:
-    text = complaint(written(tmp_path / "t.tar.gz", archive({"a.pkl": b"x", "folder/b.csv": CSV})))
+    text = complaint(
+        written(tmp_path / "t.tar.gz", archive({"a.pkl": b"x", "folder/b.csv": CSV}))
+    )
     assert "holds 2 tables, expected one" in text
     assert "a.pkl, folder/b.csv" in text
 
 
-def test_an_archive_without_a_table_is_refused_with_a_list_of_its_files(tmp_path: Path) -> None:
-    assert "it holds README" in complaint(written(tmp_path / "t.tar.gz", archive({"README": b"x"})))
+def test_an_archive_without_a_table_is_refused_with_a_list_of_its_files(
+    tmp_path: Path,
+) -> None:
+    assert "it holds README" in complaint(
+        written(tmp_path / "t.tar.gz", archive({"README": b"x"}))
+    )
     assert "it holds nothing" in complaint(written(tmp_path / "t.tgz", archive({})))
 
 
 def test_a_link_in_an_archive_is_not_followed(tmp_path: Path) -> None:
     secret = written(tmp_path / "secret.csv", CSV)
-    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE):
+    for kind in (
+        tarfile.SYMTYPE,
+        tarfile.LNKTYPE,
+        tarfile.FIFOTYPE,
+        tarfile.CHRTYPE,
+        tarfile.DIRTYPE,
+    ):
         sink = io.BytesIO()
         with tarfile.open(fileobj=sink, mode="w:gz") as tar:
             info = tarfile.TarInfo("a.csv")
             info.type, info.linkname = kind, str(secret)
             tar.addfile(info)
-        assert "holds no tables" in complaint(written(tmp_path / "t.tar.gz", sink.getvalue()))
+        assert "holds no tables" in complaint(
+            written(tmp_path / "t.tar.gz", sink.getvalue())
+        )
 
 
 def test_nothing_of_an_archive_is_written_to_disk(tmp_path: Path) -> None:
@@ -212,7 +260,9 @@ def test_nothing_of_an_archive_is_written_to_disk(tmp_path: Path) -> None:
 
 
 def test_an_error_inside_of_an_archive_names_the_member(tmp_path: Path) -> None:
-    text = complaint(written(tmp_path / "t.tar.gz", archive({"folder/a.pkl": b"cos\nsystem\n."})))
+    text = complaint(
+        written(tmp_path / "t.tar.gz", archive({"folder/a.pkl": b"cos\nsystem\n."}))
+    )
     assert "t.tar.gz, folder/a.pkl: refused" in text
     text = complaint(written(tmp_path / "t.tar.gz", archive({"a.parquet": CSV})))
     assert "a.parquet: is not a Parquet file" in text
@@ -224,7 +274,9 @@ def test_an_error_inside_of_an_archive_names_the_member(tmp_path: Path) -> None:
 def test_parquet_restores_the_index_and_keeps_metadata(tmp_path: Path) -> None:
     frame = FRAME.set_index("name")
     table = pa.Table.from_pandas(frame)
-    table = table.replace_schema_metadata({**table.schema.metadata, b"nodes": b"512", "source é": "log"})
+    table = table.replace_schema_metadata(
+        {**table.schema.metadata, b"nodes": b"512", "source é": "log"}
+    )
     pq.write_table(table, tmp_path / "jobs.parquet")
     read = read_table(tmp_path / "jobs.parquet")
     pd.testing.assert_frame_equal(read, frame)
@@ -239,8 +291,15 @@ def test_parquet_without_metadata_has_an_empty_dict(tmp_path: Path) -> None:
 
 
 def test_parquet_with_times_keeps_their_zone(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"t": pd.to_datetime(["2021-02-10 20:21:15"], utc=True), "n": pd.to_datetime(["2021-02-10"])})
-    pd.testing.assert_frame_equal(read_table(written(tmp_path / "t.parquet", parquet(frame))), frame)
+    frame = pd.DataFrame(
+        {
+            "t": pd.to_datetime(["2021-02-10 20:21:15"], utc=True),
+            "n": pd.to_datetime(["2021-02-10"]),
+        }
+    )
+    pd.testing.assert_frame_equal(
+        read_table(written(tmp_path / "t.parquet", parquet(frame))), frame
+    )
 
 
 # CSV.
@@ -249,13 +308,20 @@ def test_parquet_with_times_keeps_their_zone(tmp_path: Path) -> None:
 def test_csv_numbers_are_the_ones_written(tmp_path: Path) -> None:
     values = np.random.default_rng(1).random(2000) * 10.0 ** np.arange(-100, 100, 0.1)
     lines = "x\n" + "\n".join(map(repr, values.tolist()))
-    assert read_table(written(tmp_path / "x.csv", lines.encode()))["x"].tolist() == values.tolist()
+    assert (
+        read_table(written(tmp_path / "x.csv", lines.encode()))["x"].tolist()
+        == values.tolist()
+    )
 
 
-def test_csv_names_are_text_whatever_they_look_like_and_nothing_at_all_is_a_gap(tmp_path: Path) -> None:
+def test_csv_names_are_text_whatever_they_look_like_and_nothing_at_all_is_a_gap(
+    tmp_path: Path,
+) -> None:
     """Converters did this before: with some versions of pandas NA became a gap, with others nothing became a name."""
     rows = ["node,user,units", "007,1e3,1", "NA,null,NA", ",nan,", "None,,N/A"]
-    frame = read_table(written(tmp_path / "names.csv", "".join(f"{row}\n" for row in rows).encode()))
+    frame = read_table(
+        written(tmp_path / "names.csv", "".join(f"{row}\n" for row in rows).encode())
+    )
     assert frame["node"].isna().tolist() == [False, False, True, False]
     assert frame["node"].dropna().tolist() == ["007", "NA", "None"]
     assert frame["user"].dropna().tolist() == ["1e3", "null", "nan"]
@@ -270,7 +336,9 @@ def test_csv_has_no_index_and_mixed_columns_pass(tmp_path: Path) -> None:
     assert isinstance(frame.index, pd.RangeIndex)
 
 
-def test_csv_from_a_spreadsheet_has_a_mark_and_other_ends_of_lines(tmp_path: Path) -> None:
+def test_csv_from_a_spreadsheet_has_a_mark_and_other_ends_of_lines(
+    tmp_path: Path,
+) -> None:
     data = b"\xef\xbb\xbf" + CSV.replace(b"\n", b"\r\n")
     pd.testing.assert_frame_equal(read_table(written(tmp_path / "x.csv", data)), FRAME)
 
@@ -321,15 +389,21 @@ def test_jsonl_keeps_lists_and_nested_objects_and_fills_gaps(tmp_path: Path) -> 
         (b"\n\n", None, "is empty"),
     ],
 )
-def test_invalid_jsonl_is_refused_with_its_row(data: bytes, row: int | None, what: str, tmp_path: Path) -> None:
+def test_invalid_jsonl_is_refused_with_its_row(
+    data: bytes, row: int | None, what: str, tmp_path: Path
+) -> None:
     text = complaint(written(tmp_path / "x.jsonl", data))
     assert what in text
     assert row is None or f"row {row}" in text
 
 
 def test_importing_this_imports_neither_pandas_nor_arrow() -> None:
-    code = "import sys, bft.models.tables; print({'pandas', 'pyarrow'} & set(sys.modules))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys, bft.models.tables; print({'pandas', 'pyarrow'} & set(sys.modules))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert run.stdout.strip() == "set()"
 
 
@@ -340,7 +414,10 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
             read_table(written(tmp_path / f"jobs{suffix}", make()))
             with pytest.raises(InputError):
                 read_table(
-                    written(tmp_path / f"jobs{suffix}", make()[:20] if suffix not in (".csv", ".jsonl") else b"\n")
+                    written(
+                        tmp_path / f"jobs{suffix}",
+                        make()[:20] if suffix not in (".csv", ".jsonl") else b"\n",
+                    )
                 )
 
 
@@ -381,7 +458,11 @@ def test_the_published_jobs_are_read_as_they_are(published: Path, metric: str) -
     assert set(curves.columns) == {"Ns", "Ps", "Os", "Tsub"}
     assert list(bounds.columns) == ["Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub"]
     assert all(cell == [0, 1, 2, 4, 8, 16, 32, 64] for cell in curves["Ns"])
-    assert all(type(cell) is list and len(cell) == 8 for column in ("Ps", "Os") for cell in curves[column])
+    assert all(
+        type(cell) is list and len(cell) == 8
+        for column in ("Ps", "Os")
+        for cell in curves[column]
+    )
     assert list(curves.index) == list(bounds.index)
     assert curves["Tsub"].dtype.kind == bounds["Tsub"].dtype.kind == "M"
     assert bounds["Tcup"].dtype == np.float64
@@ -389,7 +470,9 @@ def test_the_published_jobs_are_read_as_they_are(published: Path, metric: str) -
 
 @pytest.mark.reference
 def test_all_published_pickles_are_read(published: Path) -> None:
-    shapes = {path.name: read_table(path).shape for path in sorted(published.glob("*.pkl"))}
+    shapes = {
+        path.name: read_table(path).shape for path in sorted(published.glob("*.pkl"))
+    }
     assert len(shapes) == 8
     for name, (rows, width) in shapes.items():
         assert rows == int(name.removesuffix("J.pkl").rsplit("-", 1)[1])

@@ -23,8 +23,14 @@ from bft.models.speed.training_log import read_log, read_step_times
         (" 45%|████▌     | 450/1000 [00:55<01:07,  8.00it/s]", 0.125),
         ("  2%|▏         | 20/1000 [00:25<20:07,  1.23s/it]", 1.23),
         ("Epoch: [0][ 10/5005]\tTime  0.289 ( 0.703)\tData 0.010 ( 0.2)", 0.289),
-        ("Epoch [1][50/7330] lr: 0.002, eta: 0:12:34, time: 0.412, data_time: 0.010", 0.412),
-        (" iteration 10/ 100 | elapsed time per iteration (ms): 412.5 | loss 1", 0.4125),
+        (
+            "Epoch [1][50/7330] lr: 0.002, eta: 0:12:34, time: 0.412, data_time: 0.010",
+            0.412,
+        ),
+        (
+            " iteration 10/ 100 | elapsed time per iteration (ms): 412.5 | loss 1",
+            0.4125,
+        ),
         ("390/390 [==============================] - 5s 12ms/step - loss: 2.3", 0.012),
         ("INFO:tensorflow:global_step/sec: 12.5", 0.08),
         ("step 3 step_time=0.12", 0.12),
@@ -34,7 +40,10 @@ from bft.models.speed.training_log import read_log, read_step_times
         ("train_step_timing in s: 5.33", 5.33),
         ("time per step: 0.25s", 0.25),
         ("iter 20: loss 2.31, time 120.00ms, mfu 31.02%", 0.120),
-        ("step   11/19560 | loss 9.9 | lr 1.10e-05 | 3276.80 ms | 55.4% bf16 MFU | 160000 tok/s", 3.2768),
+        (
+            "step   11/19560 | loss 9.9 | lr 1.10e-05 | 3276.80 ms | 55.4% bf16 MFU | 160000 tok/s",
+            3.2768,
+        ),
         ("step 3: train loss 4.5 (took 123.4 ms)", 0.1234),
         ("200/200 [=====] - 0s 512us/step - loss: 1.5 - val_loss: 1.6", 512e-6),
         ("390/390 ━━━━━━━━━ 2min 1min/step - loss: 1.5", 60.0),
@@ -42,7 +51,10 @@ from bft.models.speed.training_log import read_log, read_step_times
         ("step_time: 1,234 ms", 1.234),
         ('{"step": 10, "step_time": 0.25}', 0.25),
         ("{'step': 10, 'perf/step_time': 0.25}", 0.25),
-        ("Train: 0 [  50/1251 (  4%)]  Time: 0.412s,  621.36/s  (0.512s,  500.10/s)  Data: 0.010 (0.1)", 0.412),
+        (
+            "Train: 0 [  50/1251 (  4%)]  Time: 0.412s,  621.36/s  (0.512s,  500.10/s)  Data: 0.010 (0.1)",
+            0.412,
+        ),
         ("\x1b[32mstep 3\x1b[0m step_time=\x1b[1m0.25\x1b[0m", 0.25),
         ("1,000 ms/step", 1.0),
         ("tokens/s 12.5k, 2k it/s", 0.0005),
@@ -61,12 +73,40 @@ def test_common_lines_are_recognised(line: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        *("data time: 0.1", "total time: 345 s", "time: 12:34:56", "loss 0.12", "", "eval_runtime: 12.3", "\0\1\2"),
+        *(
+            "data time: 0.1",
+            "total time: 345 s",
+            "time: 12:34:56",
+            "loss 0.12",
+            "",
+            "eval_runtime: 12.3",
+            "\0\1\2",
+        ),
         # Alone, a time may be of anything; a counter of epochs counts no steps; 0,25 is perhaps a quarter.
-        *("time: 120 ms", "step 10 time: 0.5", "Epoch 3/20 time: 345 s", "epoch_time: 30", "step_time: 0,25 s"),
-        *("micro_step_time=0.1", "forward step time: 0.1", "341 samples/s/gpu", "tokens_per_sec_per_device: 341"),
-        *("step_time_max=0.1", "Epoch 3: 34.5s/epoch", "train_time: 30", "step time: 2 hours", "eval_step_time=0.1"),
-        *("Validation: 100%|##| 10/10 [00:01<00:00, 8.2it/s]", "Downloading: 10%|# | 1/10 [00:01<00:00, 8.2it/s]"),
+        *(
+            "time: 120 ms",
+            "step 10 time: 0.5",
+            "Epoch 3/20 time: 345 s",
+            "epoch_time: 30",
+            "step_time: 0,25 s",
+        ),
+        *(
+            "micro_step_time=0.1",
+            "forward step time: 0.1",
+            "341 samples/s/gpu",
+            "tokens_per_sec_per_device: 341",
+        ),
+        *(
+            "step_time_max=0.1",
+            "Epoch 3: 34.5s/epoch",
+            "train_time: 30",
+            "step time: 2 hours",
+            "eval_step_time=0.1",
+        ),
+        *(
+            "Validation: 100%|##| 10/10 [00:01<00:00, 8.2it/s]",
+            "Downloading: 10%|# | 1/10 [00:01<00:00, 8.2it/s]",
+        ),
         *(
             "RunningAvgSamplesPerSec=35.1",
             "step 10 samples/s 256",
@@ -77,13 +117,16 @@ def test_common_lines_are_recognised(line: str, seconds: float) -> None:
 )
 def test_what_is_no_step_time_is_refused(line: str) -> None:
     with pytest.raises(
-        InputError, match=r"(?s)^tells no step times(| for certain\. In question:\n  line 1 .*) \(give a pattern"
+        InputError,
+        match=r"(?s)^tells no step times(| for certain\. In question:\n  line 1 .*) \(give a pattern",
     ):
         read_step_times([line], warmup=0)
 
 
 def test_the_number_before_a_rate_is_not_taken_for_it() -> None:
-    found = read_step_times(["10\timages/sec: 341.3 +/- 0.5 (jitter = 1.2)"], warmup=0, batch_size=64)
+    found = read_step_times(
+        ["10\timages/sec: 341.3 +/- 0.5 (jitter = 1.2)"], warmup=0, batch_size=64
+    )
     assert found.median_s == pytest.approx(64 / 341.3)
     assert found.throughput()[0] == pytest.approx(341.3)
 
@@ -95,9 +138,21 @@ def test_rates_of_samples_alone_tell_seconds_a_sample() -> None:
 
 
 def test_samples_a_step_follow_from_both_rates() -> None:
-    assert read_step_times(["step 3: 512.0 samples/s, 4.0 it/s"], warmup=0).samples == 128
-    assert read_step_times(["global batch size: 256", "step 3 step_time=2"], warmup=0).samples is None
-    assert read_step_times(["step 3 step_time=2 | global batch size: 256"], warmup=0).throughput()[0] == 128
+    assert (
+        read_step_times(["step 3: 512.0 samples/s, 4.0 it/s"], warmup=0).samples == 128
+    )
+    assert (
+        read_step_times(
+            ["global batch size: 256", "step 3 step_time=2"], warmup=0
+        ).samples
+        is None
+    )
+    assert (
+        read_step_times(
+            ["step 3 step_time=2 | global batch size: 256"], warmup=0
+        ).throughput()[0]
+        == 128
+    )
 
 
 def test_unknown_samples_are_reported() -> None:
@@ -113,8 +168,13 @@ def test_durations_come_back_as_printed(seconds: list[float]) -> None:
     assert read_step_times(["\r".join(lines)], warmup=0).seconds.tolist() == seconds
 
 
-@given(st.lists(st.floats(0.01, 10), min_size=1, max_size=60), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
-def test_the_interval_holds_the_median_and_grows_with_confidence(seconds: list[float], confidence: float) -> None:
+@given(
+    st.lists(st.floats(0.01, 10), min_size=1, max_size=60),
+    st.sampled_from([0.5, 0.9, 0.95, 0.99]),
+)
+def test_the_interval_holds_the_median_and_grows_with_confidence(
+    seconds: list[float], confidence: float
+) -> None:
     found = read_step_times([f"step_time={value!r}" for value in seconds], warmup=0)
     low, high = found.interval_s(confidence)
     wider = found.interval_s((1 + confidence) / 2)
@@ -134,25 +194,39 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
 
 
 def test_time_stamps_count_by_steps() -> None:
-    lines = [f"2021-02-10 20:21:{second:02d},500 step {second * 10} loss 1" for second in range(0, 60, 3)]
+    lines = [
+        f"2021-02-10 20:21:{second:02d},500 step {second * 10} loss 1"
+        for second in range(0, 60, 3)
+    ]
     found = read_step_times(lines, warmup=0)
     assert found.seconds.tolist() == pytest.approx([0.1] * 19)
     assert found.times[0] == pytest.approx(1612988463.5)
     # Lines without a step are not steps.
-    noisy = [part for line in lines for part in (line, "2021-02-10 20:21:00,600 saving")]
-    assert read_step_times(noisy, warmup=0).seconds.tolist() == pytest.approx([0.1] * 19)
+    noisy = [
+        part for line in lines for part in (line, "2021-02-10 20:21:00,600 saving")
+    ]
+    assert read_step_times(noisy, warmup=0).seconds.tolist() == pytest.approx(
+        [0.1] * 19
+    )
 
 
 def test_whole_seconds_are_added_up_until_they_tell_a_step() -> None:
     # Steps of 1.4 s: single differences are 1 or 2.
-    lines = [f"2021-02-10T20:{int(k * 1.4) // 60:02d}:{int(k * 1.4) % 60:02d}Z iter {k}" for k in range(400)]
+    lines = [
+        f"2021-02-10T20:{int(k * 1.4) // 60:02d}:{int(k * 1.4) % 60:02d}Z iter {k}"
+        for k in range(400)
+    ]
     found = read_step_times(lines, warmup=0)
     assert found.median_s == pytest.approx(1.4, rel=0.05)
     assert "whole seconds" in found.notes[0]
 
 
 def test_a_step_counter_that_restarts_gives_no_step() -> None:
-    lines = [f"2021-02-10 20:2{epoch}:{second:02d}.0 it {second}" for epoch in range(2) for second in range(5)]
+    lines = [
+        f"2021-02-10 20:2{epoch}:{second:02d}.0 it {second}"
+        for epoch in range(2)
+        for second in range(5)
+    ]
     found = read_step_times(lines, warmup=0)
     assert found.seconds.tolist() == [1.0] * 8
     assert found.ignored == 1
@@ -197,24 +271,35 @@ def test_two_logs_can_be_cut_to_the_span_of_both() -> None:
     ],
 )
 def test_patterns_of_users(pattern: str, line: str, expected: float) -> None:
-    assert read_step_times([line], pattern, warmup=0).median_s == pytest.approx(expected)
+    assert read_step_times([line], pattern, warmup=0).median_s == pytest.approx(
+        expected
+    )
 
 
 def test_intervals_of_many_steps_are_divided_by_them() -> None:
     lines = [f"step {10 * k} took {5 + k % 2}.5 s" for k in range(9)]
-    found = read_step_times(lines, r"step (?P<step>\d+) took (?P<interval_s>[\d.]+)", warmup=0)
+    found = read_step_times(
+        lines, r"step (?P<step>\d+) took (?P<interval_s>[\d.]+)", warmup=0
+    )
     assert found.seconds.tolist() == pytest.approx([0.65, 0.55] * 4)
 
 
 def test_commas_elsewhere_than_between_thousands_are_refused() -> None:
-    assert read_step_times(["took 1,000.5"], r"took (?P<seconds>\S+)", warmup=0).median_s == 1000.5
-    with pytest.raises(InputError, match="row 1: expected a number in the group seconds, not '0,25'"):
+    assert (
+        read_step_times(["took 1,000.5"], r"took (?P<seconds>\S+)", warmup=0).median_s
+        == 1000.5
+    )
+    with pytest.raises(
+        InputError, match="row 1: expected a number in the group seconds, not '0,25'"
+    ):
         read_step_times(["took 0,25"], r"took (?P<seconds>\S+)")
 
 
 def test_epoch_seconds_are_stamps_too() -> None:
     lines = [f"{1_600_000_000 + 0.25 * k:.2f} s{k}" for k in range(5)]
-    assert read_step_times(lines, r"^(?P<time>[\d.]+) s(?P<step>\d+)", warmup=0).median_s == pytest.approx(0.25)
+    assert read_step_times(
+        lines, r"^(?P<time>[\d.]+) s(?P<step>\d+)", warmup=0
+    ).median_s == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize(
@@ -223,10 +308,16 @@ def test_epoch_seconds_are_stamps_too() -> None:
         ("(?P<seconds>", "is not a regular expression"),
         ("(?P<duration>x)", "an unknown group duration"),
         (r"step (?P<step>\d+)", "no group that measures"),
-        (r"took (?P<seconds>\w+)", "row 1: expected a number in the group seconds, not 'long'"),
+        (
+            r"took (?P<seconds>\w+)",
+            "row 1: expected a number in the group seconds, not 'long'",
+        ),
         (r"took (?P<time>\w+)(?P<step>\d+)?", "row 1: expected a time stamp"),
         (r"took (?P<time>\w+)", "has the group time but not step, which it needs"),
-        (r"took (?P<interval_s>\w+)", "has the group interval_s but not step, which it needs"),
+        (
+            r"took (?P<interval_s>\w+)",
+            "has the group interval_s but not step, which it needs",
+        ),
         (r"lost (?P<seconds>\w+)", "tells no step times that the pattern finds"),
     ],
 )
@@ -240,7 +331,9 @@ def test_files_plain_and_compressed(tmp_path: Path) -> None:
     text = "".join(f"step {k} step_time=0.{k + 1}\n" for k in range(4))
     (tmp_path / "a.log").write_text(text)
     (tmp_path / "a.log.gz").write_bytes(gzip.compress(text.encode()))
-    plain, packed = (read_log(tmp_path / name, warmup=0) for name in ("a.log", "a.log.gz"))
+    plain, packed = (
+        read_log(tmp_path / name, warmup=0) for name in ("a.log", "a.log.gz")
+    )
     assert plain.seconds.tolist() == packed.seconds.tolist() == [0.1, 0.2, 0.3, 0.4]
 
 
@@ -249,7 +342,14 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "binary.log").write_bytes(bytes(range(256)) * 10)
     (tmp_path / "cut.log.gz").write_bytes(gzip.compress(b"step_time=1\n" * 1000)[:-20])
     (tmp_path / "no.log.gz").write_bytes(b"plain")
-    for name in ("empty.log", "binary.log", "cut.log.gz", "no.log.gz", "missing.log", "."):
+    for name in (
+        "empty.log",
+        "binary.log",
+        "cut.log.gz",
+        "no.log.gz",
+        "missing.log",
+        ".",
+    ):
         with pytest.raises(InputError) as error:
             read_log(tmp_path / name)
         assert str(error.value).startswith(str(tmp_path / name))
@@ -257,13 +357,21 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
 
 def stamped(what: str, count: int = 20) -> list[str]:
     """Lines 5 s apart, 10 steps each: what has {k} for the step."""
-    return [f"2021-02-10 20:{5 * k // 60:02d}:{5 * k % 60:02d}.000 {what.format(k=10 * k)}" for k in range(count)]
+    return [
+        f"2021-02-10 20:{5 * k // 60:02d}:{5 * k % 60:02d}.000 {what.format(k=10 * k)}"
+        for k in range(count)
+    ]
 
 
 @pytest.mark.parametrize(
     "what",
     [
-        *('{{"step": {k}, "loss": 2.3}}', "{{'step': {k}}}", "global_step={k} loss 2", "trainer/global_step: {k}"),
+        *(
+            '{{"step": {k}, "loss": 2.3}}',
+            "{{'step': {k}}}",
+            "global_step={k} loss 2",
+            "trainer/global_step: {k}",
+        ),
         *(
             "[step {k}]",
             "step {k:,} loss",
@@ -286,7 +394,14 @@ def test_counters_are_read_quoted_prefixed_and_with_thousands(what: str) -> None
 @pytest.mark.parametrize(
     "what",
     [
-        *("heartbeat", "heartbeat {k}", "Epoch {k}/200 loss 2.3", "[{k}/200] loss", "micro_step={k}", "max_steps={k}"),
+        *(
+            "heartbeat",
+            "heartbeat {k}",
+            "Epoch {k}/200 loss 2.3",
+            "[{k}/200] loss",
+            "micro_step={k}",
+            "max_steps={k}",
+        ),
         *(
             "Train Epoch: 1 [{k}/60000 (1%)]",
             "skipped iterations: {k}",
@@ -298,18 +413,23 @@ def test_counters_are_read_quoted_prefixed_and_with_thousands(what: str) -> None
 )
 def test_time_stamps_count_on_lines_with_a_step_counter_only(what: str) -> None:
     with pytest.raises(
-        InputError, match=r"(?s)tells no step times for certain.*a time stamp without a step counter"
+        InputError,
+        match=r"(?s)tells no step times for certain.*a time stamp without a step counter",
     ) as error:
         read_step_times(stamped(what), warmup=0)
     assert "line 1 '2021-02-10 20:00:00.000" in str(error.value)
 
 
-@pytest.mark.parametrize("what", ["done {k} of 999", "[{k}/999] loss 2", "micro_step={k}"])
+@pytest.mark.parametrize(
+    "what", ["done {k} of 999", "[{k}/999] loss 2", "micro_step={k}"]
+)
 def test_the_pattern_named_for_time_stamps_fits(what: str) -> None:
     with pytest.raises(InputError) as error:
         read_step_times(stamped(what))
     pattern = str(error.value).split("--pattern '")[1].split("' takes")[0]
-    assert read_step_times(stamped(what), pattern, warmup=0).median_s == pytest.approx(0.5)
+    assert read_step_times(stamped(what), pattern, warmup=0).median_s == pytest.approx(
+        0.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -323,33 +443,50 @@ def test_the_pattern_named_for_time_stamps_fits(what: str) -> None:
         ("foo_step_time=0.25", "seconds", 0.25),
     ],
 )
-def test_the_pattern_named_for_a_line_in_question_fits(line: str, group: str, seconds: float) -> None:
+def test_the_pattern_named_for_a_line_in_question_fits(
+    line: str, group: str, seconds: float
+) -> None:
     lines = [line.format(k=10 * k) for k in range(9)]
     with pytest.raises(InputError, match="In question:\n  line 1 ") as error:
         read_step_times(lines)
-    named = dict(part.split("' takes it as ")[::-1] for part in str(error.value).split("--pattern '")[1:])
+    named = dict(
+        part.split("' takes it as ")[::-1]
+        for part in str(error.value).split("--pattern '")[1:]
+    )
     pattern = next(value for key, value in named.items() if key.startswith(group))
     assert read_step_times(lines, pattern, warmup=0).median_s == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
     "line",
-    ["step {k} time: 0.5{k}", "step {k} time: {k}3.25 s", "loss {k} took 41.2 s", "step {k} elapsed: {k}7.5 s"],
+    [
+        "step {k} time: 0.5{k}",
+        "step {k} time: {k}3.25 s",
+        "loss {k} took 41.2 s",
+        "step {k} elapsed: {k}7.5 s",
+    ],
 )
 def test_a_bare_time_is_refused_whatever_it_does_from_line_to_line(line: str) -> None:
-    with pytest.raises(InputError, match=r"line 1 .* in no form that is known; --pattern '.*' takes it as seconds"):
+    with pytest.raises(
+        InputError,
+        match=r"line 1 .* in no form that is known; --pattern '.*' takes it as seconds",
+    ):
         read_step_times([line.format(k=k) for k in range(1, 9)])
 
 
 def test_the_page_on_models_lists_each_preset_in_order() -> None:
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
     table = page.partition("| name | a line of this form |")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE) == [preset.name for preset in PRESETS]
+    assert re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE) == [
+        preset.name for preset in PRESETS
+    ]
 
 
 def test_a_preset_is_chosen_by_its_name() -> None:
     lines = ["step 3 step_time=0.50 tokens/s: 256"] * 4 + ["8.0 it/s"] * 9
-    assert read_step_times(lines, warmup=0).used.startswith("4 with step-time (as line 1 ")
+    assert read_step_times(lines, warmup=0).used.startswith(
+        "4 with step-time (as line 1 "
+    )
     assert read_step_times(lines, "step-rate", warmup=0).seconds.tolist() == [0.125] * 9
     assert read_step_times(lines, "tokens/sec", warmup=0).per == "token"
     with pytest.raises(InputError, match="tells no step times in the form keras"):
@@ -357,18 +494,29 @@ def test_a_preset_is_chosen_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
-def test_the_example_of_each_preset_has_its_form_and_no_earlier_one(preset: Preset) -> None:
-    found = read_step_times([preset.example] * 3 if preset.name != "time-stamps" else stamped("step {k}"), warmup=0)
+def test_the_example_of_each_preset_has_its_form_and_no_earlier_one(
+    preset: Preset,
+) -> None:
+    found = read_step_times(
+        [preset.example] * 3 if preset.name != "time-stamps" else stamped("step {k}"),
+        warmup=0,
+    )
     assert f"with {preset.name} (as line" in found.used
 
 
 def test_evaluation_and_epochs_are_distinguished_and_named() -> None:
     lines = [f"train step {k} step_time=0.5 val_loss 2.3" for k in range(20)]
     lines += [f"Validation: step {k} step_time=0.1" for k in range(30)]
-    lines += [f"sanity check step_time=0.1 {k}" for k in range(3)] + ["epoch_time=10.5", "eval_step_time=0.1"]
+    lines += [f"sanity check step_time=0.1 {k}" for k in range(3)] + [
+        "epoch_time=10.5",
+        "eval_step_time=0.1",
+    ]
     found = read_step_times(lines, warmup=0)
     assert found.seconds.tolist() == [0.5] * 20
-    assert found.used == "20 with step-time (as line 1 'train step 0 step_time=0.5 val_loss 2.3')"
+    assert (
+        found.used
+        == "20 with step-time (as line 1 'train step 0 step_time=0.5 val_loss 2.3')"
+    )
     assert found.unused == ("30 with evaluation (line 21)",)
 
 
@@ -387,14 +535,23 @@ def test_bars_without_a_name_are_distinguished_by_their_ends() -> None:
 def test_tokens_are_no_samples() -> None:
     both = [f"step {k} tokens/s: 12,345 samples/s: 12.5" for k in range(5)]
     assert read_step_times(both, warmup=0, batch_size=25).throughput()[0] == 12.5
-    found = read_step_times([f"step {k} tokens/s: 12.5k" for k in range(5)], warmup=0, batch_size=25)
-    assert (found.per, found.samples, found.throughput()[0]) == ("token", 1.0, pytest.approx(12500))
+    found = read_step_times(
+        [f"step {k} tokens/s: 12.5k" for k in range(5)], warmup=0, batch_size=25
+    )
+    assert (found.per, found.samples, found.throughput()[0]) == (
+        "token",
+        1.0,
+        pytest.approx(12500),
+    )
     assert "a sample here is a token" in found.notes[0]
 
 
 def test_time_stamps_that_disagree_are_reported() -> None:
     lines = stamped("step {k} step_time=20")
-    assert "by the time stamps a step takes 0.5 s, by step-time 20 s" in read_step_times(lines).notes
+    assert (
+        "by the time stamps a step takes 0.5 s, by step-time 20 s"
+        in read_step_times(lines).notes
+    )
     assert not read_step_times(stamped("step {k} step_time=0.4")).notes
 
 
@@ -408,7 +565,9 @@ def test_time_stamps_that_disagree_are_reported() -> None:
         ("batch-time.log", 0.25, "step", "4 with evaluation"),
     ],
 )
-def test_logs_of_common_programs(name: str, seconds: float, per: str, unused: str) -> None:
+def test_logs_of_common_programs(
+    name: str, seconds: float, per: str, unused: str
+) -> None:
     found = read_log(Path(__file__).parents[1] / "data" / "training_logs" / name)
     assert found.median_s == pytest.approx(seconds)
     assert found.per == per
@@ -416,10 +575,17 @@ def test_logs_of_common_programs(name: str, seconds: float, per: str, unused: st
 
 
 def test_samples_of_a_step_follow_from_a_whole_run_of_hugging_face() -> None:
-    assert read_log(Path(__file__).parents[1] / "data" / "training_logs" / "trainer_state.json").samples == 64
+    assert (
+        read_log(
+            Path(__file__).parents[1] / "data" / "training_logs" / "trainer_state.json"
+        ).samples
+        == 64
+    )
 
 
-@pytest.mark.parametrize("given", [{"batch_size": 0}, {"batch_size": float("nan")}, {"warmup": -1}])
+@pytest.mark.parametrize(
+    "given", [{"batch_size": 0}, {"batch_size": float("nan")}, {"warmup": -1}]
+)
 def test_impossible_settings_are_refused(given: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=rf"{next(iter(given))}: expected"):
         read_step_times(["step_time=1"], **given)  # type: ignore[arg-type]
@@ -429,6 +595,14 @@ def test_step_times_check_themselves() -> None:
     one = np.ones(1)
     for values in ({"seconds": -one}, {"seconds": np.ones(2)}, {"samples": 0.0}):
         with pytest.raises(ValueError, match="expected"):
-            StepTimes(**{"seconds": one, "times": one, "per": "step", "samples": 1.0, **values})  # type: ignore[arg-type]
+            StepTimes(
+                **{
+                    "seconds": one,
+                    "times": one,
+                    "per": "step",
+                    "samples": 1.0,
+                    **values,
+                }
+            )  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="confidence in"):
         read_step_times(["step_time=1"]).interval_s(1.5)

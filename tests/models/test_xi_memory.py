@@ -13,14 +13,31 @@ from hypothesis import strategies as st
 
 from bft.models import Curve, InputError, Job
 from bft.models.sharing.sub_batch import fit_beside
-from bft.models.sharing.unit_memory import UnitMemory, read_unit_memory, unit_memory_from_frame
+from bft.models.sharing.unit_memory import (
+    UnitMemory,
+    read_unit_memory,
+    unit_memory_from_frame,
+)
 
 AFFINE = UnitMemory(("m", b, 2 + 0.1 * b) for b in (32.0, 64.0, 128.0))
 LINE = Curve(np.array([0.0, 1.0]), np.array([0.0, 10.0]))
 
 
 def job(model: str = "m", batch: float | None = 128, gib: float | None = None) -> Job:
-    return Job("j", 0, 1, 1, 1e5, 0, 0, LINE, LINE, model=model, batch_size=batch, memory_gib=gib)
+    return Job(
+        "j",
+        0,
+        1,
+        1,
+        1e5,
+        0,
+        0,
+        LINE,
+        LINE,
+        model=model,
+        batch_size=batch,
+        memory_gib=gib,
+    )
 
 
 @pytest.mark.parametrize("batch", [1, 16, 32, 48, 100, 128, 512])
@@ -29,7 +46,9 @@ def test_affine_memory_is_met_exactly_everywhere(batch: float) -> None:
     assert AFFINE.curves["m"].affine == (pytest.approx(2.0), pytest.approx(0.1))
 
 
-POINTS = st.lists(st.tuples(st.integers(1, 512), st.floats(0.1, 80)), min_size=1, max_size=8)
+POINTS = st.lists(
+    st.tuples(st.integers(1, 512), st.floats(0.1, 80)), min_size=1, max_size=8
+)
 
 
 @given(POINTS, st.integers(1, 2048), st.integers(1, 2048))
@@ -79,29 +98,46 @@ def test_a_newcomer_that_fits_keeps_its_batch() -> None:
     found = fit_beside(job(), job(batch=32), 20.0, memory=AFFINE)  # 14.8 + 5.2
     assert found is not None
     assert (found.batch, found.accumulation, found.goodput_share) == (128, 1, 1.0)
-    assert fit_beside(job(batch=None), job(batch=None), None) is not None, "nobody looks at memory"
+    assert fit_beside(job(batch=None), job(batch=None), None) is not None, (
+        "nobody looks at memory"
+    )
 
 
 def test_a_newcomer_is_halved_until_it_fits_with_the_same_effective_batch() -> None:
     def rate(batch: float) -> float:  # a step takes 1 + 0.1 b
         return batch / (1 + 0.1 * batch)
 
-    found = fit_beside(job(), job(batch=32), 11.0, memory=AFFINE, rate=rate)  # 3.6 at 16, 5.2 at 32, + 5.2
+    found = fit_beside(
+        job(), job(batch=32), 11.0, memory=AFFINE, rate=rate
+    )  # 3.6 at 16, 5.2 at 32, + 5.2
     assert found is not None
     assert (found.batch, found.accumulation) == (32, 4)
     assert found.batch * found.accumulation == 128
     assert found.memory_gib == pytest.approx(5.2)
     assert found.goodput_share == pytest.approx(rate(32) / rate(128))
-    assert fit_beside(job(), job(batch=32), 11.0, memory=AFFINE, rate=rate, threshold=0.9) is None
-    assert fit_beside(job(), job(batch=32), 7.0, memory=AFFINE, rate=rate, threshold=0.01) is None, "fixed memory"
-    assert fit_beside(job(), job(batch=32), 11.0, memory=AFFINE) is None, "a rate not known halves: 0.25 < 0.5"
+    assert (
+        fit_beside(job(), job(batch=32), 11.0, memory=AFFINE, rate=rate, threshold=0.9)
+        is None
+    )
+    assert (
+        fit_beside(job(), job(batch=32), 7.0, memory=AFFINE, rate=rate, threshold=0.01)
+        is None
+    ), "fixed memory"
+    assert fit_beside(job(), job(batch=32), 11.0, memory=AFFINE) is None, (
+        "a rate not known halves: 0.25 < 0.5"
+    )
 
 
 def test_odd_batches_are_not_halved_and_unknown_memory_never_fits() -> None:
-    assert fit_beside(job(batch=33), job(batch=32), 10.0, memory=AFFINE, threshold=0.01) is None
+    assert (
+        fit_beside(job(batch=33), job(batch=32), 10.0, memory=AFFINE, threshold=0.01)
+        is None
+    )
     assert fit_beside(job("new"), job(batch=32), 90.0, memory=AFFINE) is None
     assert fit_beside(job(), job("new"), 90.0, memory=AFFINE) is None
-    assert fit_beside(job(gib=5), job(gib=5), 10.0) is not None, "stated memory needs no table"
+    assert fit_beside(job(gib=5), job(gib=5), 10.0) is not None, (
+        "stated memory needs no table"
+    )
     assert fit_beside(job(gib=5), job(gib=5), 9.0) is None
     with pytest.raises(ValueError, match="threshold"):
         fit_beside(job(), job(), 9.0, threshold=0)
@@ -128,20 +164,33 @@ def test_what_is_found_fits_is_large_and_keeps_its_goodput(
         return b / (start_up + b)
 
     newcomer, running = job(batch=batch), job(batch=32)
-    found = fit_beside(newcomer, running, unit_gib, memory=AFFINE, rate=rate, threshold=threshold)
+    found = fit_beside(
+        newcomer, running, unit_gib, memory=AFFINE, rate=rate, threshold=threshold
+    )
     sizes = [batch / 2**k for k in range(8) if (batch / 2**k).is_integer()]
-    good = [b for b in sizes if rate(b) / rate(batch) >= threshold and (2 + 0.1 * b) + 5.2 <= unit_gib]
+    good = [
+        b
+        for b in sizes
+        if rate(b) / rate(batch) >= threshold and (2 + 0.1 * b) + 5.2 <= unit_gib
+    ]
     assert (found.batch if found else None) == pytest.approx(max(good, default=None))
     if found:
         own = replace(newcomer, memory_gib=AFFINE.bound_gib("m", batch))
-        assert fit_beside(own, running, unit_gib, memory=AFFINE, rate=rate, threshold=threshold) is not None
+        assert (
+            fit_beside(
+                own, running, unit_gib, memory=AFFINE, rate=rate, threshold=threshold
+            )
+            is not None
+        )
 
 
 @pytest.mark.reference
 def test_published_memory_is_nearly_affine_and_adds_up(reference: Path) -> None:
     solo = pd.read_csv(reference / "lucid" / "single_data.csv")
     solo["model"] = solo["model"] + solo["amp"].map({0: "", 1: "+amp"})
-    frame = solo.assign(batch=solo["batchsize"], memory_gib=solo["gmem"] / 1024)[["model", "batch", "memory_gib"]]
+    frame = solo.assign(batch=solo["batchsize"], memory_gib=solo["gmem"] / 1024)[
+        ["model", "batch", "memory_gib"]
+    ]
     table = unit_memory_from_frame(frame)
     errors = []
     for row in frame.itertuples():
@@ -152,9 +201,16 @@ def test_published_memory_is_nearly_affine_and_adds_up(reference: Path) -> None:
     pairs = pd.read_csv(reference / "lucid" / "colocate_info.csv")
     amp = {0: "", 1: "+amp"}
     ratios = [
-        row.gmem / 1024 / sum(table.bound_gib(m + amp[a], b) or np.nan for m, a, b in sides)
+        row.gmem
+        / 1024
+        / sum(table.bound_gib(m + amp[a], b) or np.nan for m, a, b in sides)
         for row in pairs.itertuples()
-        for sides in [((row.model1, row.amp1, row.batchsize1), (row.model2, row.amp2, row.batchsize2))]
+        for sides in [
+            (
+                (row.model1, row.amp1, row.batchsize1),
+                (row.model2, row.amp2, row.batchsize2),
+            )
+        ]
     ]
     assert np.median(ratios) == pytest.approx(1.0, abs=0.02)
     assert np.mean(np.array(ratios) > 1.2) < 0.03

@@ -32,7 +32,9 @@ FAILED = 1
 
 def copied(folder: Path) -> Path:
     """A copy of the tree, in which `bft` is imported from the copy's own folders."""
-    skipped = shutil.ignore_patterns(".*", "build", "__pycache__", "*.egg-info", "*-itrOut*", "_build")
+    skipped = shutil.ignore_patterns(
+        ".*", "build", "__pycache__", "*.egg-info", "*-itrOut*", "_build"
+    )
     shutil.copytree(ROOT, folder, ignore=skipped)
     package = folder / "build" / "typing" / "bft"
     package.mkdir(parents=True)
@@ -41,7 +43,9 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def tried(mutant: dict[str, Any], nearest: list[str], tests: list[str], copy: Path) -> str:
+def tried(
+    mutant: dict[str, Any], nearest: list[str], tests: list[str], copy: Path
+) -> str:
     """What becomes of a mutant: killed and by which test, SURVIVED, or why it could not be tried."""
     path, old = copy / mutant["file"], mutant["old"]
     whole = path.read_text("utf-8")
@@ -49,15 +53,32 @@ def tried(mutant: dict[str, Any], nearest: list[str], tests: list[str], copy: Pa
         return f"STALE: its text stands {whole.count(old)} times in {mutant['file']}"
     path.write_text(whole.replace(old, mutant["new"]), "utf-8")
     try:
-        return asked(nearest, copy) or (asked(tests, copy) if tests else "") or "SURVIVED"
+        return (
+            asked(nearest, copy) or (asked(tests, copy) if tests else "") or "SURVIVED"
+        )
     finally:
         path.write_text(whole, "utf-8")
 
 
 def asked(tests: list[str], copy: Path) -> str:
     """Which of these tests finds out, or why they cannot be run; nothing when all pass."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-rf", "-n", "0", "-p", "no:cacheprovider", *tests]
-    environment = os.environ | {"PYTHONPATH": str(copy / "build" / "typing"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-rf",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        *tests,
+    ]
+    environment = os.environ | {
+        "PYTHONPATH": str(copy / "build" / "typing"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     try:
         ran = subprocess.run(
             [*command, "-m", "not slow and not browser"],
@@ -70,7 +91,11 @@ def asked(tests: list[str], copy: Path) -> str:
         )
     except subprocess.TimeoutExpired:
         return "killed: endless"
-    failed = [line.split()[1] for line in ran.stdout.splitlines() if line.startswith("FAILED ")]
+    failed = [
+        line.split()[1]
+        for line in ran.stdout.splitlines()
+        if line.startswith("FAILED ")
+    ]
     if ran.returncode == 0:
         return ""
     if ran.returncode < 0:
@@ -81,34 +106,59 @@ def asked(tests: list[str], copy: Path) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("areas", nargs="*", default=["engine", "exact", "intake"], help="lists of mutants; all")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "areas",
+        nargs="*",
+        default=["engine", "exact", "intake"],
+        help="lists of mutants; all",
+    )
     parser.add_argument("--workers", type=int, default=2, help="mutants at a time")
     parser.add_argument("--only", default="", help="mutants whose reason has this text")
-    parser.add_argument("--nearest", action="store_true", help="ask the nearest tests alone")
+    parser.add_argument(
+        "--nearest", action="store_true", help="ask the nearest tests alone"
+    )
     given = parser.parse_args()
-    lists = {area: tomllib.loads((HERE / f"{area}.toml").read_text("utf-8")) for area in given.areas}
-    todo = [(area, each) for area, known in lists.items() for each in known["mutant"] if given.only in each["why"]]
+    lists = {
+        area: tomllib.loads((HERE / f"{area}.toml").read_text("utf-8"))
+        for area in given.areas
+    }
+    todo = [
+        (area, each)
+        for area, known in lists.items()
+        for each in known["mutant"]
+        if given.only in each["why"]
+    ]
     free: SimpleQueue[Path] = SimpleQueue()
 
     def try_one(one: tuple[str, dict[str, Any]]) -> str:
         copy, (area, mutant) = free.get(), one
         try:
             return tried(
-                mutant, lists[area]["nearest"][mutant["file"]], [] if given.nearest else lists[area]["tests"], copy
+                mutant,
+                lists[area]["nearest"][mutant["file"]],
+                [] if given.nearest else lists[area]["tests"],
+                copy,
             )
         finally:
             free.put(copy)
 
     alive = 0
-    with tempfile.TemporaryDirectory() as below, ThreadPoolExecutor(given.workers) as pool:
+    with (
+        tempfile.TemporaryDirectory() as below,
+        ThreadPoolExecutor(given.workers) as pool,
+    ):
         for worker in range(given.workers):
             free.put(copied(Path(below) / f"copy-{worker}"))
         for (area, mutant), result in zip(todo, pool.map(try_one, todo), strict=True):
             alive += not result.startswith("killed")
             print(f"{area}: {mutant['why']}: {result}", flush=True)  # noqa: T201
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(f"{len(todo)} mutants, {alive} not killed; {used.ru_utime + used.ru_stime:.0f} s of CPU")  # noqa: T201
+    print(  # noqa: T201
+        f"{len(todo)} mutants, {alive} not killed; {used.ru_utime + used.ru_stime:.0f} s of CPU"
+    )
     return 1 if alive else 0
 
 

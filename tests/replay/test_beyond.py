@@ -26,12 +26,16 @@ OTHER_WINDOWS_S = (10.0, 30.0, 120.0, 300.0, 600.0)
 def bundled() -> tuple[NodeTrace, JobTable]:
     """The bundled trace, and more jobs than it has room for."""
     frame = generate_dnn_jobs(jobs=160, seed=5, first_submit="2021-02-10")
-    return load(RunSpec.of(Options()), Silent()).pools[0].trace, jobs_from_frame(frame, source="generated")
+    return load(RunSpec.of(Options()), Silent()).pools[0].trace, jobs_from_frame(
+        frame, source="generated"
+    )
 
 
 def outcome(trace: NodeTrace, jobs: JobTable, **given: Any) -> float:
     options = Options.of(**{"backend": "exact", **given})
-    return Replay(trace, jobs, RunSpec.of(options).make_policy(), options.rules).run().work
+    return (
+        Replay(trace, jobs, RunSpec.of(options).make_policy(), options.rules).run().work
+    )
 
 
 def check_window(trace: NodeTrace, jobs: JobTable) -> None:
@@ -67,4 +71,6 @@ def test_the_preset_comes_near_the_bound_and_beats_the_published_settings() -> N
     best, bound = outcome(trace, jobs, preset="best"), unit_time_of([(trace, jobs)])
     assert bound is not None
     assert 0.97 * bound < best <= bound
-    assert all(outcome(trace, jobs, tfwd_s=tfwd_s) < 0.9 * best for tfwd_s in (10.0, 120.0))
+    assert all(
+        outcome(trace, jobs, tfwd_s=tfwd_s) < 0.9 * best for tfwd_s in (10.0, 120.0)
+    )

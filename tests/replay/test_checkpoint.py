@@ -38,7 +38,11 @@ def replay_of(seed: int, kind: str) -> Replay:
         "equal-share": EqualShare(),
         "stall": MilpPolicy(120.0, SolverOptions("exact"), cost_model="stall"),
     }
-    rules = Rules(5, "stall" if kind == "stall" else "bftrainer", min_interval_s=20.0 if kind == "equal-share" else 0.0)
+    rules = Rules(
+        5,
+        "stall" if kind == "stall" else "bftrainer",
+        min_interval_s=20.0 if kind == "equal-share" else 0.0,
+    )
     return Replay(trace, jobs, policies[kind], rules, between)
 
 
@@ -69,19 +73,30 @@ def told(outcome: Outcome) -> tuple[object, ...]:
 @pytest.mark.parametrize(
     ("seed", "kind"),
     [
-        pytest.param(seed, kind, marks=[pytest.mark.slow] if kind == "sharing" and seed else [])
+        pytest.param(
+            seed, kind, marks=[pytest.mark.slow] if kind == "sharing" and seed else []
+        )
         for seed in range(3)
         for kind in ("milp", "sharing", "equal-share", "stall")
     ],
 )
-def test_a_state_that_went_through_json_goes_on_to_the_same_end(seed: int, kind: str) -> None:
+def test_a_state_that_went_through_json_goes_on_to_the_same_end(
+    seed: int, kind: str
+) -> None:
     unbroken = replay_of(seed, kind)
     whole = unbroken.run()
     for stop_at in (1, 7, 20, 45):
-        first = replay_of(seed, kind)  # a checkpoint is taken between two steps, before the books are closed
+        first = replay_of(
+            seed, kind
+        )  # a checkpoint is taken between two steps, before the books are closed
         taken: list[str] = []
 
-        def take(now: int, replay: Replay = first, taken: list[str] = taken, at: int = stop_at) -> None:
+        def take(
+            now: int,
+            replay: Replay = first,
+            taken: list[str] = taken,
+            at: int = stop_at,
+        ) -> None:
             taken.append(json.dumps(replay.state()) if len(taken) == at - 1 else "")
 
         first.run(on_step=take)
@@ -90,7 +105,9 @@ def test_a_state_that_went_through_json_goes_on_to_the_same_end(seed: int, kind:
         rest = second.run()
         assert told(rest) == told(whole)
         pd.testing.assert_frame_equal(rest.steps, whole.steps, check_exact=True)
-        pd.testing.assert_frame_equal(rest.allocations, whole.allocations, check_exact=True)
+        pd.testing.assert_frame_equal(
+            rest.allocations, whole.allocations, check_exact=True
+        )
         if isinstance(second.policy, MilpPolicy):
             assert isinstance(unbroken.policy, MilpPolicy)
             assert second.policy.verified == unbroken.policy.verified
@@ -110,41 +127,64 @@ def bytes_of(name: str) -> dict[str, bytes]:
 def test_a_killed_replay_resumes_to_the_same_bytes(here: Path) -> None:
     assert run([*SPAN, "-name", "whole"]) == 0
     args = [*SPAN, "-name", "killed", "--checkpoint-every", "0"]
-    assert result_of([*signalled([(100, signal.SIGKILL)]), *args]).returncode == -signal.SIGKILL
+    assert (
+        result_of([*signalled([(100, signal.SIGKILL)]), *args]).returncode
+        == -signal.SIGKILL
+    )
     assert sorted(path.name for path in here.iterdir() if "killed" in path.name) == [
         ".killed-itrOut.lock",
         "killed-itrOut.checkpoint.json",
     ]
     assert run([*SPAN, "-name", "killed", "--checkpoint-every", "100"]) == 0
     assert bytes_of("killed") == bytes_of("whole")
-    assert sorted(path.name for path in here.iterdir()) == ["killed-itrOut", "whole-itrOut"]
+    assert sorted(path.name for path in here.iterdir()) == [
+        "killed-itrOut",
+        "whole-itrOut",
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_command_prints_the_command_that_resumes_it(here: Path, number: signal.Signals) -> None:
+def test_an_interrupted_command_prints_the_command_that_resumes_it(
+    here: Path, number: signal.Signals
+) -> None:
     assert run([*QUICK, "--out", "whole-itrOut"]) == 0
     args = [*QUICK, "--out", "my run-itrOut", "--checkpoint-every", "1e6"]
     process = result_of([*signalled([(100, number)]), *args])
     assert process.returncode == 130, process.stderr
-    assert json.loads(Path("my run-itrOut", "summary.json").read_text())["metrics"]["interrupted"] is True
+    assert (
+        json.loads(Path("my run-itrOut", "summary.json").read_text())["metrics"][
+            "interrupted"
+        ]
+        is True
+    )
     told = process.stderr.splitlines()[-1].removeprefix("To go on from there: ")
     program, *command = shlex.split(told)
     assert (program, command) == ("bft-replay", args)
     # Interrupted once more on the way, then left alone.
     again = result_of([*signalled([(50, number)]), *command])
-    assert (again.returncode, again.stderr.splitlines()[-1].removeprefix("To go on from there: ")) == (130, told)
+    assert (
+        again.returncode,
+        again.stderr.splitlines()[-1].removeprefix("To go on from there: "),
+    ) == (130, told)
     last = result_of([*SCRIPT, *command])
     assert last.returncode == 0, last.stderr
     assert "resumed from my run-itrOut.checkpoint.json after" in last.stderr
     assert bytes_of("my run") == bytes_of("whole")
-    assert sorted(path.name for path in here.iterdir()) == ["my run-itrOut", "whole-itrOut"]
+    assert sorted(path.name for path in here.iterdir()) == [
+        "my run-itrOut",
+        "whole-itrOut",
+    ]
 
 
-def test_an_interrupt_during_the_replay_for_u_resumes_after_the_first_one(here: Path) -> None:
+def test_an_interrupt_during_the_replay_for_u_resumes_after_the_first_one(
+    here: Path,
+) -> None:
     args = QUICK[:-1]
     assert run([*args, "-name", "whole"]) == 0
-    steps = json.loads(Path("whole-itrOut/summary.json").read_text())["metrics"]["decisions"]
+    steps = json.loads(Path("whole-itrOut/summary.json").read_text())["metrics"][
+        "decisions"
+    ]
     args += ["-name", "part", "--checkpoint-every", "1e6"]
     # The first replay has no more steps than this; the second one is stopped before it has taken two.
     more = "to_come.clear()\nfirst = engine.Replay.run\ndef second(self, **given):\n"
@@ -165,7 +205,11 @@ def test_an_interrupted_run_gives_way_to_its_own_continuation_alone(
     args = [*QUICK, "--checkpoint-every", "1e6"]
     assert result_of([*signalled([(60, signal.SIGINT)]), *args]).returncode == 130
     kept, saved = bytes_of("debug"), Path("debug-itrOut.checkpoint.json")
-    for other in (QUICK, [*args, "-maxJ", "3"], [*args, "--compat", "reference"]):  # no continuation; other options
+    for other in (
+        QUICK,
+        [*args, "-maxJ", "3"],
+        [*args, "--compat", "reference"],
+    ):  # no continuation; other options
         assert run(other) == 2
         assert "--force replaces it" in capsys.readouterr().err
     state = saved.read_bytes()
@@ -179,13 +223,18 @@ def test_an_interrupted_run_gives_way_to_its_own_continuation_alone(
 
 
 def small() -> tuple[Replay, Checkpoint]:
-    return replay_of(0, "equal-share"), Checkpoint(Path("saved.json"), {"some": "run"}, 0.0)
+    return replay_of(0, "equal-share"), Checkpoint(
+        Path("saved.json"), {"some": "run"}, 0.0
+    )
 
 
 def saved_at(steps: int) -> bytes:
     replay, checkpoint = small()
     taken = iter(range(steps))
-    replay.run(should_stop=lambda: next(taken, None) is None, before_close=lambda: checkpoint.save(replay))
+    replay.run(
+        should_stop=lambda: next(taken, None) is None,
+        before_close=lambda: checkpoint.save(replay),
+    )
     return checkpoint.path.read_bytes()
 
 
@@ -195,11 +244,15 @@ def test_no_change_of_a_checkpoint_is_resumed(here: Path) -> None:
     assert checkpoint.resume(replay)
     refused = 0
     for at, byte in enumerate(whole):
-        if not chr(byte).isdigit() and at % 7:  # every digit, and one in seven of the rest
+        if (
+            not chr(byte).isdigit() and at % 7
+        ):  # every digit, and one in seven of the rest
             continue
         changed = bytes([ord("7") if byte != ord("7") else ord("3")])
         checkpoint.path.write_bytes(whole[:at] + changed + whole[at + 1 :])
-        with pytest.raises(InputError, match=r"is damaged|is no checkpoint|other input"):
+        with pytest.raises(
+            InputError, match=r"is damaged|is no checkpoint|other input"
+        ):
             checkpoint.resume(replay)
         refused += 1
     assert refused > 500
@@ -212,7 +265,9 @@ def test_no_change_of_a_checkpoint_is_resumed(here: Path) -> None:
         checkpoint.resume(replay)
 
 
-def test_what_was_written_before_stays_and_a_torn_last_part_is_left_out(here: Path) -> None:
+def test_what_was_written_before_stays_and_a_torn_last_part_is_left_out(
+    here: Path,
+) -> None:
     replay, checkpoint = small()
     sizes: list[int] = []
     decisions: list[int] = []
@@ -231,7 +286,14 @@ def test_what_was_written_before_stays_and_a_torn_last_part_is_left_out(here: Pa
     growth = [after - before for before, after in pairwise(sizes)]
     assert growth[-1] < 2 * growth[10]  # by the state and a row, not by the history
     first, second = sizes[9], sizes[10]
-    for end in (first, first + 1, first + 100, (first + second) // 2, second - 1, second):
+    for end in (
+        first,
+        first + 1,
+        first + 100,
+        (first + second) // 2,
+        second - 1,
+        second,
+    ):
         checkpoint.path.write_bytes(whole[:end])
         other, again = small()
         assert again.resume(other)
@@ -248,12 +310,18 @@ def test_what_was_written_before_stays_and_a_torn_last_part_is_left_out(here: Pa
     assert again.torn
     # Damage before the last part is none of that.
     for at in (first // 2, first - 2):
-        checkpoint.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 : second])
-        with pytest.raises(InputError, match=r"is damaged|is no checkpoint|other input"):
+        checkpoint.path.write_bytes(
+            whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 : second]
+        )
+        with pytest.raises(
+            InputError, match=r"is damaged|is no checkpoint|other input"
+        ):
             checkpoint.resume(small()[0])
 
 
-def test_a_file_in_which_changes_outweigh_the_rest_is_rewritten(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_which_changes_outweigh_the_rest_is_rewritten(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("bft.replay.checkpoint.SPARE_BYTES", 1_000)
     replay, checkpoint = small()
     sizes: list[int] = []
@@ -270,15 +338,25 @@ def test_a_file_in_which_changes_outweigh_the_rest_is_rewritten(here: Path, monk
     assert other.run().steps.equals(outcome.steps)
 
 
-def test_a_damaged_checkpoint_is_refused_by_the_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_checkpoint_is_refused_by_the_command(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     args = [*QUICK, "--checkpoint-every"]
-    assert result_of([*signalled([(20, signal.SIGKILL)]), *args, "0"]).returncode == -signal.SIGKILL
+    assert (
+        result_of([*signalled([(20, signal.SIGKILL)]), *args, "0"]).returncode
+        == -signal.SIGKILL
+    )
     saved = Path("debug-itrOut.checkpoint.json")
     whole = saved.read_bytes()
     at = whole.index(b'"_idle_unit_seconds": ') + 22  # in the first of many parts
-    saved.write_bytes(whole[:at] + (b"1" if whole[at : at + 1] != b"1" else b"2") + whole[at + 1 :])
+    saved.write_bytes(
+        whole[:at] + (b"1" if whole[at : at + 1] != b"1" else b"2") + whole[at + 1 :]
+    )
     assert run([*args, "100"]) == 2
-    assert "debug-itrOut.checkpoint.json: is damaged: its checksum is not that" in capsys.readouterr().err
+    assert (
+        "debug-itrOut.checkpoint.json: is damaged: its checksum is not that"
+        in capsys.readouterr().err
+    )
     assert not Path("debug-itrOut").exists()
     saved.write_bytes(whole)
     assert run([*args, "100"]) == 0
@@ -295,12 +373,16 @@ def test_a_key_that_a_checkpoint_lacks_is_no_traceback(here: Path, part: str) ->
     fields["sha256"] = seal(fields["key"], "", body)
     Path("saved.json").write_bytes(json.dumps(fields).encode() + b"\n" + body)
     replay, checkpoint = small()
-    with pytest.raises(InputError, match=f"does not fit the version that reads it .KeyError: '{part}'"):
+    with pytest.raises(
+        InputError, match=f"does not fit the version that reads it .KeyError: '{part}'"
+    ):
         checkpoint.resume(replay)
 
 
 @pytest.mark.parametrize("missing", ["format", "version", "key", "sha256"])
-def test_a_header_without_one_of_its_fields_is_refused(here: Path, missing: str) -> None:
+def test_a_header_without_one_of_its_fields_is_refused(
+    here: Path, missing: str
+) -> None:
     header, body, _ = saved_at(5).split(b"\n")
     fields = json.loads(header)
     del fields[missing]
@@ -310,9 +392,13 @@ def test_a_header_without_one_of_its_fields_is_refused(here: Path, missing: str)
         checkpoint.resume(replay)
 
 
-def test_a_checkpoint_of_other_options_is_refused_and_kept(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_checkpoint_of_other_options_is_refused_and_kept(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     saved = Path("debug-itrOut.checkpoint.json")
-    old = json.dumps({"format": "bft-replay checkpoint", "version": 2, "key": "other", "state": {}})
+    old = json.dumps(
+        {"format": "bft-replay checkpoint", "version": 2, "key": "other", "state": {}}
+    )
     for content, message in (
         (old, "other input, options or versions"),
         ("no json", "is no checkpoint of ours"),
@@ -325,7 +411,10 @@ def test_a_checkpoint_of_other_options_is_refused_and_kept(here: Path, capsys: p
         assert saved.read_text() == content
     saved.unlink()
     args = [*QUICK, "--checkpoint-every", "0"]
-    assert result_of([*signalled([(20, signal.SIGKILL)]), *args]).returncode == -signal.SIGKILL
+    assert (
+        result_of([*signalled([(20, signal.SIGKILL)]), *args]).returncode
+        == -signal.SIGKILL
+    )
     assert run([*args, "-maxJ", "3"]) == 2
     assert "other input, options or versions" in capsys.readouterr().err
     assert not Path("debug-itrOut").exists()
@@ -334,7 +423,12 @@ def test_a_checkpoint_of_other_options_is_refused_and_kept(here: Path, capsys: p
 def test_a_checkpoint_that_cannot_be_written_costs_no_result(here: Path) -> None:
     # The limit on the size of a file stands for a full disk: results here are smaller, the state is not.
     limit = "import resource, signal\nresource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
-    process = result_of([*signalled([], more=limit), *QUICK, "--checkpoint-every", "1e6"])
+    process = result_of(
+        [*signalled([], more=limit), *QUICK, "--checkpoint-every", "1e6"]
+    )
     assert process.returncode == 0, process.stderr
-    assert "the checkpoint cannot be written: File too large; the replay goes on" in process.stderr
+    assert (
+        "the checkpoint cannot be written: File too large; the replay goes on"
+        in process.stderr
+    )
     assert sorted(path.name for path in here.iterdir()) == ["debug-itrOut"]

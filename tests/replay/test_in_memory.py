@@ -28,7 +28,15 @@ START_NS = pd.Timestamp("2021-02-10").value
 DAY_NS = 86_400 * SECOND_NS
 
 
-def elastic(name: str, jmin: int = 1, jmax: int = 4, *, at: float = 0.0, seconds: float = 600.0, **more: Any) -> Job:
+def elastic(
+    name: str,
+    jmin: int = 1,
+    jmax: int = 4,
+    *,
+    at: float = 0.0,
+    seconds: float = 600.0,
+    **more: Any,
+) -> Job:
     """A job with its number of units as rate, and this much work in unit-seconds."""
     curve = Curve(np.array([0.0, float(jmax)]), np.array([0.0, float(jmax)]))
     submit = START_NS + round(at * SECOND_NS)
@@ -37,7 +45,9 @@ def elastic(name: str, jmin: int = 1, jmax: int = 4, *, at: float = 0.0, seconds
 
 def give(jobs: Sequence[Job], *, nodes: int = 4, days: float = 1.0) -> None:
     """Write a trace of nodes that are always idle, and a job table."""
-    write_trace(always_idle(nodes, START_NS, START_NS + round(days * DAY_NS)), "trace.parquet")
+    write_trace(
+        always_idle(nodes, START_NS, START_NS + round(days * DAY_NS)), "trace.parquet"
+    )
     write_parquet(jobs_to_frame(JobTable(tuple(jobs))), Path("jobs.parquet"))
 
 
@@ -52,7 +62,9 @@ class Said:
         self.code = run(args)
         self.err = capsys.readouterr().err
         path = Path("debug-itrOut/summary.json")
-        self.summary: dict[str, Any] = json.loads(path.read_text("utf-8")) if self.code == 0 else {}
+        self.summary: dict[str, Any] = (
+            json.loads(path.read_text("utf-8")) if self.code == 0 else {}
+        )
         self.finished = self.summary.get("metrics", {}).get("jobs_finished")
 
     def everywhere(self, text: str) -> bool:
@@ -61,9 +73,16 @@ class Said:
         notes = [note for note in self.summary["notes"] if text in note]
         if self.summary["options"]["compat"] == "reference":
             return len(notes) == 1 and f"note: {notes[0]}" in self.err
-        assert run(["report", "debug-itrOut", "--static", "-o", "page.html", "--force"]) == 0
+        assert (
+            run(["report", "debug-itrOut", "--static", "-o", "page.html", "--force"])
+            == 0
+        )
         page = Path("page.html").read_text("utf-8")
-        return len(notes) == 1 and f"note: {notes[0]}" in self.err and escape(notes[0]) in page
+        return (
+            len(notes) == 1
+            and f"note: {notes[0]}" in self.err
+            and escape(notes[0]) in page
+        )
 
 
 # --- jobs and the window of the trace ---------------------------------------------------------------------------------
@@ -72,9 +91,17 @@ class Said:
 def test_jobs_submitted_before_the_trace_are_counted_with_how_long_before(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    give([elastic("old", at=-36_000), elastic("older", at=-72_000), elastic("new", at=60)])
+    give(
+        [
+            elastic("old", at=-36_000),
+            elastic("older", at=-72_000),
+            elastic("new", at=60),
+        ]
+    )
     said = Said(INPUT, capsys)
-    assert said.everywhere("2 of 3 jobs are submitted before the trace begins, by up to 20.0 h")
+    assert said.everywhere(
+        "2 of 3 jobs are submitted before the trace begins, by up to 20.0 h"
+    )
 
 
 def test_jobs_that_all_lie_further_back_than_the_trace_is_long_are_refused(
@@ -83,7 +110,10 @@ def test_jobs_that_all_lie_further_back_than_the_trace_is_long_are_refused(
     give([elastic("a", at=-1_055 * 86_400), elastic("b", at=-1_054 * 86_400)])
     said = Said(INPUT, capsys)
     assert said.code == 2
-    assert "all jobs are submitted 1,054.0 days or more before the trace begins" in said.err
+    assert (
+        "all jobs are submitted 1,054.0 days or more before the trace begins"
+        in said.err
+    )
     assert "1.0 days long" in said.err
     assert "--align-jobs" in said.err
 
@@ -91,12 +121,20 @@ def test_jobs_that_all_lie_further_back_than_the_trace_is_long_are_refused(
 def test_align_jobs_shifts_the_first_submit_to_the_first_instant(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    give([elastic("b", at=-86_400 * 30 + 500), elastic("a", at=-86_400 * 30, deadline_ns=START_NS - 29 * DAY_NS)])
+    give(
+        [
+            elastic("b", at=-86_400 * 30 + 500),
+            elastic("a", at=-86_400 * 30, deadline_ns=START_NS - 29 * DAY_NS),
+        ]
+    )
     said = Said([*INPUT, "--align-jobs"], capsys)
     assert said.everywhere("--align-jobs: all jobs are submitted 30.0 days later")
     assert said.summary["options"]["align_jobs"] is True
     jobs = pd.read_parquet("debug-itrOut/jobs.parquet").set_index("name")
-    assert list(jobs.loc[["a", "b"], "submit"].astype("int64") - START_NS) == [0, 500 * SECOND_NS]
+    assert list(jobs.loc[["a", "b"], "submit"].astype("int64") - START_NS) == [
+        0,
+        500 * SECOND_NS,
+    ]
     assert jobs["jct_s"].max() < 3600
     # From the other side too.
     give([elastic("a", at=86_400 * 30)])
@@ -105,23 +143,36 @@ def test_align_jobs_shifts_the_first_submit_to_the_first_instant(
 
 
 def test_deadlines_shift_with_their_jobs() -> None:
-    jobs = JobTable((elastic("a", deadline_ns=START_NS + DAY_NS), elastic("b")), notes=("as read",)).shifted(7)
+    jobs = JobTable(
+        (elastic("a", deadline_ns=START_NS + DAY_NS), elastic("b")), notes=("as read",)
+    ).shifted(7)
     assert [job.deadline_ns for job in jobs] == [START_NS + DAY_NS + 7, None]
     assert jobs.notes == ("as read",)
 
 
 @examples(50)
-@given(st.lists(st.integers(-(10**15), 10**15), min_size=1, max_size=6), st.floats(0, 100))
+@given(
+    st.lists(st.integers(-(10**15), 10**15), min_size=1, max_size=6), st.floats(0, 100)
+)
 def test_spread_submissions_keep_the_first_and_their_order_and_scale_the_distances(
     instants: list[int], factor: float
 ) -> None:
-    jobs = JobTable(tuple(elastic(str(k), deadline_ns=START_NS) for k in range(len(instants))))
-    jobs = replace(jobs, jobs=tuple(replace(job, tsub_ns=at) for job, at in zip(jobs, instants, strict=True)))
+    jobs = JobTable(
+        tuple(elastic(str(k), deadline_ns=START_NS) for k in range(len(instants)))
+    )
+    jobs = replace(
+        jobs,
+        jobs=tuple(
+            replace(job, tsub_ns=at) for job, at in zip(jobs, instants, strict=True)
+        ),
+    )
     spread = jobs.spread(factor)
     first = min(instants)
     assert min(job.tsub_ns for job in spread) == first
     for before, after in zip(jobs, spread, strict=True):
-        assert after.tsub_ns - first == pytest.approx((before.tsub_ns - first) * factor, abs=0.5, rel=1e-12)
+        assert after.tsub_ns - first == pytest.approx(
+            (before.tsub_ns - first) * factor, abs=0.5, rel=1e-12
+        )
         assert after.deadline_ns is not None
         assert after.deadline_ns - after.tsub_ns == START_NS - before.tsub_ns
     assert spread.by_submit() == jobs.by_submit() or factor < 1
@@ -133,15 +184,21 @@ def test_spread_submissions_are_reported_and_must_stay_within_the_calendar(
 ) -> None:
     give([elastic("a"), elastic("b", at=600)])
     said = Said([*INPUT, "--scale-arrivals", "30"], capsys)
-    assert said.everywhere("--scale-arrivals 30: jobs are submitted over 5.0 h, not 10.0 min")
-    assert pd.read_parquet("debug-itrOut/jobs.parquet")["submit"].diff()[1] == pd.Timedelta(hours=5)
+    assert said.everywhere(
+        "--scale-arrivals 30: jobs are submitted over 5.0 h, not 10.0 min"
+    )
+    assert pd.read_parquet("debug-itrOut/jobs.parquet")["submit"].diff()[
+        1
+    ] == pd.Timedelta(hours=5)
     give([elastic("a"), elastic("b", at=80_000)])
     far = Said([*INPUT, "--scale-arrivals", "1e6"], capsys)
     assert far.code == 2
     assert "job b: --scale-arrivals: would be submitted after the year 2200" in far.err
 
 
-def test_a_trace_of_one_instant_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_of_one_instant_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     give([elastic("a")], days=0)
     said = Said(INPUT, capsys)
     assert said.code == 2
@@ -150,10 +207,17 @@ def test_a_trace_of_one_instant_is_refused(here: Path, capsys: pytest.CaptureFix
 
 # --- jobs that can never run ------------------------------------------------------------------------------------------
 
-WIDE = [elastic("first", seconds=60), elastic("wide", 9, 12, at=10), elastic("behind", at=20), elastic("last", at=30)]
+WIDE = [
+    elastic("first", seconds=60),
+    elastic("wide", 9, 12, at=10),
+    elastic("behind", at=20),
+    elastic("last", at=30),
+]
 
 
-@pytest.mark.parametrize("policy", ["fifo", "sjf", "qssf", "srtf", "tiresias-l", "lucid"])
+@pytest.mark.parametrize(
+    "policy", ["fifo", "sjf", "qssf", "srtf", "tiresias-l", "lucid"]
+)
 def test_a_job_that_can_never_run_is_refused_by_name_where_the_policy_is_rigid(
     here: Path, policy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,15 +239,24 @@ def test_a_job_that_can_never_run_does_not_starve_those_behind_it(
     assert (said.finished, said.summary["metrics"]["jobs"]) == (3, 4)
     assert said.summary["inputs"]["jobs"]["never_run"] == ["wide"]
     jobs = pd.read_parquet("debug-itrOut/jobs.parquet").set_index("name")
-    assert jobs["start"].isna().to_dict() == {"first": False, "wide": True, "behind": False, "last": False}
+    assert jobs["start"].isna().to_dict() == {
+        "first": False,
+        "wide": True,
+        "behind": False,
+        "last": False,
+    }
 
 
-def test_cap_runs_an_oversized_job_on_the_available_units(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cap_runs_an_oversized_job_on_the_available_units(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     give(WIDE)
     said = Said([*INPUT, "--policy", "fifo", "--oversized", "cap"], capsys)
     assert said.everywhere("wide (10); they run on 4 (--oversized cap)")
     assert said.finished == 4
-    held = pd.read_parquet("debug-itrOut/allocations.parquet").set_index("job").loc["wide"]
+    held = (
+        pd.read_parquet("debug-itrOut/allocations.parquet").set_index("job").loc["wide"]
+    )
     assert (held["first_unit"], held["last_unit"]) == (0, 3)
 
 
@@ -193,7 +266,10 @@ def test_a_job_that_can_never_run_takes_no_place_among_elastic_ones(
 ) -> None:
     give(WIDE)
     said = Said(
-        [*INPUT, "--policy", policy, "--backend", "exact", "-maxJ", "1"][: 8 if policy == "milp" else None], capsys
+        [*INPUT, "--policy", policy, "--backend", "exact", "-maxJ", "1"][
+            : 8 if policy == "milp" else None
+        ],
+        capsys,
     )
     said = Said([*INPUT, "--policy", policy, "-maxJ", "1"], capsys)
     assert said.everywhere("wide (9); they never run")
@@ -204,18 +280,34 @@ def test_more_than_is_ever_idle_is_too_large_though_the_machine_is_larger(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [["a", 1], ["b", 1], ["c", 0], ["d", 0]]
-    frame = pd.DataFrame(rows, columns=["node", "idle"]).assign(time="2021-02-10T00:00:00Z")
-    late = pd.DataFrame([["a", 0, "2021-02-10T06:00:00Z"]], columns=["node", "idle", "time"])
+    frame = pd.DataFrame(rows, columns=["node", "idle"]).assign(
+        time="2021-02-10T00:00:00Z"
+    )
+    late = pd.DataFrame(
+        [["a", 0, "2021-02-10T06:00:00Z"]], columns=["node", "idle", "time"]
+    )
     pd.concat([frame, late])[["time", "node", "idle"]].to_csv("trace.csv", index=False)
-    write_parquet(jobs_to_frame(JobTable((elastic("three", 3), elastic("two", 2)))), Path("jobs.parquet"))
+    write_parquet(
+        jobs_to_frame(JobTable((elastic("three", 3), elastic("two", 2)))),
+        Path("jobs.parquet"),
+    )
     args = ["-ndmap", "trace.csv", "--jobs", "jobs.parquet", "--no-u", "--force"]
-    assert Said(args, capsys).everywhere("1 job needs more units than the 2 of 4 that are ever idle at once: three (3)")
+    assert Said(args, capsys).everywhere(
+        "1 job needs more units than the 2 of 4 that are ever idle at once: three (3)"
+    )
     one = Said([*args, "-nN", "1"], capsys)
-    assert one.everywhere("2 jobs need more units than the 1 there are: three (3), two (2)")
+    assert one.everywhere(
+        "2 jobs need more units than the 1 there are: three (3), two (2)"
+    )
 
 
-def test_virtual_clusters_have_sizes_of_their_own(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    jobs = [replace(rigid_job(name, START_NS, 3, 60.0), vc=vc) for name, vc in (("a", "p"), ("b", "q"), ("c", "p"))]
+def test_virtual_clusters_have_sizes_of_their_own(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [
+        replace(rigid_job(name, START_NS, 3, 60.0), vc=vc)
+        for name, vc in (("a", "p"), ("b", "q"), ("c", "p"))
+    ]
     give(jobs)
     Path("cluster.csv").write_text("vc,nodes,units_per_node\np,1,2\nq,1,4\n")
     args = ["--cluster", "cluster.csv", "--jobs", "jobs.parquet", "--force"]
@@ -224,15 +316,26 @@ def test_virtual_clusters_have_sizes_of_their_own(here: Path, capsys: pytest.Cap
         in Said([*args, "--policy", "fifo"], capsys).err
     )
     skipped = Said([*args, "--policy", "fifo", "--oversized", "skip"], capsys)
-    assert (skipped.finished, skipped.summary["inputs"]["jobs"]["never_run"]) == (1, ["a", "c"])
+    assert (skipped.finished, skipped.summary["inputs"]["jobs"]["never_run"]) == (
+        1,
+        ["a", "c"],
+    )
     capped_ = Said([*args, "--policy", "fifo", "--oversized", "cap"], capsys)
     assert capped_.finished == 3
     assert set(pd.read_parquet("debug-itrOut/jobs.parquet")["jct_s"]) == {60.0, 120.0}
 
 
-def test_a_job_of_one_size_keeps_its_duration_when_capped_and_others_follow_their_curve() -> None:
+def test_a_job_of_one_size_keeps_its_duration_when_capped_and_others_follow_their_curve() -> (
+    None
+):
     fixed = capped(rigid_job("a", 0, 16, 50.0), 4)
-    assert (fixed.jmin, fixed.jmax, fixed.request, fixed.rates[4], fixed.pmax) == (4, 4, 4, 1.0, 50.0)
+    assert (fixed.jmin, fixed.jmax, fixed.request, fixed.rates[4], fixed.pmax) == (
+        4,
+        4,
+        4,
+        1.0,
+        50.0,
+    )
     loose = capped(elastic("b", 8, 16), 4)
     assert (loose.jmin, loose.jmax, loose.request, loose.rates[4]) == (4, 4, 4, 4.0)
     asks = capped(elastic("c", 1, 16), 4)
@@ -245,11 +348,21 @@ def test_the_replay_for_u_does_not_starve_on_a_job_larger_than_its_nodes(
     # Four nodes idle for a quarter of the time are one dedicated node.
     times = pd.date_range("2021-02-10", periods=9, freq="3h", tz="UTC")
     idle = [1, 0, 0, 0, 1, 0, 0, 0, 0]
-    frame = pd.DataFrame({f"n{k}": idle for k in range(4)}, index=times.tz_localize(None))
+    frame = pd.DataFrame(
+        {f"n{k}": idle for k in range(4)}, index=times.tz_localize(None)
+    )
     frame.to_csv("trace.csv", index_label="time")
     jobs = [elastic(f"j{k}", 4, 4, seconds=40_000.0) for k in range(3)]
     write_parquet(jobs_to_frame(JobTable(tuple(jobs))), Path("jobs.parquet"))
-    args = ["-ndmap", "trace.csv", "--jobs", "jobs.parquet", "--policy", "fifo", "--force"]
+    args = [
+        "-ndmap",
+        "trace.csv",
+        "--jobs",
+        "jobs.parquet",
+        "--policy",
+        "fifo",
+        "--force",
+    ]
     said = Said(args, capsys)
     assert said.everywhere("for U, 3 jobs that need more than the 1 dedicated nodes")
     assert said.summary["metrics"]["dedicated_outcome"] > 0
@@ -290,9 +403,21 @@ def test_rows_that_a_reader_leaves_out_are_reported_and_recorded(
     here: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text, expected = LEFT_OUT[kind]
-    Path("jobs.txt" if kind == "swf" else "jobs.json" if kind == "philly" else "jobs.csv").write_text(text)
+    Path(
+        "jobs.txt" if kind == "swf" else "jobs.json" if kind == "philly" else "jobs.csv"
+    ).write_text(text)
     file = next(Path().glob("jobs.*"))
-    args = ["--cluster", "2x2", "--jobs", str(file), "--jobs-format", kind, "--policy", "fifo", "--force"]
+    args = [
+        "--cluster",
+        "2x2",
+        "--jobs",
+        str(file),
+        "--jobs-format",
+        kind,
+        "--policy",
+        "fifo",
+        "--force",
+    ]
     assert Said(args, capsys).everywhere(expected)
 
 
@@ -307,20 +432,56 @@ def test_rows_that_a_reader_leaves_out_are_reported_and_recorded(
         (["--xi-partners", "2"], "--xi-partners has no effect without --xi"),
         (["--unit-memory", "16"], "--unit-memory has no effect without --xi"),
         (["--sub-batch", "0.7"], "--sub-batch has no effect without --memory-table"),
-        (["--deadline-horizon", "60"], "--deadline-horizon has no effect without --deadline-boost"),
-        (["--deadline-boost", "2"], "--deadline-boost has no effect on jobs without deadlines"),
-        (["--policy", "fifo", "--backend", "exact"], "--backend has no effect with --policy fifo"),
+        (
+            ["--deadline-horizon", "60"],
+            "--deadline-horizon has no effect without --deadline-boost",
+        ),
+        (
+            ["--deadline-boost", "2"],
+            "--deadline-boost has no effect on jobs without deadlines",
+        ),
+        (
+            ["--policy", "fifo", "--backend", "exact"],
+            "--backend has no effect with --policy fifo",
+        ),
         (["--policy", "fifo", "-Tfwd", "60"], "-Tfwd has no effect with --policy fifo"),
-        (["--policy", "fifo", "-optTL", "60"], "-optTL has no effect with --policy fifo"),
-        (["--policy", "fifo", "--gap", "0.1"], "--gap has no effect with --policy fifo"),
+        (
+            ["--policy", "fifo", "-optTL", "60"],
+            "-optTL has no effect with --policy fifo",
+        ),
+        (
+            ["--policy", "fifo", "--gap", "0.1"],
+            "--gap has no effect with --policy fifo",
+        ),
         (["--policy", "fifo", "--verify"], "--verify has no effect with --policy fifo"),
-        (["--policy", "fifo", "--objective", "throughput"], "--objective has no effect with --policy fifo"),
-        (["--policy", "fifo", "--seed", "3"], "--seed has no effect with --policy fifo"),
-        (["--backend", "exact", "--threads", "2"], "--threads has no effect with --backend exact"),
-        (["--checkpoint-interval", "60"], "--checkpoint-interval has no effect with --policy milp"),
-        (["--applications", "."], "--applications has no effect without --jobs-format pollux"),
-        (["--compat", "reference", "--events", "node", "--skip-rows", "0"], "--events has no effect with --compat ref"),
-        (["--compat", "reference", "--oversized", "cap", "--skip-rows", "0"], "--oversized has no effect with --comp"),
+        (
+            ["--policy", "fifo", "--objective", "throughput"],
+            "--objective has no effect with --policy fifo",
+        ),
+        (
+            ["--policy", "fifo", "--seed", "3"],
+            "--seed has no effect with --policy fifo",
+        ),
+        (
+            ["--backend", "exact", "--threads", "2"],
+            "--threads has no effect with --backend exact",
+        ),
+        (
+            ["--checkpoint-interval", "60"],
+            "--checkpoint-interval has no effect with --policy milp",
+        ),
+        (
+            ["--applications", "."],
+            "--applications has no effect without --jobs-format pollux",
+        ),
+        (
+            ["--compat", "reference", "--events", "node", "--skip-rows", "0"],
+            "--events has no effect with --compat ref",
+        ),
+        (
+            ["--compat", "reference", "--oversized", "cap", "--skip-rows", "0"],
+            "--oversized has no effect with --comp",
+        ),
         (["-nN", "9"], "-nN 9 reaches beyond the trace's 4 nodes"),
     ],
 )
@@ -339,7 +500,9 @@ def test_a_misspelt_column_ends_the_command_and_an_unknown_one_gets_a_note(
     frame.assign(jreq=2).to_parquet("jobs.parquet")
     said = Said(INPUT, capsys)
     assert said.code == 2
-    assert said.err.startswith("Error: jobs.parquet, column jreq: no such column; it differs from 'Jreq' by upper and")
+    assert said.err.startswith(
+        "Error: jobs.parquet, column jreq: no such column; it differs from 'Jreq' by upper and"
+    )
     frame.assign(colour="red").to_parquet("jobs.parquet")
     assert Said(INPUT, capsys).everywhere("column colour of jobs.parquet: unknown here")
     # Of a published pair too.
@@ -347,11 +510,29 @@ def test_a_misspelt_column_ends_the_command_and_an_unknown_one_gets_a_note(
     assert Said(pair, capsys).everywhere("column colour of jobs.parquet: unknown here")
 
 
-def test_options_that_have_an_effect_get_no_note(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_have_an_effect_get_no_note(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     give([elastic("a"), elastic("b", at=30, deadline_ns=START_NS + DAY_NS)])
-    args = ["--backend", "exact", "-Tfwd", "60", "--deadline-boost", "2", "--deadline-horizon", "600", "-nN", "4"]
+    args = [
+        "--backend",
+        "exact",
+        "-Tfwd",
+        "60",
+        "--deadline-boost",
+        "2",
+        "--deadline-horizon",
+        "600",
+        "-nN",
+        "4",
+    ]
     assert Said([*INPUT, *args], capsys).summary["notes"] == []
-    assert Said([*INPUT, "--policy", "fifo", "--checkpoint-interval", "60"], capsys).summary["notes"] == []
+    assert (
+        Said(
+            [*INPUT, "--policy", "fifo", "--checkpoint-interval", "60"], capsys
+        ).summary["notes"]
+        == []
+    )
 
 
 def test_a_replay_that_leaves_much_names_the_cap_that_it_was_lost_to(
@@ -369,7 +550,9 @@ def test_a_replay_that_leaves_much_names_the_cap_that_it_was_lost_to(
     assert Said([*exact, "-maxJ", "1", "--preset", "best"], capsys).everywhere(note)
     assert Said([*exact, "-maxJ", "0"], capsys).summary["notes"] == []
     assert Said([*INPUT, "--preset", "best"], capsys).summary["notes"] == []
-    assert Said([*exact, "-maxJ", "1", "--policy", "fifo"], capsys).summary["notes"] != []  # of the backend alone
+    assert (
+        Said([*exact, "-maxJ", "1", "--policy", "fifo"], capsys).summary["notes"] != []
+    )  # of the backend alone
 
 
 def test_a_growth_that_costs_more_than_most_nodes_are_idle_for_is_reported_with_both_figures(
@@ -391,16 +574,36 @@ def coming_and_going() -> NodeTrace:
     """A node that is idle for four hours, and two that are idle for ten minutes of every twenty."""
     changes = [(0, 0, True)]
     for turn in range(12):
-        changes += [(1200 * turn + 600 * back, node, not back) for back in (0, 1) for node in (1, 2)]
+        changes += [
+            (1200 * turn + 600 * back, node, not back)
+            for back in (0, 1)
+            for node in (1, 2)
+        ]
     times, nodes, idle = zip(*sorted(changes), strict=True)
     at = START_NS + np.array(times) * SECOND_NS
     ids = np.array(nodes, dtype=np.int32)
-    return from_changes(["n0", "n1", "n2"], at, ids, np.array(idle), end=START_NS + 4 * 3600 * SECOND_NS)
+    return from_changes(
+        ["n0", "n1", "n2"], at, ids, np.array(idle), end=START_NS + 4 * 3600 * SECOND_NS
+    )
 
 
-def test_options_of_a_trace_have_no_effect_on_a_cluster(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_a_trace_have_no_effect_on_a_cluster(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     give([elastic("a")])
-    args = ["--cluster", "2x2", "--jobs", "jobs.parquet", "-nN", "1", "-nis", "1", "--skip-rows", "2", "--sort"]
+    args = [
+        "--cluster",
+        "2x2",
+        "--jobs",
+        "jobs.parquet",
+        "-nN",
+        "1",
+        "-nis",
+        "1",
+        "--skip-rows",
+        "2",
+        "--sort",
+    ]
     said = Said([*args, "--align-jobs"], capsys)
     for flag in ("-nN", "-nis", "--skip-rows", "--sort", "--align-jobs"):
         assert said.everywhere(f"{flag} has no effect with --cluster")
@@ -414,19 +617,35 @@ def test_an_unavailable_backend_is_refused_before_any_file_is_read(
 ) -> None:
     # As where the extra is not installed.
     monkeypatch.setattr("bft.milp.backends.builtin.find_spec", lambda package: None)
-    said = Said(["-ndmap", "nowhere.parquet", "--jobs", "nowhere.csv", "--backend", "HiGHS"], capsys)
+    said = Said(
+        ["-ndmap", "nowhere.parquet", "--jobs", "nowhere.csv", "--backend", "HiGHS"],
+        capsys,
+    )
     assert said.code == 2
-    assert "--backend highs is not available here (MIT); there are scipy, exact" in said.err
+    assert (
+        "--backend highs is not available here (MIT); there are scipy, exact"
+        in said.err
+    )
     assert "pip install" in said.err
     # Nobody asks it: no reason to refuse.
     give([elastic("a")])
     assert Said([*INPUT, "--policy", "fifo", "--backend", "highs"], capsys).code == 0
 
 
-def test_an_unknown_format_gets_a_suggestion_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_format_gets_a_suggestion_too(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = Said(["ingest", "slrum", "log.txt", "-o", "trace.parquet"], capsys)
     assert (said.code, "did you mean 'slurm'?" in said.err) == (2, True)
-    Path("idle.csv").write_text("node,start,end,state\na,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z,idle\n")
-    assert run(["ingest", "Intervals", "idle.csv", "-o", "idle.parquet", "--tz", "UTC"]) == 0
+    Path("idle.csv").write_text(
+        "node,start,end,state\na,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z,idle\n"
+    )
+    assert (
+        run(["ingest", "Intervals", "idle.csv", "-o", "idle.parquet", "--tz", "UTC"])
+        == 0
+    )
     give([elastic("a")])
-    assert Said([*INPUT, "--policy", "EQUAL-share"], capsys).summary["options"]["policy"] == "equal-share"
+    assert (
+        Said([*INPUT, "--policy", "EQUAL-share"], capsys).summary["options"]["policy"]
+        == "equal-share"
+    )

@@ -20,8 +20,26 @@ XI = ["--xi", "xi.csv"]
 TIGHT = [*XI, "--unit-memory", "16"]
 FIFO = ["--policy", "fifo"]
 EXACT = ["--backend", "exact"]
-CLUSTER = ["--cluster", "2x2", "--jobs", "tiresias.csv", "--jobs-format", "tiresias", *FIFO]
-POLLUX = ["--cluster", "2x4", "--jobs", "pollux.csv", "--jobs-format", "pollux", "--applications", "apps", *FIFO]
+CLUSTER = [
+    "--cluster",
+    "2x2",
+    "--jobs",
+    "tiresias.csv",
+    "--jobs-format",
+    "tiresias",
+    *FIFO,
+]
+POLLUX = [
+    "--cluster",
+    "2x4",
+    "--jobs",
+    "pollux.csv",
+    "--jobs-format",
+    "pollux",
+    "--applications",
+    "apps",
+    *FIFO,
+]
 QUICK = ["--set", "population=4", "--set", "generations=2"]
 PUBLISHED = ["--compat", "reference", "--skip-rows", "0"]
 PAIR = ["-bdfn", "bounds.pkl", "-scfn", "curves.pkl"]
@@ -144,7 +162,9 @@ def write_inputs() -> None:
     trace.to_pickle("trace.pkl")
     trace.iloc[:, :5].to_pickle("fewer.pkl")
     trace.iloc[::-1].to_pickle("shuffled.pkl")
-    Path("kinds.csv").write_text("node,kind\n" + "".join(f"n{k},{'ab'[k % 2]}\n" for k in range(8)))
+    Path("kinds.csv").write_text(
+        "node,kind\n" + "".join(f"n{k},{'ab'[k % 2]}\n" for k in range(8))
+    )
     count = 6
     jobs = pd.DataFrame(
         {
@@ -157,15 +177,26 @@ def write_inputs() -> None:
             "Tcup": 9.0,
             "Tcdw": 5.0,
             "Ns": [[0, 1, 2, 6]] * count,
-            "Ps": [[0.0, 10.0, 19.0, 40.0], [0.0, 30.0, 50.0, 70.0], [0.0, 5.0, 12.0, 36.0]] * 2,
-            "Os": [[0.0, 1.0, 1.9, 4.0], [0.0, 1.0, 1.7, 2.3], [0.0, 1.0, 2.4, 7.2]] * 2,
+            "Ps": [
+                [0.0, 10.0, 19.0, 40.0],
+                [0.0, 30.0, 50.0, 70.0],
+                [0.0, 5.0, 12.0, 36.0],
+            ]
+            * 2,
+            "Os": [[0.0, 1.0, 1.9, 4.0], [0.0, 1.0, 1.7, 2.3], [0.0, 1.0, 2.4, 7.2]]
+            * 2,
             "memory_gib": 8.5,
             "batch_size": 64.0,
-            "deadline": [START + pd.Timedelta(seconds=900 * (count - k)) for k in range(count)],
+            "deadline": [
+                START + pd.Timedelta(seconds=900 * (count - k)) for k in range(count)
+            ],
         },
         index=pd.Index([f"j{k}" for k in range(count)], name="name"),
     )
-    bounds, curves = ["Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub"], ["Ns", "Ps", "Os"]
+    bounds, curves = (
+        ["Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub"],
+        ["Ns", "Ps", "Os"],
+    )
     jobs[bounds].to_pickle("bounds.pkl")
     jobs[bounds].assign(Pmax=9e4).to_pickle("longer.pkl")
     jobs[curves].to_pickle("curves.pkl")
@@ -175,14 +206,30 @@ def write_inputs() -> None:
         ("early", jobs.assign(Tsub=jobs["Tsub"] - pd.Timedelta(minutes=30))),
         ("wide", jobs.assign(Jmax=20, Jreq=[20, 1, 3, 2, 1, 4])),
     ):
-        table.assign(**{column: table[column].map(json.dumps) for column in curves}).to_csv(f"{name}.csv")
-    pairs = [("a", "b", 1.1, 1.05), ("a", "a", 1.2, 1.2), ("a", "c", 1.05, 1.15), ("b", "c", 1.1, 1.1)]
-    pd.DataFrame(pairs, columns=["model_a", "model_b", "xi_a", "xi_b"]).to_csv("xi.csv", index=False)
+        table.assign(
+            **{column: table[column].map(json.dumps) for column in curves}
+        ).to_csv(f"{name}.csv")
+    pairs = [
+        ("a", "b", 1.1, 1.05),
+        ("a", "a", 1.2, 1.2),
+        ("a", "c", 1.05, 1.15),
+        ("b", "c", 1.1, 1.1),
+    ]
+    pd.DataFrame(pairs, columns=["model_a", "model_b", "xi_a", "xi_b"]).to_csv(
+        "xi.csv", index=False
+    )
     minutes = START.value + 60 * 10**9 * np.arange(60)
-    claims = [("reservation", START.value, at, at + 10**9, at + 10**9, 1, ["n0"]) for at in minutes.tolist()]
+    claims = [
+        ("reservation", START.value, at, at + 10**9, at + 10**9, 1, ["n0"])
+        for at in minutes.tolist()
+    ]
     write_walltimes(from_rows(claims), "walltimes.parquet")
-    memory = [(model, batch, 1 + batch / 8.5) for model in "abc" for batch in (16, 32, 64)]
-    pd.DataFrame(memory, columns=["model", "batch", "memory_gib"]).to_csv("memory.csv", index=False)
+    memory = [
+        (model, batch, 1 + batch / 8.5) for model in "abc" for batch in (16, 32, 64)
+    ]
+    pd.DataFrame(memory, columns=["model", "batch", "memory_gib"]).to_csv(
+        "memory.csv", index=False
+    )
     Path("tiresias.csv").write_text(
         "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
         + "".join(f"t{k},{1 + k % 3},{20 * k},10,a,{50 + 30 * k},1\n" for k in range(6))
@@ -190,7 +237,8 @@ def write_inputs() -> None:
     write_application(Path("apps/toy"))
     write_application(Path("noisy/toy"), grad_var=3.0)
     Path("pollux.csv").write_text(
-        "name,time,application,num_replicas,batch_size\n" + "".join(f"p{k},{30 * k},toy,2,128\n" for k in range(4))
+        "name,time,application,num_replicas,batch_size\n"
+        + "".join(f"p{k},{30 * k},toy,2,128\n" for k in range(4))
     )
 
 
@@ -199,16 +247,29 @@ def said(args: list[str], capsys: pytest.CaptureFixture[str]) -> Said:
     capsys.readouterr()
     code = run([*args, "--force"])
     out, err = capsys.readouterr()
-    notes = "".join(line for line in err.splitlines(keepends=True) if line.startswith(("note:", "Error:")))
-    summary = json.loads(Path("debug-itrOut/summary.json").read_text("utf-8")) if code in (0, 3) else {}
+    notes = "".join(
+        line
+        for line in err.splitlines(keepends=True)
+        if line.startswith(("note:", "Error:"))
+    )
+    summary = (
+        json.loads(Path("debug-itrOut/summary.json").read_text("utf-8"))
+        if code in (0, 3)
+        else {}
+    )
     steps = Path("debug-itrOut/steps.parquet")
-    backends = sorted(pd.read_parquet(steps)["backend"].unique()) if steps.exists() else []
+    backends = (
+        sorted(pd.read_parquet(steps)["backend"].unique()) if steps.exists() else []
+    )
     return code, out + notes + " ".join(backends), summary
 
 
 @pytest.mark.parametrize("field", CASES)
 def test_an_option_changes_the_result_and_is_recorded(
-    here: Path, field: str, capsys: pytest.CaptureFixture[str], known: dict[tuple[str, ...], Said]
+    here: Path,
+    field: str,
+    capsys: pytest.CaptureFixture[str],
+    known: dict[tuple[str, ...], Said],
 ) -> None:
     both, before, after, recorded = CASES[field]
     begin = (*both, *before)

@@ -12,7 +12,14 @@ from click.testing import CliRunner
 
 from bft.models import Curve, InputError, Job, JobTable
 from bft.models.checks import whole
-from bft.models.option_fields import COSTS, SECTIONS, Condition, OptionField, option, option_fields
+from bft.models.option_fields import (
+    COSTS,
+    SECTIONS,
+    Condition,
+    OptionField,
+    option,
+    option_fields,
+)
 from bft.replay import EqualShare, execute
 from bft.replay.cli.parameters import Command, stated_options
 from bft.replay.cli.replay_options import table_options
@@ -36,7 +43,12 @@ class WithCups(Options):
         help="Cups of tea at a restart.",
         section=COSTS,
         metavar="CUPS",
-        conditions=(Condition(lambda run, _: run.policy.kind.rigid, "with --policy {policy}, which drinks none"),),
+        conditions=(
+            Condition(
+                lambda run, _: run.policy.kind.rigid,
+                "with --policy {policy}, which drinks none",
+            ),
+        ),
         for_policy=True,
     )
 
@@ -50,11 +62,16 @@ TABLE = option_fields(WithCups)
 
 
 def test_an_added_option_checks_itself_and_is_recorded() -> None:
-    with pytest.raises(InputError, match="--cups: expected a whole number >= 0, not -1"):
+    with pytest.raises(
+        InputError, match="--cups: expected a whole number >= 0, not -1"
+    ):
         WithCups(cups=-1)
     with pytest.raises(InputError, match="unknown option 'cps'; did you mean 'cups'"):
         WithCups.of(cps=1)
-    assert WithCups.of(cups=5, backend="exact").flat() == {**Options.of(backend="exact").flat(), "cups": 5}
+    assert WithCups.of(cups=5, backend="exact").flat() == {
+        **Options.of(backend="exact").flat(),
+        "cups": 5,
+    }
 
 
 def test_an_added_option_is_on_the_command_line_and_in_its_help() -> None:
@@ -65,17 +82,27 @@ def test_an_added_option_is_on_the_command_line_and_in_its_help() -> None:
     def drink(**given: Any) -> None:
         seen.update(stated_options(TABLE, given))
 
-    assert CliRunner().invoke(drink, ["--cups", "5", "--no-u"], standalone_mode=False).exception is None
+    assert (
+        CliRunner()
+        .invoke(drink, ["--cups", "5", "--no-u"], standalone_mode=False)
+        .exception
+        is None
+    )
     assert (seen["cups"], seen["dedicated"]) == (5, False)
     assert WithCups.of(**seen).cups == 5
-    assert "expected a whole number >= 0" in CliRunner().invoke(drink, ["--cups", "-1"]).output
+    assert (
+        "expected a whole number >= 0"
+        in CliRunner().invoke(drink, ["--cups", "-1"]).output
+    )
     help_ = CliRunner().invoke(drink, ["--help"], env={"COLUMNS": "120"}).output
     costs = help_.partition("Costs and rules:")[2].partition("Output:")[0]
     assert "--cups CUPS" in costs
     assert "Cups of tea at a restart.  [default: 3]" in costs
 
 
-def test_an_added_option_without_effect_gets_a_note_and_a_row_of_the_reference() -> None:
+def test_an_added_option_without_effect_gets_a_note_and_a_row_of_the_reference() -> (
+    None
+):
     assert list(RunSpec.of(WithCups(cups=5)).ineffective()) == [
         "--cups has no effect with --policy milp, which drinks none"
     ]
@@ -100,10 +127,14 @@ def rows() -> list[str]:
 
 
 @pytest.mark.parametrize("field", FIELDS.values(), ids=lambda field: field.name)
-def test_every_option_has_its_help_and_a_row_of_the_reference(field: OptionField, rows: list[str]) -> None:
+def test_every_option_has_its_help_and_a_row_of_the_reference(
+    field: OptionField, rows: list[str]
+) -> None:
     assert field.section in SECTIONS
     assert field.help.endswith("."), field.help
-    row = "| " + ", ".join(f"`{flag}`" for flag in field.flags) + f" | `{field.name}` | "
+    row = (
+        "| " + ", ".join(f"`{flag}`" for flag in field.flags) + f" | `{field.name}` | "
+    )
     assert sum(line.startswith(row) for line in rows) == 1
 
 
@@ -111,24 +142,44 @@ def test_every_option_has_its_help_and_a_row_of_the_reference(field: OptionField
 def test_every_condition_of_an_option_can_be_told(policy: str) -> None:
     shares = policy_type(policy).kind.shares
     run = RunSpec.of(Options(policy=policy, xi="xi.csv" if shares else None))
-    told = [each.holds(run, field.setting) for field in FIELDS.values() for each in field.conditions]
+    told = [
+        each.holds(run, field.setting)
+        for field in FIELDS.values()
+        for each in field.conditions
+    ]
     assert {type(answer) for answer in told} == {bool}
 
 
-def test_no_u_switches_off_the_dedicated_replay_in_plans_and_variants(tmp_path: Path) -> None:
+def test_no_u_switches_off_the_dedicated_replay_in_plans_and_variants(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "plan.toml"
     file.write_text("[options]\nno-u = true\n")
     of_file = plan_of({"plan_file": str(file), "variants": ()})
     assert [point.options.dedicated for point in of_file.points] == [False]
-    of_variants = plan_of({"plan_file": None, "variants": ("quick: --no-u", "whole: --policy fifo")})
+    of_variants = plan_of(
+        {"plan_file": None, "variants": ("quick: --no-u", "whole: --policy fifo")}
+    )
     assert [point.options.dedicated for point in of_variants.points] == [False, True]
     of_flag = plan_of({"plan_file": None, "variants": (), "no_u": True})
     assert [point.options.dedicated for point in of_flag.points] == [False]
 
 
-def test_a_run_resolves_its_options_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_resolves_its_options_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     curve = Curve([0, 2], [0, 10])
-    job = Job("a", 0, 1, 2, pmax=100.0, tcup_s=1.0, tcdw_s=1.0, scalability=curve, objective=curve)
+    job = Job(
+        "a",
+        0,
+        1,
+        2,
+        pmax=100.0,
+        tcup_s=1.0,
+        tcdw_s=1.0,
+        scalability=curve,
+        objective=curve,
+    )
     trace = always_idle(2, 0, 100 * SECOND_NS)
     options = Options(node_trace="(a trace)", jobs="(a table)", policy="fifo")
     resolved = []
@@ -139,5 +190,7 @@ def test_a_run_resolves_its_options_once(tmp_path: Path, monkeypatch: pytest.Mon
         return resolve(options)
 
     monkeypatch.setattr(RunSpec, "of", counted)
-    execute(options, tmp_path / "run", in_memory=InMemoryInputs(trace, JobTable((job,))))
+    execute(
+        options, tmp_path / "run", in_memory=InMemoryInputs(trace, JobTable((job,)))
+    )
     assert resolved == [options]

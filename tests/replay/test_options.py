@@ -32,53 +32,163 @@ WRONG: list[tuple[str, Any, list[str], list[str]]] = [
     ("gap", 1.0, ["--gap", "1"], ["--gap", ">= 0 and < 1"]),
     ("threads", 0, ["--threads", "0"], ["--threads", ">= 1"]),
     ("seed", -1, ["--seed", "-1"], ["--seed", ">= 0"]),
-    ("min_interval_s", math.nan, ["--min-interval", "nan"], ["--min-interval", "seconds >= 0"]),
-    ("checkpoint_interval_s", -1, ["--checkpoint-interval", "-1"], ["--checkpoint-interval", "seconds >= 0"]),
-    ("start_overhead_s", -1, ["--start-overhead", "-1"], ["--start-overhead", "seconds >= 0"]),
-    ("restart_overhead", ((0, 5.0),), ["--restart-overhead", "0:5"], ["--restart-overhead", "expected seconds"]),
-    ("restart_overhead", ((8, 1), (8, 2)), ["--restart-overhead", "8:1,8:2"], ["--restart-overhead", "expected"]),
+    (
+        "min_interval_s",
+        math.nan,
+        ["--min-interval", "nan"],
+        ["--min-interval", "seconds >= 0"],
+    ),
+    (
+        "checkpoint_interval_s",
+        -1,
+        ["--checkpoint-interval", "-1"],
+        ["--checkpoint-interval", "seconds >= 0"],
+    ),
+    (
+        "start_overhead_s",
+        -1,
+        ["--start-overhead", "-1"],
+        ["--start-overhead", "seconds >= 0"],
+    ),
+    (
+        "restart_overhead",
+        ((0, 5.0),),
+        ["--restart-overhead", "0:5"],
+        ["--restart-overhead", "expected seconds"],
+    ),
+    (
+        "restart_overhead",
+        ((8, 1), (8, 2)),
+        ["--restart-overhead", "8:1,8:2"],
+        ["--restart-overhead", "expected"],
+    ),
     ("deadline_boost", 0.5, ["--deadline-boost", "0.5"], ["--deadline-boost", ">= 1"]),
-    ("deadline_horizon_s", 0, ["--deadline-horizon", "0"], ["--deadline-horizon", "> 0"]),
+    (
+        "deadline_horizon_s",
+        0,
+        ["--deadline-horizon", "0"],
+        ["--deadline-horizon", "> 0"],
+    ),
     ("xi_max", 0.9, ["--xi-max", "0.9"], ["--xi-max", ">= 1"]),
     ("xi_partners", 0, ["--xi-partners", "0"], ["--xi-partners", ">= 1"]),
     ("unit_memory_gib", 0, ["--unit-memory", "0"], ["--unit-memory", "> 0"]),
     ("sub_batch", 1.5, ["--sub-batch", "1.5"], ["--sub-batch", "at most 1"]),
     ("forbid", (("a",),), ["--forbid", "a"], ["--forbid", "two models"]),
     ("policy_options", (("", "1"),), ["--set", "=1"], ["--set", "expected"]),
-    ("policy_options", {"bakfill": True}, ["--policy", "fifo", "--set", "bakfill=1"], ["no option 'bakfill'"]),
-    ("policy_options", {"backfill": "so"}, ["--policy", "fifo", "--set", "backfill=so"], ["yes or no", "'so'"]),
-    ("policy", "tiresias", ["--policy", "tiresias"], ["--policy", "'fifo'", "did you mean 'tiresias-"]),
+    (
+        "policy_options",
+        {"bakfill": True},
+        ["--policy", "fifo", "--set", "bakfill=1"],
+        ["no option 'bakfill'"],
+    ),
+    (
+        "policy_options",
+        {"backfill": "so"},
+        ["--policy", "fifo", "--set", "backfill=so"],
+        ["yes or no", "'so'"],
+    ),
+    (
+        "policy",
+        "tiresias",
+        ["--policy", "tiresias"],
+        ["--policy", "'fifo'", "did you mean 'tiresias-"],
+    ),
     ("backend", "cbcc", ["--backend", "cbcc"], ["--backend", "did you mean 'cbc'"]),
-    ("formulation", "mode", ["--formulation", "mode"], ["--formulation", "did you mean 'modes'"]),
-    ("jobs_format", "tiresia", ["--jobs-format", "tiresia"], ["--jobs-format", "did you mean 'tiresias'"]),
+    (
+        "formulation",
+        "mode",
+        ["--formulation", "mode"],
+        ["--formulation", "did you mean 'modes'"],
+    ),
+    (
+        "jobs_format",
+        "tiresia",
+        ["--jobs-format", "tiresia"],
+        ["--jobs-format", "did you mean 'tiresias'"],
+    ),
     ("cost_model", "free", ["--cost-model", "free"], ["--cost-model", "'stall'"]),
     ("events", "none", ["--events", "none"], ["--events", "'node'"]),
     ("objective", "fame", ["--objective", "fame"], ["--objective", "'throughput'"]),
-    ("objective", "power:0.5+srtp:1", ["--objective", "power:0.5+srtp:1"], ["--objective", "did you mean 'srpt'"]),
-    ("objective", "power", ["--objective", "power"], ["--objective", "'power' needs a number, as in 'power:0.5'"]),
+    (
+        "objective",
+        "power:0.5+srtp:1",
+        ["--objective", "power:0.5+srtp:1"],
+        ["--objective", "did you mean 'srpt'"],
+    ),
+    (
+        "objective",
+        "power",
+        ["--objective", "power"],
+        ["--objective", "'power' needs a number, as in 'power:0.5'"],
+    ),
     (
         "objective",
         "srpt:-1",
         ["--objective", "srpt:-1"],
         ["--objective", "srpt: exponent: expected a finite number >= 0"],
     ),
-    ("objective", "ageing", ["--objective", "ageing"], ["--objective", "'ageing' needs a number, as in 'ageing:24'"]),
+    (
+        "objective",
+        "ageing",
+        ["--objective", "ageing"],
+        ["--objective", "'ageing' needs a number, as in 'ageing:24'"],
+    ),
     (
         "objective",
         "ageing:9:x",
         ["--objective", "ageing:9:x"],
         ["--objective", "ageing: cap: expected a finite number"],
     ),
-    ("objective", "ageing:9:1:2", ["--objective", "ageing:9:1:2"], ["ageing' takes at most 2 numbers, not '9:1:2'"]),
+    (
+        "objective",
+        "ageing:9:1:2",
+        ["--objective", "ageing:9:1:2"],
+        ["ageing' takes at most 2 numbers, not '9:1:2'"],
+    ),
     ("preset", "beast", ["--preset", "beast"], ["--preset", "did you mean 'best'"]),
     ("repeat", 0, ["--repeat", "0"], ["--repeat", "expected a whole number >= 1"]),
-    ("cap_units", 0, ["--cap-units", "0"], ["--cap-units", "expected a whole number >= 1"]),
-    ("arrival", "poison:9", ["--arrival", "poison:9"], ["--arrival", "poisson:RATE", "did you mean 'poisson'"]),
-    ("arrival", "poisson:0", ["--arrival", "poisson:0"], ["--arrival", "jobs an hour: expected a finite number > 0"]),
-    ("scale_arrivals", -1, ["--scale-arrivals", "-1"], ["--scale-arrivals", "expected a finite number >= 0"]),
-    ("objective", "own:2", ["--objective", "own:2"], ["--objective", "'own' takes no number, not '2'"]),
-    ("objective", "power:1+own", ["--objective", "power:1+own"], ["--objective", "not both 'power' and 'own'"]),
-    ("objective", "srpt:1+srpt:2", ["--objective", "srpt:1+srpt:2"], ["--objective", "'srpt' is named twice"]),
+    (
+        "cap_units",
+        0,
+        ["--cap-units", "0"],
+        ["--cap-units", "expected a whole number >= 1"],
+    ),
+    (
+        "arrival",
+        "poison:9",
+        ["--arrival", "poison:9"],
+        ["--arrival", "poisson:RATE", "did you mean 'poisson'"],
+    ),
+    (
+        "arrival",
+        "poisson:0",
+        ["--arrival", "poisson:0"],
+        ["--arrival", "jobs an hour: expected a finite number > 0"],
+    ),
+    (
+        "scale_arrivals",
+        -1,
+        ["--scale-arrivals", "-1"],
+        ["--scale-arrivals", "expected a finite number >= 0"],
+    ),
+    (
+        "objective",
+        "own:2",
+        ["--objective", "own:2"],
+        ["--objective", "'own' takes no number, not '2'"],
+    ),
+    (
+        "objective",
+        "power:1+own",
+        ["--objective", "power:1+own"],
+        ["--objective", "not both 'power' and 'own'"],
+    ),
+    (
+        "objective",
+        "srpt:1+srpt:2",
+        ["--objective", "srpt:1+srpt:2"],
+        ["--objective", "'srpt' is named twice"],
+    ),
     ("compat", "gavel", ["--compat", "gavel"], ["--compat", "'reference'"]),
     ("jobs", "a\0b", ["--jobs", "a\0b"], ["--jobs", "UTF-8"]),
 ]
@@ -109,11 +219,21 @@ AT_ODDS: list[tuple[dict[str, Any], list[str], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("field", "value", "args", "expected"), WRONG, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(
+    ("field", "value", "args", "expected"), WRONG, ids=lambda each: str(each)[:40]
+)
 def test_an_invalid_value_is_the_same_error_in_python_and_on_the_command_line(
-    field: str, value: Any, args: list[str], expected: list[str], capsys: pytest.CaptureFixture[str]
+    field: str,
+    value: Any,
+    args: list[str],
+    expected: list[str],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    more = {"policy": "fifo"} if field == "policy_options" and isinstance(value, dict) else {}
+    more = (
+        {"policy": "fifo"}
+        if field == "policy_options" and isinstance(value, dict)
+        else {}
+    )
     with pytest.raises(InputError) as error:
         Options.of(**{**more, field: value})
     assert run(args) == 2
@@ -123,9 +243,14 @@ def test_an_invalid_value_is_the_same_error_in_python_and_on_the_command_line(
         assert text in err
 
 
-@pytest.mark.parametrize(("given", "args", "expected"), AT_ODDS, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(
+    ("given", "args", "expected"), AT_ODDS, ids=lambda each: str(each)[:40]
+)
 def test_what_does_not_go_together_is_the_same_error_in_python_and_on_the_command_line(
-    given: dict[str, Any], args: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+    given: dict[str, Any],
+    args: list[str],
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(InputError, match=expected):
         Options.of(**given)
@@ -151,7 +276,9 @@ def test_a_value_of_another_type_is_no_number(value: object) -> None:
         ({"restart_overhead": ((4, math.nan),)}, "--restart-overhead"),
     ],
 )
-def test_rules_check_themselves_by_the_names_of_the_command_line(given: dict[str, Any], expected: str) -> None:
+def test_rules_check_themselves_by_the_names_of_the_command_line(
+    given: dict[str, Any], expected: str
+) -> None:
     with pytest.raises(InputError, match=expected):
         Rules(**given)
 
@@ -186,16 +313,24 @@ def test_a_preset_fills_in_what_is_not_given() -> None:
     assert some.objective == best.objective
     assert Options.of(**some.flat()) == some
     published = Options()
-    assert (published.tfwd_s, published.objective, published.rules.max_jobs) == (10.0, "own", 10)
+    assert (published.tfwd_s, published.objective, published.rules.max_jobs) == (
+        10.0,
+        "own",
+        10,
+    )
     assert published.solver.backend == "cbc"
 
 
-def test_rules_and_solver_travel_whole_and_what_is_not_stated_keeps_its_default() -> None:
+def test_rules_and_solver_travel_whole_and_what_is_not_stated_keeps_its_default() -> (
+    None
+):
     rules, solver = Rules(min_interval_s=5), SolverOptions("highs")
     options = Options(cluster="2x2", jobs="j", rules=rules, solver=solver)
     assert options.rules is rules
     assert options.solver is solver
-    stated = Options.of(cluster="2x2", jobs="j", min_interval_s=5, backend="highs", max_jobs=None)
+    stated = Options.of(
+        cluster="2x2", jobs="j", min_interval_s=5, backend="highs", max_jobs=None
+    )
     assert stated.rules == Rules(max_jobs=0, min_interval_s=5)
     assert stated.solver == SolverOptions("highs", time_limit_s=10)
     assert stated.changed() == {
@@ -207,18 +342,33 @@ def test_rules_and_solver_travel_whole_and_what_is_not_stated_keeps_its_default(
     ("make", "expected"),
     [
         (lambda: Options.of(tfwd=120), "unknown option 'tfwd'; did you mean 'tfwd_s'?"),
-        (lambda: Options(rules={"max_jobs": 3}), r"rules: expected Rules\(...\), not {'max_jobs': 3}"),  # type: ignore[arg-type]
-        (lambda: Options(solver="exact"), r"solver: expected SolverOptions\(...\), not 'exact'"),  # type: ignore[arg-type]
-        (lambda: SolverOptions(gap=1), "--gap: expected a finite number >= 0 and < 1, not 1"),
+        (
+            lambda: Options(rules={"max_jobs": 3}),
+            r"rules: expected Rules\(...\), not {'max_jobs': 3}",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: Options(solver="exact"),
+            r"solver: expected SolverOptions\(...\), not 'exact'",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: SolverOptions(gap=1),
+            "--gap: expected a finite number >= 0 and < 1, not 1",
+        ),
     ],
 )
-def test_what_is_no_option_is_refused(make: Callable[[], object], expected: str) -> None:
+def test_what_is_no_option_is_refused(
+    make: Callable[[], object], expected: str
+) -> None:
     with pytest.raises(InputError, match=expected):
         make()
 
 
 def test_defaults_that_depend_on_other_options_are_filled_in() -> None:
-    assert (Options().policy, Options().rules, Options().solver) == ("milp", Rules(), SolverOptions(time_limit_s=10))
+    assert (Options().policy, Options().rules, Options().solver) == (
+        "milp",
+        Rules(),
+        SolverOptions(time_limit_s=10),
+    )
     assert Options(xi="x").policy == "milp-sharing"
     assert Options(cluster="2x2", jobs="j").rules.max_jobs == 0
     assert Options.of(cluster="2x2", jobs="j", max_jobs=10).rules.max_jobs == 10
@@ -228,9 +378,19 @@ def test_defaults_that_depend_on_other_options_are_filled_in() -> None:
     assert Options(policy="lucid", compat="lucid").constants == {"compat": "yes"}
     assert Options(policy="lucid", compat="lucid").rules.restart_overhead == ()
     srtf = Options(policy="srtf", compat="lucid")
-    assert (srtf.constants, srtf.rules.restart_overhead) == ({"compat": "yes"}, ((8, 40.0), (64, 60.0)))
-    tiresias = Options(policy="tiresias-l", compat="lucid", policy_options=(("limits", "3250"),))
-    assert tiresias.constants == {"compat": "yes", "limits": "3250", "interval_s": "60", "placement": "all"}
+    assert (srtf.constants, srtf.rules.restart_overhead) == (
+        {"compat": "yes"},
+        ((8, 40.0), (64, 60.0)),
+    )
+    tiresias = Options(
+        policy="tiresias-l", compat="lucid", policy_options=(("limits", "3250"),)
+    )
+    assert tiresias.constants == {
+        "compat": "yes",
+        "limits": "3250",
+        "interval_s": "60",
+        "placement": "all",
+    }
 
 
 def test_names_are_taken_in_capitals_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,14 +415,18 @@ def test_execute_takes_text_and_paths(tmp_path: Path) -> None:
     options = Options(dedicated=False, first_node=0, policy="fifo")
     for folder in (str(tmp_path / "text"), tmp_path / "path"):
         assert execute(options, folder)["options"]["policy"] == "fifo"
-    assert (tmp_path / "text" / "jobs.parquet").read_bytes() == (tmp_path / "path" / "jobs.parquet").read_bytes()
+    assert (tmp_path / "text" / "jobs.parquet").read_bytes() == (
+        tmp_path / "path" / "jobs.parquet"
+    ).read_bytes()
 
 
 def test_a_config_may_list_what_may_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("site.toml").write_text('policy = "fifo"\nset = ["backfill=yes", "consolidate=no"]\nno-u = true\n')
+    Path("site.toml").write_text(
+        'policy = "fifo"\nset = ["backfill=yes", "consolidate=no"]\nno-u = true\n'
+    )
     assert run(["--config", "site.toml", "--json"]) == 0
     assert '"backfill"' in capsys.readouterr().out
     Path("site.toml").write_text('forbid = "a,b"\n')

@@ -32,13 +32,21 @@ def sizes(folder: Path, text: str) -> str:
 def replayed(cluster: str, jobs: list[Job]) -> Outcome:
     table = JobTable(tuple(jobs))
     pools = cluster_pools(cluster, table)
-    return merge(pools, [Replay(pool.trace, pool.jobs, EqualShare(), ALL).run() for pool in pools], table)
+    return merge(
+        pools,
+        [Replay(pool.trace, pool.jobs, EqualShare(), ALL).run() for pool in pools],
+        table,
+    )
 
 
 def test_a_cluster_of_one_pool_is_nodes_that_are_always_idle() -> None:
     jobs = [rigid_job("a", 2, 100, at=5), rigid_job("b", 4, 100)]
     (pool,) = cluster_pools("3x4", JobTable(tuple(jobs)))
-    assert (len(pool.trace.nodes), pool.trace.units_per_node, pool.trace.start) == (3, 4, START)
+    assert (len(pool.trace.nodes), pool.trace.units_per_node, pool.trace.start) == (
+        3,
+        4,
+        START,
+    )
     ours = replayed("3x4", jobs)
     trace = always_idle(3, START, START + 10**5 * SECOND, units_per_node=4)
     theirs = Replay(trace, JobTable(tuple(jobs)), EqualShare(), ALL).run()
@@ -46,10 +54,23 @@ def test_a_cluster_of_one_pool_is_nodes_that_are_always_idle() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from("pqr"), st.integers(1, 3), st.integers(1, 90), st.integers(0, 99)), min_size=1)
+    st.lists(
+        st.tuples(
+            st.sampled_from("pqr"),
+            st.integers(1, 3),
+            st.integers(1, 90),
+            st.integers(0, 99),
+        ),
+        min_size=1,
+    )
 )
-def test_each_virtual_cluster_is_as_if_it_were_alone(drawn: list[tuple[str, int, int, int]]) -> None:
-    jobs = [replace(rigid_job(f"j{k}", n, s, at=at), vc=vc) for k, (vc, n, s, at) in enumerate(drawn)]
+def test_each_virtual_cluster_is_as_if_it_were_alone(
+    drawn: list[tuple[str, int, int, int]],
+) -> None:
+    jobs = [
+        replace(rigid_job(f"j{k}", n, s, at=at), vc=vc)
+        for k, (vc, n, s, at) in enumerate(drawn)
+    ]
     table = JobTable(tuple(jobs))
     import tempfile
 
@@ -63,8 +84,12 @@ def test_each_virtual_cluster_is_as_if_it_were_alone(drawn: list[tuple[str, int,
             continue
         alone = replayed(f"{nodes}x4", own)
         finishes = {record.job.name: record.finish_ns for record in merged.records}
-        assert all(finishes[record.job.name] == record.finish_ns for record in alone.records)
-        held = merged.allocations[merged.allocations["job"].isin([table.jobs.index(job) for job in own])]
+        assert all(
+            finishes[record.job.name] == record.finish_ns for record in alone.records
+        )
+        held = merged.allocations[
+            merged.allocations["job"].isin([table.jobs.index(job) for job in own])
+        ]
         assert held["first_unit"].min() >= first
         first += nodes * 4
         assert held["last_unit"].max() < first
@@ -72,8 +97,13 @@ def test_each_virtual_cluster_is_as_if_it_were_alone(drawn: list[tuple[str, int,
     assert merged.steps["time"].is_monotonic_increasing
 
 
-def test_the_window_of_pools_is_that_of_all_and_each_offers_its_units_throughout(tmp_path: Path) -> None:
-    jobs = [replace(rigid_job("a", 2, 100, at=0), vc="p"), replace(rigid_job("b", 4, 50, at=200), vc="q")]
+def test_the_window_of_pools_is_that_of_all_and_each_offers_its_units_throughout(
+    tmp_path: Path,
+) -> None:
+    jobs = [
+        replace(rigid_job("a", 2, 100, at=0), vc="p"),
+        replace(rigid_job("b", 4, 50, at=200), vc="q"),
+    ]
     merged = replayed(sizes(tmp_path, "vc,nodes,units_per_node\np,1,4\nq,2,4\n"), jobs)
     assert (merged.start_ns, merged.end_ns) == (START, START + 250 * SECOND)
     assert merged.idle_unit_seconds == merged.offered_unit_seconds == 12 * 250
@@ -92,8 +122,14 @@ def test_the_window_of_pools_is_that_of_all_and_each_offers_its_units_throughout
         ("vc,nodes,units_per_node\np,0,4\n", "row 1, column nodes"),
         ("vc,nodes,units_per_node\np,1.5,4\n", "whole number >= 1, not 1.5"),
         ("vc,nodes,units_per_node\np,x,4\n", "whole number >= 1, not 'x'"),
-        ("vc,nodes,units_per_node\np,nan,4\n", "row 1, column nodes: expected a whole number >= 1, not an empty cell"),
-        ("vc,nodes,units_per_node\nq,1,1\np,1,inf\n", "row 2, column units_per_node.*not inf"),
+        (
+            "vc,nodes,units_per_node\np,nan,4\n",
+            "row 1, column nodes: expected a whole number >= 1, not an empty cell",
+        ),
+        (
+            "vc,nodes,units_per_node\nq,1,1\np,1,inf\n",
+            "row 2, column units_per_node.*not inf",
+        ),
         ("vc,nodes,units_per_node\np,1e400,4\n", "row 1, column nodes"),
         ("vc,nodes,units_per_node\np,,4\n", "row 1, column nodes"),
         ("vc,nodes,units_per_node\np,True,4\n", "row 1, column nodes"),
@@ -107,27 +143,47 @@ def test_the_window_of_pools_is_that_of_all_and_each_offers_its_units_throughout
         ("vc,nodes,units_per_node\nq,1,4\n", "virtual cluster 'p' is none of q"),
     ],
 )
-def test_an_invalid_cluster_file_is_reported_with_row_and_column(tmp_path: Path, text: str, told: str) -> None:
+def test_an_invalid_cluster_file_is_reported_with_row_and_column(
+    tmp_path: Path, text: str, told: str
+) -> None:
     job = replace(rigid_job("a", 3), vc="p")
     with pytest.raises(InputError, match=told):
         cluster_pools(sizes(tmp_path, text), JobTable((job,)))
 
 
-def test_a_cluster_of_jsonl_with_numbers_beyond_floats_is_reported(tmp_path: Path) -> None:
+def test_a_cluster_of_jsonl_with_numbers_beyond_floats_is_reported(
+    tmp_path: Path,
+) -> None:
     for number in ("1" + "0" * 400, "1e400", "NaN", "null", "[1]", "true"):
         path = tmp_path / "vcs.jsonl"
         path.write_text(f'{{"vc": "p", "nodes": {number}, "units_per_node": 4}}\n')
-        with pytest.raises(InputError, match="row 1, column nodes: expected a whole number"):
+        with pytest.raises(
+            InputError, match="row 1, column nodes: expected a whole number"
+        ):
             cluster_pools(str(path), JobTable((replace(rigid_job("a", 3), vc="p"),)))
 
 
-@pytest.mark.parametrize("cluster", ["100000000x8", "8x100000000", "1001x1000", "9" * 5000 + "x1"])
+@pytest.mark.parametrize(
+    "cluster", ["100000000x8", "8x100000000", "1001x1000", "9" * 5000 + "x1"]
+)
 def test_a_cluster_beyond_any_machine_is_refused_before_it_is_made(
     tmp_path: Path, cluster: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_parquet(jobs_to_frame(JobTable((rigid_job(),))), tmp_path / "jobs.parquet")
     tracemalloc.start()
-    assert run(["--cluster", cluster, "--jobs", str(tmp_path / "jobs.parquet"), "--out", str(tmp_path / "out")]) == 2
+    assert (
+        run(
+            [
+                "--cluster",
+                cluster,
+                "--jobs",
+                str(tmp_path / "jobs.parquet"),
+                "--out",
+                str(tmp_path / "out"),
+            ]
+        )
+        == 2
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert "1,000,000 units" in capsys.readouterr().err
@@ -142,12 +198,21 @@ def test_a_cluster_that_is_neither_a_size_nor_a_file_is_reported() -> None:
         cluster_pools("0x4", JobTable((rigid_job(),)))
 
 
-def test_a_cluster_is_replayed_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_is_replayed_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     jobs = [replace(rigid_job(f"j{k}", 2, 100, at=k), vc="pq"[k % 2]) for k in range(6)]
     write_parquet(jobs_to_frame(JobTable(tuple(jobs))), tmp_path / "jobs.parquet")
     path = sizes(tmp_path, "vc,nodes,units_per_node\np,1,4\nq,2,2\n")
     out = tmp_path / "out"
-    args = ["--cluster", path, "--jobs", str(tmp_path / "jobs.parquet"), "--policy", "equal-share"]
+    args = [
+        "--cluster",
+        path,
+        "--jobs",
+        str(tmp_path / "jobs.parquet"),
+        "--policy",
+        "equal-share",
+    ]
     assert run([*args, "--out", str(out), "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["metrics"]["jobs_finished"] == 6
@@ -172,6 +237,8 @@ def test_a_cluster_is_replayed_from_the_command_line(tmp_path: Path, capsys: pyt
         (["--jobs", "x.csv", "--jobs-format", "punch-cards"], "--jobs-format"),
     ],
 )
-def test_contradicting_options_are_reported(options: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradicting_options_are_reported(
+    options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(options) == 2
     assert told in capsys.readouterr().err

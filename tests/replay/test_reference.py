@@ -10,13 +10,23 @@ import pytest
 
 from bft.models import Curve, InputError, Job, JobTable, read_published_jobs
 from bft.replay import reference as compat
-from bft.replay.reference import STEP_LOG_COLUMNS, ReferenceRun, replay_reference, write_step_log
+from bft.replay.reference import (
+    STEP_LOG_COLUMNS,
+    ReferenceRun,
+    replay_reference,
+    write_step_log,
+)
 from bft.replay.trace.node_trace import NodeTrace, from_changes
 from bft.replay.trace.trace_files import read_trace, select_nodes
 
 SECOND = 10**9
 T0 = int(pd.Timestamp("2021-02-10T20:21:15Z").value)
-HEURISTIC = ["hps10-ndf-nN16-T10", "hps10-ndf-nN64-T120", "hps10-ndf-nN128-T10", "img-imgps-ndf-J10-nN128-T10"]
+HEURISTIC = [
+    "hps10-ndf-nN16-T10",
+    "hps10-ndf-nN64-T120",
+    "hps10-ndf-nN128-T10",
+    "img-imgps-ndf-J10-nN128-T10",
+]
 MILP = ["hps10-grb-nN16-T120", "hps10-cbc-nN128-T120-tl120"]
 
 
@@ -40,29 +50,50 @@ def replayed(reference: Path, name: str) -> tuple[ReferenceRun, dict, pd.DataFra
         use_milp=options["mip"],
         backend="exact",
     )
-    return run, golden, pd.read_csv(folder / "golden" / name / "step-logs.csv.gz", parse_dates=["evtTime"])
+    return (
+        run,
+        golden,
+        pd.read_csv(
+            folder / "golden" / name / "step-logs.csv.gz", parse_dates=["evtTime"]
+        ),
+    )
 
 
 @pytest.mark.reference
 @pytest.mark.parametrize("name", HEURISTIC)
-def test_the_heuristic_agrees_with_the_published_program_to_the_letter(reference, name, tmp_path):
+def test_the_heuristic_agrees_with_the_published_program_to_the_letter(
+    reference, name, tmp_path
+):
     run, golden, steps = replayed(reference, name)
-    ours = run.steps.assign(evtTime=run.steps["evtTime"].dt.tz_localize(None).astype(steps["evtTime"].dtype))
+    ours = run.steps.assign(
+        evtTime=run.steps["evtTime"].dt.tz_localize(None).astype(steps["evtTime"].dtype)
+    )
     pd.testing.assert_frame_equal(ours, steps, check_dtype=False, rtol=1e-6, atol=1e-6)
     write_step_log(run, tmp_path / "step-logs.csv")
-    published = gzip.decompress((reference / "bftrainer" / "golden" / name / "step-logs.csv.gz").read_bytes())
+    published = gzip.decompress(
+        (reference / "bftrainer" / "golden" / name / "step-logs.csv.gz").read_bytes()
+    )
     assert (tmp_path / "step-logs.csv").read_bytes() == published
 
     assert len(run.steps) == golden["events_handled"]
     assert run.decisions == golden["alloc_calls"]
-    assert (run.start_nodes, run.start_jobs) == (golden["init_nodes"], golden["init_jobs"])
+    assert (run.start_nodes, run.start_jobs) == (
+        golden["init_nodes"],
+        golden["init_jobs"],
+    )
     assert str(pd.Timestamp(run.start_ns)) == golden["t_first"]
     names = [job.name for job in run.jobs]
-    finished = {name: str(pd.Timestamp(ns)) for name, ns in zip(names, run.finish_ns, strict=True) if ns is not None}
+    finished = {
+        name: str(pd.Timestamp(ns))
+        for name, ns in zip(names, run.finish_ns, strict=True)
+        if ns is not None
+    }
     assert finished == {name: when for name, when, _ in golden["done"]}
     assert len(finished) == golden["n_done"]
     progress = dict(zip(names, run.progress, strict=True))
-    assert {name: progress[name] for name in golden["progress"]} == pytest.approx(golden["progress"], rel=1e-12)
+    assert {name: progress[name] for name in golden["progress"]} == pytest.approx(
+        golden["progress"], rel=1e-12
+    )
     assert run.total_progress == pytest.approx(golden["total_progress"], rel=1e-12)
 
 
@@ -71,7 +102,9 @@ def test_the_heuristic_agrees_with_the_published_program_to_the_letter(reference
 def test_the_trace_has_the_rows_that_the_published_program_keeps(reference, name):
     folder = reference / "bftrainer"
     golden = json.loads((folder / "golden" / name / "golden.json").read_text())
-    trace = select_nodes(summit(folder), golden["options"]["nis"], golden["options"]["nN"])
+    trace = select_nodes(
+        summit(folder), golden["options"]["nis"], golden["options"]["nN"]
+    )
     assert len(trace) == golden["dedup_rows"]
     assert trace.times[0] == trace.start
 
@@ -89,17 +122,30 @@ def test_milp_decisions_yield_the_published_outcome_within_two_percent(reference
     assert (ours.iloc[-1] - start) / (end - start) == pytest.approx(1, rel=0.02)
     for tenth in np.linspace(0.1, 1.0, 10):
         by = start + tenth * (end - start)
-        done, published = run.steps["Thr"][ours <= by].sum(), steps["Thr"][steps["evtTime"] <= by].sum()
+        done, published = (
+            run.steps["Thr"][ours <= by].sum(),
+            steps["Thr"][steps["evtTime"] <= by].sum(),
+        )
         assert done == pytest.approx(published, rel=0.02)
 
 
 # --- quirk by quirk, by hand --------------------------------------------------------------------------------------
 
 
-def job(name: str, *, jmin: int = 1, jmax: int = 8, pmax: float = 1e9, submit_s: float = 0, last: int = 8) -> Job:
+def job(
+    name: str,
+    *,
+    jmin: int = 1,
+    jmax: int = 8,
+    pmax: float = 1e9,
+    submit_s: float = 0,
+    last: int = 8,
+) -> Job:
     """Rate 10 samples/s a node, Tcup 2 s, Tcdw 3 s."""
     curve = Curve(np.array([0.0, last]), np.array([0.0, 10.0 * last]))
-    return Job(name, T0 + int(submit_s * SECOND), jmin, jmax, pmax, 2.0, 3.0, curve, curve)
+    return Job(
+        name, T0 + int(submit_s * SECOND), jmin, jmax, pmax, 2.0, 3.0, curve, curve
+    )
 
 
 def nodes(*rows: tuple[float, str]) -> NodeTrace:
@@ -111,7 +157,9 @@ def nodes(*rows: tuple[float, str]) -> NodeTrace:
             node.append(index)
             idle.append(state == "1")
     names = [f"n{i}" for i in range(len(rows[0][1]))]
-    return from_changes(names, np.array(times), np.array(node, dtype=np.int32), np.array(idle))
+    return from_changes(
+        names, np.array(times), np.array(node, dtype=np.int32), np.array(idle)
+    )
 
 
 def heuristic(trace: NodeTrace, *jobs: Job, **options) -> ReferenceRun:
@@ -155,7 +203,11 @@ def test_rescale_cost_is_deducted_at_the_next_event_however_short():
 
 
 def test_shrinking_by_decision_costs_tcdw_times_the_rate_before():
-    run = heuristic(nodes((0, "11110"), (10, "11111"), (20, "11110")), job("a"), job("b", submit_s=10))
+    run = heuristic(
+        nodes((0, "11110"), (10, "11111"), (20, "11110")),
+        job("a"),
+        job("b", submit_s=10),
+    )
     # 5 nodes for 2: quotas of 2, the odd one to the first in play. a shrinks from 4 to 3.
     assert run.steps["ReScost"][0] == 3 * 40
     assert run.steps["Rate"][0] == 30 + 20
@@ -172,7 +224,11 @@ def test_preemption_costs_once_per_job_and_event():
 
 def test_a_late_finish_is_seen_at_the_next_event_and_its_overshoot_is_lost():
     # Work of 100 is done after 2 + 5 s at 20/s, and seen at 60 s.
-    run = heuristic(nodes((0, "110"), (60, "111"), (70, "110")), job("a", pmax=100), job("b", submit_s=50))
+    run = heuristic(
+        nodes((0, "110"), (60, "111"), (70, "110")),
+        job("a", pmax=100),
+        job("b", submit_s=50),
+    )
     assert run.finish_ns == (T0 + 60 * SECOND, None)
     assert run.steps["Thr"][0] == 100
     assert run.steps["nJob"][0] == 1
@@ -191,7 +247,13 @@ def test_the_last_row_logs_the_stale_rate_and_counts_nobody():
     # 1,100 at 60 s, then 10 s on one node
     last = run.steps.iloc[-1]
     assert len(run.steps) == 2
-    assert (last["Rate"], last["nJob"], last["nJrun"], last["nNrun"], last["ReScost"]) == (10, 0, 0, 0, 0)
+    assert (
+        last["Rate"],
+        last["nJob"],
+        last["nJrun"],
+        last["nNrun"],
+        last["ReScost"],
+    ) == (10, 0, 0, 0, 0)
     assert last["nNd"] == 2
 
 
@@ -204,8 +266,19 @@ def test_the_number_of_running_jobs_is_stale_while_nobody_is_in_play():
     assert list(run.steps["Rate"]) == [30, 0, 30]
 
 
-def test_the_stale_number_of_running_jobs_is_0_from_a_row_without_idle_nodes_on() -> None:
-    trace = nodes((0, "110"), (10, "111"), (20, "110"), (30, "000"), (40, "110"), (50, "100"), (60, "111"), (70, "110"))
+def test_the_stale_number_of_running_jobs_is_0_from_a_row_without_idle_nodes_on() -> (
+    None
+):
+    trace = nodes(
+        (0, "110"),
+        (10, "111"),
+        (20, "110"),
+        (30, "000"),
+        (40, "110"),
+        (50, "100"),
+        (60, "111"),
+        (70, "110"),
+    )
     run = heuristic(trace, job("a", pmax=300), job("b", submit_s=55))
     assert list(run.steps["nJob"]) == [1, 0, 0, 0, 0, 1, 1]
     assert list(run.steps["nNd"]) == [3, 2, 0, 2, 1, 3, 2]
@@ -234,7 +307,11 @@ def test_running_jobs_are_those_with_any_node_also_below_jmin():
 )
 def test_the_heuristic_shares_as_published(idle, jmin, shares):
     states = compat._Reference(
-        nodes((0, "1" * idle)), JobTable((job("a", jmin=jmin), job("b", jmin=jmin))), 10, 10, None
+        nodes((0, "1" * idle)),
+        JobTable((job("a", jmin=jmin), job("b", jmin=jmin))),
+        10,
+        10,
+        None,
     )
     states.join(np.arange(idle))
     states.admit()
@@ -243,7 +320,9 @@ def test_the_heuristic_shares_as_published(idle, jmin, shares):
 
 
 def test_leftovers_skip_a_job_that_would_stay_below_its_jmin():
-    states = compat._Reference(nodes((0, "111")), JobTable((job("big", jmin=5), job("small"))), 10, 10, None)
+    states = compat._Reference(
+        nodes((0, "111")), JobTable((job("big", jmin=5), job("small"))), 10, 10, None
+    )
     states.join(np.arange(3))
     states.admit()
     states.decide()
@@ -251,19 +330,25 @@ def test_leftovers_skip_a_job_that_would_stay_below_its_jmin():
 
 
 def test_nodes_are_released_and_taken_from_the_lowest_column_in_order_of_joining():
-    states = compat._Reference(nodes((0, "11111")), JobTable((job("a"), job("b"))), 10, 10, None)
+    states = compat._Reference(
+        nodes((0, "11111")), JobTable((job("a"), job("b"))), 10, 10, None
+    )
     states.join(np.array([3, 4]))
     states.join(np.array([0, 1]))
     states.admit()
     states.settle({0: 3, 1: 1})
     assert states.owner == {3: 0, 4: 0, 0: 0, 1: 1}
-    states.settle({1: 2, 0: 2})  # 3 is released before anything is taken, whatever the order of the jobs
+    states.settle(
+        {1: 2, 0: 2}
+    )  # 3 is released before anything is taken, whatever the order of the jobs
     assert states.owner == {3: 1, 4: 0, 0: 0, 1: 1}
 
 
 def test_jobs_enter_in_the_order_of_the_table_while_there_is_room():
     trace = nodes((0, "1100"), (10, "1110"), (20, "1111"), (30, "0111"))
-    run = heuristic(trace, job("a", pmax=300), job("b", submit_s=15), job("c"), max_jobs=1)
+    run = heuristic(
+        trace, job("a", pmax=300), job("b", submit_s=15), job("c"), max_jobs=1
+    )
     # c is submitted before b, but b stands before it when a has finished at 20 s.
     assert list(run.steps["nJob"]) == [1, 1, 1]
     assert run.progress[2] == 0
@@ -271,12 +356,16 @@ def test_jobs_enter_in_the_order_of_the_table_while_there_is_room():
 
 
 def test_more_nodes_than_the_curve_has_stop_the_replay():
-    with pytest.raises(InputError, match="job a: 3 nodes lie beyond the last point of its curve, 2"):
+    with pytest.raises(
+        InputError, match="job a: 3 nodes lie beyond the last point of its curve, 2"
+    ):
         heuristic(nodes((0, "110"), (10, "111")), job("a", last=2))
 
 
 def test_the_milp_stays_on_the_curve():
-    run = heuristic(nodes((0, "110"), (10, "111")), job("a", last=2), use_milp=True, backend="exact")
+    run = heuristic(
+        nodes((0, "110"), (10, "111")), job("a", last=2), use_milp=True, backend="exact"
+    )
     assert run.steps["nNrun"][0] == 2
 
 
@@ -284,7 +373,13 @@ def test_the_milp_weighs_the_window_and_the_heuristic_does_not():
     trace = nodes((0, "10"), (10, "11"), (20, "10"))
 
     def given(tfwd_s: float, *, use_milp: bool) -> int:
-        run = replay_reference(trace, JobTable((job("a"),)), tfwd_s=tfwd_s, use_milp=use_milp, backend="exact")
+        run = replay_reference(
+            trace,
+            JobTable((job("a"),)),
+            tfwd_s=tfwd_s,
+            use_milp=use_milp,
+            backend="exact",
+        )
         return int(run.steps["nNrun"][0])
 
     # Growing from 1 to 2 nodes gains 10/s and costs 2 s at 10/s: it pays after 2 s.
@@ -297,10 +392,17 @@ def test_a_decision_that_runs_into_the_time_limit_keeps_the_map(monkeypatch):
 
     def timed_out(problem, **options):
         solution = solve(problem, backend="exact")
-        return compat.milp.Solution("feasible", solution.counts, solution.objective, np.inf, "cbc", "modes")
+        return compat.milp.Solution(
+            "feasible", solution.counts, solution.objective, np.inf, "cbc", "modes"
+        )
 
     monkeypatch.setattr(compat.milp, "solve", timed_out)
-    run = heuristic(nodes((0, "10"), (10, "11"), (20, "10")), job("a"), use_milp=True, time_limit=1.0)
+    run = heuristic(
+        nodes((0, "10"), (10, "11"), (20, "10")),
+        job("a"),
+        use_milp=True,
+        time_limit=1.0,
+    )
     assert list(run.steps["nNrun"]) == [1, 1]
     assert run.timeouts == run.decisions == 2
 
@@ -311,27 +413,48 @@ def test_a_decision_that_runs_into_the_time_limit_keeps_the_map(monkeypatch):
 def busy_trace() -> tuple[NodeTrace, JobTable]:
     random = np.random.default_rng(7)
     states = random.random((200, 12)) < random.random((200, 1))
-    rows = [(40 * i, "".join("01"[int(cell)] for cell in row)) for i, row in enumerate(states)]
-    return nodes(*rows), JobTable(tuple(job(f"j{i}", pmax=20000, submit_s=90 * i, jmin=1 + i % 3) for i in range(30)))
+    rows = [
+        (40 * i, "".join("01"[int(cell)] for cell in row))
+        for i, row in enumerate(states)
+    ]
+    return nodes(*rows), JobTable(
+        tuple(
+            job(f"j{i}", pmax=20000, submit_s=90 * i, jmin=1 + i % 3) for i in range(30)
+        )
+    )
 
 
 @pytest.mark.parametrize("use_milp", [False, True])
 def test_throughput_sums_to_the_total_progress(use_milp):
     trace, jobs = busy_trace()
-    run = replay_reference(trace, jobs, tfwd_s=60, max_jobs=4, use_milp=use_milp, backend="exact")
+    run = replay_reference(
+        trace, jobs, tfwd_s=60, max_jobs=4, use_milp=use_milp, backend="exact"
+    )
     assert 0 < sum(ns is not None for ns in run.finish_ns) < len(jobs)
     assert run.steps["Thr"].sum() == pytest.approx(run.total_progress, rel=1e-9)
-    assert all(done == job.pmax for job, done, ns in zip(jobs, run.progress, run.finish_ns, strict=True) if ns)
-    assert all(done < job.pmax for job, done, ns in zip(jobs, run.progress, run.finish_ns, strict=True) if not ns)
+    assert all(
+        done == job.pmax
+        for job, done, ns in zip(jobs, run.progress, run.finish_ns, strict=True)
+        if ns
+    )
+    assert all(
+        done < job.pmax
+        for job, done, ns in zip(jobs, run.progress, run.finish_ns, strict=True)
+        if not ns
+    )
     assert (run.steps["nNrun"] <= run.steps["nNd"]).all()
-    assert (run.steps["nNd"].diff()[1:] == (run.steps["Njoin"] - run.steps["Nleft"])[1:]).all()
+    assert (
+        run.steps["nNd"].diff()[1:] == (run.steps["Njoin"] - run.steps["Nleft"])[1:]
+    ).all()
 
 
 @pytest.mark.parametrize("use_milp", [False, True])
 def test_the_same_input_gives_the_same_bytes(use_milp, tmp_path):
     trace, jobs = busy_trace()
     for name in ("a", "b"):
-        run = replay_reference(trace, jobs, tfwd_s=60, use_milp=use_milp, backend="exact")
+        run = replay_reference(
+            trace, jobs, tfwd_s=60, use_milp=use_milp, backend="exact"
+        )
         write_step_log(run, tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
@@ -374,5 +497,7 @@ def test_room_for_no_job_is_refused():
 
 
 def test_nodes_of_several_units_are_refused():
-    with pytest.raises(InputError, match="allocates whole nodes, but the trace has 8 units a node"):
+    with pytest.raises(
+        InputError, match="allocates whole nodes, but the trace has 8 units a node"
+    ):
         heuristic(replace(nodes((0, "1"), (10, "0")), units_per_node=8), job("a"))

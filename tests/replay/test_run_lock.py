@@ -17,7 +17,13 @@ from bft.replay.results import run_directory as results
 from bft.replay.run_lock import claimed
 
 ARGS = ["-Tfwd", "120", "--policy", "equal-share", "--no-u", "--out", "run"]
-FILES = {"summary.json", "timing.json", "steps.parquet", "jobs.parquet", "allocations.parquet"}
+FILES = {
+    "summary.json",
+    "timing.json",
+    "steps.parquet",
+    "jobs.parquet",
+    "allocations.parquet",
+}
 
 
 def names(folder: Path) -> list[str]:
@@ -26,24 +32,32 @@ def names(folder: Path) -> list[str]:
 
 def jobs_in_play(folder: str = "run") -> int:
     """By which the runs of these tests differ."""
-    return int(json.loads(Path(folder, "summary.json").read_text())["options"]["max_jobs"])
+    return int(
+        json.loads(Path(folder, "summary.json").read_text())["options"]["max_jobs"]
+    )
 
 
 def stopped(command: list[str]) -> subprocess.Popen[str]:
     """A command that stops itself on its way, when it has."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     _, status = os.waitpid(process.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
     return process
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
-def test_a_second_run_into_a_folder_fails_while_the_first_is_under_way(here: Path, force: list[str]) -> None:
+def test_a_second_run_into_a_folder_fails_while_the_first_is_under_way(
+    here: Path, force: list[str]
+) -> None:
     first = stopped([*signalled([(20, signal.SIGSTOP)]), *ARGS])
     try:
         second = result_of([*SCRIPT, *ARGS, "-maxJ", "3", *force])
         assert second.returncode == 2
-        assert second.stderr.endswith("run: another replay is writing here; wait for its end or choose another --out\n")
+        assert second.stderr.endswith(
+            "run: another replay is writing here; wait for its end or choose another --out\n"
+        )
     finally:
         first.send_signal(signal.SIGCONT)
         _, told = first.communicate(timeout=AMPLE_S)
@@ -52,10 +66,15 @@ def test_a_second_run_into_a_folder_fails_while_the_first_is_under_way(here: Pat
     assert set(names(here / "run")) >= FILES
 
 
-def test_among_runs_started_together_one_wins_and_the_others_report_it(here: Path) -> None:
+def test_among_runs_started_together_one_wins_and_the_others_report_it(
+    here: Path,
+) -> None:
     together = [
         subprocess.Popen(
-            [*SCRIPT, *ARGS, "-maxJ", str(most)], stderr=subprocess.PIPE, text=True, stdout=subprocess.PIPE
+            [*SCRIPT, *ARGS, "-maxJ", str(most)],
+            stderr=subprocess.PIPE,
+            text=True,
+            stdout=subprocess.PIPE,
         )
         for most in (1, 2, 3)
     ]
@@ -63,7 +82,11 @@ def test_among_runs_started_together_one_wins_and_the_others_report_it(here: Pat
     codes = [process.returncode for process in together]
     assert sorted(codes) == [0, 2, 2], told
     for code, text in zip(codes, told, strict=True):
-        assert code == 0 or "another replay is writing here" in text or "holds an earlier run" in text
+        assert (
+            code == 0
+            or "another replay is writing here" in text
+            or "holds an earlier run" in text
+        )
     assert (names(here), jobs_in_play()) == (["run"], codes.index(0) + 1)
 
 
@@ -71,7 +94,10 @@ def test_a_claim_ends_with_its_holder_and_leaves_no_folder_behind(here: Path) ->
     folder = here / "deep" / "er" / "run"
     with claimed(folder):
         assert names(folder.parent) == [".run.lock"]
-        with pytest.raises(InputError, match="another replay is writing here"), claimed(folder):
+        with (
+            pytest.raises(InputError, match="another replay is writing here"),
+            claimed(folder),
+        ):
             pass
         with claimed(folder.with_name("other")):
             pass
@@ -85,7 +111,11 @@ def test_a_claim_ends_with_its_holder_and_leaves_no_folder_behind(here: Path) ->
 def test_runs_through_a_link_and_directly_compete_for_one_folder(here: Path) -> None:
     (here / "real").mkdir()
     (here / "link").symlink_to(here / "real")
-    with claimed(here / "link"), pytest.raises(InputError, match="another replay"), claimed(here / "real"):
+    with (
+        claimed(here / "link"),
+        pytest.raises(InputError, match="another replay"),
+        claimed(here / "real"),
+    ):
         pass
 
 
@@ -120,8 +150,18 @@ def killed_while_replacing(more: str) -> None:
 
 @pytest.mark.parametrize(
     ("more", "back"),
-    [(KILLED.format(count=1), True), (KILLED.format(count=2), False), (KILLED.format(count=3), False), (SHUTIL, False)],
-    ids=["between the renames", "after them", "notes brought over", "before the earlier run is removed"],
+    [
+        (KILLED.format(count=1), True),
+        (KILLED.format(count=2), False),
+        (KILLED.format(count=3), False),
+        (SHUTIL, False),
+    ],
+    ids=[
+        "between the renames",
+        "after them",
+        "notes brought over",
+        "before the earlier run is removed",
+    ],
 )
 def test_a_kill_during_the_replacement_of_a_run_loses_neither_run(
     here: Path, more: str, back: bool, capsys: pytest.CaptureFixture[str]
@@ -138,7 +178,9 @@ def test_a_kill_during_the_replacement_of_a_run_loses_neither_run(
     assert set(names(here / "run")) == FILES | {"notes.txt"}
 
 
-def test_a_report_finds_the_run_that_was_being_put_in_place(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_finds_the_run_that_was_being_put_in_place(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     killed_while_replacing(KILLED.format(count=1))
     capsys.readouterr()
     assert run(["report", "run", "--static"]) == 0
@@ -159,7 +201,14 @@ def test_a_draft_that_a_killed_run_left_is_removed_and_nothing_else(here: Path) 
     killed = result_of([*signalled([], more=writing), *ARGS])
     assert killed.returncode == -signal.SIGKILL
     assert sum(name.startswith(".run.draft-") for name in names(here)) == 1
-    mine = [".run.draft-", ".run.drafts", ".run.old-mine", ".run.txt", ".runs.draft-0123abcd", "run.draft-0123abcd"]
+    mine = [
+        ".run.draft-",
+        ".run.drafts",
+        ".run.old-mine",
+        ".run.txt",
+        ".runs.draft-0123abcd",
+        "run.draft-0123abcd",
+    ]
     for name in mine:
         Path(name).mkdir()
     for name in ("run.checkpoint.json.bak", ".run.checkpoint.json.draft-0123abcd"):
@@ -170,7 +219,10 @@ def test_a_draft_that_a_killed_run_left_is_removed_and_nothing_else(here: Path) 
 
 def test_drafts_have_names_of_their_own(here: Path) -> None:
     def fill(folder: Path) -> None:
-        with results.run_directory(folder, force=False) as one, results.run_directory(folder, force=False) as other:
+        with (
+            results.run_directory(folder, force=False) as one,
+            results.run_directory(folder, force=False) as other,
+        ):
             assert one != other
             (one / "one").touch()
             (other / "other").touch()

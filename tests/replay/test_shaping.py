@@ -16,22 +16,43 @@ from bft.models.tables import write_parquet
 from bft.replay import Options, always_idle, write_trace
 from bft.replay.cli.main import run
 from bft.replay.engine.watcher import Notes, Silent
-from bft.replay.inputs.shaping import jobs_per_hour, repeated, shaped, shuffled, with_arrivals
+from bft.replay.inputs.shaping import (
+    jobs_per_hour,
+    repeated,
+    shaped,
+    shuffled,
+    with_arrivals,
+)
 from bft.replay.trace.node_trace import SECOND_NS
 
 DAY_NS = 86_400 * SECOND_NS
 
 
-def job(name: str, at: float, jmin: int = 1, jmax: int = 4, due: float | None = None) -> Job:
+def job(
+    name: str, at: float, jmin: int = 1, jmax: int = 4, due: float | None = None
+) -> Job:
     curve = Curve(np.array([0.0, float(jmax)]), np.array([0.0, float(jmax)]))
     deadline = None if due is None else round(due * SECOND_NS)
-    return Job(name, round(at * SECOND_NS), jmin, jmax, 600.0, 0.0, 0.0, curve, curve, deadline_ns=deadline)
+    return Job(
+        name,
+        round(at * SECOND_NS),
+        jmin,
+        jmax,
+        600.0,
+        0.0,
+        0.0,
+        curve,
+        curve,
+        deadline_ns=deadline,
+    )
 
 
 @st.composite
 def tables(draw: st.DrawFn) -> JobTable:
     instants = draw(st.lists(st.integers(0, 10_000), min_size=1, max_size=12))
-    return JobTable(tuple(job(f"j{k}", at, due=at + 100 + k) for k, at in enumerate(instants)))
+    return JobTable(
+        tuple(job(f"j{k}", at, due=at + 100 + k) for k, at in enumerate(instants))
+    )
 
 
 def spans(jobs: JobTable) -> list[int]:
@@ -53,7 +74,9 @@ def spans(jobs: JobTable) -> list[int]:
 def test_sizes_whose_units_have_too_little_memory_are_left_out(
     needed: float, sizes: tuple[int, ...] | None, expected: list[int]
 ) -> None:
-    jobs = JobTable((replace(job("a", 0, jmax=8), total_memory_gib=needed, sizes=sizes),))
+    jobs = JobTable(
+        (replace(job("a", 0, jmax=8), total_memory_gib=needed, sizes=sizes),)
+    )
     (made,) = shaped(jobs, Options(unit_memory_gib=80.0), Silent())
     assert np.flatnonzero(made.allowed)[1:].tolist() == expected
 
@@ -61,19 +84,39 @@ def test_sizes_whose_units_have_too_little_memory_are_left_out(
 @pytest.mark.parametrize(
     ("change", "column", "what"),
     [
-        ({"total_memory_gib": 641.0}, "total_memory_gib", r"needs 641 GiB, and 8 units \(Jmax\) of 80 GiB"),
-        ({"total_memory_gib": 200.0, "jreq": 2}, "Jreq", r"expected .* not 2: 200 GiB of memory in all"),
+        (
+            {"total_memory_gib": 641.0},
+            "total_memory_gib",
+            r"needs 641 GiB, and 8 units \(Jmax\) of 80 GiB",
+        ),
+        (
+            {"total_memory_gib": 200.0, "jreq": 2},
+            "Jreq",
+            r"expected .* not 2: 200 GiB of memory in all",
+        ),
     ],
 )
-def test_a_job_whose_memory_no_size_has_is_named(change: dict[str, float], column: str, what: str) -> None:
+def test_a_job_whose_memory_no_size_has_is_named(
+    change: dict[str, float], column: str, what: str
+) -> None:
     one = replace(job("a", 0, jmax=8), **change)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=what) as caught:
-        shaped(JobTable((job("b", 0), one), "jobs.csv"), Options(unit_memory_gib=80.0), Silent())
-    assert (caught.value.file, caught.value.column, caught.value.job) == ("jobs.csv", column, "a")
+        shaped(
+            JobTable((job("b", 0), one), "jobs.csv"),
+            Options(unit_memory_gib=80.0),
+            Silent(),
+        )
+    assert (caught.value.file, caught.value.column, caught.value.job) == (
+        "jobs.csv",
+        column,
+        "a",
+    )
 
 
 @given(tables(), st.integers(1, 4))
-def test_repeated_jobs_come_in_rounds_that_do_not_overlap(jobs: JobTable, times: int) -> None:
+def test_repeated_jobs_come_in_rounds_that_do_not_overlap(
+    jobs: JobTable, times: int
+) -> None:
     result = repeated(jobs, times)
     count = len(jobs)
     assert len(result) == count * times
@@ -84,13 +127,19 @@ def test_repeated_jobs_come_in_rounds_that_do_not_overlap(jobs: JobTable, times:
     for k, each in enumerate(result):
         gap = period // (count - 1) if count > 1 else 0
         assert each.tsub_ns == instants[k % count] + (k // count) * (period + gap)
-        assert each.name == (f"j{k % count}" if k < count else f"j{k % count}~{k // count + 1}")
+        assert each.name == (
+            f"j{k % count}" if k < count else f"j{k % count}~{k // count + 1}"
+        )
 
 
 @given(tables(), st.integers(0, 2**32))
-def test_shuffled_jobs_keep_the_instants_and_the_time_to_their_deadlines(jobs: JobTable, seed: int) -> None:
+def test_shuffled_jobs_keep_the_instants_and_the_time_to_their_deadlines(
+    jobs: JobTable, seed: int
+) -> None:
     result = shuffled(jobs, np.random.default_rng(seed))
-    assert sorted(each.tsub_ns for each in result) == sorted(each.tsub_ns for each in jobs)
+    assert sorted(each.tsub_ns for each in result) == sorted(
+        each.tsub_ns for each in jobs
+    )
     assert [each.name for each in result] == [each.name for each in jobs]
     assert spans(result) == spans(jobs)
     again = shuffled(jobs, np.random.default_rng(seed))
@@ -118,7 +167,9 @@ def test_poisson_arrivals_keep_first_instant_order_and_time_to_deadlines(
     assert spans(result) == spans(jobs)
 
 
-def test_poisson_gaps_have_the_mean_and_the_spread_of_an_exponential_distribution() -> None:
+def test_poisson_gaps_have_the_mean_and_the_spread_of_an_exponential_distribution() -> (
+    None
+):
     jobs = JobTable(tuple(job(f"j{k}", 0) for k in range(4001)))
     result = with_arrivals(jobs, 120.0, np.random.default_rng(3))
     gaps = np.diff([each.tsub_ns for each in result]) / SECOND_NS
@@ -132,8 +183,12 @@ def test_poisson_gaps_have_the_mean_and_the_spread_of_an_exponential_distributio
     st.lists(st.tuples(st.integers(1, 9), st.integers(0, 30)), min_size=1, max_size=8),
     st.integers(1, 40),
 )
-def test_capped_jobs_use_no_more_units_and_others_stay(sizes: list[tuple[int, int]], units: int) -> None:
-    jobs = JobTable(tuple(job(f"j{k}", k, low, low + more) for k, (low, more) in enumerate(sizes)))
+def test_capped_jobs_use_no_more_units_and_others_stay(
+    sizes: list[tuple[int, int]], units: int
+) -> None:
+    jobs = JobTable(
+        tuple(job(f"j{k}", k, low, low + more) for k, (low, more) in enumerate(sizes))
+    )
     notes = Notes(Silent())
     result = shaped(jobs, Options(cap_units=units), notes)
     for before, after in zip(jobs, result, strict=True):
@@ -142,7 +197,9 @@ def test_capped_jobs_use_no_more_units_and_others_stay(sizes: list[tuple[int, in
             continue
         assert after.jmax == units
         if before.jmin == before.jmax:  # one size: as long as before
-            assert after.pmax / after.rates[units] == pytest.approx(before.pmax / before.rates[before.jmax])
+            assert after.pmax / after.rates[units] == pytest.approx(
+                before.pmax / before.rates[before.jmax]
+            )
         else:
             assert after.jmin == min(before.jmin, units)
             assert after.scalability is before.scalability
@@ -153,7 +210,9 @@ def test_each_option_draws_for_itself_and_follows_the_seed() -> None:
     jobs = JobTable(tuple(job(f"j{k}", 10 * k) for k in range(20)))
 
     def instants(**options: object) -> list[int]:
-        return [each.tsub_ns for each in shaped(jobs, Options(**options), Notes(Silent()))]  # type: ignore[arg-type]
+        return [
+            each.tsub_ns for each in shaped(jobs, Options(**options), Notes(Silent()))
+        ]  # type: ignore[arg-type]
 
     arrivals = instants(arrival="poisson:60")
     assert sorted(instants(arrival="poisson:60", shuffle_submits=True)) == arrivals
@@ -164,9 +223,14 @@ def test_each_option_draws_for_itself_and_follows_the_seed() -> None:
 
 def test_no_job_is_submitted_beyond_the_calendar() -> None:
     jobs = JobTable((job("a", 0), job("b", 1)))
-    for options, flag in ((Options(arrival="poisson:1e-9"), "--arrival"), (Options(repeat=9999), "--repeat")):
+    for options, flag in (
+        (Options(arrival="poisson:1e-9"), "--arrival"),
+        (Options(repeat=9999), "--repeat"),
+    ):
         far = replace(jobs, jobs=(jobs.jobs[0], job("b", 80 * 365 * 86_400)))
-        with pytest.raises(InputError, match=f"{flag}: would be submitted after the year 2200"):
+        with pytest.raises(
+            InputError, match=f"{flag}: would be submitted after the year 2200"
+        ):
             shaped(far, options, Notes(Silent()))
     assert jobs_per_hour(Options(arrival="poisson:1e-9").arrival or "") == 1e-9
 
@@ -176,8 +240,20 @@ def test_changes_to_a_workload_are_reported_and_recorded(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_trace(always_idle(4, 0, DAY_NS), "trace.parquet")
-    write_parquet(jobs_to_frame(JobTable((job("a", 0), job("b", 60, 9, 9)))), Path("jobs.parquet"))
-    shape = ["--repeat", "2", "--cap-units", "2", "--shuffle-submits", "--arrival", "poisson:60", "--seed", "4"]
+    write_parquet(
+        jobs_to_frame(JobTable((job("a", 0), job("b", 60, 9, 9)))), Path("jobs.parquet")
+    )
+    shape = [
+        "--repeat",
+        "2",
+        "--cap-units",
+        "2",
+        "--shuffle-submits",
+        "--arrival",
+        "poisson:60",
+        "--seed",
+        "4",
+    ]
     args = ["-ndmap", "trace.parquet", "--jobs", "jobs.parquet", "--no-u", *shape]
     assert run([*args, "--out", "one", "--backend", "exact"]) == 0
     err = capsys.readouterr().err
@@ -191,7 +267,9 @@ def test_changes_to_a_workload_are_reported_and_recorded(
         assert note in Path("one/summary.json").read_text("utf-8")
     assert "--seed has no effect" not in err
     assert run([*args, "--out", "two", "--backend", "exact"]) == 0
-    assert Path("one/jobs.parquet").read_bytes() == Path("two/jobs.parquet").read_bytes()
+    assert (
+        Path("one/jobs.parquet").read_bytes() == Path("two/jobs.parquet").read_bytes()
+    )
     jobs = pd.read_parquet("one/jobs.parquet")
     assert list(jobs["name"]) == ["a", "b", "a~2", "b~2"]
     assert list(jobs["Jmax"]) == [2] * 4

@@ -8,7 +8,15 @@ import pytest
 import bft
 
 CURVE = {"Ns": [0, 1, 8], "Ps": [0, 100, 450], "Os": [0, 100, 450]}
-JOB = {"Jmin": 1, "Jmax": 8, "Pmax": 1e9, "Tsub": "2024-03-04", "Tcup": 60, "Tcdw": 30, **CURVE}
+JOB = {
+    "Jmin": 1,
+    "Jmax": 8,
+    "Pmax": 1e9,
+    "Tsub": "2024-03-04",
+    "Tcup": 60,
+    "Tcdw": 30,
+    **CURVE,
+}
 
 
 def outcome(spell_s: int, tfwd: int) -> tuple[float, float]:
@@ -26,7 +34,17 @@ def outcome(spell_s: int, tfwd: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize(
     ("spell_s", "tfwd", "share", "samples"),
-    [(120, 30, 0.665, 2_142_000), (120, 120, 1.0, 2_412_000), (40, 30, 0.666, 2_154_000), (40, 120, 1.0, 1_528_000)],
+    [
+        (120, 30, 0.665, 2_142_000),
+        (120, 120, 1.0, 2_412_000),
+        (40, 30, 0.666, 2_154_000),
+        (40, 120, 1.0, 1_528_000),
+    ],
 )
-def test_the_figures_of_the_page(spell_s: int, tfwd: int, share: float, samples: float) -> None:
-    assert outcome(spell_s, tfwd) == (pytest.approx(share, abs=5e-4), pytest.approx(samples))
+def test_the_figures_of_the_page(
+    spell_s: int, tfwd: int, share: float, samples: float
+) -> None:
+    assert outcome(spell_s, tfwd) == (
+        pytest.approx(share, abs=5e-4),
+        pytest.approx(samples),
+    )

@@ -19,11 +19,15 @@ class Promise:
     deadline: int
 
 
-def is_admitted(now: int, units: int, newcomer: Promise, others: Sequence[Promise]) -> bool:
+def is_admitted(
+    now: int, units: int, newcomer: Promise, others: Sequence[Promise]
+) -> bool:
     """Whether the newcomer, and each of the others that could without it, keeps its deadline."""
     without = kept(now, units, others)
     *beside, own = kept(now, units, [*others, newcomer])
-    return own and all(still or not before for before, still in zip(without, beside, strict=True))
+    return own and all(
+        still or not before for before, still in zip(without, beside, strict=True)
+    )
 
 
 def kept(now: int, units: int, promises: Sequence[Promise]) -> list[bool]:
@@ -32,7 +36,11 @@ def kept(now: int, units: int, promises: Sequence[Promise]) -> list[bool]:
     answers = [False] * len(promises)
     for k in sorted(range(len(promises)), key=lambda k: promises[k].deadline):
         for share in sorted(promises[k].rates):
-            plan = course(now, units, reserved, promises[k], share) if share <= units else None
+            plan = (
+                course(now, units, reserved, promises[k], share)
+                if share <= units
+                else None
+            )
             if plan is not None:
                 reserved += plan
                 answers[k] = True
@@ -41,10 +49,16 @@ def kept(now: int, units: int, promises: Sequence[Promise]) -> list[bool]:
 
 
 def course(
-    now: int, units: int, reserved: Sequence[tuple[int, int, int]], promise: Promise, share: int
+    now: int,
+    units: int,
+    reserved: Sequence[tuple[int, int, int]],
+    promise: Promise,
+    share: int,
 ) -> list[tuple[int, int, int]] | None:
     """What the job holds from when to when with a share, up to its end; None if that is after its deadline."""
-    ends = {end for span in reserved for end in span[:2] if now < end < promise.deadline}
+    ends = {
+        end for span in reserved for end in span[:2] if now < end < promise.deadline
+    }
     left, begin, plan = promise.left, now, []
     for end in sorted(ends | {promise.deadline}):
         free = units - sum(n for a, b, n in reserved if a <= begin < b)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from rules.world import Answer, Playing, World, consolidated, longest_idle, neighbours, rate_of
+from rules.world import (
+    Answer,
+    Playing,
+    World,
+    consolidated,
+    longest_idle,
+    neighbours,
+    rate_of,
+)
 
 # Seconds of a job that makes no progress at Jreq.
 ENDLESS = Fraction(10**30)
@@ -18,7 +26,9 @@ def place(free: list[int], count: int, per: int, *, spread: bool) -> list[int] |
         return None
     if per == 1:
         return longest_idle(free, count)
-    return neighbours(free, count, (), per) if spread else consolidated(free, count, per)
+    return (
+        neighbours(free, count, (), per) if spread else consolidated(free, count, per)
+    )
 
 
 def without(free: list[int], taken: list[int]) -> list[int]:
@@ -28,7 +38,9 @@ def without(free: list[int], taken: list[int]) -> list[int]:
 # --- starting waiting jobs, running ones are left alone ---------------------------------------------------------------
 
 
-def start(world: World, order: list[Playing], *, blocks: bool, spreads: Spreads) -> Answer:
+def start(
+    world: World, order: list[Playing], *, blocks: bool, spreads: Spreads
+) -> Answer:
     """Waiting jobs start in order; one that does not fit is skipped, or blocks the others."""
     free, answer = world.free(), Answer()
     for one in order:
@@ -51,7 +63,9 @@ def seconds_left(one: Playing) -> Fraction:
 
 def fifo(*, backfill: bool, consolidate: bool) -> Callable[[World], Answer]:
     def decide(world: World) -> Answer:
-        return start(world, world.play, blocks=not backfill, spreads=lambda one: not consolidate)
+        return start(
+            world, world.play, blocks=not backfill, spreads=lambda one: not consolidate
+        )
 
     return decide
 
@@ -62,7 +76,9 @@ def sjf(*, backfill: bool, consolidate: bool) -> Callable[[World], Answer]:
 
     def decide(world: World) -> Answer:
         order = sorted(world.play, key=total)
-        return start(world, order, blocks=not backfill, spreads=lambda one: not consolidate)
+        return start(
+            world, order, blocks=not backfill, spreads=lambda one: not consolidate
+        )
 
     return decide
 
@@ -72,7 +88,9 @@ def yarn_cs(
 ) -> Callable[[World], Answer]:
     def decide(world: World) -> Answer:
         free, answer = world.free(), Answer()
-        queues: dict[str, list[Playing]] = {}  # in the order of their first jobs in play
+        queues: dict[
+            str, list[Playing]
+        ] = {}  # in the order of their first jobs in play
         used: dict[str, int] = {}
         for one in world.play:
             name = one.job.vc if by == "vc" else one.job.user
@@ -81,13 +99,23 @@ def yarn_cs(
             queues[name] += [] if one.units else [one]
         others = [name for name in queues if name not in capacities]
         rest = 1 - sum(capacities.values(), Fraction(0))
-        share = {name: capacities.get(name) or rest / len(others) or Fraction(1, 10**9) for name in queues}
+        share = {
+            name: capacities.get(name) or rest / len(others) or Fraction(1, 10**9)
+            for name in queues
+        }
         open_ones = [name for name in queues if queues[name]]
         while open_ones:
             name = min(open_ones, key=lambda name: used[name] / share[name])
             one = queues[name][0]
-            allowed = used[name] + one.request <= max_share * len(world.idle) or not used[name]
-            units = place(free, one.request, world.per, spread=not consolidate) if allowed else None
+            allowed = (
+                used[name] + one.request <= max_share * len(world.idle)
+                or not used[name]
+            )
+            units = (
+                place(free, one.request, world.per, spread=not consolidate)
+                if allowed
+                else None
+            )
             if units is None:
                 open_ones.remove(name)
                 continue
@@ -118,10 +146,16 @@ def run(world: World, order: list[Playing], *, spreads: Spreads) -> Answer:
         spread = spreads(one)
         units = place(free, one.request, world.per, spread=spread)
         if units is None:
-            later = [other for other in order[at:] if other.units and other.number not in answer.units]
+            later = [
+                other
+                for other in order[at:]
+                if other.units and other.number not in answer.units
+            ]
             first = [other for other in later if other in surplus]
             then = [other for other in later if other not in surplus]
-            for other in give_way(world, one, [*first[::-1], *then[::-1]], free, spread=spread):
+            for other in give_way(
+                world, one, [*first[::-1], *then[::-1]], free, spread=spread
+            ):
                 answer.units[other.number] = []
                 free = [*reversed(other.units), *free]
             units = place(free, one.request, world.per, spread=spread)
@@ -147,15 +181,25 @@ def without_room(world: World, order: list[Playing]) -> list[Playing] | None:
 
 
 def give_way(
-    world: World, newcomer: Playing, candidates: list[Playing], free: list[int], *, spread: bool
+    world: World,
+    newcomer: Playing,
+    candidates: list[Playing],
+    free: list[int],
+    *,
+    spread: bool,
 ) -> list[Playing]:
     """Those that give way, the first candidates as far as needed; empty if all of them make no room."""
 
     def fits(gone: list[Playing]) -> bool:
         more = [unit for one in gone for unit in one.units]
-        return place([*free, *more], newcomer.request, world.per, spread=spread) is not None
+        return (
+            place([*free, *more], newcomer.request, world.per, spread=spread)
+            is not None
+        )
 
-    count = next((n for n in range(1, len(candidates) + 1) if fits(candidates[:n])), None)
+    count = next(
+        (n for n in range(1, len(candidates) + 1) if fits(candidates[:n])), None
+    )
     if count is None:
         return []
     chosen = candidates[:count]
@@ -175,6 +219,8 @@ def srtf(*, by: str, consolidate: bool) -> Callable[[World], Answer]:
         return min(seconds * one.request, ENDLESS), not one.units, one.request
 
     def decide(world: World) -> Answer:
-        return run(world, sorted(world.play, key=key), spreads=lambda one: not consolidate)
+        return run(
+            world, sorted(world.play, key=key), spreads=lambda one: not consolidate
+        )
 
     return decide

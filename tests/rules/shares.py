@@ -22,7 +22,9 @@ def equal_share(world: World) -> Answer:
         answer.counts[one.number] = at_most(one, share)
     left = len(world.idle) - sum(answer.counts.values())
     for one in world.play:
-        more = at_most(one, answer.counts[one.number] + left) - answer.counts[one.number]
+        more = (
+            at_most(one, answer.counts[one.number] + left) - answer.counts[one.number]
+        )
         answer.counts[one.number] += more
         left -= more
     return answer
@@ -33,7 +35,11 @@ def is_round(world: World, interval_s: int) -> bool:
 
 
 def next_round(world: World, interval_s: int) -> int | None:
-    return (world.now // (interval_s * SECOND) + 1) * interval_s * SECOND if interval_s else None
+    return (
+        (world.now // (interval_s * SECOND) + 1) * interval_s * SECOND
+        if interval_s
+        else None
+    )
 
 
 def keep_what_runs(world: World, interval_s: int) -> Answer:
@@ -53,7 +59,10 @@ def optimus(*, interval_s: int) -> Callable[[World], Answer]:
     def decide(world: World) -> Answer:
         if not is_round(world, interval_s):
             return keep_what_runs(world, interval_s)
-        left, counts = len(world.idle), dict.fromkeys((one.number for one in world.play), 0)
+        left, counts = (
+            len(world.idle),
+            dict.fromkeys((one.number for one in world.play), 0),
+        )
         for one in sorted(world.play, key=lambda one: one.job.jmin):
             if one.sizes[0] <= left:
                 counts[one.number] = one.sizes[0]
@@ -62,11 +71,19 @@ def optimus(*, interval_s: int) -> Callable[[World], Answer]:
             offers = []
             for at, one in enumerate(world.play):
                 after = next((n for n in one.sizes if n > counts[one.number]), None)
-                if not counts[one.number] or after is None or after - counts[one.number] > left:
+                if (
+                    not counts[one.number]
+                    or after is None
+                    or after - counts[one.number] > left
+                ):
                     continue
                 before, then = seconds(one, counts[one.number]), seconds(one, after)
                 if then < before:
-                    saved = before if before == ENDLESS else (before - then) / (after - counts[one.number])
+                    saved = (
+                        before
+                        if before == ENDLESS
+                        else (before - then) / (after - counts[one.number])
+                    )
                     offers.append((-saved, at, one.number, after))
             if not offers:
                 break
@@ -112,18 +129,35 @@ def tightest_or_emptiest(free: list[int], count: int, per: int) -> list[int]:
 class Sia:
     """The utilities of sia; the best sum of them by enumeration."""
 
-    def __init__(self, *, interval_s: int, power: float, no_allocation: float, growth: float, delay_s: float) -> None:
-        self.interval_s, self.power, self.no_allocation = interval_s, power, no_allocation
+    def __init__(
+        self,
+        *,
+        interval_s: int,
+        power: float,
+        no_allocation: float,
+        growth: float,
+        delay_s: float,
+    ) -> None:
+        self.interval_s, self.power, self.no_allocation = (
+            interval_s,
+            power,
+            no_allocation,
+        )
         self.growth, self.delay_s = growth, delay_s
         self.largest: dict[int, int] = {}  # most units that a job had at a decision
 
     def __call__(self, world: World) -> Answer:
         for one in world.play:
-            self.largest[one.number] = max(self.largest.get(one.number, 0), len(one.units))
+            self.largest[one.number] = max(
+                self.largest.get(one.number, 0), len(one.units)
+            )
         if not is_round(world, self.interval_s):
             return keep_what_runs(world, self.interval_s)
         options = [self.utilities(world, one) for one in world.play]
-        best = max(allocations(options, len(world.idle)), key=lambda found: self.rank(world, options, found))
+        best = max(
+            allocations(options, len(world.idle)),
+            key=lambda found: self.rank(world, options, found),
+        )
         counts = {one.number: n for one, n in zip(world.play, best, strict=True)}
         answer = Answer(wake_ns=next_round(world, self.interval_s))
         if world.per == 1:
@@ -132,19 +166,29 @@ class Sia:
         changed = [one for one in world.play if counts[one.number] != len(one.units)]
         free = unheld(world, changed)
         for one in sorted(changed, key=lambda one: -counts[one.number]):
-            answer.units[one.number] = tightest_or_emptiest(free, counts[one.number], world.per)
+            answer.units[one.number] = tightest_or_emptiest(
+                free, counts[one.number], world.per
+            )
             free = [unit for unit in free if unit not in answer.units[one.number]]
         return answer
 
-    def rank(self, world: World, options: list[dict[int, float]], found: list[int]) -> tuple[float, int, list[int]]:
+    def rank(
+        self, world: World, options: list[dict[int, float]], found: list[int]
+    ) -> tuple[float, int, list[int]]:
         """The largest sum; then the fewest changes; then the last job has fewest units, and so on."""
         total = sum(offer[n] for offer, n in zip(options, found, strict=True))
-        changed = sum(n != len(one.units) for one, n in zip(world.play, found, strict=True))
+        changed = sum(
+            n != len(one.units) for one, n in zip(world.play, found, strict=True)
+        )
         return round(total, 9), -changed, [-n for n in reversed(found)]
 
     def utilities(self, world: World, one: Playing) -> dict[int, float]:
         """Worth of each configuration that it may get, by number of units."""
-        regular = [n for n in one.sizes if (n & (n - 1) == 0 if n <= world.per else n % world.per == 0)]
+        regular = [
+            n
+            for n in one.sizes
+            if (n & (n - 1) == 0 if n <= world.per else n % world.per == 0)
+        ]
         sizes = [n for n in regular or one.sizes if rate_of(one.job, n) > 0]
         if not sizes:
             return {0: 0.0}
@@ -166,7 +210,11 @@ class Sia:
         """r: the part of a job's age that restarts leave, one more included."""
         age = (world.now - one.job.tsub_ns) / SECOND
         restarts = max(one.starts - 1, 0) + one.rescales
-        return max(age - self.delay_s * restarts, 0.0) / (age + self.delay_s) if age + self.delay_s else 0.0
+        return (
+            max(age - self.delay_s * restarts, 0.0) / (age + self.delay_s)
+            if age + self.delay_s
+            else 0.0
+        )
 
 
 def allocations(options: list[dict[int, float]], units: int) -> Iterator[list[int]]:

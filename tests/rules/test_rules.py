@@ -39,9 +39,16 @@ START = 1_613_000_040 * SECOND  # a whole minute
 def traces(draw: st.DrawFn, *, leaves: bool = True) -> NodeTrace:
     nodes = draw(st.integers(2, 4))
     idle = st.booleans() if leaves else st.just(True)
-    later = st.lists(st.tuples(st.integers(1, 40), st.integers(0, nodes - 1), idle), min_size=2, max_size=16)
+    later = st.lists(
+        st.tuples(st.integers(1, 40), st.integers(0, nodes - 1), idle),
+        min_size=2,
+        max_size=16,
+    )
     # Most nodes are idle at first: where nothing is, nothing happens.
-    rows = [(0, node, draw(st.sampled_from([True, True, True, False]))) for node in range(nodes)] + draw(later)
+    rows = [
+        (0, node, draw(st.sampled_from([True, True, True, False])))
+        for node in range(nodes)
+    ] + draw(later)
     rows.sort(key=lambda row: row[0])
     times = START + np.array([row[0] for row in rows], dtype=np.int64) * SECOND
     return from_changes(
@@ -63,9 +70,15 @@ def tables(draw: st.DrawFn, *, few: bool = False) -> JobTable:
         jmin = draw(st.integers(0, jmax))
         some = draw(sizes(jmin, jmax))
         rates = st.sampled_from([1.0, 2.0, 4.0, 1.0, 2.0, 4.0, 0.0])
-        curve = Curve(np.arange(jmax + 1), np.array([0.0, *(draw(rates) for _ in range(jmax))]))
+        curve = Curve(
+            np.arange(jmax + 1), np.array([0.0, *(draw(rates) for _ in range(jmax))])
+        )
         submit = START + draw(st.integers(-3, 20)) * SECOND
-        deadline = draw(st.none() | st.none() | st.integers(1, 60).map(lambda s, submit=submit: submit + s * SECOND))
+        deadline = draw(
+            st.none()
+            | st.none()
+            | st.integers(1, 60).map(lambda s, submit=submit: submit + s * SECOND)
+        )
         jobs.append(
             Job(
                 name=f"j{k}",
@@ -77,7 +90,9 @@ def tables(draw: st.DrawFn, *, few: bool = False) -> JobTable:
                 tcdw_s=float(draw(st.integers(0, 4))),
                 scalability=curve,
                 objective=curve,
-                jreq=draw(st.none() | st.sampled_from(some or range(max(jmin, 1), jmax + 1))),
+                jreq=draw(
+                    st.none() | st.sampled_from(some or range(max(jmin, 1), jmax + 1))
+                ),
                 weight=draw(st.sampled_from([1.0, 1.0, 2.0])),
                 user=draw(st.sampled_from("pq")),
                 vc=draw(st.sampled_from("ab")),
@@ -109,18 +124,24 @@ options = st.builds(
 # --- policies without sense, which shake every transition out ---------------------------------------------------------
 
 
-def whims(seed: int, now: int, idle: int, jobs: Iterable[tuple[str, int, list[int]]]) -> list[int]:
+def whims(
+    seed: int, now: int, idle: int, jobs: Iterable[tuple[str, int, list[int]]]
+) -> list[int]:
     """A number of units for each job (name, units, sizes), always the same one."""
     left, counts = idle, []
     for name, units, allowed in jobs:
         dice = zlib.crc32(f"{seed} {now} {idle} {name} {units} {left}".encode())
         able = [0, *(n for n in allowed if n <= left)]
-        counts.append(units if units in able and dice % 3 == 0 else able[dice // 3 % len(able)])
+        counts.append(
+            units if units in able and dice % 3 == 0 else able[dice // 3 % len(able)]
+        )
         left -= counts[-1]
     return counts
 
 
-def whims_of_units(seed: int, now: int, idle: list[int], jobs: Iterable[tuple[str, int, list[int]]]) -> list[list[int]]:
+def whims_of_units(
+    seed: int, now: int, idle: list[int], jobs: Iterable[tuple[str, int, list[int]]]
+) -> list[list[int]]:
     """The units of each job, drawn from all idle ones."""
     order = sorted(idle, key=lambda unit: zlib.crc32(f"{seed} {now} {unit}".encode()))
     chosen = []
@@ -143,13 +164,17 @@ class Whimsical:
     kind: ClassVar[Kind] = Kind()
 
     def decide(self, state: State) -> Decision:
-        jobs = [(view.job.name, view.units, allowed_sizes(view.job)) for view in state.jobs]
+        jobs = [
+            (view.job.name, view.units, allowed_sizes(view.job)) for view in state.jobs
+        ]
         return Decision(tuple(whims(self.seed, state.time_ns, state.idle, jobs)))
 
     def plain(self, world: World) -> Answer:
         jobs = [(one.job.name, len(one.units), one.sizes) for one in world.play]
         counts = whims(self.seed, world.now, len(world.idle), jobs)
-        return Answer(counts={one.number: n for one, n in zip(world.play, counts, strict=True)})
+        return Answer(
+            counts={one.number: n for one, n in zip(world.play, counts, strict=True)}
+        )
 
 
 @dataclass
@@ -160,13 +185,21 @@ class WhimsicalRigid(Whimsical):
     kind: ClassVar[Kind] = Kind(rigid=True)
 
     def decide(self, state: State) -> Decision:
-        jobs = [(v.job.name, v.units, [v.units] if v.units else allowed_sizes(v.job)) for v in state.jobs]
+        jobs = [
+            (v.job.name, v.units, [v.units] if v.units else allowed_sizes(v.job))
+            for v in state.jobs
+        ]
         return Decision(tuple(whims(self.seed, state.time_ns, state.idle, jobs)))
 
     def plain(self, world: World) -> Answer:
-        jobs = [(one.job.name, len(one.units), [len(one.units)] if one.units else one.sizes) for one in world.play]
+        jobs = [
+            (one.job.name, len(one.units), [len(one.units)] if one.units else one.sizes)
+            for one in world.play
+        ]
         counts = whims(self.seed, world.now, len(world.idle), jobs)
-        return Answer(counts={one.number: n for one, n in zip(world.play, counts, strict=True)})
+        return Answer(
+            counts={one.number: n for one, n in zip(world.play, counts, strict=True)}
+        )
 
 
 @dataclass
@@ -178,42 +211,89 @@ class WhimsicalMover(Whimsical):
 
     def decide(self, state: State) -> Decision:
         per = state.machine.units_per_node
-        idle = [unit for unit in range(state.machine.nodes * per) if state.machine.is_idle(unit)]
-        jobs = [(view.job.name, view.units, allowed_sizes(view.job)) for view in state.jobs]
-        return Decision.placed(dict(enumerate(whims_of_units(self.seed, state.time_ns, idle, jobs))))
+        idle = [
+            unit
+            for unit in range(state.machine.nodes * per)
+            if state.machine.is_idle(unit)
+        ]
+        jobs = [
+            (view.job.name, view.units, allowed_sizes(view.job)) for view in state.jobs
+        ]
+        return Decision.placed(
+            dict(enumerate(whims_of_units(self.seed, state.time_ns, idle, jobs)))
+        )
 
     def plain(self, world: World) -> Answer:
         jobs = [(one.job.name, len(one.units), one.sizes) for one in world.play]
         units = whims_of_units(self.seed, world.now, sorted(world.idle), jobs)
-        return Answer(units={one.number: of for one, of in zip(world.play, units, strict=True)})
+        return Answer(
+            units={one.number: of for one, of in zip(world.play, units, strict=True)}
+        )
 
 
 # --- the comparison ---------------------------------------------------------------------------------------------------
 
 
-def same(trace: NodeTrace, jobs: JobTable, rules: Rules, policy: Policy, plain: Callable[[World], Answer]) -> Told:
+def same(
+    trace: NodeTrace,
+    jobs: JobTable,
+    rules: Rules,
+    policy: Policy,
+    plain: Callable[[World], Answer],
+) -> Told:
     kind = Kind.of(policy)
-    told = World(trace, jobs, plain, rules, rigid=kind.rigid, migrates=kind.migrates).run()
+    told = World(
+        trace, jobs, plain, rules, rigid=kind.rigid, migrates=kind.migrates
+    ).run()
     outcome = Replay(trace, jobs, policy, rules).run()
     records = dict(enumerate(outcome.records))
     steps = outcome.steps[outcome.steps["status"] != "end"]
-    decisions = zip(steps["time"].astype("int64"), steps["idle"], steps["used"], steps["jobs"], strict=True)
+    decisions = zip(
+        steps["time"].astype("int64"),
+        steps["idle"],
+        steps["used"],
+        steps["jobs"],
+        strict=True,
+    )
     assert list(decisions) == told.decisions
-    columns = (outcome.allocations[name] for name in ("job", "first_unit", "last_unit", "start_ns", "end_ns"))
+    columns = (
+        outcome.allocations[name]
+        for name in ("job", "first_unit", "last_unit", "start_ns", "end_ns")
+    )
     rows = zip(*columns, strict=True)
-    held = [(j, unit, begin, end) for j, first, last, begin, end in rows for unit in range(first, last + 1)]
+    held = [
+        (j, unit, begin, end)
+        for j, first, last, begin, end in rows
+        for unit in range(first, last + 1)
+    ]
     assert sorted(held) == sorted(told.held)
     assert outcome.end_ns == told.end
-    assert {j: r.finish_ns for j, r in records.items() if r.finish_ns is not None} == told.finish
-    assert {j: r.start_ns for j, r in records.items() if r.start_ns is not None} == told.start
-    assert [j for j, r in records.items() if r.refused_ns is not None] == sorted(told.refused)
-    for of, counted in (("starts", told.starts), ("rescales", told.rescales), ("preemptions", told.preemptions)):
-        assert {j: getattr(r, of) for j, r in records.items() if getattr(r, of)} == counted, of
+    assert {
+        j: r.finish_ns for j, r in records.items() if r.finish_ns is not None
+    } == told.finish
+    assert {
+        j: r.start_ns for j, r in records.items() if r.start_ns is not None
+    } == told.start
+    assert [j for j, r in records.items() if r.refused_ns is not None] == sorted(
+        told.refused
+    )
+    for of, counted in (
+        ("starts", told.starts),
+        ("rescales", told.rescales),
+        ("preemptions", told.preemptions),
+    ):
+        assert {
+            j: getattr(r, of) for j, r in records.items() if getattr(r, of)
+        } == counted, of
     for j, record in records.items():
-        assert record.work == pytest.approx(float(told.work.get(j, Fraction(0))), rel=1e-9, abs=1e-9)
+        assert record.work == pytest.approx(
+            float(told.work.get(j, Fraction(0))), rel=1e-9, abs=1e-9
+        )
         for book in BOOKS:
             lost = float(told.lost.get((j, book), Fraction(0)))
-            assert getattr(record, f"lost_to_{book}") == pytest.approx(lost, rel=1e-9, abs=1e-9), (j, book)
+            assert getattr(record, f"lost_to_{book}") == pytest.approx(
+                lost, rel=1e-9, abs=1e-9
+            ), (j, book)
     return told
 
 
@@ -227,7 +307,9 @@ def test_costs_events_and_units_are_those_of_the_page(
     same(trace, jobs, rules, policy, policy.plain)
 
 
-def policies(name: str, plain: Callable[..., Any], **drawn: st.SearchStrategy[Any]) -> Any:
+def policies(
+    name: str, plain: Callable[..., Any], **drawn: st.SearchStrategy[Any]
+) -> Any:
     """A registered policy and its plain counterpart with the same constants."""
     return st.fixed_dictionaries(drawn).map(lambda constants: (name, constants, plain))
 
@@ -244,13 +326,22 @@ TIRESIAS = {
 
 
 def shared(text: str) -> dict[str, Fraction]:
-    return {part.split(":")[0]: Fraction(part.split(":")[1]) for part in text.split(",") if part}
+    return {
+        part.split(":")[0]: Fraction(part.split(":")[1])
+        for part in text.split(",")
+        if part
+    }
 
 
 FAMILIES = {
     "fifo": policies("fifo", fifo, backfill=st.booleans(), consolidate=st.booleans()),
     "sjf": policies("sjf", sjf, backfill=st.booleans(), consolidate=st.booleans()),
-    "srtf": policies("srtf", srtf, by=st.sampled_from(["time", "unit-time", "units"]), consolidate=st.booleans()),
+    "srtf": policies(
+        "srtf",
+        srtf,
+        by=st.sampled_from(["time", "unit-time", "units"]),
+        consolidate=st.booleans(),
+    ),
     "yarn-cs": policies(
         "yarn-cs",
         lambda *, capacities, max_share, **of: yarn_cs(

@@ -41,11 +41,17 @@ class Tiresias:
         if self.interval_s and world.now % (self.interval_s * SECOND):
             return Answer(wake_ns=self.round_after(world.now))
         jobs = {one.number: one for one in world.play}
-        self.line = [n for n in self.line if n in jobs] + [n for n in jobs if n not in self.line]
+        self.line = [n for n in self.line if n in jobs] + [
+            n for n in jobs if n not in self.line
+        ]
         for number, one in jobs.items():
             self.counted.setdefault(number, Counted())
             self.sort_into_queue(world, one)
-        key = (lambda n: self.counted[n].queue) if self.gittins_delta is None else (lambda n: self.by_index(jobs[n]))
+        key = (
+            (lambda n: self.counted[n].queue)
+            if self.gittins_delta is None
+            else (lambda n: self.by_index(jobs[n]))
+        )
         self.line.sort(key=key)
         answer = run(world, [jobs[n] for n in self.line], spreads=self.spreads)
         after = {n: len(answer.units.get(n, one.units)) for n, one in jobs.items()}
@@ -63,7 +69,10 @@ class Tiresias:
         counted = self.counted[one.number]
         if not one.starts:
             return
-        while counted.queue < len(self.limits) and self.service(one) >= self.limits[counted.queue] - DUE:
+        while (
+            counted.queue < len(self.limits)
+            and self.service(one) >= self.limits[counted.queue] - DUE
+        ):
             self.move(one.number, counted.queue + 1)
         left = self.promotion(world, one)
         if not one.units and left is not None and left <= DUE:
@@ -80,21 +89,36 @@ class Tiresias:
         """Seconds until a waiting job has waited `promote` times as long as it ran; None: it is not promoted."""
         counted = self.counted[one.number]
         executed = one.executed - counted.executed
-        if not self.promote or not counted.queue or not executed or counted.ran_ns is None:
+        if (
+            not self.promote
+            or not counted.queue
+            or not executed
+            or counted.ran_ns is None
+        ):
             return None
         waited = Fraction(world.now - counted.ran_ns, SECOND) - executed
         return self.promote * executed - waited
 
-    def wake(self, world: World, wake: int | None, jobs: dict[int, Playing], after: dict[int, int]) -> int | None:
+    def wake(
+        self,
+        world: World,
+        wake: int | None,
+        jobs: dict[int, Playing],
+        after: dict[int, int],
+    ) -> int | None:
         waits = []
         for n, one in jobs.items():
             if after[n] and self.counted[n].queue < len(self.limits):
-                waits.append((self.limits[self.counted[n].queue] - self.service(one)) / after[n])
+                waits.append(
+                    (self.limits[self.counted[n].queue] - self.service(one)) / after[n]
+                )
             left = None if after[n] else self.promotion(world, one)
             waits += [] if left is None else [left]
         if wake is None and waits:
             wake = world.now + max(1, ceil(min(waits) * SECOND))
-        return self.round_after(wake - 1) if wake is not None and self.interval_s else wake
+        return (
+            self.round_after(wake - 1) if wake is not None and self.interval_s else wake
+        )
 
     def round_after(self, now: int) -> int:
         return (now // (self.interval_s * SECOND) + 1) * self.interval_s * SECOND
@@ -111,5 +135,7 @@ class Tiresias:
         e = bisect_right(d, self.service(one) + delta)
         index = Fraction(0)
         if i < n:
-            index = Fraction(e - i, n - i) / ((sum(d[i:e], Fraction(0)) + delta * (n - e)) / (n - i))
+            index = Fraction(e - i, n - i) / (
+                (sum(d[i:e], Fraction(0)) + delta * (n - e)) / (n - i)
+            )
         return self.counted[one.number].queue, -index, one.job.tsub_ns

@@ -48,7 +48,9 @@ class Playing:
     executed: Fraction = Fraction(0)  # seconds
     starts: int = 0
     rescales: int = 0  # decisions that changed its units and left it some
-    meets: bool = False  # on a node with another job that is spread over nodes, and spread itself
+    meets: bool = (
+        False  # on a node with another job that is spread over nodes, and spread itself
+    )
 
     @property
     def sizes(self) -> list[int]:
@@ -59,7 +61,11 @@ class Playing:
         """Jreq; by default the smallest size that reaches 80 % of the rate at Jmax."""
         if self.job.jreq is not None:
             return self.job.jreq
-        return next(n for n in self.sizes if rate_of(self.job, n) * 10 >= rate_of(self.job, self.job.jmax) * 8)
+        return next(
+            n
+            for n in self.sizes
+            if rate_of(self.job, n) * 10 >= rate_of(self.job, self.job.jmax) * 8
+        )
 
     def resumes(self, now: int) -> int:
         return max([now, *(until for until, _ in self.stalls)])
@@ -75,7 +81,10 @@ class Playing:
 
 def rate_of(job: Job, units: int) -> Fraction:
     """P at a number of units on which the job runs, linear between the points of its curve, constant after them."""
-    points = [(int(n), Fraction(float(p))) for n, p in zip(job.scalability.ns, job.scalability.ps, strict=True)]
+    points = [
+        (int(n), Fraction(float(p)))
+        for n, p in zip(job.scalability.ns, job.scalability.ps, strict=True)
+    ]
     for (n0, p0), (n1, p1) in pairwise(points):
         if n0 <= units <= n1:
             return p0 + (p1 - p0) * Fraction(units - n0, n1 - n0)
@@ -95,8 +104,12 @@ class Told:
     preemptions: dict[int, int] = field(default_factory=dict)
     refused: list[int] = field(default_factory=list)
     lost: dict[tuple[int, str], Fraction] = field(default_factory=dict)
-    held: list[tuple[int, int, int, int]] = field(default_factory=list)  # job, unit, from, to
-    decisions: list[tuple[int, int, int, int]] = field(default_factory=list)  # when, idle, used, jobs in play
+    held: list[tuple[int, int, int, int]] = field(
+        default_factory=list
+    )  # job, unit, from, to
+    decisions: list[tuple[int, int, int, int]] = field(
+        default_factory=list
+    )  # when, idle, used, jobs in play
 
 
 class World:
@@ -112,7 +125,12 @@ class World:
         rigid: bool = False,
         migrates: bool = False,
     ) -> None:
-        self.policy, self.options, self.rigid, self.migrates = policy, options, rigid, migrates
+        self.policy, self.options, self.rigid, self.migrates = (
+            policy,
+            options,
+            rigid,
+            migrates,
+        )
         self.jobs = list(jobs)
         self.per = per = trace.units_per_node
         self.nodes = len(trace.nodes)
@@ -127,10 +145,14 @@ class World:
         self.now, self.end = trace.start, trace.end
         self.idle: dict[int, int] = {}  # unit -> when it turned idle
         self.play: list[Playing] = []  # in order of admission
-        self.queue = sorted(range(len(self.jobs)), key=lambda j: (self.jobs[j].tsub_ns, j))  # not submitted yet
+        self.queue = sorted(
+            range(len(self.jobs)), key=lambda j: (self.jobs[j].tsub_ns, j)
+        )  # not submitted yet
         self.line: list[int] = []  # submitted, not in play
         self.got: dict[tuple[int, int], int] = {}  # (job, unit) -> since when
-        self.given_up: dict[int, int] = {}  # units that jobs gave back at this instant, and which job
+        self.given_up: dict[
+            int, int
+        ] = {}  # units that jobs gave back at this instant, and which job
         self.finished: list[Playing] = []  # since the policy was last asked
         self.told = Told()
 
@@ -150,7 +172,11 @@ class World:
         decided, pending, wake = None, False, None
         interval = round(self.options.min_interval_s * SECOND)
         while self.play or self.line or self.queue:
-            ready = self.now + 1 if decided is None else max(decided + interval, self.now + 1)
+            ready = (
+                self.now + 1
+                if decided is None
+                else max(decided + interval, self.now + 1)
+            )
             instants = [one for one in map(self.finishes, self.play) if one is not None]
             instants += [max(self.jobs[j].tsub_ns, self.now) for j in self.queue[:1]]
             instants += [time for time, _, _ in self.to_come[:1]]
@@ -166,8 +192,14 @@ class World:
             admitted = self.admit()
             woken = wake is not None and wake <= self.now
             wake = None if woken else wake
-            pending |= changed or (self.options.events == "all" and (finished or admitted or woken))
-            if not pending or self.now >= self.end or (decided is not None and self.now < decided + interval):
+            pending |= changed or (
+                self.options.events == "all" and (finished or admitted or woken)
+            )
+            if (
+                not pending
+                or self.now >= self.end
+                or (decided is not None and self.now < decided + interval)
+            ):
                 continue
             pending = False
             if self.play:
@@ -183,21 +215,34 @@ class World:
         rate = self.rate(one)
         if not rate:
             return None
-        return one.resumes(self.now) + max(0, ceil((Fraction(one.job.pmax) - one.done) / rate * SECOND))
+        return one.resumes(self.now) + max(
+            0, ceil((Fraction(one.job.pmax) - one.done) / rate * SECOND)
+        )
 
     def rate(self, one: Playing) -> Fraction:
         if len(one.units) not in one.sizes:
             return Fraction(0)
-        rate, nodes = rate_of(one.job, len(one.units)), {unit // self.per for unit in one.units}
+        rate, nodes = (
+            rate_of(one.job, len(one.units)),
+            {unit // self.per for unit in one.units},
+        )
         if len(nodes) > -(-len(one.units) // self.per):
             rate /= Fraction(one.job.spread_slowdown)
-        return rate * (1 - Fraction(self.options.network_interference)) if one.meets else rate
+        return (
+            rate * (1 - Fraction(self.options.network_interference))
+            if one.meets
+            else rate
+        )
 
     def pass_time(self, then: int) -> None:
         for one in self.play:
             if not one.units:
                 continue
-            rate, at, seconds = self.rate(one), self.now, Fraction(then - self.now, SECOND)
+            rate, at, seconds = (
+                self.rate(one),
+                self.now,
+                Fraction(then - self.now, SECOND),
+            )
             one.service += len(one.units) * seconds
             one.executed += seconds
             one.trail.append((self.now, one.done))
@@ -213,10 +258,19 @@ class World:
     # --- stages of an instant -----------------------------------------------------------------------------------------
 
     def finish(self) -> bool:
-        running = [one for one in self.play if self.rate(one) and one.resumes(self.now) == self.now]
-        done = [one for one in running if one.done >= Fraction(one.job.pmax) * (1 - DONE)]
+        running = [
+            one
+            for one in self.play
+            if self.rate(one) and one.resumes(self.now) == self.now
+        ]
+        done = [
+            one for one in running if one.done >= Fraction(one.job.pmax) * (1 - DONE)
+        ]
         for one in done:
-            self.told.finish[one.number], self.told.work[one.number] = self.now, Fraction(one.job.pmax)
+            self.told.finish[one.number], self.told.work[one.number] = (
+                self.now,
+                Fraction(one.job.pmax),
+            )
             self.give_back(one, list(one.units))
             self.note(one)
             self.play.remove(one)
@@ -232,7 +286,9 @@ class World:
         for one in losers:
             rate = self.rate(one)
             self.drop(one, [unit for unit in one.units if unit in gone])
-            self.told.preemptions[one.number] = self.told.preemptions.get(one.number, 0) + 1
+            self.told.preemptions[one.number] = (
+                self.told.preemptions.get(one.number, 0) + 1
+            )
             if self.rigid:
                 self.return_to_checkpoint(one)
                 self.give_back(one, list(one.units))
@@ -248,7 +304,9 @@ class World:
 
     def return_to_checkpoint(self, one: Playing) -> None:
         every = round(self.options.checkpoint_interval_s * SECOND)
-        saved = one.done_at(self.now - (self.now - one.begun) % every if every else self.now)
+        saved = one.done_at(
+            self.now - (self.now - one.begun) % every if every else self.now
+        )
         self.lose(one, "preemption", one.done - saved)
         one.done = saved
 
@@ -268,11 +326,19 @@ class World:
     def refuses(self, job: Job) -> bool:
         if self.options.admission == "all" or job.deadline_ns is None:
             return False
-        known = [(one.job, one.done) for one in self.play] + [(self.jobs[j], Fraction(0)) for j in self.line]
-        promises = [self.promise(one, done) for one, done in known if one.deadline_ns is not None]
+        known = [(one.job, one.done) for one in self.play] + [
+            (self.jobs[j], Fraction(0)) for j in self.line
+        ]
+        promises = [
+            self.promise(one, done)
+            for one, done in known
+            if one.deadline_ns is not None
+        ]
         units = self.options.admission_units or len(self.idle)
         open_ones = [promise for promise in promises if promise.deadline > self.now]
-        return not is_admitted(self.now, units, self.promise(job, Fraction(0)), open_ones)
+        return not is_admitted(
+            self.now, units, self.promise(job, Fraction(0)), open_ones
+        )
 
     def promise(self, job: Job, done: Fraction) -> Promise:
         one = Playing(0, job)
@@ -295,16 +361,28 @@ class World:
     def carry_out(self, answer: Answer) -> None:
         """First all releases, then what jobs get, in order of admission."""
         before = {one.number: (len(one.units), self.rate(one)) for one in self.play}
-        named = {n: units for n, units in answer.units.items() if set(units) != set(self.of(n).units)}
-        wanted = {n: count for n, count in answer.counts.items() if count != len(self.of(n).units)}
+        named = {
+            n: units
+            for n, units in answer.units.items()
+            if set(units) != set(self.of(n).units)
+        }
+        wanted = {
+            n: count
+            for n, count in answer.counts.items()
+            if count != len(self.of(n).units)
+        }
         growing = []
         for one in self.play:
             had = list(one.units)
             if one.number in named:
-                self.give_back(one, [unit for unit in had if unit not in named[one.number]])
+                self.give_back(
+                    one, [unit for unit in had if unit not in named[one.number]]
+                )
                 gets = len(named[one.number]) > len(one.units)
             elif one.number in wanted:
-                self.give_back(one, newest(had, len(had) - wanted[one.number], self.per))
+                self.give_back(
+                    one, newest(had, len(had) - wanted[one.number], self.per)
+                )
                 gets = wanted[one.number] > len(one.units)
             else:
                 continue
@@ -328,7 +406,11 @@ class World:
 
     def choose(self, count: int, near: Iterable[int]) -> list[int]:
         """Which free units a growing job takes."""
-        return longest_idle(self.free(), count) if self.per == 1 else neighbours(self.free(), count, near, self.per)
+        return (
+            longest_idle(self.free(), count)
+            if self.per == 1
+            else neighbours(self.free(), count, near, self.per)
+        )
 
     def pay(self, one: Playing, had: int, rate: Fraction) -> None:
         """What a decision costs a job that had so many units, at its rate before."""
@@ -353,11 +435,15 @@ class World:
 
     def restart_s(self, count: int) -> Fraction:
         pairs = self.options.restart_overhead or ((1, 0.0),)
-        return Fraction(next((seconds for upto, seconds in pairs if count <= upto), pairs[-1][1]))
+        return Fraction(
+            next((seconds for upto, seconds in pairs if count <= upto), pairs[-1][1])
+        )
 
     def waits(self, one: Playing) -> Fraction:
         """The part of a restart that does not overlap with other jobs on its units."""
-        swapped = all(self.given_up.get(unit, one.number) != one.number for unit in one.units)
+        swapped = all(
+            self.given_up.get(unit, one.number) != one.number for unit in one.units
+        )
         return 1 - Fraction(self.options.restart_overlap) if swapped else Fraction(1)
 
     def charge(self, one: Playing, seconds: float, rate: Fraction, why: str) -> None:
@@ -374,11 +460,16 @@ class World:
     # --- books --------------------------------------------------------------------------------------------------------
 
     def lose(self, one: Playing, why: str, work: Fraction) -> None:
-        self.told.lost[one.number, why] = self.told.lost.get((one.number, why), Fraction(0)) + work
+        self.told.lost[one.number, why] = (
+            self.told.lost.get((one.number, why), Fraction(0)) + work
+        )
 
     def drop(self, one: Playing, units: list[int]) -> None:
         """A job no longer holds these units."""
-        self.told.held += [(one.number, unit, self.got.pop((one.number, unit)), self.now) for unit in units]
+        self.told.held += [
+            (one.number, unit, self.got.pop((one.number, unit)), self.now)
+            for unit in units
+        ]
         one.units = [unit for unit in one.units if unit not in units]
 
     def give_back(self, one: Playing, units: list[int]) -> None:
@@ -397,10 +488,16 @@ class World:
         """Which jobs on several nodes share a node with another such job."""
         if not self.options.network_interference:
             return
-        nodes = {one.number: {unit // self.per for unit in one.units} for one in self.play}
+        nodes = {
+            one.number: {unit // self.per for unit in one.units} for one in self.play
+        }
         spread = [number for number, on in nodes.items() if len(on) > 1]
         for one in self.play:
-            others = [number for number in spread if number != one.number and nodes[number] & nodes[one.number]]
+            others = [
+                number
+                for number in spread
+                if number != one.number and nodes[number] & nodes[one.number]
+            ]
             one.meets = one.number in spread and bool(others)
 
 
@@ -426,11 +523,15 @@ def tightest(room: dict[int, list[int]], count: int) -> int | None:
     return min(able, key=lambda node: (len(room[node]), node), default=None)
 
 
-def neighbours(free: Iterable[int], count: int, near: Iterable[int], per: int) -> list[int]:
+def neighbours(
+    free: Iterable[int], count: int, near: Iterable[int], per: int
+) -> list[int]:
     """On nodes of several units: on the job's own nodes first; then the emptiest nodes, the rest where it fits best."""
     room, own, taken = by_node(free, per), by_node(near, per), []
     ours = [node for node in own if node in room]
-    for node in sorted(ours, key=lambda node: (-len(own[node]), -len(room[node]), node)):
+    for node in sorted(
+        ours, key=lambda node: (-len(own[node]), -len(room[node]), node)
+    ):
         taken += room[node][: count - len(taken)]
     room = {node: units for node, units in room.items() if node not in own}
     while len(taken) < count:
@@ -444,7 +545,9 @@ def neighbours(free: Iterable[int], count: int, near: Iterable[int], per: int) -
 def consolidated(free: Iterable[int], count: int, per: int) -> list[int] | None:
     """Whole free nodes, the first ones, and the rest on the tightest other node; None where there are none such."""
     room, taken = by_node(free, per), []
-    for node in [node for node in sorted(room) if len(room[node]) == per][: count // per]:
+    for node in [node for node in sorted(room) if len(room[node]) == per][
+        : count // per
+    ]:
         taken += room.pop(node)
     if len(taken) < count // per * per:
         return None
@@ -463,4 +566,6 @@ def newest(held: list[int], count: int, per: int) -> list[int]:
     if per == 1:
         return held[len(held) - count :]
     own = by_node(held, per)
-    return sorted(held, key=lambda unit: (len(own[unit // per]), -held.index(unit)))[:count]
+    return sorted(held, key=lambda unit: (len(own[unit // per]), -held.index(unit)))[
+        :count
+    ]

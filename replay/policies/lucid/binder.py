@@ -62,14 +62,19 @@ class PairRules:
             and newcomer.priority <= self.priority_ratio * running.priority
             and self._fit(newcomer.job, running.job)
             and self.interference is not None
-            and self.interference.xi(newcomer.job, running.job, newcomer.job.request, len(running.units)) is not None
+            and self.interference.xi(
+                newcomer.job, running.job, newcomer.job.request, len(running.units)
+            )
+            is not None
         )
 
     def _fit(self, a: Job, b: Job) -> bool:
         if self.unit_memory_gib is None:
             return True
         return (
-            a.memory_gib is not None and b.memory_gib is not None and a.memory_gib + b.memory_gib < self.unit_memory_gib
+            a.memory_gib is not None
+            and b.memory_gib is not None
+            and a.memory_gib + b.memory_gib < self.unit_memory_gib
         )
 
 

@@ -17,7 +17,12 @@ from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
 from bft.replay.policies.lucid.binder import Binder, Candidate, PairRules
-from bft.replay.policies.lucid.profiler import PROFILED, LucidProfiler, Profiled, profile_first
+from bft.replay.policies.lucid.profiler import (
+    PROFILED,
+    LucidProfiler,
+    Profiled,
+    profile_first,
+)
 from bft.replay.policies.lucid.submissions import (
     ForecastTable,
     LearntForecast,
@@ -26,7 +31,13 @@ from bft.replay.policies.lucid.submissions import (
     Steady,
     read_forecast_table,
 )
-from bft.replay.policies.predictions import ESTIMATE, SCORE, number_in, with_estimates, with_scores
+from bft.replay.policies.predictions import (
+    ESTIMATE,
+    SCORE,
+    number_in,
+    with_estimates,
+    with_scores,
+)
 from bft.replay.trace.node_trace import SECOND_NS
 
 # What leaves a model out, in the place of its file.
@@ -57,13 +68,30 @@ class Lucid:
 
     sharing: bool = field(default=True, metadata=_help("let two jobs have a unit"))
     pair_units: int = field(default=8, metadata=_help("largest job that shares"))
-    score_sum: float = field(default=2.0, metadata=_help("upper bound of the sum of partners' sharing scores"))
-    priority_ratio: float = field(default=2.0, metadata=_help("largest ratio of a newcomer's priority to a partner's"))
-    unit_memory_gib: float | None = field(default=None, metadata=_help("memory of a unit; two jobs must take less"))
-    interference: Interference | None = field(default=None, metadata=_help("pairs with known ratios"))
-    switch_s: float = field(default=100.0, metadata=_help("seconds between settings of the sharing switch"))
-    quiet_jobs: float = field(default=2.0, metadata=_help("no sharing while no more jobs are expected per 10 min"))
-    horizon_s: float = field(default=3000.0, metadata=_help("seconds that a forecast looks ahead"))
+    score_sum: float = field(
+        default=2.0,
+        metadata=_help("upper bound of the sum of partners' sharing scores"),
+    )
+    priority_ratio: float = field(
+        default=2.0,
+        metadata=_help("largest ratio of a newcomer's priority to a partner's"),
+    )
+    unit_memory_gib: float | None = field(
+        default=None, metadata=_help("memory of a unit; two jobs must take less")
+    )
+    interference: Interference | None = field(
+        default=None, metadata=_help("pairs with known ratios")
+    )
+    switch_s: float = field(
+        default=100.0, metadata=_help("seconds between settings of the sharing switch")
+    )
+    quiet_jobs: float = field(
+        default=2.0,
+        metadata=_help("no sharing while no more jobs are expected per 10 min"),
+    )
+    horizon_s: float = field(
+        default=3000.0, metadata=_help("seconds that a forecast looks ahead")
+    )
     forecast: str = field(
         default="",
         metadata=_help(
@@ -72,29 +100,62 @@ class Lucid:
         ),
     )
     estimator: str = field(
-        default="", metadata=_help("saved duration estimator, for jobs without estimate_s; none: all are taken alike")
+        default="",
+        metadata=_help(
+            "saved duration estimator, for jobs without estimate_s; none: all are taken alike"
+        ),
     )
     packing: str = field(
-        default="", metadata=_help("saved packing analyser, for jobs without sharing_score; no: memory alone decides")
+        default="",
+        metadata=_help(
+            "saved packing analyser, for jobs without sharing_score; no: memory alone decides"
+        ),
     )
-    fallback_s: float = field(default=1000.0, metadata=_help("estimate in seconds for a job without one above 0"))
-    profile_s: float = field(default=200.0, metadata=_help("seconds after which a job's profile is known"))
-    profiler_nodes: int = field(default=2, metadata=_help("nodes of a fixed cluster's profiler; 0: none"))
-    profiler_spare: int = field(default=1, metadata=_help("nodes that the profiler grows by"))
-    profiler_units: int = field(default=8, metadata=_help("largest job that is profiled"))
-    grow_above: int = field(default=10, metadata=_help("the profiler grows when more jobs wait"))
-    shrink_below: int = field(default=5, metadata=_help("the profiler shrinks when fewer jobs wait"))
-    quiet_units: float = field(default=40.0, metadata=_help("and at most this many units per 10 min are expected"))
-    compat: bool = field(default=False, metadata=_help("as the artifact: profiling is free, jobs last 1 s longer"))
+    fallback_s: float = field(
+        default=1000.0,
+        metadata=_help("estimate in seconds for a job without one above 0"),
+    )
+    profile_s: float = field(
+        default=200.0, metadata=_help("seconds after which a job's profile is known")
+    )
+    profiler_nodes: int = field(
+        default=2, metadata=_help("nodes of a fixed cluster's profiler; 0: none")
+    )
+    profiler_spare: int = field(
+        default=1, metadata=_help("nodes that the profiler grows by")
+    )
+    profiler_units: int = field(
+        default=8, metadata=_help("largest job that is profiled")
+    )
+    grow_above: int = field(
+        default=10, metadata=_help("the profiler grows when more jobs wait")
+    )
+    shrink_below: int = field(
+        default=5, metadata=_help("the profiler shrinks when fewer jobs wait")
+    )
+    quiet_units: float = field(
+        default=40.0,
+        metadata=_help("and at most this many units per 10 min are expected"),
+    )
+    compat: bool = field(
+        default=False,
+        metadata=_help("as the artifact: profiling is free, jobs last 1 s longer"),
+    )
     name: str = field(default="lucid", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
-    _known: set[tuple[str, float | None]] = field(default_factory=set, init=False, repr=False)
-    _priorities: dict[str, float] = field(default_factory=dict, init=False, repr=False, metadata=NOT_STORED)
+    _known: set[tuple[str, float | None]] = field(
+        default_factory=set, init=False, repr=False
+    )
+    _priorities: dict[str, float] = field(
+        default_factory=dict, init=False, repr=False, metadata=NOT_STORED
+    )
 
     def __post_init__(self) -> None:
         for name in ("switch_s", "horizon_s", "fallback_s", "profile_s"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be seconds > 0, not {getattr(self, name)}")
+                raise ValueError(
+                    f"{name} must be seconds > 0, not {getattr(self, name)}"
+                )
         if min(self.profiler_nodes, self.profiler_spare) < 0:
             raise ValueError("the profiler cannot have fewer than 0 nodes")
 
@@ -109,20 +170,41 @@ class Lucid:
         placed = self._started(state, waiting, on)
         wake_ns = None
         if self.sharing and len(placed) < len(waiting):
-            turns = (self._switch.next_turn(state.time_ns), self._next_known(state) if on else None)
-            wake_ns = min((instant for instant in turns if instant is not None), default=None)
+            turns = (
+                self._switch.next_turn(state.time_ns),
+                self._next_known(state) if on else None,
+            )
+            wake_ns = min(
+                (instant for instant in turns if instant is not None), default=None
+            )
         return Decision.placed(placed, wake_ns=wake_ns)
 
     def prepare(self, jobs: JobTable) -> JobTable:
         """The jobs, with predictions of saved models in their columns."""
-        jobs = with_estimates(jobs, self.estimator) if self.estimator not in ("", NO_ESTIMATOR) else jobs
-        return with_scores(jobs, self.packing) if self.packing not in ("", NO_PACKING) else jobs
+        jobs = (
+            with_estimates(jobs, self.estimator)
+            if self.estimator not in ("", NO_ESTIMATOR)
+            else jobs
+        )
+        return (
+            with_scores(jobs, self.packing)
+            if self.packing not in ("", NO_PACKING)
+            else jobs
+        )
 
-    def stage_before(self, jobs: JobTable, *, start_ns: int, end_ns: int, units_per_node: int) -> Profiled | None:
+    def stage_before(
+        self, jobs: JobTable, *, start_ns: int, end_ns: int, units_per_node: int
+    ) -> Profiled | None:
         """Run the profiler before the pools of a fixed cluster; None when there is no profiler."""
         if not self.profiler_nodes:
             return None
-        profiler = LucidProfiler(self.profiler_spare, self.grow_above, self.shrink_below, self.quiet_units, self._table)
+        profiler = LucidProfiler(
+            self.profiler_spare,
+            self.grow_above,
+            self.shrink_below,
+            self.quiet_units,
+            self._table,
+        )
         return profile_first(
             jobs,
             profiler,
@@ -165,7 +247,9 @@ class Lucid:
         forecast = STEADY.get(self.forecast) or self._table or self._submissions
         return SharingSwitch(forecast, self.switch_s, self.quiet_jobs)
 
-    def _started(self, state: State, waiting: list[int], on: bool) -> dict[int, tuple[int, ...]]:
+    def _started(
+        self, state: State, waiting: list[int], on: bool
+    ) -> dict[int, tuple[int, ...]]:
         """The jobs that start, with their units."""
         places = state.machine.placement()
         binder = self._binder(state) if on else Binder(PairRules())
@@ -173,7 +257,9 @@ class Lucid:
         if not len(places) and not len(binder):
             return placed
         waiting.sort(key=lambda position: self._priority(state.jobs[position].job))
-        too_many = math.inf  # the smallest size that found no place: larger ones will not find one either
+        too_many = (
+            math.inf
+        )  # the smallest size that found no place: larger ones will not find one either
         for position in waiting:
             view = state.jobs[position]
             newcomer = self._candidate(view, position) if on else None
@@ -184,7 +270,11 @@ class Lucid:
                 if units is None:
                     too_many = view.job.request
                 elif newcomer is not None:
-                    binder.add(Candidate(view.job, position, units, newcomer.priority, newcomer.score))
+                    binder.add(
+                        Candidate(
+                            view.job, position, units, newcomer.priority, newcomer.score
+                        )
+                    )
             if units is not None:
                 placed[position] = units
             elif not on or (not len(places) and not len(binder)):
@@ -192,11 +282,22 @@ class Lucid:
         return placed
 
     def _binder(self, state: State) -> Binder:
-        analysed = (self.score_sum, self.priority_ratio) if self.packing != NO_PACKING else (math.inf, math.inf)
+        analysed = (
+            (self.score_sum, self.priority_ratio)
+            if self.packing != NO_PACKING
+            else (math.inf, math.inf)
+        )
         rules = PairRules(*analysed, self.unit_memory_gib, self.interference)
         binder = Binder(rules)
-        alone = [position for position in state.running if not state.jobs[position].partners]
-        alone.sort(key=lambda position: (state.jobs[position].since_ns or 0, self._priority(state.jobs[position].job)))
+        alone = [
+            position for position in state.running if not state.jobs[position].partners
+        ]
+        alone.sort(
+            key=lambda position: (
+                state.jobs[position].since_ns or 0,
+                self._priority(state.jobs[position].job),
+            )
+        )
         for position in alone:
             candidate = self._candidate(state.jobs[position], position)
             if candidate is not None:
@@ -209,14 +310,22 @@ class Lucid:
         if job.request > self.pair_units or not self._is_known(view):
             return None
         score = number_in(job, SCORE) if self.packing != NO_PACKING else 0.0
-        return None if score is None else Candidate(job, position, view.held, self._priority(job), score)
+        return (
+            None
+            if score is None
+            else Candidate(job, position, view.held, self._priority(job), score)
+        )
 
     def _priority(self, job: Job) -> float:
         """Return the priority of a job: its predicted unit-seconds."""
         priority = self._priorities.get(job.name)
         if priority is None:
-            estimate = number_in(job, ESTIMATE) if self.estimator != NO_ESTIMATOR else None
-            seconds = estimate if estimate is not None and estimate > 0 else self.fallback_s
+            estimate = (
+                number_in(job, ESTIMATE) if self.estimator != NO_ESTIMATOR else None
+            )
+            seconds = (
+                estimate if estimate is not None and estimate > 0 else self.fallback_s
+            )
             priority = self._priorities[job.name] = seconds * job.request
         return priority
 
@@ -224,7 +333,11 @@ class Lucid:
 
     def _is_known(self, view: JobView) -> bool:
         job = view.job
-        return bool(job.extra.get(PROFILED)) or view.executed_s >= self.profile_s or _kind(job) in self._known
+        return (
+            bool(job.extra.get(PROFILED))
+            or view.executed_s >= self.profile_s
+            or _kind(job) in self._known
+        )
 
     def _learn(self, state: State) -> None:
         """Remember the profiles of jobs that have run long enough."""
@@ -235,9 +348,12 @@ class Lucid:
     def _next_known(self, state: State) -> int | None:
         """Return when the next running job will have been profiled, and may be joined."""
         due = [
-            state.time_ns + max(1, math.ceil((self.profile_s - view.executed_s) * SECOND_NS))
+            state.time_ns
+            + max(1, math.ceil((self.profile_s - view.executed_s) * SECOND_NS))
             for view in state.jobs
-            if view.units and view.job.request <= self.pair_units and not self._is_known(view)
+            if view.units
+            and view.job.request <= self.pair_units
+            and not self._is_known(view)
         ]
         return min(due, default=None)
 

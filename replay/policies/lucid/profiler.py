@@ -53,7 +53,9 @@ class LucidProfiler:
     name: str = field(default="lucid-profiler", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
     _grown: bool = field(default=False, init=False, repr=False)
-    _recent: RecentSubmissions = field(default_factory=RecentSubmissions, init=False, repr=False)
+    _recent: RecentSubmissions = field(
+        default_factory=RecentSubmissions, init=False, repr=False
+    )
 
     def decide(self, state: State) -> Decision:
         """Grow or shrink, then start the jobs that fit."""
@@ -62,11 +64,17 @@ class LucidProfiler:
         base = (state.machine.nodes - self.spare_nodes) * per
         held = {unit for view in state.jobs for unit in view.held}
         waiting = list(state.waiting)
-        if self._grown and len(waiting) < self.shrink_below and not any(unit >= base for unit in held):
+        if (
+            self._grown
+            and len(waiting) < self.shrink_below
+            and not any(unit >= base for unit in held)
+        ):
             expected = (self.forecast or self._recent).expect(state.time_ns)
             self._grown = expected.units > self.quiet_units
         waiting.sort(key=lambda position: state.jobs[position].job.request)
-        placed = self._place(state, waiting, held, base + self._grown * self.spare_nodes * per)
+        placed = self._place(
+            state, waiting, held, base + self._grown * self.spare_nodes * per
+        )
         if not self._grown and len(waiting) - len(placed) > self.grow_above:
             self._grown = True
             placed = self._place(state, waiting, held, base + self.spare_nodes * per)
@@ -81,8 +89,13 @@ class LucidProfiler:
         restore_snapshot(self, state, inner=True)
 
     @staticmethod
-    def _place(state: State, waiting: Sequence[int], held: set[int], units: int) -> dict[int, tuple[int, ...]]:
-        places = Placement([unit for unit in range(units) if unit not in held], state.machine.units_per_node)
+    def _place(
+        state: State, waiting: Sequence[int], held: set[int], units: int
+    ) -> dict[int, tuple[int, ...]]:
+        places = Placement(
+            [unit for unit in range(units) if unit not in held],
+            state.machine.units_per_node,
+        )
         placed = {}
         for position in waiting:
             taken = places.take(state.jobs[position].job.request)
@@ -126,9 +139,16 @@ class Profiled:
         if pools is None:
             trace = joint_trace([own.trace], own.start_ns, own.end_ns)
             return replace(
-                own, trace=trace, records=self.rejoin(()), allocations=early, steps=steps, progress_curve=None
+                own,
+                trace=trace,
+                records=self.rejoin(()),
+                allocations=early,
+                steps=steps,
+                progress_curve=None,
             )
-        early[["first_unit", "last_unit"]] += len(pools.trace.nodes) * pools.trace.units_per_node
+        early[["first_unit", "last_unit"]] += (
+            len(pools.trace.nodes) * pools.trace.units_per_node
+        )
         late = pools.allocations.copy()
         late["job"] = _renumbered(pools, positions)
         start, end = joint_window([own, pools])
@@ -139,7 +159,9 @@ class Profiled:
             start_ns=start,
             end_ns=end,
             records=self.rejoin(pools.records),
-            steps=pd.concat([steps, pools.steps]).sort_values("time", kind="stable", ignore_index=True),
+            steps=pd.concat([steps, pools.steps]).sort_values(
+                "time", kind="stable", ignore_index=True
+            ),
             allocations=pd.concat([early, late]).sort_values(
                 ["job", "start_ns", "end_ns", "first_unit"], ignore_index=True
             ),
@@ -160,7 +182,9 @@ class Profiled:
         """
         early = {record.job.name: record for record in self.outcome.records}
         late = {record.job.name: record for record in records}
-        return tuple(_joined(job, early.get(job.name), late.get(job.name)) for job in self.table)
+        return tuple(
+            _joined(job, early.get(job.name), late.get(job.name)) for job in self.table
+        )
 
 
 def profile_first(
@@ -200,8 +224,14 @@ def profile_first(
         job in the pools grows accordingly.
     """
     most_units = min(most_units, nodes * units_per_node)
-    shortened = {job.name: _first(job, profile_s) for job in jobs if job.request <= most_units and job.profile is None}
-    trace = always_idle(nodes + policy.spare_nodes, start_ns, end_ns, units_per_node=units_per_node)
+    shortened = {
+        job.name: _first(job, profile_s)
+        for job in jobs
+        if job.request <= most_units and job.profile is None
+    }
+    trace = always_idle(
+        nodes + policy.spare_nodes, start_ns, end_ns, units_per_node=units_per_node
+    )
     table = JobTable(tuple(shortened.values()), jobs.source)
     outcome = Replay(trace, table, policy, Rules(max_jobs=0)).run()
     left = {record.job.name: record.finish_ns for record in outcome.records}
@@ -223,8 +253,12 @@ def profile_first(
 
 def _renumbered(outcome: Outcome, positions: Mapping[str, int]) -> NDArray[np.int64]:
     """The jobs of its allocations, by their positions in the whole table."""
-    of_record = np.array([positions[record.job.name] for record in outcome.records], dtype=np.int64)
-    jobs: NDArray[np.int64] = of_record[outcome.allocations["job"].to_numpy(dtype=np.int64)]
+    of_record = np.array(
+        [positions[record.job.name] for record in outcome.records], dtype=np.int64
+    )
+    jobs: NDArray[np.int64] = of_record[
+        outcome.allocations["job"].to_numpy(dtype=np.int64)
+    ]
     return jobs
 
 
@@ -247,7 +281,9 @@ def _joined(job: Job, early: JobRecord | None, late: JobRecord | None) -> JobRec
     return replace(
         late,
         job=job,
-        start_ns=early.start_ns if late.start_ns is None else min(early.start_ns or late.start_ns, late.start_ns),
+        start_ns=early.start_ns
+        if late.start_ns is None
+        else min(early.start_ns or late.start_ns, late.start_ns),
         gained=early.gained + late.gained,
         lost_to_preemption=early.gained + late.lost_to_preemption,
         starts=early.starts + late.starts,

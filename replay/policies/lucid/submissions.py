@@ -87,7 +87,11 @@ class ForecastTable:
         if first == last:
             return Expected(float("inf"), 0.0, until)
         rows = last - first
-        return Expected(math.fsum(jobs[first:last]) / rows, math.fsum(units[first:last]) / rows, until)
+        return Expected(
+            math.fsum(jobs[first:last]) / rows,
+            math.fsum(units[first:last]) / rows,
+            until,
+        )
 
     @cached_property
     def _lists(self) -> tuple[list[int], list[float], list[float]]:
@@ -95,7 +99,9 @@ class ForecastTable:
         return self.times_ns.tolist(), self.jobs.tolist(), self.units.tolist()
 
 
-def read_forecast_table(path: str | Path, *, horizon_s: float = 3000.0) -> ForecastTable:
+def read_forecast_table(
+    path: str | Path, *, horizon_s: float = 3000.0
+) -> ForecastTable:
     """Read predicted submissions: columns time (UTC), jobs and units, one row per ten minutes.
 
     Raises
@@ -107,9 +113,13 @@ def read_forecast_table(path: str | Path, *, horizon_s: float = 3000.0) -> Forec
     times_ns = rows.all_instants("time")
     backwards = np.flatnonzero(np.diff(times_ns) <= 0)
     if len(backwards):
-        raise rows[int(backwards[0]) + 1].error("time", "expected a date and time after that of the row before")
+        raise rows[int(backwards[0]) + 1].error(
+            "time", "expected a date and time after that of the row before"
+        )
     # Regressors may predict values below 0.
-    return ForecastTable(times_ns, rows.all_numbers("jobs"), rows.all_numbers("units"), horizon_s)
+    return ForecastTable(
+        times_ns, rows.all_numbers("jobs"), rows.all_numbers("units"), horizon_s
+    )
 
 
 @dataclass(eq=False)
@@ -119,9 +129,13 @@ class RecentSubmissions:
     horizon_s: InitVar[float] = 3000.0
     _horizon: int = field(init=False, metadata=NOT_STORED)
     _kept: int = field(init=False, metadata=NOT_STORED)
-    _seen: deque[tuple[int, int]] = field(default_factory=deque, init=False)  # (submit time, units), in order
+    _seen: deque[tuple[int, int]] = field(
+        default_factory=deque, init=False
+    )  # (submit time, units), in order
     _last_ns: int = field(default=-NEVER, init=False)
-    _names: set[str] = field(default_factory=set, init=False)  # of jobs submitted at _last_ns
+    _names: set[str] = field(
+        default_factory=set, init=False
+    )  # of jobs submitted at _last_ns
 
     def __post_init__(self, horizon_s: float) -> None:
         self._horizon = self._kept = round(horizon_s * SECOND_NS)
@@ -146,10 +160,16 @@ class RecentSubmissions:
 
     def expect(self, now_ns: int) -> Expected:
         """Means over the horizon; nothing is submitted before a replay."""
-        counted = [(instant, units) for instant, units in self._seen if now_ns - self._horizon < instant <= now_ns]
+        counted = [
+            (instant, units)
+            for instant, units in self._seen
+            if now_ns - self._horizon < instant <= now_ns
+        ]
         steps = self._horizon / (STEP_S * SECOND_NS)
         until = counted[0][0] + self._horizon if counted else NEVER
-        return Expected(len(counted) / steps, sum(units for _, units in counted) / steps, until)
+        return Expected(
+            len(counted) / steps, sum(units for _, units in counted) / steps, until
+        )
 
     def state(self) -> dict[str, Any]:
         """The submissions seen so far."""
@@ -184,13 +204,17 @@ class LearntForecast(RecentSubmissions):
             return recent
         if self._last is None or self._last[0] != slot:
             self._last = slot, self._forecast(slot)
-        return Expected(self._last[1], recent.units, min(recent.until_ns, (slot + 1) * self._slot))
+        return Expected(
+            self._last[1], recent.units, min(recent.until_ns, (slot + 1) * self._slot)
+        )
 
     def _forecast(self, slot: int) -> float:
         """Jobs per ten minutes, by the slots before this one."""
         import pandas as pd
 
-        first = max(self._seen[0][0] // self._slot, slot - WEEK_S * SECOND_NS // self._slot)
+        first = max(
+            self._seen[0][0] // self._slot, slot - WEEK_S * SECOND_NS // self._slot
+        )
         counts = np.zeros(slot - first)
         for instant, _ in self._seen:
             if first <= instant // self._slot < slot:
@@ -219,9 +243,16 @@ class SharingSwitch:
 
     def on(self, now_ns: int) -> bool:
         """Whether jobs may begin to share units now."""
-        return self._forecast.expect(now_ns // self._every * self._every).jobs > self._quiet
+        return (
+            self._forecast.expect(now_ns // self._every * self._every).jobs
+            > self._quiet
+        )
 
     def next_turn(self, now_ns: int) -> int | None:
         """Return the next time at which the forecast may change if nothing is submitted; None: never."""
         until = self._forecast.expect(now_ns // self._every * self._every).until_ns
-        return None if until == NEVER else max(-(-until // self._every), now_ns // self._every + 1) * self._every
+        return (
+            None
+            if until == NEVER
+            else max(-(-until // self._every), now_ns // self._every + 1) * self._every
+        )

@@ -81,15 +81,31 @@ def bounds_of(
         admitted. None: these are not known.
     """
     pools = [
-        (trace, replace(jobs, jobs=tuple(job for job in jobs if job.name not in without))) for trace, jobs in pools
+        (
+            trace,
+            replace(jobs, jobs=tuple(job for job in jobs if job.name not in without)),
+        )
+        for trace, jobs in pools
     ]
     measured = sum(job.profile is not None for _, jobs in pools for job in jobs)
     if measured:
-        who, of = (f"{measured} jobs follow", "them") if measured > 1 else ("1 job follows", "it")
-        return Bounds(why_none=f"{who} a measured profile, not a curve: no bound is known for {of}")
-    parts = [_of_pool(trace, jobs, max_jobs, interference, refused or ()) for trace, jobs in pools]
+        who, of = (
+            (f"{measured} jobs follow", "them")
+            if measured > 1
+            else ("1 job follows", "it")
+        )
+        return Bounds(
+            why_none=f"{who} a measured profile, not a curve: no bound is known for {of}"
+        )
+    parts = [
+        _of_pool(trace, jobs, max_jobs, interference, refused or ())
+        for trace, jobs in pools
+    ]
     jobs_of_all = [job for _, jobs in pools for job in jobs]
-    counted, admitted = sum(part.jobs for part in parts), sum(part.admitted for part in parts)
+    counted, admitted = (
+        sum(part.jobs for part in parts),
+        sum(part.admitted for part in parts),
+    )
     known = refused is not None and admitted > 0
     first = min((job.tsub_ns for job in jobs_of_all), default=0)
     last = max((part.last_ns for part in parts), default=math.inf)
@@ -102,16 +118,28 @@ def bounds_of(
         fluid=fluid,
         fluid_attained=_sum([part.attained for part in parts]),
         shared=shared,
-        jct_mean_s=math.fsum(part.completions_s for part in parts) / admitted if known else None,
-        makespan_s=(last - first) / SECOND_NS if 0 < counted == len(jobs_of_all) and math.isfinite(last) else None,
+        jct_mean_s=math.fsum(part.completions_s for part in parts) / admitted
+        if known
+        else None,
+        makespan_s=(last - first) / SECOND_NS
+        if 0 < counted == len(jobs_of_all) and math.isfinite(last)
+        else None,
     )
 
 
-def unit_time_of(pools: Sequence[tuple[NodeTrace, JobTable]], without: Collection[str] = ()) -> float | None:
+def unit_time_of(
+    pools: Sequence[tuple[NodeTrace, JobTable]], without: Collection[str] = ()
+) -> float | None:
     """`Bounds.unit_time` alone, which is fast; None where jobs follow a measured profile."""
     if any(job.profile is not None for _, jobs in pools for job in jobs):
         return None
-    some = [(trace, replace(jobs, jobs=tuple(job for job in jobs if job.name not in without))) for trace, jobs in pools]
+    some = [
+        (
+            trace,
+            replace(jobs, jobs=tuple(job for job in jobs if job.name not in without)),
+        )
+        for trace, jobs in pools
+    ]
     total = 0.0
     for trace, jobs in some:
         idle, kinds = idle_units(trace), _by_kind(trace)
@@ -122,13 +150,19 @@ def unit_time_of(pools: Sequence[tuple[NodeTrace, JobTable]], without: Collectio
 
 def _by_kind(trace: NodeTrace) -> dict[str, Supply]:
     """The idle units of each kind; empty where all are alike."""
-    return {kind: idle_units(trace.of_kind(kind)) for kind in dict.fromkeys(trace.kinds)}
+    return {
+        kind: idle_units(trace.of_kind(kind)) for kind in dict.fromkeys(trace.kinds)
+    }
 
 
 def _unit_time(idle: Supply, kinds: Mapping[str, Supply], work: Work) -> float:
     if not len(work.submit):
         return 0.0
-    return unit_time_by_kind(list(kinds.values()), work) if kinds else unit_time_bound(idle, work)
+    return (
+        unit_time_by_kind(list(kinds.values()), work)
+        if kinds
+        else unit_time_bound(idle, work)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,29 +180,58 @@ class _Part:
 
 
 def _of_pool(
-    trace: NodeTrace, jobs: JobTable, max_jobs: int, interference: Interference | None, refused: Collection[str]
+    trace: NodeTrace,
+    jobs: JobTable,
+    max_jobs: int,
+    interference: Interference | None,
+    refused: Collection[str],
 ) -> _Part:
     idle, kinds = idle_units(trace), _by_kind(trace)
-    work = work_of(trace, jobs, idle, None if interference is None else interference.kind, kinds)
+    work = work_of(
+        trace, jobs, idle, None if interference is None else interference.kind, kinds
+    )
     unit_time = fluid = attained = shared = None
     speed = 1.0
     if kinds:
         unit_time = _unit_time(idle, kinds, work)
     elif not len(work.submit):
-        unit_time, fluid, attained, shared = (0.0, 0.0, 0.0, None) if interference is None else (None, None, None, 0.0)
+        unit_time, fluid, attained, shared = (
+            (0.0, 0.0, 0.0, None) if interference is None else (None, None, None, 0.0)
+        )
     elif interference is None:
-        unit_time, priced = unit_time_bound(idle, work), fluid_bound(idle, work, max_jobs)
+        unit_time, priced = (
+            unit_time_bound(idle, work),
+            fluid_bound(idle, work, max_jobs),
+        )
         fluid, attained = priced.bound, priced.attained
     else:
         pairs = pairs_of(work, jobs, interference)
-        shared, speed = shared_bound(idle, work, pairs).bound, pairs.speed(work.per_unit)
+        shared, speed = (
+            shared_bound(idle, work, pairs).bound,
+            pairs.speed(work.per_unit),
+        )
     last_ns = trace.start + last_completion_bound(idle, work, speed) * SECOND_NS
     admitted = work
     if refused:
         some = replace(jobs, jobs=tuple(job for job in jobs if job.name not in refused))
-        admitted = work_of(trace, some, idle, None if interference is None else interference.kind, kinds)
+        admitted = work_of(
+            trace,
+            some,
+            idle,
+            None if interference is None else interference.kind,
+            kinds,
+        )
     completions_s = completion_bound(idle, admitted, speed)
-    return _Part(len(work.submit), len(admitted.submit), completions_s, last_ns, unit_time, fluid, attained, shared)
+    return _Part(
+        len(work.submit),
+        len(admitted.submit),
+        completions_s,
+        last_ns,
+        unit_time,
+        fluid,
+        attained,
+        shared,
+    )
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
@@ -183,12 +246,20 @@ def beside_bounds(outcome: Outcome, bounds: Bounds) -> dict[str, Any]:
     interrupted replay has no share.
     """
     comes = Census.of(outcome).counted_by("jct_to_end_mean_s")
-    ends = [outcome.end_ns if record.ended_ns is None else record.ended_ns for record in comes]
-    spans = [(end - record.job.tsub_ns) / SECOND_NS for end, record in zip(ends, comes, strict=True)]
+    ends = [
+        outcome.end_ns if record.ended_ns is None else record.ended_ns
+        for record in comes
+    ]
+    spans = [
+        (end - record.job.tsub_ns) / SECOND_NS
+        for end, record in zip(ends, comes, strict=True)
+    ]
     whole = not outcome.interrupted
     return {
         "bound": bounds.outcome,
-        "share_of_bound": outcome.work / bounds.outcome if bounds.outcome and whole else None,
+        "share_of_bound": outcome.work / bounds.outcome
+        if bounds.outcome and whole
+        else None,
         "bounds": asdict(bounds),
         "jct_to_end_mean_s": math.fsum(spans) / len(spans) if spans and whole else None,
     }

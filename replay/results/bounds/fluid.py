@@ -51,22 +51,34 @@ def fluid_bound(idle: Supply, work: Work, max_jobs: int) -> Priced:
     (`by_period`).
     """
     grouped = by_period(work)
-    rates = np.zeros((len(work.curves), max((len(curve) for curve in work.curves), default=1)))
+    rates = np.zeros(
+        (len(work.curves), max((len(curve) for curve in work.curves), default=1))
+    )
     for row, curve in zip(rates, work.curves, strict=True):
         row[: len(curve)] = curve
     per_period = max(1, PARTS // len(grouped.begins))
     periods: list[Levels] = []
     exact = True
-    for (begin, end), members in zip(grouped.spans(idle.end), grouped.members, strict=True):
+    for (begin, end), members in zip(
+        grouped.spans(idle.end), grouped.members, strict=True
+    ):
         units, seconds = idle.levels(begin, end)
         parts = min(per_period, len(units))
         first = np.arange(parts) * len(units) // max(parts, 1)
         cap, members, unchanged = _affordable(
-            rates, members, max_jobs, int(units[-1]) if len(units) else 0, MAX_ADDITIONS / len(grouped.begins)
+            rates,
+            members,
+            max_jobs,
+            int(units[-1]) if len(units) else 0,
+            MAX_ADDITIONS / len(grouped.begins),
         )
         exact &= unchanged
-        periods.append(Levels(rates, members, cap, units.astype(np.int64), seconds, first))
-    priced = bound_by_prices(periods, grouped.limits, _worth_by_unit_time(idle, work, len(grouped.begins)))
+        periods.append(
+            Levels(rates, members, cap, units.astype(np.int64), seconds, first)
+        )
+    priced = bound_by_prices(
+        periods, grouped.limits, _worth_by_unit_time(idle, work, len(grouped.begins))
+    )
     return priced if exact else replace(priced, attained=None)
 
 
@@ -75,10 +87,16 @@ def _worth_by_unit_time(idle: Supply, work: Work, periods: int) -> FloatArray:
     per_unit = work.per_unit
     order = np.argsort(-per_unit, kind="stable")
     limits = np.bincount(work.curve, weights=work.limit, minlength=len(per_unit))
-    needed = np.divide(limits, per_unit, out=np.zeros_like(limits), where=per_unit > 0)[order]
-    last = np.searchsorted(np.cumsum(needed), idle.total - float(idle.until(work.release.min())))
+    needed = np.divide(limits, per_unit, out=np.zeros_like(limits), where=per_unit > 0)[
+        order
+    ]
+    last = np.searchsorted(
+        np.cumsum(needed), idle.total - float(idle.until(work.release.min()))
+    )
     unit_second = per_unit[order[last]] if last < len(order) else 0.0
-    worth = np.divide(unit_second, per_unit, out=np.ones_like(per_unit), where=per_unit > unit_second)
+    worth = np.divide(
+        unit_second, per_unit, out=np.ones_like(per_unit), where=per_unit > unit_second
+    )
     return np.broadcast_to(worth, (periods, len(per_unit)))
 
 

@@ -9,7 +9,9 @@ from bft.replay.results.bounds.supply import FloatArray, IntArray
 
 
 @compiled
-def _add(before: FloatArray, worths: FloatArray, after: FloatArray, size: IntArray) -> None:
+def _add(
+    before: FloatArray, worths: FloatArray, after: FloatArray, size: IntArray
+) -> None:
     """Raise `after` to the value of `before` plus one job; `size`: the units of that job, 0 for no job."""
     size[:] = 0
     after[:] = np.maximum(after, before)

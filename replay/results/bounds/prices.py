@@ -61,7 +61,9 @@ class Priced:
     rounds: int
 
 
-def bound_by_prices(periods: Sequence[Period], limits: FloatArray, worth: FloatArray | None = None) -> Priced:
+def bound_by_prices(
+    periods: Sequence[Period], limits: FloatArray, worth: FloatArray | None = None
+) -> Priced:
     """The smallest bound over prices, and the samples that a mix attains.
 
     Parameters
@@ -80,7 +82,11 @@ def bound_by_prices(periods: Sequence[Period], limits: FloatArray, worth: FloatA
     if worth is not None:
         best = prices = -np.diff(1.0 - worth, axis=0, append=0.0)
     near, rounds, gained = NEAR, 0, 0
-    while rounds < ROUNDS and rounds - gained < PATIENCE and bound - attained > ENOUGH * bound:
+    while (
+        rounds < ROUNDS
+        and rounds - gained < PATIENCE
+        and bound - attained > ENOUGH * bound
+    ):
         rounds += 1
         worth = 1.0 - np.cumsum(prices[::-1], axis=0)[::-1]
         value = float((prices * limits).sum())
@@ -107,14 +113,22 @@ class _Master:
         self.limits = limits
         self.total = max(float(limits[-1].sum()), 1e-300)
         # A limit equal to the next period's follows from that one.
-        grows = np.append(limits[1:] > limits[:-1], limits[-1:] > 0, axis=0) & (limits > 0)
-        self.row = np.where(grows, np.cumsum(grows.ravel()).reshape(grows.shape) - 1, -1)
+        grows = np.append(limits[1:] > limits[:-1], limits[-1:] > 0, axis=0) & (
+            limits > 0
+        )
+        self.row = np.where(
+            grows, np.cumsum(grows.ravel()).reshape(grows.shape) - 1, -1
+        )
         self.rows = int(grows.sum())
-        self.first = np.concatenate([[0], np.cumsum([period.parts for period in periods])])
+        self.first = np.concatenate(
+            [[0], np.cumsum([period.parts for period in periods])]
+        )
         self.known: list[set[bytes]] = [set() for _ in range(int(self.first[-1]))]
         self.value: list[float] = []
         self.part: list[int] = []
-        self.entries: list[tuple[FloatArray, FloatArray]] = []  # rows and entries of a column
+        self.entries: list[
+            tuple[FloatArray, FloatArray]
+        ] = []  # rows and entries of a column
 
     def add(self, q: int, done: FloatArray) -> None:
         """Add columns of a period: the work done in each of its parts."""
@@ -129,7 +143,9 @@ class _Master:
             self.value.append(float(work.sum()) / self.total)
             self.part.append(part)
             used = work[classes] > 0
-            self.entries.append((self.row[rows, classes][used], (work[classes] / scale)[used]))
+            self.entries.append(
+                (self.row[rows, classes][used], (work[classes] / scale)[used])
+            )
 
     def solve(self) -> tuple[FloatArray, float] | None:
         """Prices of the limits, and the samples of the best mix; None when the solver gives up."""
@@ -142,14 +158,29 @@ class _Master:
         columns = len(self.value)
         parts = int(self.first[-1])
         counts = np.array([len(rows) for rows, _ in self.entries])
-        column_of = np.concatenate([np.repeat(np.arange(columns), counts), np.arange(columns)])
-        rows = np.concatenate([*(rows for rows, _ in self.entries), self.rows + np.array(self.part)])
-        entries = np.concatenate([*(entries for _, entries in self.entries), np.ones(columns)])
-        matrix = coo_matrix((entries, (rows, column_of)), shape=(self.rows + parts, columns)).tocsc()
-        result = linprog(-np.array(self.value), A_ub=matrix, b_ub=np.ones(self.rows + parts), method="highs")
+        column_of = np.concatenate(
+            [np.repeat(np.arange(columns), counts), np.arange(columns)]
+        )
+        rows = np.concatenate(
+            [*(rows for rows, _ in self.entries), self.rows + np.array(self.part)]
+        )
+        entries = np.concatenate(
+            [*(entries for _, entries in self.entries), np.ones(columns)]
+        )
+        matrix = coo_matrix(
+            (entries, (rows, column_of)), shape=(self.rows + parts, columns)
+        ).tocsc()
+        result = linprog(
+            -np.array(self.value),
+            A_ub=matrix,
+            b_ub=np.ones(self.rows + parts),
+            method="highs",
+        )
         if result.status != 0:
             logger.warning("a bound is less tight than it could be: %s", result.message)
             return None
         duals = np.maximum(-result.ineqlin.marginals[: self.rows], 0.0) * self.total
-        prices[self.row >= 0] = duals[self.row[self.row >= 0]] / self.limits[self.row >= 0]
+        prices[self.row >= 0] = (
+            duals[self.row[self.row >= 0]] / self.limits[self.row >= 0]
+        )
         return prices, -float(result.fun) * self.total

@@ -36,7 +36,10 @@ class Pairs:
     def speed(self, per_unit: FloatArray) -> float:
         """The largest speed-up of two jobs on a unit over one alone; 1 where sharing never gains."""
         sums = np.zeros(len(self.first))
-        for curve, rate in ((self.first, self.first_rate), (self.second, self.second_rate)):
+        for curve, rate in (
+            (self.first, self.first_rate),
+            (self.second, self.second_rate),
+        ):
             alone = per_unit[curve]
             sums += np.divide(rate, alone, out=np.zeros_like(rate), where=alone > 0)
         return float(sums.max(initial=1.0))
@@ -45,20 +48,32 @@ class Pairs:
 def pairs_of(work: Work, jobs: JobTable, interference: Interference) -> Pairs:
     """Return all pairs that may share; each curve of `work` must belong to one kind of jobs (`Interference.kind`)."""
     members = [
-        [jobs.jobs[position] for position in work.positions[work.curve == curve]] for curve in range(len(work.curves))
+        [jobs.jobs[position] for position in work.positions[work.curve == curve]]
+        for curve in range(len(work.curves))
     ]
-    entries = [(curve, curve, rate, 0.0) for curve, rate in enumerate(work.per_unit.tolist())]
+    entries = [
+        (curve, curve, rate, 0.0) for curve, rate in enumerate(work.per_unit.tolist())
+    ]
     for a, b in combinations_with_replacement(range(len(members)), 2):
         first_best = second_best = 0.0
         for one, other in _each_order(members[a], members[b]):
-            sides = interference.sides(one, other) if interference.ever(one, other) else None
+            sides = (
+                interference.sides(one, other)
+                if interference.ever(one, other)
+                else None
+            )
             if sides is not None:
                 first_best = max(first_best, _beside(work.curves[a], sides[0]))
                 second_best = max(second_best, _beside(work.curves[b], sides[1]))
         if first_best or second_best:
             entries.append((a, b, first_best, second_best))
     table = np.array(entries, dtype=np.float64).reshape(-1, 4)
-    return Pairs(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2], table[:, 3])
+    return Pairs(
+        table[:, 0].astype(np.int64),
+        table[:, 1].astype(np.int64),
+        table[:, 2],
+        table[:, 3],
+    )
 
 
 def _each_order(some: Sequence[Job], others: Sequence[Job]) -> list[tuple[Job, Job]]:
@@ -99,7 +114,10 @@ class UnitSeconds:
         pairs, of = self.pairs, np.maximum(worth, 0.0)
         done = np.zeros((1, len(worth)))
         if len(self.there):
-            values = of[pairs.first] * pairs.first_rate + of[pairs.second] * pairs.second_rate
+            values = (
+                of[pairs.first] * pairs.first_rate
+                + of[pairs.second] * pairs.second_rate
+            )
             top = self.there[int(np.argmax(values[self.there]))]
             done[0, pairs.first[top]] += pairs.first_rate[top] * self.amount
             done[0, pairs.second[top]] += pairs.second_rate[top] * self.amount
@@ -110,7 +128,11 @@ def shared_bound(idle: Supply, work: Work, pairs: Pairs) -> Priced:
     """The most samples that idle unit-seconds allow where two jobs may share each unit."""
     grouped = by_period(work)
     periods = []
-    for (begin, end), members in zip(grouped.spans(idle.end), grouped.members, strict=True):
+    for (begin, end), members in zip(
+        grouped.spans(idle.end), grouped.members, strict=True
+    ):
         there = np.flatnonzero((members[pairs.first] > 0) & (members[pairs.second] > 0))
-        periods.append(UnitSeconds(float(np.diff(idle.until([begin, end]))[0]), there, pairs))
+        periods.append(
+            UnitSeconds(float(np.diff(idle.until([begin, end]))[0]), there, pairs)
+        )
     return bound_by_prices(periods, grouped.limits)

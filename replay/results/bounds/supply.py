@@ -45,20 +45,28 @@ class Supply:
 
     def until(self, instants: ArrayLike) -> FloatArray:
         """Return the integral up to each instant."""
-        return np.interp(np.asarray(instants, dtype=np.float64), self.edges, self._cumulated)
+        return np.interp(
+            np.asarray(instants, dtype=np.float64), self.edges, self._cumulated
+        )
 
     def when(self, amounts: ArrayLike) -> FloatArray:
         """The first instants at which the integral reaches these amounts; infinite where it never does."""
         wanted = np.asarray(amounts, dtype=np.float64)
-        after = np.clip(np.searchsorted(self._cumulated, wanted, side="left"), 1, len(self.rates))
+        after = np.clip(
+            np.searchsorted(self._cumulated, wanted, side="left"), 1, len(self.rates)
+        )
         missing = wanted - self._cumulated[after - 1]
         rates = self.rates[after - 1]
-        instants = self.edges[after - 1] + np.divide(missing, rates, out=np.zeros_like(wanted), where=rates > 0)
+        instants = self.edges[after - 1] + np.divide(
+            missing, rates, out=np.zeros_like(wanted), where=rates > 0
+        )
         return np.where(wanted > self.total, np.inf, instants)
 
     def levels(self, begin: float, end: float) -> tuple[FloatArray, FloatArray]:
         """The rates above 0 between two instants, ascending, with the seconds that each lasts."""
-        seconds = np.clip(self.edges[1:], begin, end) - np.clip(self.edges[:-1], begin, end)
+        seconds = np.clip(self.edges[1:], begin, end) - np.clip(
+            self.edges[:-1], begin, end
+        )
         rates, index = np.unique(self.rates, return_inverse=True)
         total = np.zeros(len(rates))
         np.add.at(total, index, seconds)

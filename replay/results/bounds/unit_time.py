@@ -18,10 +18,16 @@ def unit_time_bound(idle: Supply, work: Work) -> float:
     per_unit = work.per_unit[work.curve]
     able = per_unit > 0
     releases, release = np.unique(work.release[able], return_inverse=True)
-    left = idle.total - idle.until(releases)  # unit-seconds from each release on, minus those already taken
+    left = idle.total - idle.until(
+        releases
+    )  # unit-seconds from each release on, minus those already taken
     # Jobs with the same rate and release count as one.
-    groups, group = np.unique(np.stack([-per_unit[able], release], axis=1), axis=0, return_inverse=True)
-    wanted = np.bincount(group.ravel(), weights=work.limit[able] / per_unit[able], minlength=len(groups))
+    groups, group = np.unique(
+        np.stack([-per_unit[able], release], axis=1), axis=0, return_inverse=True
+    )
+    wanted = np.bincount(
+        group.ravel(), weights=work.limit[able] / per_unit[able], minlength=len(groups)
+    )
     samples = 0.0
     for (rate, first), want in zip(groups.tolist(), wanted.tolist(), strict=True):
         chain = left[: int(first) + 1]

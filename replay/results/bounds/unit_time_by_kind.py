@@ -27,17 +27,26 @@ def unit_time_by_kind(idle: Sequence[Supply], work: Work) -> float:
     """
     releases, release = np.unique(work.release, return_inverse=True)
     # Jobs with the same curve and release count as one.
-    groups, group = np.unique(np.stack([work.curve, release]), axis=1, return_inverse=True)
+    groups, group = np.unique(
+        np.stack([work.curve, release]), axis=1, return_inverse=True
+    )
     curve, first = groups
-    limit: FloatArray = np.bincount(group.ravel(), weights=work.limit).astype(np.float64)
-    rates, offered = work.by_kind[curve], np.stack([supply.total - supply.until(releases) for supply in idle])
+    limit: FloatArray = np.bincount(group.ravel(), weights=work.limit).astype(
+        np.float64
+    )
+    rates, offered = (
+        work.by_kind[curve],
+        np.stack([supply.total - supply.until(releases) for supply in idle]),
+    )
     values = _prices(limit, rates, first, offered)
     price = np.cumsum(values, axis=1)[:, first].T
     gain = 1.0 - np.divide(price, rates, out=np.ones_like(rates), where=rates > 0)
     return float(limit @ np.maximum(gain.max(axis=1), 0.0) + (values * offered).sum())
 
 
-def _prices(limit: FloatArray, rates: FloatArray, first: IntArray, offered: FloatArray) -> FloatArray:
+def _prices(
+    limit: FloatArray, rates: FloatArray, first: IntArray, offered: FloatArray
+) -> FloatArray:
     """Values of unit-seconds of each kind from each release on: samples/(unit x s), shape (kinds, releases).
 
     Parameters
@@ -62,7 +71,11 @@ def _prices(limit: FloatArray, rates: FloatArray, first: IntArray, offered: Floa
     balance = coo_array(
         (
             np.concatenate(
-                [np.ones(len(tail)), -np.ones(int(later.sum())), -limit[group] / rates[group, kind] / scale]
+                [
+                    np.ones(len(tail)),
+                    -np.ones(int(later.sum())),
+                    -limit[group] / rates[group, kind] / scale,
+                ]
             ),
             (
                 np.concatenate([np.arange(len(tail)), np.flatnonzero(later), row]),
@@ -71,7 +84,9 @@ def _prices(limit: FloatArray, rates: FloatArray, first: IntArray, offered: Floa
         ),
         shape=(len(tail), len(group) + len(tail)),
     )
-    whole = coo_array((np.ones(len(done)), (group, done)), shape=(len(limit), len(group) + len(tail)))
+    whole = coo_array(
+        (np.ones(len(done)), (group, done)), shape=(len(limit), len(group) + len(tail))
+    )
     worth = np.concatenate([limit[group] / limit.sum(), np.zeros(len(tail))])
     most = np.concatenate([np.full(len(done), np.inf), offered.ravel() / scale])
     result = linprog(
@@ -86,5 +101,7 @@ def _prices(limit: FloatArray, rates: FloatArray, first: IntArray, offered: Floa
     if result.status != 0:
         logger.warning("a bound is less tight than it could be: %s", result.message)
         return np.zeros_like(offered)
-    values: FloatArray = np.maximum(-result.upper.marginals[tail], 0.0) * limit.sum() / scale
+    values: FloatArray = (
+        np.maximum(-result.upper.marginals[tail], 0.0) * limit.sum() / scale
+    )
     return values.reshape(kinds, releases)

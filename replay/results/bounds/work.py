@@ -52,7 +52,9 @@ class Work:
     @property
     def per_unit(self) -> FloatArray:
         """The best rate of each curve per unit, samples/(unit x s)."""
-        return np.fromiter(map(best_per_unit, self.curves), dtype=np.float64, count=len(self.curves))
+        return np.fromiter(
+            map(best_per_unit, self.curves), dtype=np.float64, count=len(self.curves)
+        )
 
     @property
     def unit_seconds(self) -> FloatArray:
@@ -80,7 +82,10 @@ def work_of(
     Curves of jobs of which `alike` differs count as different.
     """
     supplies = kinds or {"": idle}
-    sizes = {kind: int(supply.rates.max(initial=0.0)) + 1 for kind, supply in supplies.items()}
+    sizes = {
+        kind: int(supply.rates.max(initial=0.0)) + 1
+        for kind, supply in supplies.items()
+    }
     known: dict[Hashable, int] = {}
     curves: list[list[FloatArray]] = []
     curve, positions = [], []
@@ -101,14 +106,28 @@ def work_of(
     total = np.array([job.pmax for job in own])
     alone, limit = np.full(len(own), np.inf), np.zeros(len(own))
     for k, rates in enumerate(curves):
-        fastest = Supply(idle.edges, np.max(list(map(_fastest, supplies.values(), rates)), axis=0))
+        fastest = Supply(
+            idle.edges, np.max(list(map(_fastest, supplies.values(), rates)), axis=0)
+        )
         mine = index == k
         before = fastest.until(release[mine])
         alone[mine] = fastest.when(before + total[mine])
         limit[mine] = np.minimum(total[mine], fastest.total - before)
-    by_kind = np.array([list(map(best_per_unit, rates)) for rates in curves]).reshape(len(curves), len(supplies))
+    by_kind = np.array([list(map(best_per_unit, rates)) for rates in curves]).reshape(
+        len(curves), len(supplies)
+    )
     best = tuple(map(_on_the_best, curves))
-    return Work(best, index, release, submit, total, alone, limit, np.array(positions, dtype=np.int64), by_kind)
+    return Work(
+        best,
+        index,
+        release,
+        submit,
+        total,
+        alone,
+        limit,
+        np.array(positions, dtype=np.int64),
+        by_kind,
+    )
 
 
 def _fastest(supply: Supply, rates: FloatArray) -> FloatArray:
@@ -151,7 +170,9 @@ class ByPeriod:
 
     def spans(self, end: float) -> Iterator[tuple[float, float]]:
         """Begin and end of each period."""
-        yield from zip(self.begins.tolist(), [*self.begins[1:].tolist(), end], strict=True)
+        yield from zip(
+            self.begins.tolist(), [*self.begins[1:].tolist(), end], strict=True
+        )
 
 
 def by_period(work: Work) -> ByPeriod:
@@ -160,7 +181,11 @@ def by_period(work: Work) -> ByPeriod:
     if len(begins) > PERIODS:
         brought = np.cumsum(np.bincount(index, weights=work.limit))
         before = np.concatenate([[0.0], brought[:-1]])
-        begins = begins[np.unique(np.searchsorted(before, brought[-1] * np.arange(PERIODS) / PERIODS))]
+        begins = begins[
+            np.unique(
+                np.searchsorted(before, brought[-1] * np.arange(PERIODS) / PERIODS)
+            )
+        ]
     cells = np.searchsorted(begins, work.release, side="right") - 1, work.curve
     limits = np.zeros((len(begins), len(work.curves)))
     members = np.zeros(limits.shape, dtype=np.int64)

@@ -21,7 +21,9 @@ import pandas as pd
 
 def matrix() -> pd.DataFrame:
     """Make a small node trace: rows are moments, columns nodes, 1 is idle."""
-    moments = pd.DatetimeIndex(["2021-02-10 00:08:52", "2021-02-10 00:48:48", "2021-02-10 02:00:00"])
+    moments = pd.DatetimeIndex(
+        ["2021-02-10 00:08:52", "2021-02-10 00:48:48", "2021-02-10 02:00:00"]
+    )
     values = (np.arange(15).reshape(3, 5) % 2).astype(np.int8)
     return pd.DataFrame(values, index=moments, columns=[f"n{i:02d}" for i in range(5)])
 
@@ -40,7 +42,10 @@ def jobs() -> pd.DataFrame:
             "half": np.array([1.5, -2.0], dtype=np.float32),
             "Tsub": pd.to_datetime(["2021-02-10 20:21:15", None]),
             "deadline": pd.DatetimeIndex(
-                [pd.Timestamp("2021-02-10 20:21:15.5", tz="UTC"), pd.Timestamp("2021-02-11", tz="UTC")]
+                [
+                    pd.Timestamp("2021-02-10 20:21:15.5", tz="UTC"),
+                    pd.Timestamp("2021-02-11", tz="UTC"),
+                ]
             ),
             "held": [True, False],
             "user": ["ann", "bob é"],
@@ -64,7 +69,11 @@ def main() -> None:
     except ImportError:
         arrow = "" if pd.__version__[0] < "3" else "-noarrow"
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-    for frame, name, protocol in ((jobs(), "jobs", 2), (jobs(), "jobs", 5), (matrix(), "matrix", 4)):
+    for frame, name, protocol in (
+        (jobs(), "jobs", 2),
+        (jobs(), "jobs", 5),
+        (matrix(), "matrix", 4),
+    ):
         path = folder / f"{name}-pandas{pd.__version__}{arrow}-protocol{protocol}.pkl"
         path.write_bytes(pickle.dumps(frame, protocol))
 

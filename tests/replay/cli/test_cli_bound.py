@@ -24,14 +24,25 @@ def test_a_replay_and_its_page_report_the_share_of_the_bound(
     assert (bounds["max_jobs"], bounds["jobs"]) == (0, 60)
     out = str(tmp_path / "run")
     assert run(["--bound", *EXACT, "-maxJ", "0", "-Tfwd", "60", "--out", out]) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("bound "))
+    line = next(
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("bound ")
+    )
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     metrics = summary["metrics"]
     assert metrics["bound"] == bounds["outcome"]
     assert metrics["share_of_bound"] == metrics["outcome"] / bounds["outcome"] < 1
     assert metrics["share_of_bound"] > 0.95
-    assert metrics["jct_to_end_mean_s"] > metrics["bounds"]["jct_mean_s"] == bounds["jct_mean_s"]
-    assert f"{metrics['share_of_bound']:.1%} of the upper bound, {bounds['outcome']:,.0f} samples" in line
+    assert (
+        metrics["jct_to_end_mean_s"]
+        > metrics["bounds"]["jct_mean_s"]
+        == bounds["jct_mean_s"]
+    )
+    assert (
+        f"{metrics['share_of_bound']:.1%} of the upper bound, {bounds['outcome']:,.0f} samples"
+        in line
+    )
     assert run(["report", out]) == 0
     assert "of the upper bound" in (tmp_path / "run.html").read_text()
 
@@ -54,16 +65,46 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     start = pd.Timestamp("2021-02-10", tz="UTC")
     rows = [
-        (f"j{k}", start, 1, 4, 3600.0, 10.0, 5.0, "[0, 1, 4]", "[0, 1, 3]", "[0, 1, 3]", "ab"[k % 2]) for k in range(4)
+        (
+            f"j{k}",
+            start,
+            1,
+            4,
+            3600.0,
+            10.0,
+            5.0,
+            "[0, 1, 4]",
+            "[0, 1, 3]",
+            "[0, 1, 3]",
+            "ab"[k % 2],
+        )
+        for k in range(4)
     ]
-    columns = ["name", "Tsub", "Jmin", "Jmax", "Pmax", "Tcup", "Tcdw", "Ns", "Ps", "Os", "model"]
+    columns = [
+        "name",
+        "Tsub",
+        "Jmin",
+        "Jmax",
+        "Pmax",
+        "Tcup",
+        "Tcdw",
+        "Ns",
+        "Ps",
+        "Os",
+        "model",
+    ]
     pd.DataFrame(rows, columns=columns).to_csv("jobs.csv", index=False)
-    xi = pd.DataFrame([("a", "b", 1.2, 1.5), ("a", "a", 1.3, 1.3)], columns=["model_a", "model_b", "xi_a", "xi_b"])
+    xi = pd.DataFrame(
+        [("a", "b", 1.2, 1.5), ("a", "a", 1.3, 1.3)],
+        columns=["model_a", "model_b", "xi_a", "xi_b"],
+    )
     xi.to_csv("xi.csv", index=False)
     return tmp_path
 
 
-def test_with_xi_two_jobs_may_share_each_unit(apart: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_xi_two_jobs_may_share_each_unit(
+    apart: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = ["--cluster", "2x1", "--jobs", "jobs.csv", "--oversized", "cap"]
     found = {}
     for xi in ([], ["--xi", "xi.csv"]):
@@ -82,12 +123,29 @@ def test_with_xi_two_jobs_may_share_each_unit(apart: Path, capsys: pytest.Captur
         assert metrics["makespan_s"] >= metrics["bounds"]["makespan_s"]
 
 
-def test_where_no_bound_is_known_none_is_given(apart: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_no_bound_is_known_none_is_given(
+    apart: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_application(apart / "apps" / "toy")
     pd.DataFrame(
-        {"name": ["toy-0"], "time": [0], "application": ["toy"], "num_replicas": [1], "batch_size": [64]}
+        {
+            "name": ["toy-0"],
+            "time": [0],
+            "application": ["toy"],
+            "num_replicas": [1],
+            "batch_size": [64],
+        }
     ).to_csv("pollux.csv", index=False)
-    given = ["--cluster", "1x4", "--jobs", "pollux.csv", "--jobs-format", "pollux", "--applications", "apps"]
+    given = [
+        "--cluster",
+        "1x4",
+        "--jobs",
+        "pollux.csv",
+        "--jobs-format",
+        "pollux",
+        "--applications",
+        "apps",
+    ]
     assert run(["bound", *given]) == 0
     why = "1 job follows a measured profile, not a curve: no bound is known for it"
     assert capsys.readouterr().out.splitlines() == [why]
@@ -99,15 +157,32 @@ def test_where_no_bound_is_known_none_is_given(apart: Path, capsys: pytest.Captu
 
 
 def test_a_stage_on_nodes_of_its_own_has_no_bound(apart: Path) -> None:
-    lucid = ["--cluster", "2x4", "--jobs", "jobs.csv", "--policy", "lucid", "--out", "lucid"]
+    lucid = [
+        "--cluster",
+        "2x4",
+        "--jobs",
+        "jobs.csv",
+        "--policy",
+        "lucid",
+        "--out",
+        "lucid",
+    ]
     assert run(["--bound", *lucid]) == 0
     metrics = json.loads((apart / "lucid" / "summary.json").read_text())["metrics"]
     assert metrics["bound"] is None
-    assert metrics["bounds"]["why_none"] == "--policy lucid runs jobs on further nodes first: no bound is known"
+    assert (
+        metrics["bounds"]["why_none"]
+        == "--policy lucid runs jobs on further nodes first: no bound is known"
+    )
 
 
-def test_the_published_accounting_has_none(apart: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_published_accounting_has_none(
+    apart: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     reference = ["--compat", "reference", "--skip-rows", "0", "--policy", "equal-share"]
     assert run(["--bound", *reference, "--out", "reference"]) == 0
     assert "--bound has no effect with --compat reference" in capsys.readouterr().err
-    assert "bound" not in json.loads((apart / "reference" / "summary.json").read_text())["metrics"]
+    assert (
+        "bound"
+        not in json.loads((apart / "reference" / "summary.json").read_text())["metrics"]
+    )

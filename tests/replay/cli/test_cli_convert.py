@@ -21,7 +21,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     idle = (np.random.default_rng(1).random((30, 5)) < 0.5).astype(np.int8)
     idle[7] = idle[6]
     times = pd.date_range("2021-02-10T00:00:00.123456", periods=30, freq="61s")
-    pd.DataFrame(idle, index=times, columns=[f"n{k}" for k in range(5)]).to_pickle("trace.pkl")
+    pd.DataFrame(idle, index=times, columns=[f"n{k}" for k in range(5)]).to_pickle(
+        "trace.pkl"
+    )
     names = [f"j{k}" for k in range(4)]
     pd.DataFrame(
         {
@@ -34,18 +36,27 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         },
         index=names,
     ).to_pickle("bd.pkl")
-    curves = {"Ns": [[0, 1, 2, 4]] * 4, "Ps": [[0.0, 10.0, 20.3, 100 / 3]] * 4, "Os": [[0.0, 1.0, 1.9, 3.1]] * 4}
+    curves = {
+        "Ns": [[0, 1, 2, 4]] * 4,
+        "Ps": [[0.0, 10.0, 20.3, 100 / 3]] * 4,
+        "Os": [[0.0, 1.0, 1.9, 3.1]] * 4,
+    }
     pd.DataFrame(curves, index=names).to_pickle("sc.pkl")
     return tmp_path
 
 
 def replayed(name: str, *args: str) -> dict[str, bytes]:
-    assert run([*args, "--backend", "exact", "-Tfwd", "120", "--no-u", "--name", name]) == 0
+    assert (
+        run([*args, "--backend", "exact", "-Tfwd", "120", "--no-u", "--name", name])
+        == 0
+    )
     return {file: Path(f"{name}-itrOut", file).read_bytes() for file in PARQUETS}
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz"])
-def test_a_converted_trace_gives_the_same_replay(here: Path, capsys: pytest.CaptureFixture[str], suffix: str) -> None:
+def test_a_converted_trace_gives_the_same_replay(
+    here: Path, capsys: pytest.CaptureFixture[str], suffix: str
+) -> None:
     assert run(["convert", "trace.pkl", "-o", f"native{suffix}"]) == 0
     out, err = capsys.readouterr()
     idle = pd.read_pickle("trace.pkl").to_numpy()
@@ -53,10 +64,14 @@ def test_a_converted_trace_gives_the_same_replay(here: Path, capsys: pytest.Capt
     assert out == f"native{suffix}: 5 nodes, {events} events\n"
     assert f"note: {30 - events} rows equal to their predecessor were dropped" in err
     pair = ("-bdfn", "bd.pkl", "-scfn", "sc.pkl")
-    assert replayed("a", "-ndmap", "trace.pkl", *pair) == replayed("b", "-ndmap", f"native{suffix}", *pair)
+    assert replayed("a", "-ndmap", "trace.pkl", *pair) == replayed(
+        "b", "-ndmap", f"native{suffix}", *pair
+    )
 
 
-@pytest.mark.parametrize("args", [["--skip-rows", "12"], ["--compat", "reference"]], ids=lambda args: args[0])
+@pytest.mark.parametrize(
+    "args", [["--skip-rows", "12"], ["--compat", "reference"]], ids=lambda args: args[0]
+)
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_a_converted_trace_counts_the_rows_that_skip_rows_and_compat_count(
     here: Path, capsys: pytest.CaptureFixture[str], suffix: str, args: list[str]
@@ -67,23 +82,44 @@ def test_a_converted_trace_counts_the_rows_that_skip_rows_and_compat_count(
     idle[-5:] = 1 - idle[-6]
     times = pd.date_range("2021-02-10", periods=rows - 1, freq="60s")
     times = times[:20].append(times[19:])  # one time twice
-    pd.DataFrame(idle, index=times, columns=[f"n{k}" for k in range(5)]).to_pickle("trace.pkl")
+    pd.DataFrame(idle, index=times, columns=[f"n{k}" for k in range(5)]).to_pickle(
+        "trace.pkl"
+    )
     assert run(["convert", "trace.pkl", "-o", f"native{suffix}"]) == 0
     found = []
     for name in ("trace.pkl", f"native{suffix}"):
-        given = ["-ndmap", name, "-bdfn", "bd.pkl", "-scfn", "sc.pkl", "--policy", "equal-share", "--align-jobs", *args]
+        given = [
+            "-ndmap",
+            name,
+            "-bdfn",
+            "bd.pkl",
+            "-scfn",
+            "sc.pkl",
+            "--policy",
+            "equal-share",
+            "--align-jobs",
+            *args,
+        ]
         capsys.readouterr()
         assert run([*given, "--no-u", "--force"]) == 0
         err = capsys.readouterr().err
         folder = Path("debug-itrOut")
-        written = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in (".csv", ".parquet")}
-        found.append((err, written, json.loads((folder / "summary.json").read_text())["notes"]))
+        written = {
+            path.name: path.read_bytes()
+            for path in folder.iterdir()
+            if path.suffix in (".csv", ".parquet")
+        }
+        found.append(
+            (err, written, json.loads((folder / "summary.json").read_text())["notes"])
+        )
     assert found[0] == found[1]
     assert any("first rows skipped" in note for note in found[0][2])
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
-def test_a_converted_pair_gives_the_same_replay(here: Path, capsys: pytest.CaptureFixture[str], suffix: str) -> None:
+def test_a_converted_pair_gives_the_same_replay(
+    here: Path, capsys: pytest.CaptureFixture[str], suffix: str
+) -> None:
     assert run(["convert", "bd.pkl", "sc.pkl", "-o", f"jobs{suffix}"]) == 0
     assert capsys.readouterr() == (f"jobs{suffix}: 4 jobs\n", "")
     pair = replayed("a", "-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "sc.pkl")
@@ -95,25 +131,36 @@ def test_a_converted_pair_gives_the_same_replay(here: Path, capsys: pytest.Captu
     [(["trace.pkl"], s) for s in (".parquet", ".csv", ".csv.gz")]
     + [(["bd.pkl", "sc.pkl"], s) for s in (".parquet", ".csv", ".jsonl")],
 )
-def test_converting_again_changes_nothing(here: Path, sources: list[str], suffix: str) -> None:
+def test_converting_again_changes_nothing(
+    here: Path, sources: list[str], suffix: str
+) -> None:
     assert run(["convert", *sources, "-o", f"once/it{suffix}"]) == 0
     assert run(["convert", f"once/it{suffix}", "-o", f"twice/it{suffix}"]) == 0
     if suffix == ".parquet":  # its metadata hold the file it came from
-        pd.testing.assert_frame_equal(pd.read_parquet("once/it.parquet"), pd.read_parquet("twice/it.parquet"))
+        pd.testing.assert_frame_equal(
+            pd.read_parquet("once/it.parquet"), pd.read_parquet("twice/it.parquet")
+        )
     else:
-        assert Path(f"once/it{suffix}").read_bytes() == Path(f"twice/it{suffix}").read_bytes()
+        assert (
+            Path(f"once/it{suffix}").read_bytes()
+            == Path(f"twice/it{suffix}").read_bytes()
+        )
 
 
 def test_the_same_command_writes_the_same_bytes(here: Path) -> None:
     for suffix in (".parquet", ".csv.gz"):
         contents = []
         for _ in range(2):
-            assert run(["convert", "trace.pkl", "-o", f"native{suffix}", "--force"]) == 0
+            assert (
+                run(["convert", "trace.pkl", "-o", f"native{suffix}", "--force"]) == 0
+            )
             contents.append(Path(f"native{suffix}").read_bytes())
         assert contents[0] == contents[1]
 
 
-def test_an_existing_target_is_replaced_with_force_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_target_is_replaced_with_force_only(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("native.csv").write_text("precious")
     assert run(["convert", "trace.pkl", "-o", "native.csv"]) == 2
     assert "native.csv: exists; --force" in capsys.readouterr().err
@@ -137,7 +184,9 @@ def test_folders_that_lack_are_made(here: Path) -> None:
     assert [path.name for path in Path("new/folder").iterdir()] == ["native.parquet"]
 
 
-def test_unsorted_rows_need_sort(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsorted_rows_need_sort(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     frame = pd.read_pickle("trace.pkl")
     frame.sample(frac=1.0, random_state=0).to_pickle("shuffled.pkl")
     assert run(["convert", "shuffled.pkl", "-o", "sorted.csv"]) == 2
@@ -164,7 +213,10 @@ def test_unsorted_rows_need_sort(here: Path, capsys: pytest.CaptureFixture[str])
         (["trace.pkl", "-o", "."], [".: "]),
         (["trace.pkl", "-o", ".", "--force"], [".: ", "directory"]),
         (["trace.pkl", "-o", "bd.pkl/x.csv"], ["bd.pkl/x.csv", "cannot be written"]),
-        (["bd.pkl", "sc.pkl", "-o", "bd.pkl/x.csv"], ["bd.pkl/x.csv", "cannot be written"]),
+        (
+            ["bd.pkl", "sc.pkl", "-o", "bd.pkl/x.csv"],
+            ["bd.pkl/x.csv", "cannot be written"],
+        ),
         ([".", "-o", "x.csv"], ["directory"]),
         (["text.csv", "-o", "x.csv"], ["text.csv", "not a node trace"]),
     ],
@@ -185,11 +237,16 @@ def test_invalid_input_is_reported_and_nothing_written(
 
 def test_optional_columns_survive(here: Path) -> None:
     assert run(["convert", "bd.pkl", "sc.pkl", "-o", "jobs.csv"]) == 0
-    frame = pd.read_csv("jobs.csv").assign(user=["ada", "Zoë", "", "x,y"], weight=[1.0, 2.0, 0.5, 1.0])
+    frame = pd.read_csv("jobs.csv").assign(
+        user=["ada", "Zoë", "", "x,y"], weight=[1.0, 2.0, 0.5, 1.0]
+    )
     frame["deadline"] = ["2021-02-11T00:00:00Z", None, None, None]
     frame.to_csv("rich.csv", index=False)
     assert run(["convert", "rich.csv", "-o", "rich.jsonl"]) == 0
-    rows = [json.loads(line) for line in Path("rich.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in Path("rich.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     assert [row["weight"] for row in rows] == [1.0, 2.0, 0.5, 1.0]
     assert [row["user"] for row in rows] == ["ada", "Zoë", "", "x,y"]
     assert run(["convert", "rich.jsonl", "-o", "rich.parquet"]) == 0

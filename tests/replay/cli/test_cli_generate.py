@@ -10,7 +10,16 @@ import pytest
 from bft.replay.cli.main import run
 
 TRACE = ["generate", "trace", "--nodes", "40", "--days", "0.25"]
-JOBS = ["generate", "jobs", "--jobs", "7", "--first-submit", "2021-02-10T00:05:00", "--pmax", "1e6"]
+JOBS = [
+    "generate",
+    "jobs",
+    "--jobs",
+    "7",
+    "--first-submit",
+    "2021-02-10T00:05:00",
+    "--pmax",
+    "1e6",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -30,20 +39,33 @@ def test_the_seed_decides(command: list[str], suffix: str) -> None:
 
 
 def test_a_compressed_trace_is_deterministic_too() -> None:
-    for name in ("a/x.csv.gz", "b/x.csv.gz"):  # gzip writes the file's name into its header
+    for name in (
+        "a/x.csv.gz",
+        "b/x.csv.gz",
+    ):  # gzip writes the file's name into its header
         assert run([*TRACE, "-o", name]) == 0
     assert Path("a/x.csv.gz").read_bytes() == Path("b/x.csv.gz").read_bytes()
 
 
-@pytest.mark.parametrize(("trace", "jobs"), [("t.parquet", "j.parquet"), ("t.csv", "j.csv"), ("t.csv.gz", "j.jsonl")])
-def test_what_is_generated_can_be_replayed(trace: str, jobs: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("trace", "jobs"),
+    [("t.parquet", "j.parquet"), ("t.csv", "j.csv"), ("t.csv.gz", "j.jsonl")],
+)
+def test_what_is_generated_can_be_replayed(
+    trace: str, jobs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*TRACE, "-o", trace]) == 0
-    assert run([*JOBS, "--interval", "60", "--objective", "efficiency", "-o", jobs]) == 0
+    assert (
+        run([*JOBS, "--interval", "60", "--objective", "efficiency", "-o", jobs]) == 0
+    )
     out, err = capsys.readouterr()
     assert out.startswith(f"{trace}: 40 nodes, ")
     assert out.endswith(f"{jobs}: 7 jobs\n")
     assert err == ""
-    assert run(["-ndmap", trace, "--jobs", jobs, "--backend", "exact", "-Tfwd", "120"]) == 0
+    assert (
+        run(["-ndmap", trace, "--jobs", jobs, "--backend", "exact", "-Tfwd", "120"])
+        == 0
+    )
     metrics = json.loads(Path("debug-itrOut/summary.json").read_text())["metrics"]
     assert metrics["jobs"] == 7
     assert metrics["jobs_finished"] > 0
@@ -51,17 +73,32 @@ def test_what_is_generated_can_be_replayed(trace: str, jobs: str, capsys: pytest
 
 def test_all_forms_give_the_same_replay() -> None:
     results = []
-    for suffix, jobs in ((".parquet", ".parquet"), (".csv", ".jsonl"), (".csv.gz", ".csv")):
+    for suffix, jobs in (
+        (".parquet", ".parquet"),
+        (".csv", ".jsonl"),
+        (".csv.gz", ".csv"),
+    ):
         assert run([*TRACE, "-o", f"t{suffix}"]) == 0
         assert run([*JOBS, "-o", f"j{suffix}{jobs}"]) == 0
-        args = ["-ndmap", f"t{suffix}", "--jobs", f"j{suffix}{jobs}", "--backend", "exact", "--no-u", "--force"]
+        args = [
+            "-ndmap",
+            f"t{suffix}",
+            "--jobs",
+            f"j{suffix}{jobs}",
+            "--backend",
+            "exact",
+            "--no-u",
+            "--force",
+        ]
         assert run(args) == 0
         results.append(Path("debug-itrOut/steps.parquet").read_bytes())
     assert results[0] == results[1] == results[2]
 
 
 @pytest.mark.parametrize("command", [TRACE, JOBS], ids=["trace", "jobs"])
-def test_an_existing_file_is_left_alone(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_file_is_left_alone(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("x.parquet").write_text("precious")
     assert run([*command, "-o", "x.parquet"]) == 2
     assert "x.parquet: exists" in capsys.readouterr().err
@@ -97,15 +134,31 @@ def test_folders_that_lack_are_made(command: list[str]) -> None:
         (JOBS, ["-o", "x.csv", "--pmax", "0"], ["--pmax", "0"]),
         (JOBS, ["-o", "x.csv", "--interval", "-1"], ["--interval", ">= 0"]),
         (JOBS, ["-o", "x.csv", "--interval", "1e300"], ["--interval", "at most"]),
-        (JOBS, ["-o", "x.csv", "--jobs", "100", "--interval", "1e9"], ["--interval", "2261"]),
+        (
+            JOBS,
+            ["-o", "x.csv", "--jobs", "100", "--interval", "1e9"],
+            ["--interval", "2261"],
+        ),
         (JOBS, ["-o", "x.csv", "--first-submit", "soon"], ["'soon'"]),
-        (JOBS, ["-o", "x.csv", "--first-submit", "9999-01-01"], ["--first-submit", "2261"]),
-        (JOBS, ["-o", "x.csv", "--objective", "fame"], ["--objective", "'fame'", "'throughput'"]),
+        (
+            JOBS,
+            ["-o", "x.csv", "--first-submit", "9999-01-01"],
+            ["--first-submit", "2261"],
+        ),
+        (
+            JOBS,
+            ["-o", "x.csv", "--objective", "fame"],
+            ["--objective", "'fame'", "'throughput'"],
+        ),
         (["generate", "nodes"], [], ["'nodes'"]),
     ],
 )
 def test_invalid_input_is_reported_and_nothing_written(
-    here: Path, capsys: pytest.CaptureFixture[str], command: list[str], args: list[str], told: list[str]
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    args: list[str],
+    told: list[str],
 ) -> None:
     Path("file").write_text("")
     assert run([*command, *args]) == 2

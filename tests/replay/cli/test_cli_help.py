@@ -25,7 +25,9 @@ from bft.replay.engine.watcher import bar
 BFT = Path(sys.executable).with_name("bft-replay")
 
 
-def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+def commands(
+    group: click.Group, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, click.Command]]:
     """Every command with its path, groups among them."""
     context = click.Context(group)
     for name in group.list_commands(context):
@@ -40,7 +42,9 @@ ALL = dict(commands(cli))
 
 
 @pytest.mark.parametrize("path", ["", *ALL])
-def test_every_command_shows_two_examples_that_are_command_lines(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_shows_two_examples_that_are_command_lines(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert path in EXAMPLES, "two lines in replay/cli/help.py"
     assert run([*path.split(), "--help"]) == 0
     shown = capsys.readouterr().out
@@ -80,16 +84,30 @@ def test_words_are_whole_at_eighty_columns(
         assert not re.search(r"\w-$", line) or not after.strip(), line
 
 
-def test_help_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_as_wide_as_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     run(["replay", "--help"])
     assert 120 < max(map(len, capsys.readouterr().out.splitlines())) <= 160
 
 
-def test_a_replay_lists_its_options_by_section(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replay_lists_its_options_by_section(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     run(["replay", "--help"])
     titles = re.findall(r"^(\w[\w ]*):$", capsys.readouterr().out, flags=re.MULTILINE)
-    assert titles == ["Input", "Jobs", "Policy", "Solver", "Sharing", "Costs and rules", "Output", "Other", "Examples"]
+    assert titles == [
+        "Input",
+        "Jobs",
+        "Policy",
+        "Solver",
+        "Sharing",
+        "Costs and rules",
+        "Output",
+        "Other",
+        "Examples",
+    ]
 
 
 def test_the_list_of_commands_loads_none_of_them() -> None:
@@ -97,7 +115,13 @@ def test_the_list_of_commands_loads_none_of_them() -> None:
         "import sys\nfrom bft.replay.cli.main import run\nrun(['--help'])\n"
         "print([name for name in sys.modules if name.startswith('bft.replay.cli.') and 'replay_options' in name])"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=AMPLE_S, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
+        check=True,
+    )
     assert said.stdout.endswith("[]\n")
     for name, about in COMMANDS.items():
         assert f"  {name}" in said.stdout
@@ -119,16 +143,26 @@ def test_the_list_of_commands_loads_none_of_them() -> None:
         ("bft-replay solve x.json --backend ga", set()),
     ],
 )
-def test_the_tab_key_completes(words: str, expected: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tab_key_completes(
+    words: str, expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     *args, incomplete = words.split(" ")
     monkeypatch.setenv("COMP_WORDS", words)
     completer = ShellComplete(cli, {}, "bft-replay", "_BFT_REPLAY_COMPLETE")
-    assert {item.value for item in completer.get_completions(args[1:], incomplete)} == expected
+    assert {
+        item.value for item in completer.get_completions(args[1:], incomplete)
+    } == expected
 
 
-def test_the_tab_key_completes_files_where_an_option_takes_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tab_key_completes_files_where_an_option_takes_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     completer = ShellComplete(cli, {}, "bft-replay", "_BFT_REPLAY_COMPLETE")
-    for args, kind in ((["-ndmap"], "file"), (["replay", "--jobs"], "file"), (["replay", "--out"], "dir")):
+    for args, kind in (
+        (["-ndmap"], "file"),
+        (["replay", "--jobs"], "file"),
+        (["replay", "--out"], "dir"),
+    ):
         monkeypatch.setenv("COMP_WORDS", " ".join(["bft-replay", *args, "x"]))
         assert [item.type for item in completer.get_completions(args, "x")] == [kind]
 
@@ -137,14 +171,23 @@ def test_the_tab_key_completes_files_where_an_option_takes_one(monkeypatch: pyte
 def test_completion_prints_only_completions(shell: str) -> None:
     def call(instruction: str, **more: str) -> str:
         environment = {**os.environ, "_BFT_REPLAY_COMPLETE": instruction, **more}
-        done = subprocess.run([str(BFT)], env=environment, capture_output=True, text=True, timeout=AMPLE_S, check=False)
+        done = subprocess.run(
+            [str(BFT)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=AMPLE_S,
+            check=False,
+        )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
     if shell != "bash":  # which is asked for its version first
         assert "_BFT_REPLAY_COMPLETE" in call(f"{shell}_source")
     assert "generate" in call(
-        f"{shell}_complete", COMP_WORDS="bft-replay gen", COMP_CWORD="gen" if shell == "fish" else "1"
+        f"{shell}_complete",
+        COMP_WORDS="bft-replay gen",
+        COMP_CWORD="gen" if shell == "fish" else "1",
     )
 
 
@@ -171,32 +214,50 @@ def test_an_unknown_word_gets_a_suggestion(
 
 
 def test_messages_on_a_terminal_break_between_words(tmp_path: Path) -> None:
-    args = ["-ndmap", str(tmp_path / "no-such-trace.parquet"), "--policy", "mlip-with-a-name-that-is-rather-long"]
+    args = [
+        "-ndmap",
+        str(tmp_path / "no-such-trace.parquet"),
+        "--policy",
+        "mlip-with-a-name-that-is-rather-long",
+    ]
     environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb"}
     terminal, theirs = os.openpty()
     with os.fdopen(terminal, "rb", buffering=0) as shown:
-        process = subprocess.Popen([str(BFT), *args], env=environment, stderr=theirs, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [str(BFT), *args], env=environment, stderr=theirs, stdout=subprocess.DEVNULL
+        )
         os.close(theirs)
         text = b""
-        with contextlib.suppress(OSError):  # which a terminal that nobody writes to any more answers
+        with contextlib.suppress(
+            OSError
+        ):  # which a terminal that nobody writes to any more answers
             while part := shown.read(4096):
                 text += part
         assert process.wait(AMPLE_S) == 2
     lines = text.decode().replace("\r\n", "\n").rstrip("\n").split("\n")
     assert len(lines) > 4
     assert max(map(len, lines)) <= 80
-    piped = subprocess.run([str(BFT), *args], capture_output=True, text=True, timeout=AMPLE_S, check=False).stderr
+    piped = subprocess.run(
+        [str(BFT), *args], capture_output=True, text=True, timeout=AMPLE_S, check=False
+    ).stderr
     assert max(map(len, piped.splitlines())) > 80
     assert piped.split() == text.decode().split()
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-@pytest.mark.parametrize("share", ["TaskProgressColumn", "MofNCompleteColumn", "DownloadColumn"])
+@pytest.mark.parametrize(
+    "share", ["TaskProgressColumn", "MofNCompleteColumn", "DownloadColumn"]
+)
 def test_a_bar_keeps_the_time_left(width: int, share: str) -> None:
-    screen = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    screen = Console(
+        file=io.StringIO(), width=width, force_terminal=True, color_system=None
+    )
     progress = bar(getattr(rich.progress, share)(), screen)
     progress.add_task(
-        "replay as published, of a machine with a long name", total=480, completed=240, text="2021-02-10 04:51:56 " * 4
+        "replay as published, of a machine with a long name",
+        total=480,
+        completed=240,
+        text="2021-02-10 04:51:56 " * 4,
     )
     screen.print(progress.get_renderable())
     (line,) = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]

@@ -25,16 +25,44 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def log(path: str, seconds: float, lines: int = 100) -> None:
-    Path(path).write_text("".join(f"step {k} step_time={9 if k < 10 else seconds}\n" for k in range(lines)))
+    Path(path).write_text(
+        "".join(
+            f"step {k} step_time={9 if k < 10 else seconds}\n" for k in range(lines)
+        )
+    )
 
 
 @pytest.mark.parametrize("kind", ["piecewise", "amdahl", "usl", "throughput"])
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
-def test_what_is_fitted_can_be_replayed(kind: str, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_fitted_can_be_replayed(
+    kind: str, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     jobs = f"jobs{suffix}"
-    assert run(["jobs", "fit", "runs.csv", "--model", kind, "--max", "16", "--pmax", "1e6", "-o", jobs, *SUBMIT]) == 0
+    assert (
+        run(
+            [
+                "jobs",
+                "fit",
+                "runs.csv",
+                "--model",
+                kind,
+                "--max",
+                "16",
+                "--pmax",
+                "1e6",
+                "-o",
+                jobs,
+                *SUBMIT,
+            ]
+        )
+        == 0
+    )
     out, err = capsys.readouterr()
-    falls = [line.split(":")[1].strip() for line in err.splitlines() if "falls beyond its peak" in line]
+    falls = [
+        line.split(":")[1].strip()
+        for line in err.splitlines()
+        if "falls beyond its peak" in line
+    ]
     assert falls == ([] if kind == "amdahl" else ["b"])
     assert out.endswith(f"{jobs}: 2 jobs\n")
     table = read_jobs(jobs)
@@ -45,42 +73,109 @@ def test_what_is_fitted_can_be_replayed(kind: str, suffix: str, capsys: pytest.C
     assert table.jobs[0].rates[2] == pytest.approx(190, rel=0.05)
     trace = "time,node,idle\n2021-02-10T00:00:00Z,n1,1\n2021-02-10T00:00:00Z,n2,1\n2021-02-10T03:00:00Z,n1,0\n"
     Path("trace.csv").write_text(trace)
-    assert run(["-ndmap", "trace.csv", "--jobs", jobs, "--backend", "exact", "--no-u", "-Tfwd", "120"]) == 0
-    assert json.loads(Path("debug-itrOut/summary.json").read_text())["metrics"]["jobs"] == 2
+    assert (
+        run(
+            [
+                "-ndmap",
+                "trace.csv",
+                "--jobs",
+                jobs,
+                "--backend",
+                "exact",
+                "--no-u",
+                "-Tfwd",
+                "120",
+            ]
+        )
+        == 0
+    )
+    assert (
+        json.loads(Path("debug-itrOut/summary.json").read_text())["metrics"]["jobs"]
+        == 2
+    )
 
 
-def test_the_report_tells_error_efficiency_and_what_is_beyond(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["jobs", "fit", "runs.csv", "--model", "amdahl", "--units", "1,4,8,16"]) == 0
+def test_the_report_tells_error_efficiency_and_what_is_beyond(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        run(["jobs", "fit", "runs.csv", "--model", "amdahl", "--units", "1,4,8,16"])
+        == 0
+    )
     told = capsys.readouterr()
     head, a, b, *rest = told.out.splitlines()
-    assert head.split() == ["model", "runs", "median", "error", "max", "error", "efficiency", "extrapolated"]
+    assert head.split() == [
+        "model",
+        "runs",
+        "median",
+        "error",
+        "max",
+        "error",
+        "efficiency",
+        "extrapolated",
+    ]
     assert a.split()[:2] == ["a", "3"]
     assert a.endswith("8,16")
     assert b.endswith("1,16")
     assert "at 16 units" in a
     assert rest[0].startswith("a: P1 ")
-    assert "warning: b: not monotone: 8 units give 30 samples/s, 4 give 36" in told.err.splitlines()
+    assert (
+        "warning: b: not monotone: 8 units give 30 samples/s, 4 give 36"
+        in told.err.splitlines()
+    )
 
 
-def test_jmax_of_a_falling_curve_is_its_peak_with_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+def test_jmax_of_a_falling_curve_is_its_peak_with_a_note(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["jobs", "fit", "runs.csv", "-o", "jobs.csv", *SUBMIT]) == 0
-    assert "note: b: falls beyond its peak, 36 samples/s at 4 units and 30 at 8: Jmax is 4" in capsys.readouterr().err
+    assert (
+        "note: b: falls beyond its peak, 36 samples/s at 4 units and 30 at 8: Jmax is 4"
+        in capsys.readouterr().err
+    )
     table = read_jobs("jobs.csv")
     assert [job.jmax for job in table] == [4, 4]
-    assert table.jobs[1].scalability.ns.tolist() == [0, 2, 4, 8], "what was measured stays in the curve"
+    assert table.jobs[1].scalability.ns.tolist() == [0, 2, 4, 8], (
+        "what was measured stays in the curve"
+    )
 
 
-def test_a_fit_with_too_few_sizes_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fit_with_too_few_sizes_is_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Path("two.csv").write_text("units,throughput\n1,100\n2,150\n")
-    assert run(["jobs", "fit", "two.csv", "--model", "usl", "--max", "64", "--curves", "points.csv"]) == 0
+    assert (
+        run(
+            [
+                "jobs",
+                "fit",
+                "two.csv",
+                "--model",
+                "usl",
+                "--max",
+                "64",
+                "--curves",
+                "points.csv",
+            ]
+        )
+        == 0
+    )
     told = capsys.readouterr()
-    assert "warning: two: usl takes 3 sizes to be determined, and 2 were measured (1, 2): piecewise" in told.err
+    assert (
+        "warning: two: usl takes 3 sizes to be determined, and 2 were measured (1, 2): piecewise"
+        in told.err
+    )
     assert "sigma" not in told.out
     assert pd.read_csv("points.csv").throughput.tolist() == [100, *[150] * 6]
 
 
-def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["jobs", "fit", "runs.csv", "--batch-size", "64", "--units-per-node", "4"]) == 0
+def test_options_without_effect_are_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        run(["jobs", "fit", "runs.csv", "--batch-size", "64", "--units-per-node", "4"])
+        == 0
+    )
     told = capsys.readouterr().err
     assert "--batch-size has no effect" in told
     assert "--units-per-node has no effect" in told
@@ -89,14 +184,34 @@ def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str])
 def test_points_are_written_with_their_marks() -> None:
     assert run(["jobs", "fit", "runs.csv", "--max", "8", "--curves", "points.csv"]) == 0
     points = pd.read_csv("points.csv")
-    assert points.columns.tolist() == ["model", "units", "throughput", "efficiency", "extrapolated"]
-    assert points[points.model == "a"].extrapolated.tolist() == [False, False, False, True]
+    assert points.columns.tolist() == [
+        "model",
+        "units",
+        "throughput",
+        "efficiency",
+        "extrapolated",
+    ]
+    assert points[points.model == "a"].extrapolated.tolist() == [
+        False,
+        False,
+        False,
+        True,
+    ]
     assert points[points.model == "b"].throughput.tolist() == [20, 36, 30]
 
 
 def test_the_same_input_gives_the_same_bytes() -> None:
     for name in ("x", "y"):
-        command = ["jobs", "fit", "runs.csv", "--model", "throughput", "-o", f"{name}.parquet", *SUBMIT]
+        command = [
+            "jobs",
+            "fit",
+            "runs.csv",
+            "--model",
+            "throughput",
+            "-o",
+            f"{name}.parquet",
+            *SUBMIT,
+        ]
         assert run([*command, "--curves", f"{name}.csv"]) == 0
     for suffix in (".parquet", ".csv"):
         assert Path("x" + suffix).read_bytes() == Path("y" + suffix).read_bytes()
@@ -105,7 +220,18 @@ def test_the_same_input_gives_the_same_bytes() -> None:
 def test_logs_are_measurements(capsys: pytest.CaptureFixture[str]) -> None:
     log("train4.log", 0.5)
     log("train8.log", 0.25)
-    given = ["--log", "train4.log", "--log", "train8.log", "--units", "4,8", "--batch-size", "64", "--name", "net"]
+    given = [
+        "--log",
+        "train4.log",
+        "--log",
+        "train8.log",
+        "--units",
+        "4,8",
+        "--batch-size",
+        "64",
+        "--name",
+        "net",
+    ]
     assert run(["jobs", "fit", *given, "-o", "jobs.csv", *SUBMIT]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[1].split() == ["train4.log", "4", "90", "0.5", "0.5-", "0.5", "128"]
@@ -113,27 +239,51 @@ def test_logs_are_measurements(capsys: pytest.CaptureFixture[str]) -> None:
     assert (job.name, job.jmin, job.jmax) == ("net", 4, 8)
     assert job.rates[[4, 8]].tolist() == [128, 256]
     # The batch of a unit: a step of 8 units takes twice that of 4.
-    assert run(["jobs", "fit", *given[:6], "--unit-batch", "16", "--curves", "points.csv"]) == 0
+    assert (
+        run(["jobs", "fit", *given[:6], "--unit-batch", "16", "--curves", "points.csv"])
+        == 0
+    )
     assert pd.read_csv("points.csv").throughput.tolist() == [128, 512]
 
 
-def test_used_and_unused_lines_of_a_log_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_used_and_unused_lines_of_a_log_are_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     lines = [f"step {k:,} step_time=0.50 samples/s: 256" for k in range(40)]
     lines += ["Validation: step_time=0.1"] * 7 + ["epoch_time: 20.5", "0 tokens/s"]
     Path("a.log").write_text("\n".join(lines))
-    assert run(["jobs", "fit", "--log", "a.log", "--units", "2", "--batch-size", "64"]) == 0
+    assert (
+        run(["jobs", "fit", "--log", "a.log", "--units", "2", "--batch-size", "64"])
+        == 0
+    )
     told = capsys.readouterr().err
-    assert "note: a.log: read 40 with step-time (as line 11 'step 10 step_time=0.50 samples/s: 256')" in told
-    assert "a.log: not used: 7 with evaluation (line 41), 1 with tokens/sec (line 49)" in told
-    assert "note: a.log: the log states 128 samples a step; 64 were given, and count" in told
+    assert (
+        "note: a.log: read 40 with step-time (as line 11 'step 10 step_time=0.50 samples/s: 256')"
+        in told
+    )
+    assert (
+        "a.log: not used: 7 with evaluation (line 41), 1 with tokens/sec (line 49)"
+        in told
+    )
+    assert (
+        "note: a.log: the log states 128 samples a step; 64 were given, and count"
+        in told
+    )
 
 
-def test_a_log_without_certain_step_times_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("a.log").write_text("".join(f"2024-03-05 00:00:{k:02d} alive, {10 * k} done\n" for k in range(40)))
+def test_a_log_without_certain_step_times_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("a.log").write_text(
+        "".join(f"2024-03-05 00:00:{k:02d} alive, {10 * k} done\n" for k in range(40))
+    )
     given = ["jobs", "fit", "--log", "a.log", "--units", "2", "--batch-size", "64"]
     assert run(given) == 2
     told = capsys.readouterr().err
-    assert "line 1 '2024-03-05 00:00:00 alive, 0 done': a time stamp without a step counter" in told
+    assert (
+        "line 1 '2024-03-05 00:00:00 alive, 0 done': a time stamp without a step counter"
+        in told
+    )
     pattern = told.split("--pattern '")[1].split("' takes")[0]
     assert run([*given, "--pattern", pattern]) == 0
     assert " 0.1 " in capsys.readouterr().out
@@ -144,13 +294,18 @@ def test_tokens_a_second_are_no_samples(capsys: pytest.CaptureFixture[str]) -> N
     log("b.log", 0.5)
     given = ["jobs", "fit", "--log", "a.log", "--units", "2"]
     assert run([*given, "--batch-size", "64"]) == 2
-    assert "a batch size in samples does not give the tokens of a step" in capsys.readouterr().err
+    assert (
+        "a batch size in samples does not give the tokens of a step"
+        in capsys.readouterr().err
+    )
     assert run(given) == 0
     seen = capsys.readouterr()
     assert "5000" in seen.out
     assert "a sample here is a token" in seen.err
     Path("b.log").write_text("".join(f"step {k} 500 samples/s\n" for k in range(40)))
-    assert run(["jobs", "fit", "--log", "a.log", "--log", "b.log", "--units", "2,4"]) == 2
+    assert (
+        run(["jobs", "fit", "--log", "a.log", "--log", "b.log", "--units", "2,4"]) == 2
+    )
     assert "some of the logs state tokens a second only" in capsys.readouterr().err
 
 
@@ -165,15 +320,33 @@ def test_patterns_of_users_reach_the_log(capsys: pytest.CaptureFixture[str]) -> 
     assert r"--pattern 'took\W*(?P<seconds>" in told
 
 
-def test_a_form_of_log_is_chosen_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_form_of_log_is_chosen_by_its_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     lines = "".join(f"step {k} step_time=0.5 9 ms/step\n" for k in range(40))
-    Path("a.log").write_text(lines + "".join(f"{k}/40 - 1s {250 + k}ms/step\n" for k in range(40)))
-    given = ["jobs", "fit", "--log", "a.log", "--units", "2", "--batch-size", "10", "--warmup", "0"]
+    Path("a.log").write_text(
+        lines + "".join(f"{k}/40 - 1s {250 + k}ms/step\n" for k in range(40))
+    )
+    given = [
+        "jobs",
+        "fit",
+        "--log",
+        "a.log",
+        "--units",
+        "2",
+        "--batch-size",
+        "10",
+        "--warmup",
+        "0",
+    ]
     for name, median in (("keras", " 0.2695 "), ("step-time", " 0.5 ")):
         assert run([*given, "--pattern", name]) == 0
         assert median in capsys.readouterr().out
     assert run([*given, "--pattern", "kerass"]) == 2
-    assert "or the name of a known form: megatron, deepspeed, keras," in capsys.readouterr().err
+    assert (
+        "or the name of a known form: megatron, deepspeed, keras,"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +360,10 @@ def test_a_form_of_log_is_chosen_by_its_name(capsys: pytest.CaptureFixture[str])
         (["runs.csv", "-o", "out.csv"], "-o needs --submit"),
         (["runs.csv", "-o", "out.csv", "--submit", "soon"], "--submit"),
         (["runs.csv", "-o", "out.xls", *SUBMIT], "written as .parquet, .csv or .jsonl"),
-        (["runs.csv", "-o", "out.csv", *SUBMIT, "--jmin", "9"], "expected at least Jmin"),
+        (
+            ["runs.csv", "-o", "out.csv", *SUBMIT, "--jmin", "9"],
+            "expected at least Jmin",
+        ),
         (["runs.csv", "-o", "runs.csv", *SUBMIT], "exists; --force replaces it"),
         (["runs.csv", "--units", "1,x"], "expected whole numbers >= 1"),
         (["runs.csv", "--units", "1", "--max", "2"], "give --units or --max"),
@@ -195,9 +371,18 @@ def test_a_form_of_log_is_chosen_by_its_name(capsys: pytest.CaptureFixture[str])
         (["runs.csv", "--pattern", "x"], "--pattern is for logs"),
         (["runs.csv", "--model", "cubic"], "cubic"),
         (["--log", "train.log"], "--units must give the units of each log"),
-        (["--log", "train.log", "--units", "1,2"], "--units must give the units of each log"),
-        (["--log", "train.log", "--units", "1"], "does not state samples a step (give --batch-size"),
-        (["--log", "train.log", "--units", "1", "--pattern", "("], "is not a regular expression"),
+        (
+            ["--log", "train.log", "--units", "1,2"],
+            "--units must give the units of each log",
+        ),
+        (
+            ["--log", "train.log", "--units", "1"],
+            "does not state samples a step (give --batch-size",
+        ),
+        (
+            ["--log", "train.log", "--units", "1", "--pattern", "("],
+            "is not a regular expression",
+        ),
         (["--log", "none.log", "--units", "1"], "none.log: no such file"),
     ],
 )
@@ -225,7 +410,12 @@ def test_skew_of_models(capsys: pytest.CaptureFixture[str]) -> None:
 def test_job_tables_learn_their_skew(capsys: pytest.CaptureFixture[str]) -> None:
     Path("layers.csv").write_text("model,size\na,90\na,10\n")
     assert run(["jobs", "fit", "runs.csv", "-o", "jobs.parquet", *SUBMIT]) == 0
-    assert run(["jobs", "skew", "layers.csv", "--jobs", "jobs.parquet", "-o", "skewed.csv"]) == 0
+    assert (
+        run(
+            ["jobs", "skew", "layers.csv", "--jobs", "jobs.parquet", "-o", "skewed.csv"]
+        )
+        == 0
+    )
     assert capsys.readouterr().out.endswith("skewed.csv: skew of 1 jobs\n")
     assert read_jobs("skewed.csv").jobs[0].skew == 0.9
     assert pd.read_csv("skewed.csv")["skew"].isna().tolist() == [False, True]
@@ -237,7 +427,10 @@ def test_job_tables_learn_their_skew(capsys: pytest.CaptureFixture[str]) -> None
         (["layers.csv", "--jobs", "runs.csv"], "--jobs and -o belong together"),
         (["runs.csv"], "missing column size"),
         (["layers.csv", "--jobs", "runs.csv", "-o", "out.csv"], "runs.csv"),
-        (["layers.csv", "--jobs", "jobs.csv", "-o", "out.csv"], "no job's model is one of a, b"),
+        (
+            ["layers.csv", "--jobs", "jobs.csv", "-o", "out.csv"],
+            "no job's model is one of a, b",
+        ),
         (["layers.csv", "--jobs", "jobs.csv", "-o", "layers.csv"], "exists; --force"),
         (["layers.csv", "--threshold", "nan"], "expected a finite number"),
     ],

@@ -21,7 +21,9 @@ def files(here: Path) -> list[str]:
     """A trace and a job table; the options that name them."""
     curve = Curve([0, 4], [0, 40])
     write_trace(always_idle(4, 0, 600 * SECOND), "t.parquet")
-    write_jobs(JobTable((Job("a", 0, 1, 4, 3000.0, 5.0, 5.0, curve, curve),)), "jobs.csv")
+    write_jobs(
+        JobTable((Job("a", 0, 1, 4, 3000.0, 5.0, 5.0, curve, curve),)), "jobs.csv"
+    )
     return ["-ndmap", "t.parquet", "--jobs", "jobs.csv", "--policy", "fifo", "--no-u"]
 
 
@@ -31,7 +33,9 @@ def told(capsys: pytest.CaptureFixture[str], *args: str) -> str:
     return capsys.readouterr().err
 
 
-def test_a_file_of_another_kind_is_named_as_what_it_is(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_another_kind_is_named_as_what_it_is(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert "jobs.csv: is a job table, expected a node trace (give it as --jobs" in told(
         capsys, "trace", "info", "jobs.csv"
     )
@@ -57,12 +61,17 @@ def test_a_page_is_not_written_under_the_name_of_another_form(
     assert run([*files, "--out", "run"]) == 0
     capsys.readouterr()
     said = told(capsys, "report", "run", "--static", "-o", "r.pdf")
-    assert said == "Error: r.pdf: a page is HTML: expected a name that ends in .html (--pdf DIR writes its charts so)\n"
+    assert (
+        said
+        == "Error: r.pdf: a page is HTML: expected a name that ends in .html (--pdf DIR writes its charts so)\n"
+    )
     assert "--png DIR" in told(capsys, "trace", "info", "t.parquet", "--html", "t.png")
     assert not Path("r.pdf").exists()
 
 
-def test_equal_variants_are_refused_by_their_names(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_variants_are_refused_by_their_names(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     equal = ["compare", *files, "--variant", "a: -maxJ 3", "--variant", "b: -maxJ 3"]
     assert "variants 'a' and 'b' have the same options" in told(capsys, *equal)
     assert "two variants are called 'a'" in told(
@@ -96,13 +105,23 @@ def test_a_misspelt_key_of_a_plan_gets_a_guess(
 def test_a_full_standard_output_is_named(here: Path) -> None:
     with Path("/dev/full").open("w") as full:
         process = subprocess.run(
-            [*SCRIPT, "backends"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=AMPLE_S, check=False
+            [*SCRIPT, "backends"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=AMPLE_S,
+            check=False,
         )
-    assert process.stderr == "Error: standard output cannot be written: No space left on device\n"
+    assert (
+        process.stderr
+        == "Error: standard output cannot be written: No space left on device\n"
+    )
     assert process.returncode == 2
 
 
-def test_what_is_generated_replaces_a_file_only_by_force(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_generated_replaces_a_file_only_by_force(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for made in (
         ["log", "slurm", "--nodes", "2", "--days", "0.1", "-o", "log.txt"],
         ["jobs", "--jobs", "1", "--first-submit", "2021-02-10", "-o", "jobs.jsonl"],
@@ -124,4 +143,6 @@ def test_what_an_installation_fetches_is_stated_once() -> None:
         if "MB come down" in line and "development" not in line and "379" not in line
     }
     assert stated == {"412"}
-    assert "`make demo` fetches 412 MB" in (root / "docs" / "install.md").read_text("utf-8")
+    assert "`make demo` fetches 412 MB" in (root / "docs" / "install.md").read_text(
+        "utf-8"
+    )

@@ -34,22 +34,36 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         }
     )
     jobs.to_csv("jobs.csv", index=False)
-    profiles = pd.DataFrame({name: rng.uniform(0, 100, 60) for name in ("gpu_util", "gmem_util", "gmem")})
+    profiles = pd.DataFrame(
+        {name: rng.uniform(0, 100, 60) for name in ("gpu_util", "gmem_util", "gmem")}
+    )
     label = (profiles["gpu_util"] // 34).astype(int)
-    profiles.assign(amp=0, label=label, model=[f"m{i % 6}" for i in range(60)]).to_csv("profiles.csv", index=False)
+    profiles.assign(amp=0, label=label, model=[f"m{i % 6}" for i in range(60)]).to_csv(
+        "profiles.csv", index=False
+    )
     return tmp_path
 
 
-def test_a_model_learnt_on_the_command_line_is_that_of_the_library(here: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_model_learnt_on_the_command_line_is_that_of_the_library(
+    here: Path, capsys: pytest.CaptureFixture
+) -> None:
     run("train", "durations", "jobs.csv", "-o", "new/d.json", "--kind", "lightgbm")
     assert capsys.readouterr().out == "new/d.json: learnt from 1,500 rows\n"
     jobs = pd.read_csv("jobs.csv")
     ours = DurationEstimator.train(jobs, kind="lightgbm")
-    assert (read_model("new/d.json", DurationEstimator).predict(jobs) == ours.predict(jobs)).all()
+    assert (
+        read_model("new/d.json", DurationEstimator).predict(jobs) == ours.predict(jobs)
+    ).all()
 
 
-def test_each_sort_is_learnt_and_shown(here: Path, capsys: pytest.CaptureFixture) -> None:
-    for what, table in (("durations", "jobs.csv"), ("submissions", "jobs.csv"), ("packing", "profiles.csv")):
+def test_each_sort_is_learnt_and_shown(
+    here: Path, capsys: pytest.CaptureFixture
+) -> None:
+    for what, table in (
+        ("durations", "jobs.csv"),
+        ("submissions", "jobs.csv"),
+        ("packing", "profiles.csv"),
+    ):
         run("train", what, table, "-o", f"{what}.json")
         capsys.readouterr()
         run("show", f"{what}.json")
@@ -62,27 +76,46 @@ def test_each_sort_is_learnt_and_shown(here: Path, capsys: pytest.CaptureFixture
         if what != "packing":
             run("show", f"{what}.json", "--png", "shapes.png", "--table", table)
             assert Path("shapes.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(InputError, match=r"packing\.json: a packing model has rules and no shapes"):
+    with pytest.raises(
+        InputError, match=r"packing\.json: a packing model has rules and no shapes"
+    ):
         run("show", "packing.json", "--png", "x.png", "--table", "profiles.csv")
     assert not Path("x.png").exists()
 
 
 @pytest.mark.parametrize("what", ["durations", "submissions"])
-def test_kinds_are_compared(what: str, here: Path, capsys: pytest.CaptureFixture) -> None:
-    run("evaluate", what, "jobs.csv", "--kind", "ga2m", "--kind", "xgboost", "--column", "units")
+def test_kinds_are_compared(
+    what: str, here: Path, capsys: pytest.CaptureFixture
+) -> None:
+    run(
+        "evaluate",
+        what,
+        "jobs.csv",
+        "--kind",
+        "ga2m",
+        "--kind",
+        "xgboost",
+        "--column",
+        "units",
+    )
     first, head, *rows = capsys.readouterr().out.splitlines()
     if what == "durations":
         jobs = pd.read_csv("jobs.csv", parse_dates=["submit_time"])
         finish = jobs["submit_time"] + pd.to_timedelta(jobs["duration"], unit="s")
         known = int((finish < jobs["submit_time"][1050]).sum())
-        assert first == f"{known:,} jobs had finished before the last 30% were submitted, of which 450"
+        assert (
+            first
+            == f"{known:,} jobs had finished before the last 30% were submitted, of which 450"
+        )
     else:
         assert first == "735 slots, and 315 after them"
     assert "MAE" in head
     figures = [row.split() for row in rows]
     trivial = ["user", "constant"] if what == "durations" else ["last", "constant"]
     assert [row[0] for row in figures] == ["ga2m", "xgboost", *trivial]
-    assert rows[-1].split()[-3:] == ["-", "-", "-"], "a constant orders nothing, and is not fitted"
+    assert rows[-1].split()[-3:] == ["-", "-", "-"], (
+        "a constant orders nothing, and is not fitted"
+    )
     if what == "durations":  # users differ by factors of e
         assert all(float(row[3]) > 0.9 for row in figures[:2])
         # Durations follow the user here: the mean of the user's past is as good as a model, a constant is not.
@@ -90,15 +123,27 @@ def test_kinds_are_compared(what: str, here: Path, capsys: pytest.CaptureFixture
         assert float(rows[3].split()[3]) < 0.1
 
 
-def test_what_came_is_drawn_beside_what_was_predicted(here: Path, capsys: pytest.CaptureFixture) -> None:
-    run("evaluate", "submissions", "jobs.csv", "--kind", "ga2m", "--png", "new/forecast.png")
+def test_what_came_is_drawn_beside_what_was_predicted(
+    here: Path, capsys: pytest.CaptureFixture
+) -> None:
+    run(
+        "evaluate",
+        "submissions",
+        "jobs.csv",
+        "--kind",
+        "ga2m",
+        "--png",
+        "new/forecast.png",
+    )
     assert "new/forecast.png: the last 311 slots" in capsys.readouterr().out
     assert (here / "new/forecast.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(UsageError, match="--png draws submissions"):
         run("evaluate", "durations", "jobs.csv", "--png", "durations.png")
 
 
-def test_packing_is_evaluated_by_models_left_out(here: Path, capsys: pytest.CaptureFixture) -> None:
+def test_packing_is_evaluated_by_models_left_out(
+    here: Path, capsys: pytest.CaptureFixture
+) -> None:
     run("evaluate", "packing", "profiles.csv")
     right = float(capsys.readouterr().out.splitlines()[1].split()[1])
     assert right > 0.8
@@ -107,13 +152,24 @@ def test_packing_is_evaluated_by_models_left_out(here: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("durations", "profiles.csv"), "profiles.csv: missing columns user, gpu_num, submit_time, duration"),
-        (("submissions", "profiles.csv"), "profiles.csv: missing columns time, jobs; expected time, jobs"),
-        (("packing", "jobs.csv"), "jobs.csv: missing columns gpu_util, gmem_util, gmem, amp, label; expected gpu_util"),
+        (
+            ("durations", "profiles.csv"),
+            "profiles.csv: missing columns user, gpu_num, submit_time, duration",
+        ),
+        (
+            ("submissions", "profiles.csv"),
+            "profiles.csv: missing columns time, jobs; expected time, jobs",
+        ),
+        (
+            ("packing", "jobs.csv"),
+            "jobs.csv: missing columns gpu_util, gmem_util, gmem, amp, label; expected gpu_util",
+        ),
         (("durations", "none.csv"), "none.csv: no such file"),
     ],
 )
-def test_bad_tables_are_reported_and_leave_nothing(args: tuple[str, str], message: str, here: Path) -> None:
+def test_bad_tables_are_reported_and_leave_nothing(
+    args: tuple[str, str], message: str, here: Path
+) -> None:
     before = sorted(here.iterdir())
     with pytest.raises(InputError) as caught:
         run("train", *args, "-o", "out/m.json")

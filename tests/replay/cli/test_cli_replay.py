@@ -34,12 +34,18 @@ PARQUETS = ("steps.parquet", "jobs.parquet", "allocations.parquet")
 def trace_frame(rows: int = 40, nodes: int = 6, every_s: float = 60.0) -> pd.DataFrame:
     idle = (np.random.default_rng(0).random((rows, nodes)) < 0.6).astype(np.int8)
     idle[0, 0] = 1
-    times = START.tz_localize(None) + pd.to_timedelta(np.arange(rows) * every_s, unit="s")
-    return pd.DataFrame(idle, index=pd.DatetimeIndex(times), columns=[f"n{k}" for k in range(nodes)])
+    times = START.tz_localize(None) + pd.to_timedelta(
+        np.arange(rows) * every_s, unit="s"
+    )
+    return pd.DataFrame(
+        idle, index=pd.DatetimeIndex(times), columns=[f"n{k}" for k in range(nodes)]
+    )
 
 
 def job_frame(count: int = 5, pmax: float = 20_000.0) -> pd.DataFrame:
-    submits = START.tz_localize(None) + pd.to_timedelta(np.arange(count) * 100, unit="s")
+    submits = START.tz_localize(None) + pd.to_timedelta(
+        np.arange(count) * 100, unit="s"
+    )
     return pd.DataFrame(
         {
             "Tcup": 5.0,
@@ -57,7 +63,11 @@ def job_frame(count: int = 5, pmax: float = 20_000.0) -> pd.DataFrame:
 
 
 def to_csv(frame: pd.DataFrame, path: Path) -> Path:
-    lists = {column: frame[column].map(json.dumps) for column in ("Ns", "Ps", "Os") if column in frame}
+    lists = {
+        column: frame[column].map(json.dumps)
+        for column in ("Ns", "Ps", "Os")
+        if column in frame
+    }
     frame.assign(**lists).to_csv(path)
     return path
 
@@ -83,7 +93,9 @@ FIFO = [*FILES, "--policy", "fifo"]
 
 
 def summary(folder: str = "debug-itrOut") -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(Path(folder, "summary.json").read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads(
+        Path(folder, "summary.json").read_text(encoding="utf-8")
+    )
     return content
 
 
@@ -110,7 +122,9 @@ def refused(capsys: pytest.CaptureFixture[str], args: list[str], *told: str) -> 
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-def test_published_options_and_their_long_names_mean_the_same(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_published_options_and_their_long_names_mean_the_same(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     values = {
         ("-ndmap", "--node-trace"): "trace.pkl",
         ("-bdfn", "--job-bounds"): "bd.pkl",
@@ -124,7 +138,9 @@ def test_published_options_and_their_long_names_mean_the_same(here: Path, capsys
         ("-print", "--print"): "1",
     }
     for form, name in ((0, "-name"), (1, "--name")):
-        args = [word for names, value in values.items() for word in (names[form], value)]
+        args = [
+            word for names, value in values.items() for word in (names[form], value)
+        ]
         assert run([*args, name, f"form{form}"]) == 0
     short, long = options("form0-itrOut"), options("form1-itrOut")
     assert short == long
@@ -133,33 +149,84 @@ def test_published_options_and_their_long_names_mean_the_same(here: Path, capsys
         "job_bounds": "bd.pkl",
         "job_curves": "sc.pkl",
     }
-    assert (short["tfwd_s"], short["time_limit_s"], short["max_jobs"]) == (120.0, 7.0, 3)
-    assert (short["first_node"], short["node_count"], short["policy"]) == (1, 4, "equal-share")
+    assert (short["tfwd_s"], short["time_limit_s"], short["max_jobs"]) == (
+        120.0,
+        7.0,
+        3,
+    )
+    assert (short["first_node"], short["node_count"], short["policy"]) == (
+        1,
+        4,
+        "equal-share",
+    )
 
 
-def test_defaults_are_the_published_ones(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "sc.pkl", "--no-u"]) == 0
+def test_defaults_are_the_published_ones(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run(["-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "sc.pkl", "--no-u"])
+        == 0
+    )
     found = options("debug-itrOut")
-    assert (found["tfwd_s"], found["time_limit_s"], found["max_jobs"], found["first_node"]) == (10.0, 10.0, 10, 0)
-    assert (found["node_count"], found["policy"], found["backend"]) == (None, "milp", "cbc")
+    assert (
+        found["tfwd_s"],
+        found["time_limit_s"],
+        found["max_jobs"],
+        found["first_node"],
+    ) == (10.0, 10.0, 10, 0)
+    assert (found["node_count"], found["policy"], found["backend"]) == (
+        None,
+        "milp",
+        "cbc",
+    )
     assert "Results: debug-itrOut" in capsys.readouterr().out
 
 
 def test_published_names_without_suffix_are_found(here: Path) -> None:
-    assert run(["-ndmap", "trace", "-bdfn", "bd", "-scfn", "sc", "--backend", "exact", "--no-u"]) == 0
+    assert (
+        run(
+            [
+                "-ndmap",
+                "trace",
+                "-bdfn",
+                "bd",
+                "-scfn",
+                "sc",
+                "--backend",
+                "exact",
+                "--no-u",
+            ]
+        )
+        == 0
+    )
     digests = summary()["inputs"]["digests_sha256"]
     assert set(digests) == {"node_trace", "job_bounds", "job_curves"}
 
 
 def test_the_pair_and_the_native_table_replay_alike(here: Path) -> None:
     assert run([*INPUT, "--name", "native", "--no-u"]) == 0
-    pair = ["-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "sc.pkl", "--backend", "exact"]
+    pair = [
+        "-ndmap",
+        "trace.pkl",
+        "-bdfn",
+        "bd.pkl",
+        "-scfn",
+        "sc.pkl",
+        "--backend",
+        "exact",
+    ]
     assert run([*pair, "--name", "pair", "--no-u"]) == 0
     for name in PARQUETS:
-        assert Path("native-itrOut", name).read_bytes() == Path("pair-itrOut", name).read_bytes()
+        assert (
+            Path("native-itrOut", name).read_bytes()
+            == Path("pair-itrOut", name).read_bytes()
+        )
 
 
-def test_without_arguments_the_bundled_data_set_is_replayed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_arguments_the_bundled_data_set_is_replayed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # The backend by its variable: CBC takes ten seconds for the bundled data.
     process = subprocess.run(
         SCRIPT,
@@ -190,9 +257,16 @@ def test_a_trace_without_jobs_gets_a_generated_workload_of_its_size(
 ) -> None:
     assert run(["-ndmap", "trace.pkl", "--policy", "equal-share", "--no-u"]) == 0
     out, err = capsys.readouterr()
-    assert "no jobs given: 10 generated image-recognition trainings, one every 234 s" in err
+    assert (
+        "no jobs given: 10 generated image-recognition trainings, one every 234 s"
+        in err
+    )
     assert "a load of 1.00" in err
-    lines = [line for line in out.splitlines() if line.startswith(("job completion time", "queueing time"))]
+    lines = [
+        line
+        for line in out.splitlines()
+        if line.startswith(("job completion time", "queueing time"))
+    ]
     assert all("(of a generated workload, load 1.00)" in line for line in lines)
     assert any(line.startswith("queueing time") for line in lines)
     assert summary()["inputs"]["jobs"]["generated_load"] == pytest.approx(1.0)
@@ -208,7 +282,9 @@ def test_a_trace_without_jobs_gets_a_generated_workload_of_its_size(
 
 
 @pytest.mark.parametrize(("nodes", "count"), [(2, 29), (40, 587), (3000, 10_000)])
-def test_the_generated_workload_needs_what_the_trace_offers(nodes: int, count: int) -> None:
+def test_the_generated_workload_needs_what_the_trace_offers(
+    nodes: int, count: int
+) -> None:
     trace = always_idle(nodes, START.value, START.value + 10 * 86_400 * 10**9)
     jobs, note = default_workload(trace)
     assert load(jobs, trace) == pytest.approx(1.0)
@@ -219,16 +295,28 @@ def test_the_generated_workload_needs_what_the_trace_offers(nodes: int, count: i
 
 
 def test_mip_0_and_policy_equal_share_are_the_same(here: Path) -> None:
-    for name, args in (("a", ["-mip", "0"]), ("b", ["--policy", "equal-share"]), ("c", ["-mip=false"])):
+    for name, args in (
+        ("a", ["-mip", "0"]),
+        ("b", ["--policy", "equal-share"]),
+        ("c", ["-mip=false"]),
+    ):
         assert run([*INPUT, *args, "--name", name]) == 0
     assert options("a-itrOut") == options("b-itrOut") == options("c-itrOut")
-    assert Path("a-itrOut", "steps.parquet").read_bytes() == Path("b-itrOut", "steps.parquet").read_bytes()
+    assert (
+        Path("a-itrOut", "steps.parquet").read_bytes()
+        == Path("b-itrOut", "steps.parquet").read_bytes()
+    )
 
 
-def test_no_u_leaves_out_the_second_replay(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_u_leaves_out_the_second_replay(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*INPUT, "--no-u", "--name", "without"]) == 0
     assert run([*INPUT, "--name", "with"]) == 0
-    without, found = summary("without-itrOut")["metrics"], summary("with-itrOut")["metrics"]
+    without, found = (
+        summary("without-itrOut")["metrics"],
+        summary("with-itrOut")["metrics"],
+    )
     assert without["U"] is None
     assert found["U"] == pytest.approx(found["outcome"] / found["dedicated_outcome"])
     assert {k: v for k, v in found.items() if "U" not in k and "dedic" not in k} == {
@@ -236,14 +324,18 @@ def test_no_u_leaves_out_the_second_replay(here: Path, capsys: pytest.CaptureFix
     }
 
 
-def test_verify_holds_every_answer_of_cbc_against_the_exact_programme(here: Path) -> None:
+def test_verify_holds_every_answer_of_cbc_against_the_exact_programme(
+    here: Path,
+) -> None:
     assert run(["-ndmap", "trace.pkl", "--jobs", "jobs.csv", "--verify", "--no-u"]) == 0
     metrics = summary()["metrics"]
     assert metrics["verify_mismatches"] == 0
     assert 0 < metrics["verified"] <= metrics["decisions"]
 
 
-def test_compat_reference_writes_the_published_log(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compat_reference_writes_the_published_log(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     args = [*INPUT, "--compat", "reference", "--skip-rows", "0", "-mip", "0"]
     assert run([*args, "--verify"]) == 0
     assert "--verify has no effect with --compat reference" in capsys.readouterr().err
@@ -252,7 +344,9 @@ def test_compat_reference_writes_the_published_log(here: Path, capsys: pytest.Ca
     assert len(log) == summary()["metrics"]["rows"]
 
 
-def test_compat_reference_says_that_it_skips_the_published_rows(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compat_reference_says_that_it_skips_the_published_rows(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*INPUT, "--compat", "reference"]) == 2
     err = capsys.readouterr().err
     assert "first 1000 rows are skipped, as published" in err
@@ -276,7 +370,12 @@ def test_config_gives_defaults_and_flags_win(here: Path) -> None:
     )
     assert run(["--config", "site.toml", "-Tfwd", "66"]) == 0
     found = options()
-    assert (found["tfwd_s"], found["max_jobs"], found["dedicated"], found["backend"]) == (66.0, 3, False, "exact")
+    assert (
+        found["tfwd_s"],
+        found["max_jobs"],
+        found["dedicated"],
+        found["backend"],
+    ) == (66.0, 3, False, "exact")
 
 
 def test_variables_have_the_long_names_win_over_the_config_and_lose_to_flags(
@@ -324,11 +423,17 @@ def test_an_invalid_config_is_reported_with_file_and_key(
     here: Path, capsys: pytest.CaptureFixture[str], content: str, told: list[str]
 ) -> None:
     Path("site.toml").write_text(content)
-    refused(capsys, [*INPUT, "--config", "site.toml"], *([] if "u0000" in content else ["site.toml"]), *told)
+    refused(
+        capsys,
+        [*INPUT, "--config", "site.toml"],
+        *([] if "u0000" in content else ["site.toml"]),
+        *told,
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("nope.toml", "no such file"), (".", "directory"), ("trace.pkl", "not TOML")]
+    ("name", "told"),
+    [("nope.toml", "no such file"), (".", "directory"), ("trace.pkl", "not TOML")],
 )
 def test_a_config_that_cannot_be_read_is_reported(
     here: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
@@ -341,25 +446,45 @@ def test_a_config_that_cannot_be_read_is_reported(
 
 def test_out_names_the_run_directory_and_makes_its_parents(here: Path) -> None:
     assert run([*INPUT, "--no-u", "--out", "some/where/else", "--name", "ignored"]) == 0
-    assert {path.name for path in Path("some/where/else").iterdir()} == {*PARQUETS, "summary.json", "timing.json"}
+    assert {path.name for path in Path("some/where/else").iterdir()} == {
+        *PARQUETS,
+        "summary.json",
+        "timing.json",
+    }
     assert not Path("ignored-itrOut").exists()
     assert sorted(path.name for path in Path("some/where").iterdir()) == ["else"]
 
 
-def test_an_earlier_run_is_replaced_with_force_only(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_earlier_run_is_replaced_with_force_only(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*INPUT, "--no-u"]) == 0
     capsys.readouterr()
-    refused(capsys, [*INPUT, "-Tfwd", "99"], "debug-itrOut", "earlier run", "--force", "--out")
+    refused(
+        capsys,
+        [*INPUT, "-Tfwd", "99"],
+        "debug-itrOut",
+        "earlier run",
+        "--force",
+        "--out",
+    )
     assert options()["tfwd_s"] == 10.0
     assert run([*INPUT, "--no-u", "-Tfwd", "99", "--force"]) == 0
     assert options()["tfwd_s"] == 99.0
     assert [path.name for path in here.iterdir() if path.name.startswith(".")] == []
 
 
-def test_force_keeps_the_earlier_run_when_the_new_one_fails(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_force_keeps_the_earlier_run_when_the_new_one_fails(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*INPUT, "--no-u"]) == 0
     capsys.readouterr()
-    refused(capsys, ["-ndmap", "nope.pkl", "--jobs", "jobs.csv", "--force"], "nope.pkl", "no such file")
+    refused(
+        capsys,
+        ["-ndmap", "nope.pkl", "--jobs", "jobs.csv", "--force"],
+        "nope.pkl",
+        "no such file",
+    )
     assert options()["node_trace"] == "trace.pkl"
 
 
@@ -370,13 +495,36 @@ def test_a_folder_that_is_not_ours_is_never_touched(
 ) -> None:
     Path("precious").mkdir()
     Path("precious", alien).write_text('{"format": "something else"}')
-    refused(capsys, [*INPUT, "--out", "precious", *force], "precious", "not a run directory", "--out")
+    refused(
+        capsys,
+        [*INPUT, "--out", "precious", *force],
+        "precious",
+        "not a run directory",
+        "--out",
+    )
 
 
-def test_an_empty_folder_is_filled_also_the_current_one(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_folder_is_filled_also_the_current_one(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("empty").mkdir()
     monkeypatch.chdir("empty")
-    assert run(["-ndmap", "../trace.pkl", "--jobs", "../jobs.csv", "--backend", "exact", "--no-u", "--out", "."]) == 0
+    assert (
+        run(
+            [
+                "-ndmap",
+                "../trace.pkl",
+                "--jobs",
+                "../jobs.csv",
+                "--backend",
+                "exact",
+                "--no-u",
+                "--out",
+                ".",
+            ]
+        )
+        == 0
+    )
     assert Path(here, "empty", "summary.json").exists()
 
 
@@ -396,28 +544,41 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_replay(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_folder_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_read_only_folder_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("locked").mkdir(mode=0o500)
     refused(capsys, [*INPUT, "--out", "locked/run"], "locked", "no permission")
 
 
-def test_what_does_not_fit_a_name_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_fit_a_name_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     refused(capsys, [*INPUT, "-name", "a/b"], "-name", "'a/b'")
     refused(capsys, [*INPUT, "-name", ""], "-name", "''")
-    refused(capsys, ["-ndmap", os.fsdecode(b"m\xff.pkl"), "--jobs", "jobs.csv"], "--node-trace", "UTF-8")
+    refused(
+        capsys,
+        ["-ndmap", os.fsdecode(b"m\xff.pkl"), "--jobs", "jobs.csv"],
+        "--node-trace",
+        "UTF-8",
+    )
 
 
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def test_json_is_all_that_standard_output_gets(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_all_that_standard_output_gets(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*INPUT, "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out, parse_constant=pytest.fail) == summary()
     assert "100 %" in err
 
 
-def test_print_0_writes_the_log_and_is_silent(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_0_writes_the_log_and_is_silent(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*INPUT, "-print", "0"]) == 0
     assert capsys.readouterr() == ("", "")
     log = Path("debug-itrOut/replay.log").read_text(encoding="utf-8")
@@ -426,7 +587,9 @@ def test_print_0_writes_the_log_and_is_silent(here: Path, capsys: pytest.Capture
     assert not Path("debug-itrOut/timing.json").read_text().count(str(here))
 
 
-def test_print_0_and_json_write_the_log_and_print_only_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_0_and_json_write_the_log_and_print_only_json(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*INPUT, "-print", "0", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out) == summary()
@@ -437,7 +600,13 @@ def test_print_0_and_json_write_the_log_and_print_only_json(here: Path, capsys: 
 def on_terminal(args: list[str], **env: str) -> tuple[int, str]:
     """Exit code and output of the command on a pseudo-terminal."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen([*SCRIPT, *args], stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **env})
+    process = subprocess.Popen(
+        [*SCRIPT, *args],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, **env},
+    )
     os.close(theirs)
     seen = b""
     try:
@@ -475,20 +644,34 @@ def test_a_dumb_terminal_is_served(here: Path) -> None:
     assert "training outcome" in seen
 
 
-@pytest.mark.parametrize("redirection", [">&- 2>&-", "2>/dev/full >/dev/null", "2>&1 | true"])
-def test_closed_and_full_outputs_do_not_cost_the_results(here: Path, redirection: str) -> None:
+@pytest.mark.parametrize(
+    "redirection", [">&- 2>&-", "2>/dev/full >/dev/null", "2>&1 | true"]
+)
+def test_closed_and_full_outputs_do_not_cost_the_results(
+    here: Path, redirection: str
+) -> None:
     words = " ".join(f"'{word}'" for word in [*SCRIPT, *FIFO, "--no-u"])
     process = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {words} {redirection}"], capture_output=True, text=True, timeout=AMPLE_S
+        ["bash", "-c", f"set -o pipefail; {words} {redirection}"],
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
     )
     assert "Traceback" not in process.stderr
     assert process.returncode == 0
     assert summary()["metrics"]["jobs"] == 5
 
 
-def test_a_full_disk_under_standard_output_is_an_error_without_traceback(here: Path) -> None:
+def test_a_full_disk_under_standard_output_is_an_error_without_traceback(
+    here: Path,
+) -> None:
     words = " ".join(f"'{word}'" for word in [*SCRIPT, *FIFO, "--no-u", "-print", "1"])
-    process = subprocess.run(["bash", "-c", f"{words} >/dev/full"], capture_output=True, text=True, timeout=AMPLE_S)
+    process = subprocess.run(
+        ["bash", "-c", f"{words} >/dev/full"],
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
+    )
     assert process.returncode == 2
     assert process.stderr.endswith("Error: No space left on device\n")
     assert summary()["metrics"]["jobs"] == 5
@@ -497,37 +680,81 @@ def test_a_full_disk_under_standard_output_is_an_error_without_traceback(here: P
 # --- determinism ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", ["cbc", pytest.param("exact", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "backend", ["cbc", pytest.param("exact", marks=pytest.mark.slow)]
+)
 def test_the_same_command_gives_the_same_bytes(here: Path, backend: str) -> None:
     contents = []
     for _ in range(2):
         process = subprocess.run(
-            [*SCRIPT, *INPUT, "--backend", backend, "-Tfwd", "120", "-print", "0", "--force"], timeout=AMPLE_S
+            [
+                *SCRIPT,
+                *INPUT,
+                "--backend",
+                backend,
+                "-Tfwd",
+                "120",
+                "-print",
+                "0",
+                "--force",
+            ],
+            timeout=AMPLE_S,
         )
         assert process.returncode == 0
-        contents.append({path.name: path.read_bytes() for path in Path("debug-itrOut").iterdir()})
-    assert contents[0].keys() == {*PARQUETS, "summary.json", "timing.json", "replay.log"}
+        contents.append(
+            {path.name: path.read_bytes() for path in Path("debug-itrOut").iterdir()}
+        )
+    assert contents[0].keys() == {
+        *PARQUETS,
+        "summary.json",
+        "timing.json",
+        "replay.log",
+    }
     for name in contents[0].keys() - {"timing.json"}:
         assert contents[0][name] == contents[1][name], name
 
 
-def test_both_backends_reach_the_same_objective_at_the_first_decision(here: Path) -> None:
+def test_both_backends_reach_the_same_objective_at_the_first_decision(
+    here: Path,
+) -> None:
     steps = {}
     for backend in ("cbc", "exact"):
-        assert run([*INPUT, "--backend", backend, "-Tfwd", "120", "--no-u", "--name", backend]) == 0
+        assert (
+            run(
+                [
+                    *INPUT,
+                    "--backend",
+                    backend,
+                    "-Tfwd",
+                    "120",
+                    "--no-u",
+                    "--name",
+                    backend,
+                ]
+            )
+            == 0
+        )
         steps[backend] = pd.read_parquet(f"{backend}-itrOut/steps.parquet")
-    assert steps["cbc"]["objective"].iloc[0] == pytest.approx(steps["exact"]["objective"].iloc[0])
+    assert steps["cbc"]["objective"].iloc[0] == pytest.approx(
+        steps["exact"]["objective"].iloc[0]
+    )
 
 
 # --- exit codes 3 and 130 ---------------------------------------------------------------------------------------------
 
 
-def test_a_solver_that_does_not_start_degrades_and_does_not_end_a_replay(here: Path) -> None:
+def test_a_solver_that_does_not_start_degrades_and_does_not_end_a_replay(
+    here: Path,
+) -> None:
     trace_frame(rows=8).to_pickle("trace.pkl")
     broken = {"PMIP_CBC_LIBRARY": str(Path("broken", "libCbc.so").absolute())}
     args = ["-ndmap", "trace.pkl", "--jobs", "jobs.csv", "-Tfwd", "120", "--no-u"]
     process = subprocess.run(
-        [*SCRIPT, *args], env={**os.environ, **broken}, capture_output=True, text=True, timeout=AMPLE_S
+        [*SCRIPT, *args],
+        env={**os.environ, **broken},
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
     )
     assert process.returncode == 3, process.stderr
     assert "Degraded" in process.stderr.splitlines()[-1]
@@ -537,7 +764,9 @@ def test_a_solver_that_does_not_start_degrades_and_does_not_end_a_replay(here: P
     assert found["metrics"]["decisions_by_status"]["fallback"] > 0
     # The fallback is the exact DP: what it gives is what that backend gives.
     assert run([*args, "--backend", "exact", "--name", "exact"]) == 0
-    steps, exact = (pd.read_parquet(f"{name}-itrOut/steps.parquet") for name in ("debug", "exact"))
+    steps, exact = (
+        pd.read_parquet(f"{name}-itrOut/steps.parquet") for name in ("debug", "exact")
+    )
     assert (steps["status"] == "fallback").any()
     pd.testing.assert_series_equal(steps["used"], exact["used"])
     pd.testing.assert_series_equal(steps["progress"], exact["progress"])
@@ -548,7 +777,9 @@ def endless(rows: int = 20_000) -> None:
     times = START.tz_localize(None) + pd.to_timedelta(np.arange(rows), unit="s")
     idle = np.ones((rows, 6), dtype=np.int8)
     idle[::2, 5] = 0
-    trace = pd.DataFrame(idle, index=pd.DatetimeIndex(times), columns=[f"n{k}" for k in range(6)])
+    trace = pd.DataFrame(
+        idle, index=pd.DatetimeIndex(times), columns=[f"n{k}" for k in range(6)]
+    )
     trace.to_pickle("trace.pkl")
     to_csv(job_frame(pmax=1e12), Path("jobs.csv"))
 
@@ -561,12 +792,16 @@ def endless(rows: int = 20_000) -> None:
         (signal.SIGHUP, ["--backend", "cbc"]),
     ],
 )
-def test_an_interrupted_replay_keeps_what_it_has(here: Path, number: signal.Signals, options: list[str]) -> None:
+def test_an_interrupted_replay_keeps_what_it_has(
+    here: Path, number: signal.Signals, options: list[str]
+) -> None:
     endless()
     process = result_of([*signalled([(20, number)]), *FILES, *options])
     assert process.returncode == 130, process.stderr
     assert "Traceback" not in process.stderr
-    assert process.stderr.endswith("Interrupted: what had been replayed is kept and marked.\n")
+    assert process.stderr.endswith(
+        "Interrupted: what had been replayed is kept and marked.\n"
+    )
     metrics = summary()["metrics"]
     assert metrics["interrupted"] is True
     assert metrics["U"] is None
@@ -600,14 +835,18 @@ def test_a_replay_whose_terminal_is_gone_keeps_what_it_has(here: Path) -> None:
     _, status = os.waitpid(process, 0)
     assert os.waitstatus_to_exitcode(status) == 130
     assert summary()["metrics"]["interrupted"] is True
-    assert sorted(path.name for path in here.iterdir() if "debug-itrOut" in path.name) == [
+    assert sorted(
+        path.name for path in here.iterdir() if "debug-itrOut" in path.name
+    ) == [
         "debug-itrOut",
         "debug-itrOut.checkpoint.json",
     ]
 
 
 def test_a_replay_that_is_to_outlive_its_terminal_does(here: Path) -> None:
-    more = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"  # as nohup does
+    more = (
+        "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n"  # as nohup does
+    )
     process = result_of([*signalled([(20, signal.SIGHUP)], more=more), *FIFO])
     assert process.returncode == 0, process.stderr
     assert summary()["metrics"]["interrupted"] is False
@@ -625,7 +864,11 @@ def test_an_interrupt_while_modules_are_imported_is_no_traceback() -> None:
         "from bft.replay.cli import main; main()\n"
     )
     process = result_of([sys.executable, "-c", pressed, "backends"])
-    assert (process.returncode, process.stdout, process.stderr) == (-signal.SIGINT, "", "")
+    assert (process.returncode, process.stdout, process.stderr) == (
+        -signal.SIGINT,
+        "",
+        "",
+    )
     # What is imported before main() is called: of other packages nothing, so that there is hardly a time before it.
     before = "import sys; from bft.replay.cli import main; print({'click', 'numpy', 'inspect'} & set(sys.modules))"
     assert result_of([sys.executable, "-c", before]).stdout == "set()\n"
@@ -649,7 +892,9 @@ def test_a_second_interrupt_ends_at_once_and_leaves_nothing_behind(here: Path) -
         "    return run(self, **given)\n"
         "engine.Replay.run = deaf\n"
     )
-    twice = signalled([(20, signal.SIGINT), (40, signal.SIGINT)], pause_s=0.5, more=deaf)
+    twice = signalled(
+        [(20, signal.SIGINT), (40, signal.SIGINT)], pause_s=0.5, more=deaf
+    )
     process = result_of([*twice, *FIFO])
     assert process.returncode == 130
     assert "Traceback" not in process.stderr
@@ -683,9 +928,15 @@ def test_an_interrupt_while_inputs_are_read_ends_at_once_and_leaves_nothing(
     here: Path, number: signal.Signals, command: str
 ) -> None:
     os.mkfifo("endless.csv")  # whoever reads it waits until somebody writes
-    args = ["replay", "-ndmap", "endless.csv"] if command == "replay" else ["convert", "endless.csv", "-o", "a.parquet"]
+    args = (
+        ["replay", "-ndmap", "endless.csv"]
+        if command == "replay"
+        else ["convert", "endless.csv", "-o", "a.parquet"]
+    )
     before = sorted(path.name for path in here.iterdir())
-    process = subprocess.Popen([*SCRIPT, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*SCRIPT, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     pipe = None
     while pipe is None and process.poll() is None:
         try:
@@ -742,7 +993,10 @@ def test_an_unexpected_end_of_file_is_no_interrupt(here: Path) -> None:
         (["--gap", "1"], ["--gap"]),
         (["--threads", "0"], ["--threads"]),
         (["--skip-rows", "-1"], ["--skip-rows"]),
-        (["--policy", "roulette"], ["--policy", "'roulette'", "'milp'", "'equal-share'"]),
+        (
+            ["--policy", "roulette"],
+            ["--policy", "'roulette'", "'milp'", "'equal-share'"],
+        ),
         (["--backend", "abacus"], ["--backend", "'abacus'", "'cbc'", "'exact'"]),
         (["--formulation", "sos2"], ["--formulation", "'modes'"]),
         (["--cost-model", "free"], ["--cost-model", "'stall'"]),
@@ -763,8 +1017,19 @@ def test_an_invalid_option_is_named_with_what_was_expected(
     refused(capsys, [*INPUT, *args], *told)
 
 
-def test_an_unknown_command_is_reported_with_the_existing_ones(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(capsys, ["frobnicate"], "'frobnicate'", "replay", "solve", "trace", "convert", "generate")
+def test_an_unknown_command_is_reported_with_the_existing_ones(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused(
+        capsys,
+        ["frobnicate"],
+        "'frobnicate'",
+        "replay",
+        "solve",
+        "trace",
+        "convert",
+        "generate",
+    )
     refused(capsys, ["trace.pkl"], "bft-replay -ndmap trace.pkl")
 
 
@@ -772,7 +1037,9 @@ def test_an_unknown_command_is_reported_with_the_existing_ones(here: Path, capsy
 def test_half_a_published_job_set_is_refused(
     here: Path, capsys: pytest.CaptureFixture[str], given: str, missing: str
 ) -> None:
-    refused(capsys, ["-ndmap", "trace.pkl", given, "bd.pkl"], f"{given} needs {missing}")
+    refused(
+        capsys, ["-ndmap", "trace.pkl", given, "bd.pkl"], f"{given} needs {missing}"
+    )
 
 
 # --- wrong traces -----------------------------------------------------------------------------------------------------
@@ -819,24 +1086,56 @@ def wrong_trace(case: str) -> tuple[str, list[str]]:
         "empty file": ([], ["empty"]),
         "header only": ([f"time,{columns}"], ["empty", "header"]),
         "native header only": (["time,node,idle"], ["empty", "header"]),
-        "nan": ([f"time,{columns}", f"{stamps[0]},1,0", f"{stamps[1]},,1"], ["row 2", "n0", "nan"]),
-        "negative": ([f"time,{columns}", f"{stamps[0]},1,0", f"{stamps[1]},1,-1"], ["row 2", "n1", "-1"]),
+        "nan": (
+            [f"time,{columns}", f"{stamps[0]},1,0", f"{stamps[1]},,1"],
+            ["row 2", "n0", "nan"],
+        ),
+        "negative": (
+            [f"time,{columns}", f"{stamps[0]},1,0", f"{stamps[1]},1,-1"],
+            ["row 2", "n1", "-1"],
+        ),
         "two": ([f"time,{columns}", f"{stamps[0]},2,0"], ["row 1", "n0", "2"]),
-        "word": ([f"time,{columns}", f"{stamps[0]},1,busy", f"{stamps[1]},1,0"], ["n1", "0"]),
+        "word": (
+            [f"time,{columns}", f"{stamps[0]},1,busy", f"{stamps[1]},1,0"],
+            ["n1", "0"],
+        ),
         "unsorted": (
-            [f"time,{columns}", f"{stamps[0]},1,0", f"{stamps[2]},0,0", f"{stamps[1]},1,1"],
+            [
+                f"time,{columns}",
+                f"{stamps[0]},1,0",
+                f"{stamps[2]},0,0",
+                f"{stamps[1]},1,1",
+            ],
             ["row 3", "order of time", "--sort"],
         ),
         "native unsorted": (
             ["time,node,idle", f"{stamps[1]},a,1", f"{stamps[0]},a,0"],
             ["row 2", "order of time", "--sort"],
         ),
-        "native nan": (["time,node,idle", f"{stamps[0]},a,1", f"{stamps[1]},a,"], ["row 2", "idle", "nan"]),
-        "native no name": (["time,node,idle", f"{stamps[0]},a,1", f"{stamps[1]},,1"], ["row 2", "node"]),
-        "native missing column": (["time,node", f"{stamps[0]},a"], ["missing column idle"]),
-        "bad time": ([f"time,{columns}", f"{stamps[0]},1,0", "yesterday,1,1"], ["row 2", "time", "'yesterday'"]),
-        "times as numbers": ([f"time,{columns}", "1612915200,1,0"], ["row 1", "date and time"]),
-        "never idle": ([f"time,{columns}", f"{stamps[0]},0,0", f"{stamps[1]},0,0"], ["no node is ever idle"]),
+        "native nan": (
+            ["time,node,idle", f"{stamps[0]},a,1", f"{stamps[1]},a,"],
+            ["row 2", "idle", "nan"],
+        ),
+        "native no name": (
+            ["time,node,idle", f"{stamps[0]},a,1", f"{stamps[1]},,1"],
+            ["row 2", "node"],
+        ),
+        "native missing column": (
+            ["time,node", f"{stamps[0]},a"],
+            ["missing column idle"],
+        ),
+        "bad time": (
+            [f"time,{columns}", f"{stamps[0]},1,0", "yesterday,1,1"],
+            ["row 2", "time", "'yesterday'"],
+        ),
+        "times as numbers": (
+            [f"time,{columns}", "1612915200,1,0"],
+            ["row 1", "date and time"],
+        ),
+        "never idle": (
+            [f"time,{columns}", f"{stamps[0]},0,0", f"{stamps[1]},0,0"],
+            ["no node is ever idle"],
+        ),
         "ragged": ([f"time,{columns}", f"{stamps[0]},1,0,1"], ["more fields"]),
         "no nodes": (["time", stamps[0]], ["no node columns"]),
     }
@@ -869,7 +1168,9 @@ def wrong_trace(case: str) -> tuple[str, list[str]]:
         Path(name).write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
         return name, ["suffixes"] if case == "png" else ["UTF-8"]
     if case == "web page":
-        Path("wrong.csv").write_text("<!DOCTYPE html><html><body>Please log in</body></html>\n")
+        Path("wrong.csv").write_text(
+            "<!DOCTYPE html><html><body>Please log in</body></html>\n"
+        )
         return "wrong.csv", ["a web page"]
     if case == "truncated parquet":
         return truncated("wrong.parquet", as_parquet(frame)), ["Parquet"]
@@ -900,9 +1201,16 @@ def wrong_trace(case: str) -> tuple[str, list[str]]:
         "truncated parquet", "truncated pickle", "truncated gzip", "truncated tar", "empty matrix",
     ],
 )  # fmt: skip
-def test_an_invalid_trace_is_refused_by_place(here: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+def test_an_invalid_trace_is_refused_by_place(
+    here: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
     name, told = wrong_trace(case)
-    refused(capsys, ["-ndmap", name, "--jobs", "jobs.csv", "--backend", "exact"], name, *told)
+    refused(
+        capsys,
+        ["-ndmap", name, "--jobs", "jobs.csv", "--backend", "exact"],
+        name,
+        *told,
+    )
 
 
 @pytest.mark.parametrize("option", ["-ndmap", "--jobs"])
@@ -922,17 +1230,24 @@ def test_sort_accepts_what_is_out_of_order(here: Path) -> None:
     args = ["--jobs", "jobs.csv", "--backend", "exact", "--no-u"]
     assert run(["-ndmap", "shuffled.pkl", *args, "--sort", "--name", "sorted"]) == 0
     assert run(["-ndmap", "trace.pkl", *args]) == 0
-    assert Path("sorted-itrOut/steps.parquet").read_bytes() == Path("debug-itrOut/steps.parquet").read_bytes()
+    assert (
+        Path("sorted-itrOut/steps.parquet").read_bytes()
+        == Path("debug-itrOut/steps.parquet").read_bytes()
+    )
 
 
-def test_columns_beyond_the_trace(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_beyond_the_trace(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     refused(capsys, [*INPUT, "-nis", "6"], "-nis 6", "6 nodes")
     assert run([*INPUT, "--no-u", "-nis", "2", "-nN", "99"]) == 0
     assert "-nN 99 reaches beyond" in capsys.readouterr().err
     assert summary()["inputs"]["trace"]["nodes"] == 4
 
 
-def test_columns_that_are_never_idle_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_that_are_never_idle_are_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     trace_frame().assign(n5=0).to_pickle("trace.pkl")
     refused(capsys, [*INPUT, "-nis", "5"], "trace.pkl", "no node is ever idle")
 
@@ -977,7 +1292,11 @@ def wrong_jobs(case: str) -> tuple[pd.DataFrame, list[str]]:
     if case == "no jobs":
         return jobs.iloc[:0], ["empty"]
     if case == "all late":
-        return jobs.assign(Tsub=late), ["after the trace ends", "Tsub", "2021-02-10T00:39:00"]
+        return jobs.assign(Tsub=late), [
+            "after the trace ends",
+            "Tsub",
+            "2021-02-10T00:39:00",
+        ]
     if case == "duplicates":
         return pd.concat([jobs, jobs.iloc[[1]]]), ["row 6", "job j1", "twice"]
     raise AssertionError(case)
@@ -1005,20 +1324,32 @@ def test_invalid_jobs_are_refused_by_row_column_and_job(
     else:
         to_csv(jobs, Path("wrong.csv"))
         args, files = ["--jobs", "wrong.csv"], r"wrong\.csv"
-    message = refused(capsys, ["-ndmap", "trace.pkl", *args, "--backend", "exact"], *told)
+    message = refused(
+        capsys, ["-ndmap", "trace.pkl", *args, "--backend", "exact"], *told
+    )
     assert re.search(files, message)
 
 
-def test_a_trace_as_job_table_and_swapped_tables_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_as_job_table_and_swapped_tables_are_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     to_csv(trace_frame(), Path("trace.csv"))
     refused(capsys, ["-ndmap", "trace.pkl", "--jobs", "trace.csv"], "trace.csv")
     swapped = ["-ndmap", "trace.pkl", "-bdfn", "sc.pkl", "-scfn", "bd.pkl"]
     refused(capsys, swapped, "sc.pkl", "missing columns", "Jmin")
 
 
-def test_a_pair_of_two_sets_is_refused_by_job(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pair_of_two_sets_is_refused_by_job(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     read_table("sc.pkl").drop(index="j3").to_pickle("other.pkl")
-    refused(capsys, ["-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "other.pkl"], "other.pkl", "j3", "bd.pkl")
+    refused(
+        capsys,
+        ["-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "other.pkl"],
+        "other.pkl",
+        "j3",
+        "bd.pkl",
+    )
 
 
 def test_jobs_submitted_before_the_trace_wait_for_it_and_late_ones_are_noted(
@@ -1037,12 +1368,18 @@ def test_jobs_submitted_before_the_trace_wait_for_it_and_late_ones_are_noted(
     assert pd.isna(started_at["j4"])
 
 
-def test_a_jmax_beyond_the_curve_is_noted_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_jmax_beyond_the_curve_is_noted_once(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     to_csv(job_frame().assign(Jmax=6), Path("jobs.csv"))
     assert run([*INPUT, "--no-u"]) == 0
     assert capsys.readouterr().err.count("5 jobs have a Jmax beyond") == 1
 
 
-def test_a_trace_without_remaining_nodes_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_without_remaining_nodes_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     refused(capsys, [*INPUT, "--skip-rows", "40"], "--skip-rows 40", "40 rows")
-    refused(capsys, [*INPUT, "--skip-rows", "39"], "no time passes", "2021-02-10T00:39:00")
+    refused(
+        capsys, [*INPUT, "--skip-rows", "39"], "no time passes", "2021-02-10T00:39:00"
+    )

@@ -16,7 +16,16 @@ from processes import AMPLE_S
 from bft.replay.cli.main import run
 
 SCRIPT = [sys.executable, "-c", "from bft.replay.cli import main; main()"]
-ANSWER = {"status", "objective", "bound", "counts", "allocation", "backend", "formulation", "seconds"}
+ANSWER = {
+    "status",
+    "objective",
+    "bound",
+    "counts",
+    "allocation",
+    "backend",
+    "formulation",
+    "seconds",
+}
 
 
 def problem(**changes: Any) -> dict[str, Any]:
@@ -32,7 +41,11 @@ def problem(**changes: Any) -> dict[str, Any]:
         ],
     }
     for key, value in changes.items():
-        (posed if key in ("units", "Tfwd", "jobs", "cost_model", "foo") else posed["jobs"][0])[key] = value
+        (
+            posed
+            if key in ("units", "Tfwd", "jobs", "cost_model", "foo")
+            else posed["jobs"][0]
+        )[key] = value
     return posed
 
 
@@ -56,7 +69,9 @@ def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 # --- one problem ------------------------------------------------------------------------------------------------------
 
 
-def test_the_example_of_the_design(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_of_the_design(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["solve", write(tmp_path / "problem.json", problem())]) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -69,11 +84,15 @@ def test_the_example_of_the_design(tmp_path: Path, capsys: pytest.CaptureFixture
     assert answer["bound"] == pytest.approx(answer["objective"])
     assert {0, 1, 2} <= set(answer["allocation"]["a"])
     assert not set(answer["allocation"]["a"]) & set(answer["allocation"]["b"])
-    assert {name: len(units) for name, units in answer["allocation"].items()} == answer["counts"]
+    assert {name: len(units) for name, units in answer["allocation"].items()} == answer[
+        "counts"
+    ]
 
 
 @pytest.mark.parametrize("units", [0, 1, 3, 5, 7, 20])
-def test_both_backends_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str], units: int) -> None:
+def test_both_backends_agree(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], units: int
+) -> None:
     current = list(range(min(3, units)))
     path = write(tmp_path / "problem.json", problem(units=units, current=current))
     objectives = []
@@ -86,7 +105,9 @@ def test_both_backends_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str],
     assert objectives == pytest.approx([objectives[0]] * 3)
 
 
-def test_no_jobs_is_a_problem_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_jobs_is_a_problem_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["solve", write(tmp_path / "problem.json", problem(jobs=[]))]) == 0
     assert json.loads(capsys.readouterr().out)["counts"] == {}
 
@@ -126,10 +147,16 @@ def test_no_jobs_is_a_problem_too(tmp_path: Path, capsys: pytest.CaptureFixture[
     ],
 )
 def test_a_malformed_problem_is_refused_by_field(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], document: object, told: list[str]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    document: object,
+    told: list[str],
 ) -> None:
     output = tmp_path / "answer.json"
-    assert run(["solve", write(tmp_path / "problem.json", document), "-o", str(output)]) == 2
+    assert (
+        run(["solve", write(tmp_path / "problem.json", document), "-o", str(output)])
+        == 2
+    )
     out, err = capsys.readouterr()
     assert out == ""
     for text in told:
@@ -137,7 +164,9 @@ def test_a_malformed_problem_is_refused_by_field(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["problem.json"]
 
 
-def test_a_unit_held_by_two_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_unit_held_by_two_is_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     posed = problem()
     posed["jobs"][1]["current"] = [2]
     assert run(["solve", write(tmp_path / "problem.json", posed)]) == 2
@@ -215,10 +244,14 @@ def test_a_batch_is_answered_line_by_line_in_order(
     posed = [problem(name=f"job{k}", units=k + 3) for k in range(12)]
     assert run(["solve", write(tmp_path / name, *posed)]) == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [next(iter(answer["counts"])) for answer in answers] == [f"job{k}" for k in range(12)]
+    assert [next(iter(answer["counts"])) for answer in answers] == [
+        f"job{k}" for k in range(12)
+    ]
     for document, answer in zip(posed, answers, strict=True):
         assert run(["solve", write(tmp_path / "one.json", document)]) == 0
-        assert without_seconds(json.loads(capsys.readouterr().out)) == without_seconds(answer)
+        assert without_seconds(json.loads(capsys.readouterr().out)) == without_seconds(
+            answer
+        )
 
 
 def test_malformed_lines_become_errors_and_the_others_are_solved(
@@ -226,15 +259,43 @@ def test_malformed_lines_become_errors_and_the_others_are_solved(
 ) -> None:
     path = tmp_path / "batch.jsonl"
     good = json.dumps(problem())
-    lines = [good, "{broken", json.dumps(problem(Jmin=65)), "", good, "[" * 100_000, "null"]
-    lines += [json.dumps(problem(Tcup=10**400)), json.dumps(problem(name="\ud800")), good]
+    lines = [
+        good,
+        "{broken",
+        json.dumps(problem(Jmin=65)),
+        "",
+        good,
+        "[" * 100_000,
+        "null",
+    ]
+    lines += [
+        json.dumps(problem(Tcup=10**400)),
+        json.dumps(problem(name="\ud800")),
+        good,
+    ]
     path.write_text("\n".join(lines))
     output = tmp_path / "answers.jsonl"
     assert run(["solve", str(path), "-o", str(output)]) == 2
     assert capsys.readouterr().out == ""
     answers = [json.loads(line) for line in output.read_text().splitlines()]
-    assert ["error" in answer for answer in answers] == [False, True, True, False, True, True, True, False, False]
-    assert [answer["line"] for answer in answers if "error" in answer] == [2, 3, 6, 7, 8]
+    assert ["error" in answer for answer in answers] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [answer["line"] for answer in answers if "error" in answer] == [
+        2,
+        3,
+        6,
+        7,
+        8,
+    ]
     assert "not JSON" in answers[1]["error"]
     assert "jobs[0]" in answers[2]["error"]
     assert answers[7]["counts"].keys() == {"\ud800", "b"}
@@ -242,16 +303,23 @@ def test_malformed_lines_become_errors_and_the_others_are_solved(
 
 
 def test_backends_agree_on_a_batch(tmp_path: Path) -> None:
-    path = write(tmp_path / "batch.jsonl", *(problem(units=u, Jmin=m) for u in (3, 9, 17) for m in (0, 2, 4)))
+    path = write(
+        tmp_path / "batch.jsonl",
+        *(problem(units=u, Jmin=m) for u in (3, 9, 17) for m in (0, 2, 4)),
+    )
     found = []
     for backend in ("cbc", "exact"):
         output = tmp_path / f"{backend}.jsonl"
         assert run(["solve", path, "--backend", backend, "-o", str(output)]) == 0
-        found.append([json.loads(line)["objective"] for line in output.read_text().splitlines()])
+        found.append(
+            [json.loads(line)["objective"] for line in output.read_text().splitlines()]
+        )
     assert found[0] == pytest.approx(found[1])
 
 
-def test_an_empty_batch_gives_an_empty_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_batch_gives_an_empty_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "batch.jsonl"
     path.write_text("\n\n")
     assert run(["solve", str(path)]) == 0
@@ -287,9 +355,15 @@ def test_a_damaged_batch_leaves_the_earlier_answer_alone(
 def test_an_earlier_answer_is_replaced_at_once(tmp_path: Path) -> None:
     output = tmp_path / "answer.json"
     output.write_text("old")
-    assert run(["solve", write(tmp_path / "problem.json", problem()), "-o", str(output)]) == 0
+    assert (
+        run(["solve", write(tmp_path / "problem.json", problem()), "-o", str(output)])
+        == 0
+    )
     assert json.loads(output.read_text())["status"] == "optimal"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["answer.json", "problem.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "answer.json",
+        "problem.json",
+    ]
 
 
 # --- standard input ---------------------------------------------------------------------------------------------------
@@ -303,7 +377,9 @@ def test_standard_input_takes_one_problem_on_many_lines(
     assert json.loads(capsys.readouterr().out)["counts"] == {"a": 8, "b": 8}
 
 
-def test_standard_input_takes_a_batch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_standard_input_takes_a_batch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = [json.dumps(problem()), "nonsense", json.dumps(problem(units=4))]
     feed(monkeypatch, "\n".join(lines).encode())
     assert run(["solve", "-"]) == 2
@@ -329,14 +405,19 @@ def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
     path = write(tmp_path / "batch.jsonl", *[problem()] * 3000)
     words = " ".join(f"'{word}'" for word in [*SCRIPT, "solve", path])
     process = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {words} | head -1"], capture_output=True, text=True, timeout=AMPLE_S
+        ["bash", "-c", f"set -o pipefail; {words} | head -1"],
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
     )
     assert process.returncode == 0
     assert process.stderr == ""
     assert json.loads(process.stdout)["status"] == "optimal"
 
 
-def test_a_solver_that_does_not_start_falls_back_with_exit_code_3(tmp_path: Path) -> None:
+def test_a_solver_that_does_not_start_falls_back_with_exit_code_3(
+    tmp_path: Path,
+) -> None:
     path = write(tmp_path / "problem.json", problem())
     process = subprocess.run(
         [*SCRIPT, "solve", path, "--backend", "cbc"],

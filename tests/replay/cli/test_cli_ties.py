@@ -15,14 +15,24 @@ from bft.milp.backends.registry import describe
 from bft.replay.cli.main import run
 
 OTHERS = [
-    pytest.param(name, marks=pytest.mark.skipif(not describe(name).available, reason=f"needs the extra {name}"))
+    pytest.param(
+        name,
+        marks=pytest.mark.skipif(
+            not describe(name).available, reason=f"needs the extra {name}"
+        ),
+    )
     for name in ("cbc", "highs", "scipy", "gurobi")
 ]
 
 
 BUNDLED = Path(bft.datasets.__file__).parent / "data"
 PART = (
-    *("-ndmap", str(BUNDLED / "summit-like-512.parquet"), "--jobs", str(BUNDLED / "jobs-60.parquet")),
+    *(
+        "-ndmap",
+        str(BUNDLED / "summit-like-512.parquet"),
+        "--jobs",
+        str(BUNDLED / "jobs-60.parquet"),
+    ),
     *("-Tfwd", "120", "--no-u"),
 )
 
@@ -34,9 +44,27 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def replayed(folder: Path, backend: str, *options: str) -> Path:
     """The run directory of a replay, made once."""
-    out = folder / hashlib.sha256("\0".join([*options, backend]).encode()).hexdigest()[:16]
+    out = (
+        folder
+        / hashlib.sha256("\0".join([*options, backend]).encode()).hexdigest()[:16]
+    )
     if not out.exists():
-        assert run([*options, "--backend", backend, "--out", str(out), "-optTL", "600", "-print", "0"]) == 0
+        assert (
+            run(
+                [
+                    *options,
+                    "--backend",
+                    backend,
+                    "--out",
+                    str(out),
+                    "-optTL",
+                    "600",
+                    "-print",
+                    "0",
+                ]
+            )
+            == 0
+        )
     return out
 
 
@@ -44,11 +72,18 @@ def assert_alike_but_for_the_backend(ours: Path, theirs: Path) -> None:
     """Byte for byte, where a backend is not named."""
     for name in ("jobs.parquet", "allocations.parquet"):
         assert (ours / name).read_bytes() == (theirs / name).read_bytes()
-    steps, others = (pd.read_parquet(folder / "steps.parquet") for folder in (ours, theirs))
+    steps, others = (
+        pd.read_parquet(folder / "steps.parquet") for folder in (ours, theirs)
+    )
     named = {"exact", "cbc", "highs", "scipy", "gurobi"}
-    assert set(steps["backend"]) - named == set(others["backend"]) - named  # those that nobody solved
+    assert (
+        set(steps["backend"]) - named == set(others["backend"]) - named
+    )  # those that nobody solved
     pd.testing.assert_frame_equal(
-        steps.drop(columns="backend"), others.drop(columns="backend"), check_exact=True, check_dtype=True
+        steps.drop(columns="backend"),
+        others.drop(columns="backend"),
+        check_exact=True,
+        check_dtype=True,
     )
     assert without_backend(ours) == without_backend(theirs)
 
@@ -60,26 +95,50 @@ def without_backend(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("backend", OTHERS)
-def test_all_backends_give_the_same_replay_of_part_of_the_bundled_trace(runs: Path, backend: str) -> None:
+def test_all_backends_give_the_same_replay_of_part_of_the_bundled_trace(
+    runs: Path, backend: str
+) -> None:
     options = (*PART, "-nN", "25")
-    assert_alike_but_for_the_backend(replayed(runs, "exact", *options), replayed(runs, backend, *options))
+    assert_alike_but_for_the_backend(
+        replayed(runs, "exact", *options), replayed(runs, backend, *options)
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", OTHERS)
-def test_the_bundled_trace_is_replayed_alike_by_all_backends(runs: Path, backend: str) -> None:
+def test_the_bundled_trace_is_replayed_alike_by_all_backends(
+    runs: Path, backend: str
+) -> None:
     options = ("-Tfwd", "120")
-    assert_alike_but_for_the_backend(replayed(runs, "exact", *options), replayed(runs, backend, *options))
+    assert_alike_but_for_the_backend(
+        replayed(runs, "exact", *options), replayed(runs, backend, *options)
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.reference
-def test_the_preset_best_on_the_real_log_is_replayed_alike_by_cbc(reference: Path, runs: Path) -> None:
+def test_the_preset_best_on_the_real_log_is_replayed_alike_by_cbc(
+    reference: Path, runs: Path
+) -> None:
     """A thousand jobs in play, whose weights rise as they wait: only what an optimum can contain is posed to CBC."""
     log = reference / "bftrainer"
     options = (
-        *("-ndmap", str(log / "ndstat-10sdn6-evt.tar.gz"), "-nN", "300", "--skip-rows", "23500", "--preset", "best"),
-        *("-bdfn", str(log / "ImageNet-imgps-Jbnd-1001J.pkl"), "-scfn", str(log / "ImageNet-imgps-JNPs-1001J.pkl")),
+        *(
+            "-ndmap",
+            str(log / "ndstat-10sdn6-evt.tar.gz"),
+            "-nN",
+            "300",
+            "--skip-rows",
+            "23500",
+            "--preset",
+            "best",
+        ),
+        *(
+            "-bdfn",
+            str(log / "ImageNet-imgps-Jbnd-1001J.pkl"),
+            "-scfn",
+            str(log / "ImageNet-imgps-JNPs-1001J.pkl"),
+        ),
         *("--no-u", "--align-jobs"),
     )
     ours, theirs = replayed(runs, "exact", *options), replayed(runs, "cbc", *options)
@@ -92,11 +151,25 @@ def test_the_preset_best_on_the_real_log_is_replayed_alike_by_cbc(reference: Pat
 @pytest.mark.slow
 @pytest.mark.reference
 @pytest.mark.parametrize("backend", OTHERS)
-def test_the_real_log_is_replayed_alike_by_all_backends(reference: Path, runs: Path, backend: str) -> None:
+def test_the_real_log_is_replayed_alike_by_all_backends(
+    reference: Path, runs: Path, backend: str
+) -> None:
     log = reference / "bftrainer"
     options = (
-        *("-ndmap", str(log / "ndstat-10sdn6-evt.tar.gz"), "-nN", "300", "--skip-rows", "22000"),
-        *("-bdfn", str(log / "ImageNet-imgps-Jbnd-1001J.pkl"), "-scfn", str(log / "ImageNet-imgps-JNPs-1001J.pkl")),
+        *(
+            "-ndmap",
+            str(log / "ndstat-10sdn6-evt.tar.gz"),
+            "-nN",
+            "300",
+            "--skip-rows",
+            "22000",
+        ),
+        *(
+            "-bdfn",
+            str(log / "ImageNet-imgps-Jbnd-1001J.pkl"),
+            "-scfn",
+            str(log / "ImageNet-imgps-JNPs-1001J.pkl"),
+        ),
         *("-Tfwd", "120", "--no-u", "--align-jobs"),
     )
     ours, theirs = replayed(runs, "exact", *options), replayed(runs, backend, *options)
@@ -108,9 +181,20 @@ def test_the_real_log_is_replayed_alike_by_all_backends(reference: Path, runs: P
 
 def test_ties_are_recorded_and_verified_answers_counted(runs: Path) -> None:
     options = (*PART, "-nN", "25")
-    own = json.loads((replayed(runs, "cbc", *options, "--ties", "solver") / "summary.json").read_text())
-    both = json.loads((replayed(runs, "cbc", *options, "--ties", "solver", "--verify") / "summary.json").read_text())
-    canonical = json.loads((replayed(runs, "cbc", *options) / "summary.json").read_text())
+    own = json.loads(
+        (
+            replayed(runs, "cbc", *options, "--ties", "solver") / "summary.json"
+        ).read_text()
+    )
+    both = json.loads(
+        (
+            replayed(runs, "cbc", *options, "--ties", "solver", "--verify")
+            / "summary.json"
+        ).read_text()
+    )
+    canonical = json.loads(
+        (replayed(runs, "cbc", *options) / "summary.json").read_text()
+    )
     assert own["options"]["ties"] == "solver"
     assert canonical["options"]["ties"] == "canonical"
     assert "verified" not in own["metrics"]
@@ -119,7 +203,9 @@ def test_ties_are_recorded_and_verified_answers_counted(runs: Path) -> None:
         assert found["metrics"]["verify_mismatches"] == 0
 
 
-def test_ties_canonical_without_effect_is_reported(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ties_canonical_without_effect_is_reported(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = [*PART, "-nN", "25", "--gap", "0.01"]
     assert run([*given, "--out", str(runs / "gap")]) == 0
     assert "--ties canonical has no effect with --gap" in capsys.readouterr().err
@@ -128,12 +214,41 @@ def test_ties_canonical_without_effect_is_reported(runs: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("backend", OTHERS)
-def test_solve_answers_the_canonical_optimum(tmp_path: Path, capsys: pytest.CaptureFixture[str], backend: str) -> None:
-    job = {"Jmin": 1, "Jmax": 4, "Ns": [0, 1, 4], "Os": [0, 10, 10], "Tcup": 0, "Tcdw": 0}
-    problem = {"units": 5, "Tfwd": 10, "jobs": [{"name": name, **job} for name in ("a", "b")]}
+def test_solve_answers_the_canonical_optimum(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], backend: str
+) -> None:
+    job = {
+        "Jmin": 1,
+        "Jmax": 4,
+        "Ns": [0, 1, 4],
+        "Os": [0, 10, 10],
+        "Tcup": 0,
+        "Tcdw": 0,
+    }
+    problem = {
+        "units": 5,
+        "Tfwd": 10,
+        "jobs": [{"name": name, **job} for name in ("a", "b")],
+    }
     (tmp_path / "one.json").write_text(json.dumps(problem))
     assert run(["solve", str(tmp_path / "one.json"), "--backend", backend]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert (answer["counts"], answer["backend"], answer["status"]) == ({"a": 1, "b": 1}, backend, "optimal")
-    assert run(["solve", str(tmp_path / "one.json"), "--backend", backend, "--ties", "solver"]) == 0
+    assert (answer["counts"], answer["backend"], answer["status"]) == (
+        {"a": 1, "b": 1},
+        backend,
+        "optimal",
+    )
+    assert (
+        run(
+            [
+                "solve",
+                str(tmp_path / "one.json"),
+                "--backend",
+                backend,
+                "--ties",
+                "solver",
+            ]
+        )
+        == 0
+    )
     assert json.loads(capsys.readouterr().out)["objective"] == 200.0

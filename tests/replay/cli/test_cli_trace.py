@@ -31,7 +31,9 @@ def trace(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_info_as_json_counts_right(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_as_json_counts_right(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["trace", "info", trace, "--json"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -40,26 +42,48 @@ def test_info_as_json_counts_right(trace: str, capsys: pytest.CaptureFixture[str
     assert (found["joins"], found["leaves"], found["duration_s"]) == (3, 1, 1200.0)
     assert found["idle_node_seconds"] == 600 + 300 + 900
     assert found["idle_share"] == pytest.approx(1800 / 3600)
-    assert (found["start"], found["end"]) == ("2021-02-10T00:00:00Z", "2021-02-10T00:20:00Z")
+    assert (found["start"], found["end"]) == (
+        "2021-02-10T00:00:00Z",
+        "2021-02-10T00:20:00Z",
+    )
     assert (found["fragments"]["count"], found["fragments"]["censored"]) == (3, 3)
     assert found["fragments"]["up_to_10_min"]["by_count"] == pytest.approx(2 / 3)
     assert found["fragments"]["up_to_10_min"]["by_node_time"] == pytest.approx(0.5)
-    assert found["fragments"]["share_outliving_startup"]["300 s"] == pytest.approx((300 + 0 + 600) / 1800)
+    assert found["fragments"]["share_outliving_startup"]["300 s"] == pytest.approx(
+        (300 + 0 + 600) / 1800
+    )
     assert found["notes"] == ["1 rows equal to their predecessor were dropped"]
 
 
-def test_info_for_people_shows_the_same(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_for_people_shows_the_same(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["trace", "info", trace]) == 0
     out = capsys.readouterr().out
-    for text in ("3 (1 never idle)", "4 (3 joins, 1 leaves)", "50.0% of all", "mean 1.5, max 2", "33.3%", "dropped"):
-        assert text in out if text != "33.3%" else "66.7% by count, 50.0% by node-time" in out
+    for text in (
+        "3 (1 never idle)",
+        "4 (3 joins, 1 leaves)",
+        "50.0% of all",
+        "mean 1.5, max 2",
+        "33.3%",
+        "dropped",
+    ):
+        assert (
+            text in out
+            if text != "33.3%"
+            else "66.7% by count, 50.0% by node-time" in out
+        )
     assert "nan" not in out
 
 
-def test_show_lists_the_first_events(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_lists_the_first_events(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["trace", "show", trace, "--events", "2"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0] == "idle nodes, 2021-02-10T00:00:00Z to 2021-02-10T00:20:00Z; at most 2"
+    assert (
+        out[0] == "idle nodes, 2021-02-10T00:00:00Z to 2021-02-10T00:20:00Z; at most 2"
+    )
     assert len(out[1]) == 72
     assert out[1][0] < out[1][20]
     assert [line.split() for line in out[3:5]] == [
@@ -69,7 +93,9 @@ def test_show_lists_the_first_events(trace: str, capsys: pytest.CaptureFixture[s
     assert "2 more events" in out[5]
 
 
-def test_show_as_json_names_the_nodes(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_as_json_names_the_nodes(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["trace", "show", trace, "--json", "--events", "0"]) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(event["joined"], event["left"], event["idle"]) for event in events] == [
@@ -80,10 +106,32 @@ def test_show_as_json_names_the_nodes(trace: str, capsys: pytest.CaptureFixture[
     ]
 
 
-def test_part_of_the_nodes_and_rows(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["trace", "info", trace, "--json", "-nis", "1", "-nN", "1", "--skip-rows", "1"]) == 0
+def test_part_of_the_nodes_and_rows(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run(
+            [
+                "trace",
+                "info",
+                trace,
+                "--json",
+                "-nis",
+                "1",
+                "-nN",
+                "1",
+                "--skip-rows",
+                "1",
+            ]
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
-    assert (found["nodes"], found["duration_s"], found["idle_node_seconds"]) == (1, 900.0, 900.0)
+    assert (found["nodes"], found["duration_s"], found["idle_node_seconds"]) == (
+        1,
+        900.0,
+        900.0,
+    )
 
 
 @pytest.mark.parametrize("command", ["info", "show"])
@@ -110,7 +158,12 @@ def test_a_trace_that_is_never_idle_is_shown_too(
     ],
 )
 def test_invalid_input_is_reported(
-    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, args: list[str], told: list[str]
+    trace: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    args: list[str],
+    told: list[str],
 ) -> None:
     backwards = tmp_path / "backwards.csv"
     header, *rows = TRACE.splitlines(keepends=True)
@@ -123,7 +176,9 @@ def test_invalid_input_is_reported(
         assert text in err
 
 
-def test_sort_puts_rows_in_order(trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sort_puts_rows_in_order(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["trace", "show", trace, "--json"]) == 0
     expected = capsys.readouterr().out
     backwards = tmp_path / "backwards.csv"
@@ -153,8 +208,13 @@ def test_a_terminal_without_our_characters_is_served(trace: str) -> None:
 
 
 def test_a_reader_that_stops_early_is_no_error(trace: str) -> None:
-    words = " ".join(f"'{word}'" for word in [*SCRIPT, "trace", "show", trace, "--json"])
+    words = " ".join(
+        f"'{word}'" for word in [*SCRIPT, "trace", "show", trace, "--json"]
+    )
     process = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {words} | true"], capture_output=True, text=True, timeout=AMPLE_S
+        ["bash", "-c", f"set -o pipefail; {words} | true"],
+        capture_output=True,
+        text=True,
+        timeout=AMPLE_S,
     )
     assert (process.returncode, process.stderr) == (0, "")

@@ -34,13 +34,29 @@ INGEST = ["ingest", "slurm", "jobs.log", "-o", "trace.csv", "--force", *WINDOW]
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "jobs.log").write_text(LOG)
-    rows = [f"2024-01-01T0{h}:{n}0:00Z,n{n},{str((h + n) % 2 == 0).lower()}" for h in range(4) for n in range(4)]
+    rows = [
+        f"2024-01-01T0{h}:{n}0:00Z,n{n},{str((h + n) % 2 == 0).lower()}"
+        for h in range(4)
+        for n in range(4)
+    ]
     (tmp_path / "idle.csv").write_text("\n".join(["time,node,idle", *rows]))
     return tmp_path
 
 
 def replay(*options: str) -> list[str]:
-    return ["-ndmap", "idle.csv", "-Tfwd", "600", "--no-u", "--force", "--out", "out", "--backend", "exact", *options]
+    return [
+        "-ndmap",
+        "idle.csv",
+        "-Tfwd",
+        "600",
+        "--no-u",
+        "--force",
+        "--out",
+        "out",
+        "--backend",
+        "exact",
+        *options,
+    ]
 
 
 def ingested(capsys: pytest.CaptureFixture[str], *options: str) -> str:
@@ -51,13 +67,21 @@ def ingested(capsys: pytest.CaptureFixture[str], *options: str) -> str:
 @pytest.mark.usefixtures("here")
 def test_rows_left_out_are_listed_with_vv(capsys: pytest.CaptureFixture[str]) -> None:
     plain = ingested(capsys)
-    assert [line.partition(":")[0] for line in plain.splitlines()] == ["warning"] * len(plain.splitlines())
+    assert [line.partition(":")[0] for line in plain.splitlines()] == ["warning"] * len(
+        plain.splitlines()
+    )
     assert "warning: 33.3% of the rows with information on nodes were skipped" in plain
-    assert "warning: part of the window lies before the first or after the last record" in plain
+    assert (
+        "warning: part of the window lies before the first or after the last record"
+        in plain
+    )
     assert ingested(capsys, "-v") == plain
     detailed = ingested(capsys, "-vv")
     assert "debug: jobs.log, line 3 left out: job step\n" in detailed
-    assert "debug: jobs.log, line 4 skipped: column NodeList holds no host list: " in detailed
+    assert (
+        "debug: jobs.log, line 4 skipped: column NodeList holds no host list: "
+        in detailed
+    )
     assert plain in detailed
     assert ingested(capsys) == plain  # and one command leaves the next as it was
 
@@ -81,7 +105,11 @@ def test_quiet_leaves_errors_only(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures("here")
 def test_checkpoints_are_reported_with_v(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(replay("--checkpoint-every", "1e9", "-v")) == 0
-    assert re.search(r"^info: checkpoint written: .*out\.checkpoint\.json, \d+ bytes$", capsys.readouterr().err, re.M)
+    assert re.search(
+        r"^info: checkpoint written: .*out\.checkpoint\.json, \d+ bytes$",
+        capsys.readouterr().err,
+        re.M,
+    )
     assert run(replay("--checkpoint-every", "1e9")) == 0
     assert "info:" not in capsys.readouterr().err
 
@@ -102,11 +130,26 @@ class own:
         if len(model.objective) > 1:
             os.abort()
 """
-    call = planted({"theirs.py": body}, {"bft.backends": {"own": "theirs:own"}}, tmp_path)
-    job = {"Jmin": 1, "Jmax": 4, "Ns": [0, 1, 4], "Os": [0, 10, 30], "Tcup": 20, "Tcdw": 10}
-    (tmp_path / "problem.json").write_text(json.dumps({"units": 4, "Tfwd": 120, "jobs": [{"name": "a", **job}]}))
+    call = planted(
+        {"theirs.py": body}, {"bft.backends": {"own": "theirs:own"}}, tmp_path
+    )
+    job = {
+        "Jmin": 1,
+        "Jmax": 4,
+        "Ns": [0, 1, 4],
+        "Os": [0, 10, 30],
+        "Tcup": 20,
+        "Tcdw": 10,
+    }
+    (tmp_path / "problem.json").write_text(
+        json.dumps({"units": 4, "Tfwd": 120, "jobs": [{"name": "a", **job}]})
+    )
     said = call("solve", "problem.json", "--backend", "own", "-v").stderr
-    lines = [re.sub(r"\d+", "N", line) for line in said.splitlines() if line.startswith("info: ")]
+    lines = [
+        re.sub(r"\d+", "N", line)
+        for line in said.splitlines()
+        if line.startswith("info: ")
+    ]
     assert lines == [
         "info: solver process N has started with backend own",
         "info: solver process N has ended: signal N",
@@ -115,11 +158,22 @@ class own:
     assert "info:" not in call("solve", "problem.json", "--backend", "own").stderr
 
 
-def test_a_solver_process_that_grew_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    curve = {"ns": np.array([0.0, 4.0]), "os": np.array([0.0, 40.0]), "tcup": 1.0, "tcdw": 1.0}
+def test_a_solver_process_that_grew_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    curve = {
+        "ns": np.array([0.0, 4.0]),
+        "os": np.array([0.0, 40.0]),
+        "tcup": 1.0,
+        "tcdw": 1.0,
+    }
     process = SolverProcess(recycle_bytes=-1)
     with caplog.at_level(logging.INFO, logger="bft"):
-        solve(Problem(3, 10.0, (Job("a", 1, 4, **curve),), (0,)), backend="cbc", process=process)
+        solve(
+            Problem(3, 10.0, (Job("a", 1, 4, **curve),), (0,)),
+            backend="cbc",
+            process=process,
+        )
     assert [re.sub(r"\d+", "N", message) for message in caplog.messages] == [
         "solver process N has started with backend cbc",
         "solver process N has grown by N MiB and is replaced",
@@ -130,7 +184,9 @@ def test_lines_do_not_mix_with_the_progress_bar(here: Path) -> None:
     ours, theirs = pty.openpty()
     command = [*SCRIPT, *replay("--backend", "cbc", "-v", "--checkpoint-every", "1e9")]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
-    running = subprocess.Popen(command, cwd=here, env=environment, stderr=theirs, stdout=subprocess.DEVNULL)
+    running = subprocess.Popen(
+        command, cwd=here, env=environment, stderr=theirs, stdout=subprocess.DEVNULL
+    )
     os.close(theirs)
     shown = b""
     while True:
@@ -145,6 +201,11 @@ def test_lines_do_not_mix_with_the_progress_bar(here: Path) -> None:
     assert running.wait(AMPLE_S) == 0
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
     lines = re.split(r"[\r\n]+", text)
-    assert any(re.fullmatch(r"info: solver process \d+ has started with backend cbc *", line) for line in lines), lines
-    assert any(re.fullmatch(r"info: checkpoint written: .* bytes *", line) for line in lines), lines
+    assert any(
+        re.fullmatch(r"info: solver process \d+ has started with backend cbc *", line)
+        for line in lines
+    ), lines
+    assert any(
+        re.fullmatch(r"info: checkpoint written: .* bytes *", line) for line in lines
+    ), lines
     assert any("replay" in line and "100%" in line for line in lines), lines

@@ -35,16 +35,51 @@ class FirstWins:
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    assert run(["generate", "trace", "--nodes", "16", "--days", "0.25", "-o", "t.parquet"]) == 0
-    assert run(["generate", "jobs", "--scenario", "hpo", "--jobs", "12", "--pmax", "4e6", *FIRST, "-o", "j.csv"]) == 0
+    assert (
+        run(["generate", "trace", "--nodes", "16", "--days", "0.25", "-o", "t.parquet"])
+        == 0
+    )
+    assert (
+        run(
+            [
+                "generate",
+                "jobs",
+                "--scenario",
+                "hpo",
+                "--jobs",
+                "12",
+                "--pmax",
+                "4e6",
+                *FIRST,
+                "-o",
+                "j.csv",
+            ]
+        )
+        == 0
+    )
     return tmp_path
 
 
-REPLAY = ["-ndmap", "t.parquet", "--jobs", "j.csv", "--policy", "equal-share", "-maxJ", "0", "--no-u"]
+REPLAY = [
+    "-ndmap",
+    "t.parquet",
+    "--jobs",
+    "j.csv",
+    "--policy",
+    "equal-share",
+    "-maxJ",
+    "0",
+    "--no-u",
+]
 
 
-def test_a_search_is_reported_kept_and_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*REPLAY, "--workload", "hpo:eta=2,levels=2", "--bound", "--out", "run"]) == 0
+def test_a_search_is_reported_kept_and_compared(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        run([*REPLAY, "--workload", "hpo:eta=2,levels=2", "--bound", "--out", "run"])
+        == 0
+    )
     out = capsys.readouterr().out
     metrics = json.loads(Path("run/summary.json").read_text())["metrics"]
     search, jobs = metrics["search"], pd.read_parquet("run/jobs.parquet")
@@ -52,7 +87,9 @@ def test_a_search_is_reported_kept_and_compared(capsys: pytest.CaptureFixture[st
     assert search["finished"] + search["stopped"] == 12 == metrics["jobs"]
     assert search["stopped"] == len(stopped) > 3
     assert search["stopped_samples"] == pytest.approx(stopped["work"].sum())
-    assert search["finished"] == jobs["finish"].notna().sum() == metrics["jobs_finished"]
+    assert (
+        search["finished"] == jobs["finish"].notna().sum() == metrics["jobs_finished"]
+    )
     assert f"{search['finished']} done, {search['stopped']} stopped; " in out
     assert "depends on what is decided: no bound is known" in out
     scores = pd.read_parquet("run/search.parquet")
@@ -60,7 +97,10 @@ def test_a_search_is_reported_kept_and_compared(capsys: pytest.CaptureFixture[st
     assert scores["time"].is_monotonic_increasing
     assert search["best"]["score"] == scores["score"].max() == scores["best"].iloc[-1]
     assert len(search["best_over_time"]) == scores["best"].nunique()
-    assert f"best found             {search['best']['score']:.4f} by {search['best']['job']} at 2021-02-10" in out
+    assert (
+        f"best found             {search['best']['score']:.4f} by {search['best']['job']} at 2021-02-10"
+        in out
+    )
     assert run(["report", "run", "--static", "-o", "page.html"]) == 0
     page = Path("page.html").read_text()
     assert "Best found over time" in page
@@ -71,7 +111,14 @@ def test_a_search_is_reported_kept_and_compared(capsys: pytest.CaptureFixture[st
 
 
 def test_python_takes_the_same_words() -> None:
-    made = bft.replay("t.parquet", "j.csv", workload="hpo:eta=4", policy="equal-share", max_jobs=0, dedicated=False)
+    made = bft.replay(
+        "t.parquet",
+        "j.csv",
+        workload="hpo:eta=4",
+        policy="equal-share",
+        max_jobs=0,
+        dedicated=False,
+    )
     assert made.metrics["search"]["stopped"] > 6
     assert made.summary["options"]["workload"] == "hpo:eta=4"
 
@@ -79,8 +126,12 @@ def test_python_takes_the_same_words() -> None:
 def test_another_package_brings_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    points = {"bft.workloads": {"first-wins": "theirs:FirstWins", "none": "theirs:Orders"}}
-    monkeypatch.syspath_prepend(plant({"theirs.py": FIRST_WINS}, points, tmp_path / "site"))
+    points = {
+        "bft.workloads": {"first-wins": "theirs:FirstWins", "none": "theirs:Orders"}
+    }
+    monkeypatch.syspath_prepend(
+        plant({"theirs.py": FIRST_WINS}, points, tmp_path / "site")
+    )
     assert run([*REPLAY, "--workload", "first-wins"]) == 0
     assert "trials                 1 done, 11 stopped; " in capsys.readouterr().out
     assert run([*REPLAY, "--workload", "none"]) == 2
@@ -90,12 +141,24 @@ def test_another_package_brings_one(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["--workload", "hpp"], "unknown workload 'hpp': choose one of hpo, nas; did you mean 'hpo'?"),
+        (
+            ["--workload", "hpp"],
+            "unknown workload 'hpp': choose one of hpo, nas; did you mean 'hpo'?",
+        ),
         (["--workload", "hpo:eta=1"], "workload 'hpo': eta must be at least 2, not 1"),
-        (["--workload", "hpo:eta=x"], "workload 'hpo', option 'eta': expected a whole number, not 'x'"),
+        (
+            ["--workload", "hpo:eta=x"],
+            "workload 'hpo', option 'eta': expected a whole number, not 'x'",
+        ),
         (["--workload", "hpo:eta"], "expected NAME=VALUE behind the colon, not 'eta'"),
-        (["--workload", "nas:size=3"], "has no option 'size'; it has children, population, sample, step, growth"),
-        (["--workload", "nas", "--compat", "reference"], "leave out --workload or --compat"),
+        (
+            ["--workload", "nas:size=3"],
+            "has no option 'size'; it has children, population, sample, step, growth",
+        ),
+        (
+            ["--workload", "nas", "--compat", "reference"],
+            "leave out --workload or --compat",
+        ),
         (["--workload", "nas:step=-1"], "step must be a number >= 0, not -1.0"),
     ],
 )
@@ -111,18 +174,44 @@ def test_virtual_clusters_take_no_workload(capsys: pytest.CaptureFixture[str]) -
     jobs = pd.read_csv("j.csv")
     jobs["vc"] = ["a", "b"] * 6
     jobs.to_csv("vcs-jobs.csv", index=False)
-    args = ["--cluster", "vcs.csv", "--jobs", "vcs-jobs.csv", "--policy", "fifo", "--oversized", "cap"]
+    args = [
+        "--cluster",
+        "vcs.csv",
+        "--jobs",
+        "vcs-jobs.csv",
+        "--policy",
+        "fifo",
+        "--oversized",
+        "cap",
+    ]
     assert run([*args, "--workload", "hpo"]) == 2
     assert "does not go with several virtual clusters" in capsys.readouterr().err
 
 
 def test_a_measured_curve_makes_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("m.csv").write_text("model,units,throughput\nbert,1,10\nbert,4,36\nbert,4,30\ngpt,1,5\n")
-    jobs = ["generate", "jobs", "--scenario", "nas", *FIRST, "--curve", "m.csv", "-o", "own.csv"]
+    Path("m.csv").write_text(
+        "model,units,throughput\nbert,1,10\nbert,4,36\nbert,4,30\ngpt,1,5\n"
+    )
+    jobs = [
+        "generate",
+        "jobs",
+        "--scenario",
+        "nas",
+        *FIRST,
+        "--curve",
+        "m.csv",
+        "-o",
+        "own.csv",
+    ]
     assert run(jobs) == 2
-    assert "m.csv, column model: holds 2 models: choose one by --model" in capsys.readouterr().err
+    assert (
+        "m.csv, column model: holds 2 models: choose one by --model"
+        in capsys.readouterr().err
+    )
     assert run([*jobs, "--model", "bert"]) == 0
-    assert capsys.readouterr().out == "own.csv: 20 jobs\nreplay them with --workload nas\n"
+    assert (
+        capsys.readouterr().out == "own.csv: 20 jobs\nreplay them with --workload nas\n"
+    )
     assert pd.read_csv("own.csv")["Ps"].unique().tolist() == ["[0.0, 10.0, 33.0]"]
     assert run([*jobs[:-1], "o.csv", "--model", "t5"]) == 2
     assert "has no model 't5', but bert, gpt" in capsys.readouterr().err

@@ -16,10 +16,27 @@ import pandas as pd
 import pytest
 
 from bft.models import InputError, read_unit_memory, read_xi
-from bft.models.sharing.gpu_usage import DeviceState, find_tool, nvidia_smi, rocm_smi, usage_of
+from bft.models.sharing.gpu_usage import (
+    DeviceState,
+    find_tool,
+    nvidia_smi,
+    rocm_smi,
+    usage_of,
+)
 from bft.replay.cli.main import run
 
-QUICK = ["--repeats", "2", "--steps", "5", "--warmup", "1", "--at-least", "0", "--time-limit", "900"]
+QUICK = [
+    "--repeats",
+    "2",
+    "--steps",
+    "5",
+    "--warmup",
+    "1",
+    "--at-least",
+    "0",
+    "--time-limit",
+    "900",
+]
 LOOP = """
 import os, sys, time
 if sys.argv[1] == "0":
@@ -68,7 +85,9 @@ def stand_in(name: str, script: str) -> None:
 
 def gpu(folder: Path) -> None:
     """A stand-in for nvidia-smi that sees the loops of this test."""
-    stand_in("nvidia-smi", NVIDIA.format(python=sys.executable, loop=str(folder / "loop.py")))
+    stand_in(
+        "nvidia-smi", NVIDIA.format(python=sys.executable, loop=str(folder / "loop.py"))
+    )
 
 
 def loop(folder: Path, size: int) -> str:
@@ -78,8 +97,13 @@ def loop(folder: Path, size: int) -> str:
 # --- what the tools answer --------------------------------------------------------------------------------------------
 
 
-def test_nvidia_smi_is_read_line_by_line_and_may_lack_utilisations(folder: Path) -> None:
-    stand_in("nvidia-smi", "#!/bin/sh\necho '0, 37, 12, 5432'\necho '1, [N/A], [Not Supported], 3'\n")
+def test_nvidia_smi_is_read_line_by_line_and_may_lack_utilisations(
+    folder: Path,
+) -> None:
+    stand_in(
+        "nvidia-smi",
+        "#!/bin/sh\necho '0, 37, 12, 5432'\necho '1, [N/A], [Not Supported], 3'\n",
+    )
     first, second = nvidia_smi()
     assert first == DeviceState(0, 37, 12, 5432)
     assert (second.index, second.memory_mib) == (1, 3)
@@ -96,10 +120,17 @@ def test_rocm_smi_is_read_by_the_keys_of_old_and_new_versions(folder: Path) -> N
             "VRAM Total Memory (B)": "68702699520",
             "VRAM Total Used Memory (B)": str(5 * 2**20),
         },
-        "card1": {"GPU use (%)": "0", "GPU memory use (%)": "1", "VRAM Total Used Memory (B)": "0"},
+        "card1": {
+            "GPU use (%)": "0",
+            "GPU memory use (%)": "1",
+            "VRAM Total Used Memory (B)": "0",
+        },
         "system": {"Driver version": "6.2"},
     }
-    stand_in("rocm-smi", f"#!/bin/sh\necho 'WARNING: AMD GPU in low-power state'\necho '{json.dumps(cards)}'\n")
+    stand_in(
+        "rocm-smi",
+        f"#!/bin/sh\necho 'WARNING: AMD GPU in low-power state'\necho '{json.dumps(cards)}'\n",
+    )
     assert rocm_smi() == [DeviceState(0, 37, 12, 5), DeviceState(1, 0, 1, 0)]
     assert find_tool() is rocm_smi
 
@@ -107,14 +138,28 @@ def test_rocm_smi_is_read_by_the_keys_of_old_and_new_versions(folder: Path) -> N
 @pytest.mark.parametrize(
     ("tool", "script", "what"),
     [
-        ("nvidia-smi", "echo 'No devices were found'; exit 6", "failed with exit code 6: No devices were found"),
-        ("nvidia-smi", "echo '0, 37, 12'", "expected index, two utilisations and memory in use, not '0, 37, 12'"),
+        (
+            "nvidia-smi",
+            "echo 'No devices were found'; exit 6",
+            "failed with exit code 6: No devices were found",
+        ),
+        (
+            "nvidia-smi",
+            "echo '0, 37, 12'",
+            "expected index, two utilisations and memory in use, not '0, 37, 12'",
+        ),
         ("nvidia-smi", None, "nvidia-smi cannot be used: No such file"),
         ("rocm-smi", "echo 'no card'", "expected a JSON object, not 'no card'"),
-        ("rocm-smi", "echo '{\"card0\": {}}'", "card0 has no 'VRAM Total Used Memory (B)'"),
+        (
+            "rocm-smi",
+            "echo '{\"card0\": {}}'",
+            "card0 has no 'VRAM Total Used Memory (B)'",
+        ),
     ],
 )
-def test_a_tool_that_answers_something_else_is_named(folder: Path, tool: str, script: str | None, what: str) -> None:
+def test_a_tool_that_answers_something_else_is_named(
+    folder: Path, tool: str, script: str | None, what: str
+) -> None:
     if script is not None:
         stand_in(tool, f"#!/bin/sh\n{script}\n")
     with pytest.raises(InputError) as caught:
@@ -124,16 +169,28 @@ def test_a_tool_that_answers_something_else_is_named(folder: Path, tool: str, sc
 
 def test_memory_counts_above_what_was_in_use_before() -> None:
     before = [DeviceState(0, 0, 0, 100), DeviceState(1, 0, 0, 300)]
-    samples = [[DeviceState(0, 100, 40, 1124), DeviceState(1, 50, 0, 200)], [DeviceState(0, 100, 40, 612)]]
+    samples = [
+        [DeviceState(0, 100, 40, 1124), DeviceState(1, 50, 0, 200)],
+        [DeviceState(0, 100, 40, 612)],
+    ]
     used = usage_of(before, samples)
-    assert (used.gpu_util, used.gmem_util) == (pytest.approx(250 / 3), pytest.approx(80 / 3))
-    assert (used.gmem, used.memory_gib, used.samples) == (pytest.approx((1024 + 0 + 512) / 3), 1.0, 2)
+    assert (used.gpu_util, used.gmem_util) == (
+        pytest.approx(250 / 3),
+        pytest.approx(80 / 3),
+    )
+    assert (used.gmem, used.memory_gib, used.samples) == (
+        pytest.approx((1024 + 0 + 512) / 3),
+        1.0,
+        2,
+    )
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def test_measure_reads_the_gpu_for_each_command_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_measure_reads_the_gpu_for_each_command_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     gpu(folder)
     commands = ["--", *loop(folder, 1024).split(), "--", *loop(folder, 512).split()]
     options = [*QUICK, "--gpu", "nvidia-smi", "--devices", "0", "--sample-every", "0.2"]
@@ -143,8 +200,27 @@ def test_measure_reads_the_gpu_for_each_command_alone(folder: Path, capsys: pyte
     for side, memory in (("a", 1024), ("b", 512)):
         usage = found[side]["usage"]
         assert usage.pop("samples") >= 2
-        assert usage == {"gpu_util": 80, "gmem_util": 30, "gmem": memory, "memory_gib": memory / 1024}
-    assert run(["xi", "measure", *QUICK, "--gpu", "nvidia-smi", "--devices", "0,7", *commands]) == 2
+        assert usage == {
+            "gpu_util": 80,
+            "gmem_util": 30,
+            "gmem": memory,
+            "memory_gib": memory / 1024,
+        }
+    assert (
+        run(
+            [
+                "xi",
+                "measure",
+                *QUICK,
+                "--gpu",
+                "nvidia-smi",
+                "--devices",
+                "0,7",
+                *commands,
+            ]
+        )
+        == 2
+    )
     assert "no GPU 7; there are 0, 1" in capsys.readouterr().err
 
 
@@ -156,7 +232,18 @@ def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
         f"model,batch,command\na,1024,{loop(folder, 0)[:-1]}{{batch}}\nb,8,{loop(folder, 512)}\n"
     )
     Path("some.csv").write_text("model_a,batch_a,model_b,batch_b\nb,,b,8\n")
-    args = ["xi", "collect", "trainings.csv", "-o", "out", *QUICK, "--gpu", "nvidia-smi", "--devices", "0"]
+    args = [
+        "xi",
+        "collect",
+        "trainings.csv",
+        "-o",
+        "out",
+        *QUICK,
+        "--gpu",
+        "nvidia-smi",
+        "--devices",
+        "0",
+    ]
     args += ["--sample-every", "0.2"]
     assert run([*args, "--pairs", "some.csv"]) == 0
     assert "1 of 1 pairs measured" in capsys.readouterr().out
@@ -175,7 +262,9 @@ def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
     assert list(zip(profiles["model"], profiles["batch"], profiles["gmem"], strict=True)) == [
         ("a", 1024, 1024), ("b", 8, 512),
     ]  # fmt: skip
-    assert {"gpu_util", "gmem_util", "gmem", "amp", "label", "step_s"} <= set(profiles.columns)
+    assert {"gpu_util", "gmem_util", "gmem", "amp", "label", "step_s"} <= set(
+        profiles.columns
+    )
     assert set(profiles["label"]) <= {0, 1, 2}
     # The tables are what others take.
     assert run(["xi", "memory", "out/profiles.csv", "-o", "memory.csv"]) == 0
@@ -187,7 +276,9 @@ def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
 def test_trainings_that_fail_are_kept_with_the_reason_and_the_others_go_on(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("trainings.csv").write_text(f"model,command\ngood,{loop(folder, 100)}\nbad,{loop(folder, 0)}\n")
+    Path("trainings.csv").write_text(
+        f"model,command\ngood,{loop(folder, 100)}\nbad,{loop(folder, 0)}\n"
+    )
     args = ["xi", "collect", "trainings.csv", "-o", "out", *QUICK]
     assert run(args) == 3
     told = capsys.readouterr()
@@ -195,11 +286,18 @@ def test_trainings_that_fail_are_kept_with_the_reason_and_the_others_go_on(
     assert "2 pairs failed; --retry tries them again" in told.out
     assert "no GPU can be read here" in told.err
     failed = pd.read_csv("out/failed.csv")
-    assert list(zip(failed["a"], failed["b"], strict=True)) == [("good", "bad"), ("bad", "bad")]
+    assert list(zip(failed["a"], failed["b"], strict=True)) == [
+        ("good", "bad"),
+        ("bad", "bad"),
+    ]
     assert failed["reason"].str.contains("failed with exit code 3").all()
     assert run(args) == 3
-    assert "3 of 3 pairs have been measured, or failed, before" in capsys.readouterr().err
-    Path("trainings.csv").write_text(f"model,command\ngood,{loop(folder, 100)}\nbad,{loop(folder, 50)}\n")
+    assert (
+        "3 of 3 pairs have been measured, or failed, before" in capsys.readouterr().err
+    )
+    Path("trainings.csv").write_text(
+        f"model,command\ngood,{loop(folder, 100)}\nbad,{loop(folder, 50)}\n"
+    )
     assert run([*args, "--retry"]) == 0
     assert "3 of 3 pairs measured" in capsys.readouterr().out
     assert "memory_gib" not in pd.read_csv("out/profiles.csv")
@@ -212,7 +310,11 @@ def test_trainings_that_fail_are_kept_with_the_reason_and_the_others_go_on(
         ("model,command\na,python {batch}\n", "", "row 1, column batch"),
         ("model,command\na,ls\na,ls -l\n", "", "a appears twice"),
         ("model,command\na,'python\n", "", "not a command"),
-        ("model,command\na,ls\n", "model_a,model_b\na,z\n", "no command for z in the table of trainings"),
+        (
+            "model,command\na,ls\n",
+            "model_a,model_b\na,z\n",
+            "no command for z in the table of trainings",
+        ),
     ],
 )
 def test_tables_that_cannot_be_collected_are_refused_before_anything_runs(
@@ -237,7 +339,9 @@ d,4,c,3,1.25,1.4,two
 """
 
 
-def test_rows_in_doubt_are_named_measured_again_and_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_in_doubt_are_named_measured_again_and_replaced(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("xi.csv").write_text(DOUBTFUL)
     assert run(["xi", "check", "xi.csv", "--retest", "again.csv", "--json"]) == 0
     told = capsys.readouterr()
@@ -266,11 +370,16 @@ def test_rows_in_doubt_are_named_measured_again_and_replaced(folder: Path, capsy
     assert len(pd.read_csv("none.csv")) == 0
 
 
-def test_estimates_replace_no_measurement(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_estimates_replace_no_measurement(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("xi.csv").write_text(DOUBTFUL)
     Path("new.csv").write_text("model_a,model_b,xi_a,xi_b,flag\na,b,1.2,1.01,guessed\n")
     assert run(["xi", "merge", "xi.csv", "new.csv", "-o", "xi.csv", "--force"]) == 2
-    assert "new.csv, row 1, column flag: an estimate replaces no measurement" in capsys.readouterr().err
+    assert (
+        "new.csv, row 1, column flag: an estimate replaces no measurement"
+        in capsys.readouterr().err
+    )
     assert Path("xi.csv").read_text() == DOUBTFUL
 
 
@@ -278,14 +387,44 @@ def test_estimates_replace_no_measurement(folder: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.slow
-def test_the_example_trainings_can_be_measured_and_fitted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_trainings_can_be_measured_and_fitted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train = Path(__file__).parents[3] / "examples" / "workloads" / "train.py"
     table = pd.read_csv(train.parent / "trainings.csv")
-    table["command"] = table["command"].str.replace("python train.py", f"{sys.executable} {train}", regex=False)
+    table["command"] = table["command"].str.replace(
+        "python train.py", f"{sys.executable} {train}", regex=False
+    )
     table[table["model"] == "embedding"].to_csv("trainings.csv", index=False)
     assert run(["xi", "collect", "trainings.csv", "-o", "out", *QUICK]) == 0
     assert "1 of 1 pairs measured" in capsys.readouterr().out
-    logged = [sys.executable, str(train), "convolution", "--batch", "4", "--steps", "30"]
-    Path("run.log").write_text(subprocess.run(logged, capture_output=True, text=True, check=True).stdout)
-    assert run(["jobs", "fit", "--log", "run.log", "--units", "1", "--batch-size", "4", "--name", "net"]) == 0
+    logged = [
+        sys.executable,
+        str(train),
+        "convolution",
+        "--batch",
+        "4",
+        "--steps",
+        "30",
+    ]
+    Path("run.log").write_text(
+        subprocess.run(logged, capture_output=True, text=True, check=True).stdout
+    )
+    assert (
+        run(
+            [
+                "jobs",
+                "fit",
+                "--log",
+                "run.log",
+                "--units",
+                "1",
+                "--batch-size",
+                "4",
+                "--name",
+                "net",
+            ]
+        )
+        == 0
+    )
     assert "net" in capsys.readouterr().out

@@ -18,7 +18,9 @@ class Counted:
     waiting_s: float
 
 
-def counted(trace: NodeTrace, reserve: int, return_time_s: float, start_ns: int, end_ns: int) -> Counted:
+def counted(
+    trace: NodeTrace, reserve: int, return_time_s: float, start_ns: int, end_ns: int
+) -> Counted:
     """Count from `start_ns` on: free nodes go first, `reserve` of them are kept, and training holds all others.
 
     Which node is which does not matter: a start takes nodes that return at the same instant, then kept ones, then those

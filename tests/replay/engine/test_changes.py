@@ -15,13 +15,22 @@ from bft.replay.engine.snapshot import difference, patched
 from bft.replay.trace.node_trace import from_changes
 
 leaves = (
-    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.0, -0.0, 1.0, math.nan, 0.1]) | st.text("ab")
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.sampled_from([0.0, -0.0, 1.0, math.nan, 0.1])
+    | st.text("ab")
 )
-values = st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text("abc", max_size=2), inner))
+values = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner) | st.dictionaries(st.text("abc", max_size=2), inner),
+)
 
 
 @given(values, values)
-def test_a_difference_makes_one_value_the_other_to_the_byte(before: object, after: object) -> None:
+def test_a_difference_makes_one_value_the_other_to_the_byte(
+    before: object, after: object
+) -> None:
     change = json.loads(json.dumps(difference(before, after)))
     text = json.dumps(after)
     if change is None:
@@ -36,7 +45,10 @@ def test_nothing_differs_from_itself(value: object) -> None:
 
 
 def test_a_difference_names_what_changed_alone() -> None:
-    before = {"units": list(range(1000)), "jobs": {str(job): {"rate": 1.0, "units": []} for job in range(1000)}}
+    before = {
+        "units": list(range(1000)),
+        "jobs": {str(job): {"rate": 1.0, "units": []} for job in range(1000)},
+    }
     after = json.loads(json.dumps(before))
     after["units"][7] = -1
     del after["jobs"]["3"]
@@ -46,7 +58,14 @@ def test_a_difference_names_what_changed_alone() -> None:
         "in",
         {
             "units": ["at", 1000, {"7": ["is", -1]}],
-            "jobs": ["in", {"5": ["in", {"rate": ["is", 2.0]}], "1000": ["is", {"rate": 0.0, "units": []}]}, ["3"]],
+            "jobs": [
+                "in",
+                {
+                    "5": ["in", {"rate": ["is", 2.0]}],
+                    "1000": ["is", {"rate": 0.0, "units": []}],
+                },
+                ["3"],
+            ],
         },
     ]
 
@@ -55,7 +74,9 @@ finite = st.floats(-1e300, 1e300)
 
 
 @given(st.lists(st.tuples(finite, st.booleans()), max_size=80))
-def test_a_sum_of_terms_that_come_and_go_is_correctly_rounded(steps: list[tuple[float, bool]]) -> None:
+def test_a_sum_of_terms_that_come_and_go_is_correctly_rounded(
+    steps: list[tuple[float, bool]],
+) -> None:
     total, terms = ExactSum(), []
     for term, leaves_again in steps:
         if leaves_again and terms:
@@ -66,11 +87,20 @@ def test_a_sum_of_terms_that_come_and_go_is_correctly_rounded(steps: list[tuple[
         assert total.value == float(sum(map(Fraction, terms), Fraction(0)))
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.booleans()), min_size=1), st.integers(0, 5))
-def test_events_are_what_the_trace_says(rows: list[tuple[int, int, bool]], first: int) -> None:
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 4), st.booleans()), min_size=1
+    ),
+    st.integers(0, 5),
+)
+def test_events_are_what_the_trace_says(
+    rows: list[tuple[int, int, bool]], first: int
+) -> None:
     rows.sort(key=lambda row: row[0])
     times, nodes, idle = (np.array(column) for column in zip(*rows, strict=True))
-    trace = from_changes([f"n{node}" for node in range(5)], times, nodes.astype(np.int32), idle, start=0)
+    trace = from_changes(
+        [f"n{node}" for node in range(5)], times, nodes.astype(np.int32), idle, start=0
+    )
     expected = [
         (
             int(trace.times[event]),

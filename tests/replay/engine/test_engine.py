@@ -20,7 +20,14 @@ from bft.models import Curve, Job, JobTable
 from bft.replay.engine.ledger import BOOKS, JobRecord, Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
-from bft.replay.policies import Decision, EqualShare, MilpPolicy, Policy, PolicyError, State
+from bft.replay.policies import (
+    Decision,
+    EqualShare,
+    MilpPolicy,
+    Policy,
+    PolicyError,
+    State,
+)
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
 
@@ -29,9 +36,19 @@ START = 1_613_000_000 * SECOND
 Rows = Sequence[tuple[float, str, int]]
 
 
-def world(rows: Rows, end: float, *, start: float = 0, units_per_node: int = 1, nodes: str = "") -> NodeTrace:
+def world(
+    rows: Rows,
+    end: float,
+    *,
+    start: float = 0,
+    units_per_node: int = 1,
+    nodes: str = "",
+) -> NodeTrace:
     """A trace of rows (second, node letters, idle)."""
-    single = sorted(((t, n, bool(idle)) for t, letters, idle in rows for n in letters), key=lambda row: row[0])
+    single = sorted(
+        ((t, n, bool(idle)) for t, letters, idle in rows for n in letters),
+        key=lambda row: row[0],
+    )
     names = nodes or "".join(sorted({n for _, n, _ in single}))
     return from_changes(
         list(names),
@@ -108,8 +125,12 @@ def at_times(plan: dict[float, Sequence[int]]) -> Callable[[State], Sequence[int
     return answer
 
 
-def replay(trace: NodeTrace, jobs: Sequence[Job], policy: Policy | None = None, **rules: Any) -> Outcome:
-    return Replay(trace, JobTable(tuple(jobs)), policy or Asks(greedy), Rules(**rules)).run()
+def replay(
+    trace: NodeTrace, jobs: Sequence[Job], policy: Policy | None = None, **rules: Any
+) -> Outcome:
+    return Replay(
+        trace, JobTable(tuple(jobs)), policy or Asks(greedy), Rules(**rules)
+    ).run()
 
 
 def second(instant: int | None) -> float | None:
@@ -141,32 +162,53 @@ def test_a_job_finishes_before_its_node_leaves_at_the_same_instant() -> None:
     outcome = replay(world([(0, "a", 1), (10, "a", 0)], 20), [make(pmax=100, down=5)])
     (record,) = outcome.records
     assert finish(record) == 10
-    assert (record.preemptions, record.lost_to_preemption, record.work) == (0, 0.0, 100.0)
+    assert (record.preemptions, record.lost_to_preemption, record.work) == (
+        0,
+        0.0,
+        100.0,
+    )
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 1 / 3, 0.7, 1.1, 3.3])
 @pytest.mark.parametrize("seconds", [3, 7, 11, 29, 86_400])
-def test_a_finish_due_at_an_instant_is_not_late_by_rounding(rate: float, seconds: int) -> None:
+def test_a_finish_due_at_an_instant_is_not_late_by_rounding(
+    rate: float, seconds: int
+) -> None:
     trace = world([(0, "a", 1), (seconds, "a", 0)], seconds + 9)
-    (record,) = replay(trace, [make(rates=[0, rate], pmax=rate * seconds, down=5)]).records
+    (record,) = replay(
+        trace, [make(rates=[0, rate], pmax=rate * seconds, down=5)]
+    ).records
     assert (finish(record), record.preemptions) == (seconds, 0)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 1 / 3, 0.7, 1.1, 3.3])
 @pytest.mark.parametrize("changes", [30, 700, 3000])
-def test_a_finish_due_when_a_node_leaves_is_not_missed_after_many_changes_of_rate(rate: float, changes: int) -> None:
+def test_a_finish_due_when_a_node_leaves_is_not_missed_after_many_changes_of_rate(
+    rate: float, changes: int
+) -> None:
     """Its rate changes every 1/10 or 1/7 s; at the instant at which it has done its work its nodes leave."""
     gaps = [(0.1, 1 / 7)[k % 2] for k in range(changes)]
     at = [math.fsum(gaps[:k]) for k in range(changes + 1)]
     rates = [0.0, rate, rate * math.sqrt(2)]
-    trace = world([(0, "a", 1), *((t, "b", 1 - k % 2) for k, t in enumerate(at[:-1])), (at[-1], "a", 0)], at[-1] + 9)
+    trace = world(
+        [
+            (0, "a", 1),
+            *((t, "b", 1 - k % 2) for k, t in enumerate(at[:-1])),
+            (at[-1], "a", 0),
+        ],
+        at[-1] + 9,
+    )
     ns = [START + round(t * SECOND) for t in at]
-    work = math.fsum((b - a) / SECOND * rates[2 - k % 2] for k, (a, b) in enumerate(pairwise(ns)))
+    work = math.fsum(
+        (b - a) / SECOND * rates[2 - k % 2] for k, (a, b) in enumerate(pairwise(ns))
+    )
     (record,) = replay(trace, [make(rates=rates, pmax=work)]).records
     assert record.finish_ns == ns[-1]
 
 
-def test_a_finish_due_at_the_end_of_the_trace_is_not_missed_after_many_changes_of_rate() -> None:
+def test_a_finish_due_at_the_end_of_the_trace_is_not_missed_after_many_changes_of_rate() -> (
+    None
+):
     for changes in (700, 2001):
         trace = flicker(changes, 100_000_003)
         rates = [0.0, 0.1, 0.17]
@@ -193,11 +235,17 @@ def test_a_unit_freed_by_a_finish_goes_to_the_next_job_in_the_same_decision() ->
 
 def test_a_leave_comes_before_a_join_of_the_same_instant() -> None:
     policy = Asks(greedy)
-    outcome = replay(world([(0, "a", 1), (10, "a", 0), (10, "b", 1)], 30), [make(down=3)], policy)
+    outcome = replay(
+        world([(0, "a", 1), (10, "a", 0), (10, "b", 1)], 30), [make(down=3)], policy
+    )
     (record,) = outcome.records
     assert policy.asked == [(0.0, 1, {"j": 0}), (10.0, 1, {"j": 0})]
     assert gantt(outcome) == [(0, 0, 0, 10), (0, 1, 10, 30)]
-    assert (record.preemptions, record.lost_to_preemption, record.starts) == (1, 30.0, 2)
+    assert (record.preemptions, record.lost_to_preemption, record.starts) == (
+        1,
+        30.0,
+        2,
+    )
 
 
 def test_a_join_comes_before_a_submit_of_the_same_instant() -> None:
@@ -215,7 +263,10 @@ def test_everything_at_one_instant_is_decided_once() -> None:
     outcome = replay(trace, jobs, policy)
     assert policy.asked == [(0.0, 2, {"f": 0, "v": 0}), (10.0, 2, {"v": 0, "n": 0})]
     step = outcome.steps.iloc[1]
-    assert [step[c] for c in ("joined", "left", "preempted", "idle", "used", "jobs", "running")] == [
+    assert [
+        step[c]
+        for c in ("joined", "left", "preempted", "idle", "used", "jobs", "running")
+    ] == [
         1,
         1,
         1,
@@ -229,7 +280,9 @@ def test_everything_at_one_instant_is_decided_once() -> None:
 
 
 def test_ties_of_submit_time_are_broken_by_the_order_of_the_table() -> None:
-    outcome = replay(world([(0, "a", 1)], 99), [make(name, [0, 10], pmax=10, at=3) for name in "zay"])
+    outcome = replay(
+        world([(0, "a", 1)], 99), [make(name, [0, 10], pmax=10, at=3) for name in "zay"]
+    )
     assert [finish(record) for record in outcome.records] == [4, 5, 6]
 
 
@@ -237,7 +290,9 @@ def test_ties_of_submit_time_are_broken_by_the_order_of_the_table() -> None:
 
 
 def test_a_finish_is_exact_and_rounded_up_to_a_nanosecond() -> None:
-    outcome = replay(world([(0, "a", 1), (9, "b", 1)], 50), [make(rates=[0, 3], pmax=7)])
+    outcome = replay(
+        world([(0, "a", 1), (9, "b", 1)], 50), [make(rates=[0, 3], pmax=7)]
+    )
     (record,) = outcome.records
     assert record.finish_ns == START + 2_333_333_334
     assert record.work == 7.0
@@ -246,15 +301,25 @@ def test_a_finish_is_exact_and_rounded_up_to_a_nanosecond() -> None:
 
 def test_a_finish_between_node_events_brings_a_decision() -> None:
     policy = Asks(keep_one)
-    outcome = replay(world([(0, "a", 1), (20, "b", 1)], 50), [make("x", pmax=100), make("y", pmax=250)], policy)
+    outcome = replay(
+        world([(0, "a", 1), (20, "b", 1)], 50),
+        [make("x", pmax=100), make("y", pmax=250)],
+        policy,
+    )
     assert decisions(outcome) == [0, 10, 20]
     assert finish(outcome.records[1]) == 35
 
 
 def test_the_replay_ends_with_the_last_finish() -> None:
-    outcome = replay(world([(0, "ab", 1), (30, "b", 0)], 99), [make(rates=[0, 10], pmax=100)])
+    outcome = replay(
+        world([(0, "ab", 1), (30, "b", 0)], 99), [make(rates=[0, 10], pmax=100)]
+    )
     assert second(outcome.end_ns) == 10
-    assert (outcome.idle_unit_seconds, outcome.used_unit_seconds, outcome.duration_s) == (20.0, 10.0, 10.0)
+    assert (
+        outcome.idle_unit_seconds,
+        outcome.used_unit_seconds,
+        outcome.duration_s,
+    ) == (20.0, 10.0, 10.0)
     assert outcome.steps["status"].tolist()[-1] == "end"
 
 
@@ -283,7 +348,9 @@ def test_a_preempted_job_keeps_the_rest_and_pays_once_for_several_units() -> Non
 
 def test_a_job_preempted_at_two_instants_pays_twice() -> None:
     policy = Asks(at_times({0: [3]}))
-    (record,) = replay(world([(0, "abc", 1), (10, "a", 0), (11, "b", 0)], 20), [make(down=2)], policy).records
+    (record,) = replay(
+        world([(0, "abc", 1), (10, "a", 0), (11, "b", 0)], 20), [make(down=2)], policy
+    ).records
     assert record.lost_to_preemption == 2 * 24.0 + 2 * 18.0
 
 
@@ -291,20 +358,32 @@ def test_a_leave_of_a_free_unit_costs_nothing() -> None:
     policy = Asks(keep_one)
     outcome = replay(world([(0, "ab", 1), (10, "b", 0)], 20), [make(down=2)], policy)
     assert gantt(outcome) == [(0, 0, 0, 20)]
-    assert (outcome.records[0].preemptions, outcome.records[0].lost_to_preemption) == (0, 0.0)
+    assert (outcome.records[0].preemptions, outcome.records[0].lost_to_preemption) == (
+        0,
+        0.0,
+    )
 
 
 def test_a_job_below_jmin_after_a_leave_makes_no_progress() -> None:
     trace = world([(0, "ab", 1), (10, "b", 0), (40, "b", 1)], 60)
-    (record,) = replay(trace, [make(jmin=2)], min_interval_s=30).records  # no decision before 30 s
-    assert record.unit_seconds == 2 * 10 + 20  # the one that is left is held until the decision at 30 s
+    (record,) = replay(
+        trace, [make(jmin=2)], min_interval_s=30
+    ).records  # no decision before 30 s
+    assert (
+        record.unit_seconds == 2 * 10 + 20
+    )  # the one that is left is held until the decision at 30 s
     assert record.work == 18 * 10
 
 
 def test_a_job_below_jmin_is_not_left_there_by_a_decision() -> None:
     trace = world([(0, "ab", 1), (10, "b", 0), (40, "b", 1)], 60)
     outcome = replay(trace, [make(jmin=2)])
-    assert gantt(outcome) == [(0, 0, 0, 10), (0, 0, 40, 60), (0, 1, 0, 10), (0, 1, 40, 60)]
+    assert gantt(outcome) == [
+        (0, 0, 0, 10),
+        (0, 0, 40, 60),
+        (0, 1, 0, 10),
+        (0, 1, 40, 60),
+    ]
 
 
 def test_growing_costs_tcup_at_the_rate_before_and_shrinking_tcdw() -> None:
@@ -323,7 +402,9 @@ def test_a_start_from_no_units_is_free() -> None:
 
 def test_shrinking_to_nothing_costs_tcdw() -> None:
     policy = Asks(at_times({0: [1], 10: [0]}))
-    (record,) = replay(world([(0, "a", 1), (10, "b", 1)], 30), [make(down=2)], policy).records
+    (record,) = replay(
+        world([(0, "a", 1), (10, "b", 1)], 30), [make(down=2)], policy
+    ).records
     assert (record.lost_to_rescale, record.work) == (20.0, 80.0)
 
 
@@ -341,7 +422,9 @@ def test_a_preemption_cost_never_takes_more_than_the_progress_there_is() -> None
 
 def test_a_preempted_job_that_also_shrinks_pays_both_at_the_rates_before_each() -> None:
     policy = Asks(at_times({0: [3], 10: [1]}))
-    (record,) = replay(world([(0, "abc", 1), (10, "c", 0)], 20), [make(down=2)], policy).records
+    (record,) = replay(
+        world([(0, "abc", 1), (10, "c", 0)], 20), [make(down=2)], policy
+    ).records
     assert (record.lost_to_preemption, record.lost_to_rescale) == (2 * 24.0, 2 * 18.0)
 
 
@@ -356,7 +439,9 @@ def test_a_finish_after_a_rescale_counts_what_the_rescale_cost() -> None:
 
 
 def test_a_stalled_job_makes_no_progress_for_tcup_also_from_no_units() -> None:
-    (record,) = replay(world([(0, "a", 1)], 99), [make(pmax=100, up=5)], cost_model="stall").records
+    (record,) = replay(
+        world([(0, "a", 1)], 99), [make(pmax=100, up=5)], cost_model="stall"
+    ).records
     assert finish(record) == 15
     assert record.unit_seconds == 15.0
     assert (record.lost_to_stall, record.lost_to_rescale) == (pytest.approx(50.0), 0.0)
@@ -365,7 +450,9 @@ def test_a_stalled_job_makes_no_progress_for_tcup_also_from_no_units() -> None:
 def test_a_stall_that_the_end_cuts_leaves_nothing_done() -> None:
     for end in (0.1, 0.7, 4.9, 5.0):
         trace = world([(0, "a", 1), (0.05, "b", 1)], end)
-        (record,) = replay(trace, [make(rates=[0, 1 / 3], pmax=100, up=5)], cost_model="stall").records
+        (record,) = replay(
+            trace, [make(rates=[0, 1 / 3], pmax=100, up=5)], cost_model="stall"
+        ).records
         assert record.work == 0.0
 
 
@@ -394,17 +481,27 @@ def test_a_preemption_stalls_for_tcdw_and_is_booked_as_such() -> None:
 
 def test_a_stall_costs_no_progress_already_made() -> None:
     policy = Asks(at_times({0: [1], 1: [2]}))
-    (record,) = replay(world([(0, "a", 1), (1, "b", 1)], 11), [make(up=100)], policy, cost_model="stall").records
+    (record,) = replay(
+        world([(0, "a", 1), (1, "b", 1)], 11),
+        [make(up=100)],
+        policy,
+        cost_model="stall",
+    ).records
     assert record.work == 0.0  # stalled from 0 on
     (record,) = replay(
-        world([(0, "a", 1), (1, "b", 1)], 11), [make(down=100)], Asks(at_times({0: [1], 1: [0]})), cost_model="stall"
+        world([(0, "a", 1), (1, "b", 1)], 11),
+        [make(down=100)],
+        Asks(at_times({0: [1], 1: [0]})),
+        cost_model="stall",
     ).records
     assert record.work == 10.0
 
 
 def test_a_job_keeps_its_rate_where_nothing_changes_and_is_not_stalled() -> None:
     trace = world([(0, "a", 1), *((t, "b", t % 2) for t in range(1, 10))], 10)
-    (record,) = replay(trace, [make(up=1, down=1)], Asks(keep_one), cost_model="stall").records
+    (record,) = replay(
+        trace, [make(up=1, down=1)], Asks(keep_one), cost_model="stall"
+    ).records
     assert record.work == pytest.approx(90.0)
 
 
@@ -413,14 +510,18 @@ def test_a_job_keeps_its_rate_where_nothing_changes_and_is_not_stalled() -> None
 
 def test_decisions_come_at_node_events_submits_and_finishes() -> None:
     trace = world([(0, "a", 1), (20, "b", 1)], 40)
-    outcome = replay(trace, [make("x", pmax=50), make("y", at=2), make("z", at=17)], Asks(keep_one))
+    outcome = replay(
+        trace, [make("x", pmax=50), make("y", at=2), make("z", at=17)], Asks(keep_one)
+    )
     assert decisions(outcome) == [0, 2, 5, 17, 20]
     assert finish(outcome.records[0]) == 5
 
 
 def test_events_node_restricts_decisions_to_node_events() -> None:
     trace = world([(0, "a", 1), (10, "b", 1), (20, "b", 0)], 40)
-    outcome = replay(trace, [make("x", [0, 10], pmax=120), make("y", at=5)], events="node")
+    outcome = replay(
+        trace, [make("x", [0, 10], pmax=120), make("y", at=5)], events="node"
+    )
     assert decisions(outcome) == [0, 10, 20]
     assert [second(record.start_ns) for record in outcome.records] == [0, 10]
     assert finish(outcome.records[0]) == 12  # exact nevertheless
@@ -447,7 +548,9 @@ def test_min_interval_counts_from_decisions_not_from_events_without_jobs() -> No
 
 def test_min_interval_of_a_whole_trace_leaves_one_decision() -> None:
     trace = world([(0, "a", 1), (5, "b", 1), (9, "b", 0)], 40)
-    assert decisions(replay(trace, [make()], Asks(keep_one), min_interval_s=1000)) == [0]
+    assert decisions(replay(trace, [make()], Asks(keep_one), min_interval_s=1000)) == [
+        0
+    ]
 
 
 def test_nothing_is_asked_of_the_policy_while_nothing_is_idle() -> None:
@@ -455,13 +558,20 @@ def test_nothing_is_asked_of_the_policy_while_nothing_is_idle() -> None:
     outcome = replay(world([(10, "a", 1), (20, "a", 0)], 40), [make()], policy)
     assert [time for time, *_ in policy.asked] == [10]
     assert outcome.steps["used"].tolist() == [0, 1, 0, 0]
-    assert outcome.steps["status"].tolist() == ["nothing idle", "decided", "nothing idle", "end"]
+    assert outcome.steps["status"].tolist() == [
+        "nothing idle",
+        "decided",
+        "nothing idle",
+        "end",
+    ]
     assert outcome.steps[["objective", "bound", "gap"]].isna().all(axis=None)
 
 
 def test_nothing_is_decided_at_the_end_of_the_trace() -> None:
     policy = Asks(greedy)
-    outcome = replay(world([(0, "a", 1), (10, "b", 1)], 10), [make(), make("k", at=10)], policy)
+    outcome = replay(
+        world([(0, "a", 1), (10, "b", 1)], 10), [make(), make("k", at=10)], policy
+    )
     assert [time for time, *_ in policy.asked] == [0]
     assert outcome.records[1].start_ns is None
 
@@ -471,7 +581,12 @@ def test_nothing_is_decided_at_the_end_of_the_trace() -> None:
 
 def test_at_most_max_jobs_are_in_play_first_come_first_served() -> None:
     policy = Asks(keep_one)
-    jobs = [make("late", pmax=50, at=2), make("first", pmax=50), make("second", pmax=80), make("later", pmax=50, at=3)]
+    jobs = [
+        make("late", pmax=50, at=2),
+        make("first", pmax=50),
+        make("second", pmax=80),
+        make("later", pmax=50, at=3),
+    ]
     outcome = replay(world([(0, "abcd", 1)], 99), jobs, policy, max_jobs=2)
     assert all(len(held) <= 2 for _, _, held in policy.asked)
     assert [second(record.start_ns) for record in outcome.records] == [5, 0, 0, 8]
@@ -479,7 +594,11 @@ def test_at_most_max_jobs_are_in_play_first_come_first_served() -> None:
 
 
 def test_a_submit_that_finds_no_room_brings_no_decision() -> None:
-    outcome = replay(world([(0, "a", 1)], 30), [make("x", [0, 10], pmax=100), make("y", at=4)], max_jobs=1)
+    outcome = replay(
+        world([(0, "a", 1)], 30),
+        [make("x", [0, 10], pmax=100), make("y", at=4)],
+        max_jobs=1,
+    )
     assert decisions(outcome) == [0, 10]
 
 
@@ -500,9 +619,14 @@ def test_a_job_submitted_after_the_end_never_runs() -> None:
 
 def test_the_window_begins_with_the_first_job_in_the_system() -> None:
     trace = world([(0, "ab", 1), (40, "b", 0)], 100)
-    outcome = replay(trace, [make("x", [0, 10], at=70, pmax=50), make("y", [0, 10], at=30, pmax=100)])
+    outcome = replay(
+        trace, [make("x", [0, 10], at=70, pmax=50), make("y", [0, 10], at=30, pmax=100)]
+    )
     assert (second(outcome.start_ns), second(outcome.end_ns)) == (30, 75)
-    assert (outcome.idle_unit_seconds, outcome.used_unit_seconds) == (2 * 10 + 35, 10 + 5)
+    assert (outcome.idle_unit_seconds, outcome.used_unit_seconds) == (
+        2 * 10 + 35,
+        10 + 5,
+    )
     assert outcome.offered_unit_seconds == 2 * 40 + 60
     # Not before the trace, wherever it was submitted; and a job that never comes leaves no window.
     assert second(replay(trace, [make(at=-50)]).start_ns) == 0
@@ -518,7 +642,14 @@ def test_no_jobs_make_an_empty_replay() -> None:
 
 def test_nothing_runs_where_no_node_is_ever_idle() -> None:
     nothing = np.zeros(0, dtype=np.int64)
-    trace = from_changes(["a"], nothing, nothing.astype(np.int32), nothing.astype(bool), start=START, end=START + 9)
+    trace = from_changes(
+        ["a"],
+        nothing,
+        nothing.astype(np.int32),
+        nothing.astype(bool),
+        start=START,
+        end=START + 9,
+    )
     outcome = replay(trace, [make()])
     assert (outcome.work, outcome.records[0].start_ns) == (0.0, None)
 
@@ -532,14 +663,21 @@ def test_a_node_brings_and_takes_all_its_units_at_once() -> None:
     outcome = replay(trace, [make(rates=[0, 1, 2, 3, 4], down=2)], policy)
     (record,) = outcome.records
     assert [idle for _, idle, _ in policy.asked] == [6, 3]
-    assert gantt(outcome) == [(0, 0, 0, 10), (0, 1, 0, 10), (0, 2, 0, 10), (0, 3, 0, 20)]
+    assert gantt(outcome) == [
+        (0, 0, 0, 10),
+        (0, 1, 0, 10),
+        (0, 2, 0, 10),
+        (0, 3, 0, 20),
+    ]
     assert (record.preemptions, record.lost_to_preemption) == (1, 8.0)
     assert outcome.idle_unit_seconds == 6 * 10 + 3 * 10
 
 
 def test_a_shrinking_job_releases_its_newest_units() -> None:
     policy = Asks(at_times({0: [1], 5: [3], 10: [2], 15: [1]}))
-    trace = world([(0, "c", 1), (5, "a", 1), (5, "b", 1), (10, "d", 1), (15, "d", 0)], 20)
+    trace = world(
+        [(0, "c", 1), (5, "a", 1), (5, "b", 1), (10, "d", 1), (15, "d", 0)], 20
+    )
     outcome = replay(trace, [make()], policy)
     assert gantt(outcome) == [(0, 0, 5, 15), (0, 1, 5, 10), (0, 2, 0, 20)]
 
@@ -562,15 +700,21 @@ def test_a_unit_that_left_and_came_back_counts_as_idle_since_it_came_back() -> N
 @pytest.mark.parametrize("steps", [0, 1, 2, 5])
 def test_a_replay_stopped_early_is_the_beginning_of_the_whole_one(steps: int) -> None:
     trace = world([(t, "abc"[t % 3], t % 2) for t in range(12)], 20)
-    jobs = JobTable((make("x", pmax=60, up=1, down=1), make("y", at=2), make("z", at=5)))
+    jobs = JobTable(
+        (make("x", pmax=60, up=1, down=1), make("y", at=2), make("z", at=5))
+    )
     seen: list[int] = []
-    part = Replay(trace, jobs, EqualShare(), Rules()).run(on_step=seen.append, should_stop=lambda: len(seen) >= steps)
+    part = Replay(trace, jobs, EqualShare(), Rules()).run(
+        on_step=seen.append, should_stop=lambda: len(seen) >= steps
+    )
     whole = Replay(trace, jobs, EqualShare(), Rules()).run()
     assert part.interrupted
     assert not whole.interrupted
     assert len(seen) == steps
     assert part.end_ns == (seen[-1] if seen else trace.start)
-    pd.testing.assert_frame_equal(part.steps.iloc[:-1], whole.steps.iloc[: len(part.steps) - 1])
+    pd.testing.assert_frame_equal(
+        part.steps.iloc[:-1], whole.steps.iloc[: len(part.steps) - 1]
+    )
     assert part.steps["progress"].sum() == pytest.approx(part.work)
 
 
@@ -592,12 +736,20 @@ NONSENSE: dict[str, tuple[Sequence[Any], str]] = {
 def test_a_policy_that_answers_nonsense_is_stopped_by_name(kind: str) -> None:
     answer, what = NONSENSE[kind]
     jobs = [make("first"), make("second", jmin=2)]
-    with pytest.raises(PolicyError, match=f"policy 'third-party' was stopped: .*{what}"):
-        replay(world([(0, "abc", 1)], 9), jobs, Asks(lambda state: answer, name="third-party"))
+    with pytest.raises(
+        PolicyError, match=f"policy 'third-party' was stopped: .*{what}"
+    ):
+        replay(
+            world([(0, "abc", 1)], 9),
+            jobs,
+            Asks(lambda state: answer, name="third-party"),
+        )
 
 
 def test_a_policy_may_answer_with_numpy_integers() -> None:
-    outcome = replay(world([(0, "a", 1)], 9), [make()], Asks(lambda state: np.array([1])))
+    outcome = replay(
+        world([(0, "a", 1)], 9), [make()], Asks(lambda state: np.array([1]))
+    )
     assert outcome.work == 90.0
 
 
@@ -612,11 +764,20 @@ def test_the_engine_times_every_policys_decisions(name: str) -> None:
         sleep(slow)
         return keep_one(state)
 
-    policy = Asks(answer) if name == "asks" else policy_of(name, {"cost_model": "bftrainer"})
+    policy = (
+        Asks(answer) if name == "asks" else policy_of(name, {"cost_model": "bftrainer"})
+    )
     # At 20 s nothing is idle, and nobody is asked.
-    outcome = replay(world([(0, "a", 1), (10, "b", 1), (20, "ab", 0), (30, "a", 1)], 40), [make()], policy)
+    outcome = replay(
+        world([(0, "a", 1), (10, "b", 1), (20, "ab", 0), (30, "a", 1)], 40),
+        [make()],
+        policy,
+    )
     assert len(outcome.decision_seconds) == 3 == len(decisions(outcome)) - 1
-    assert all(seconds > (slow if name == "asks" else 0) for seconds in outcome.decision_seconds)
+    assert all(
+        seconds > (slow if name == "asks" else 0)
+        for seconds in outcome.decision_seconds
+    )
 
 
 def flicker(events: int, gap_ns: int) -> NodeTrace:
@@ -635,16 +796,22 @@ def flicker(events: int, gap_ns: int) -> NodeTrace:
 def test_two_hundred_thousand_events_do_not_drift() -> None:
     # Progress is added up at each of them; that nobody is asked about them spares most of the time.
     trace = flicker(200_000, 7_000_000_003)
-    (record,) = replay(trace, [make(rates=[0, 0.1], pmax=1e12)], Asks(keep_one), min_interval_s=1e7).records
+    (record,) = replay(
+        trace, [make(rates=[0, 0.1], pmax=1e12)], Asks(keep_one), min_interval_s=1e7
+    ).records
     assert record.work == pytest.approx(0.1 * trace.duration_s, rel=1e-9)
     assert record.unit_seconds == pytest.approx(trace.duration_s, rel=1e-9)
 
 
-@pytest.mark.parametrize("events", [10_000, pytest.param(40_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "events", [10_000, pytest.param(40_000, marks=pytest.mark.slow)]
+)
 def test_rescales_at_thousands_of_events_do_not_drift(events: int) -> None:
     gap = 13.000000007
     trace = flicker(events, 13_000_000_007)
-    (record,) = replay(trace, [make(rates=[0, 0.1, 0.17], pmax=1e12, up=0.3, down=0.7)], Asks(greedy)).records
+    (record,) = replay(
+        trace, [make(rates=[0, 0.1, 0.17], pmax=1e12, up=0.3, down=0.7)], Asks(greedy)
+    ).records
     half = events // 2
     # Every other event b leaves (0.7 s at 0.17); from the third on it joins (0.3 s at 0.1).
     closed = half * gap * (0.1 + 0.17) - half * 0.7 * 0.17 - (half - 1) * 0.3 * 0.1
@@ -665,7 +832,11 @@ def test_a_finish_after_weeks_is_exact_to_a_microsecond() -> None:
 def worlds(draw: st.DrawFn) -> tuple[NodeTrace, list[Job]]:
     nodes = "abcde"[: draw(st.integers(1, 5))]
     moments = draw(st.lists(st.floats(0, 500), min_size=1, max_size=12, unique=True))
-    rows = [(t, draw(st.sampled_from(nodes)), draw(st.integers(0, 1))) for t in moments for _ in range(3)]
+    rows = [
+        (t, draw(st.sampled_from(nodes)), draw(st.integers(0, 1)))
+        for t in moments
+        for _ in range(3)
+    ]
     trace = world(rows, 600, nodes=nodes, units_per_node=draw(st.integers(1, 3)))
     jobs = []
     for k in range(draw(st.integers(1, 5))):
@@ -703,7 +874,9 @@ def policy_of(name: str, rules: dict[str, Any]) -> Policy:
 
 
 @given(worlds(), any_rules, policies)
-def test_the_books_of_any_world_balance(made: tuple[NodeTrace, list[Job]], rules: dict[str, Any], name: str) -> None:
+def test_the_books_of_any_world_balance(
+    made: tuple[NodeTrace, list[Job]], rules: dict[str, Any], name: str
+) -> None:
     trace, jobs = made
     outcome = replay(trace, jobs, policy_of(name, rules), **rules)
     steps = outcome.steps
@@ -713,10 +886,15 @@ def test_the_books_of_any_world_balance(made: tuple[NodeTrace, list[Job]], rules
     costs = {book: steps[f"{book}_cost"].sum() for book in BOOKS}
     assert done - sum(costs.values()) == pytest.approx(outcome.work, abs=slack)
     for book, cost in costs.items():
-        assert cost == pytest.approx(sum(getattr(r, f"lost_to_{book}") for r in outcome.records), abs=slack)
+        assert cost == pytest.approx(
+            sum(getattr(r, f"lost_to_{book}") for r in outcome.records), abs=slack
+        )
     for record in outcome.records:
         assert -slack <= record.work <= record.job.pmax + slack
-        assert min(record.gained, *(getattr(record, f"lost_to_{book}") for book in BOOKS)) >= 0
+        assert (
+            min(record.gained, *(getattr(record, f"lost_to_{book}") for book in BOOKS))
+            >= 0
+        )
         assert record.gained - record.lost == pytest.approx(record.work, abs=slack)
         assert (record.finish_ns is None) or record.work == record.job.pmax
     held = outcome.allocations
@@ -727,12 +905,18 @@ def test_the_books_of_any_world_balance(made: tuple[NodeTrace, list[Job]], rules
         mine = held["job"] == j
         own = (units[mine] * (held["end_ns"] - held["start_ns"])[mine]).sum() / SECOND
         assert own == pytest.approx(record.unit_seconds, abs=1e-6)
-    assert outcome.start_ns == min(max(trace.start, min(job.tsub_ns for job in jobs)), outcome.end_ns)
+    assert outcome.start_ns == min(
+        max(trace.start, min(job.tsub_ns for job in jobs)), outcome.end_ns
+    )
     clipped = [
         (max(a, outcome.start_ns), min(b, outcome.end_ns), n)
-        for (a, b), n in zip(pairwise([*trace.times, trace.end]), trace.idle_counts(), strict=True)
+        for (a, b), n in zip(
+            pairwise([*trace.times, trace.end]), trace.idle_counts(), strict=True
+        )
     ]
-    integral = sum(max(b - a, 0) * n * trace.units_per_node for a, b, n in clipped) / SECOND
+    integral = (
+        sum(max(b - a, 0) * n * trace.units_per_node for a, b, n in clipped) / SECOND
+    )
     assert outcome.idle_unit_seconds == pytest.approx(integral, abs=1e-6)
     assert outcome.used_unit_seconds <= outcome.idle_unit_seconds * (1 + 1e-9)
     assert outcome.work_at(outcome.end_ns) == outcome.work
@@ -760,7 +944,9 @@ def test_units_of_any_world_are_held_by_one_job_at_a_time_and_only_while_idle(
         spans.sort()
         for start, end, job in spans:
             assert jobs[job].tsub_ns <= start <= end
-            assert any(a <= start and end <= b for a, b in idle[unit // trace.units_per_node])
+            assert any(
+                a <= start and end <= b for a, b in idle[unit // trace.units_per_node]
+            )
         for (_, before, _), (after, _, _) in pairwise(spans):
             assert before <= after
 
@@ -798,20 +984,32 @@ def test_the_same_world_gives_the_same_frames(
     made: tuple[NodeTrace, list[Job]], rules: dict[str, Any], name: str
 ) -> None:
     trace, jobs = made
-    one, other = (replay(trace, jobs, policy_of(name, rules), **rules) for _ in range(2))
+    one, other = (
+        replay(trace, jobs, policy_of(name, rules), **rules) for _ in range(2)
+    )
     pd.testing.assert_frame_equal(one.steps, other.steps, check_exact=True)
     pd.testing.assert_frame_equal(one.allocations, other.allocations, check_exact=True)
-    assert [replace(r, job=jobs[0]) for r in one.records] == [replace(r, job=jobs[0]) for r in other.records]
+    assert [replace(r, job=jobs[0]) for r in one.records] == [
+        replace(r, job=jobs[0]) for r in other.records
+    ]
 
 
 @examples(40)
 @given(st.data())
-def test_the_order_of_rows_within_an_instant_does_not_matter(data: st.DataObject) -> None:
-    cells = data.draw(st.dictionaries(st.tuples(st.integers(0, 9), st.sampled_from("abcd")), st.integers(0, 1)))
+def test_the_order_of_rows_within_an_instant_does_not_matter(
+    data: st.DataObject,
+) -> None:
+    cells = data.draw(
+        st.dictionaries(
+            st.tuples(st.integers(0, 9), st.sampled_from("abcd")), st.integers(0, 1)
+        )
+    )
     rows = [(float(t), n, idle) for (t, n), idle in sorted(cells.items())]
     shuffled = data.draw(st.permutations(rows))
     jobs = [make("x", pmax=60, up=1, down=2), make("y", at=1, jmin=2), make("z", at=3)]
-    one, other = (replay(world(r, 20, nodes="abcd"), jobs, EqualShare()) for r in (rows, shuffled))
+    one, other = (
+        replay(world(r, 20, nodes="abcd"), jobs, EqualShare()) for r in (rows, shuffled)
+    )
     pd.testing.assert_frame_equal(one.steps, other.steps, check_exact=True)
     pd.testing.assert_frame_equal(one.allocations, other.allocations, check_exact=True)
 

@@ -25,7 +25,15 @@ from bft.models import Curve, Job, JobTable
 from bft.replay.engine.ledger import BOOKS, Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
-from bft.replay.policies import Decision, EqualShare, JobView, Kind, MilpPolicy, Policy, State
+from bft.replay.policies import (
+    Decision,
+    EqualShare,
+    JobView,
+    Kind,
+    MilpPolicy,
+    Policy,
+    State,
+)
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import NodeTrace, from_changes
 
@@ -69,7 +77,9 @@ class WhimsicalRigid:
         counts = [view.units for view in state.jobs]
         left = state.idle - sum(counts)
         for k, view in enumerate(state.jobs):
-            dice = zlib.crc32(f"{self.seed} {k} {state.time_ns} {view.job.name} {view.units}".encode())
+            dice = zlib.crc32(
+                f"{self.seed} {k} {state.time_ns} {view.job.name} {view.units}".encode()
+            )
             if view.units:
                 counts[k] = 0 if dice % 5 == 0 else view.units
             elif left >= max(view.job.jmin, 1) and dice % 4:
@@ -88,15 +98,21 @@ class Told:
     finish: dict[int, int] = field(default_factory=dict)
     start: dict[int, int] = field(default_factory=dict)
     starts: Counter[int] = field(default_factory=Counter)
-    lost: dict[str, Fraction] = field(default_factory=lambda: dict.fromkeys(BOOKS, Fraction(0)))
+    lost: dict[str, Fraction] = field(
+        default_factory=lambda: dict.fromkeys(BOOKS, Fraction(0))
+    )
     preemptions: int = 0
     window: int = 0
     idle_unit_ns: int = 0
     used_unit_ns: int = 0
     extra_gain: Fraction = Fraction(0)
     paid: Fraction = Fraction(0)
-    decisions: list[tuple[int, int, int]] = field(default_factory=list)  # when, idle, used
-    work: list[tuple[int, Fraction]] = field(default_factory=list)  # when, what all jobs had done
+    decisions: list[tuple[int, int, int]] = field(
+        default_factory=list
+    )  # when, idle, used
+    work: list[tuple[int, Fraction]] = field(
+        default_factory=list
+    )  # when, what all jobs had done
 
 
 @dataclass
@@ -108,8 +124,12 @@ class Run:
 
     begun: int
     units: dict[int, int]  # and since when it has each
-    pauses: list[tuple[int, str]] = field(default_factory=list)  # until when it makes no progress, and why
-    trail: list[tuple[int, Fraction]] = field(default_factory=list)  # progress at each kink, linear in between
+    pauses: list[tuple[int, str]] = field(
+        default_factory=list
+    )  # until when it makes no progress, and why
+    trail: list[tuple[int, Fraction]] = field(
+        default_factory=list
+    )  # progress at each kink, linear in between
 
     def resumes(self, now: int) -> int:
         return max([now, *(until for until, _ in self.pauses)])
@@ -128,7 +148,14 @@ BOOK_OF = {"start stall": "stall"}
 class Simulator:
     """The world of docs/semantics.md as sets of units and lists of things to come."""
 
-    def __init__(self, trace: NodeTrace, jobs: JobTable, policy: Policy, rules: Rules, choice: Outcome) -> None:
+    def __init__(
+        self,
+        trace: NodeTrace,
+        jobs: JobTable,
+        policy: Policy,
+        rules: Rules,
+        choice: Outcome,
+    ) -> None:
         self.jobs, self.policy, self.rules = list(jobs), policy, rules
         per = trace.units_per_node
         self.node_events = {
@@ -142,7 +169,9 @@ class Simulator:
         self.choice = choice.allocations
         self.in_play: dict[int, Run | None] = {}  # job -> its run; None: it waits
         self.idle: set[int] = set()
-        self.rising = Fraction(0)  # by how much more those do that the last decision rescaled
+        self.rising = Fraction(
+            0
+        )  # by how much more those do that the last decision rescaled
         self.told = Told(progress={j: Fraction(0) for j in range(len(self.jobs))})
         self.told.window = max(self.start, min(job.tsub_ns for job in self.jobs))
         self.rigid = getattr(policy, "kind", Kind()).rigid
@@ -153,7 +182,11 @@ class Simulator:
 
     def rate(self, j: int) -> Fraction:
         n, job = len(self.held(j)), self.jobs[j]
-        return Fraction(float(job.scalability.at(n))) if n in sizes_of(job) else Fraction(0)
+        return (
+            Fraction(float(job.scalability.at(n)))
+            if n in sizes_of(job)
+            else Fraction(0)
+        )
 
     def lose(self, why: str, work: Fraction) -> None:
         self.told.lost[BOOK_OF.get(why, why)] += work
@@ -163,7 +196,9 @@ class Simulator:
     def charge(self, j: int, run: Run, seconds: float, why: str, now: int) -> None:
         """Before the units change."""
         if self.rules.cost_model == "stall":
-            run.pauses.append((now + int(seconds * SECOND), "stall" if why == "rescale" else why))
+            run.pauses.append(
+                (now + int(seconds * SECOND), "stall" if why == "rescale" else why)
+            )
             return
         cost = min(Fraction(seconds) * self.rate(j), self.told.progress[j])
         self.told.progress[j] -= cost
@@ -178,11 +213,19 @@ class Simulator:
 
     def engine_gave(self, j: int, now: int) -> set[int]:
         rows = self.choice[(self.choice["job"] == j) & (self.choice["start_ns"] == now)]
-        return {u for row in rows.itertuples() for u in range(int(row.first_unit), int(row.last_unit) + 1)}  # type: ignore[arg-type]
+        return {
+            u
+            for row in rows.itertuples()
+            for u in range(int(row.first_unit), int(row.last_unit) + 1)
+        }  # type: ignore[arg-type]
 
     def engine_took(self, j: int, now: int) -> set[int]:
         rows = self.choice[(self.choice["job"] == j) & (self.choice["end_ns"] == now)]
-        return {u for row in rows.itertuples() for u in range(int(row.first_unit), int(row.last_unit) + 1)}  # type: ignore[arg-type]
+        return {
+            u
+            for row in rows.itertuples()
+            for u in range(int(row.first_unit), int(row.last_unit) + 1)
+        }  # type: ignore[arg-type]
 
     def run(self) -> Told:
         told, now = self.told, self.start
@@ -193,9 +236,17 @@ class Simulator:
         to_come = sorted(self.node_events)
         submits = sorted({max(job.tsub_ns, self.start) for job in self.jobs})
         while self.in_play or waiting:
-            due = {j: at for j in self.in_play if (at := self.finish_at(j, now)) is not None}
+            due = {
+                j: at
+                for j in self.in_play
+                if (at := self.finish_at(j, now)) is not None
+            }
             instants = [*to_come, *submits, *due.values()]
-            timer = None if decided is None else decided + int(self.rules.min_interval_s * SECOND)
+            timer = (
+                None
+                if decided is None
+                else decided + int(self.rules.min_interval_s * SECOND)
+            )
             if pending and timer is not None:
                 instants.append(max(timer, now + 1))
             then = min(instants, default=self.end + 1)
@@ -223,11 +274,21 @@ class Simulator:
                 self.idle = (self.idle - gone) | come
             submits = [at for at in submits if at > now]
             admitted = False
-            while waiting and self.jobs[waiting[0]].tsub_ns <= now and len(self.in_play) < self.rules.max_jobs:
+            while (
+                waiting
+                and self.jobs[waiting[0]].tsub_ns <= now
+                and len(self.in_play) < self.rules.max_jobs
+            ):
                 self.in_play[waiting.pop(0)] = None
                 admitted = True
-            pending = pending or (touched if self.rules.events == "node" else bool(touched or done or admitted))
-            ready = decided is None or now >= decided + int(self.rules.min_interval_s * SECOND)
+            pending = pending or (
+                touched
+                if self.rules.events == "node"
+                else bool(touched or done or admitted)
+            )
+            ready = decided is None or now >= decided + int(
+                self.rules.min_interval_s * SECOND
+            )
             if pending and ready and now < self.end:
                 pending = False
                 if self.in_play:
@@ -241,7 +302,9 @@ class Simulator:
         left = {u: since for u, since in run.units.items() if u not in gone}
         if self.rigid:
             interval = int(self.rules.checkpoint_interval_s * SECOND)
-            saved = run.progress_at(now - (now - run.begun) % interval if interval else now)
+            saved = run.progress_at(
+                now - (now - run.begun) % interval if interval else now
+            )
             self.lose("preemption", self.told.progress[j] - saved)
             self.told.progress[j] = saved
             left = {}
@@ -261,7 +324,9 @@ class Simulator:
             run.trail.append((now, told.progress[j]))
             for until, why in run.pauses:
                 if until > at:
-                    self.lose(why, rate * Fraction(min(until, then) - min(at, then), SECOND))
+                    self.lose(
+                        why, rate * Fraction(min(until, then) - min(at, then), SECOND)
+                    )
                     at = until
             if at < then:
                 run.trail.append((at, told.progress[j]))
@@ -274,9 +339,15 @@ class Simulator:
         told.work.append((middle, halfway))
 
     def decide(self, now: int, gone: set[int]) -> None:
-        views = tuple(JobView(self.jobs[j], len(self.held(j)), 0.0) for j in self.in_play)
+        views = tuple(
+            JobView(self.jobs[j], len(self.held(j)), 0.0) for j in self.in_play
+        )
         state = State(now, len(self.idle), views)
-        counts = self.policy.decide(state).counts_in(state) if self.idle else (0,) * len(views)
+        counts = (
+            self.policy.decide(state).counts_in(state)
+            if self.idle
+            else (0,) * len(views)
+        )
         self.rising = Fraction(0)
         for (j, run), n in zip(list(self.in_play.items()), counts, strict=True):
             if run is not None and n < len(run.units):
@@ -295,7 +366,9 @@ class Simulator:
         for (j, run), n in zip(list(self.in_play.items()), counts, strict=True):
             if n > len(self.held(j)):
                 given = self.engine_gave(j, now)
-                free = self.idle - {u for other in self.in_play for u in self.held(other)}
+                free = self.idle - {
+                    u for other in self.in_play for u in self.held(other)
+                }
                 assert given <= free
                 assert len(self.held(j)) + len(given) == n
                 if run is not None:
@@ -309,8 +382,12 @@ class Simulator:
                     self.charge(j, run, self.jobs[j].tcup_s, "start stall", now)
                 self.told.starts[j] += 1
                 first = self.told.starts[j] == 1
-                overhead = self.rules.start_overhead_s if first else self.rules.restart_s(n)
-                run.pauses.append((now + int(overhead * SECOND), "start" if first else "restart"))
+                overhead = (
+                    self.rules.start_overhead_s if first else self.rules.restart_s(n)
+                )
+                run.pauses.append(
+                    (now + int(overhead * SECOND), "start" if first else "restart")
+                )
                 self.told.start.setdefault(j, now)
         used = sum(len(self.held(j)) for j in self.in_play)
         self.told.decisions.append((now, len(self.idle), used))
@@ -323,7 +400,11 @@ class Simulator:
 def traces(draw: st.DrawFn) -> NodeTrace:
     nodes = draw(st.integers(1, 4))
     rows = draw(
-        st.lists(st.tuples(st.integers(0, 30), st.integers(0, nodes - 1), st.booleans()), min_size=1, max_size=16)
+        st.lists(
+            st.tuples(st.integers(0, 30), st.integers(0, nodes - 1), st.booleans()),
+            min_size=1,
+            max_size=16,
+        )
     )
     rows.sort(key=lambda row: row[0])
     times = START + np.array([row[0] for row in rows], dtype=np.int64) * SECOND
@@ -346,7 +427,15 @@ def tables(draw: st.DrawFn) -> JobTable:
         jmin = draw(st.integers(0, jmax))
         curve = Curve(
             np.arange(jmax + 1),
-            np.array([0.0, *(draw(st.sampled_from([1.0, 2.0, 4.0, 4.0, 0.0])) for _ in range(jmax))]),
+            np.array(
+                [
+                    0.0,
+                    *(
+                        draw(st.sampled_from([1.0, 2.0, 4.0, 4.0, 0.0]))
+                        for _ in range(jmax)
+                    ),
+                ]
+            ),
         )
         jobs.append(
             Job(
@@ -382,21 +471,37 @@ def agree(trace: NodeTrace, jobs: JobTable, policy: Policy, rules: Rules) -> Non
     told = Simulator(trace, jobs, policy, rules, outcome).run()
     records = outcome.records
     assert outcome.end_ns == told.end
-    assert {j: r.finish_ns for j, r in enumerate(records) if r.finish_ns is not None} == told.finish
-    assert {j: r.start_ns for j, r in enumerate(records) if r.start_ns is not None} == told.start
+    assert {
+        j: r.finish_ns for j, r in enumerate(records) if r.finish_ns is not None
+    } == told.finish
+    assert {
+        j: r.start_ns for j, r in enumerate(records) if r.start_ns is not None
+    } == told.start
     assert {j: Fraction(r.work) for j, r in enumerate(records)} == told.progress
     assert sum(r.preemptions for r in records) == told.preemptions
     assert {j: r.starts for j, r in enumerate(records) if r.starts} == told.starts
     for book, work in told.lost.items():
-        assert Fraction(sum(getattr(r, f"lost_to_{book}") for r in records)) == work, book
-    assert (Fraction(outcome.extra_gain), Fraction(outcome.paid)) == (told.extra_gain, told.paid)
+        assert Fraction(sum(getattr(r, f"lost_to_{book}") for r in records)) == work, (
+            book
+        )
+    assert (Fraction(outcome.extra_gain), Fraction(outcome.paid)) == (
+        told.extra_gain,
+        told.paid,
+    )
     assert outcome.start_ns == min(told.window, told.end)
     for instant, work in told.work:
         assert Fraction(outcome.work_at(instant)) == work
     assert outcome.idle_unit_seconds == told.idle_unit_ns / SECOND
     assert outcome.used_unit_seconds == told.used_unit_ns / SECOND
     steps = outcome.steps[outcome.steps["status"] != "end"]
-    assert list(zip(steps["time"].astype("int64"), steps["idle"], steps["used"], strict=True)) == told.decisions
+    assert (
+        list(
+            zip(
+                steps["time"].astype("int64"), steps["idle"], steps["used"], strict=True
+            )
+        )
+        == told.decisions
+    )
 
 
 @examples(150)
@@ -428,13 +533,22 @@ def test_an_equal_share_replay_equals_that_of_the_second_simulator(
 def test_an_optimal_replay_equals_that_of_the_second_simulator(
     trace: NodeTrace, jobs: JobTable, rules: Rules, tfwd: float
 ) -> None:
-    agree(trace, jobs, MilpPolicy(tfwd, SolverOptions("exact"), cost_model=rules.cost_model), rules)
+    agree(
+        trace,
+        jobs,
+        MilpPolicy(tfwd, SolverOptions("exact"), cost_model=rules.cost_model),
+        rules,
+    )
 
 
 def test_the_second_simulator_notices_an_invalid_finish() -> None:
     """It can fail: an engine that charges nothing is found out."""
     trace = from_changes(
-        ["a"], np.array([START]), np.array([0], dtype=np.int32), np.array([True]), end=START + 99 * SECOND
+        ["a"],
+        np.array([START]),
+        np.array([0], dtype=np.int32),
+        np.array([True]),
+        end=START + 99 * SECOND,
     )
     curve = Curve(np.array([0, 1]), np.array([0.0, 2.0]))
     job = Job("j", START, 1, 1, 20.0, 3.0, 3.0, curve, curve)

@@ -22,7 +22,14 @@ from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.options import Options
 from bft.replay.options.run_spec import RunSpec
-from bft.replay.policies import Decision, Kind, MilpPolicy, MilpSharingPolicy, PolicyError, State
+from bft.replay.policies import (
+    Decision,
+    Kind,
+    MilpPolicy,
+    MilpSharingPolicy,
+    PolicyError,
+    State,
+)
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, from_changes
 
@@ -32,17 +39,27 @@ Moves = tuple[Transfer, ...]
 
 def interference(rng: np.random.Generator, *, by_units: bool = False) -> Interference:
     rows = [
-        {"model_a": a, "model_b": b, "xi_a": 1 + 0.5 * rng.random(), "xi_b": 1 + 0.5 * rng.random()} | units
+        {
+            "model_a": a,
+            "model_b": b,
+            "xi_a": 1 + 0.5 * rng.random(),
+            "xi_b": 1 + 0.5 * rng.random(),
+        }
+        | units
         for i, a in enumerate(MODELS)
         for b in MODELS[i:]
         if rng.random() < 0.8
         for units in ([{"units": n} for n in (1, 2, 4, None)] if by_units else [{}])
     ]
     rows.append({"model_a": "a", "model_b": "b", "xi_a": 1.05, "xi_b": 1.1})
-    return Interference(xi_from_frame(pd.DataFrame(rows)), xi_max=1.4 if by_units else float("inf"))
+    return Interference(
+        xi_from_frame(pd.DataFrame(rows)), xi_max=1.4 if by_units else float("inf")
+    )
 
 
-def world(rng: np.random.Generator, nodes: int = 12, events: int = 60, jobs: int = 9) -> tuple[NodeTrace, JobTable]:
+def world(
+    rng: np.random.Generator, nodes: int = 12, events: int = 60, jobs: int = 9
+) -> tuple[NodeTrace, JobTable]:
     times = np.sort(rng.integers(0, 3600, events)) * SECOND_NS
     trace = from_changes(
         [f"n{i}" for i in range(nodes)],
@@ -60,7 +77,9 @@ def world(rng: np.random.Generator, nodes: int = 12, events: int = 60, jobs: int
         model = MODELS[int(rng.integers(len(MODELS)))]
         jmin = int(rng.integers(1, 3))
         submit = int(rng.integers(0, 1800)) * SECOND_NS
-        table.append(Job(f"j{j}", submit, jmin, jmax, 2e4, 8.0, 5.0, curve, curve, model=model))
+        table.append(
+            Job(f"j{j}", submit, jmin, jmax, 2e4, 8.0, 5.0, curve, curve, model=model)
+        )
     return trace, JobTable(tuple(table))
 
 
@@ -72,7 +91,9 @@ def holders_over_time(outcome: Outcome) -> list[tuple[int, int, dict[int, set[in
     for start, end in zip(instants[:-1].tolist(), instants[1:].tolist(), strict=True):
         by_unit: dict[int, set[int]] = defaultdict(set)
         live = held[(held["start_ns"] <= start) & (held["end_ns"] >= end)]
-        for job, first, last in zip(live["job"], live["first_unit"], live["last_unit"], strict=True):
+        for job, first, last in zip(
+            live["job"], live["first_unit"], live["last_unit"], strict=True
+        ):
             for unit in range(first, last + 1):
                 assert job not in by_unit[unit], "a job holds a unit twice"
                 by_unit[unit].add(job)
@@ -128,13 +149,17 @@ def units_are_idle_while_held(outcome: Outcome) -> None:
         idle[node].append((since, trace.end))
     for row in outcome.allocations.itertuples():
         for unit in range(row.first_unit, row.last_unit + 1):
-            assert any(begin <= row.start_ns and row.end_ns <= end for begin, end in idle[unit])
+            assert any(
+                begin <= row.start_ns and row.end_ns <= end for begin, end in idle[unit]
+            )
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
 @pytest.mark.parametrize("by_units", [False, True])
-def test_the_books_agree_with_who_held_what_beside_whom(seed: int, cost_model: str, by_units: bool) -> None:
+def test_the_books_agree_with_who_held_what_beside_whom(
+    seed: int, cost_model: str, by_units: bool
+) -> None:
     rng = np.random.default_rng(seed)
     trace, jobs = world(rng)
     between = interference(rng, by_units=by_units)
@@ -151,7 +176,9 @@ def test_what_the_milp_prices_by_units_is_what_the_engine_charges(seed: int) -> 
     trace, jobs = world(rng)
     free = JobTable(tuple(replace(job, tcup_s=0.0, tcdw_s=0.0) for job in jobs))
     between = interference(rng, by_units=True)
-    outcome = Replay(trace, free, MilpSharingPolicy(120.0, interference=between), Rules(6), between).run()
+    outcome = Replay(
+        trace, free, MilpSharingPolicy(120.0, interference=between), Rules(6), between
+    ).run()
     decided = outcome.steps[outcome.steps["status"] == "optimal"]
     assert len(decided) > 20
     np.testing.assert_allclose(decided["objective"], 120.0 * decided["rate"], rtol=1e-9)
@@ -159,19 +186,32 @@ def test_what_the_milp_prices_by_units_is_what_the_engine_charges(seed: int) -> 
 
 
 def xi_by_units(**given: float) -> Interference:
-    rows = [("a", "b", 1.1, 1.2, 1), ("a", "b", 1.8, 1.9, 8), ("a", "c", 1.5, 1.5, 2), ("a", "c", 1.3, 1.3, None)]
+    rows = [
+        ("a", "b", 1.1, 1.2, 1),
+        ("a", "b", 1.8, 1.9, 8),
+        ("a", "c", 1.5, 1.5, 2),
+        ("a", "c", 1.3, 1.3, None),
+    ]
     return Interference(
-        xi_from_frame(pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b", "units"])), **given
+        xi_from_frame(
+            pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b", "units"])
+        ),
+        **given,
     )
 
 
 def test_a_ratio_is_that_of_as_many_units_as_the_job_has() -> None:
-    a, b, c = (Job(m, 0, 1, 8, 1.0, 0.0, 0.0, *[two_jobs().jobs[0].scalability] * 2, model=m) for m in "abc")
+    a, b, c = (
+        Job(m, 0, 1, 8, 1.0, 0.0, 0.0, *[two_jobs().jobs[0].scalability] * 2, model=m)
+        for m in "abc"
+    )
     between = xi_by_units()
     assert between.xi(a, b, 1, 1) == (1.1, 1.2)
     assert between.xi(b, a, 1, 1) == (1.2, 1.1)
     assert between.xi(a, b, 8, 1) == (1.8, 1.2), "each side by its own units"
-    assert between.xi(a, b, 3, 1) == (1.8, 1.2), "on as many as no row states the largest counts"
+    assert between.xi(a, b, 3, 1) == (1.8, 1.2), (
+        "on as many as no row states the largest counts"
+    )
     assert between.xi(a, b) == (1.8, 1.9)
     assert between.xi(a, c, 2, 3) == (1.5, 1.3), "or that of rows without units"
     limited = xi_by_units(xi_max=1.5)
@@ -191,11 +231,16 @@ def test_a_ratio_is_that_of_as_many_units_as_the_job_has() -> None:
     ],
 )
 def test_measurements_check_themselves(values: tuple[float, ...], column: str) -> None:
-    with pytest.raises(InputError, match=f"column {column}: a beside b: expected a number > 0"):
+    with pytest.raises(
+        InputError, match=f"column {column}: a beside b: expected a number > 0"
+    ):
         Measurement("a", "b", *values)
 
 
-@pytest.mark.parametrize("given", [{"xi_max": float("nan")}, {"unit_memory_gib": 0.0}, {"sub_batch_threshold": 2.0}])
+@pytest.mark.parametrize(
+    "given",
+    [{"xi_max": float("nan")}, {"unit_memory_gib": 0.0}, {"sub_batch_threshold": 2.0}],
+)
 def test_limits_of_sharing_check_themselves(given: dict[str, float]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(given))}: expected a number"):
         xi_by_units(**given)
@@ -203,7 +248,9 @@ def test_limits_of_sharing_check_themselves(given: dict[str, float]) -> None:
 
 def test_a_pair_may_share_on_few_units_that_may_not_on_many() -> None:
     curve = Curve(np.array([0.0, 1.0, 8.0]), np.array([0.0, 10.0, 80.0]))
-    jobs = JobTable(tuple(Job(m, 0, 1, 8, 1e9, 0.0, 0.0, curve, curve, model=m) for m in "ab"))
+    jobs = JobTable(
+        tuple(Job(m, 0, 1, 8, 1e9, 0.0, 0.0, curve, curve, model=m) for m in "ab")
+    )
     between = xi_by_units(xi_max=1.5)
     for nodes, rate in ((1, 10 / 1.1 + 10 / 1.2), (8, 80.0)):
         outcome = Replay(
@@ -219,7 +266,8 @@ def test_a_pair_may_share_on_few_units_that_may_not_on_many() -> None:
 def test_after_a_leave_a_pair_pays_the_ratio_of_its_new_size() -> None:
     """Both hold two units at 1.1; a unit leaves, and on one unit it is 2.0, which no decision might choose."""
     frame = pd.DataFrame(
-        [("a", "b", 1.1, 1.1, 2), ("a", "b", 2.0, 2.0, 1)], columns=["model_a", "model_b", "xi_a", "xi_b", "units"]
+        [("a", "b", 1.1, 1.1, 2), ("a", "b", 2.0, 2.0, 1)],
+        columns=["model_a", "model_b", "xi_a", "xi_b", "units"],
     )
     between = Interference(xi_from_frame(frame), xi_max=1.5)
     trace = from_changes(
@@ -233,11 +281,17 @@ def test_after_a_leave_a_pair_pays_the_ratio_of_its_new_size() -> None:
     outcome = Replay(trace, two_jobs(), TogetherOnce(), Rules(), between).run()
     assert outcome.steps["rate"].tolist()[:2] == pytest.approx([40 / 1.1, 20 / 2.0])
     policy = MilpSharingPolicy(120.0, interference=between)
-    assert Replay(trace, two_jobs(), policy, Rules(), between).run().steps["status"].tolist() == ["optimal"] * 2 + [
-        "end"
-    ]
+    assert Replay(trace, two_jobs(), policy, Rules(), between).run().steps[
+        "status"
+    ].tolist() == ["optimal"] * 2 + ["end"]
     with pytest.raises(PolicyError, match="share units, which no xi allows"):
-        Replay(always_idle(1, 0, 100 * SECOND_NS), two_jobs(), TogetherOnce(), Rules(), between).run()
+        Replay(
+            always_idle(1, 0, 100 * SECOND_NS),
+            two_jobs(),
+            TogetherOnce(),
+            Rules(),
+            between,
+        ).run()
 
 
 class TogetherOnce:
@@ -257,14 +311,28 @@ def test_two_runs_with_sharing_are_alike() -> None:
         rng = np.random.default_rng(3)
         trace, jobs = world(rng)
         between = interference(rng)
-        return Replay(trace, jobs, MilpSharingPolicy(120.0, interference=between), Rules(), between).run().steps
+        return (
+            Replay(
+                trace,
+                jobs,
+                MilpSharingPolicy(120.0, interference=between),
+                Rules(),
+                between,
+            )
+            .run()
+            .steps
+        )
 
     pd.testing.assert_frame_equal(once(), once(), check_exact=True)
 
 
 def two_jobs(pmax: float = 1e9) -> JobTable:
     curve = Curve(np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 40.0]))
-    return JobTable(tuple(Job(m, 0, 1, 4, pmax, 6.0, 3.0, curve, curve, model=m) for m in ("a", "b")))
+    return JobTable(
+        tuple(
+            Job(m, 0, 1, 4, pmax, 6.0, 3.0, curve, curve, model=m) for m in ("a", "b")
+        )
+    )
 
 
 def rates(xi_a: float, xi_b: float) -> Interference:
@@ -283,13 +351,27 @@ def test_sharing_divides_both_rates_by_their_own_ratio() -> None:
     ).run()
     a, b = outcome.records
     assert a.unit_seconds == b.unit_seconds == 4000
-    assert (a.work, b.work) == (pytest.approx(40 / 1.25 * 1000), pytest.approx(40 / 2.0 * 1000))
+    assert (a.work, b.work) == (
+        pytest.approx(40 / 1.25 * 1000),
+        pytest.approx(40 / 2.0 * 1000),
+    )
 
 
 def test_a_partner_that_finishes_leaves_the_other_at_full_rate() -> None:
     between = rates(1.25, 2.0)
     jobs = two_jobs()
-    short = Job("a", 0, 1, 4, 3200.0, 6.0, 3.0, jobs.jobs[0].scalability, jobs.jobs[0].objective, model="a")
+    short = Job(
+        "a",
+        0,
+        1,
+        4,
+        3200.0,
+        6.0,
+        3.0,
+        jobs.jobs[0].scalability,
+        jobs.jobs[0].objective,
+        model="a",
+    )
     outcome = Replay(
         always_idle(4, 0, 300 * SECOND_NS),
         JobTable((short, jobs.jobs[1])),
@@ -336,7 +418,9 @@ def test_a_policy_may_not_let_jobs_share_that_no_ratio_allows() -> None:
     between = rates(1.25, 2.0)
     policy = MilpSharingPolicy(120.0, interference=between)
     with pytest.raises(PolicyError, match="no xi allows"):
-        Replay(always_idle(4, 0, 1000 * SECOND_NS), two_jobs(), policy, Rules(), None).run()
+        Replay(
+            always_idle(4, 0, 1000 * SECOND_NS), two_jobs(), policy, Rules(), None
+        ).run()
 
 
 @pytest.mark.parametrize(
@@ -346,7 +430,9 @@ def test_a_policy_may_not_let_jobs_share_that_no_ratio_allows() -> None:
         (lambda moves: (*moves, Transfer((), (7,), 1)), "it moved"),
     ],
 )
-def test_transfers_that_make_no_sense_stop_the_policy(change: Callable[[Moves], Moves], what: str) -> None:
+def test_transfers_that_make_no_sense_stop_the_policy(
+    change: Callable[[Moves], Moves], what: str
+) -> None:
     between = rates(1.25, 2.0)
 
     class Liar(MilpSharingPolicy):
@@ -355,7 +441,11 @@ def test_transfers_that_make_no_sense_stop_the_policy(change: Callable[[Moves], 
 
     with pytest.raises(PolicyError, match=what):
         Replay(
-            always_idle(4, 0, 1000 * SECOND_NS), two_jobs(), Liar(120.0, interference=between), Rules(), between
+            always_idle(4, 0, 1000 * SECOND_NS),
+            two_jobs(),
+            Liar(120.0, interference=between),
+            Rules(),
+            between,
         ).run()
 
 
@@ -373,22 +463,42 @@ STAND_INS = {
 
 def measured(reference: Path) -> Interference:
     pairs = pd.read_csv(reference / "lucid" / "xi_pairs_from_colocate_info.csv")
-    medians = pairs.groupby(["model1", "model2"])[["xi1", "xi2"]].median().to_dict(orient="index")
+    medians = (
+        pairs.groupby(["model1", "model2"])[["xi1", "xi2"]]
+        .median()
+        .to_dict(orient="index")
+    )
     rows = []
     for a, as_a in STAND_INS.items():
         for b, as_b in STAND_INS.items():
             if (as_a, as_b) in medians and a <= b:
                 found = medians[as_a, as_b]
-                rows.append({"model_a": a, "model_b": b, "xi_a": found["xi1"], "xi_b": found["xi2"]})
+                rows.append(
+                    {
+                        "model_a": a,
+                        "model_b": b,
+                        "xi_a": found["xi1"],
+                        "xi_b": found["xi2"],
+                    }
+                )
             elif (as_b, as_a) in medians and a <= b:
                 found = medians[as_b, as_a]
-                rows.append({"model_a": a, "model_b": b, "xi_a": found["xi2"], "xi_b": found["xi1"]})
+                rows.append(
+                    {
+                        "model_a": a,
+                        "model_b": b,
+                        "xi_a": found["xi2"],
+                        "xi_b": found["xi1"],
+                    }
+                )
     return Interference(xi_from_frame(pd.DataFrame(rows)))
 
 
 @pytest.mark.slow
 @pytest.mark.reference
-def test_a_replay_with_measured_ratios_beats_the_exclusive_optimum_at_every_step(reference: Path) -> None:
+def test_a_replay_with_measured_ratios_beats_the_exclusive_optimum_at_every_step(
+    reference: Path,
+) -> None:
     inputs = load(RunSpec.of(Options()), Silent())
     between = measured(reference)
     compared = 0
@@ -398,7 +508,9 @@ def test_a_replay_with_measured_ratios_beats_the_exclusive_optimum_at_every_step
             nonlocal compared
             decision = super().decide(state)
             if all(view.partner is None for view in state.jobs):
-                alone = solve(replace(MilpPolicy.problem(self, state), pairs=()), backend="exact")
+                alone = solve(
+                    replace(MilpPolicy.problem(self, state), pairs=()), backend="exact"
+                )
                 assert decision.solution is not None
                 assert decision.solution.objective >= alone.objective * (1 - 1e-9)
                 compared += 1
@@ -409,5 +521,7 @@ def test_a_replay_with_measured_ratios_beats_the_exclusive_optimum_at_every_step
     assert set(outcome.steps["status"]) <= {"optimal", "nothing idle", "end"}
     assert compared > 10
     assert check(outcome, between) > 0
-    alone = Replay(inputs.pools[0].trace, inputs.jobs, MilpPolicy(120.0, SolverOptions("exact"))).run()
+    alone = Replay(
+        inputs.pools[0].trace, inputs.jobs, MilpPolicy(120.0, SolverOptions("exact"))
+    ).run()
     assert outcome.work > alone.work

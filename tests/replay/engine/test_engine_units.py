@@ -19,7 +19,12 @@ from bft.replay.engine.rules import Rules
 from bft.replay.policies.checking import make_world
 from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.registry import policy_factory
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, from_fragments
+from bft.replay.trace.node_trace import (
+    SECOND_NS,
+    NodeTrace,
+    always_idle,
+    from_fragments,
+)
 from bft.replay.trace.parts import anonymised, cut, merged, with_nodes
 from bft.replay.trace.perturbing import Perturbation, perturbed
 from bft.replay.trace.trace_files import read_trace, select_nodes, write_trace
@@ -33,7 +38,9 @@ LENGTH_S = 20
 def by_unit(whole: NodeTrace) -> NodeTrace:
     """The same trace with all units of a node turning idle together, but each by itself."""
     per, pieces = whole.units_per_node, fragments(whole)
-    slots = (np.repeat(pieces.node, per) * per + np.tile(np.arange(per), len(pieces.node))).astype(np.int32)
+    slots = (
+        np.repeat(pieces.node, per) * per + np.tile(np.arange(per), len(pieces.node))
+    ).astype(np.int32)
     begins, ends = np.repeat(pieces.start_ns, per), np.repeat(pieces.end_ns, per)
     return from_fragments(
         whole.nodes, slots, begins, ends, whole.start, whole.end, units_per_node=per,
@@ -42,16 +49,24 @@ def by_unit(whole: NodeTrace) -> NodeTrace:
 
 
 def played(trace: NodeTrace, jobs: JobTable, policy: str) -> Outcome:
-    return Replay(trace, jobs, policy_factory(policy)(), Rules(checkpoint_interval_s=300.0)).run()
+    return Replay(
+        trace, jobs, policy_factory(policy)(), Rules(checkpoint_interval_s=300.0)
+    ).run()
 
 
 @pytest.mark.parametrize(  # worlds of four and of two units a node, which come and go
-    ("policy", "seed"), [("equal-share", 2), ("fifo", 2), ("optimus", 10), ("tiresias-l", 10)]
+    ("policy", "seed"),
+    [("equal-share", 2), ("fifo", 2), ("optimus", 10), ("tiresias-l", 10)],
 )
-def test_units_that_turn_idle_together_are_a_node_that_does(policy: str, seed: int) -> None:
+def test_units_that_turn_idle_together_are_a_node_that_does(
+    policy: str, seed: int
+) -> None:
     world = make_world(seed)
     assert not world.trace.by_unit
-    whole, parts = (played(trace, world.jobs, policy) for trace in (world.trace, by_unit(world.trace)))
+    whole, parts = (
+        played(trace, world.jobs, policy)
+        for trace in (world.trace, by_unit(world.trace))
+    )
     assert parts.allocations.equals(whole.allocations)
     steps = [column for column in whole.steps if column not in ("joined", "left")]
     assert parts.steps[steps].equals(whole.steps[steps])
@@ -77,7 +92,9 @@ def seconds_of(trace: NodeTrace) -> dict[str, list[bool]]:
         second = (time - trace.start) // SECOND_NS
         idle[trace.leaves(event), second:] = False
         idle[trace.joins(event), second:] = True
-    return {trace.name_of(slot): idle[slot].tolist() for slot in trace.members().tolist()}
+    return {
+        trace.name_of(slot): idle[slot].tolist() for slot in trace.members().tolist()
+    }
 
 
 @st.composite
@@ -85,23 +102,39 @@ def idle_units(draw: st.DrawFn) -> NDArray[np.bool_]:
     idle = np.zeros((len(SIZES) * PER, LENGTH_S), dtype=bool)
     for node, size in enumerate(SIZES):
         for unit in range(size):
-            idle[node * PER + unit] = draw(st.lists(st.booleans(), min_size=LENGTH_S, max_size=LENGTH_S))
+            idle[node * PER + unit] = draw(
+                st.lists(st.booleans(), min_size=LENGTH_S, max_size=LENGTH_S)
+            )
     return idle
 
 
-@given(idle=idle_units(), bounds=st.sets(st.integers(0, LENGTH_S), min_size=2, max_size=2))
+@given(
+    idle=idle_units(), bounds=st.sets(st.integers(0, LENGTH_S), min_size=2, max_size=2)
+)
 def test_parts_of_traces_of_units(idle: NDArray[np.bool_], bounds: set[int]) -> None:
     trace, (first, last) = unit_seconds(idle), sorted(bounds)
     whole = seconds_of(trace)
     part = cut(trace, first * SECOND_NS, last * SECOND_NS)
-    assert seconds_of(part) == {name: seconds[first:last] for name, seconds in whole.items()}
-    assert seconds_of(with_nodes(trace, ["a", "c"])) == {k: v for k, v in whole.items() if not k.startswith("b/")}
-    assert seconds_of(select_nodes(trace, 1, 2)) == {k: v for k, v in whole.items() if not k.startswith("a/")}
+    assert seconds_of(part) == {
+        name: seconds[first:last] for name, seconds in whole.items()
+    }
+    assert seconds_of(with_nodes(trace, ["a", "c"])) == {
+        k: v for k, v in whole.items() if not k.startswith("b/")
+    }
+    assert seconds_of(select_nodes(trace, 1, 2)) == {
+        k: v for k, v in whole.items() if not k.startswith("a/")
+    }
     if first > 0:
-        again = merged([cut(trace, first * SECOND_NS, None), cut(trace, None, first * SECOND_NS)])
+        again = merged(
+            [cut(trace, first * SECOND_NS, None), cut(trace, None, first * SECOND_NS)]
+        )
         assert seconds_of(again) == whole
-    assert list(seconds_of(anonymised(trace, b"sixteen bytes or more")).values()) == list(whole.values())
-    assert perturbed(trace, Perturbation(thin=0.5)).idle_unit_seconds() == pytest.approx(idle.sum() / 2)
+    assert list(
+        seconds_of(anonymised(trace, b"sixteen bytes or more")).values()
+    ) == list(whole.values())
+    assert perturbed(
+        trace, Perturbation(thin=0.5)
+    ).idle_unit_seconds() == pytest.approx(idle.sum() / 2)
 
 
 @given(idle=idle_units())
@@ -110,13 +143,17 @@ def test_statistics_count_units(idle: NDArray[np.bool_]) -> None:
     statistics = trace_statistics(trace)
     assert statistics["units"] == sum(SIZES)
     assert statistics["idle_unit_seconds"] == trace.idle_unit_seconds() == idle.sum()
-    assert statistics["idle_share"] == pytest.approx(idle.sum() / (sum(SIZES) * LENGTH_S))
+    assert statistics["idle_share"] == pytest.approx(
+        idle.sum() / (sum(SIZES) * LENGTH_S)
+    )
     full = np.zeros_like(idle)
     for node, size in enumerate(SIZES):
         rows = slice(node * PER, node * PER + size)
         full[rows] = idle[rows].all(axis=0)
     beside = (idle & ~full).sum() / idle.sum() if idle.any() else None
-    assert statistics["idle_share_beside_jobs"] == (None if beside is None else pytest.approx(beside))
+    assert statistics["idle_share_beside_jobs"] == (
+        None if beside is None else pytest.approx(beside)
+    )
 
 
 def sized(name: str, units: int) -> Job:
@@ -128,13 +165,17 @@ def test_jobs_are_consolidated_on_what_is_left_of_nodes() -> None:
     idle = np.zeros((len(SIZES) * PER, LENGTH_S), dtype=bool)
     idle[[1, 3, 4, 5, 9]] = True  # two units of a, both of b, one of c
     idle[3, 10:] = False
-    jobs = JobTable((sized("two", 2), sized("other", 2), sized("one", 1), sized("three", 3)))
+    jobs = JobTable(
+        (sized("two", 2), sized("other", 2), sized("one", 1), sized("three", 3))
+    )
     outcome = Replay(unit_seconds(idle), jobs, Fifo(consolidate=True), Rules()).run()
     held = outcome.allocations
     at_start = held[held["start_ns"] == 0]
     units = {
         name: {
-            u for row in at_start[at_start["job"] == k].itertuples() for u in range(row.first_unit, row.last_unit + 1)
+            u
+            for row in at_start[at_start["job"] == k].itertuples()
+            for u in range(row.first_unit, row.last_unit + 1)
         }
         for k, name in enumerate(("two", "other", "one", "three"))
     }
@@ -143,19 +184,51 @@ def test_jobs_are_consolidated_on_what_is_left_of_nodes() -> None:
     assert not len(held[(held["job"] == 0) & (held["end_ns"] > 10 * SECOND_NS)])
 
 
-def test_a_run_of_a_trace_of_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_a_trace_of_units(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     trace = replace(
-        always_idle(4, 0, 3600 * SECOND_NS), nodes=("a", "b"), units_per_node=2, node_units=(2, 2), source="made"
+        always_idle(4, 0, 3600 * SECOND_NS),
+        nodes=("a", "b"),
+        units_per_node=2,
+        node_units=(2, 2),
+        source="made",
     )
     for name in ("trace.parquet", "trace.csv"):
         write_trace(trace, tmp_path / name)
-        assert run(["-ndmap", str(tmp_path / name), "--out", str(tmp_path / f"{name}-run"), "-Tfwd", "60"]) == 0
+        assert (
+            run(
+                [
+                    "-ndmap",
+                    str(tmp_path / name),
+                    "--out",
+                    str(tmp_path / f"{name}-run"),
+                    "-Tfwd",
+                    "60",
+                ]
+            )
+            == 0
+        )
     capsys.readouterr()
-    summaries = [(tmp_path / f"{name}-run" / "jobs.parquet").read_bytes() for name in ("trace.parquet", "trace.csv")]
+    summaries = [
+        (tmp_path / f"{name}-run" / "jobs.parquet").read_bytes()
+        for name in ("trace.parquet", "trace.csv")
+    ]
     assert summaries[0] == summaries[1]
     summary = (tmp_path / "trace.csv-run" / "summary.json").read_text()
     assert '"units": 4' in summary
-    assert run(["report", str(tmp_path / "trace.csv-run"), "--static", "-o", str(tmp_path / "page.html")]) == 0
+    assert (
+        run(
+            [
+                "report",
+                str(tmp_path / "trace.csv-run"),
+                "--static",
+                "-o",
+                str(tmp_path / "page.html"),
+            ]
+        )
+        == 0
+    )
     assert "How long units stay idle" in (tmp_path / "page.html").read_text("utf-8")
 
 
@@ -170,6 +243,8 @@ def test_a_run_of_a_trace_of_units(tmp_path: Path, capsys: pytest.CaptureFixture
 )
 def test_damaged_numbers_of_units_are_refused(rows: str, tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text(f"time,node,unit,idle\n{rows}\n")
-    with pytest.raises(InputError, match="expected the number of a unit of the node") as refused:
+    with pytest.raises(
+        InputError, match="expected the number of a unit of the node"
+    ) as refused:
         read_trace(tmp_path / "trace.csv")
     assert (refused.value.row, refused.value.column) == (1, "unit")

@@ -39,11 +39,15 @@ class Recorder(Policy):
             name = view.job.name
             self._add(name, state.ended[name])
             assert self.unit_seconds[name] == pytest.approx(view.unit_seconds, rel=1e-9)
-            assert self.work[name] == pytest.approx(self._done(self.records[name]), rel=1e-9)
+            assert self.work[name] == pytest.approx(
+                self._done(self.records[name]), rel=1e-9
+            )
             self.compared += 1
         for position, view in enumerate(state.jobs):
             self._add(view.job.name, state.intervals(position))
-            assert self.unit_seconds[view.job.name] == pytest.approx(view.unit_seconds, rel=1e-9, abs=1e-6)
+            assert self.unit_seconds[view.job.name] == pytest.approx(
+                view.unit_seconds, rel=1e-9, abs=1e-6
+            )
         return self.inner.decide(state)
 
     def _done(self, record: JobRecord) -> float:
@@ -66,8 +70,13 @@ def test_all_that_a_job_held_and_did_is_shown_once(name: str) -> None:
     compared = 0
     for seed in range(6):
         world = make_world(seed)
-        policy = Recorder(make_policy(name, world.settings()), stalls=world.rules.cost_model == "stall")
-        replay = Replay(world.trace, world.jobs, policy, world.rules, world.interference)
+        policy = Recorder(
+            make_policy(name, world.settings()),
+            stalls=world.rules.cost_model == "stall",
+        )
+        replay = Replay(
+            world.trace, world.jobs, policy, world.rules, world.interference
+        )
         policy.records = {record.job.name: record for record in replay.ledger.records}
         replay.run()
         endings += policy.endings
@@ -87,10 +96,25 @@ class Keeper(EqualShare):
         return super().decide(state)
 
 
-def test_a_leave_between_two_decisions_shows_both_sizes_with_their_rates_and_a_kept_state_keeps_them() -> None:
+def test_a_leave_between_two_decisions_shows_both_sizes_with_their_rates_and_a_kept_state_keeps_them() -> (
+    None
+):
     curve = Curve([0, 4], [0, 40])
-    job = Job("a", 0, 1, 4, pmax=1e6, tcup_s=5.0, tcdw_s=5.0, scalability=curve, objective=curve)
-    seconds, nodes = np.array([0, 0, 0, 0, 100, 140]), np.array([0, 1, 2, 3, 3, 2], dtype=np.int32)
+    job = Job(
+        "a",
+        0,
+        1,
+        4,
+        pmax=1e6,
+        tcup_s=5.0,
+        tcdw_s=5.0,
+        scalability=curve,
+        objective=curve,
+    )
+    seconds, nodes = (
+        np.array([0, 0, 0, 0, 100, 140]),
+        np.array([0, 1, 2, 3, 3, 2], dtype=np.int32),
+    )
     trace = from_changes(
         list("abcd"), seconds * SECOND_NS, nodes, np.array([1, 1, 1, 1, 0, 0], dtype=bool),
         start=0, end=500 * SECOND_NS,
@@ -103,4 +127,6 @@ def test_a_leave_between_two_decisions_shows_both_sizes_with_their_rates_and_a_k
         (RunInterval(4, 100.0, 0.0, 40.0, False, "leave"),),
         (RunInterval(3, 40.0, 0.0, 30.0, False, "leave"),),
     ]
-    assert policy.seen[2].ended == {"a": (RunInterval(3, 40.0, 0.0, 30.0, False, "leave"),)}
+    assert policy.seen[2].ended == {
+        "a": (RunInterval(3, 40.0, 0.0, 30.0, False, "leave"),)
+    }

@@ -14,8 +14,26 @@ import pandas as pd
 import pytest
 
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
-from bft.models import Curve, Job, JobTable, Objective, jobs_from_frame, jobs_to_frame, read_jobs
-from bft.replay import Decision, Kind, MilpPolicy, Policy, Replay, Rules, SolverOptions, State, always_idle
+from bft.models import (
+    Curve,
+    Job,
+    JobTable,
+    Objective,
+    jobs_from_frame,
+    jobs_to_frame,
+    read_jobs,
+)
+from bft.replay import (
+    Decision,
+    Kind,
+    MilpPolicy,
+    Policy,
+    Replay,
+    Rules,
+    SolverOptions,
+    State,
+    always_idle,
+)
 from bft.replay.cli.main import run
 from bft.replay.engine.policy_api import PolicyError
 from bft.replay.policies.sia import Sia
@@ -41,7 +59,9 @@ class Script(Policy):
     name = "script"
     kind = Kind(kinds=True)
 
-    def __init__(self, *script: tuple[int, tuple[int, ...], tuple[str | None, ...]]) -> None:
+    def __init__(
+        self, *script: tuple[int, tuple[int, ...], tuple[str | None, ...]]
+    ) -> None:
         self.script = {at: (counts, kinds) for at, counts, kinds in script}
 
     def decide(self, state: State) -> Decision:
@@ -49,7 +69,10 @@ class Script(Policy):
         later = [at * SECOND_NS for at in self.script if at > now]
         counts, kinds = self.script.get(now, (tuple(state.counts.tolist()), ()))
         if not kinds:
-            kinds = tuple(state.machine.kind_of(view.held[0]) if view.held else None for view in state.jobs)
+            kinds = tuple(
+                state.machine.kind_of(view.held[0]) if view.held else None
+                for view in state.jobs
+            )
         return Decision(counts, kinds=kinds, wake_ns=min(later, default=None))
 
 
@@ -67,8 +90,18 @@ def test_a_job_runs_at_the_rate_of_its_kind_and_pays_for_a_change() -> None:
     assert outcome.work == pytest.approx(100 * 20 - 20 * 20 + 50 * 30)
     assert outcome.records[0].rescales == 1
     assert units_by_kind(outcome) == {
-        "fast": {"units": 2, "idle_unit_s": 300, "used_unit_s": 50, "used_share": 50 / 300},
-        "slow": {"units": 2, "idle_unit_s": 300, "used_unit_s": 200, "used_share": 200 / 300},
+        "fast": {
+            "units": 2,
+            "idle_unit_s": 300,
+            "used_unit_s": 50,
+            "used_share": 50 / 300,
+        },
+        "slow": {
+            "units": 2,
+            "idle_unit_s": 300,
+            "used_unit_s": 200,
+            "used_share": 200 / 300,
+        },
     }
 
 
@@ -89,8 +122,12 @@ def test_a_change_of_kind_is_a_restart_with_its_overhead() -> None:
         ((1, 1), ("fast", None), "units of None; expected fast, slow"),
     ],
 )
-def test_answers_that_cannot_be_are_refused(counts: Any, kinds: Any, message: str) -> None:
-    replay = Replay(trace(2, 2), JobTable((job("a"), job("b"))), Script((0, counts, kinds)))
+def test_answers_that_cannot_be_are_refused(
+    counts: Any, kinds: Any, message: str
+) -> None:
+    replay = Replay(
+        trace(2, 2), JobTable((job("a"), job("b"))), Script((0, counts, kinds))
+    )
     with pytest.raises(PolicyError, match=message):
         replay.run()
 
@@ -104,12 +141,16 @@ def test_a_policy_without_kinds_is_refused() -> None:
 
 def test_milp_sends_each_job_to_the_kind_that_it_gains_most_from() -> None:
     jobs = JobTable((job("b", fast=4.0), job("a", fast=1.2)))
-    by_kind = MilpPolicy(120.0, SolverOptions("exact"), objective=Objective.of("throughput"))
+    by_kind = MilpPolicy(
+        120.0, SolverOptions("exact"), objective=Objective.of("throughput")
+    )
     blind = replace(by_kind, by_kind=False)
     aware = Replay(trace(4, 4), jobs, by_kind).run()
     # b ends after 625 s; then a changes to the fast units, as 120 s · (48 - 40) is more than Tcup · 40.
     assert aware.work == pytest.approx(625 * 160 + 625 * 40 + 375 * 48 - 20 * 40)
-    assert {record.job.name: record.gained for record in aware.records} == pytest.approx({"a": 43_000, "b": 100_000})
+    assert {
+        record.job.name: record.gained for record in aware.records
+    } == pytest.approx({"a": 43_000, "b": 100_000})
     alike = Replay(trace(4, 4), jobs, blind).run()  # the last job gets the first kind
     assert alike.work == pytest.approx(1000 * 48 + 1000 * 40)
 
@@ -119,7 +160,10 @@ def test_sia_compares_configurations_of_all_kinds(per: int) -> None:
     jobs = JobTable((job("a", fast=1.2), job("b", fast=4.0)))
     replay = Replay(trace(4 // per, 4 // per, 300, per), jobs, Sia())
     outcome = replay.run()
-    kinds = {running.job.name: {replay._held.kind_of(unit) for unit in running.units} for running in replay._in_play}
+    kinds = {
+        running.job.name: {replay._held.kind_of(unit) for unit in running.units}
+        for running in replay._in_play
+    }
     assert kinds == {"a": {"slow"}, "b": {"fast"}}
     assert outcome.work > 0
 
@@ -141,17 +185,28 @@ def test_columns_of_kinds_are_read_and_written() -> None:
     assert again.on("fast").rates.tolist() == [0, 15, 30]
     assert again.on("other") is again
     efficiency = Objective.of("efficiency")
-    assert efficiency.curve_on(again, "fast").ps.tolist() == [3 * p for p in efficiency.curve(again).ps.tolist()]
+    assert efficiency.curve_on(again, "fast").ps.tolist() == [
+        3 * p for p in efficiency.curve(again).ps.tolist()
+    ]
 
 
-def test_a_row_without_an_objective_by_kind_has_the_one_that_the_page_states(tmp_path: Path) -> None:
+def test_a_row_without_an_objective_by_kind_has_the_one_that_the_page_states(
+    tmp_path: Path,
+) -> None:
     head = "name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os,Ps@fast,Os@fast\n"
     row = '{},1,2,100,2021-01-01T00:00:00Z,1,1,"[0, 2]","[0, 20]","[0, 10]","[0, 40]",{}\n'
-    (tmp_path / "jobs.csv").write_text(head + row.format("own", '"[0, 30]"') + row.format("default", ""))
+    (tmp_path / "jobs.csv").write_text(
+        head + row.format("own", '"[0, 30]"') + row.format("default", "")
+    )
     own, default = read_jobs(tmp_path / "jobs.csv")
     assert own.by_kind["fast"][1].ps.tolist() == [0, 30]
-    assert default.by_kind["fast"][1].ps.tolist() == [0, 20]  # twice as fast, worth twice as much
-    (tmp_path / "jobs.csv").write_text(head + row.format("a", "").replace('"[0, 40]"', "") + row.format("b", ""))
+    assert default.by_kind["fast"][1].ps.tolist() == [
+        0,
+        20,
+    ]  # twice as fast, worth twice as much
+    (tmp_path / "jobs.csv").write_text(
+        head + row.format("a", "").replace('"[0, 40]"', "") + row.format("b", "")
+    )
     first, second = read_jobs(tmp_path / "jobs.csv")
     assert (dict(first.by_kind), list(second.by_kind)) == ({}, ["fast"])
 
@@ -159,14 +214,23 @@ def test_a_row_without_an_objective_by_kind_has_the_one_that_the_page_states(tmp
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    rows = [(f"2021-01-01T00:{minute:02d}:00Z", f"n{k}", True) for minute in (0,) for k in range(4)]
+    rows = [
+        (f"2021-01-01T00:{minute:02d}:00Z", f"n{k}", True)
+        for minute in (0,)
+        for k in range(4)
+    ]
     rows.append(("2021-01-01T00:30:00Z", "n0", False))
-    pd.DataFrame(rows, columns=["time", "node", "idle"]).to_csv("trace.csv", index=False)
+    pd.DataFrame(rows, columns=["time", "node", "idle"]).to_csv(
+        "trace.csv", index=False
+    )
     Path("kinds.csv").write_text("node,kind\nn0,fast\nn1,fast\nn2,slow\nn3,slow\n")
     jobs_to_frame(JobTable((job("b", fast=4.0), job("a", fast=1.2)))).assign(
         Tsub="2021-01-01T00:00:00Z",
         **dict.fromkeys(("Ps", "Os"), "[0, 10, 20, 30, 40]"),
-        **{"Ns": "[0, 1, 2, 3, 4]", "Ps@fast": ["[0, 40, 80, 120, 160]", "[0, 12, 24, 36, 48]"]},
+        **{
+            "Ns": "[0, 1, 2, 3, 4]",
+            "Ps@fast": ["[0, 40, 80, 120, 160]", "[0, 12, 24, 36, 48]"],
+        },
     ).drop(columns=["Os@fast"]).to_csv("jobs.csv", index=False)
     return tmp_path
 
@@ -182,13 +246,24 @@ def test_from_the_command_line(files: Path, capsys: pytest.CaptureFixture[str]) 
     assert "units are of 2 kinds: fast, slow" in err
     assert "Ps@" not in err  # that the slow kind has no columns is on purpose
     assert "U is not computed for several kinds" in err
-    aware = json.loads((files / "out" / "summary.json").read_text())["metrics"]["outcome"]
-    assert aware == pytest.approx(1800 * 20 + 100_000)  # b does 80 samples/s, a keeps its slow units
+    aware = json.loads((files / "out" / "summary.json").read_text())["metrics"][
+        "outcome"
+    ]
+    assert aware == pytest.approx(
+        1800 * 20 + 100_000
+    )  # b does 80 samples/s, a keeps its slow units
     assert run(["report", "out"]) == 0
     page = Path("out.html").read_text("utf-8")
-    assert re.search(r'Units by kind.*share used.*<th scope="row">fast</th><td class="number">2</td>', page, re.DOTALL)
+    assert re.search(
+        r'Units by kind.*share used.*<th scope="row">fast</th><td class="number">2</td>',
+        page,
+        re.DOTALL,
+    )
     assert run([*given, "--kinds", "kinds.csv", "--set", "by_kind=no", "--force"]) == 0
-    assert json.loads((files / "out" / "summary.json").read_text())["metrics"]["outcome"] < aware
+    assert (
+        json.loads((files / "out" / "summary.json").read_text())["metrics"]["outcome"]
+        < aware
+    )
     assert run([*given, "--force"]) == 0
     assert "have no effect without --kinds" in capsys.readouterr().err
 
@@ -202,33 +277,69 @@ class GivesNothing:
 
 @pytest.mark.parametrize("ties", ["canonical", "solver"])
 def test_decisions_by_kind_are_verified_and_counted(
-    files: Path, ties: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    files: Path,
+    ties: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     verify = ["--verify"] if ties == "solver" else []
-    command = [*ARGS, "--backend", "scipy", "--kinds", "kinds.csv", "--no-u", "--ties", ties, *verify]
+    command = [
+        *ARGS,
+        "--backend",
+        "scipy",
+        "--kinds",
+        "kinds.csv",
+        "--no-u",
+        "--ties",
+        ties,
+        *verify,
+    ]
     assert run(command) == 0
     metrics = json.loads((files / "out" / "summary.json").read_text())["metrics"]
     assert metrics["verified"] == metrics["decisions"] > 0
     assert metrics["verify_mismatches"] == 0
-    monkeypatch.setattr(sys.modules["bft.milp.solve"], "shared_process", GivesNothing)  # the package hides the module
+    monkeypatch.setattr(
+        sys.modules["bft.milp.solve"], "shared_process", GivesNothing
+    )  # the package hides the module
     assert run([*command, "--force"]) == 3
     wrong = json.loads((files / "out" / "summary.json").read_text())["metrics"]
     # The second answer is worse than keeping everything, which needs no verification.
-    assert (wrong["verify_mismatches"], wrong["decisions_by_status"]["fallback"]) == (1, 2)
+    assert (wrong["verify_mismatches"], wrong["decisions_by_status"]["fallback"]) == (
+        1,
+        2,
+    )
     assert "fell back or failed verification" in capsys.readouterr().err
 
 
-def test_a_missing_curve_is_said_once_with_what_it_means(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_curve_is_said_once_with_what_it_means(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     table = pd.read_csv("jobs.csv")
     for change, message in (
         (
             {"Ps@fast": [None, table["Ps@fast"][1]]},
             "1 of 2 jobs have no curve of their own on kind fast (column Ps@fast)",
         ),
-        ({"Ps@fast": None}, "the job table has no curves by kind (columns Ps@KIND): jobs run on all kinds"),
+        (
+            {"Ps@fast": None},
+            "the job table has no curves by kind (columns Ps@KIND): jobs run on all kinds",
+        ),
     ):
         table.assign(**change).to_csv("jobs.csv", index=False)
-        assert run([*ARGS, "--backend", "exact", "--kinds", "kinds.csv", "--no-u", "--force"]) == 0
+        assert (
+            run(
+                [
+                    *ARGS,
+                    "--backend",
+                    "exact",
+                    "--kinds",
+                    "kinds.csv",
+                    "--no-u",
+                    "--force",
+                ]
+            )
+            == 0
+        )
         err = capsys.readouterr().err
         assert err.count("as the column Ps says") == 1
         assert message in err
@@ -237,7 +348,10 @@ def test_a_missing_curve_is_said_once_with_what_it_means(files: Path, capsys: py
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--policy", "fifo"], "--policy fifo knows no kinds of units; with --kinds choose one that does"),
+        (
+            ["--policy", "fifo"],
+            "--policy fifo knows no kinds of units; with --kinds choose one that does",
+        ),
         (["--curves", "learn"], "--kinds does not go with --curves learn"),
         (["--formulation", "node"], "--kinds does not go with --formulation node"),
     ],
@@ -249,7 +363,9 @@ def test_what_does_not_go_together_is_refused(
     assert message in capsys.readouterr().err
 
 
-def test_a_table_of_kinds_that_is_wrong_names_the_place(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_kinds_that_is_wrong_names_the_place(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for text, message in (
         ("node,kind\nn0,fast\n", "no row for 3 of the trace's 4 nodes"),
         ("node,kind\nn0,fast\nn0,slow\n", "has the kind 'fast' already"),
@@ -266,14 +382,24 @@ def test_the_example_gives_the_fast_units_to_those_who_gain_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[3] / "examples" / "kinds")
-    lines = [line for line in Path("README.md").read_text("utf-8").splitlines() if line.startswith("bft-replay -ndmap")]
+    lines = [
+        line
+        for line in Path("README.md").read_text("utf-8").splitlines()
+        if line.startswith("bft-replay -ndmap")
+    ]
     done = {}
     for line in lines:
         *given, name = line.split()[1:]
         assert run([*given, str(tmp_path / name)]) == 0, line
-        done[name] = json.loads((tmp_path / name / "summary.json").read_text())["metrics"]["outcome"]
+        done[name] = json.loads((tmp_path / name / "summary.json").read_text())[
+            "metrics"
+        ]["outcome"]
     assert done["by-kind"] > done["blind"]
     assert done["sia"] > 0  # it shares out by utilities, not by samples
     ran = pd.read_parquet(tmp_path / "by-kind" / "allocations.parquet")
-    fast = {job for job, first in zip(ran["job"], ran["first_unit"], strict=True) if first < 4}
+    fast = {
+        job
+        for job, first in zip(ran["job"], ran["first_unit"], strict=True)
+        if first < 4
+    }
     assert fast <= {"j2-resnet", "j3-transformer"}

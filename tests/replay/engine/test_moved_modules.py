@@ -22,9 +22,14 @@ from bft.replay.policies import Machine
         ("steering", "WorkloadError", "workload_driver", "WorkloadError"),
     ],
 )
-def test_a_former_path_has_the_same_object_and_warns(former: str, name: str, home: str, new_name: str) -> None:
+def test_a_former_path_has_the_same_object_and_warns(
+    former: str, name: str, home: str, new_name: str
+) -> None:
     module = import_module(f"bft.replay.engine.{former}")
-    with pytest.warns(DeprecationWarning, match=rf"{former}\.{name} is now bft\.replay\.engine\.{home}\.{new_name};"):
+    with pytest.warns(
+        DeprecationWarning,
+        match=rf"{former}\.{name} is now bft\.replay\.engine\.{home}\.{new_name};",
+    ):
         found = getattr(module, name)
     assert found is getattr(import_module(f"bft.replay.engine.{home}"), new_name)
 

@@ -15,7 +15,9 @@ from bft.replay.engine.units import Holdings, Placement
 def machines(draw: st.DrawFn) -> tuple[int, list[int]]:
     per = draw(st.integers(1, 4))
     nodes = draw(st.integers(1, 4))
-    return per, draw(st.lists(st.sampled_from(range(per * nodes)), unique=True, max_size=per * nodes))
+    return per, draw(
+        st.lists(st.sampled_from(range(per * nodes)), unique=True, max_size=per * nodes)
+    )
 
 
 def nodes_of(units: tuple[int, ...], per: int) -> set[int]:
@@ -23,17 +25,29 @@ def nodes_of(units: tuple[int, ...], per: int) -> set[int]:
 
 
 @given(machines(), st.integers(1, 9))
-def test_consolidated_units_lie_on_the_fewest_nodes_there_can_be(machine: tuple[int, list[int]], units: int) -> None:
+def test_consolidated_units_lie_on_the_fewest_nodes_there_can_be(
+    machine: tuple[int, list[int]], units: int
+) -> None:
     per, free = machine
     places = Placement(free, per)
     taken = places.take(units)
-    whole = sum(len([u for u in free if u // per == node]) == per for node in {u // per for u in free})
+    whole = sum(
+        len([u for u in free if u // per == node]) == per
+        for node in {u // per for u in free}
+    )
     if taken is None:
         assert len(places) == len(free)
         needed, rest = divmod(units, per)
-        spare = [len([u for u in free if u // per == node]) for node in {u // per for u in free}]
+        spare = [
+            len([u for u in free if u // per == node])
+            for node in {u // per for u in free}
+        ]
         # So many whole nodes are not free, or beside them no node has room for the rest.
-        assert whole < needed or sum(room >= rest for room in spare) < needed + (rest > 0) or units > len(free)
+        assert (
+            whole < needed
+            or sum(room >= rest for room in spare) < needed + (rest > 0)
+            or units > len(free)
+        )
         return
     assert len(taken) == len(set(taken)) == units
     assert set(taken) <= set(free)
@@ -42,7 +56,9 @@ def test_consolidated_units_lie_on_the_fewest_nodes_there_can_be(machine: tuple[
 
 
 @given(machines(), st.integers(1, 9))
-def test_scattered_units_need_as_few_nodes_as_any_choice(machine: tuple[int, list[int]], units: int) -> None:
+def test_scattered_units_need_as_few_nodes_as_any_choice(
+    machine: tuple[int, list[int]], units: int
+) -> None:
     per, free = machine
     taken = Placement(free, per).take(units, spread=True)
     if units > len(free):
@@ -55,10 +71,14 @@ def test_scattered_units_need_as_few_nodes_as_any_choice(machine: tuple[int, lis
 
 
 @given(machines(), st.lists(st.integers(1, 4), max_size=4))
-def test_what_is_given_back_can_be_taken_again(machine: tuple[int, list[int]], sizes: list[int]) -> None:
+def test_what_is_given_back_can_be_taken_again(
+    machine: tuple[int, list[int]], sizes: list[int]
+) -> None:
     per, free = machine
     places = Placement(free, per)
-    taken = [got for size in sizes if (got := places.take(size, spread=True)) is not None]
+    taken = [
+        got for size in sizes if (got := places.take(size, spread=True)) is not None
+    ]
     for got in taken:
         places.give_back(got)
     assert len(places) == len(free)
@@ -82,7 +102,9 @@ def test_more_than_a_node_takes_whole_nodes_and_the_rest_on_one_more() -> None:
     assert places.take(10) == (0, 1, 2, 3, 8, 9, 10, 11, 4, 5)
     places.give_back((0, 1, 2, 3, 8, 9, 10, 11, 4, 5))
     assert places.take(6) == (0, 1, 2, 3, 4, 5)
-    assert places.take(5) is None  # node 2 is whole, and no other has room for the fifth
+    assert (
+        places.take(5) is None
+    )  # node 2 is whole, and no other has room for the fifth
     assert places.take(4) == (8, 9, 10, 11)
 
 

@@ -19,7 +19,9 @@ JOBS = [make("a", pmax=300), make("b", pmax=100, at=20), make("c", pmax=1e6, at=
 
 
 def trace() -> NodeTrace:
-    return world([(0, "a", 1), (0, "b", 1), (50, "a", 0), (70, "a", 1), (90, "b", 0)], 400)
+    return world(
+        [(0, "a", 1), (0, "b", 1), (50, "a", 0), (70, "a", 1), (90, "b", 0)], 400
+    )
 
 
 def one() -> Replay:
@@ -69,7 +71,13 @@ def test_the_last_instant_is_the_last_finish() -> None:
 
 
 def view(at: int, units: int, shared: int = 0) -> JobView:
-    return JobView(make(f"j{at}"), units, 0.0, tuple(range(units)), ((at ^ 1, shared),) if shared else ())
+    return JobView(
+        make(f"j{at}"),
+        units,
+        0.0,
+        tuple(range(units)),
+        ((at ^ 1, shared),) if shared else (),
+    )
 
 
 @given(st.lists(st.integers(0, 3), max_size=12))
@@ -91,7 +99,9 @@ def test_units_that_two_jobs_share_are_used_once() -> None:
 def test_where_zeros_are(numbers: list[int], times: int) -> None:
     many = np.array(numbers * times, dtype=np.int64)
     zeros = Zeros(many)
-    assert list(zeros) == zeros[:] == [at for at, number in enumerate(many) if number == 0]
+    assert (
+        list(zeros) == zeros[:] == [at for at, number in enumerate(many) if number == 0]
+    )
     assert len(zeros) == len(list(zeros))
 
 
@@ -100,7 +110,14 @@ def test_who_keeps_a_state_keeps_what_was_to_be_seen_then() -> None:
     seen: list[tuple[object, ...]] = []
 
     def look(state: State) -> tuple[object, ...]:
-        return (*state.jobs, state.free, *state.waiting, *state.running, *state.positions.items(), *state.bounds[0])
+        return (
+            *state.jobs,
+            state.free,
+            *state.waiting,
+            *state.running,
+            *state.positions.items(),
+            *state.bounds[0],
+        )
 
     def answer(state: State) -> list[int]:
         states.append(state)
@@ -119,10 +136,18 @@ def test_what_the_engine_says_of_itself_is_what_a_scan_finds() -> None:
         nonlocal seen
         seen += 1
         assert list(state.running) == [at for at, v in enumerate(state.jobs) if v.units]
-        assert list(state.waiting) == [at for at, v in enumerate(state.jobs) if not v.units]
+        assert list(state.waiting) == [
+            at for at, v in enumerate(state.jobs) if not v.units
+        ]
         assert state.free == state.idle - sum(v.units for v in state.jobs)
-        assert dict(state.positions) == {v.job.name: at for at, v in enumerate(state.jobs)}
-        return list(at_times({})(state)) if seen % 2 else list(EqualShare().decide(state).counts)
+        assert dict(state.positions) == {
+            v.job.name: at for at, v in enumerate(state.jobs)
+        }
+        return (
+            list(at_times({})(state))
+            if seen % 2
+            else list(EqualShare().decide(state).counts)
+        )
 
     replay(trace(), JOBS, Asks(answer))
     assert seen > 5

@@ -29,7 +29,9 @@ SECOND = 10**9
 HOUR = 3600 * SECOND
 
 
-def trial(name: str, at: int = 0, rate: float = 10.0, pmax: float = 810.0, jmax: int = 1) -> Job:
+def trial(
+    name: str, at: int = 0, rate: float = 10.0, pmax: float = 810.0, jmax: int = 1
+) -> Job:
     curve = Curve([0, 1, max(jmax, 2)], [0, rate, rate * max(jmax, 2)])
     return Job(name, at * SECOND, 1, jmax, pmax, 0.0, 0.0, curve, curve)
 
@@ -41,33 +43,60 @@ class Scripted:
     marks: tuple[float, ...] = ()
     script: dict[tuple[str, str], Orders] = field(default_factory=dict)
     name: str = field(default="scripted", init=False)
-    heard: list[tuple[str, str, int, float, int]] = field(default_factory=list, init=False)
+    heard: list[tuple[str, str, int, float, int]] = field(
+        default_factory=list, init=False
+    )
 
     def rungs(self, job: Job) -> Sequence[float]:
         return [mark * job.pmax for mark in self.marks]
 
     def on(self, event: Event) -> Orders:
-        self.heard.append((event.kind, event.job.name, event.time_ns, event.progress, event.rung))
+        self.heard.append(
+            (event.kind, event.job.name, event.time_ns, event.progress, event.rung)
+        )
         return self.script.get((event.kind, event.job.name), Orders())
 
 
 def of(outcome: Outcome) -> tuple[object, ...]:
     """All that a replay has yielded, to the bit."""
-    accounts = [{name: getattr(r, name) for name in r.__slots__ if name != "job"} for r in outcome.records]
-    tables = [table.to_dict("list") for table in (outcome.steps.fillna(-1), outcome.allocations)]
+    accounts = [
+        {name: getattr(r, name) for name in r.__slots__ if name != "job"}
+        for r in outcome.records
+    ]
+    tables = [
+        table.to_dict("list")
+        for table in (outcome.steps.fillna(-1), outcome.allocations)
+    ]
     scores = None if outcome.scores is None else outcome.scores.to_dict("list")
-    totals = (outcome.idle_unit_seconds, outcome.used_unit_seconds, outcome.extra_gain, outcome.paid, outcome.work)
-    return [record.job.name for record in outcome.records], accounts, tables, scores, totals
+    totals = (
+        outcome.idle_unit_seconds,
+        outcome.used_unit_seconds,
+        outcome.extra_gain,
+        outcome.paid,
+        outcome.work,
+    )
+    return (
+        [record.job.name for record in outcome.records],
+        accounts,
+        tables,
+        scores,
+        totals,
+    )
 
 
-def silent(seed: int, policy: Policy, workload: Workload | None, rules: Rules) -> Outcome:
+def silent(
+    seed: int, policy: Policy, workload: Workload | None, rules: Rules
+) -> Outcome:
     trace, jobs = world(np.random.default_rng(seed))
     return Replay(trace, jobs, policy, rules, workload=workload).run()
 
 
 @examples(20)
 @given(
-    st.integers(0, 10**6), st.sampled_from([EqualShare, Fifo]), st.sampled_from([0, 4]), st.sampled_from([0.0, 25.0])
+    st.integers(0, 10**6),
+    st.sampled_from([EqualShare, Fifo]),
+    st.sampled_from([0, 4]),
+    st.sampled_from([0.0, 25.0]),
 )
 def test_a_workload_that_orders_nothing_changes_nothing(
     seed: int, policy: type[EqualShare | Fifo], most: int, interval: float
@@ -86,7 +115,12 @@ def test_a_workload_that_orders_nothing_changes_nothing(
 def test_what_a_workload_is_told_and_when() -> None:
     # One unit: a runs 0 to 81 s, b 81 to 162 s, of 10 samples/s and 810 samples each.
     workload = Scripted((1 / 3, 2 / 3))
-    Replay(always_idle(1, 0, HOUR), JobTable((trial("a"), trial("b", 5))), Fifo(), workload=workload).run()
+    Replay(
+        always_idle(1, 0, HOUR),
+        JobTable((trial("a"), trial("b", 5))),
+        Fifo(),
+        workload=workload,
+    ).run()
     assert workload.heard == [
         ("start", "a", 0, 0.0, 0),
         ("rung", "a", 27 * SECOND, 270.0, 1),
@@ -101,7 +135,12 @@ def test_what_a_workload_is_told_and_when() -> None:
 
 def test_units_of_a_cancelled_job_return_at_the_instant_and_its_work_counts() -> None:
     workload = Scripted((1 / 3,), {("rung", "a"): Orders(cancel=["a"], score=0.5)})
-    outcome = Replay(always_idle(1, 0, HOUR), JobTable((trial("a"), trial("b"))), Fifo(), workload=workload).run()
+    outcome = Replay(
+        always_idle(1, 0, HOUR),
+        JobTable((trial("a"), trial("b"))),
+        Fifo(),
+        workload=workload,
+    ).run()
     a, b = outcome.records
     assert (a.cancelled_ns, a.finish_ns, a.work) == (27 * SECOND, None, 270.0)
     assert (b.start_ns, b.finish_ns) == (27 * SECOND, 108 * SECOND)
@@ -116,21 +155,32 @@ def test_units_of_a_cancelled_job_return_at_the_instant_and_its_work_counts() ->
 def test_what_a_start_causes_happens_a_nanosecond_later() -> None:
     orders = Orders(submit=[trial("c")], cancel=["a", "b", "d"])
     workload = Scripted((), {("start", "a"): orders})
-    jobs = JobTable((trial("a"), trial("b"), trial("d", at=500)))  # b waits; d has not come
+    jobs = JobTable(
+        (trial("a"), trial("b"), trial("d", at=500))
+    )  # b waits; d has not come
     outcome = Replay(always_idle(1, 0, HOUR), jobs, Fifo(), workload=workload).run()
     by_name = {record.job.name: record for record in outcome.records}
     assert [by_name[name].cancelled_ns for name in "abd"] == [1, 1, 1]
     assert by_name["a"].work == pytest.approx(1e-8)
     assert (by_name["c"].job.tsub_ns, by_name["c"].start_ns) == (1, 1)
-    assert outcome.end_ns == by_name["c"].finish_ns == 81 * SECOND + 1  # nobody waits for d
+    assert (
+        outcome.end_ns == by_name["c"].finish_ns == 81 * SECOND + 1
+    )  # nobody waits for d
 
 
 def test_a_job_that_is_cancelled_before_it_comes_was_never_submitted() -> None:
     workload = Scripted((), {("start", "a"): Orders(cancel=["b"])})
     jobs = JobTable((trial("a"), trial("b", at=50)))  # a runs for 81 s
-    metrics = summarise(Replay(always_idle(1, 0, HOUR), jobs, Fifo(), workload=workload).run())
+    metrics = summarise(
+        Replay(always_idle(1, 0, HOUR), jobs, Fifo(), workload=workload).run()
+    )
     census = metrics["census"]
-    assert (census["jobs"], census["submitted"], census["in_system"], census["cancelled"]) == (2, 1, 1, 1)
+    assert (
+        census["jobs"],
+        census["submitted"],
+        census["in_system"],
+        census["cancelled"],
+    ) == (2, 1, 1, 1)
     assert metrics["without_units_s"]["mean"] == 0.0
     assert metrics["jain_fairness_of_mean_units"] == 1.0
 
@@ -141,30 +191,52 @@ def test_a_job_submitted_for_later_comes_then_and_in_order() -> None:
     jobs = JobTable((trial("a", pmax=50), trial("b", 100, pmax=10)))
     outcome = Replay(always_idle(1, 0, HOUR), jobs, Fifo(), workload=workload).run()
     by_name = {record.job.name: record for record in outcome.records}
-    assert by_name["y"].start_ns == by_name["y"].job.tsub_ns == 5 * SECOND  # its submit time had passed
+    assert (
+        by_name["y"].start_ns == by_name["y"].job.tsub_ns == 5 * SECOND
+    )  # its submit time had passed
     # b and z come at 100 s: in the order of the table, to which z was added.
-    assert (by_name["b"].start_ns, by_name["z"].start_ns) == (100 * SECOND, 101 * SECOND)
+    assert (by_name["b"].start_ns, by_name["z"].start_ns) == (
+        100 * SECOND,
+        101 * SECOND,
+    )
 
 
 def test_cancelling_who_has_finished_or_been_cancelled_changes_nothing() -> None:
-    script = {("finish", "a"): Orders(cancel=["a", "b", "b"]), ("finish", "c"): Orders(cancel=["b", "a"])}
+    script = {
+        ("finish", "a"): Orders(cancel=["a", "b", "b"]),
+        ("finish", "c"): Orders(cancel=["b", "a"]),
+    }
     jobs = JobTable((trial("a"), trial("b"), trial("c")))
-    outcome = Replay(always_idle(1, 0, HOUR), jobs, Fifo(), workload=Scripted((), script)).run()
-    assert [record.finish_ns for record in outcome.records] == [81 * SECOND, None, 162 * SECOND]
-    assert [record.cancelled_ns for record in outcome.records] == [None, 81 * SECOND, None]
+    outcome = Replay(
+        always_idle(1, 0, HOUR), jobs, Fifo(), workload=Scripted((), script)
+    ).run()
+    assert [record.finish_ns for record in outcome.records] == [
+        81 * SECOND,
+        None,
+        162 * SECOND,
+    ]
+    assert [record.cancelled_ns for record in outcome.records] == [
+        None,
+        81 * SECOND,
+        None,
+    ]
 
 
 # --- successive halving against a replayer of its own -----------------------------------------------------------------
 
 
-def alone(scores: list[list[float]], units: int, eta: int, levels: int, pmax: float) -> list[tuple[float, bool]]:
+def alone(
+    scores: list[list[float]], units: int, eta: int, levels: int, pmax: float
+) -> list[tuple[float, bool]]:
     """When each trial ends (s) and whether it finishes: one unit each, first come first served, 1 sample/s.
 
     `scores[trial][rung]`, rungs from 0. At one instant finishes come before rungs, each in order of the trials.
     """
     rungs = [pmax / eta**k for k in range(levels, 0, -1)]
     waiting, free = list(range(len(scores))), units
-    heap: list[tuple[float, int, int, float]] = []  # time, rung (-1: finish), trial, begin
+    heap: list[
+        tuple[float, int, int, float]
+    ] = []  # time, rung (-1: finish), trial, begin
     seen: list[list[float]] = [[] for _ in rungs]
     ends: list[tuple[float, bool]] = [(math.nan, False)] * len(scores)
     now = 0.0
@@ -178,40 +250,69 @@ def alone(scores: list[list[float]], units: int, eta: int, levels: int, pmax: fl
         batch = [entry for entry in heap if entry[0] == now]
         heap = [entry for entry in heap if entry[0] != now]
         heapify(heap)
-        for _, rung, index, begin in sorted(batch, key=lambda entry: (entry[1] >= 0, entry[2])):
+        for _, rung, index, begin in sorted(
+            batch, key=lambda entry: (entry[1] >= 0, entry[2])
+        ):
             if rung >= 0:
                 seen[rung].append(scores[index][rung])
                 rank = sorted(seen[rung], reverse=True).index(scores[index][rung])
                 if rank < max(1, len(seen[rung]) // eta):
                     last = rung + 1 == levels
                     heappush(
-                        heap, (begin + (pmax if last else rungs[rung + 1]), -1 if last else rung + 1, index, begin)
+                        heap,
+                        (
+                            begin + (pmax if last else rungs[rung + 1]),
+                            -1 if last else rung + 1,
+                            index,
+                            begin,
+                        ),
                     )
                     continue
             ends[index], free = (now, rung < 0), free + 1
 
 
 @examples(25)
-@given(st.integers(1, 25), st.integers(1, 8), st.sampled_from([2, 3]), st.integers(1, 3), st.integers(0, 99))
+@given(
+    st.integers(1, 25),
+    st.integers(1, 8),
+    st.sampled_from([2, 3]),
+    st.integers(1, 3),
+    st.integers(0, 99),
+)
 def test_successive_halving_does_as_a_replayer_of_its_own(
     trials: int, units: int, eta: int, levels: int, seed: int
 ) -> None:
     pmax = 6.0**levels
-    jobs = JobTable(tuple(trial(f"t{k:02d}", rate=1.0, pmax=pmax) for k in range(trials)))
+    jobs = JobTable(
+        tuple(trial(f"t{k:02d}", rate=1.0, pmax=pmax) for k in range(trials))
+    )
     search = SuccessiveHalving(eta, levels, noise=0.3, seed=seed)
-    outcome = Replay(always_idle(units, 0, 10 * HOUR), jobs, Fifo(), Rules(0), workload=search).run()
+    outcome = Replay(
+        always_idle(units, 0, 10 * HOUR), jobs, Fifo(), Rules(0), workload=search
+    ).run()
     scores = []
     for job in jobs:  # by its docstring
         rng = np.random.default_rng((seed, *job.name.encode()))
         quality, errors = rng.uniform(), rng.standard_normal(levels)
         parts = [eta**-k for k in range(levels, 0, -1)]
-        scores.append([quality * p**0.25 + 0.3 * (1 - p) * e for p, e in zip(parts, errors, strict=True)])
+        scores.append(
+            [
+                quality * p**0.25 + 0.3 * (1 - p) * e
+                for p, e in zip(parts, errors, strict=True)
+            ]
+        )
     expected = alone(scores, units, eta, levels, pmax)
     got = [
-        (r.ended_ns / SECOND if r.ended_ns is not None else math.nan, r.finish_ns is not None) for r in outcome.records
+        (
+            r.ended_ns / SECOND if r.ended_ns is not None else math.nan,
+            r.finish_ns is not None,
+        )
+        for r in outcome.records
     ]
     assert got == expected
-    assert outcome.work == pytest.approx(sum(r.unit_seconds for r in outcome.records))  # 1 sample/s on a unit
+    assert outcome.work == pytest.approx(
+        sum(r.unit_seconds for r in outcome.records)
+    )  # 1 sample/s on a unit
     assert outcome.used_unit_seconds == pytest.approx(outcome.work)
 
 
@@ -223,11 +324,17 @@ def test_trials_that_come_together_are_halved_in_the_closed_form() -> None:
             return -float(event.job.name)
 
     jobs = JobTable(tuple(trial(str(k), rate=1.0, pmax=8.0) for k in range(8)))
-    outcome = Replay(always_idle(8, 0, HOUR), jobs, Fifo(), Rules(0), workload=Falling(2, 3)).run()
+    outcome = Replay(
+        always_idle(8, 0, HOUR), jobs, Fifo(), Rules(0), workload=Falling(2, 3)
+    ).run()
     # Of n seen, max(1, n // 2) go on: trial k (from 0) is number k of k + 1, so that only trial 0 goes on.
     assert [record.work for record in outcome.records] == [8.0] + [1.0] * 7
-    jobs = JobTable(tuple(trial(str(7 - k), rate=1.0, pmax=8.0) for k in range(8)))  # each better than those before
-    outcome = Replay(always_idle(8, 0, HOUR), jobs, Fifo(), Rules(0), workload=Falling(2, 3)).run()
+    jobs = JobTable(
+        tuple(trial(str(7 - k), rate=1.0, pmax=8.0) for k in range(8))
+    )  # each better than those before
+    outcome = Replay(
+        always_idle(8, 0, HOUR), jobs, Fifo(), Rules(0), workload=Falling(2, 3)
+    ).run()
     assert [record.work for record in outcome.records] == [8.0] * 8
 
 
@@ -241,8 +348,12 @@ def test_members_that_finish_have_children_until_there_are_enough() -> None:
     assert len(outcome.records) == 34
     assert all(record.finish_ns is not None for record in outcome.records)
     finishes = sorted(r.finish_ns for r in outcome.records if r.finish_ns is not None)
-    assert [r.job.tsub_ns for r in outcome.records[4:]] == finishes[:30]  # one child a finish, at that instant
-    assert {r.job.name.split("+")[0] for r in outcome.records} <= {f"m{k}" for k in range(4)}
+    assert [r.job.tsub_ns for r in outcome.records[4:]] == finishes[
+        :30
+    ]  # one child a finish, at that instant
+    assert {r.job.name.split("+")[0] for r in outcome.records} <= {
+        f"m{k}" for k in range(4)
+    }
     assert outcome.scores is not None
     assert len(outcome.scores) == 34
     assert outcome.work == pytest.approx(sum(r.job.pmax for r in outcome.records))
@@ -250,14 +361,21 @@ def test_members_that_finish_have_children_until_there_are_enough() -> None:
 
 def test_a_child_follows_the_best_of_a_sample_of_the_youngest() -> None:
     search = Evolution(children=9, population=2, sample=50, step=0.0, growth=0.0)
-    jobs = {name: trial(name, pmax=pmax) for name, pmax in (("a", 10.0), ("b", 20.0), ("c", 30.0))}
+    jobs = {
+        name: trial(name, pmax=pmax)
+        for name, pmax in (("a", 10.0), ("b", 20.0), ("c", 30.0))
+    }
     score = {}
     for time, name in enumerate(jobs):
-        orders = search.on(Event("finish", jobs[name], time, jobs[name].pmax, jobs=jobs))
+        orders = search.on(
+            Event("finish", jobs[name], time, jobs[name].pmax, jobs=jobs)
+        )
         assert orders.score is not None
         score[name] = orders.score
         (child,) = orders.submit
-        best = max(list(score)[-2:], key=lambda each: score[each])  # of 50 drawn both are there
+        best = max(
+            list(score)[-2:], key=lambda each: score[each]
+        )  # of 50 drawn both are there
         assert (child.pmax, child.name) == (jobs[best].pmax, f"{best}+{time + 1}")
 
 
@@ -283,7 +401,9 @@ def search_of(kind: str, seed: int) -> Replay:
 def test_a_checkpoint_at_any_event_goes_on_to_the_same_end(kind: str) -> None:
     taken: list[str] = []
     whole = search_of(kind, 3)
-    expected = of(whole.run(on_step=lambda now: taken.append(json.dumps(whole.state()))))
+    expected = of(
+        whole.run(on_step=lambda now: taken.append(json.dumps(whole.state())))
+    )
     assert len(taken) > 20
     for state in taken[:-1]:
         second = search_of(kind, 3)
@@ -296,7 +416,11 @@ def test_the_seed_decides_what_is_found(kind: Any) -> None:
     jobs = JobTable(tuple(trial(f"t{k}", at=k) for k in range(9)))
 
     def outcome(seed: int) -> tuple[object, ...]:
-        return of(Replay(always_idle(2, 0, 10 * HOUR), jobs, Fifo(), workload=kind(seed=seed)).run())
+        return of(
+            Replay(
+                always_idle(2, 0, 10 * HOUR), jobs, Fifo(), workload=kind(seed=seed)
+            ).run()
+        )
 
     assert outcome(1) == outcome(1)
     assert outcome(1) != outcome(2)
@@ -310,20 +434,38 @@ class Raises(Scripted):
 @pytest.mark.parametrize(
     ("workload", "message"),
     [
-        (Scripted((0.5, 0.5)), r"rungs of job 'a' must ascend between 0 and 810 samples, not \[405"),
+        (
+            Scripted((0.5, 0.5)),
+            r"rungs of job 'a' must ascend between 0 and 810 samples, not \[405",
+        ),
         (Scripted((1.0,)), "must ascend"),
-        (Scripted((), {("start", "a"): Orders(cancel=["nobody"])}), "cancelled 'nobody', which is no job"),
-        (Scripted((), {("start", "a"): Orders(submit=[trial("a")])}), "submitted a second job 'a'"),
+        (
+            Scripted((), {("start", "a"): Orders(cancel=["nobody"])}),
+            "cancelled 'nobody', which is no job",
+        ),
+        (
+            Scripted((), {("start", "a"): Orders(submit=[trial("a")])}),
+            "submitted a second job 'a'",
+        ),
         (Scripted((), {("start", "a"): None}), "answered None; expected Orders"),  # type: ignore[dict-item]
-        (Raises(), r"workload 'scripted' was stopped: on\(\) raised KeyError: 'no such\\nthing'"),
+        (
+            Raises(),
+            r"workload 'scripted' was stopped: on\(\) raised KeyError: 'no such\\nthing'",
+        ),
     ],
 )
-def test_a_workload_that_orders_what_cannot_be_is_stopped_by_name(workload: Scripted, message: str) -> None:
+def test_a_workload_that_orders_what_cannot_be_is_stopped_by_name(
+    workload: Scripted, message: str
+) -> None:
     with pytest.raises(WorkloadError, match=message):
-        Replay(always_idle(1, 0, HOUR), JobTable((trial("a"),)), Fifo(), workload=workload).run()
+        Replay(
+            always_idle(1, 0, HOUR), JobTable((trial("a"),)), Fifo(), workload=workload
+        ).run()
 
 
-@pytest.mark.parametrize("bad", [{"submit": ["a"]}, {"cancel": "a"}, {"cancel": [1]}, {"score": math.nan}])
+@pytest.mark.parametrize(
+    "bad", [{"submit": ["a"]}, {"cancel": "a"}, {"cancel": [1]}, {"score": math.nan}]
+)
 def test_orders_refuse_what_they_cannot_hold(bad: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError), match="Orders: "):
         Orders(**bad)
@@ -332,7 +474,9 @@ def test_orders_refuse_what_they_cannot_hold(bad: dict[str, Any]) -> None:
 def test_scores_are_a_table_only_where_there_is_a_workload() -> None:
     jobs = JobTable((trial("a"),))
     assert Replay(always_idle(1, 0, HOUR), jobs, Fifo()).run().scores is None
-    empty = Replay(always_idle(1, 0, HOUR), jobs, Fifo(), workload=Scripted()).run().scores
+    empty = (
+        Replay(always_idle(1, 0, HOUR), jobs, Fifo(), workload=Scripted()).run().scores
+    )
     assert isinstance(empty, pd.DataFrame)
     assert list(empty) == ["time_ns", "job", "progress", "score"]
     assert empty.empty

@@ -25,7 +25,9 @@ def brackets(draw: st.DrawFn) -> str:
     for _ in range(draw(st.integers(1, 3))):
         low = draw(st.integers(0, 9999 % 10**width))
         high = draw(st.integers(low, min(low + 12, 10**width - 1)))
-        pieces.append(f"{low:0{width}}" if low == high else f"{low:0{width}}-{high:0{width}}")
+        pieces.append(
+            f"{low:0{width}}" if low == high else f"{low:0{width}}-{high:0{width}}"
+        )
     return f"[{','.join(pieces)}]"
 
 
@@ -55,7 +57,10 @@ def test_the_same_hosts_as_clustershell(text: str) -> None:
         ("n[3,1,1-2]", ["n3", "n1", "n2"]),
         ("r[1-2]n[01-03]", ["r1n01", "r1n02", "r1n03", "r2n01", "r2n02", "r2n03"]),
         ("a,b[1-2]c,a", ["a", "b1c", "b2c"]),
-        ("cpn-f13-03-[01-02],cpn-f13-04-[01-02]", [f"cpn-f13-0{r}-0{k}" for r in (3, 4) for k in (1, 2)]),
+        (
+            "cpn-f13-03-[01-02],cpn-f13-04-[01-02]",
+            [f"cpn-f13-0{r}-0{k}" for r in (3, 4) for k in (1, 2)],
+        ),
         ("n[0-8/4]", ["n0", "n4", "n8"]),
         ("n[9-10]", ["n9", "n10"]),
         ("n[09-10]", ["n09", "n10"]),
@@ -79,7 +84,11 @@ def test_what_is_no_host_list_is_refused(text: str) -> None:
 
 def test_a_huge_range_is_refused_before_it_takes_memory() -> None:
     tracemalloc.start()
-    for text in ("n[0-999999999]", "a[0-9999]b[0-9999]c[0-9999]", "n[" + ",".join(["0-200000"] * 5) + "]"):
+    for text in (
+        "n[0-999999999]",
+        "a[0-9999]b[0-9999]c[0-9999]",
+        "n[" + ",".join(["0-200000"] * 5) + "]",
+    ):
         with pytest.raises(HostListError, match="hosts"):
             expand(text)
     peak = tracemalloc.get_traced_memory()[1]
@@ -98,7 +107,9 @@ def test_a_huge_range_is_refused_before_it_takes_memory() -> None:
     ],
     ids=["product", "overlapping", "beyond a word", "long name", "long number"],
 )
-def test_a_short_text_does_not_become_many_names_before_it_is_refused(text: str) -> None:
+def test_a_short_text_does_not_become_many_names_before_it_is_refused(
+    text: str,
+) -> None:
     nodes_of = NodeLists(Collector().indices)
     tracemalloc.start()
     for use in (expand, nodes_of):
@@ -142,8 +153,14 @@ def test_pieces_together_may_not_be_too_many() -> None:
 
 @pytest.mark.reference
 def test_the_lists_of_real_logs(reference: Path) -> None:
-    with gzip.open(reference / "logs/slurm/xdmod-phillips.sacct.log.gz", "rt", encoding="utf-8") as log:
+    with gzip.open(
+        reference / "logs/slurm/xdmod-phillips.sacct.log.gz", "rt", encoding="utf-8"
+    ) as log:
         texts = {line.split("|")[24] for line in log} - {"None assigned"}
-    other = (reference / "logs/slurm/xdmod-unit-accounting-logs.log").read_text().splitlines()
+    other = (
+        (reference / "logs/slurm/xdmod-unit-accounting-logs.log")
+        .read_text()
+        .splitlines()
+    )
     for text in {*texts, *(line.split("|")[24] for line in other)} - {"None assigned"}:
         assert set(expand(text)) == set(NodeSet(text))

@@ -64,7 +64,12 @@ WRITERS: dict[str, tuple[str, Callable[[Iterable[SyntheticJob]], str]]] = {
     "ldms": ("ldms", ldms),
     "batsim": ("batsim", batsim),
     "prometheus": ("prometheus", prometheus),
-    "node list": ("slurm-nodes", lambda jobs: "".join(f"NodeName={','.join(job.hosts)} CPUs=4\n" for job in jobs)),
+    "node list": (
+        "slurm-nodes",
+        lambda jobs: "".join(
+            f"NodeName={','.join(job.hosts)} CPUs=4\n" for job in jobs
+        ),
+    ),
 }
 ODD = "|;,:=\"'[]{}#.-09aé\n\t \0\udcff"
 
@@ -78,12 +83,16 @@ OTHERS = ("node list", "batsim", "prometheus")
 def test_round_trip(name: str, data: st.DataObject) -> None:
     jobs = data.draw(job_lists())
     kind, write = WRITERS[name]
-    assert np.array_equal(idle_seconds_of(ingest(kind, write(jobs))), idle_seconds(jobs))
+    assert np.array_equal(
+        idle_seconds_of(ingest(kind, write(jobs))), idle_seconds(jobs)
+    )
 
 
 @given(jobs=job_lists())
 def test_round_trip_of_numbered_hosts(jobs: list[SyntheticJob]) -> None:
-    trace = ingest("batsim", batsim(jobs), hosts=[f"n{place}" for place in range(len(HOSTS))])
+    trace = ingest(
+        "batsim", batsim(jobs), hosts=[f"n{place}" for place in range(len(HOSTS))]
+    )
     assert np.array_equal(idle_seconds_of(trace), idle_seconds(jobs))
 
 
@@ -93,20 +102,33 @@ def test_round_trip_of_counts(jobs: list[SyntheticJob]) -> None:
     assert np.array_equal(idle.sum(axis=0), idle_seconds(jobs).sum(axis=0))
 
 
-@given(jobs=job_lists(), tz=st.sampled_from(["Europe/Berlin", "America/Chicago", "Asia/Kolkata"]))
+@given(
+    jobs=job_lists(),
+    tz=st.sampled_from(["Europe/Berlin", "America/Chicago", "Asia/Kolkata"]),
+)
 def test_round_trip_in_local_time(jobs: list[SyntheticJob], tz: str) -> None:
-    assert np.array_equal(idle_seconds_of(ingest("slurm", sacct(jobs, tz=tz), tz=tz)), idle_seconds(jobs))
+    assert np.array_equal(
+        idle_seconds_of(ingest("slurm", sacct(jobs, tz=tz), tz=tz)), idle_seconds(jobs)
+    )
 
 
 @given(jobs=job_lists())
-def test_columns_named_by_the_user_are_as_good_as_a_header(jobs: list[SyntheticJob]) -> None:
+def test_columns_named_by_the_user_are_as_good_as_a_header(
+    jobs: list[SyntheticJob],
+) -> None:
     header, _, rows = sacct(jobs).partition("\n")
     fields = tuple(header.split("|"))
     read = ingest("slurm", rows, settings=Settings(fields=fields))
     assert np.array_equal(idle_seconds_of(read), idle_seconds(jobs))
-    plain = [job for job in jobs if job.style in (0, 1, 3, 6)]  # -p: a delimiter after the last column too
+    plain = [
+        job for job in jobs if job.style in (0, 1, 3, 6)
+    ]  # -p: a delimiter after the last column too
     rows = sacct(plain).partition("\n")[2].replace("\n", "|\n")
-    read = ingest("slurm", rows, settings=Settings(fields=fields)) if plain else ingest("slurm", sacct(plain))
+    read = (
+        ingest("slurm", rows, settings=Settings(fields=fields))
+        if plain
+        else ingest("slurm", sacct(plain))
+    )
     assert np.array_equal(idle_seconds_of(read), idle_seconds(plain))
 
 
@@ -126,7 +148,10 @@ def test_damaged_logs_are_read_or_refused(name: str, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("kind", format_names())
-@given(text=st.text(ODD, max_size=300) | st.binary(max_size=300).map(lambda b: b.decode("utf-8", "surrogateescape")))
+@given(
+    text=st.text(ODD, max_size=300)
+    | st.binary(max_size=300).map(lambda b: b.decode("utf-8", "surrogateescape"))
+)
 def test_any_text_is_read_or_refused(kind: str, text: str) -> None:
     survives(kind, text)
 
@@ -134,9 +159,16 @@ def test_any_text_is_read_or_refused(kind: str, text: str) -> None:
 @pytest.mark.parametrize("name", WRITERS)
 @given(data=st.data())
 def test_any_reader_survives_the_logs_of_others(name: str, data: st.DataObject) -> None:
-    survives(data.draw(st.sampled_from(list(format_names()))), WRITERS[name][1](data.draw(job_lists())))
+    survives(
+        data.draw(st.sampled_from(list(format_names()))),
+        WRITERS[name][1](data.draw(job_lists())),
+    )
 
 
 def test_all_hosts_are_seen_to_be_idle_where_no_job_is() -> None:
     job = SyntheticJob(HOSTS[:1], 0, 10, 0)
-    assert idle_seconds_of(ingest("slurm", sacct([job]))).sum() == idle_seconds([job]).sum() == 5 * 120 - 10
+    assert (
+        idle_seconds_of(ingest("slurm", sacct([job]))).sum()
+        == idle_seconds([job]).sum()
+        == 5 * 120 - 10
+    )

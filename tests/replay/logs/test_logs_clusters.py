@@ -17,7 +17,9 @@ SACCT = f"Cluster|JobID|NodeList|Start|End\na|1|n[1-2]|{A}|{B}\nb|1|{{0}}|{A}|{B
 COUNTS = f"Cluster|JobID|NNodes|Start|End\na|1|2|{A}|{B}\nb|1|3|{A}|{B}\n"
 CSV = f"cluster,node,start,end\na,n1,{A},{B}\nb,{{0}},{A},{B}\n"
 EVENTS = f"Cluster|NodeName|TimeStart|TimeEnd|State\na|n1|{A}|{B}|DOWN\nb|{{0}}|{A}|{B}|DOWN\n"
-RESERVATIONS = f"Cluster|Name|NodeNames|TimeStart|TimeEnd\na|r|n1|{A}|{B}\nb|r|{{0}}|{A}|{B}\n"
+RESERVATIONS = (
+    f"Cluster|Name|NodeNames|TimeStart|TimeEnd\na|r|n1|{A}|{B}\nb|r|{{0}}|{A}|{B}\n"
+)
 COBALT = (
     "MACHINE_NAME,START_TIMESTAMP,END_TIMESTAMP,NODES_USED,LOCATION\n"
     "a,2021-02-09 20:00:00,2021-02-09 21:00:00,1,n1\nb,2021-02-09 20:00:00,2021-02-09 21:00:00,1,{0}\n"
@@ -27,12 +29,22 @@ FEDERATION = "CLUSTER NODELIST STATE\na n1 idle\nb {0} idle\n"
 
 
 def jobs_json(node: str) -> str:
-    jobs = [{"cluster": c, "nodes": n, "time": {"start": A, "end": B}} for c, n in (("a", "n[1-2]"), ("b", node))]
+    jobs = [
+        {"cluster": c, "nodes": n, "time": {"start": A, "end": B}}
+        for c, n in (("a", "n[1-2]"), ("b", node))
+    ]
     return json.dumps({"jobs": jobs})
 
 
 def sinfo_json(node: str) -> str:
-    return json.dumps({"sinfo": [{"cluster": c, "nodes": {"nodes": [n]}} for c, n in (("a", "n1"), ("b", node))]})
+    return json.dumps(
+        {
+            "sinfo": [
+                {"cluster": c, "nodes": {"nodes": [n]}}
+                for c, n in (("a", "n1"), ("b", node))
+            ]
+        }
+    )
 
 
 FORMS = {
@@ -51,7 +63,9 @@ TOLD = "rows of several clusters were read as one machine: --cluster uses those 
 
 def told(*texts: str, kind: str, cluster: str = "") -> tuple[Collector, Diagnosis]:
     collected, diagnosis = Collector(), Diagnosis()
-    read_into(collected, diagnosis, kind, *texts, settings=Settings(cluster=cluster), tz="UTC")
+    read_into(
+        collected, diagnosis, kind, *texts, settings=Settings(cluster=cluster), tz="UTC"
+    )
     return collected, diagnosis
 
 
@@ -59,7 +73,8 @@ def told(*texts: str, kind: str, cluster: str = "") -> tuple[Collector, Diagnosi
 def test_equal_names_of_nodes_of_two_clusters_are_refused(form: str) -> None:
     kind, write = FORMS[form]
     with pytest.raises(
-        InputError, match=r"log\.0: node n1 is named by rows of cluster 'a' and of cluster 'b'.*--cluster"
+        InputError,
+        match=r"log\.0: node n1 is named by rows of cluster 'a' and of cluster 'b'.*--cluster",
     ):
         told(write("n1"), kind=kind)
 
@@ -78,7 +93,10 @@ def test_one_cluster_is_selected(form: str) -> None:
     collected, diagnosis = told(write("n1"), kind=kind, cluster="B")
     assert list(collected.names) == ["n1"]
     assert diagnosis.used == 1
-    assert [("another cluster" in why or "another machine" in why) for why in diagnosis.left_out] == [True]
+    assert [
+        ("another cluster" in why or "another machine" in why)
+        for why in diagnosis.left_out
+    ] == [True]
     assert not diagnosis.notes
 
 
@@ -91,10 +109,23 @@ def test_clusters_are_distinguished_over_files_and_formats(
     Path("b.sacct").write_text("".join([lines[0], lines[2].replace("m1", "n2")]))
     Path("events").write_text(EVENTS.format("n2").replace("a|n1", "a|n2"))
     assert run(["ingest", "slurm", "a.sacct", "b.sacct", "-o", "t.csv"]) == 2
-    assert "b.sacct: node n2 is named by rows of cluster 'a' and of cluster 'b'" in capsys.readouterr().err
+    assert (
+        "b.sacct: node n2 is named by rows of cluster 'a' and of cluster 'b'"
+        in capsys.readouterr().err
+    )
     assert run(["ingest", "slurm", "a.sacct", "--events", "events", "-o", "t.csv"]) == 2
-    assert "events: node n2 is named by rows of cluster 'a' and of cluster 'b'" in capsys.readouterr().err
-    window = ["--from", "2021-02-09T19:46:40", "--to", "2021-02-09T20:06:40", "--tz", "UTC"]
+    assert (
+        "events: node n2 is named by rows of cluster 'a' and of cluster 'b'"
+        in capsys.readouterr().err
+    )
+    window = [
+        "--from",
+        "2021-02-09T19:46:40",
+        "--to",
+        "2021-02-09T20:06:40",
+        "--tz",
+        "UTC",
+    ]
     args = ["a.sacct", "b.sacct", "--events", "events", "--cluster", "a", *window]
     assert run(["ingest", "slurm", *args, "-o", "t.csv"]) == 0
 
@@ -127,16 +158,32 @@ def test_counts_of_several_clusters_are_reported() -> None:
     ],
 )
 def test_a_cluster_that_cannot_be_selected_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], log_format: str, text: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    log_format: str,
+    text: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("log").write_text(text)
-    window = ["--from", "2021-02-09T19:46:40", "--to", "2021-02-09T20:06:40", "--tz", "UTC"]
-    assert run(["ingest", log_format, "log", "--cluster", "a", "-o", "t.csv", *window]) == 0
+    window = [
+        "--from",
+        "2021-02-09T19:46:40",
+        "--to",
+        "2021-02-09T20:06:40",
+        "--tz",
+        "UTC",
+    ]
+    assert (
+        run(["ingest", log_format, "log", "--cluster", "a", "-o", "t.csv", *window])
+        == 0
+    )
     assert "no cluster is stated: --cluster was not applied" in capsys.readouterr().out
 
 
 def test_a_row_without_a_cluster_among_others_is_of_any() -> None:
-    collected, diagnosis = told(f"{SACCT.format('m1')}|2|n1|{A}|{B}\n", kind="slurm", cluster="b")
+    collected, diagnosis = told(
+        f"{SACCT.format('m1')}|2|n1|{A}|{B}\n", kind="slurm", cluster="b"
+    )
     assert list(collected.names) == ["m1", "n1"]
     assert [(tally.count, tally.line) for tally in diagnosis.notes.values()] == [(1, 4)]

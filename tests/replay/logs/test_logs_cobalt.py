@@ -37,7 +37,11 @@ NOON = 1612958400 - BEGIN_S  # 2021-02-10 12:00 UTC
 
 
 def row(
-    location: str, *, start: str = "2021-02-10 12:00:00", end: str = "2021-02-10 12:01:00", nodes: object = 1
+    location: str,
+    *,
+    start: str = "2021-02-10 12:00:00",
+    end: str = "2021-02-10 12:01:00",
+    nodes: object = 1,
 ) -> str:
     return f'"{start}","{end}",{nodes},"{location}"'
 
@@ -58,7 +62,10 @@ def test_damaged_tables_are_read_or_refused(data: st.DataObject) -> None:
 
 @given(st.data())
 def test_damaged_status_tables_are_read_or_refused(data: st.DataObject) -> None:
-    status = STATUS + "2021-02-10 12:00:00,2021-02-10 13:00:00,1\n2021-02-10 14:00:00,,1\n2021-02-10 15:00:00,,0\n"
+    status = (
+        STATUS
+        + "2021-02-10 12:00:00,2021-02-10 13:00:00,1\n2021-02-10 14:00:00,,1\n2021-02-10 15:00:00,,0\n"
+    )
     jobs = "\n".join([HEADER, row("x1c0"), row("x1c1", end="2021-02-10 16:00:00")])
     survives("cobalt", data.draw(damages(status)), before=("cobalt", jobs))
 
@@ -77,7 +84,17 @@ def test_locations(location: str, nodes: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "location", ["", ",", "MIR-R00-M0-512", "MIR-00000-00011-5", "MIR-00020-00011-4", "9-3", "0-9999999", "x" * 300_000]
+    "location",
+    [
+        "",
+        ",",
+        "MIR-R00-M0-512",
+        "MIR-00000-00011-5",
+        "MIR-00020-00011-4",
+        "9-3",
+        "0-9999999",
+        "x" * 300_000,
+    ],
 )
 def test_locations_that_name_no_nodes(location: str) -> None:
     with pytest.raises(Unusable):
@@ -95,7 +112,9 @@ def test_locations_that_name_no_nodes(location: str) -> None:
         ("0-1,12", ("nid00000", "nid00001")),
     ],
 )
-def test_a_location_that_is_cut_off_names_the_nodes_before_the_cut(location: str, nodes: tuple[str, ...]) -> None:
+def test_a_location_that_is_cut_off_names_the_nodes_before_the_cut(
+    location: str, nodes: tuple[str, ...]
+) -> None:
     assert listed_hosts(location) == nodes
     found, diagnosis = busy(HEADER, row(location, nodes=900))
     assert found == {(node, NOON, NOON + 60) for node in nodes}
@@ -105,7 +124,9 @@ def test_a_location_that_is_cut_off_names_the_nodes_before_the_cut(location: str
 
 def test_local_times() -> None:
     found, diagnosis = busy(
-        HEADER, row("x1", start="2021-02-10 06:00:00.0", end="2021-02-10T12:00:05Z"), tz="America/Chicago"
+        HEADER,
+        row("x1", start="2021-02-10 06:00:00.0", end="2021-02-10T12:00:05Z"),
+        tz="America/Chicago",
     )
     assert found == {("x1", NOON, NOON + 5)}
     assert not diagnosis.notes
@@ -131,7 +152,12 @@ def test_a_table_without_locations_counts_nodes() -> None:
 
 def test_a_job_without_end_is_still_running_and_one_without_start_never_ran() -> None:
     collected, diagnosis = Collector(), Diagnosis()
-    read_into(collected, diagnosis, "cobalt", "\n".join([HEADER, row("x1", end=""), row("x2", start="", end="")]))
+    read_into(
+        collected,
+        diagnosis,
+        "cobalt",
+        "\n".join([HEADER, row("x1", end=""), row("x2", start="", end="")]),
+    )
     assert (collected.running, list(collected.names)) == (1, ["x1"])
     assert list(diagnosis.left_out) == ["no START_TIMESTAMP: it never began"]
 
@@ -165,7 +191,13 @@ def test_unusable_rows_are_reported(text: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "header", ["a,b,c", "START_TIMESTAMP,END_TIMESTAMP,LOCATION", "START_TIMESTAMP;END_TIMESTAMP", '"']
+    "header",
+    [
+        "a,b,c",
+        "START_TIMESTAMP,END_TIMESTAMP,LOCATION",
+        "START_TIMESTAMP;END_TIMESTAMP",
+        '"',
+    ],
 )
 def test_other_tables_are_refused(header: str) -> None:
     with pytest.raises(InputError, match=r"log\.0, row 1"):
@@ -173,13 +205,22 @@ def test_other_tables_are_refused(header: str) -> None:
 
 
 def test_outages_of_the_whole_machine() -> None:
-    at = [f"{datetime.fromtimestamp(BEGIN_S + second, UTC):%Y-%m-%d %H:%M:%S}" for second in (0, 10, 30, 80, 100, 120)]
-    jobs = "\n".join([HEADER, row("n01", start=at[0], end=at[1]), row("n02", start=at[4], end=at[5])])
+    at = [
+        f"{datetime.fromtimestamp(BEGIN_S + second, UTC):%Y-%m-%d %H:%M:%S}"
+        for second in (0, 10, 30, 80, 100, 120)
+    ]
+    jobs = "\n".join(
+        [HEADER, row("n01", start=at[0], end=at[1]), row("n02", start=at[4], end=at[5])]
+    )
     status = STATUS + f"{at[1]},{at[2]},1\n{at[3]},,1\n{at[2]},{at[4]},0\n"
     diagnosis = Diagnosis()
-    idle = idle_seconds_of(ingest("cobalt", jobs, status, hosts=("n01", "n02"), diagnosis=diagnosis))
+    idle = idle_seconds_of(
+        ingest("cobalt", jobs, status, hosts=("n01", "n02"), diagnosis=diagnosis)
+    )
     expected = np.ones((2, LENGTH_S), dtype=bool)
-    expected[0, :10] = expected[:, 10:30] = expected[:, 80:100] = expected[1, 100:] = False
+    expected[0, :10] = expected[:, 10:30] = expected[:, 80:100] = expected[1, 100:] = (
+        False
+    )
     assert np.array_equal(idle, expected)
     assert any("an outage has no end" in told for told in diagnosis.notes)
 
@@ -197,4 +238,8 @@ def test_published_rows(reference: Path) -> None:
     assert (diagnosis.rows, diagnosis.used, collected.machine) == (3, 3, "mira")
     assert len(collected.names) == 512 + 1024 + 4096
     spans = {(a, b) for _, a, b in intervals(collected)}
-    assert sorted(round(end - start) for start, end in spans) == [3646, 21637, 41406]  # RUNTIME_SECONDS
+    assert sorted(round(end - start) for start, end in spans) == [
+        3646,
+        21637,
+        41406,
+    ]  # RUNTIME_SECONDS

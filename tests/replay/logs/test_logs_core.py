@@ -24,7 +24,14 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import fragments
 
 S = SECOND_NS
-ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "America/St_Johns")
+ZONES = (
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "Asia/Kolkata",
+    "America/St_Johns",
+)
 
 
 def clock(zone: str | None = "UTC") -> tuple[Clock, Diagnosis]:
@@ -36,7 +43,11 @@ def clock(zone: str | None = "UTC") -> tuple[Clock, Diagnosis]:
 
 
 @given(
-    times=st.lists(st.integers(31_700_000, 4_000_000_000) | st.integers(1_603_500_000, 1_603_800_000), min_size=1),
+    times=st.lists(
+        st.integers(31_700_000, 4_000_000_000)
+        | st.integers(1_603_500_000, 1_603_800_000),
+        min_size=1,
+    ),
     zone=st.sampled_from(ZONES),
 )
 def test_local_stamps_follow_their_zone(times: list[int], zone: str) -> None:
@@ -44,16 +55,26 @@ def test_local_stamps_follow_their_zone(times: list[int], zone: str) -> None:
     for time in times:
         naive = datetime.fromtimestamp(time, ZoneInfo(zone)).replace(tzinfo=None)
         found = read.parse(naive.isoformat(), "f", 1)
-        assert found in {int(naive.replace(tzinfo=ZoneInfo(zone), fold=k).timestamp()) * S for k in (0, 1)}
+        assert found in {
+            int(naive.replace(tzinfo=ZoneInfo(zone), fold=k).timestamp()) * S
+            for k in (0, 1)
+        }
         assert found == read.parse(naive.isoformat(" "), "f", 1)
-        assert read.parse(naive.isoformat(), "f", 1, not_before=time * S) == time * S or found < time * S  # type: ignore[operator]
+        assert (
+            read.parse(naive.isoformat(), "f", 1, not_before=time * S) == time * S
+            or found < time * S
+        )  # type: ignore[operator]
 
 
 @given(st.integers(31_700_000, 9_000_000_000))
 def test_stamps_with_a_zone_and_epochs_need_none(time: int) -> None:
     read, diagnosis = clock(None)
     zoned = datetime.fromtimestamp(time, ZoneInfo("Asia/Kolkata")).isoformat()
-    assert read.parse(zoned, "f", 1) == read.parse(str(time) if time > 10**8 else zoned, "f", 1) == time * S
+    assert (
+        read.parse(zoned, "f", 1)
+        == read.parse(str(time) if time > 10**8 else zoned, "f", 1)
+        == time * S
+    )
     assert read.epoch(str(time)) == time * S
     assert not diagnosis.notes
 
@@ -62,14 +83,20 @@ def test_the_hour_that_comes_twice() -> None:
     read, diagnosis = clock("Europe/Berlin")
     first = int(datetime(2020, 10, 25, 0, 30, tzinfo=UTC).timestamp()) * S
     assert read.parse("2020-10-25T02:30:00", "f", 7) == first
-    assert read.parse("2020-10-25T02:30:00", "f", 8, not_before=first + 60 * S) == first + 3600 * S
+    assert (
+        read.parse("2020-10-25T02:30:00", "f", 8, not_before=first + 60 * S)
+        == first + 3600 * S
+    )
     (note,) = diagnosis.notes.values()
     assert (note.count, note.line) == (2, 7)
 
 
 def test_the_hour_that_is_left_out() -> None:
     read, diagnosis = clock("Europe/Berlin")
-    assert read.parse("2021-03-28T02:30:00", "f", 3) == int(datetime(2021, 3, 28, 1, 30, tzinfo=UTC).timestamp()) * S
+    assert (
+        read.parse("2021-03-28T02:30:00", "f", 3)
+        == int(datetime(2021, 3, 28, 1, 30, tzinfo=UTC).timestamp()) * S
+    )
     assert [note.line for note in diagnosis.notes.values()] == [3]
 
 
@@ -82,7 +109,9 @@ def test_without_a_zone_utc_is_taken_and_told_once() -> None:
     assert (note.count, note.line) == (1, 4)
 
 
-@pytest.mark.parametrize("zone", ["Mars/Base", "", "../../etc/passwd", "/etc/passwd", "Europe", "a\0b"])
+@pytest.mark.parametrize(
+    "zone", ["Mars/Base", "", "../../etc/passwd", "/etc/passwd", "Europe", "a\0b"]
+)
 def test_unknown_zones_are_refused(zone: str) -> None:
     with pytest.raises(InputError, match="time zone"):
         clock(zone)
@@ -102,9 +131,15 @@ def test_what_is_no_time(text: str) -> None:
 def test_fractions() -> None:
     read, _ = clock()
     assert read.parse("2021-02-10T20:21:15.25", "f", 1) == 1_612_988_475_250_000_000
-    assert read.parse("2021-02-10T20:21:15.123456789Z", "f", 1) == 1_612_988_475_123_456_789
+    assert (
+        read.parse("2021-02-10T20:21:15.123456789Z", "f", 1)
+        == 1_612_988_475_123_456_789
+    )
     assert read.epoch("1612988475.5") == 1_612_988_475_500_000_000
-    assert [read.epoch(text) for text in ("0", "-5", "nan", "inf", "1e99", "x", "", "9300000000")] == [None] * 8
+    assert [
+        read.epoch(text)
+        for text in ("0", "-5", "nan", "inf", "1e99", "x", "", "9300000000")
+    ] == [None] * 8
 
 
 # -- opening
@@ -131,7 +166,10 @@ def test_whatever_a_log_is_packed_in(tmp_path: Path, name: str) -> None:
     assert told[-1] == len(packed[name])
     if name != "plain":
         path.write_bytes(packed[name][:-20])
-        with open_log(path) as lines, pytest.raises(InputError, match="damaged or cut short"):
+        with (
+            open_log(path) as lines,
+            pytest.raises(InputError, match="damaged or cut short"),
+        ):
             list(lines)
 
 
@@ -166,14 +204,23 @@ def test_no_file_and_no_folder(tmp_path: Path) -> None:
 
 def test_standard_input() -> None:
     code = "from bft.replay.logs import open_log\nwith open_log('-') as lines: print(list(lines))"
-    done = subprocess.run([sys.executable, "-c", code], input=gzip.compress(b"a\nb\n"), capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=gzip.compress(b"a\nb\n"),
+        capture_output=True,
+        check=True,
+    )
     assert done.stdout == b"['a', 'b']\n"
 
 
 # -- merging
 
 INTERVALS = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(-3, 30) | st.just(OPEN)), min_size=1, max_size=60
+    st.tuples(
+        st.integers(0, 3), st.integers(0, 60), st.integers(-3, 30) | st.just(OPEN)
+    ),
+    min_size=1,
+    max_size=60,
 )
 
 
@@ -192,21 +239,42 @@ def brute(rows: list[tuple[int, int, int]], gap: int) -> list[tuple[int, int, in
 
 @given(rows=INTERVALS, gap=st.integers(0, 12), unit=st.sampled_from([1, 10**6, S, 10**16, 7 * 10**15, 10**16 + 1]),
        stretch=st.sampled_from([1, 50_000, 900_000]))  # fmt: skip
-@example(rows=[(0, 0, 5), (0, 10, 3)], gap=5, unit=S, stretch=1)  # a gap of exactly that length stays
 @example(
-    rows=[(0, 0, 9), (0, 1, 1), (0, 4, 2), (3, 0, 1)], gap=0, unit=10**16 + 1, stretch=50_000
+    rows=[(0, 0, 5), (0, 10, 3)], gap=5, unit=S, stretch=1
+)  # a gap of exactly that length stays
+@example(
+    rows=[(0, 0, 9), (0, 1, 1), (0, 4, 2), (3, 0, 1)],
+    gap=0,
+    unit=10**16 + 1,
+    stretch=50_000,
 )  # a long one over two
-def test_merging_is_the_union(rows: list[tuple[int, int, int]], gap: int, unit: int, stretch: int) -> None:
-    scaled = [(node * stretch, start * unit, end if end == OPEN else (start + end) * unit) for node, start, end in rows]
+def test_merging_is_the_union(
+    rows: list[tuple[int, int, int]], gap: int, unit: int, stretch: int
+) -> None:
+    scaled = [
+        (node * stretch, start * unit, end if end == OPEN else (start + end) * unit)
+        for node, start, end in rows
+    ]
     node, start, end = (np.array(column) for column in zip(*scaled, strict=True))
-    merged = merge(node.astype(np.int32), start.astype(np.int64), end.astype(np.int64), gap_ns=gap * unit)
+    merged = merge(
+        node.astype(np.int32),
+        start.astype(np.int64),
+        end.astype(np.int64),
+        gap_ns=gap * unit,
+    )
     assert [column.dtype for column in merged] == [np.int32, np.int64, np.int64]
-    assert list(zip(*(column.tolist() for column in merged), strict=True)) == brute(scaled, gap * unit)
+    assert list(zip(*(column.tolist() for column in merged), strict=True)) == brute(
+        scaled, gap * unit
+    )
 
 
 @given(rows=INTERVALS, block=st.integers(1, 20), many=st.integers(1, 40))
-def test_blocks_change_nothing_but_short_gaps(rows: list[tuple[int, int, int]], block: int, many: int) -> None:
-    scaled = [(node, start, end if end == OPEN else start + end) for node, start, end in rows]
+def test_blocks_change_nothing_but_short_gaps(
+    rows: list[tuple[int, int, int]], block: int, many: int
+) -> None:
+    scaled = [
+        (node, start, end if end == OPEN else start + end) for node, start, end in rows
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bft.replay.logs.collector.BLOCK", block)
         patch.setattr("bft.replay.logs.collector.MANY", many)
@@ -217,13 +285,17 @@ def test_blocks_change_nothing_but_short_gaps(rows: list[tuple[int, int, int]], 
             intervals.add(nodes[node], start, end)
         merged = intervals.merged()
     assert intervals.given == len(scaled)
-    assert list(zip(*(c.tolist() for c in merge(*merged, gap_ns=5)), strict=True)) == brute(scaled, 5)
+    assert list(
+        zip(*(c.tolist() for c in merge(*merged, gap_ns=5)), strict=True)
+    ) == brute(scaled, 5)
 
 
 # -- intervals to trace
 
 
-def collected(rows: list[tuple[str, int, int | None]], min_gap_s: int = 10) -> Collector:
+def collected(
+    rows: list[tuple[str, int, int | None]], min_gap_s: int = 10
+) -> Collector:
     into = Collector(min_gap_ns=min_gap_s * S)
     for node, start, end in rows:
         into.busy([node], start * S, None if end is None else end * S)
@@ -232,26 +304,52 @@ def collected(rows: list[tuple[str, int, int | None]], min_gap_s: int = 10) -> C
 
 def idle(trace: NodeTrace) -> list[tuple[str, int, int]]:
     found = fragments(trace)
-    columns = (found.node.tolist(), (found.start_ns // S).tolist(), (found.end_ns // S).tolist())
-    return [(trace.nodes[node], start, end) for node, start, end in zip(*columns, strict=True)]
+    columns = (
+        found.node.tolist(),
+        (found.start_ns // S).tolist(),
+        (found.end_ns // S).tolist(),
+    )
+    return [
+        (trace.nodes[node], start, end)
+        for node, start, end in zip(*columns, strict=True)
+    ]
 
 
 def test_idle_time_is_the_time_without_jobs_and_outages() -> None:
-    into = collected([("n2", 100, 200), ("n10", 120, 150), ("n2", 205, 300), ("n10", 290, None)])
+    into = collected(
+        [("n2", 100, 200), ("n10", 120, 150), ("n2", 205, 300), ("n10", 290, None)]
+    )
     into.unavailable(["n10"], 200 * S, 250 * S)
     into.known(["n2", "n10", "n1"])
     trace, coverage = node_trace(into, Diagnosis(), start_ns=100 * S, end_ns=400 * S)
     assert trace.nodes == ("n1", "n2", "n10")
-    assert idle(trace) == [("n1", 100, 400), ("n2", 300, 400), ("n10", 100, 120), ("n10", 150, 200), ("n10", 250, 290)]
+    assert idle(trace) == [
+        ("n1", 100, 400),
+        ("n2", 300, 400),
+        ("n10", 100, 120),
+        ("n10", 150, 200),
+        ("n10", 250, 290),
+    ]
     assert coverage.nodes_never_busy == 1
     assert coverage.node_seconds == 900
     shares = (coverage.busy, coverage.unavailable, coverage.idle, coverage.short_gaps)
-    assert [round(900 * share) for share in shares] == [100 + 95 + 30 + 110, 50, 300 + 100 + 20 + 50 + 40, 5]
-    assert (coverage.intervals, coverage.overlaps_merged, coverage.gaps_closed) == (5, 0, 1)
+    assert [round(900 * share) for share in shares] == [
+        100 + 95 + 30 + 110,
+        50,
+        300 + 100 + 20 + 50 + 40,
+        5,
+    ]
+    assert (coverage.intervals, coverage.overlaps_merged, coverage.gaps_closed) == (
+        5,
+        0,
+        1,
+    )
 
 
 @pytest.mark.parametrize(("length", "found"), [(9, []), (10, [("a", 50, 60)])])
-def test_a_gap_of_the_shortest_length_is_idle_and_a_shorter_one_is_not(length: int, found: list[object]) -> None:
+def test_a_gap_of_the_shortest_length_is_idle_and_a_shorter_one_is_not(
+    length: int, found: list[object]
+) -> None:
     into = collected([("a", 0, 50), ("a", 50 + length, 400)])
     trace, _ = node_trace(into, Diagnosis(), start_ns=0, end_ns=400 * S)
     assert idle(trace) == found
@@ -265,7 +363,10 @@ def test_jobs_that_all_end_at_once_are_observed_from_the_first_start() -> None:
 
 def test_the_window_begins_with_the_first_end_and_ends_with_the_last_start() -> None:
     diagnosis = Diagnosis()
-    trace, _ = node_trace(collected([("a", 0, 500), ("b", 90, 100), ("b", 130, 200), ("a", 600, 700)]), diagnosis)
+    trace, _ = node_trace(
+        collected([("a", 0, 500), ("b", 90, 100), ("b", 130, 200), ("a", 600, 700)]),
+        diagnosis,
+    )
     assert (trace.start // S, trace.end // S) == (100, 600)
     assert idle(trace) == [("a", 500, 600), ("b", 100, 130), ("b", 200, 600)]
     assert len(diagnosis.notes) == 3  # the first end, the last start, no list of nodes
@@ -285,19 +386,29 @@ def test_a_job_that_runs_again_is_not_closed_by_its_earlier_run() -> None:
     into.job("1", nodes, 0, 10 * S, "log", 1)
     into.job("1", nodes, 40 * S, None, "log", 2)
     into.settle(Diagnosis())
-    assert [column.tolist() for column in into.busy_intervals.merged()] == [[0, 0], [0, 40 * S], [10 * S, OPEN]]
+    assert [column.tolist() for column in into.busy_intervals.merged()] == [
+        [0, 0],
+        [0, 40 * S],
+        [10 * S, OPEN],
+    ]
 
 
 def test_jobs_that_run_on_hold_their_nodes_to_the_end() -> None:
     diagnosis = Diagnosis()
-    trace, _ = node_trace(collected([("a", 0, 50), ("a", 100, None), ("b", 0, 400), ("c", 400, None)]), diagnosis)
+    trace, _ = node_trace(
+        collected([("a", 0, 50), ("a", 100, None), ("b", 0, 400), ("c", 400, None)]),
+        diagnosis,
+    )
     assert trace.end == 400 * S
     assert idle(trace) == [("a", 50, 100), ("c", 50, 400)]
     assert not any("ran when the log ended" in note for note in diagnosis.notes)
 
 
 def test_nodes_of_other_machines_are_left_out_with_a_note() -> None:
-    into, diagnosis = collected([("a", 0, 50), ("login", 0, 400), ("a", 60, 400)]), Diagnosis()
+    into, diagnosis = (
+        collected([("a", 0, 50), ("login", 0, 400), ("a", 60, 400)]),
+        Diagnosis(),
+    )
     into.known(["a"])
     trace, coverage = node_trace(into, diagnosis)
     assert trace.nodes == ("a",)
@@ -320,12 +431,21 @@ def test_too_many_nodes_are_refused() -> None:
         into.busy(["a", "b", "c", "d"], 0, 1)
 
 
-@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 50), st.integers(0, 30)), min_size=1, max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.integers(0, 50), st.integers(0, 30)),
+        min_size=1,
+        max_size=20,
+    )
+)
 def test_counted_jobs_keep_as_many_nodes_busy(jobs: list[tuple[int, int, int]]) -> None:
     into = Collector(min_gap_ns=0)
     for count, start, length in jobs:
         into.count(count, start * S, (start + length) * S)
-    needed = [sum(c for c, start, length in jobs if start <= at < start + length) for at in range(80)]
+    needed = [
+        sum(c for c, start, length in jobs if start <= at < start + length)
+        for at in range(80)
+    ]
     if not any(needed):
         return
     trace, coverage = node_trace(into, Diagnosis(), start_ns=0, end_ns=80 * S)
@@ -338,7 +458,9 @@ def test_counted_jobs_keep_as_many_nodes_busy(jobs: list[tuple[int, int, int]]) 
 def test_a_machine_too_small_for_its_jobs_is_reported() -> None:
     into, diagnosis = Collector(), Diagnosis()
     into.count(5, 0, 100 * S)
-    trace, coverage = node_trace(into, diagnosis, start_ns=0, end_ns=200 * S, machine_nodes=3)
+    trace, coverage = node_trace(
+        into, diagnosis, start_ns=0, end_ns=200 * S, machine_nodes=3
+    )
     assert coverage.nodes == 3
     assert any("--machine-nodes" in note for note in diagnosis.notes)
     assert idle(trace) == [(f"n{k:05}", 100, 200) for k in range(3)]

@@ -33,7 +33,12 @@ from bft.replay.logs.lsf import fields, unquoted
 
 
 def finish(
-    hosts: str = '1 "a"', *, start: int = BEGIN_S, end: int = BEGIN_S + 9, asked: str = "0", tail: str = ""
+    hosts: str = '1 "a"',
+    *,
+    start: int = BEGIN_S,
+    end: int = BEGIN_S + 9,
+    asked: str = "0",
+    tail: str = "",
 ) -> str:
     return (
         f'"JOB_FINISH" "10.1" {end} 7 1 33 1 {BEGIN_S} 0 0 {start} "u" "q" "" "" "" "h" "/" "" "" "" "f" '
@@ -52,27 +57,37 @@ def start(second: int, hosts: str, job: int = 1, index: int = 0) -> str:
 busy = read_lines
 
 
-@pytest.mark.parametrize(("name", "write"), [("lsf", lsb_acct), ("lsf-events", lsb_events)])
+@pytest.mark.parametrize(
+    ("name", "write"), [("lsf", lsb_acct), ("lsf-events", lsb_events)]
+)
 @given(jobs=job_lists())
 def test_round_trip(name, write, jobs: list[SyntheticJob]) -> None:  # type: ignore[no-untyped-def]
-    assert np.array_equal(idle_seconds_of(ingest(name, write(jobs))), idle_seconds(jobs))
+    assert np.array_equal(
+        idle_seconds_of(ingest(name, write(jobs))), idle_seconds(jobs)
+    )
 
 
 @given(job_lists(), st.integers(0, 40))
-def test_events_split_into_files_give_the_same_trace(jobs: list[SyntheticJob], cut: int) -> None:
+def test_events_split_into_files_give_the_same_trace(
+    jobs: list[SyntheticJob], cut: int
+) -> None:
     lines = lsb_events(jobs).split("\n")
     trace = ingest("lsf-events", "\n".join(lines[:cut]), "\n".join(lines[cut:]))
     assert np.array_equal(idle_seconds_of(trace), idle_seconds(jobs))
 
 
-@pytest.mark.parametrize(("name", "write"), [("lsf", lsb_acct), ("lsf-events", lsb_events)])
+@pytest.mark.parametrize(
+    ("name", "write"), [("lsf", lsb_acct), ("lsf-events", lsb_events)]
+)
 @given(data=st.data())
 def test_damaged_logs_are_read_or_refused(name, write, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
     survives(name, data.draw(damages(write(data.draw(job_lists())))))
 
 
 def test_fields_are_quoted_by_doubling() -> None:
-    assert [unquoted(field) for field in fields('"a b" 1 "say ""so"" ;" "" -1.5 """"')] == [
+    assert [
+        unquoted(field) for field in fields('"a b" 1 "say ""so"" ;" "" -1.5 """"')
+    ] == [
         "a b",
         "1",
         'say "so" ;',
@@ -84,7 +99,12 @@ def test_fields_are_quoted_by_doubling() -> None:
 
 @pytest.mark.parametrize(
     ("hosts", "found"),
-    [('3 "a" "a" "b"', {"a", "b"}), ('2 "16*a" "b"', {"a", "b"}), ('1 "a@far"', {"a@far"}), ('1 "1*2*a"', {"2*a"})],
+    [
+        ('3 "a" "a" "b"', {"a", "b"}),
+        ('2 "16*a" "b"', {"a", "b"}),
+        ('1 "a@far"', {"a@far"}),
+        ('1 "1*2*a"', {"2*a"}),
+    ],
 )
 def test_hosts(hosts: str, found: set[str]) -> None:
     assert busy("lsf", finish(hosts))[0] == {(host, 0, 9) for host in found}
@@ -134,7 +154,10 @@ def test_a_requeued_job_ran_twice_and_array_elements_are_jobs_of_their_own() -> 
 def test_a_suspended_or_unreachable_job_keeps_its_nodes() -> None:
     lines = [
         start(0, '1 "a"'),
-        *(event(5, "JOB_STATUS", f"1 {status} 0 0 0.0 0 0 0 0 0") for status in (8, 16, 4, 65536)),
+        *(
+            event(5, "JOB_STATUS", f"1 {status} 0 0 0.0 0 0 0 0 0")
+            for status in (8, 16, 4, 65536)
+        ),
         event(50, "JOB_STATUS", f"1 64 0 0 0.1 {BEGIN_S + 50} 0 0 0 0"),
     ]
     assert busy("lsf-events", *lines)[0] == {("a", 0, 50)}
@@ -149,7 +172,9 @@ def test_closed_hosts_are_unavailable() -> None:
         event(50, "HOST_CTRL", '1 "n10" 1 "root" ""'),
         event(LENGTH_S, "MBD_DIE", '"m" 0 0'),
     ]
-    idle = idle_seconds_of(ingest("lsf-events", "\n".join(lines), hosts=("n01", "n02", "n10")))
+    idle = idle_seconds_of(
+        ingest("lsf-events", "\n".join(lines), hosts=("n01", "n02", "n10"))
+    )
     assert [int(row.sum()) for row in idle] == [LENGTH_S - 20, 40, LENGTH_S]
 
 
@@ -180,7 +205,10 @@ def test_events_that_cannot_be_used_are_reported(text: str, reason: str) -> None
     ],
 )
 def test_files_of_something_else_are_refused(name: str, text: str) -> None:
-    with pytest.raises(InputError, match=r"log\.0: is no log of this format: line 1 is no record of lsb\."):
+    with pytest.raises(
+        InputError,
+        match=r"log\.0: is no log of this format: line 1 is no record of lsb\.",
+    ):
         busy(name, text)
 
 
@@ -192,7 +220,10 @@ def _expected(path: Path) -> list[tuple[str, float, float]]:
 
     with path.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["job_id"]]
-    return sorted((row["job_id"], seconds(row["start_time"]), seconds(row["finish_time"])) for row in rows)
+    return sorted(
+        (row["job_id"], seconds(row["start_time"]), seconds(row["finish_time"]))
+        for row in rows
+    )
 
 
 def _found(path: Path) -> dict[tuple[str, float, float], int]:
@@ -203,7 +234,10 @@ def _found(path: Path) -> dict[tuple[str, float, float], int]:
             collected, diagnosis = Collector(), Diagnosis()
             read_into(collected, diagnosis, "lsf", line)
             if diagnosis.used:
-                start, end = (time_ns / 1e9 - BEGIN_S for time_ns in (collected.first_start, collected.last))
+                start, end = (
+                    time_ns / 1e9 - BEGIN_S
+                    for time_ns in (collected.first_start, collected.last)
+                )
                 jobs[fields(line)[3], start, end] = len(collected.names)
     return jobs
 
@@ -240,7 +274,17 @@ def test_published_accounting_and_events_agree(reference: Path) -> None:
     assert sorted(found) == _expected(folder / "exp_jobs.csv")
     assert len(found) == 87
     hosts = {job: count for (job, _, _), count in found.items() if count > 1}
-    assert hosts == {"160": 2, "161": 8, "166": 2, "167": 3, "273": 2, "274": 2, "275": 3, "280": 2, "281": 5}
+    assert hosts == {
+        "160": 2,
+        "161": 8,
+        "166": 2,
+        "167": 3,
+        "273": 2,
+        "274": 2,
+        "275": 3,
+        "280": 2,
+        "281": 5,
+    }
     # The same jobs as events.
     texts = [(folder / name).read_text() for name in ("lsb.acct.16", "lsb.acct")]
     acct, events = Collector(), Collector()
@@ -264,15 +308,22 @@ def test_published_accounting_and_events_agree(reference: Path) -> None:
         ("not-enough-fields/lsb.acct.not-enough-fields.2", 1, 0),
     ],
 )
-def test_published_bad_records(reference: Path, log: str, used: int, skipped: int) -> None:
+def test_published_bad_records(
+    reference: Path, log: str, used: int, skipped: int
+) -> None:
     diagnosis = Diagnosis()
     text = (reference / "logs" / "lsf" / "hpc-cost-simulator" / log).read_text()
     read_into(Collector(), diagnosis, "lsf", text)
-    assert (diagnosis.used, sum(tally.count for tally in diagnosis.skipped.values())) == (used, skipped)
+    assert (
+        diagnosis.used,
+        sum(tally.count for tally in diagnosis.skipped.values()),
+    ) == (used, skipped)
 
 
 @pytest.mark.reference
 def test_what_bacct_prints_is_refused(reference: Path) -> None:
-    text = (reference / "logs" / "lsf" / "hpc-cost-simulator" / "accounting.lsb").read_text()
+    text = (
+        reference / "logs" / "lsf" / "hpc-cost-simulator" / "accounting.lsb"
+    ).read_text()
     with pytest.raises(InputError, match=r"line 2 is no record of lsb\.acct"):
         busy("lsf", text)

@@ -44,15 +44,26 @@ n2[0]
 SINFO_JSON = {
     "meta": {"nodes": ["x"], "plugin": {"type": "sinfo"}},
     "sinfo": [
-        {"node": {"state": ["IDLE"]}, "nodes": {"total": 2, "hostnames": ["x9"], "nodes": ["n1", "n2"]}},
+        {
+            "node": {"state": ["IDLE"]},
+            "nodes": {"total": 2, "hostnames": ["x9"], "nodes": ["n1", "n2"]},
+        },
         {"node": {"state": ["FUTURE"]}, "nodes": {"total": 1, "nodes": ["n3"]}},
-        {"node": {"state": ["ALLOCATED", "DRAIN"]}, "nodes": {"total": 2, "nodes": ["n[1-2]"]}},
+        {
+            "node": {"state": ["ALLOCATED", "DRAIN"]},
+            "nodes": {"total": 2, "nodes": ["n[1-2]"]},
+        },
     ],
     "errors": [],
 }
 SCONTROL_JSON = {
     "nodes": [
-        {"hostname": "n1", "name": "n1", "state": ["MIXED", "PLANNED"], "partitions": ["nodes"]},
+        {
+            "hostname": "n1",
+            "name": "n1",
+            "state": ["MIXED", "PLANNED"],
+            "partitions": ["nodes"],
+        },
         {"hostname": "n2", "state": "idle", "reservation": {"nodes": "x"}},
         {"name": "n3", "state": ["FUTURE"]},
     ]
@@ -69,7 +80,10 @@ PBS_JSON = {
 FLUX_R = {
     "version": 1,
     "execution": {
-        "R_lite": [{"rank": "0", "children": {"core": "0-3"}}, {"rank": "1-2", "children": {"core": "0-1"}}],
+        "R_lite": [
+            {"rank": "0", "children": {"core": "0-3"}},
+            {"rank": "1-2", "children": {"core": "0-1"}},
+        ],
         "nodelist": ["n1", "n2,n2"],
         "starttime": 0.0,
         "expiration": 0.0,
@@ -82,7 +96,9 @@ def machine(text: str) -> tuple[list[str], Diagnosis]:
     """Nodes of the machine, and the account."""
     collected, diagnosis = Collector(), Diagnosis()
     read_into(collected, diagnosis, "slurm-nodes", text)
-    return sorted(name for name, node in collected.names.items() if node in collected.universe), diagnosis
+    return sorted(
+        name for name, node in collected.names.items() if node in collected.universe
+    ), diagnosis
 
 
 @pytest.mark.parametrize(
@@ -155,12 +171,18 @@ def test_a_resource_set_of_flux_that_contradicts_itself() -> None:
         ("n1,4\nn2\n", ["n2"], "holds names and numbers: a row of a table"),
         ("NODES STATE\n2 idle\nn2 idle\n", ["n2"], "column NODES names no node"),
         ("cores,node\n4\n4,n2\n", ["n2"], "column NODE names no node"),
-        ("PARTITION NODELIST STATE\np idle\np n2 idle\n", ["n2"], "column NODELIST names no node"),
+        (
+            "PARTITION NODELIST STATE\np idle\np n2 idle\n",
+            ["n2"],
+            "column NODELIST names no node",
+        ),
         ("n[1-\nn2\n", ["n2"], "is no list of nodes"),
         ('{"nodes": [{"name": "n2"}, {"cpus": 4}]}', ["n2"], "is no JSON of nodes"),
     ],
 )
-def test_rows_that_name_no_node_are_reported(text: str, nodes: list[str], reason: str) -> None:
+def test_rows_that_name_no_node_are_reported(
+    text: str, nodes: list[str], reason: str
+) -> None:
     found, diagnosis = machine(text)
     assert found == nodes
     (told,) = diagnosis.skipped
@@ -169,7 +191,9 @@ def test_rows_that_name_no_node_are_reported(text: str, nodes: list[str], reason
 
 def test_unread_columns_are_reported() -> None:
     _, diagnosis = machine("ClusterName=c\nInclude more.conf\nNodeName=n1\n")
-    assert [(tally.line, tally.detail) for tally in diagnosis.notes.values()] == [(2, "'Include more.conf'")]
+    assert [(tally.line, tally.detail) for tally in diagnosis.notes.values()] == [
+        (2, "'Include more.conf'")
+    ]
     _, diagnosis = machine("n1 n2\nn3\n")
     assert [(reason, tally.line) for reason, tally in diagnosis.notes.items()] == [
         ("only the first word of a line was read as a node", 1)
@@ -186,18 +210,40 @@ def test_nodes_that_are_not_there_yet_are_left_out_with_a_word() -> None:
 @pytest.mark.parametrize("text", ["\n", "# n1\n", "PARTITION NODELIST\n", "NodeName=n1 State=FUTURE\n", '{"nodes": []}',
                                   '{"jobs": []}', "PartitionName=p Nodes=ALL\n"])  # fmt: skip
 def test_a_list_that_names_no_node_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"names no node|not JSON with a list 'sinfo' or 'nodes'"):
+    with pytest.raises(
+        InputError, match=r"names no node|not JSON with a list 'sinfo' or 'nodes'"
+    ):
         machine(text)
 
 
-def test_vnodes_of_the_list_are_the_hosts_of_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vnodes_of_the_list_are_the_hosts_of_the_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("nodes.txt").write_text(AV)
     record = "02/09/2021 20:00:00;E;{0}.srv;exec_vnode=({1}[0]:ncpus=4)+({1}[1]:ncpus=4) start={2} end={3}\n"
     jobs = [(1, "n1", 0, 600), (2, "n2", 300, 900), (3, "n1", 800, 1200)]
-    Path("acct").write_text("".join(record.format(k, n, BEGIN_S + a, BEGIN_S + b) for k, n, a, b in jobs))
+    Path("acct").write_text(
+        "".join(record.format(k, n, BEGIN_S + a, BEGIN_S + b) for k, n, a, b in jobs)
+    )
     window = ["--from", str(BEGIN_S + 600), "--to", str(BEGIN_S + 1200)]
-    assert run(["ingest", "pbs", "acct", "--nodes", "nodes.txt", "--tz", "UTC", "-o", "t.parquet", *window]) == 0
+    assert (
+        run(
+            [
+                "ingest",
+                "pbs",
+                "acct",
+                "--nodes",
+                "nodes.txt",
+                "--tz",
+                "UTC",
+                "-o",
+                "t.parquet",
+                *window,
+            ]
+        )
+        == 0
+    )
     trace = read_trace("t.parquet")
     assert trace.nodes == ("n1", "n2")
     assert trace.idle_node_seconds() == 200 + 300

@@ -34,14 +34,24 @@ WINDOW = ["--tz", "UTC", "--from", stamp(0), "--to", stamp(3600), "--allow-few"]
 
 def table(rows: list[Row], header: str, line: str) -> str:
     lines = [
-        line.format(id=number, host=host, start=stamp(start), end=stamp(end), partition=partition)
+        line.format(
+            id=number,
+            host=host,
+            start=stamp(start),
+            end=stamp(end),
+            partition=partition,
+        )
         for number, host, start, end, partition in rows
     ]
     return "\n".join([header, *lines]) + "\n"
 
 
 def sacct(rows: list[Row]) -> str:
-    return table(rows, "JobID|Partition|NodeList|Start|End", "{id}|{partition}|{host}|{start}|{end}")
+    return table(
+        rows,
+        "JobID|Partition|NodeList|Start|End",
+        "{id}|{partition}|{host}|{start}|{end}",
+    )
 
 
 def scontrol(rows: list[Row]) -> str:
@@ -70,8 +80,15 @@ def pbs(rows: list[Row]) -> str:
     records = []
     for number, host, start, end, partition in rows:
         stated = f"queue={partition} exec_host={host}/0 start={BEGIN_S + start}"
-        records.append((start, f"{stamp(start, '%m/%d/%Y %H:%M:%S')};S;{number}.s;{stated}"))
-        records.append((end, f"{stamp(end, '%m/%d/%Y %H:%M:%S')};E;{number}.s;{stated} end={BEGIN_S + end}"))
+        records.append(
+            (start, f"{stamp(start, '%m/%d/%Y %H:%M:%S')};S;{number}.s;{stated}")
+        )
+        records.append(
+            (
+                end,
+                f"{stamp(end, '%m/%d/%Y %H:%M:%S')};E;{number}.s;{stated} end={BEGIN_S + end}",
+            )
+        )
     return "\n".join(record for _, record in sorted(records)) + "\n"
 
 
@@ -115,12 +132,22 @@ def swf_by_queue(rows: list[Row]) -> str:
 
 
 def flux(rows: list[Row]) -> str:
-    return table(rows, "JOBID|QUEUE|NODELIST|T_RUN|T_INACTIVE", "f{id}|{partition}|{host}|{start}|{end}")
+    return table(
+        rows,
+        "JOBID|QUEUE|NODELIST|T_RUN|T_INACTIVE",
+        "f{id}|{partition}|{host}|{start}|{end}",
+    )
 
 
 def flux_json(rows: list[Row]) -> str:
     jobs = [
-        {"id": i, "queue": name, "nodelist": host, "t_run": BEGIN_S + start, "t_inactive": BEGIN_S + end}
+        {
+            "id": i,
+            "queue": name,
+            "nodelist": host,
+            "t_run": BEGIN_S + start,
+            "t_inactive": BEGIN_S + end,
+        }
         for i, host, start, end, name in rows
     ]
     return json.dumps({"jobs": jobs}, indent=1)
@@ -148,7 +175,9 @@ def philly(rows: list[Row]) -> str:
             "end_time": stamp(end, "%Y-%m-%d %H:%M:%S"),
             "detail": [{"ip": host, "gpus": ["gpu0"]}],
         }
-        jobs.append({"jobid": f"application_{number}", "vc": partition, "attempts": [attempt]})
+        jobs.append(
+            {"jobid": f"application_{number}", "vc": partition, "attempts": [attempt]}
+        )
     return json.dumps(jobs, indent=1)
 
 
@@ -180,18 +209,39 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_format_that_states_partitions_is_tested_here() -> None:
-    assert {form for form, _ in WRITERS.values()} == {form for form in format_names() if log_format(form).partitions}
+    assert {form for form, _ in WRITERS.values()} == {
+        form for form in format_names() if log_format(form).partitions
+    }
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_the_trace_is_that_of_a_log_without_the_other_jobs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_trace_is_that_of_a_log_without_the_other_jobs(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     form, write = WRITERS[name]
     Path("log").write_text(write(ROWS))
     wanted = "7" if form == "swf" else "BATCH"
-    assert run(["ingest", form, "log", "--partition", wanted, *WINDOW, "-o", "some.csv", "--json"]) == 0
+    assert (
+        run(
+            [
+                "ingest",
+                form,
+                "log",
+                "--partition",
+                wanted,
+                *WINDOW,
+                "-o",
+                "some.csv",
+                "--json",
+            ]
+        )
+        == 0
+    )
     output = capsys.readouterr()
     assert "jobs of other partitions were left out" in output.err
-    left_out = {each["reason"]: each["count"] for each in json.loads(output.out)["left_out"]}
+    left_out = {
+        each["reason"]: each["count"] for each in json.loads(output.out)["left_out"]
+    }
     other = "row" if form == "intervals" else "job"
     assert left_out[f"{other} of another partition"] == (4 if form == "pbs" else 2)
     Path("log").write_text(write([row for row in ROWS if row[4] == "batch"]))
@@ -206,14 +256,23 @@ def test_a_partition_without_jobs_is_refused_with_those_there_are(
 ) -> None:
     form, write = WRITERS[name]
     Path("log").write_text(write(ROWS))
-    assert run(["ingest", form, "log", "--partition", "bath", *WINDOW, "-o", "t.csv"]) == 2
+    assert (
+        run(["ingest", form, "log", "--partition", "bath", *WINDOW, "-o", "t.csv"]) == 2
+    )
     there = "7, 8" if form == "swf" else "batch, gpu"
-    assert f"--partition: the logs have no job of 'bath'; they have {there}" in capsys.readouterr().err
+    assert (
+        f"--partition: the logs have no job of 'bath'; they have {there}"
+        in capsys.readouterr().err
+    )
     assert not Path("t.csv").exists()
 
 
-@pytest.mark.parametrize("form", [form for form in format_names() if not log_format(form).partitions])
-def test_a_format_that_states_no_partitions_is_refused_by_name(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "form", [form for form in format_names() if not log_format(form).partitions]
+)
+def test_a_format_that_states_no_partitions_is_refused_by_name(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("log").write_text("any\n")
     assert run(["ingest", form, "log", "--partition", "batch", "-o", "t.csv"]) == 2
     expected = f"--partition: the format {form} states no partitions; slurm, slurm-json, pbs, lsf, sge"
@@ -223,11 +282,27 @@ def test_a_format_that_states_no_partitions_is_refused_by_name(form: str, capsys
 @pytest.mark.parametrize(
     ("form", "text", "expected"),
     [
-        ("slurm", sacct(ROWS).replace("Partition", "QOS"), "the column Partition (export with sacct -P -X"),
-        ("cobalt", cobalt(ROWS).replace("QUEUE_NAME", "OTHER"), "the column QUEUE_NAME or QUEUE_GENID"),
+        (
+            "slurm",
+            sacct(ROWS).replace("Partition", "QOS"),
+            "the column Partition (export with sacct -P -X",
+        ),
+        (
+            "cobalt",
+            cobalt(ROWS).replace("QUEUE_NAME", "OTHER"),
+            "the column QUEUE_NAME or QUEUE_GENID",
+        ),
         ("flux", flux(ROWS).replace("QUEUE", "RANKS"), "the column QUEUE"),
-        ("flux", '{"timestamp": 1.0, "name": "submit"}\n', "flux jobs --json, or a table of it with the column QUEUE"),
-        ("intervals", intervals(ROWS).replace("queue,", "x,"), "the column partition or queue"),
+        (
+            "flux",
+            '{"timestamp": 1.0, "name": "submit"}\n',
+            "flux jobs --json, or a table of it with the column QUEUE",
+        ),
+        (
+            "intervals",
+            intervals(ROWS).replace("queue,", "x,"),
+            "the column partition or queue",
+        ),
     ],
 )
 def test_a_file_without_the_column_is_refused(
@@ -236,34 +311,87 @@ def test_a_file_without_the_column_is_refused(
     Path("log").write_text(text)
     assert run(["ingest", form, "log", "--partition", "batch", "-o", "t.csv"]) == 2
     printed = " ".join(capsys.readouterr().err.split())
-    assert f"log: --partition: the file states no partitions: expected {expected}" in printed
+    assert (
+        f"log: --partition: the file states no partitions: expected {expected}"
+        in printed
+    )
 
 
 def test_a_job_that_waits_for_any_of_several_partitions_is_of_each() -> None:
-    waits = sacct(ROWS) + f"9|gpu,batch|None assigned|Unknown|Unknown\n8|gpu|n9|{stamp(0)}|{stamp(60)}\n"
+    waits = (
+        sacct(ROWS)
+        + f"9|gpu,batch|None assigned|Unknown|Unknown\n8|gpu|n9|{stamp(0)}|{stamp(60)}\n"
+    )
     Path("log").write_text(waits)
-    assert run(["ingest", "slurm", "log", "--partition", "batch", *WINDOW, "-o", "t.csv"]) == 0
+    assert (
+        run(["ingest", "slurm", "log", "--partition", "batch", *WINDOW, "-o", "t.csv"])
+        == 0
+    )
     assert "n9" not in Path("t.csv").read_text()
 
 
 def test_outages_are_of_all_partitions() -> None:
     Path("log").write_text(sacct(ROWS))
-    Path("events").write_text(f"node,start,end,state\nn1,{stamp(2000)},{stamp(3600)},down\n")
-    assert run(["ingest", "slurm", "log", "--partition", "batch", *WINDOW, "--events", "events", "-o", "t.csv"]) == 0
+    Path("events").write_text(
+        f"node,start,end,state\nn1,{stamp(2000)},{stamp(3600)},down\n"
+    )
+    assert (
+        run(
+            [
+                "ingest",
+                "slurm",
+                "log",
+                "--partition",
+                "batch",
+                *WINDOW,
+                "--events",
+                "events",
+                "-o",
+                "t.csv",
+            ]
+        )
+        == 0
+    )
     rows = Path("t.csv").read_text()
-    assert run(["ingest", "slurm", "log", "--partition", "batch", *WINDOW, "-o", "without.csv"]) == 0
+    assert (
+        run(
+            [
+                "ingest",
+                "slurm",
+                "log",
+                "--partition",
+                "batch",
+                *WINDOW,
+                "-o",
+                "without.csv",
+            ]
+        )
+        == 0
+    )
     assert rows != Path("without.csv").read_text()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"min_gap_s": -1.0}, "--min-gap: expected a number of seconds from 0 on, not -1.0"),
-        ({"min_gap_s": float("nan")}, "--min-gap: expected a number of seconds from 0 on, not nan"),
+        (
+            {"min_gap_s": -1.0},
+            "--min-gap: expected a number of seconds from 0 on, not -1.0",
+        ),
+        (
+            {"min_gap_s": float("nan")},
+            "--min-gap: expected a number of seconds from 0 on, not nan",
+        ),
         ({"max_nodes": 0}, "--max-nodes: expected a whole number from 1 on, not 0"),
-        ({"units_per_node": 0}, "--units-per-node: expected a whole number from 1 on, not 0"),
+        (
+            {"units_per_node": 0},
+            "--units-per-node: expected a whole number from 1 on, not 0",
+        ),
         ({"unit": "core"}, "--unit: expected node, gpu or cpu:N"),
-        ({"unit": "gpu", "walltimes": True}, "--walltimes is for nodes that turn idle as a whole"),
+        (
+            {"unit": "gpu", "walltimes": True},
+            "--walltimes is for nodes that turn idle as a whole",
+        ),
         ({"nodes": "cn1"}, "nodes: expected a sequence of texts, not one text"),
     ],
 )

@@ -28,7 +28,11 @@ from bft.replay.logs import Collector, Diagnosis
 
 
 def record(
-    host: str = "a", start: object = BEGIN_S, end: object = BEGIN_S + 9, job: object = 7, pe: str = "NONE:1:0"
+    host: str = "a",
+    start: object = BEGIN_S,
+    end: object = BEGIN_S + 9,
+    job: object = 7,
+    pe: str = "NONE:1:0",
 ) -> str:
     return f"q:{host}:g:u:name:{job}:sge:0:{BEGIN_S}:{start}:{end}:0:0:1{':0' * 19}:{pe}:0:0:0:-l h_rt=1:0:NONE:0:0:0"
 
@@ -47,25 +51,41 @@ def test_damaged_logs_are_read_or_refused(data: st.DataObject) -> None:
 
 
 def test_milliseconds() -> None:
-    assert busy(record(start=BEGIN_S * 1000 + 250, end=f"{BEGIN_S + 9}750"))[0] == {("a", 0.25, 9.75)}
+    assert busy(record(start=BEGIN_S * 1000 + 250, end=f"{BEGIN_S + 9}750"))[0] == {
+        ("a", 0.25, 9.75)
+    }
 
 
 @pytest.mark.parametrize(
-    "job", [{"start": 0, "end": 0}, {"end": 0}, {"start": "-/-", "end": "-/-"}, {"host": "UNKNOWN"}]
+    "job",
+    [
+        {"start": 0, "end": 0},
+        {"end": 0},
+        {"start": "-/-", "end": "-/-"},
+        {"host": "UNKNOWN"},
+    ],
 )
 def test_jobs_that_never_ran_are_left_out(job: dict[str, object]) -> None:
     found, diagnosis = busy(record(**job))  # type: ignore[arg-type]
     assert not found
-    assert list(diagnosis.left_out) == ["a job that never ran: no start, no end or no host"]
+    assert list(diagnosis.left_out) == [
+        "a job that never ran: no start, no end or no host"
+    ]
 
 
 def test_a_rescheduled_job_ran_twice() -> None:
-    assert busy(record("a"), record("b", BEGIN_S + 20, BEGIN_S + 30))[0] == {("a", 0, 9), ("b", 20, 30)}
+    assert busy(record("a"), record("b", BEGIN_S + 20, BEGIN_S + 30))[0] == {
+        ("a", 0, 9),
+        ("b", 20, 30),
+    }
 
 
 def test_a_parallel_job_of_one_record_may_have_more_hosts() -> None:
     _, diagnosis = busy(
-        record(pe="mpi:64:0"), record(pe="mpi:64:1"), record("b", pe="mpi:64:1"), record(pe="smp:1:0", job=8)
+        record(pe="mpi:64:0"),
+        record(pe="mpi:64:1"),
+        record("b", pe="mpi:64:1"),
+        record(pe="smp:1:0", job=8),
     )
     ((told, tally),) = diagnosis.notes.items()
     assert "names one host only" in told
@@ -92,7 +112,10 @@ def test_unusable_rows_are_reported(text: str, reason: str) -> None:
 
 
 def test_a_file_of_something_else_is_refused() -> None:
-    with pytest.raises(InputError, match="line 1 is no record of Grid Engine, with at least 13 fields: 3 fields"):
+    with pytest.raises(
+        InputError,
+        match="line 1 is no record of Grid Engine, with at least 13 fields: 3 fields",
+    ):
         busy("a:b:c", "dd")
 
 

@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from synthetic_logs_more import read_into
 
 from bft.models import InputError
-from bft.replay.logs import Clock, Collector, Diagnosis, Reading, Settings, detect, open_log, read_log
+from bft.replay.logs import (
+    Clock,
+    Collector,
+    Diagnosis,
+    Reading,
+    Settings,
+    detect,
+    open_log,
+    read_log,
+)
 from bft.replay.logs.slurm_columns import layout
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -27,40 +36,62 @@ COST = Settings(
 )  # fmt: skip
 
 
-def read_file(path: Path, kind: str = "slurm", settings: Settings | None = None) -> tuple[Collector, Diagnosis]:
+def read_file(
+    path: Path, kind: str = "slurm", settings: Settings | None = None
+) -> tuple[Collector, Diagnosis]:
     collected, diagnosis = Collector(), Diagnosis()
     with open_log(path) as lines:
         clock = Clock("UTC", diagnosis)
-        read_log(kind, Reading(lines, path.name, collected, diagnosis, clock, settings or Settings()))
+        read_log(
+            kind,
+            Reading(
+                lines, path.name, collected, diagnosis, clock, settings or Settings()
+            ),
+        )
     diagnosis.balance()
     return collected, diagnosis
 
 
 def read_text(
-    text: str, kind: str = "slurm", settings: Settings | None = None, strict: bool = False
+    text: str,
+    kind: str = "slurm",
+    settings: Settings | None = None,
+    strict: bool = False,
 ) -> tuple[Collector, Diagnosis]:
     collected, diagnosis = Collector(), Diagnosis(strict=strict)
     read_into(collected, diagnosis, kind, text, settings=settings, tz="UTC")
     return collected, diagnosis
 
 
-def busy(collected: Collector, *, unavailable: bool = False) -> list[tuple[str, int, int]]:
+def busy(
+    collected: Collector, *, unavailable: bool = False
+) -> list[tuple[str, int, int]]:
     """Node, start and end in seconds since 2021-02-10."""
     names, base = list(collected.names), 1_612_915_200
-    merged = (collected.unavailable_intervals if unavailable else collected.busy_intervals).merged()
+    merged = (
+        collected.unavailable_intervals if unavailable else collected.busy_intervals
+    ).merged()
     node, start, end = (column.tolist() for column in merged)
-    return [(names[n], s // SECOND_NS - base, e // SECOND_NS - base) for n, s, e in zip(node, start, end, strict=True)]
+    return [
+        (names[n], s // SECOND_NS - base, e // SECOND_NS - base)
+        for n, s, e in zip(node, start, end, strict=True)
+    ]
 
 
 def reasons(diagnosis: Diagnosis) -> dict[str, tuple[int, int]]:
     """Count and first line of all that was not used."""
-    return {why: (tally.count, tally.line) for why, tally in {**diagnosis.skipped, **diagnosis.left_out}.items()}
+    return {
+        why: (tally.count, tally.line)
+        for why, tally in {**diagnosis.skipped, **diagnosis.left_out}.items()
+    }
 
 
 # -- rows
 
 
-hosts = st.sampled_from(["n1", "n[1-3]", "n[1,3-4]", "n[1,3],m2", "n1,m2", "a[1,2]-b[3,4]", "x-1.org,y"])
+hosts = st.sampled_from(
+    ["n1", "n[1-3]", "n[1,3-4]", "n[1,3],m2", "n1,m2", "a[1,2]-b[3,4]", "x-1.org,y"]
+)
 names = st.sampled_from(["run", "a,b", "n1", "x=1,y", "n[1", "[2]", ""])
 
 
@@ -91,7 +122,9 @@ def ways(columns: list[str], fields: list[str]) -> set[tuple[tuple[str, str], ..
 
 
 @given(st.permutations(COMMAS), st.lists(st.tuples(hosts, names), max_size=4))
-@example(["Start", "End", "AllocTRES", "JobName", "NodeList"], [("n1", "run")])  # or node=1 is the name, run a node
+@example(
+    ["Start", "End", "AllocTRES", "JobName", "NodeList"], [("n1", "run")]
+)  # or node=1 is the name, run a node
 def test_lists_in_a_table_with_commas_are_read_whole_or_the_row_is_skipped(
     order: list[str], jobs: list[tuple[str, str]]
 ) -> None:
@@ -117,10 +150,15 @@ def test_lists_in_a_table_with_commas_are_read_whole_or_the_row_is_skipped(
 
 def test_lists_in_a_table_with_commas_that_can_end_at_two_places() -> None:
     header = "JobID,JobName,NodeList,Start,End"
-    collected, diagnosis = read_text(f"{header}\n1,a,n1,n2,{T}0:00,{T}1:00\n2,a,n[1,2],{T}2:00,{T}3:00\n")
+    collected, diagnosis = read_text(
+        f"{header}\n1,a,n1,n2,{T}0:00,{T}1:00\n2,a,n[1,2],{T}2:00,{T}3:00\n"
+    )
     assert busy(collected) == [("n1", 120, 180), ("n2", 120, 180)]
     assert reasons(diagnosis) == {
-        "has another number of fields than columns, and which belong together is not clear": (1, 2)
+        "has another number of fields than columns, and which belong together is not clear": (
+            1,
+            2,
+        )
     }
 
 
@@ -200,9 +238,13 @@ def test_a_row_that_is_cut_off_does_not_swallow_the_next() -> None:
 
 
 def test_without_node_names_jobs_are_counted() -> None:
-    collected, diagnosis = read_text(f"JobID|NNodes|Start|End\n1|3|{T}1:00|{T}2:00\n2|x|{T}1:00|{T}2:00\n")
+    collected, diagnosis = read_text(
+        f"JobID|NNodes|Start|End\n1|3|{T}1:00|{T}2:00\n2|x|{T}1:00|{T}2:00\n"
+    )
     assert collected.counted()[0].tolist() == [3]
-    assert reasons(diagnosis) == {"the column of the number of nodes holds no number": (1, 3)}
+    assert reasons(diagnosis) == {
+        "the column of the number of nodes holds no number": (1, 3)
+    }
 
 
 def test_one_cluster_of_several() -> None:
@@ -220,7 +262,10 @@ def test_one_cluster_of_several() -> None:
         ("JobID|Start|End\n", "no column nodelist or allocnodes or nnodes"),
         ("JobID|Start|NodeList\n", "no column end"),
         ("a|b\n1|2\n", "line 1: expected a header"),
-        ("       JobID    NodeList               Start                 End\n----\n", "spaces between its columns"),
+        (
+            "       JobID    NodeList               Start                 End\n----\n",
+            "spaces between its columns",
+        ),
         ("JobID NodeList Start End\n", "spaces between its columns"),
     ],
 )
@@ -252,7 +297,9 @@ def test_a_fully_quoted_table(mark: str, end: str) -> None:
     assert busy(collected) == [(f"n{k}", 60, 120) for k in (1, 3, 2)]
     assert (diagnosis.rows, diagnosis.used, diagnosis.lines) == (3, 2, 7)
     settings = Settings(fields=rows[0])
-    again, diagnosis = read_text(text.replace("\r", "").partition("\n")[2], settings=settings)
+    again, diagnosis = read_text(
+        text.replace("\r", "").partition("\n")[2], settings=settings
+    )
     assert (busy(again), diagnosis.used) == (busy(collected), 2)
 
 
@@ -266,7 +313,9 @@ def test_a_quoted_row_that_is_cut_off_does_not_swallow_the_next() -> None:
 
 
 def test_any_quoting_of_a_spreadsheet_is_read() -> None:
-    collected, _ = read_text(f'JobID,NodeList,Start,End\n1,"n1",{T}1:00,{T}2:00\n"2","n[2,3]","{T}1:00",{T}2:00\n')
+    collected, _ = read_text(
+        f'JobID,NodeList,Start,End\n1,"n1",{T}1:00,{T}2:00\n"2","n[2,3]","{T}1:00",{T}2:00\n'
+    )
     assert busy(collected) == [(f"n{k}", 60, 120) for k in (1, 2, 3)]
 
 
@@ -276,10 +325,19 @@ def test_any_quoting_of_a_spreadsheet_is_read() -> None:
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
-        ("NodeList,JobID,AllocNodes,Start,End,State", "column 1, by --fields nodelist, never holds such.*'1'"),
-        ("JobID,NodeList,AllocNodes,End,Start,State", "each of the first rows ends before it starts"),
+        (
+            "NodeList,JobID,AllocNodes,Start,End,State",
+            "column 1, by --fields nodelist, never holds such.*'1'",
+        ),
+        (
+            "JobID,NodeList,AllocNodes,End,Start,State",
+            "each of the first rows ends before it starts",
+        ),
         ("JobID,NodeList,Start,AllocNodes,End,State", "column 3, by --fields start,"),
-        ("JobID,AllocNodes,NodeList,Start,End,State", "column 2, by --fields allocnodes,"),
+        (
+            "JobID,AllocNodes,NodeList,Start,End,State",
+            "column 2, by --fields allocnodes,",
+        ),
         ("JobID,NodeList,State,Start,End,AllocNodes", "column 3, by --fields state,"),
     ],
 )
@@ -292,7 +350,9 @@ def test_another_order_of_fields_is_refused(fields: str, what: str) -> None:
 def test_columns_in_an_odd_order_that_are_not_read_are_reported() -> None:
     fields = ("JobID", "NodeList", "Elapsed", "Start", "End", "State")
     _, diagnosis = read_text(f"{ROW}\n", settings=Settings(fields=fields))
-    ((reason, tally),) = [item for item in diagnosis.notes.items() if "--fields" in item[0]]
+    ((reason, tally),) = [
+        item for item in diagnosis.notes.items() if "--fields" in item[0]
+    ]
     assert reason.startswith("column 3, by --fields elapsed, never holds such")
     assert tally.detail == "'1'"
 
@@ -309,10 +369,19 @@ def test_rows_that_are_odd_among_right_ones_refuse_nothing() -> None:
     [
         (ROW, "slurm --fields JobID,NodeList,AllocNodes,Start,End,State"),
         (f"{ROW}|", "slurm --fields JobID,NodeList,AllocNodes,Start,End,State"),
-        (ROW.replace("|", ";"), "slurm --fields JobID,NodeList,AllocNodes,Start,End,State --delimiter ';'"),
+        (
+            ROW.replace("|", ";"),
+            "slurm --fields JobID,NodeList,AllocNodes,Start,End,State --delimiter ';'",
+        ),
         (f"7|n[1-2]|{T}1:00|Unknown", "slurm --fields JobID,NodeList,Start,End"),
-        (f"7|n[1-2]|2|{T}1:00|{T}2:00", "slurm --fields JobID,NodeList,NNodes,Start,End"),
-        ("7|j|batch|a|4|COMPLETED|0:0", "sacct prints by default, which lack nodes and times"),
+        (
+            f"7|n[1-2]|2|{T}1:00|{T}2:00",
+            "slurm --fields JobID,NodeList,NNodes,Start,End",
+        ),
+        (
+            "7|j|batch|a|4|COMPLETED|0:0",
+            "sacct prints by default, which lack nodes and times",
+        ),
         (f"n1,{T}1:00,{T}2:00,idle", "intervals --fields node,start,end,state"),
         ("n1\t1612915260\t", "intervals --fields node,start,end --delimiter '\\t'"),
         ("hello world", ""),
@@ -320,7 +389,9 @@ def test_rows_that_are_odd_among_right_ones_refuse_nothing() -> None:
         ("1|2|3|4|5|6", ""),
     ],
 )
-def test_a_first_line_without_a_header_names_the_fields_that_fit(line: str, hint: str) -> None:
+def test_a_first_line_without_a_header_names_the_fields_that_fit(
+    line: str, hint: str
+) -> None:
     found = layout(line)
     assert found.endswith(hint)
     assert bool(found) == bool(hint)
@@ -340,7 +411,9 @@ def test_json_of_any_release() -> None:
         '{"nodes": "n4", "time": {"start": {"set": true, "number": 1612915260}, "end": 1612915320,}}',
     )
     for join in (",", ",\n"):
-        collected, diagnosis = read_text(f'{{"jobs": [{join.join(jobs)}]}}', "slurm-json")
+        collected, diagnosis = read_text(
+            f'{{"jobs": [{join.join(jobs)}]}}', "slurm-json"
+        )
         assert collected.running == 1
         assert ("n1", 60, 120) in busy(collected)
         assert {why: count for why, (count, _) in reasons(diagnosis).items()} == {
@@ -374,7 +447,13 @@ def test_events() -> None:
         "slurm-events",
     )
     found = busy(collected, unavailable=True)
-    assert [(node, start) for node, start, _ in found] == [("n1", 60), ("n2", 60), ("n3", 60), ("n5", 60), ("n8", 60)]
+    assert [(node, start) for node, start, _ in found] == [
+        ("n1", 60),
+        ("n2", 60),
+        ("n3", 60),
+        ("n5", 60),
+        ("n8", 60),
+    ]
     assert reasons(diagnosis) == {
         "its start is no time": (1, 8),
         "event of the whole cluster": (1, 2),
@@ -383,7 +462,9 @@ def test_events() -> None:
 
 
 def test_no_reservations() -> None:
-    collected, diagnosis = read_text("No reservations in the system\n", "slurm-reservations")
+    collected, diagnosis = read_text(
+        "No reservations in the system\n", "slurm-reservations"
+    )
     assert not collected.names
     assert diagnosis.rows == 0
 
@@ -404,7 +485,9 @@ def test_no_reservations() -> None:
 )
 def test_lists_of_nodes(text: str) -> None:
     collected, _ = read_text(text, "slurm-nodes")
-    assert sorted(name for name, node in collected.names.items() if node in collected.universe) == ["n1", "n2"]
+    assert sorted(
+        name for name, node in collected.names.items() if node in collected.universe
+    ) == ["n1", "n2"]
 
 
 @pytest.mark.parametrize(
@@ -417,7 +500,10 @@ def test_lists_of_nodes(text: str) -> None:
         ('"JOB_FINISH" "10.1" 1644", 5', "lsf"),
         ('"JOB_NEW" "10.1" 1644", 5', "lsf-events"),
         ("node,start,end", "intervals"),
-        ("  184   561553      0     61   16     -1    -1   16  43200 819200  1   6   1  -1 -1  1 -1 -1", "swf"),
+        (
+            "  184   561553      0     61   16     -1    -1   16  43200 819200  1   6   1  -1 -1  1 -1 -1",
+            "swf",
+        ),
         ("hello world", None),
     ],
 )
@@ -460,7 +546,9 @@ def test_real_files_with_names_of_nodes(
 
 
 @pytest.mark.reference
-def test_a_real_file_without_a_header_names_the_fields_that_fit(reference: Path) -> None:
+def test_a_real_file_without_a_header_names_the_fields_that_fit(
+    reference: Path,
+) -> None:
     with open_log(reference / "logs/slurm/xdmod-phillips.sacct.log.gz") as lines:
         assert layout(next(lines)).endswith("fits slurm --fields xdmod")
 
@@ -468,7 +556,9 @@ def test_a_real_file_without_a_header_names_the_fields_that_fit(reference: Path)
 @pytest.mark.reference
 def test_fields_in_excess_are_put_where_they_belong(reference: Path) -> None:
     """Names, constraints and command lines with delimiters in them, over several lines."""
-    collected, _ = read_file(reference / "logs/slurm/slurmsimtools-sacct_submitline_multiline.log")
+    collected, _ = read_file(
+        reference / "logs/slurm/slurmsimtools-sacct_submitline_multiline.log"
+    )
     intervals = {(node, end - start) for node, start, end in busy(collected)}
     assert ("cpn-v09-10", 56) in intervals  # Elapsed 00:00:56
     assert ("cpn-u25-36", 9600) in intervals  # 02:40:00
@@ -477,25 +567,50 @@ def test_fields_in_excess_are_put_where_they_belong(reference: Path) -> None:
 
 @pytest.mark.reference
 @pytest.mark.parametrize(
-    "folder", ["", "array", "multi-node", "issues/5", "issues/17", "issues/61", "issues/63", "issues/gl-20"]
+    "folder",
+    [
+        "",
+        "array",
+        "multi-node",
+        "issues/5",
+        "issues/17",
+        "issues/61",
+        "issues/63",
+        "issues/gl-20",
+    ],
 )
-def test_jobs_without_names_of_nodes_agree_with_what_others_made_of_them(reference: Path, folder: str) -> None:
+def test_jobs_without_names_of_nodes_agree_with_what_others_made_of_them(
+    reference: Path, folder: str
+) -> None:
     base = reference / "logs/slurm/hpc-cost-simulator" / folder
     version = "" if folder else "-v1"
     collected, diagnosis = read_file(base / f"sacct-output{version}.txt", settings=COST)
     with (base / f"exp_jobs{version}.csv").open(newline="") as table:
-        expected = [row for row in csv.DictReader(table) if row["start_time"] < row["finish_time"]]
+        expected = [
+            row
+            for row in csv.DictReader(table)
+            if row["start_time"] < row["finish_time"]
+        ]
     clock = Clock("UTC", diagnosis)
     theirs = sorted(
-        (int(row["num_hosts"]), clock.parse(row["start_time"], "", 0), clock.parse(row["finish_time"], "", 0))
+        (
+            int(row["num_hosts"]),
+            clock.parse(row["start_time"], "", 0),
+            clock.parse(row["finish_time"], "", 0),
+        )
         for row in expected
         if row["start_time"]
     )
-    ours = sorted(zip(*(column.tolist() for column in collected.counted()), strict=True))
+    ours = sorted(
+        zip(*(column.tolist() for column in collected.counted()), strict=True)
+    )
     if folder == "issues/gl-20":  # theirs leaves out jobs whose memory it cannot read
         assert set(theirs) <= set(ours)
         assert len(theirs) < len(ours)
-    elif folder in ("issues/17", "issues/63"):  # theirs makes a job of a step whose job is not in the log
+    elif folder in (
+        "issues/17",
+        "issues/63",
+    ):  # theirs makes a job of a step whose job is not in the log
         assert set(ours) < set(theirs)
     else:
         assert ours == theirs
@@ -508,10 +623,16 @@ def test_jobs_without_names_of_nodes_agree_with_what_others_made_of_them(referen
     [
         ("slurmsimtools-jobs500.csv", "slurm", "line 1: expected a header"),
         ("xdmod-sacct.json", "slurm-json", "no.* list 'jobs'|not JSON with a list"),
-        ("xdmod-unit-accounting-logs.log", "slurm", "line 1: expected a header.*--fields"),
+        (
+            "xdmod-unit-accounting-logs.log",
+            "slurm",
+            "line 1: expected a header.*--fields",
+        ),
     ],
 )
-def test_real_files_that_are_no_log_of_jobs(reference: Path, name: str, kind: str, what: str) -> None:
+def test_real_files_that_are_no_log_of_jobs(
+    reference: Path, name: str, kind: str, what: str
+) -> None:
     with pytest.raises(InputError, match=what):
         read_file(reference / "logs/slurm" / name, kind)
 
@@ -519,8 +640,14 @@ def test_real_files_that_are_no_log_of_jobs(reference: Path, name: str, kind: st
 @pytest.mark.reference
 def test_the_short_gaps_of_a_real_log(reference: Path) -> None:
     """2,202 gaps with a median of 1 s, where jobs of zero length split gaps too: without these 22, 2,180."""
-    collected, _ = read_file(reference / "logs/slurm/xdmod-phillips.sacct.log.gz", settings=XDMOD)
+    collected, _ = read_file(
+        reference / "logs/slurm/xdmod-phillips.sacct.log.gz", settings=XDMOD
+    )
     merged = busy(collected)
-    gaps = sorted(start - end for (one, _, end), (other, start, _) in pairwise(merged) if one == other)
+    gaps = sorted(
+        start - end
+        for (one, _, end), (other, start, _) in pairwise(merged)
+        if one == other
+    )
     assert len(gaps) == 2202 - 22
     assert gaps[len(gaps) // 2] == 1

@@ -29,7 +29,11 @@ Samples = Mapping[int, Mapping[str, str]]
 
 
 def table(samples: Samples, mark: str = ",") -> str:
-    words = {"idle": ("idle", "planned"), "busy": ("mixed", "alloc"), "down": ("down*", "IDLE+DRAIN")}
+    words = {
+        "idle": ("idle", "planned"),
+        "busy": ("mixed", "alloc"),
+        "down": ("down*", "IDLE+DRAIN"),
+    }
     rows = [
         mark.join((str(stamp), node, words[state][stamp // PERIOD_S % 2]))
         for stamp, states in samples.items()
@@ -42,25 +46,34 @@ def bodies(body: Callable[[Mapping[str, str]], str]) -> Callable[[Samples], str]
     """A writer that puts a line with the time before what a command prints."""
 
     def write(samples: Samples) -> str:
-        return "\n".join(f"{stamp}\n{body(states)}" for stamp, states in samples.items())
+        return "\n".join(
+            f"{stamp}\n{body(states)}" for stamp, states in samples.items()
+        )
 
     return write
 
 
 def sinfo(states: Mapping[str, str]) -> str:
     words = {"idle": "idle", "busy": "allocated", "down": "drained"}
-    return "\n".join(f"{node} {words[state]}" for node, state in states.items() for _ in range(2))  # two partitions
+    return "\n".join(
+        f"{node} {words[state]}" for node, state in states.items() for _ in range(2)
+    )  # two partitions
 
 
 def sinfo_long(states: Mapping[str, str]) -> str:
     words = {"idle": "idle", "busy": "mix", "down": "down*"}
-    rows = "\n".join(f"{node:20} 1  batch* {words[state]:>8}" for node, state in states.items())
+    rows = "\n".join(
+        f"{node:20} 1  batch* {words[state]:>8}" for node, state in states.items()
+    )
     return "NODELIST  NODES PARTITION STATE\n" + rows
 
 
 def sinfo_json(states: Mapping[str, str]) -> str:
     words = {"idle": ["IDLE"], "busy": ["MIXED"], "down": ["IDLE", "DRAIN"]}
-    nodes = [{"node": {"state": words[state]}, "nodes": {"nodes": [node]}} for node, state in states.items()]
+    nodes = [
+        {"node": {"state": words[state]}, "nodes": {"nodes": [node]}}
+        for node, state in states.items()
+    ]
     return json.dumps({"sinfo": nodes}, indent=1)
 
 
@@ -73,7 +86,11 @@ def scontrol(states: Mapping[str, str]) -> str:
 
 
 def pbsnodes(states: Mapping[str, str]) -> str:
-    words = {"idle": "free", "busy": "free\n     jobs = 7.srv/0, 8.srv/1", "down": "offline"}
+    words = {
+        "idle": "free",
+        "busy": "free\n     jobs = 7.srv/0, 8.srv/1",
+        "down": "offline",
+    }
     return "\n".join(
         f"{node}\n     Mom = {node}\n     state = {words[state]}\n     resources_available.ncpus = 4\n"
         for node, state in states.items()
@@ -81,8 +98,18 @@ def pbsnodes(states: Mapping[str, str]) -> str:
 
 
 def pbsnodes_json(states: Mapping[str, str]) -> str:
-    words = {"idle": {"state": "free"}, "busy": {"state": "free", "jobs": ["7.srv"]}, "down": {"state": "down"}}
-    return json.dumps({"timestamp": 1, "nodes": {node: words[state] for node, state in states.items()}}, indent=1)
+    words = {
+        "idle": {"state": "free"},
+        "busy": {"state": "free", "jobs": ["7.srv"]},
+        "down": {"state": "down"},
+    }
+    return json.dumps(
+        {
+            "timestamp": 1,
+            "nodes": {node: words[state] for node, state in states.items()},
+        },
+        indent=1,
+    )
 
 
 def bhosts(states: Mapping[str, str]) -> str:
@@ -92,16 +119,32 @@ def bhosts(states: Mapping[str, str]) -> str:
         "down": "closed_Adm  -  16      0      0      0      0      0",
     }
     rows = "\n".join(f"{node:18} {words[state]}" for node, state in states.items())
-    return "HOST_NAME          STATUS  JL/U    MAX  NJOBS    RUN  SSUSP  USUSP    RSV\n" + rows
+    return (
+        "HOST_NAME          STATUS  JL/U    MAX  NJOBS    RUN  SSUSP  USUSP    RSV\n"
+        + rows
+    )
 
 
 def qstat(states: Mapping[str, str]) -> str:
     queues = {
-        "idle": ("0/0/16         0.01     lx-amd64", "0/0/16         0.01     lx-amd64      d"),
-        "busy": ("0/0/16         1.01     lx-amd64", "0/2/16         1.01     lx-amd64\n   7 0.5 job u r 02/10/2021"),
-        "down": ("0/0/16         -NA-     lx-amd64      au", "0/0/16         -NA-     lx-amd64      au"),
+        "idle": (
+            "0/0/16         0.01     lx-amd64",
+            "0/0/16         0.01     lx-amd64      d",
+        ),
+        "busy": (
+            "0/0/16         1.01     lx-amd64",
+            "0/2/16         1.01     lx-amd64\n   7 0.5 job u r 02/10/2021",
+        ),
+        "down": (
+            "0/0/16         -NA-     lx-amd64      au",
+            "0/0/16         -NA-     lx-amd64      au",
+        ),
     }
-    rows = [f"q{k}@{node} BIP   {row}" for node, state in states.items() for k, row in enumerate(queues[state])]
+    rows = [
+        f"q{k}@{node} BIP   {row}"
+        for node, state in states.items()
+        for k, row in enumerate(queues[state])
+    ]
     rule = "-" * 80
     head = "queuename                      qtype resv/used/tot. load_avg arch          states"
     return "\n".join([head, *(f"{rule}\n{row}" for row in rows)])
@@ -126,7 +169,10 @@ def sampled(draw: st.DrawFn) -> dict[int, dict[str, str]]:
     """Two to eight snapshots, a period apart, of all nodes."""
     states = st.sampled_from(["idle", "busy", "down"])
     count = draw(st.integers(2, 8))
-    return {BEGIN_S + k * PERIOD_S: {node: draw(states) for node in NODES} for k in range(count)}
+    return {
+        BEGIN_S + k * PERIOD_S: {node: draw(states) for node in NODES}
+        for k in range(count)
+    }
 
 
 def trace_of(*texts: str, diagnosis: Diagnosis | None = None) -> NodeTrace:
@@ -142,7 +188,9 @@ def idle_periods(trace: NodeTrace) -> dict[str, set[int]]:
     ends = [(time, event) for event, time in enumerate(trace.times.tolist())]
     for time, event in ends:
         for node in trace.leaves(event).tolist():
-            idle[trace.nodes[node]] |= set(range(since.pop(node), time // SECOND_NS, PERIOD_S))
+            idle[trace.nodes[node]] |= set(
+                range(since.pop(node), time // SECOND_NS, PERIOD_S)
+            )
         since |= dict.fromkeys(trace.joins(event).tolist(), time // SECOND_NS)
     for node, start in since.items():
         idle[trace.nodes[node]] |= set(range(start, trace.end // SECOND_NS, PERIOD_S))
@@ -151,7 +199,10 @@ def idle_periods(trace: NodeTrace) -> dict[str, set[int]]:
 
 def expected(samples: Samples) -> dict[str, set[int]]:
     stamps = list(samples)[:-1]
-    return {node: {stamp for stamp in stamps if samples[stamp][node] == "idle"} for node in NODES}
+    return {
+        node: {stamp for stamp in stamps if samples[stamp][node] == "idle"}
+        for node in NODES
+    }
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -159,17 +210,24 @@ def expected(samples: Samples) -> dict[str, set[int]]:
 def test_each_state_holds_until_the_next_snapshot(name: str, samples: Samples) -> None:
     trace = trace_of(WRITERS[name](samples))
     assert idle_periods(trace) == expected(samples)
-    assert (trace.start, trace.end) == (min(samples) * SECOND_NS, max(samples) * SECOND_NS)
+    assert (trace.start, trace.end) == (
+        min(samples) * SECOND_NS,
+        max(samples) * SECOND_NS,
+    )
 
 
 @given(samples=sampled(), order=st.randoms())
-def test_files_may_come_in_any_order_and_repeat_one_another(samples: Samples, order: st.randoms) -> None:
+def test_files_may_come_in_any_order_and_repeat_one_another(
+    samples: Samples, order: st.randoms
+) -> None:
     texts = [table({stamp: states}) for stamp, states in samples.items()] * 2
     order.shuffle(texts)
     assert idle_periods(trace_of(*texts)) == expected(samples)
 
 
-@pytest.mark.parametrize("name", ["csv", "sinfo -N -l", "sinfo --json", "pbsnodes -a", "qstat -f"])
+@pytest.mark.parametrize(
+    "name", ["csv", "sinfo -N -l", "sinfo --json", "pbsnodes -a", "qstat -f"]
+)
 @given(samples=sampled(), data=st.data())
 def test_damage_does_no_harm(name: str, samples: Samples, data: st.DataObject) -> None:
     text = data.draw(damages(WRITERS[name](samples)))
@@ -178,7 +236,10 @@ def test_damage_does_no_harm(name: str, samples: Samples, data: st.DataObject) -
 
 def test_what_no_snapshot_says_is_not_idle() -> None:
     begin = BEGIN_S
-    samples = {begin + 60 * k: {"n1": "idle"} | ({} if k == 2 else {"n2": "idle"}) for k in range(5)}
+    samples = {
+        begin + 60 * k: {"n1": "idle"} | ({} if k == 2 else {"n2": "idle"})
+        for k in range(5)
+    }
     idle = idle_periods(trace_of(table(samples)))
     assert idle["n1"] == {begin + 60 * k for k in range(4)}
     assert idle["n2"] == {begin, begin + 60, begin + 180}
@@ -187,21 +248,32 @@ def test_what_no_snapshot_says_is_not_idle() -> None:
 def test_a_pause_of_the_snapshots_is_not_idle_and_is_reported() -> None:
     stamps = [BEGIN_S + 60 * k for k in (0, 1, 2, 3, 13, 14)]
     diagnosis = Diagnosis()
-    trace = trace_of(table({stamp: {"n1": "idle"} for stamp in stamps}), diagnosis=diagnosis)
+    trace = trace_of(
+        table({stamp: {"n1": "idle"} for stamp in stamps}), diagnosis=diagnosis
+    )
     edges = [(time // SECOND_NS - BEGIN_S) for time in trace.times.tolist()]
     assert edges == [0, 180 + 150, 13 * 60]
-    assert any("snapshots are missing" in warning and "0.125 hours" in warning for warning in diagnosis.warnings())
+    assert any(
+        "snapshots are missing" in warning and "0.125 hours" in warning
+        for warning in diagnosis.warnings()
+    )
 
 
 @pytest.mark.parametrize(("mean_s", "nodes"), [(30.0, 400), (60.0, 400), (400.0, 400)])
-def test_the_estimate_of_missed_fragments_is_right_for_exponential_lengths(mean_s: float, nodes: int) -> None:
+def test_the_estimate_of_missed_fragments_is_right_for_exponential_lengths(
+    mean_s: float, nodes: int
+) -> None:
     # Idle fragments of exponential length, far apart, and snapshots every minute: a closed form to hold it against.
     random = np.random.default_rng(7)
     starts = np.cumsum(random.exponential(3_000, size=(nodes, 60)) + 600, axis=1)
     ends = starts + random.exponential(mean_s, size=starts.shape)
     met = np.floor(ends / PERIOD_S) - np.floor(starts / PERIOD_S)
     met = met[(ends < starts[:, -1:])]
-    seen, twice, missed = int((met > 0).sum()), int((met > 1).sum()), int((met == 0).sum())
+    seen, twice, missed = (
+        int((met > 0).sum()),
+        int((met > 1).sum()),
+        int((met == 0).sum()),
+    )
     assert missed_fragments(seen, twice) == pytest.approx(missed, rel=0.06)
 
 
@@ -211,18 +283,28 @@ def test_nothing_is_estimated_from_nothing() -> None:
     assert missed_fragments(5, 5) == 0
 
 
-def test_the_command_line_says_how_well_snapshots_tell(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    samples = {BEGIN_S + 60 * k: {"n1": "idle" if k % 4 else "busy", "n2": "busy"} for k in range(40)}
+def test_the_command_line_says_how_well_snapshots_tell(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = {
+        BEGIN_S + 60 * k: {"n1": "idle" if k % 4 else "busy", "n2": "busy"}
+        for k in range(40)
+    }
     (here / "s.txt.gz").write_bytes(gzip.compress(bodies(sinfo)(samples).encode()))
     run(["ingest", "snapshots", "s.txt.gz", "-o", "t.parquet"])
     out, err = capsys.readouterr()
-    assert "warning: nodes were looked at every 60 s: begin and end of an idle fragment are known to 60 s" in err
+    assert (
+        "warning: nodes were looked at every 60 s: begin and end of an idle fragment are known to 60 s"
+        in err
+    )
     assert "40 snapshots; 9 fragments were seen whole, about 0 more were missed" in err
     assert "2 nodes" in out
     assert len(read_trace(here / "t.parquet")) == 19  # ten begin, nine end
 
 
-@pytest.mark.parametrize("name", ["nodes-{:%Y%m%dT%H%M%SZ}.txt", "{:%Y-%m-%d_%H-%M-%SZ}.sinfo", "{}.epoch"])
+@pytest.mark.parametrize(
+    "name", ["nodes-{:%Y%m%dT%H%M%SZ}.txt", "{:%Y-%m-%d_%H-%M-%SZ}.sinfo", "{}.epoch"]
+)
 def test_a_stamp_in_the_name_of_the_file(name: str, here: Path) -> None:
     files = []
     for k, state in enumerate(["idle", "busy"]):
@@ -235,7 +317,9 @@ def test_a_stamp_in_the_name_of_the_file(name: str, here: Path) -> None:
     assert (trace.start, trace.end) == (BEGIN_S * SECOND_NS, (BEGIN_S + 60) * SECOND_NS)
 
 
-def test_a_file_without_a_time_needs_mtime(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_a_time_needs_mtime(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for k, state in enumerate(["idle", "busy"]):
         (here / f"{k}.txt").write_text(f"\nn1 {state}\n")
         os.utime(here / f"{k}.txt", (BEGIN_S + 60 * k,) * 2)
@@ -250,8 +334,14 @@ def test_a_file_without_a_time_needs_mtime(here: Path, capsys: pytest.CaptureFix
     [
         ("1612900000\nn1 idle", "one snapshot is no log"),
         ("1612900000\n1612900060\n", "holds no state of any node"),
-        ("timestamp,node,state\n1612900000,n1,happy\n1612900060,n1,sad", "states no state of a node that is known"),
-        ("timestamp,node,state\nyesterday,n1,idle", "column timestamp holds no time: .*'yesterday'"),
+        (
+            "timestamp,node,state\n1612900000,n1,happy\n1612900060,n1,sad",
+            "states no state of a node that is known",
+        ),
+        (
+            "timestamp,node,state\nyesterday,n1,idle",
+            "column timestamp holds no time: .*'yesterday'",
+        ),
         ("timestamp,node,state\n1612900000,,idle", "column node names none"),
         ("timestamp,node,state\n1612900000,n1", "2 instead of 3"),
     ],
@@ -265,7 +355,10 @@ def test_nodes_of_a_list_that_no_snapshot_names_are_never_idle(here: Path) -> No
     samples = {BEGIN_S + 60 * k: {"n1": "idle"} for k in range(3)}
     (here / "s.csv").write_text(table(samples))
     run(["ingest", "auto", "s.csv", "--nodes", "n[1-2]", "-o", "t.parquet"])
-    assert {node: len(idle) for node, idle in idle_periods(read_trace(here / "t.parquet")).items()} == {
+    assert {
+        node: len(idle)
+        for node, idle in idle_periods(read_trace(here / "t.parquet")).items()
+    } == {
         "n1": 2,
         "n2": 0,
     }

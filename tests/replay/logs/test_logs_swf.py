@@ -23,7 +23,15 @@ from synthetic_logs_more import (
 )
 
 from bft.models import InputError
-from bft.replay.logs import Collector, Diagnosis, Reading, Settings, node_trace, open_log, read_log
+from bft.replay.logs import (
+    Collector,
+    Diagnosis,
+    Reading,
+    Settings,
+    node_trace,
+    open_log,
+    read_log,
+)
 from bft.replay.logs.times import Clock
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -42,17 +50,25 @@ def counted(
     collected, diagnosis = Collector(), Diagnosis()
     read_into(collected, diagnosis, "swf", "\n".join(lines), settings=settings)
     nodes, starts, ends = (column.tolist() for column in collected.counted())
-    return [(n, a / 1e9, b / 1e9) for n, a, b in zip(nodes, starts, ends, strict=True)], collected, diagnosis
+    return (
+        [(n, a / 1e9, b / 1e9) for n, a, b in zip(nodes, starts, ends, strict=True)],
+        collected,
+        diagnosis,
+    )
 
 
 @given(job_lists(apart=True), st.sampled_from([1, 2, 16, 48]))
-def test_round_trip_of_how_many_nodes_are_idle(jobs: list[SyntheticJob], processors_per_node: int) -> None:
+def test_round_trip_of_how_many_nodes_are_idle(
+    jobs: list[SyntheticJob], processors_per_node: int
+) -> None:
     collected, diagnosis = Collector(min_gap_ns=0), Diagnosis()
     read_into(collected, diagnosis, "swf", swf(jobs, processors_per_node))
     start, end = BEGIN_S * SECOND_NS, (BEGIN_S + LENGTH_S) * SECOND_NS
     trace, _ = node_trace(collected, diagnosis, start_ns=start, end_ns=end)
     assert len(trace.nodes) == len(HOSTS)
-    assert np.array_equal(idle_seconds_of(trace).sum(axis=0), idle_seconds(jobs).sum(axis=0))
+    assert np.array_equal(
+        idle_seconds_of(trace).sum(axis=0), idle_seconds(jobs).sum(axis=0)
+    )
 
 
 @given(st.data())
@@ -61,12 +77,16 @@ def test_damaged_logs_are_read_or_refused(data: st.DataObject) -> None:
 
 
 def test_times_are_relative_to_the_header() -> None:
-    assert counted("; UnixStartTime: 1000", line(7.5, 5, "10.25"))[0] == [(4, 1012.5, 1022.75)]
+    assert counted("; UnixStartTime: 1000", line(7.5, 5, "10.25"))[0] == [
+        (4, 1012.5, 1022.75)
+    ]
 
 
 def test_epoch_submit_times_stay_as_they_are() -> None:
     jobs, _, diagnosis = counted(
-        "; UnixStartTime: 1027839845", line(1027839900), settings=Settings(processors_per_node=1)
+        "; UnixStartTime: 1027839845",
+        line(1027839900),
+        settings=Settings(processors_per_node=1),
     )
     assert jobs == [(4, 1027839905, 1027839915)]
     assert not diagnosis.notes
@@ -91,8 +111,12 @@ def test_without_a_header_times_count_from_1970_and_that_is_reported() -> None:
         ("; MaxNodes: many", None, 4, None),
     ],
 )
-def test_nodes_from_processors(header: str, given_: int | None, per_job: int, machine: int | None) -> None:
-    jobs, collected, _ = counted(*header.split("\n"), line(), settings=Settings(processors_per_node=given_))
+def test_nodes_from_processors(
+    header: str, given_: int | None, per_job: int, machine: int | None
+) -> None:
+    jobs, collected, _ = counted(
+        *header.split("\n"), line(), settings=Settings(processors_per_node=given_)
+    )
     assert [nodes for nodes, _, _ in jobs] == [per_job]
     assert collected.machine_nodes == machine
 
@@ -151,9 +175,19 @@ TAKEN = "each processor is taken for a node"
         ((), 4, False),
     ],
 )
-def test_processors_counted_as_nodes_are_reported(header: tuple[str, ...], per_node: int | None, told: bool) -> None:
-    _, _, diagnosis = counted(*header, line(), settings=Settings(processors_per_node=per_node))
-    assert any(TAKEN in note and "--processors-per-node" in note for note in diagnosis.notes) == told
+def test_processors_counted_as_nodes_are_reported(
+    header: tuple[str, ...], per_node: int | None, told: bool
+) -> None:
+    _, _, diagnosis = counted(
+        *header, line(), settings=Settings(processors_per_node=per_node)
+    )
+    assert (
+        any(
+            TAKEN in note and "--processors-per-node" in note
+            for note in diagnosis.notes
+        )
+        == told
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,7 +201,9 @@ def test_processors_counted_as_nodes_are_reported(header: tuple[str, ...], per_n
     ],
 )
 def test_field_19_that_lists_nodes_is_read(beyond: str, nodes: list[str]) -> None:
-    jobs, collected, diagnosis = counted("; MaxProcs: 8", line(run=-1, status=5), line(beyond=beyond))
+    jobs, collected, diagnosis = counted(
+        "; MaxProcs: 8", line(run=-1, status=5), line(beyond=beyond)
+    )
     assert not jobs
     assert list(collected.names) == nodes
     assert collected.busy_intervals.merged()[0].tolist() == list(range(len(nodes)))
@@ -178,17 +214,23 @@ def test_field_19_that_lists_nodes_is_read(beyond: str, nodes: list[str]) -> Non
 def test_once_field_19_lists_nodes_a_job_without_is_skipped() -> None:
     jobs, _, diagnosis = counted(line(beyond="n[1-4]"), line(beyond="-1"), line())
     assert (jobs, diagnosis.used) == ([], 1)
-    assert [(reason, tally.count, tally.line) for reason, tally in diagnosis.skipped.items()] == [
-        ("field 19 lists no nodes, as it does for the jobs before", 2, 2)
-    ]
+    assert [
+        (reason, tally.count, tally.line) for reason, tally in diagnosis.skipped.items()
+    ] == [("field 19 lists no nodes, as it does for the jobs before", 2, 2)]
 
 
-@pytest.mark.parametrize("beyond", ["-1", "7", "0,1,2,3", "linux:gpu", "cpu,gpu", "n[1-5]", "0.25 3", "n[1-"])
+@pytest.mark.parametrize(
+    "beyond", ["-1", "7", "0,1,2,3", "linux:gpu", "cpu,gpu", "n[1-5]", "0.25 3", "n[1-"]
+)
 def test_an_unexpected_field_19_is_reported_and_counts_are_read(beyond: str) -> None:
     jobs, collected, diagnosis = counted(line(beyond=beyond), line())
     assert [nodes for nodes, _, _ in jobs] == [4, 4]
     assert not collected.names
-    (tally,) = (tally for note, tally in diagnosis.notes.items() if "fields beyond the 18" in note)
+    (tally,) = (
+        tally
+        for note, tally in diagnosis.notes.items()
+        if "fields beyond the 18" in note
+    )
     assert (tally.count, tally.line) == (1, 1)
 
 
@@ -202,7 +244,9 @@ def test_a_short_line_is_reported() -> None:
 @pytest.mark.reference
 def test_a_file_that_is_separated_by_semicolons_is_refused(reference: Path) -> None:
     text = (reference / "logs" / "swf" / "slurmsimtools-jobs500.swf").read_text()
-    with pytest.raises(InputError, match="line 1 has not 18 fields separated by blanks: 1 fields"):
+    with pytest.raises(
+        InputError, match="line 1 has not 18 fields separated by blanks: 1 fields"
+    ):
         counted(text)
 
 
@@ -214,16 +258,28 @@ def test_a_file_that_is_separated_by_semicolons_is_refused(reference: Path) -> N
         ("alea-hpc2n-excerpt.swf.gz", 3170, 3145, 240),
     ],
 )
-def test_published_workloads(reference: Path, name: str, rows: int, used: int, nodes: int | None) -> None:
+def test_published_workloads(
+    reference: Path, name: str, rows: int, used: int, nodes: int | None
+) -> None:
     collected, diagnosis = Collector(), Diagnosis()
     path = reference / "logs" / "swf" / name
     with open_log(path) as lines:
-        read_log("swf", Reading(lines, str(path), collected, diagnosis, Clock(None, diagnosis)))
+        read_log(
+            "swf",
+            Reading(lines, str(path), collected, diagnosis, Clock(None, diagnosis)),
+        )
     diagnosis.balance()
-    assert (diagnosis.rows, diagnosis.used, collected.machine_nodes) == (rows, used, nodes)
+    assert (diagnosis.rows, diagnosis.used, collected.machine_nodes) == (
+        rows,
+        used,
+        nodes,
+    )
     if name.startswith("alea"):
         with open_log(path) as lines:
-            table = np.array([row.split() for row in lines if row and row[0] != ";" and row.strip()], dtype=float)
+            table = np.array(
+                [row.split() for row in lines if row and row[0] != ";" and row.strip()],
+                dtype=float,
+            )
         known = table[(table[:, 3] >= 0) & (table[:, 2] >= 0)]
         starts = 1027839845 + known[:, 1] + known[:, 2]
         count, begins, ends = collected.counted()
@@ -232,5 +288,8 @@ def test_published_workloads(reference: Path, name: str, rows: int, used: int, n
         assert np.array_equal(ends / 1e9, starts + known[:, 3])
         # As many nodes are idle as the jobs that run at an instant leave.
         trace, _ = node_trace(collected, diagnosis)
-        running = [int(count[(begins <= t) & (t < ends)].sum()) for t in trace.times[::200].tolist()]
+        running = [
+            int(count[(begins <= t) & (t < ends)].sum())
+            for t in trace.times[::200].tolist()
+        ]
         assert [240 - idle for idle in trace.idle_counts()[::200].tolist()] == running

@@ -11,7 +11,15 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_logs_more import BEGIN_S, HOSTS, LENGTH_S, SyntheticJob, idle_seconds, idle_seconds_of, job_lists
+from synthetic_logs_more import (
+    BEGIN_S,
+    HOSTS,
+    LENGTH_S,
+    SyntheticJob,
+    idle_seconds,
+    idle_seconds_of,
+    job_lists,
+)
 
 from bft.models import InputError
 from bft.replay.cli.main import run
@@ -21,7 +29,12 @@ from bft.replay.trace.trace_files import read_trace
 
 INTERVALS = "node=hosts,start=began,end=finished"
 SLURM = "JobID=id,NodeList=hosts,Start=began,End=finished,State=status"
-WINDOW = {"begin": str(BEGIN_S), "end": str(BEGIN_S + LENGTH_S), "min_gap_s": 0.0, "allow_few": True}
+WINDOW = {
+    "begin": str(BEGIN_S),
+    "end": str(BEGIN_S + LENGTH_S),
+    "min_gap_s": 0.0,
+    "allow_few": True,
+}
 
 
 def frame(jobs: list[SyntheticJob], times: str) -> pd.DataFrame:
@@ -46,9 +59,17 @@ def frame(jobs: list[SyntheticJob], times: str) -> pd.DataFrame:
     )
 
 
-@pytest.mark.parametrize(("form", "columns"), [("intervals", INTERVALS), ("slurm", SLURM)])
-@given(jobs=job_lists(), times=st.sampled_from(["epochs", "floats", "zoned", "naive"]), parquet=st.booleans())
-def test_any_table_with_a_map(form: str, columns: str, jobs: list[SyntheticJob], times: str, parquet: bool) -> None:
+@pytest.mark.parametrize(
+    ("form", "columns"), [("intervals", INTERVALS), ("slurm", SLURM)]
+)
+@given(
+    jobs=job_lists(),
+    times=st.sampled_from(["epochs", "floats", "zoned", "naive"]),
+    parquet=st.booleans(),
+)
+def test_any_table_with_a_map(
+    form: str, columns: str, jobs: list[SyntheticJob], times: str, parquet: bool
+) -> None:
     table = frame(jobs, times)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "jobs")
@@ -58,14 +79,23 @@ def test_any_table_with_a_map(form: str, columns: str, jobs: list[SyntheticJob],
             table["hosts"] = table["hosts"].map(",".join)
             table.drop(columns="end").to_csv(file, index=False)
         trace = ingested(
-            form, [str(file)], IngestOptions(columns=columns, nodes=[",".join(HOSTS)], tz="UTC", **WINDOW)
+            form,
+            [str(file)],
+            IngestOptions(columns=columns, nodes=[",".join(HOSTS)], tz="UTC", **WINDOW),
         ).trace
     assert np.array_equal(idle_seconds_of(trace), idle_seconds(jobs))
 
 
-def test_a_table_of_counts_and_missing_ends(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_of_counts_and_missing_ends(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pd.DataFrame(
-        {"jid": [1, 2], "nnuma": [2, 1], "sdt": [BEGIN_S, BEGIN_S + 10.0], "edt": [BEGIN_S + 60.0, None]}
+        {
+            "jid": [1, 2],
+            "nnuma": [2, 1],
+            "sdt": [BEGIN_S, BEGIN_S + 10.0],
+            "edt": [BEGIN_S + 60.0, None],
+        }
     ).to_parquet(here / "jobs.parquet")
     arguments = [
         "--map",
@@ -84,24 +114,41 @@ def test_a_table_of_counts_and_missing_ends(here: Path, capsys: pytest.CaptureFi
     ("columns", "message"),
     [
         ("start", "--map: expected OURS=THEIRS,... or one of pm100, adastra, fugaku"),
-        ("start=a,end", "--map: expected OURS=THEIRS,... such as start=start_time, not 'end'"),
+        (
+            "start=a,end",
+            "--map: expected OURS=THEIRS,... such as start=start_time, not 'end'",
+        ),
         ("start=a,start=b", "--map: start is given twice"),
-        ("node=hosts,start=begann,end=finished", "--map: no column 'begann'; did you mean 'began'?"),
+        (
+            "node=hosts,start=begann,end=finished",
+            "--map: no column 'begann'; did you mean 'began'?",
+        ),
     ],
 )
-def test_maps_that_cannot_be_meant(columns: str, message: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_maps_that_cannot_be_meant(
+    columns: str, message: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "jobs.csv").write_text("hosts,began,finished\nn1,1612900000,1612900060\n")
-    assert run(["ingest", "intervals", "jobs.csv", "--map", columns, "-o", "t.parquet"]) == 2
+    assert (
+        run(["ingest", "intervals", "jobs.csv", "--map", columns, "-o", "t.parquet"])
+        == 2
+    )
     assert message in capsys.readouterr().err
 
 
 def test_a_map_is_of_the_logs_alone(here: Path) -> None:
-    (here / "jobs.csv").write_text("hosts;began;finished\nn1;1612900000;1612900060\nn2;1612900010;1612900090\n")
-    (here / "down.csv").write_text("node,start,end,state\nn1,1612900070,1612900080,down\n")
+    (here / "jobs.csv").write_text(
+        "hosts;began;finished\nn1;1612900000;1612900060\nn2;1612900010;1612900090\n"
+    )
+    (here / "down.csv").write_text(
+        "node,start,end,state\nn1,1612900070,1612900080,down\n"
+    )
     more = ["--events", "down.csv", "--min-gap", "0", "-o", "t.parquet"]
     assert run(["ingest", "auto", "jobs.csv", "--map", INTERVALS, *more]) == 0
     trace = read_trace(here / "t.parquet")
-    assert trace.idle_node_seconds() == 10 + (10 + 10)  # n2 before its job; n1 after its own but for the outage
+    assert trace.idle_node_seconds() == 10 + (
+        10 + 10
+    )  # n2 before its job; n1 after its own but for the outage
 
 
 def test_parquet_that_is_damaged(here: Path) -> None:
@@ -140,7 +187,9 @@ PUBLIC = {
 
 
 @pytest.mark.parametrize("name", PUBLIC_TABLES)
-def test_published_tables(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_published_tables(
+    name: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     table = PUBLIC[name]
     if "pm100" in name or name in ("adastra", "fugaku"):
         table.to_parquet("jobs")
@@ -148,17 +197,46 @@ def test_published_tables(name: str, here: Path, capsys: pytest.CaptureFixture[s
         table.to_csv("jobs", index=False, header=name != "alibaba-2020")
     window = ["--from", str(BEGIN_S), "--to", str(BEGIN_S + 90)]
     if name == "alibaba-2020":
-        window = ["--from", stamp_of_seconds("86400"), "--to", stamp_of_seconds("86490")]
-    assert run(["ingest", "auto", "jobs", "--map", name, "--tz", "UTC", *window, "-o", "t.parquet", "--json"]) == 0
+        window = [
+            "--from",
+            stamp_of_seconds("86400"),
+            "--to",
+            stamp_of_seconds("86490"),
+        ]
+    assert (
+        run(
+            [
+                "ingest",
+                "auto",
+                "jobs",
+                "--map",
+                name,
+                "--tz",
+                "UTC",
+                *window,
+                "-o",
+                "t.parquet",
+                "--json",
+            ]
+        )
+        == 0
+    )
     account = json.loads(capsys.readouterr().out)
     assert account["skipped"] == []
-    assert (account["coverage"]["nodes"], account["used"]) == (2, len(table) - (name == "mit-supercloud"))
+    assert (account["coverage"]["nodes"], account["used"]) == (
+        2,
+        len(table) - (name == "mit-supercloud"),
+    )
     assert read_trace(here / "t.parquet").idle_node_seconds() == 30
 
 
-def test_published_tables_are_read_as_their_format(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_published_tables_are_read_as_their_format(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     PUBLIC["fugaku"].to_parquet("jobs")
-    assert run(["ingest", "intervals", "jobs", "--map", "fugaku", "-o", "t.parquet"]) == 2
+    assert (
+        run(["ingest", "intervals", "jobs", "--map", "fugaku", "-o", "t.parquet"]) == 2
+    )
     assert "--map fugaku is read as slurm, not as intervals" in capsys.readouterr().err
     assert run(["ingest", "auto", "jobs", "--map", "fugako", "-o", "t.parquet"]) == 2
     assert "not 'fugako'; did you mean 'fugaku'?" in capsys.readouterr().err

@@ -47,9 +47,17 @@ def rows(walltimes: Walltimes) -> list[tuple[object, ...]]:
     names = [walltimes.names[node] for node in walltimes.nodes.tolist()]
     offsets = walltimes.offsets.tolist()
     columns = (walltimes.known, walltimes.start, walltimes.end, walltimes.expected_end)
-    times = zip(*([after(instant) for instant in column.tolist()] for column in columns), strict=True)
+    times = zip(
+        *([after(instant) for instant in column.tolist()] for column in columns),
+        strict=True,
+    )
     lists = (names[low:high] for low, high in pairwise(offsets))
-    return [(*each, count, nodes) for each, count, nodes in zip(times, walltimes.count.tolist(), lists, strict=True)]
+    return [
+        (*each, count, nodes)
+        for each, count, nodes in zip(
+            times, walltimes.count.tolist(), lists, strict=True
+        )
+    ]
 
 
 def known(form: str, *texts: str, folder: Path, **options: object) -> Walltimes:
@@ -67,26 +75,61 @@ def json_jobs(*, queued: bool) -> str:
     """As `sacct --json` states them, or `squeue --json` those that have not ended."""
     entries = []
     for number, (eligible, start, end, expected, count, nodes) in enumerate(JOBS, 1):
-        limit = {"set": True, "infinite": expected is None, "number": ((expected or 0) - (start or 0)) // 60}
+        limit = {
+            "set": True,
+            "infinite": expected is None,
+            "number": ((expected or 0) - (start or 0)) // 60,
+        }
         state = (
-            "PENDING" if start is end is None else "RUNNING" if end is None else "CANCELLED" if not nodes else "DONE"
+            "PENDING"
+            if start is end is None
+            else "RUNNING"
+            if end is None
+            else "CANCELLED"
+            if not nodes
+            else "DONE"
         )
         times = [0 if at is None else T0 + at for at in (eligible, start, end)]
-        entry: dict[str, object] = {"job_id": number, "nodes": ",".join(nodes) or "None assigned"}
+        entry: dict[str, object] = {
+            "job_id": number,
+            "nodes": ",".join(nodes) or "None assigned",
+        }
         if queued:
-            entry |= {"job_state": [state], "eligible_time": {"set": True, "infinite": False, "number": times[0]}}
-            guessed = [T0 + 9999] * 2 if state == "PENDING" else times[1:]  # by the backfill scheduler
-            entry |= {"start_time": guessed[0], "end_time": guessed[1], "time_limit": limit, "node_count": count}
+            entry |= {
+                "job_state": [state],
+                "eligible_time": {"set": True, "infinite": False, "number": times[0]},
+            }
+            guessed = (
+                [T0 + 9999] * 2 if state == "PENDING" else times[1:]
+            )  # by the backfill scheduler
+            entry |= {
+                "start_time": guessed[0],
+                "end_time": guessed[1],
+                "time_limit": limit,
+                "node_count": count,
+            }
         else:
-            entry |= {"state": {"current": [state]}, "tres": {"requested": [{"type": "node", "count": count}]}}
-            entry["time"] = {"eligible": times[0], "start": times[1], "end": times[2], "limit": limit}
+            entry |= {
+                "state": {"current": [state]},
+                "tres": {"requested": [{"type": "node", "count": count}]},
+            }
+            entry["time"] = {
+                "eligible": times[0],
+                "start": times[1],
+                "end": times[2],
+                "limit": limit,
+            }
         entries.append(entry)
     return json.dumps({"jobs": entries}, indent=1)
 
 
 def test_sacct(tmp_path: Path) -> None:
     assert rows(known("slurm", SACCT, folder=tmp_path)) == JOBS
-    minutes = SACCT.replace("Timelimit", "TimelimitRaw").replace("01:00:00", "60").replace("02:00:00", "120")
+    minutes = (
+        SACCT.replace("Timelimit", "TimelimitRaw")
+        .replace("01:00:00", "60")
+        .replace("02:00:00", "120")
+    )
     assert rows(known("slurm", minutes, folder=tmp_path)) == JOBS
 
 
@@ -100,10 +143,22 @@ def test_text_of_scontrol(tmp_path: Path) -> None:
     lines = []
     for number, (eligible, start, end, expected, count, nodes) in enumerate(JOBS, 1):
         state = (
-            "PENDING" if start is end is None else "RUNNING" if end is None else "COMPLETED" if nodes else "CANCELLED"
+            "PENDING"
+            if start is end is None
+            else "RUNNING"
+            if end is None
+            else "COMPLETED"
+            if nodes
+            else "CANCELLED"
         )
-        limit = "UNLIMITED" if expected is None else f"00:{(expected - (start or 0)) // 60}:00"
-        begun = T0 + start if start is not None else T0 + 9999 if end is None else T0 + end
+        limit = (
+            "UNLIMITED"
+            if expected is None
+            else f"00:{(expected - (start or 0)) // 60}:00"
+        )
+        begun = (
+            T0 + start if start is not None else T0 + 9999 if end is None else T0 + end
+        )
         lines.append(
             f"JobId={number} JobName=x UserId=u(1) GroupId=g(1) JobState={state} TimeLimit={limit} SubmitTime={T0 - 5} "
             f"EligibleTime={T0 + eligible} StartTime={begun} EndTime={T0 + (9999 if end is None else end)} "
@@ -115,10 +170,15 @@ def test_text_of_scontrol(tmp_path: Path) -> None:
 def test_exports_that_overlap_are_one_log(tmp_path: Path) -> None:
     """A job that waits in one file runs in the next, and has ended in the third."""
     head, *lines = SACCT.splitlines()
-    first = "\n".join([head, lines[1], *(line.replace("700", "") for line in lines[4:5])]) + "\n"
+    first = (
+        "\n".join([head, lines[1], *(line.replace("700", "") for line in lines[4:5])])
+        + "\n"
+    )
     waits = f"{head}\n4|None assigned|1|Unknown|Unknown|PENDING|2024-01-01T00:00:30|02:00:00\n{lines[0]}\n"
     ended = lines[3].replace("Unknown|RUNNING", "2024-01-01T01:00:00|COMPLETED")
-    whole = rows(known("slurm", first, waits, SACCT, f"{head}\n{ended}\n", folder=tmp_path))
+    whole = rows(
+        known("slurm", first, waits, SACCT, f"{head}\n{ended}\n", folder=tmp_path)
+    )
     assert whole == [*JOBS[:3], (30, 700, 3600, 7900, 1, ["n2"]), JOBS[4]]
 
 
@@ -149,8 +209,16 @@ def test_requeued_jobs_without_an_end_take_time_in_proportion_to_their_number() 
             plans.job(CountedId(job), plan)
     CountedId.comparisons = 0
     made = plans.walltimes({"n1": 0}, set(), {})
-    assert CountedId.comparisons <= 20 * jobs * len(starts)  # each with each would be 540,000
-    runs = sorted(zip((made.start // SECOND_NS).tolist(), (made.end // SECOND_NS).tolist(), strict=True))
+    assert CountedId.comparisons <= 20 * jobs * len(
+        starts
+    )  # each with each would be 540,000
+    runs = sorted(
+        zip(
+            (made.start // SECOND_NS).tolist(),
+            (made.end // SECOND_NS).tolist(),
+            strict=True,
+        )
+    )
     assert runs == [(10, 20)] * jobs + [(20, 30)] * jobs + [(30, 50)] * jobs
 
 
@@ -163,7 +231,11 @@ def test_pbs(tmp_path: Path) -> None:
     ran = [(number, job) for number, job in enumerate(JOBS) if job[1] is not None]
     lines = []
     for number, (eligible, start, end, expected, _, nodes) in ran:
-        limit = "" if expected is None else f" Resource_List.walltime=0{(expected - start) // 3600}:00:00"
+        limit = (
+            ""
+            if expected is None
+            else f" Resource_List.walltime=0{(expected - start) // 3600}:00:00"
+        )
         hosts = "+".join(f"{node}/0*4" for node in nodes)
         what = f"etime={T0 + eligible} exec_host={hosts} start={T0 + start}{limit}"
         lines.append((start, pbs("S", start, number, what)))
@@ -176,15 +248,28 @@ def test_pbs(tmp_path: Path) -> None:
 def test_swf_counts_nodes(tmp_path: Path) -> None:
     text = f"; UnixStartTime: {T0}\n; MaxNodes: 4\n; MaxProcs: 4\n"
     text += "1 0 10 690 2 -1 -1 2 3600 -1 1 1 1 1 1 1 -1 -1\n2 5 695 200 1 -1 -1 1 -1 -1 1 1 1 1 1 1 -1 -1\n"
-    assert rows(known("swf", text, folder=tmp_path)) == [(*job[:5], []) for job in JOBS[:2]]
+    assert rows(known("swf", text, folder=tmp_path)) == [
+        (*job[:5], []) for job in JOBS[:2]
+    ]
 
 
 def test_reservations_count_as_announced_a_day_before(tmp_path: Path) -> None:
     reserved = tmp_path / "reservations.txt"
-    reserved.write_text("NodeNames|TimeStart|TimeEnd\nn[1-2]|2024-01-03T00:00:00|2024-01-03T06:00:00\n")
-    found = known("slurm", SACCT, folder=tmp_path, reservations=[str(reserved)], end="2024-01-04")
+    reserved.write_text(
+        "NodeNames|TimeStart|TimeEnd\nn[1-2]|2024-01-03T00:00:00|2024-01-03T06:00:00\n"
+    )
+    found = known(
+        "slurm", SACCT, folder=tmp_path, reservations=[str(reserved)], end="2024-01-04"
+    )
     begin = 2 * 86_400
-    assert rows(found)[-1] == (begin - 86_400, begin, begin + 6 * 3600, begin + 6 * 3600, 2, ["n1", "n2"])
+    assert rows(found)[-1] == (
+        begin - 86_400,
+        begin,
+        begin + 6 * 3600,
+        begin + 6 * 3600,
+        2,
+        ["n1", "n2"],
+    )
     assert found.reserved.tolist() == [False] * 5 + [True]
 
 
@@ -196,38 +281,84 @@ def test_reservations_count_as_announced_a_day_before(tmp_path: Path) -> None:
             "node,start,end\nn1,2024-01-01,2024-01-02\n",
             "the format intervals states no time limits; slurm",
         ),
-        ("slurm", SACCT.replace("Timelimit", "Comment"), "needs the columns Timelimit, and Eligible or Submit"),
+        (
+            "slurm",
+            SACCT.replace("Timelimit", "Comment"),
+            "needs the columns Timelimit, and Eligible or Submit",
+        ),
     ],
 )
-def test_logs_without_limits_are_refused(tmp_path: Path, form: str, text: str, why: str) -> None:
+def test_logs_without_limits_are_refused(
+    tmp_path: Path, form: str, text: str, why: str
+) -> None:
     with pytest.raises(InputError, match=why):
         known(form, text, folder=tmp_path)
 
 
 def test_units_of_nodes_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nodes that turn idle as a whole, not for --unit gpu"):
+    with pytest.raises(
+        InputError, match="nodes that turn idle as a whole, not for --unit gpu"
+    ):
         known("slurm", SACCT, folder=tmp_path, unit="gpu")
 
 
 def test_limits() -> None:
     texts = {"1-02:03:04": 93_784, "10:00": 600, "30": 30, "00:01:30.5": 90}
-    assert {text: limit_ns(text) for text in texts} == {text: seconds * SECOND_NS for text, seconds in texts.items()}
-    assert [limit_ns(text) for text in ("Partition_Limit", "", "-1", "1-2", "x:1")] == [None] * 5
+    assert {text: limit_ns(text) for text in texts} == {
+        text: seconds * SECOND_NS for text, seconds in texts.items()
+    }
+    assert [limit_ns(text) for text in ("Partition_Limit", "", "-1", "1-2", "x:1")] == [
+        None
+    ] * 5
     assert limit_ns("90", minutes=True) == 5400 * SECOND_NS
 
 
 @pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
 def test_from_a_log_to_a_replay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], scheduler: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    scheduler: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["generate", "log", scheduler, "--nodes", "8", "--days", "1", "--walltimes", "-o", "log"]) == 0
+    assert (
+        run(
+            [
+                "generate",
+                "log",
+                scheduler,
+                "--nodes",
+                "8",
+                "--days",
+                "1",
+                "--walltimes",
+                "-o",
+                "log",
+            ]
+        )
+        == 0
+    )
     files = ["-o", "trace.parquet", "--walltimes", "walltimes.parquet"]
     assert run(["ingest", scheduler, "log", "--tz", "UTC", *files]) == 0
     jobs = read_walltimes("walltimes.parquet").counts()
-    assert f"walltimes.parquet: {jobs['jobs']} jobs, {jobs['with_limit']} of the" in capsys.readouterr().out
+    assert (
+        f"walltimes.parquet: {jobs['jobs']} jobs, {jobs['with_limit']} of the"
+        in capsys.readouterr().out
+    )
     assert jobs["jobs"] == jobs["begun"] == jobs["with_limit"] > 20
-    assert run(["trace", "info", "trace.parquet", "--walltimes", "walltimes.parquet", "--json"]) == 0
+    assert (
+        run(
+            [
+                "trace",
+                "info",
+                "trace.parquet",
+                "--walltimes",
+                "walltimes.parquet",
+                "--json",
+            ]
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)["walltimes"]
     assert found["expected"]["by_count"] > 0
     # Jobs end before their limits: nodes leave no later than expected, but where later jobs go first.
@@ -235,5 +366,8 @@ def test_from_a_log_to_a_replay(
 
 
 def test_other_logs_are_made_without_limits() -> None:
-    with pytest.raises(InputError, match="a log of sge is made without time limits; slurm and pbs have them"):
+    with pytest.raises(
+        InputError,
+        match="a log of sge is made without time limits; slurm and pbs have them",
+    ):
         generate_log("sge", walltimes=True)

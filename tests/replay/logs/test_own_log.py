@@ -31,27 +31,49 @@ what is this
 def test_the_documented_format_is_installed_and_used(tmp_path: Path) -> None:
     call = installed(OWN, tmp_path)
     assert re.search(
-        "^semicolons +One job per line, with semicolons$", call("ingest", "--formats").stdout, re.MULTILINE
+        "^semicolons +One job per line, with semicolons$",
+        call("ingest", "--formats").stdout,
+        re.MULTILINE,
     )
     (tmp_path / "jobs.log").write_text(LOG)
-    common = ("jobs.log", "--tz", "Europe/Berlin", "-o", "trace.csv", "--json", "--force", "--allow-few")
+    common = (
+        "jobs.log",
+        "--tz",
+        "Europe/Berlin",
+        "-o",
+        "trace.csv",
+        "--json",
+        "--force",
+        "--allow-few",
+    )
     for name in ("auto", "Semicolons"):
         read = call("ingest", name, *common)
         assert read.returncode == 0, read.stderr
         account = json.loads(read.stdout)
-        assert {key: account[key] for key in ("lines", "rows", "used")} == {"lines": 8, "rows": 7, "used": 2}
+        assert {key: account[key] for key in ("lines", "rows", "used")} == {
+            "lines": 8,
+            "rows": 7,
+            "used": 2,
+        }
         assert {each["reason"] for each in account["skipped"]} == {
             "a time is no time",
             "ends before it starts",
             "field 2 holds no host list",
             "is no record of this format, such as job 7;cn[1-3];START;END",
         }
-        assert [each["reason"] for each in account["left_out"]] == ["a job that never started"]
+        assert [each["reason"] for each in account["left_out"]] == [
+            "a job that never started"
+        ]
         assert account["coverage"]["nodes"] == 3
-    assert "2024-05-01T09:00:00" in (tmp_path / "trace.csv").read_text().replace(" ", "T")
+    assert "2024-05-01T09:00:00" in (tmp_path / "trace.csv").read_text().replace(
+        " ", "T"
+    )
     strict = call("ingest", "auto", *common, "--strict")
     assert strict.returncode == 2
-    assert "jobs.log: line 5: a time is no time: 'yesterday;2024-05-01T11:30:00'" in strict.stderr
+    assert (
+        "jobs.log: line 5: a time is no time: 'yesterday;2024-05-01T11:30:00'"
+        in strict.stderr
+    )
 
 
 def test_the_documented_example_is_short() -> None:
@@ -61,27 +83,50 @@ def test_the_documented_example_is_short() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("raise RuntimeError('no parser')", "cannot be loaded: RuntimeError: no parser"),
+        (
+            "raise RuntimeError('no parser')",
+            "cannot be loaded: RuntimeError: no parser",
+        ),
         ("", "cannot be loaded: AttributeError"),
-        ("def FORMAT(reading): ...", "is a function, expected a bft.replay.logs.LogFormat"),
+        (
+            "def FORMAT(reading): ...",
+            "is a function, expected a bft.replay.logs.LogFormat",
+        ),
         (
             "from bft.replay.logs import LogFormat\nFORMAT = LogFormat('x', 'read')",
             "read must be a function of a Reading",
         ),
-        ("from bft.replay.logs import LogFormat\nFORMAT = LogFormat('x', print, '(')", "is no regular expression"),
+        (
+            "from bft.replay.logs import LogFormat\nFORMAT = LogFormat('x', print, '(')",
+            "is no regular expression",
+        ),
     ],
 )
 def test_a_broken_package_is_named_and_hides_no_other(
-    body: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    body: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(plant({"their_log.py": body}, {formats.GROUP: {"own": "their_log:FORMAT"}}, tmp_path))
+    monkeypatch.syspath_prepend(
+        plant(
+            {"their_log.py": body},
+            {formats.GROUP: {"own": "their_log:FORMAT"}},
+            tmp_path,
+        )
+    )
     monkeypatch.delitem(sys.modules, "their_log", raising=False)
     assert run(["ingest", "--formats"]) == 0
     listed = capsys.readouterr().out
-    assert re.search(rf"^own +format 'own' \(their_log:FORMAT\).*{message}", listed, re.MULTILINE), listed
+    assert re.search(
+        rf"^own +format 'own' \(their_log:FORMAT\).*{message}", listed, re.MULTILINE
+    ), listed
     assert re.search("^swf ", listed, re.MULTILINE)
-    Path("idle.csv").write_text("node,start,end,state\na,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z,idle\n")
+    Path("idle.csv").write_text(
+        "node,start,end,state\na,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z,idle\n"
+    )
     assert run(["ingest", "own", "idle.csv", "-o", "trace.csv"]) == 2
     assert message in capsys.readouterr().err
     assert not Path("trace.csv").exists()
@@ -91,11 +136,18 @@ def test_a_broken_package_is_named_and_hides_no_other(
 def test_auto_names_a_broken_package_where_no_other_format_matches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.syspath_prepend(plant({}, {formats.GROUP: {"own": "nowhere.at_all:FORMAT"}}, tmp_path / "site"))
+    monkeypatch.syspath_prepend(
+        plant({}, {formats.GROUP: {"own": "nowhere.at_all:FORMAT"}}, tmp_path / "site")
+    )
     assert detect("JobID|NodeList|Start|End") == "slurm"
     assert not caplog.records
     (tmp_path / "log").write_text("of no format\n")
-    assert run(["ingest", "auto", str(tmp_path / "log"), "-o", str(tmp_path / "trace.csv")]) == 2
+    assert (
+        run(
+            ["ingest", "auto", str(tmp_path / "log"), "-o", str(tmp_path / "trace.csv")]
+        )
+        == 2
+    )
     assert "format 'own' (nowhere.at_all:FORMAT) cannot be loaded" in caplog.text
 
 

@@ -48,7 +48,16 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cron.start()
         try:
             for nodes, seconds in JOBS:
-                slurm.run("sbatch", "-N", str(nodes), "--exclusive", "-o", "/dev/null", "--wrap", f"sleep {seconds}")
+                slurm.run(
+                    "sbatch",
+                    "-N",
+                    str(nodes),
+                    "--exclusive",
+                    "-o",
+                    "/dev/null",
+                    "--wrap",
+                    f"sleep {seconds}",
+                )
             slurm.wait_idle()
             time.sleep(3)  # so that snapshots see the end
         finally:
@@ -57,9 +66,13 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "nodes.txt").write_text(slurm.run("scontrol", "-o", "show", "node"))
         columns = "--format=JobID,NodeList,AllocNodes,Start,End,State"
         slurm.env["SLURM_TIME_FORMAT"] = "%s"
-        (folder / "sacct.txt").write_text(slurm.run("sacct", "-a", "-X", "-D", "-P", "-S", "now-1days", columns))
+        (folder / "sacct.txt").write_text(
+            slurm.run("sacct", "-a", "-X", "-D", "-P", "-S", "now-1days", columns)
+        )
         del slurm.env["SLURM_TIME_FORMAT"]
-        (folder / "sacct.json").write_text(slurm.run("sacct", "-a", "-D", "-S", "now-1days", "--json"))
+        (folder / "sacct.json").write_text(
+            slurm.run("sacct", "-a", "-D", "-S", "now-1days", "--json")
+        )
         _run_gpu_jobs(slurm)
     return folder
 
@@ -74,22 +87,36 @@ def _run_gpu_jobs(slurm: Slurm) -> None:
         asked = (f"--gres=gpu:{gpus}",) if gpus else ()
         seen = "until [ -e seen-$SLURM_JOB_ID ]; do sleep 0.2; done"
         command = f"srun --ntasks-per-node=1 sh -c '{tell}; {seen}; sleep {seconds}'"
-        slurm.run("sbatch", "-N", str(nodes), *asked, "-o", "/dev/null", "--wrap", command)
+        slurm.run(
+            "sbatch", "-N", str(nodes), *asked, "-o", "/dev/null", "--wrap", command
+        )
     with (slurm.folder / "gpus.txt").open("w") as file:
         end = time.monotonic() + PATIENCE_S
         while slurm.run("squeue", "-h").strip():
             assert time.monotonic() < end, "jobs of Slurm did not end"
             shown = slurm.run("scontrol", "-o", "-d", "show", "job")
             file.write(shown)
-            for job in re.findall(r"^JobId=(\d+) .* JobState=RUNNING ", shown, re.MULTILINE):
+            for job in re.findall(
+                r"^JobId=(\d+) .* JobState=RUNNING ", shown, re.MULTILINE
+            ):
                 (slurm.folder / f"seen-{job}").touch()
             time.sleep(1)
     columns = "--format=JobID,NodeList,AllocNodes,Start,End,State,AllocTRES"
-    (slurm.folder / "gpus.sacct").write_text(slurm.run("sacct", "-a", "-X", "-D", "-P", "-S", "now-1days", columns))
+    (slurm.folder / "gpus.sacct").write_text(
+        slurm.run("sacct", "-a", "-X", "-D", "-P", "-S", "now-1days", columns)
+    )
 
 
 def _trace(logs: Path, kind: str, file: str, target: Path, *more: str) -> NodeTrace:
-    arguments = ["ingest", kind, str(logs / file), "--nodes", str(logs / "nodes.txt"), "-o", str(target)]
+    arguments = [
+        "ingest",
+        kind,
+        str(logs / file),
+        "--nodes",
+        str(logs / "nodes.txt"),
+        "-o",
+        str(target),
+    ]
     assert run([*arguments, "--min-gap", "0", *more]) == 0
     return read_trace(target)
 
@@ -114,9 +141,15 @@ def test_three_exports_of_a_real_slurm_agree(logs: Path, here: Path) -> None:
     assert table.nodes == json.nodes == sampled.nodes == ("n1", "n2", "n3")
     exact = _idle(table, start, end)
     assert np.array_equal(exact, _idle(json, start, end))
-    assert (~exact).sum() >= sum(nodes * seconds for nodes, seconds in JOBS)  # all of them ran
+    assert (~exact).sum() >= sum(
+        nodes * seconds for nodes, seconds in JOBS
+    )  # all of them ran
     # A snapshot may be wrong next to a change only: by its own period, and by how long Slurm takes to clean a node.
-    stamps = [int(line) for line in (logs / "nodes.snapshots").read_text().splitlines() if line.isdecimal()]
+    stamps = [
+        int(line)
+        for line in (logs / "nodes.snapshots").read_text().splitlines()
+        if line.isdecimal()
+    ]
     slack = LAG_S + int(np.diff(stamps).max())
     for node, seen in zip(exact, _idle(sampled, start, end), strict=True):
         changes = np.flatnonzero(np.diff(node)) + 1
@@ -125,13 +158,44 @@ def test_three_exports_of_a_real_slurm_agree(logs: Path, here: Path) -> None:
 
 
 @pytest.mark.slow
-def test_gpus_that_jobs_were_given_are_busy_as_long_as_sacct_says(logs: Path, here: Path) -> None:
-    rows = [line.split("|") for line in (logs / "gpus.sacct").read_text().splitlines()[1:]][-len(GPU_JOBS) :]
+def test_gpus_that_jobs_were_given_are_busy_as_long_as_sacct_says(
+    logs: Path, here: Path
+) -> None:
+    rows = [
+        line.split("|") for line in (logs / "gpus.sacct").read_text().splitlines()[1:]
+    ][-len(GPU_JOBS) :]
     runs = {row[0]: (_epoch_s(row[3]), _epoch_s(row[4])) for row in rows}
-    start, end = min(first for first, _ in runs.values()), max(last for _, last in runs.values()) + 5
+    start, end = (
+        min(first for first, _ in runs.values()),
+        max(last for _, last in runs.values()) + 5,
+    )
     files = [str(logs / name) for name in ("gpus.sacct", "gpus.txt")]
-    window = ["--from", str(start), "--to", str(end), "--allow-few", "--min-gap", "0", "--unit", "gpu"]
-    assert run(["ingest", "slurm", *files, "--nodes", str(logs / "nodes.txt"), "-o", "gpus.parquet", *window]) == 0
+    window = [
+        "--from",
+        str(start),
+        "--to",
+        str(end),
+        "--allow-few",
+        "--min-gap",
+        "0",
+        "--unit",
+        "gpu",
+    ]
+    assert (
+        run(
+            [
+                "ingest",
+                "slurm",
+                *files,
+                "--nodes",
+                str(logs / "nodes.txt"),
+                "-o",
+                "gpus.parquet",
+                *window,
+            ]
+        )
+        == 0
+    )
     trace = read_trace(here / "gpus.parquet")
     idle = np.zeros((trace.slots, end - start), dtype=bool)
     for event, time_ns in enumerate(trace.times.tolist()):
@@ -144,7 +208,9 @@ def test_gpus_that_jobs_were_given_are_busy_as_long_as_sacct_says(logs: Path, he
     for job, node, *gpus in told:
         for gpu in gpus[0].split(",") if gpus else ():
             first, last = runs[job]
-            expected[trace.nodes.index(node) * 4 + int(gpu), first - start : last - start] = False
+            expected[
+                trace.nodes.index(node) * 4 + int(gpu), first - start : last - start
+            ] = False
     assert np.array_equal(idle, expected)
 
 

@@ -17,11 +17,22 @@ from synthetic_logs_more import damages, job_lists
 
 from bft.models import InputError
 from bft.models.limited_reading import whole_lines
-from bft.replay.logs import Clock, Collector, Diagnosis, Reading, node_trace, open_log, read_log, slurm_blocks
+from bft.replay.logs import (
+    Clock,
+    Collector,
+    Diagnosis,
+    Reading,
+    node_trace,
+    open_log,
+    read_log,
+    slurm_blocks,
+)
 from bft.replay.logs.log_files import LogLines
 
 COLUMNS = ("JobID", "NodeList", "AllocNodes", "Start", "End", "State", "JobName")
-IDS = st.integers(0, 20).map(str) | st.sampled_from(["7.batch", "3.0", "5_[1-9]", "6_1", "8+1", "", "x", "JobID"])
+IDS = st.integers(0, 20).map(str) | st.sampled_from(
+    ["7.batch", "3.0", "5_[1-9]", "6_1", "8+1", "", "x", "JobID"]
+)
 LISTS = st.sampled_from(["n01", "n[01-03]", "m[01-02,05]", "n[001,003-004]", "n[1-3]"]) | st.sampled_from(
     ["", "None assigned", "n01,n02", "n[03-01]", "n[02,01]", "n[01,01]", "n[01-02,]", "n[01-02", "[1-2]", "n[1-2],m1",
      "n[01-02]x", "n[1-2]c[0-1]", "x" * 300, "n[0000001-0000002]", "\udcff"]
@@ -40,17 +51,27 @@ TIMES = USUAL_TIMES | st.sampled_from(
 @st.composite
 def tables(draw: st.DrawFn) -> str:
     """Rows as sacct prints them, most of the usual form, with odd cells, odd lines, and a header that comes again."""
-    columns = draw(st.permutations([c for c in COLUMNS if c != "AllocNodes" or draw(st.booleans())]))
+    columns = draw(
+        st.permutations(
+            [c for c in COLUMNS if c != "AllocNodes" or draw(st.booleans())]
+        )
+    )
     lines = ["|".join(columns)]
     for _ in range(draw(st.integers(1, 25))):
         cells = {
             "JobID": draw(IDS),
             "NodeList": draw(LISTS),
-            "AllocNodes": draw(st.sampled_from(["3", "3", "1", "01", "", "x", "99999999999999999999"])),
+            "AllocNodes": draw(
+                st.sampled_from(["3", "3", "1", "01", "", "x", "99999999999999999999"])
+            ),
             "Start": draw(TIMES),
             "End": draw(TIMES),
             "State": draw(st.sampled_from(["COMPLETED", "RUNNING", "CANCELLED by 7"])),
-            "JobName": draw(st.sampled_from(["a", "a", "a", "séquence", "a|b", "a\nb", "\udcff", ""])),
+            "JobName": draw(
+                st.sampled_from(
+                    ["a", "a", "a", "séquence", "a|b", "a\nb", "\udcff", ""]
+                )
+            ),
         }
         lines.append("|".join(cells[column] for column in columns))
         if draw(st.integers(0, 20)) == 0:
@@ -66,8 +87,18 @@ def outcome(lines: Any, tz: str | None, *, strict: bool) -> list[Any]:
         trace, coverage = node_trace(into, diagnosis)
     except InputError as error:
         return [str(error)]
-    columns = [getattr(trace, name).tolist() for name in ("times", "joined", "joined_at", "left", "left_at")]
-    return [trace.nodes, trace.start, trace.end, *columns, coverage.as_dict(), json.dumps(diagnosis.as_dict())]
+    columns = [
+        getattr(trace, name).tolist()
+        for name in ("times", "joined", "joined_at", "left", "left_at")
+    ]
+    return [
+        trace.nodes,
+        trace.start,
+        trace.end,
+        *columns,
+        coverage.as_dict(),
+        json.dumps(diagnosis.as_dict()),
+    ]
 
 
 def agree(text: str, tz: str | None, size: int, *, strict: bool) -> None:
@@ -77,8 +108,14 @@ def agree(text: str, tz: str | None, size: int, *, strict: bool) -> None:
         stream = io.BytesIO(content)
         return whole_lines(lambda _: stream.read(at_once), "log")
 
-    lines = [line for block in blocks(1 << 20) for line in block.decode("utf-8", "surrogateescape").split("\n")]
-    assert outcome(LogLines(blocks(size)), tz, strict=strict) == outcome(lines, tz, strict=strict)
+    lines = [
+        line
+        for block in blocks(1 << 20)
+        for line in block.decode("utf-8", "surrogateescape").split("\n")
+    ]
+    assert outcome(LogLines(blocks(size)), tz, strict=strict) == outcome(
+        lines, tz, strict=strict
+    )
 
 
 SIZES = st.sampled_from([1, 60, 400, 1 << 20])
@@ -86,7 +123,9 @@ ZONES = st.sampled_from(["UTC", "Europe/Berlin", None])
 
 
 @given(text=tables(), tz=ZONES, size=SIZES, strict=st.booleans())
-def test_rows_with_odd_cells(text: str, tz: str | None, size: int, strict: bool) -> None:
+def test_rows_with_odd_cells(
+    text: str, tz: str | None, size: int, strict: bool
+) -> None:
     agree(text, tz, size, strict=strict)
 
 
@@ -99,17 +138,29 @@ def test_damaged_logs(data: st.DataObject, tz: str | None, size: int) -> None:
 @pytest.mark.parametrize("odd", [1, 60], ids=["few odd lines", "many odd lines"])
 def test_odd_lines_among_many(odd: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(odd)
-    rows = [f"{k}|n[{k % 7:02}-{k % 7 + 3:02}]|4|{1_612_900_000 + k}|{1_612_900_500 + 2 * k}|a" for k in range(2_000)]
+    rows = [
+        f"{k}|n[{k % 7:02}-{k % 7 + 3:02}]|4|{1_612_900_000 + k}|{1_612_900_500 + 2 * k}|a"
+        for k in range(2_000)
+    ]
     for place in rng.choice(len(rows), odd, replace=False).tolist():
         rows[place] += "\nb" if place % 2 else "|b"
     careful = []
     alone = slurm_blocks.Table.careful
-    monkeypatch.setattr(slurm_blocks.Table, "careful", lambda *args: careful.append(0) or alone(*args))
-    agree("\n".join(["JobID|NodeList|AllocNodes|Start|End|JobName", *rows]), "UTC", 1 << 20, strict=False)
+    monkeypatch.setattr(
+        slurm_blocks.Table, "careful", lambda *args: careful.append(0) or alone(*args)
+    )
+    agree(
+        "\n".join(["JobID|NodeList|AllocNodes|Start|End|JobName", *rows]),
+        "UTC",
+        1 << 20,
+        strict=False,
+    )
     assert careful
 
 
-def test_blocks_that_fill_the_memory_are_merged_at_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_that_fill_the_memory_are_merged_at_the_same_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from bft.replay.logs import collector
 
     monkeypatch.setattr(collector, "BLOCK", 50)
@@ -119,14 +170,25 @@ def test_blocks_that_fill_the_memory_are_merged_at_the_same_rows(monkeypatch: py
     for job in range(300):
         low, start = int(rng.integers(0, 40)), int(rng.integers(0, 9_000))
         wide = int(rng.integers(1, 30))
-        rows.append(f"{job}|n[{low:03}-{low + wide:03}]|{1_612_900_000 + start}|{1_612_900_000 + start + 40}")
+        rows.append(
+            f"{job}|n[{low:03}-{low + wide:03}]|{1_612_900_000 + start}|{1_612_900_000 + start + 40}"
+        )
     agree("\n".join(["JobID|NodeList|Start|End", *rows]), "UTC", 1 << 20, strict=False)
 
 
 def test_files_are_read_by_columns(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("log").write_text("JobID|NodeList|Start|End\n1|n[1-2]|1612900000|1612900060\n2|n1|1612900060|1612900090\n")
+    Path("log").write_text(
+        "JobID|NodeList|Start|End\n1|n[1-2]|1612900000|1612900060\n2|n1|1612900060|1612900090\n"
+    )
     monkeypatch.setattr("bft.replay.logs.slurm.Rows.row", None)  # no row is read alone
     into, diagnosis = Collector(), Diagnosis()
     with open_log("log") as lines:
-        read_log("slurm", Reading(lines, "log", into, diagnosis, Clock("UTC", diagnosis)))
-    assert (diagnosis.lines, diagnosis.rows, diagnosis.used, list(into.names)) == (3, 2, 2, ["n1", "n2"])
+        read_log(
+            "slurm", Reading(lines, "log", into, diagnosis, Clock("UTC", diagnosis))
+        )
+    assert (diagnosis.lines, diagnosis.rows, diagnosis.used, list(into.names)) == (
+        3,
+        2,
+        2,
+        ["n1", "n2"],
+    )

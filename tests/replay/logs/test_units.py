@@ -49,7 +49,9 @@ def gpu_jobs(draw: st.DrawFn, *, named: bool) -> list[GpuJob]:
         node = draw(st.sampled_from(sorted(SIZES)))
         some = st.integers(0, SIZES[node]) | st.none()
         if named:
-            some |= st.sets(st.integers(0, SIZES[node] - 1), min_size=1).map(lambda units: tuple(sorted(units)))
+            some |= st.sets(st.integers(0, SIZES[node] - 1), min_size=1).map(
+                lambda units: tuple(sorted(units))
+            )
         start = draw(st.integers(0, LENGTH_S - 2))
         end = draw(st.integers(start + 1, LENGTH_S) | st.none())
         jobs.append(GpuJob(node, draw(some), start, end))
@@ -58,12 +60,26 @@ def gpu_jobs(draw: st.DrawFn, *, named: bool) -> list[GpuJob]:
 
 def busy_units(jobs: list[GpuJob]) -> dict[tuple[str, int], NDArray[np.bool_]]:
     """Which second each unit is busy in, by the rules and nothing else: second by second, unit by unit."""
-    busy = {(node, unit): np.zeros(LENGTH_S, dtype=bool) for node, size in SIZES.items() for unit in range(size)}
+    busy = {
+        (node, unit): np.zeros(LENGTH_S, dtype=bool)
+        for node, size in SIZES.items()
+        for unit in range(size)
+    }
 
     def size(job: GpuJob) -> int:
-        return SIZES[job.node] if job.gpus is None else job.gpus if isinstance(job.gpus, int) else len(job.gpus)
+        return (
+            SIZES[job.node]
+            if job.gpus is None
+            else job.gpus
+            if isinstance(job.gpus, int)
+            else len(job.gpus)
+        )
 
-    def rank(job: GpuJob) -> tuple[int, bool, int, int]:  # those that name their units, the long and the large first
+    def rank(
+        job: GpuJob,
+    ) -> tuple[
+        int, bool, int, int
+    ]:  # those that name their units, the long and the large first
         return job.start_s, isinstance(job.gpus, int), -(job.end_s or 10**9), -size(job)
 
     named = [job for job in jobs if isinstance(job.gpus, tuple)]
@@ -71,7 +87,11 @@ def busy_units(jobs: list[GpuJob]) -> dict[tuple[str, int], NDArray[np.bool_]]:
         end = LENGTH_S if job.end_s is None else job.end_s
         units = range(SIZES[job.node])
         if isinstance(job.gpus, int):
-            free = [unit for unit in units if not busy[job.node, unit][job.start_s :][:1].any()]
+            free = [
+                unit
+                for unit in units
+                if not busy[job.node, unit][job.start_s :][:1].any()
+            ]
             wanted = {
                 unit for other in named if other.node == job.node for unit in other.gpus or ()  # type: ignore[union-attr]
                 if other.start_s < end and job.start_s < (LENGTH_S if other.end_s is None else other.end_s)
@@ -92,7 +112,10 @@ def idle_units(trace: NodeTrace) -> dict[tuple[str, int], NDArray[np.bool_]]:
         idle[trace.leaves(event), second:] = False
         idle[trace.joins(event), second:] = True
     names = [trace.name_of(slot).rsplit("/", 1) for slot in trace.members().tolist()]
-    return {(name, int(unit)): idle[slot] for (name, unit), slot in zip(names, trace.members().tolist(), strict=True)}
+    return {
+        (name, int(unit)): idle[slot]
+        for (name, unit), slot in zip(names, trace.members().tolist(), strict=True)
+    }
 
 
 def stamp(second: int | None) -> str:
@@ -102,10 +125,24 @@ def stamp(second: int | None) -> str:
 def sacct(jobs: list[GpuJob]) -> str:
     lines = ["JobID|NodeList|Start|End|State|AllocTRES|OverSubscribe"]
     for number, job in enumerate(jobs):
-        tres = "cpu=4" + (f",gres/gpu:a100={job.gpus},gres/gpu={job.gpus}" if job.gpus else "")
+        tres = "cpu=4" + (
+            f",gres/gpu:a100={job.gpus},gres/gpu={job.gpus}" if job.gpus else ""
+        )
         state = "RUNNING" if job.end_s is None else "COMPLETED"
         alone = "EXCLUSIVE" if job.gpus is None else "OK"
-        lines.append("|".join([str(number), job.node, stamp(job.start_s), stamp(job.end_s), state, tres, alone]))
+        lines.append(
+            "|".join(
+                [
+                    str(number),
+                    job.node,
+                    stamp(job.start_s),
+                    stamp(job.end_s),
+                    state,
+                    tres,
+                    alone,
+                ]
+            )
+        )
     return "\n".join(lines)
 
 
@@ -133,19 +170,42 @@ def pbs(jobs: list[GpuJob]) -> str:
         values = [f"start={BEGIN_S + job.start_s}", f"exec_host={job.node}/0*4",
                   f"exec_vnode=({job.node}:ncpus=4:ngpus={count})"]  # fmt: skip
         values += ["Resource_List.place=exclhost"] if job.gpus is None else []
-        values += ["exec_gpus=" + "+".join(f"{job.node}-gpu/{unit}" for unit in job.gpus)] if named else []  # type: ignore[union-attr]
+        values += (
+            ["exec_gpus=" + "+".join(f"{job.node}-gpu/{unit}" for unit in job.gpus)]
+            if named
+            else []
+        )  # type: ignore[union-attr]
         lines.append((job.start_s, f"S;{number}.s;{' '.join(values)}"))
         if job.end_s is not None:
-            lines.append((job.end_s, f"E;{number}.s;{' '.join([*values, f'end={BEGIN_S + job.end_s}'])}"))
+            lines.append(
+                (
+                    job.end_s,
+                    f"E;{number}.s;{' '.join([*values, f'end={BEGIN_S + job.end_s}'])}",
+                )
+            )
     lines.append((LENGTH_S, f"L;x;license at {BEGIN_S + LENGTH_S}"))
-    stamps = {second: np.datetime64(BEGIN_S + second, "s").item() for second, _ in lines}
-    return "\n".join(f"{stamps[second]:%m/%d/%Y %H:%M:%S};{text}" for second, text in sorted(lines))
+    stamps = {
+        second: np.datetime64(BEGIN_S + second, "s").item() for second, _ in lines
+    }
+    return "\n".join(
+        f"{stamps[second]:%m/%d/%Y %H:%M:%S};{text}" for second, text in sorted(lines)
+    )
 
 
 def scontrol_job(number: int, job: GpuJob, *, ended: bool) -> str:
     """A job as `scontrol show job -d` prints it: of one that has ended not which GPUs it had; all styles in turn."""
-    count = SIZES[job.node] if job.gpus is None else job.gpus if isinstance(job.gpus, int) else len(job.gpus)
-    listed = ",".join(map(str, job.gpus)) if isinstance(job.gpus, tuple) and not ended else ""
+    count = (
+        SIZES[job.node]
+        if job.gpus is None
+        else job.gpus
+        if isinstance(job.gpus, int)
+        else len(job.gpus)
+    )
+    listed = (
+        ",".join(map(str, job.gpus))
+        if isinstance(job.gpus, tuple) and not ended
+        else ""
+    )
     detail = (f"GRES_IDX=gpu(IDX:{listed})", f"GRES=gpu:a100:{count}(IDX:{listed}),nic:1(IDX:9)",
               f"GRES=gpu:{count}(IDX:{listed})")[number % 3] if listed else "GRES="  # fmt: skip
     lines = [
@@ -162,13 +222,21 @@ def scontrol_job(number: int, job: GpuJob, *, ended: bool) -> str:
         f"OverSubscribe={'NO' if job.gpus is None else 'OK'} Contiguous=0",
         "Comment=NodeList=n8 TRES=gres/gpu=4",
     ]
-    return (" " if number % 2 else "\n   ").join(lines) + ("" if number % 2 else "\n   \n")
+    return (" " if number % 2 else "\n   ").join(lines) + (
+        "" if number % 2 else "\n   \n"
+    )
 
 
 def scontrol(jobs: list[GpuJob]) -> str:
     """What cron kept of it: each job while it ran, and after its end."""
-    while_running = [scontrol_job(number, job, ended=False) for number, job in enumerate(jobs)]
-    ended = [scontrol_job(number, job, ended=True) for number, job in enumerate(jobs) if job.end_s is not None]
+    while_running = [
+        scontrol_job(number, job, ended=False) for number, job in enumerate(jobs)
+    ]
+    ended = [
+        scontrol_job(number, job, ended=True)
+        for number, job in enumerate(jobs)
+        if job.end_s is not None
+    ]
     return "\n".join(["", *while_running, *ended])
 
 
@@ -180,28 +248,50 @@ def pod(number: int, job: GpuJob) -> dict[str, Any]:
     """A pod of one or two containers that ask for the GPUs together; one that runs before them asks for all at once."""
     assert isinstance(job.gpus, int)
     parts = [job.gpus // 2, job.gpus - job.gpus // 2] if number % 2 else [job.gpus]
-    asked = [{"requests": {"cpu": "500m", "nvidia.com/gpu": str(some)}} if some else {} for some in parts]
+    asked = [
+        {"requests": {"cpu": "500m", "nvidia.com/gpu": str(some)}} if some else {}
+        for some in parts
+    ]
     containers = [{"resources": resources} for resources in asked]
-    first = [{"resources": {"limits": {"nvidia.com/gpu": job.gpus}}}] if number % 3 and job.gpus else []
+    first = (
+        [{"resources": {"limits": {"nvidia.com/gpu": job.gpus}}}]
+        if number % 3 and job.gpus
+        else []
+    )
     status: dict[str, Any] = {"phase": "Running", "startTime": zulu(job.start_s)}
     if job.end_s is not None:
         ended = {"state": {"terminated": {"finishedAt": zulu(job.end_s)}}}
         status |= {"phase": "Succeeded", "containerStatuses": [ended]}
     spec = {"nodeName": job.node, "containers": containers, "initContainers": first}
-    return {"kind": "Pod", "metadata": {"uid": str(number), "name": "p"}, "spec": spec, "status": status}
+    return {
+        "kind": "Pod",
+        "metadata": {"uid": str(number), "name": "p"},
+        "spec": spec,
+        "status": status,
+    }
 
 
 def kubernetes(jobs: list[GpuJob]) -> str:
-    return json.dumps({"kind": "List", "items": [pod(number, job) for number, job in enumerate(jobs)]})
+    return json.dumps(
+        {"kind": "List", "items": [pod(number, job) for number, job in enumerate(jobs)]}
+    )
 
 
 def philly(jobs: list[GpuJob]) -> str:
     entries = []
     for number, job in enumerate(jobs):
         assert isinstance(job.gpus, tuple)
-        times = {"start_time": stamp(job.start_s), "end_time": None if job.end_s is None else stamp(job.end_s)}
+        times = {
+            "start_time": stamp(job.start_s),
+            "end_time": None if job.end_s is None else stamp(job.end_s),
+        }
         detail = [{"ip": job.node, "gpus": [f"gpu{gpu}" for gpu in job.gpus]}]
-        entries.append({"jobid": f"application_{number}", "attempts": [{**times, "detail": detail}]})
+        entries.append(
+            {
+                "jobid": f"application_{number}",
+                "attempts": [{**times, "detail": detail}],
+            }
+        )
     return json.dumps(entries, indent=1)
 
 
@@ -211,8 +301,14 @@ def as_stated(form: str, job: GpuJob) -> GpuJob:
     if form == "kubernetes":
         gpus = SIZES[job.node] if gpus is None else gpus
     elif form == "philly":
-        gpus = tuple(range(SIZES[job.node] if gpus is None else gpus)) if not isinstance(gpus, tuple) else gpus
-    end = LENGTH_S if job.end_s is None and form == "pbs" else job.end_s  # what runs lasts to the last record there is
+        gpus = (
+            tuple(range(SIZES[job.node] if gpus is None else gpus))
+            if not isinstance(gpus, tuple)
+            else gpus
+        )
+    end = (
+        LENGTH_S if job.end_s is None and form == "pbs" else job.end_s
+    )  # what runs lasts to the last record there is
     return GpuJob(job.node, gpus, job.start_s, end)
 
 
@@ -231,7 +327,13 @@ def read(
     (folder / "nodes").write_text(nodes)
     window = {"begin": stamp(0), "end": stamp(LENGTH_S)}
     logs = [str(folder / "log"), *map(str, also)]
-    options = {"nodes": [str(folder / "nodes")], "unit": unit, "min_gap_s": 0, "tz": "UTC", "allow_few": True}
+    options = {
+        "nodes": [str(folder / "nodes")],
+        "unit": unit,
+        "min_gap_s": 0,
+        "tz": "UTC",
+        "allow_few": True,
+    }
     return ingested(form, logs, IngestOptions(**{**options, **window, **more}))  # type: ignore[arg-type]
 
 
@@ -240,7 +342,10 @@ def read(
 def test_units_are_idle_in_the_seconds_in_which_no_job_holds_them(
     form: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    jobs = [as_stated(form, job) for job in data.draw(gpu_jobs(named=form not in ("slurm", "kubernetes")))]
+    jobs = [
+        as_stated(form, job)
+        for job in data.draw(gpu_jobs(named=form not in ("slurm", "kubernetes")))
+    ]
     folder = tmp_path_factory.mktemp("units")
     trace, diagnosis, coverage, _ = read(folder, form, WRITERS[form](jobs))
     busy, idle = busy_units(jobs), idle_units(trace)
@@ -250,31 +355,61 @@ def test_units_are_idle_in_the_seconds_in_which_no_job_holds_them(
     total = sum(SIZES.values()) * LENGTH_S
     assert coverage.units == sum(SIZES.values())
     assert coverage.node_seconds == total
-    assert coverage.busy * total == pytest.approx(sum(int(seconds.sum()) for seconds in busy.values()))
-    assert coverage.idle + coverage.busy + coverage.unavailable + coverage.short_gaps == pytest.approx(1)
+    assert coverage.busy * total == pytest.approx(
+        sum(int(seconds.sum()) for seconds in busy.values())
+    )
+    assert (
+        coverage.idle + coverage.busy + coverage.unavailable + coverage.short_gaps
+        == pytest.approx(1)
+    )
     assert diagnosis.used >= len(jobs)
     # The files hold the same.
     for name in ("trace.parquet", "trace.csv"):
         write_trace(trace, folder / name)
         again = read_trace(folder / name)
         assert all(np.array_equal(idle_units(again)[unit], idle[unit]) for unit in idle)
-        assert (again.node_units, again.nodes, again.end) == (trace.node_units, trace.nodes, trace.end)
+        assert (again.node_units, again.nodes, again.end) == (
+            trace.node_units,
+            trace.nodes,
+            trace.end,
+        )
 
 
 @given(jobs=gpu_jobs(named=True), counted=st.booleans(), swapped=st.booleans())
 def test_which_units_is_what_scontrol_knew_while_jobs_ran_and_how_long_is_what_sacct_knows(
-    jobs: list[GpuJob], counted: bool, swapped: bool, tmp_path_factory: pytest.TempPathFactory
+    jobs: list[GpuJob],
+    counted: bool,
+    swapped: bool,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     lines = ["JobID|NodeList|Start|End|State|AllocTRES|OverSubscribe"]
     for number, job in enumerate(jobs):
         count = job.gpus if isinstance(job.gpus, int) else len(job.gpus or ())
         # Where gres/gpu is no AccountingStorageTRES sacct knows of no GPU: only scontrol does.
-        tres = "cpu=4" + (f",gres/gpu={count}" if count and (counted or isinstance(job.gpus, int)) else "")
+        tres = "cpu=4" + (
+            f",gres/gpu={count}"
+            if count and (counted or isinstance(job.gpus, int))
+            else ""
+        )
         state = "RUNNING" if job.end_s is None else "COMPLETED"
         alone = "EXCLUSIVE" if job.gpus is None else "OK"
-        lines.append("|".join([f"7_{number}", job.node, stamp(job.start_s), stamp(job.end_s), state, tres, alone]))
+        lines.append(
+            "|".join(
+                [
+                    f"7_{number}",
+                    job.node,
+                    stamp(job.start_s),
+                    stamp(job.end_s),
+                    state,
+                    tres,
+                    alone,
+                ]
+            )
+        )
     table = "\n".join([*lines, *lines[1:2]])  # the first job twice
-    kept = "\n".join(scontrol_job(number, job, ended=False) for number, job in enumerate(jobs))
+    kept = "\n".join(
+        scontrol_job(number, job, ended=False) for number, job in enumerate(jobs)
+    )
     folder = tmp_path_factory.mktemp("joined")
     first, second = (kept, table) if swapped else (table, kept)
     (folder / "second").write_text(second)
@@ -282,10 +417,14 @@ def test_which_units_is_what_scontrol_knew_while_jobs_ran_and_how_long_is_what_s
     busy, idle = busy_units(jobs), idle_units(made.trace)
     assert not [unit for unit in busy if not np.array_equal(idle[unit], ~busy[unit])]
     assert made.coverage.overlaps_merged >= 0
-    assert made.diagnosis.used == len(jobs) + len(SIZES)  # and the rows of the list of nodes
+    assert made.diagnosis.used == len(jobs) + len(
+        SIZES
+    )  # and the rows of the list of nodes
 
 
-@given(total=st.integers(0, 40), sizes=st.lists(st.integers(0, 8), min_size=1, max_size=5))
+@given(
+    total=st.integers(0, 40), sizes=st.lists(st.integers(0, 8), min_size=1, max_size=5)
+)
 def test_units_of_several_nodes_are_spread_evenly(total: int, sizes: list[int]) -> None:
     if total > sum(sizes):
         with pytest.raises(Unusable):
@@ -295,23 +434,42 @@ def test_units_of_several_nodes_are_spread_evenly(total: int, sizes: list[int]) 
     assert sum(given_units) == total
     assert all(some <= size for some, size in zip(given_units, sizes, strict=True))
     # No node has two more than another one that has room.
-    assert all(a - b <= 1 or b == size for a in given_units for b, size in zip(given_units, sizes, strict=True))
+    assert all(
+        a - b <= 1 or b == size
+        for a in given_units
+        for b, size in zip(given_units, sizes, strict=True)
+    )
 
 
 def one_job(**cells: str) -> str:
-    row = {"JobID": "1", "NodeList": "n[1-2]", "Start": stamp(10), "End": stamp(40), "State": "COMPLETED", **cells}
+    row = {
+        "JobID": "1",
+        "NodeList": "n[1-2]",
+        "Start": stamp(10),
+        "End": stamp(40),
+        "State": "COMPLETED",
+        **cells,
+    }
     return "\n".join("|".join(line) for line in (row.keys(), row.values()))
 
 
 def held(tmp_path: Path, text: str, **more: object) -> dict[tuple[str, int], int]:
     """Busy seconds of the units that are busy at all."""
     trace = read(tmp_path, "slurm", text, **more).trace  # type: ignore[arg-type]
-    return {unit: int((~idle).sum()) for unit, idle in idle_units(trace).items() if not idle.all()}
+    return {
+        unit: int((~idle).sum())
+        for unit, idle in idle_units(trace).items()
+        if not idle.all()
+    }
 
 
 def test_units_are_cores_where_so_many_are_one(tmp_path: Path) -> None:
-    row = one_job(AllocTRES="cpu=18,mem=4G")  # nine cores of each node are three units of four
-    assert held(tmp_path, row, unit="cpu:4") == {(node, unit): 30 for node in ("n1", "n2") for unit in range(3)}
+    row = one_job(
+        AllocTRES="cpu=18,mem=4G"
+    )  # nine cores of each node are three units of four
+    assert held(tmp_path, row, unit="cpu:4") == {
+        (node, unit): 30 for node in ("n1", "n2") for unit in range(3)
+    }
     assert held(tmp_path, one_job(NCPUS="18"), unit="cpu:4").keys() == {
         (node, unit) for node in ("n1", "n2") for unit in range(3)
     }
@@ -332,35 +490,80 @@ TEXT = (
 
 
 def shown(**more: str) -> str:
-    return TEXT.format(**{"start": stamp(10), "end": stamp(40), "third": "gpu:a100:1(IDX:1)", **more})
+    return TEXT.format(
+        **{"start": stamp(10), "end": stamp(40), "third": "gpu:a100:1(IDX:1)", **more}
+    )
 
 
 def test_lines_of_scontrol_may_be_of_several_nodes(tmp_path: Path) -> None:
-    jobs = shown() + "\n" + shown().replace("RUNNING", "COMPLETED").replace("(IDX:1,3)", "").replace("(IDX:1)", "")
+    jobs = (
+        shown()
+        + "\n"
+        + shown()
+        .replace("RUNNING", "COMPLETED")
+        .replace("(IDX:1,3)", "")
+        .replace("(IDX:1)", "")
+    )
     busy = {("n1", 1): 30, ("n1", 3): 30, ("n2", 1): 30, ("n2", 3): 30, ("n3", 1): 30}
     assert held(tmp_path, jobs) == busy
     # Where GPUs have no numbers their counts by node are read.
-    counts = shown(third="gpu:a100:1(CNT:1)").replace("(IDX:1,3)", "(CNT:2)").replace("RUNNING", "FAILED")
-    assert held(tmp_path, counts) == {("n1", 0): 30, ("n1", 1): 30, ("n2", 0): 30, ("n2", 1): 30, ("n3", 0): 30}
+    counts = (
+        shown(third="gpu:a100:1(CNT:1)")
+        .replace("(IDX:1,3)", "(CNT:2)")
+        .replace("RUNNING", "FAILED")
+    )
+    assert held(tmp_path, counts) == {
+        ("n1", 0): 30,
+        ("n1", 1): 30,
+        ("n2", 0): 30,
+        ("n2", 1): 30,
+        ("n3", 0): 30,
+    }
     # Of one that has ended the sum alone is printed: spread evenly.
-    ended = "\n".join(line.partition(" GRES=")[0] for line in shown().replace("RUNNING", "FAILED").split("\n"))
-    assert sorted(held(tmp_path, ended)) == [("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1), ("n3", 0)]
+    ended = "\n".join(
+        line.partition(" GRES=")[0]
+        for line in shown().replace("RUNNING", "FAILED").split("\n")
+    )
+    assert sorted(held(tmp_path, ended)) == [
+        ("n1", 0),
+        ("n1", 1),
+        ("n2", 0),
+        ("n2", 1),
+        ("n3", 0),
+    ]
     assert len(held(tmp_path, ended, unit="cpu:4")) == 6
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (shown(third="gpu:a100:1(IDX:2)"), "a job has more units than its nodes"),  # n3 has two GPUs
+        (
+            shown(third="gpu:a100:1(IDX:2)"),
+            "a job has more units than its nodes",
+        ),  # n3 has two GPUs
         (shown(third="gpu:a100:3(CNT:3)"), "a job has more units than its nodes"),
-        (shown().replace("Nodes=n3", "Nodes=n4"), "states GPUs of nodes that NodeList does not have"),
-        (shown().replace("NodeList=n[1-3]", "NodeList=n[3-1]"), "NodeList or Nodes holds no host list"),
-        (shown().replace("Nodes=n[1-2]", "Nodes=n[1-"), "NodeList or Nodes holds no host list"),
-        (shown().replace("NodeList=n[1-3]\n", "\n"), "is no job: expected JobState, StartTime, EndTime, NodeList"),
+        (
+            shown().replace("Nodes=n3", "Nodes=n4"),
+            "states GPUs of nodes that NodeList does not have",
+        ),
+        (
+            shown().replace("NodeList=n[1-3]", "NodeList=n[3-1]"),
+            "NodeList or Nodes holds no host list",
+        ),
+        (
+            shown().replace("Nodes=n[1-2]", "Nodes=n[1-"),
+            "NodeList or Nodes holds no host list",
+        ),
+        (
+            shown().replace("NodeList=n[1-3]\n", "\n"),
+            "is no job: expected JobState, StartTime, EndTime, NodeList",
+        ),
         (shown(start="noon"), "StartTime holds no time"),
     ],
 )
-def test_damaged_jobs_of_scontrol_are_refused_by_row(text: str, reason: str, tmp_path: Path) -> None:
+def test_damaged_jobs_of_scontrol_are_refused_by_row(
+    text: str, reason: str, tmp_path: Path
+) -> None:
     made = read(tmp_path, "slurm", f"{one_shown()}\n{text}")
     assert made.diagnosis.skipped[reason].line == one_shown().count("\n") + 2
     with pytest.raises(InputError, match=reason):
@@ -372,11 +575,15 @@ def one_shown() -> str:
 
 
 @given(data=st.data())
-def test_hostile_bytes_of_scontrol_do_no_harm(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_hostile_bytes_of_scontrol_do_no_harm(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     text = bytearray((one_shown() + shown()).encode() * 2)
     for _ in range(data.draw(st.integers(1, 6))):
         place = data.draw(st.integers(0, len(text) - 1))
-        text[place : place + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=8))
+        text[place : place + data.draw(st.integers(0, 40))] = data.draw(
+            st.binary(max_size=8)
+        )
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "nodes").write_text(NODES)
     (folder / "log").write_bytes(b"JobId=3 \n" + bytes(text))
@@ -388,16 +595,25 @@ def test_hostile_bytes_of_scontrol_do_no_harm(data: st.DataObject, tmp_path_fact
 
 
 def test_outages_take_all_units(tmp_path: Path) -> None:
-    (tmp_path / "events").write_text(f"node,start,end,state\nn1,{stamp(0)},{stamp(LENGTH_S)},down\n")
+    (tmp_path / "events").write_text(
+        f"node,start,end,state\nn1,{stamp(0)},{stamp(LENGTH_S)},down\n"
+    )
     row = one_job(AllocTRES="cpu=18,gres/gpu=2")
     found = read(tmp_path, "slurm", row, events=[str(tmp_path / "events")])
-    assert {node for node, _ in (u for u, idle in idle_units(found.trace).items() if not idle.any())} == {"n1"}
+    assert {
+        node
+        for node, _ in (
+            u for u, idle in idle_units(found.trace).items() if not idle.any()
+        )
+    } == {"n1"}
     assert found.coverage.busy * 600 == pytest.approx(60)
     assert found.coverage.unavailable * 600 == pytest.approx(210)
 
 
 @pytest.mark.parametrize("tres", ["gres/gpu=9", "gres/gpu=999999999"])
-def test_more_units_than_nodes_have_are_refused_by_row(tres: str, tmp_path: Path) -> None:
+def test_more_units_than_nodes_have_are_refused_by_row(
+    tres: str, tmp_path: Path
+) -> None:
     made = read(tmp_path, "slurm", one_job(AllocTRES=f"cpu=1,{tres}"))
     assert made.diagnosis.skipped["a job has more units than its nodes"].line == 2
     with pytest.raises(InputError, match="line 2: a job has more units than its nodes"):
@@ -440,7 +656,9 @@ def test_damaged_counts_do_no_harm(cells: str, tmp_path: Path) -> None:
 def test_lists_of_nodes_state_their_units(
     nodes: str, options: dict[str, int], sizes: tuple[int, ...], tmp_path: Path
 ) -> None:
-    made = read(tmp_path, "slurm", one_job(AllocTRES="cpu=2,gres/gpu=2"), nodes=nodes, **options)
+    made = read(
+        tmp_path, "slurm", one_job(AllocTRES="cpu=2,gres/gpu=2"), nodes=nodes, **options
+    )
     assert made.trace.node_units == sizes
 
 
@@ -455,48 +673,112 @@ def lsf(hosts: str, count: int, requirements: str) -> str:
 @pytest.mark.parametrize(
     ("hosts", "count", "requirements", "unit", "units"),
     [
-        ('"n1" "n1" "n2"', 3, "select[type == any] rusage[ngpus_physical=2.00]", "gpu", {"n1": 2, "n2": 2}),
-        ('"2*n1" "n2"', 2, "rusage[mem=10.00,ngpus_physical=1.00]", "gpu", {"n1": 1, "n2": 1}),
+        (
+            '"n1" "n1" "n2"',
+            3,
+            "select[type == any] rusage[ngpus_physical=2.00]",
+            "gpu",
+            {"n1": 2, "n2": 2},
+        ),
+        (
+            '"2*n1" "n2"',
+            2,
+            "rusage[mem=10.00,ngpus_physical=1.00]",
+            "gpu",
+            {"n1": 1, "n2": 1},
+        ),
         ('"2*n1" "n2"', 2, "rusage[mem=10.00]", "gpu", {}),
         ('"12*n1" "n2"', 2, "", "cpu:8", {"n1": 2, "n2": 1}),
         ('"n1" "n1" "n2" "n2"', 4, "", "cpu:1", {"n1": 2, "n2": 2}),
     ],
 )
 def test_units_from_lsf(
-    hosts: str, count: int, requirements: str, unit: str, units: dict[str, int], tmp_path: Path
+    hosts: str,
+    count: int,
+    requirements: str,
+    unit: str,
+    units: dict[str, int],
+    tmp_path: Path,
 ) -> None:
     made = read(tmp_path, "lsf", lsf(hosts, count, requirements), unit=unit)
-    busy = [name for (name, _), idle in idle_units(made.trace).items() if not idle.all()]
+    busy = [
+        name for (name, _), idle in idle_units(made.trace).items() if not idle.all()
+    ]
     assert {name: busy.count(name) for name in busy} == units
 
 
 def test_what_pods_ask_for(tmp_path: Path) -> None:
     def busy(unit: str, spec: dict[str, Any]) -> int:
-        text = json.dumps({**pod(0, GpuJob("n1", 0, 10, 40)), "spec": {"nodeName": "n1", **spec}})
+        text = json.dumps(
+            {**pod(0, GpuJob("n1", 0, 10, 40)), "spec": {"nodeName": "n1", **spec}}
+        )
         made = read(tmp_path, "kubernetes", text, unit=unit)
         return sum(not idle.all() for idle in idle_units(made.trace).values())
 
-    some = {"resources": {"requests": {"cpu": "2500m", "nvidia.com/gpu": 1}, "limits": {"cpu": 8, "nvidia.com/gpu": 1}}}
+    some = {
+        "resources": {
+            "requests": {"cpu": "2500m", "nvidia.com/gpu": 1},
+            "limits": {"cpu": 8, "nvidia.com/gpu": 1},
+        }
+    }
     assert busy("gpu", {"containers": [some, some]}) == 2
     assert busy("cpu:4", {"containers": [some, some]}) == 2  # five cores
     assert busy("gpu", {"containers": [{}]}) == 0
-    assert busy("gpu", {"containers": [{}], "initContainers": [{**some, "restartPolicy": "Always"}, some]}) == 1
-    assert busy("gpu", {"containers": [some], "initContainers": [{**some, "restartPolicy": "Always"}]}) == 2
+    assert (
+        busy(
+            "gpu",
+            {
+                "containers": [{}],
+                "initContainers": [{**some, "restartPolicy": "Always"}, some],
+            },
+        )
+        == 1
+    )
+    assert (
+        busy(
+            "gpu",
+            {
+                "containers": [some],
+                "initContainers": [{**some, "restartPolicy": "Always"}],
+            },
+        )
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
     ("form", "text", "reason"),
     [
-        ("kubernetes", kubernetes([GpuJob("n3", 3, 1, 9)]), "a job has more units than its nodes"),
+        (
+            "kubernetes",
+            kubernetes([GpuJob("n3", 3, 1, 9)]),
+            "a job has more units than its nodes",
+        ),
         (
             "kubernetes",
             kubernetes([GpuJob("n3", 2, 1, 9)]).replace('"2"', '"two"'),
             "a quantity of GPUs or cores is no",
         ),
-        ("kubernetes", kubernetes([GpuJob("n3", 2, 1, 9)]).replace('"2"', "true"), "a quantity of GPUs"),
-        ("kubernetes", kubernetes([GpuJob("n3", 2, 1, 9)]).replace('"containers"', '"c"'), "is no pod or event"),
-        ("philly", philly([GpuJob("n3", (2,), 1, 9)]), "a job has more units than its nodes"),
-        ("philly", philly([GpuJob("n3", (1,), 1, 9)]).replace("gpu1", "gpux"), "gpus holds what is no name of a GPU"),
+        (
+            "kubernetes",
+            kubernetes([GpuJob("n3", 2, 1, 9)]).replace('"2"', "true"),
+            "a quantity of GPUs",
+        ),
+        (
+            "kubernetes",
+            kubernetes([GpuJob("n3", 2, 1, 9)]).replace('"containers"', '"c"'),
+            "is no pod or event",
+        ),
+        (
+            "philly",
+            philly([GpuJob("n3", (2,), 1, 9)]),
+            "a job has more units than its nodes",
+        ),
+        (
+            "philly",
+            philly([GpuJob("n3", (1,), 1, 9)]).replace("gpu1", "gpux"),
+            "gpus holds what is no name of a GPU",
+        ),
         (
             "philly",
             philly([GpuJob("n3", (1,), 1, 9)]).replace("gpu1", "gpu9999"),
@@ -504,10 +786,14 @@ def test_what_pods_ask_for(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_pods_and_attempts_that_cannot_be_are_refused(form: str, text: str, reason: str, tmp_path: Path) -> None:
+def test_pods_and_attempts_that_cannot_be_are_refused(
+    form: str, text: str, reason: str, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match=reason):
         read(tmp_path, form, text, strict=True)
-    skipped = read(tmp_path, form, text, begin=stamp(0), end=stamp(LENGTH_S)).diagnosis.skipped
+    skipped = read(
+        tmp_path, form, text, begin=stamp(0), end=stamp(LENGTH_S)
+    ).diagnosis.skipped
     assert [why.startswith(reason) for why in skipped] == [True]
 
 
@@ -519,14 +805,32 @@ def test_events_of_pods_hold_all_units(tmp_path: Path) -> None:
         {"kind": "Event", "involvedObject": involved, "reason": "Killing", "lastTimestamp": zulu(25)},
     ]  # fmt: skip
     made = read(tmp_path, "kubernetes", "\n".join(map(json.dumps, events)))
-    assert [unit for unit, idle in idle_units(made.trace).items() if not idle.all()] == [("n3", 0), ("n3", 1)]
-    assert any("it counts as on all units" in note for note in made.diagnosis.warnings())
+    assert [
+        unit for unit, idle in idle_units(made.trace).items() if not idle.all()
+    ] == [("n3", 0), ("n3", 1)]
+    assert any(
+        "it counts as on all units" in note for note in made.diagnosis.warnings()
+    )
 
 
 def test_damaged_nodes_of_kubernetes_are_accounted_for(tmp_path: Path) -> None:
-    node = {"kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"nvidia.com/gpu": "4"}}}
-    nodes = json.dumps({"items": [node, {**node, "metadata": {}}, {**node, "status": {"allocatable": {"cpu": "x"}}}]})
-    made = read(tmp_path, "kubernetes", kubernetes([GpuJob("n1", 1, 1, 9)]), nodes=nodes)
+    node = {
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "status": {"allocatable": {"nvidia.com/gpu": "4"}},
+    }
+    nodes = json.dumps(
+        {
+            "items": [
+                node,
+                {**node, "metadata": {}},
+                {**node, "status": {"allocatable": {"cpu": "x"}}},
+            ]
+        }
+    )
+    made = read(
+        tmp_path, "kubernetes", kubernetes([GpuJob("n1", 1, 1, 9)]), nodes=nodes
+    )
     assert made.trace.node_units == (4,)
     assert len(made.diagnosis.skipped) == 2
 
@@ -537,7 +841,19 @@ def test_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def say(*options: str, text: str = one_job(AllocTRES="cpu=2,gres/gpu=2")) -> str:
         log.write_text(text)
         code = run(
-            ["ingest", "slurm", str(log), "-o", str(out), "--tz", "UTC", "--force", "--from", stamp(0), *options]
+            [
+                "ingest",
+                "slurm",
+                str(log),
+                "-o",
+                str(out),
+                "--tz",
+                "UTC",
+                "--force",
+                "--from",
+                stamp(0),
+                *options,
+            ]
         )
         told = capsys.readouterr()
         return f"{code} {told.err}{told.out}"
@@ -548,12 +864,19 @@ def test_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--units-per-node N" in unknown
     done = say("--unit", "gpu", "--units-per-node", "4")
     assert done.startswith("0 ")
-    assert "warning: the log states how many GPUs of a node a job had, not which" in done
+    assert (
+        "warning: the log states how many GPUs of a node a job had, not which" in done
+    )
     assert "2 nodes of 8 units" in done
     assert "unit-time" in done
     assert "--unit: expected node, gpu or cpu:N" in say("--unit", "gpus")
-    assert "has no column AllocTRES" in say("--unit", "gpu", "--units-per-node", "4", text=one_job())
-    assert run(["ingest", "sge", str(log), "-o", str(out), "--force", "--unit", "gpu"]) == 2
+    assert "has no column AllocTRES" in say(
+        "--unit", "gpu", "--units-per-node", "4", text=one_job()
+    )
+    assert (
+        run(["ingest", "sge", str(log), "-o", str(out), "--force", "--unit", "gpu"])
+        == 2
+    )
     assert "do not state which units of a node a job had" in capsys.readouterr().err
     assert run(["trace", "info", str(out)]) == 0
     assert "8, up to 4 a node" in capsys.readouterr().out

@@ -26,10 +26,14 @@ from bft.replay.policies.pollux import Pollux
 from bft.replay.policies.registry import BUILT_IN
 from bft.replay.policies.tiresias import TiresiasL
 
-QUICK: dict[str, Callable[..., Policy]] = {"pollux": partial(Pollux, interval_s=300.0, population=10, generations=5)}
+QUICK: dict[str, Callable[..., Policy]] = {
+    "pollux": partial(Pollux, interval_s=300.0, population=10, generations=5)
+}
 OTHERWISE: dict[str, Callable[[], Policy]] = {
     "learns": lambda: MilpPolicy(120.0, SolverOptions("exact"), curves="learn"),
-    "profiles": lambda: MilpPolicy(120.0, SolverOptions("exact"), curves="profile", profile_order="inverse"),
+    "profiles": lambda: MilpPolicy(
+        120.0, SolverOptions("exact"), curves="profile", profile_order="inverse"
+    ),
     "promotes": lambda: TiresiasL(promote=2.0),
     "wakes": lambda: TiresiasL(interval_s=60.0),
 }
@@ -56,8 +60,13 @@ def test_worlds_are_of_all_kinds_and_their_own_again() -> None:
     assert {world.trace.units_per_node for world in worlds} == {1, 2, 4}
     assert {len(world.trace) > 1 for world in worlds} == {True, False}
     assert {world.rules.cost_model for world in worlds} == {"bftrainer", "stall"}
-    assert any(len(world.jobs) > len(world.trace.nodes) * world.trace.units_per_node for world in worlds)
-    assert [job.pmax for job in make_world(3).jobs] == [job.pmax for job in worlds[3].jobs]
+    assert any(
+        len(world.jobs) > len(world.trace.nodes) * world.trace.units_per_node
+        for world in worlds
+    )
+    assert [job.pmax for job in make_world(3).jobs] == [
+        job.pmax for job in worlds[3].jobs
+    ]
 
 
 class Named:
@@ -71,7 +80,9 @@ class Named:
 
 class Raises(Named):
     def decide(self, state: State) -> Decision:
-        return Decision((state.idle // len(state.jobs),) * len(state.jobs))  # nobody there: division by zero
+        return Decision(
+            (state.idle // len(state.jobs),) * len(state.jobs)
+        )  # nobody there: division by zero
 
 
 class GivesMuch(Named):
@@ -81,7 +92,11 @@ class GivesMuch(Named):
 
 class GivesWhatIsBusy(Named):
     def decide(self, state: State) -> Decision:
-        return Decision(tuple(view.job.jmin for view in state.jobs)) if not state.idle else super().decide(state)
+        return (
+            Decision(tuple(view.job.jmin for view in state.jobs))
+            if not state.idle
+            else super().decide(state)
+        )
 
 
 class Rigid(Named):
@@ -126,7 +141,11 @@ class Counts:
 
     def decide(self, state: State) -> Decision:
         self.seen += 1
-        return EqualShare().decide(state) if self.seen % 3 else Decision((0,) * len(state.jobs))
+        return (
+            EqualShare().decide(state)
+            if self.seen % 3
+            else Decision((0,) * len(state.jobs))
+        )
 
 
 class Remembers(Counts):
@@ -177,10 +196,14 @@ class OldKind(Named):
 def test_what_a_policy_lacks_is_named_with_the_call_that_shows_it_again(
     policy: Callable[[], Policy], lacks: str, why: str
 ) -> None:
-    with pytest.raises(PolicyCheckError, match=rf"lacks [\"']{lacks}[\"'] .*{why}") as error:
+    with pytest.raises(
+        PolicyCheckError, match=rf"lacks [\"']{lacks}[\"'] .*{why}"
+    ) as error:
         check_policy(policy)
     seed = int(str(error.value).rpartition("seed=")[2].split(",")[0])
-    assert str(error.value).endswith(f"to see it again: check_policy(..., seed={seed}, worlds=1)")
+    assert str(error.value).endswith(
+        f"to see it again: check_policy(..., seed={seed}, worlds=1)"
+    )
     with pytest.raises(PolicyCheckError, match=lacks):
         check_policy(policy, seed=seed, worlds=1)
 

@@ -17,7 +17,14 @@ from bft.replay.policies import Decision, EqualShare, JobView, MilpPolicy, State
 from bft.replay.policies.solver import SolverOptions
 
 
-def view(jmin: int, jmax: int, units: int = 0, *, name: str = "j", rates: list[float] | None = None) -> JobView:
+def view(
+    jmin: int,
+    jmax: int,
+    units: int = 0,
+    *,
+    name: str = "j",
+    rates: list[float] | None = None,
+) -> JobView:
     ps = np.arange(jmax + 1.0) if rates is None else np.array(rates)
     curve = Curve(np.arange(jmax + 1), ps)
     return JobView(Job(name, 0, jmin, jmax, 1e6, 20.0, 10.0, curve, curve), units, 0.0)
@@ -32,30 +39,52 @@ def share(idle: int, *bounds: tuple[int, int]) -> tuple[int, ...]:
     ("idle", "bounds", "counts"),
     [
         (6, [(1, 4), (1, 4), (1, 4)], (2, 2, 2)),  # q = 2
-        (7, [(1, 4), (1, 4), (1, 4)], (3, 2, 2)),  # one is left over: first come first served
+        (
+            7,
+            [(1, 4), (1, 4), (1, 4)],
+            (3, 2, 2),
+        ),  # one is left over: first come first served
         (20, [(1, 4), (1, 4), (1, 4)], (4, 4, 4)),  # clipped to Jmax
-        (9, [(1, 2), (1, 9), (1, 9)], (2, 4, 3)),  # q = 3; what the first cannot use goes to the second
+        (
+            9,
+            [(1, 2), (1, 9), (1, 9)],
+            (2, 4, 3),
+        ),  # q = 3; what the first cannot use goes to the second
         (9, [(1, 2), (1, 3), (1, 9)], (2, 3, 4)),
         (2, [(1, 4), (1, 4), (1, 4)], (2, 0, 0)),  # q = 0: the first takes all
-        (4, [(2, 4), (2, 4)], (2, 2)),  # a quota equal to Jmin counts (the published code gives 0)
+        (
+            4,
+            [(2, 4), (2, 4)],
+            (2, 2),
+        ),  # a quota equal to Jmin counts (the published code gives 0)
         (3, [(2, 4), (2, 4)], (3, 0)),  # q = 1 is below Jmin
         (5, [(4, 8), (1, 1), (1, 8)], (0, 1, 4)),  # 3 are left, too few for the first
-        (5, [(3, 8), (1, 1), (1, 1)], (3, 1, 1)),  # 3 are left, just enough for the first
+        (
+            5,
+            [(3, 8), (1, 1), (1, 1)],
+            (3, 1, 1),
+        ),  # 3 are left, just enough for the first
         (3, [(4, 8)], (0,)),
         (3, [(0, 2), (0, 2)], (2, 1)),
         (0, [(0, 2), (1, 2)], (0, 0)),
         (5, [], ()),
     ],
 )
-def test_equal_share_by_hand(idle: int, bounds: list[tuple[int, int]], counts: tuple[int, ...]) -> None:
+def test_equal_share_by_hand(
+    idle: int, bounds: list[tuple[int, int]], counts: tuple[int, ...]
+) -> None:
     assert share(idle, *bounds) == counts
 
 
-bounds = st.integers(0, 6).flatmap(lambda jmin: st.tuples(st.just(jmin), st.integers(max(jmin, 1), 12)))
+bounds = st.integers(0, 6).flatmap(
+    lambda jmin: st.tuples(st.just(jmin), st.integers(max(jmin, 1), 12))
+)
 
 
 @given(st.integers(0, 40), st.lists(bounds, max_size=6))
-def test_equal_share_gives_no_more_than_there_is_and_keeps_bounds(idle: int, jobs: list[tuple[int, int]]) -> None:
+def test_equal_share_gives_no_more_than_there_is_and_keeps_bounds(
+    idle: int, jobs: list[tuple[int, int]]
+) -> None:
     counts = share(idle, *jobs)
     assert len(counts) == len(jobs)
     assert sum(counts) <= idle
@@ -64,7 +93,9 @@ def test_equal_share_gives_no_more_than_there_is_and_keeps_bounds(idle: int, job
 
 
 @given(st.integers(0, 40), st.lists(bounds, max_size=6))
-def test_equal_share_leaves_no_unit_that_somebody_could_use(idle: int, jobs: list[tuple[int, int]]) -> None:
+def test_equal_share_leaves_no_unit_that_somebody_could_use(
+    idle: int, jobs: list[tuple[int, int]]
+) -> None:
     counts = share(idle, *jobs)
     free = idle - sum(counts)
     for (jmin, jmax), n in zip(jobs, counts, strict=True):
@@ -75,18 +106,22 @@ def test_equal_share_leaves_no_unit_that_somebody_could_use(idle: int, jobs: lis
 
 
 @given(st.integers(0, 40), st.lists(bounds, min_size=1, max_size=6))
-def test_equal_share_gives_everybody_the_quota_that_bounds_allow(idle: int, jobs: list[tuple[int, int]]) -> None:
+def test_equal_share_gives_everybody_the_quota_that_bounds_allow(
+    idle: int, jobs: list[tuple[int, int]]
+) -> None:
     quota = idle // len(jobs)
     for (jmin, jmax), n in zip(jobs, share(idle, *jobs), strict=True):
         assert n >= (min(quota, jmax) if min(quota, jmax) >= jmin else 0)
 
 
 @given(st.integers(0, 40), st.lists(st.tuples(bounds, st.integers(0, 6)), max_size=6))
-def test_equal_share_uses_only_bounds_and_idle_units(idle: int, jobs: list[tuple[tuple[int, int], int]]) -> None:
+def test_equal_share_uses_only_bounds_and_idle_units(
+    idle: int, jobs: list[tuple[tuple[int, int], int]]
+) -> None:
     views = tuple(view(*b, units, name=f"j{k}") for k, (b, units) in enumerate(jobs))
-    assert EqualShare().decide(State(77, idle, views)).counts_in(State(77, idle, views)) == share(
-        idle, *(b for b, _ in jobs)
-    )
+    assert EqualShare().decide(State(77, idle, views)).counts_in(
+        State(77, idle, views)
+    ) == share(idle, *(b for b, _ in jobs))
 
 
 # --- milp -------------------------------------------------------------------------------------------------------------
@@ -100,7 +135,9 @@ def states(draw: st.DrawFn) -> State:
         rates = [0.0, *(float(draw(st.integers(0, 50))) for _ in range(jmax))]
         units = draw(st.integers(0, jmax))
         held += units
-        views.append(view(draw(st.integers(0, jmax)), jmax, units, name=f"j{k}", rates=rates))
+        views.append(
+            view(draw(st.integers(0, jmax)), jmax, units, name=f"j{k}", rates=rates)
+        )
     return State(0, held + draw(st.integers(0, 5)), tuple(views))
 
 
@@ -113,11 +150,19 @@ def value(v: JobView, n: int, tfwd: float, model: str) -> float:
     rate = float(job.objective.at(n))
     if model == "stall":
         return max(tfwd - seconds, 0.0) * rate
-    return tfwd * rate - seconds * (float(job.objective.at(v.units)) if v.units >= job.jmin else 0.0)
+    return tfwd * rate - seconds * (
+        float(job.objective.at(v.units)) if v.units >= job.jmin else 0.0
+    )
 
 
-@given(states(), st.sampled_from([5.0, 30.0, 120.0]), st.sampled_from(["bftrainer", "stall"]))
-def test_the_milp_policy_answers_the_best_of_all_allocations(state: State, tfwd: float, model: Any) -> None:
+@given(
+    states(),
+    st.sampled_from([5.0, 30.0, 120.0]),
+    st.sampled_from(["bftrainer", "stall"]),
+)
+def test_the_milp_policy_answers_the_best_of_all_allocations(
+    state: State, tfwd: float, model: Any
+) -> None:
     decision = MilpPolicy(tfwd, SolverOptions("exact"), cost_model=model).decide(state)
     ranges = [range(v.job.jmax + 1) for v in state.jobs]
     best = max(
@@ -125,7 +170,10 @@ def test_the_milp_policy_answers_the_best_of_all_allocations(state: State, tfwd:
         for counts in itertools.product(*ranges)
         if sum(counts) <= state.idle
     )
-    told = sum(value(v, n, tfwd, model) for v, n in zip(state.jobs, decision.counts, strict=True))
+    told = sum(
+        value(v, n, tfwd, model)
+        for v, n in zip(state.jobs, decision.counts, strict=True)
+    )
     assert sum(decision.counts) <= state.idle
     assert told == pytest.approx(best, rel=1e-9, abs=1e-9)
     assert decision.solution is not None
@@ -136,13 +184,23 @@ def test_the_milp_policy_answers_the_best_of_all_allocations(state: State, tfwd:
 def test_the_milp_policy_weighs_a_rescale_against_its_window() -> None:
     # From 1 to 2 units: 18 - 10 = 8 more samples/s, for Tcup x 10 = 200 samples.
     jobs = (view(1, 2, 1, rates=[0, 10, 18]),)
-    assert MilpPolicy(24.0, SolverOptions("exact")).decide(State(0, 2, jobs)).counts == (1,)
-    assert MilpPolicy(26.0, SolverOptions("exact")).decide(State(0, 2, jobs)).counts == (2,)
+    assert MilpPolicy(24.0, SolverOptions("exact")).decide(
+        State(0, 2, jobs)
+    ).counts == (1,)
+    assert MilpPolicy(26.0, SolverOptions("exact")).decide(
+        State(0, 2, jobs)
+    ).counts == (2,)
 
 
 def test_cbc_and_exact_give_the_same_answer() -> None:
-    jobs = (view(1, 3, 2, name="a", rates=[0, 10, 18, 24]), view(2, 3, 0, name="b", rates=[0, 1, 15, 40]))
-    answers = [MilpPolicy(60.0, SolverOptions(backend)).decide(State(0, 4, jobs)) for backend in ("cbc", "exact")]
+    jobs = (
+        view(1, 3, 2, name="a", rates=[0, 10, 18, 24]),
+        view(2, 3, 0, name="b", rates=[0, 1, 15, 40]),
+    )
+    answers = [
+        MilpPolicy(60.0, SolverOptions(backend)).decide(State(0, 4, jobs))
+        for backend in ("cbc", "exact")
+    ]
     assert answers[0].counts == answers[1].counts
     assert answers[0].solution is not None
     assert answers[1].solution is not None
@@ -175,9 +233,13 @@ def test_curves_that_are_learned_and_straight_are_what_efficiency_maximises() ->
         for at, (name, rate) in enumerate({"a": 3.0, "b": 40.0, "c": 7.0}.items())
     )
     trace = always_idle(7, 0, 10**15)
-    known = MilpPolicy(60.0, SolverOptions("exact"), objective=Objective.of("efficiency"))
+    known = MilpPolicy(
+        60.0, SolverOptions("exact"), objective=Objective.of("efficiency")
+    )
     learned = MilpPolicy(60.0, SolverOptions("exact"), curves="learn")
-    one, other = (Replay(trace, JobTable(jobs), policy).run() for policy in (known, learned))
+    one, other = (
+        Replay(trace, JobTable(jobs), policy).run() for policy in (known, learned)
+    )
     assert one.steps.equals(other.steps)
 
 
@@ -188,17 +250,29 @@ def test_a_policy_that_learns_curves_detects_jobs_that_do_not_scale() -> None:
     # One unit first, so that it is known what a second one is worth once that has been tried.
     times = np.array([0, *[600 * 10**9] * 7], dtype=np.int64)
     trace = from_changes(
-        list("abcdefgh"), times, np.arange(8, dtype=np.int32), np.ones(8, dtype=bool), start=0, end=7200 * 10**9
+        list("abcdefgh"),
+        times,
+        np.arange(8, dtype=np.int32),
+        np.ones(8, dtype=bool),
+        start=0,
+        end=7200 * 10**9,
     )
     seen = []
 
     class Watched(MilpPolicy):
         def decide(self, state: State) -> Decision:
             decision = super().decide(state)
-            seen.append({view.job.name: n for view, n in zip(state.jobs, decision.counts, strict=True)})
+            seen.append(
+                {
+                    view.job.name: n
+                    for view, n in zip(state.jobs, decision.counts, strict=True)
+                }
+            )
             return decision.waking(state.time_ns + 600 * 10**9)
 
-    Replay(trace, JobTable(jobs), Watched(600.0, SolverOptions("exact"), curves="learn")).run()
+    Replay(
+        trace, JobTable(jobs), Watched(600.0, SolverOptions("exact"), curves="learn")
+    ).run()
     assert seen[-1] == {"grows": 7, "stays": 1}
 
 

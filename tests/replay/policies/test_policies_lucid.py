@@ -47,7 +47,13 @@ CLUSTER = Rules(max_jobs=0)
 XI = Interference(
     xi_from_frame(
         pd.DataFrame(
-            [("a", "a", 1.5, 1.5), ("a", "b", 1.25, 1.0), ("b", "b", 1.0, 1.0), ("a", "c", 1.2, 2.0), ("b", "c", 1, 1)],
+            [
+                ("a", "a", 1.5, 1.5),
+                ("a", "b", 1.25, 1.0),
+                ("b", "b", 1.0, 1.0),
+                ("a", "c", 1.2, 2.0),
+                ("b", "c", 1, 1),
+            ],
             columns=["model_a", "model_b", "xi_a", "xi_b"],
         )
     )
@@ -126,15 +132,23 @@ def test_the_first_that_does_not_fit_blocks_only_without_sharing() -> None:
 
 
 @pytest.mark.parametrize("estimate", [None, 0, -5])
-def test_without_an_estimate_above_0_the_fallback_counts(estimate: float | None) -> None:
-    jobs = [job("runs", 4, 10), job("unknown", 1, 10, 1, estimate_s=estimate), job("known", 1, 10, 2, estimate_s=999)]
+def test_without_an_estimate_above_0_the_fallback_counts(
+    estimate: float | None,
+) -> None:
+    jobs = [
+        job("runs", 4, 10),
+        job("unknown", 1, 10, 1, estimate_s=estimate),
+        job("known", 1, 10, 2, estimate_s=999),
+    ]
     jobs = [*jobs, job("wide", 4, 10, 3, estimate_s=1)]
     assert spans(play(jobs, Lucid(sharing=False)))["known"][0] == 20
     assert spans(play(jobs, Lucid(sharing=False, fallback_s=0.5)))["unknown"][0] == 10
 
 
 def test_a_column_that_is_no_number_is_named() -> None:
-    with pytest.raises(PolicyError, match=r"policy 'lucid' was stopped: .*finite number") as caught:
+    with pytest.raises(
+        PolicyError, match=r"policy 'lucid' was stopped: .*finite number"
+    ) as caught:
         play([job("bad", estimate_s="soon"), job("other")], Lucid())
     cause = caught.value.__cause__
     assert isinstance(cause, InputError)
@@ -142,7 +156,11 @@ def test_a_column_that_is_no_number_is_named() -> None:
 
 
 def test_without_an_estimator_the_fewest_units_come_first() -> None:
-    jobs = [job("runs", 4, 10), job("wide", 4, 10, 1, estimate_s=1), job("long", 3, 500, 2, estimate_s=500)]
+    jobs = [
+        job("runs", 4, 10),
+        job("wide", 4, 10, 1, estimate_s=1),
+        job("long", 3, 500, 2, estimate_s=500),
+    ]
     assert spans(play(jobs, Lucid(sharing=False)))["wide"][0] == 10
     without = Lucid(sharing=False, estimator="none")
     assert spans(play(jobs, without))["long"][0] == 10
@@ -151,7 +169,13 @@ def test_without_an_estimator_the_fewest_units_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [{"switch_s": 0.0}, {"horizon_s": math.nan}, {"profile_s": math.inf}, {"profiler_nodes": -1}]
+    "option",
+    [
+        {"switch_s": 0.0},
+        {"horizon_s": math.nan},
+        {"profile_s": math.inf},
+        {"profiler_nodes": -1},
+    ],
 )
 def test_options_without_meaning_are_refused(option: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be seconds > 0|fewer than 0 nodes"):
@@ -164,7 +188,10 @@ def test_options_without_meaning_are_refused(option: dict[str, Any]) -> None:
 def test_partners_slow_each_other_down_by_xi() -> None:
     """300 s at 1/1.25 from second 20 on; the newcomer is not slowed, and when it ends the other recovers."""
     jobs = [job("runs", 4, 300, model="a"), job("new", 4, 80, 20, model="b")]
-    assert spans(play(jobs, busy())) == {"runs": (0, 20 + 80 + (300 - 20 - 80 / 1.25)), "new": (20, 100)}
+    assert spans(play(jobs, busy())) == {
+        "runs": (0, 20 + 80 + (300 - 20 - 80 / 1.25)),
+        "new": (20, 100),
+    }
 
 
 @pytest.mark.parametrize(
@@ -186,7 +213,9 @@ def test_partners_slow_each_other_down_by_xi() -> None:
         ({"model": "c"}, {"model": "c"}, False),
     ],
 )
-def test_who_may_join_whom(running: dict[str, Any], new: dict[str, Any], shares: bool) -> None:
+def test_who_may_join_whom(
+    running: dict[str, Any], new: dict[str, Any], shares: bool
+) -> None:
     first = job("first", **{"units": 4, **running})
     second = job("second", submit=1.0, **{"units": 4, **new})
     start = spans(play([first, second], busy(unit_memory_gib=16.0)))["second"][0]
@@ -210,7 +239,9 @@ def test_without_the_packing_analyser_size_and_memory_decide(
 ) -> None:
     first = job("first", **{"units": 4, **running})
     second = job("second", submit=1.0, **{"units": 4, **new})
-    start = spans(play([first, second], busy(unit_memory_gib=16.0, packing="no")))["second"][0]
+    start = spans(play([first, second], busy(unit_memory_gib=16.0, packing="no")))[
+        "second"
+    ][0]
     assert (start == 1) == shares
 
 
@@ -225,10 +256,16 @@ def test_no_pair_shares_without_known_ratios() -> None:
 
 
 def test_the_one_that_started_first_is_joined_and_a_third_waits() -> None:
-    hosts = [job("one", 2, 500, sharing_score=2), job("two", 2, 500, 1, sharing_score=2)]
+    hosts = [
+        job("one", 2, 500, sharing_score=2),
+        job("two", 2, 500, 1, sharing_score=2),
+    ]
     jobs = [*hosts, job("x", 2, 500, 2), job("y", 2, 500, 3), job("z", 2, 500, 4)]
     outcome = play(jobs, busy())
-    held = {name: set(frame["first_unit"]) for name, frame in outcome.allocations.groupby("job")}
+    held = {
+        name: set(frame["first_unit"])
+        for name, frame in outcome.allocations.groupby("job")
+    }
     assert held[2] == held[0]
     assert held[3] == held[1]
     assert spans(outcome)["z"][0] > 500
@@ -273,7 +310,9 @@ class Watched:
                 self.check(view, state.jobs[other], set(units), set(after[other]))
         return decision
 
-    def check(self, a: JobView, b: JobView, units: set[int], partners_units: set[int]) -> None:
+    def check(
+        self, a: JobView, b: JobView, units: set[int], partners_units: set[int]
+    ) -> None:
         new, old = a.job.extra, b.job.extra
         assert units == partners_units
         assert a.job.request == b.job.request <= self.inner.pair_units
@@ -281,10 +320,16 @@ class Watched:
         assert new["sharing_score"] + old["sharing_score"] <= 2
         assert (a.job.memory_gib or 99) + (b.job.memory_gib or 99) < 16
         assert XI.xi(a.job, b.job) is not None
-        newcomer, host = (extra["estimate_s"] * view.job.request for extra, view in ((new, a), (old, b)))
+        newcomer, host = (
+            extra["estimate_s"] * view.job.request
+            for extra, view in ((new, a), (old, b))
+        )
         if b.units:  # of two that start together, either may be the newcomer
             assert newcomer <= 2 * host
-        assert all(view.job.extra.get("profiled") or view.job.model in self.known for view in (a, b))
+        assert all(
+            view.job.extra.get("profiled") or view.job.model in self.known
+            for view in (a, b)
+        )
 
 
 @st.composite
@@ -316,7 +361,11 @@ def test_partner_rules_hold_in_every_decision(jobs: list[Job], nodes: int) -> No
         assert record.work == record.job.pmax
         assert record.starts == 1
         # Nobody is slowed down by more than the worst ratio, nor is anybody faster than alone.
-        assert record.job.pmax * (1 - 1e-9) <= record.run_seconds <= 2 * record.job.pmax * (1 + 1e-9)
+        assert (
+            record.job.pmax * (1 - 1e-9)
+            <= record.run_seconds
+            <= 2 * record.job.pmax * (1 + 1e-9)
+        )
 
 
 def exclusive(jobs: list[Job], nodes: int, per: int) -> dict[str, float]:
@@ -339,7 +388,11 @@ def exclusive(jobs: list[Job], nodes: int, per: int) -> dict[str, float]:
         while queue:
             whole, rest = divmod(queue[0].request, per)
             full = [node for node in range(nodes) if free[node] == per][:whole]
-            room = [(free[node], node) for node in range(nodes) if node not in full and free[node] >= rest]
+            room = [
+                (free[node], node)
+                for node in range(nodes)
+                if node not in full and free[node] >= rest
+            ]
             if len(full) < whole or (rest and not room):
                 break
             taken = dict.fromkeys(full, per) | ({min(room)[1]: rest} if rest else {})
@@ -353,16 +406,22 @@ def exclusive(jobs: list[Job], nodes: int, per: int) -> dict[str, float]:
 
 @examples(80)
 @given(jobs=job_lists(), nodes=st.integers(2, 3))
-def test_without_sharing_it_is_exclusive_priority_order(jobs: list[Job], nodes: int) -> None:
+def test_without_sharing_it_is_exclusive_priority_order(
+    jobs: list[Job], nodes: int
+) -> None:
     outcome = play(jobs, Lucid(sharing=False, interference=XI), nodes=nodes)
-    assert {name: start for name, (start, _) in spans(outcome).items()} == exclusive(jobs, nodes, 4)
+    assert {name: start for name, (start, _) in spans(outcome).items()} == exclusive(
+        jobs, nodes, 4
+    )
 
 
 @examples(40)
 @given(seed=st.integers(0, 10**6))
 def test_on_nodes_that_come_and_go_it_runs_to_the_end(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    outcome = Replay(*fragments(rng), Watched(busy(unit_memory_gib=16.0)), Rules(8), XI).run()
+    outcome = Replay(
+        *fragments(rng), Watched(busy(unit_memory_gib=16.0)), Rules(8), XI
+    ).run()
     assert all(record.work <= record.job.pmax for record in outcome.records)
 
 
@@ -371,11 +430,20 @@ def fragments(rng: np.random.Generator) -> tuple[NodeTrace, JobTable]:
     rows = [
         (at * S, node, idle)
         for node in range(10)
-        for at, idle in zip(np.cumsum(rng.integers(10, 900, 8)).tolist(), [True, False] * 4, strict=True)
+        for at, idle in zip(
+            np.cumsum(rng.integers(10, 900, 8)).tolist(), [True, False] * 4, strict=True
+        )
     ]
     rows.sort()
     times, nodes, idle = (np.array(column) for column in zip(*rows, strict=True))
-    trace = from_changes([f"n{i}" for i in range(10)], times, nodes.astype(np.int32), idle, start=0, end=9000 * S)
+    trace = from_changes(
+        [f"n{i}" for i in range(10)],
+        times,
+        nodes.astype(np.int32),
+        idle,
+        start=0,
+        end=9000 * S,
+    )
     jobs = [
         job(
             f"j{index}", int(rng.integers(1, 5)), float(rng.integers(50, 1500)), float(rng.integers(0, 3000)),
@@ -390,7 +458,13 @@ def fragments(rng: np.random.Generator) -> tuple[NodeTrace, JobTable]:
 def test_a_state_that_went_through_json_goes_on_to_the_same_end(seed: int) -> None:
     def fresh() -> Replay:
         trace, jobs = fragments(np.random.default_rng(seed))
-        return Replay(trace, jobs, Lucid(interference=XI, quiet_jobs=1.0, horizon_s=1200), Rules(8), XI)
+        return Replay(
+            trace,
+            jobs,
+            Lucid(interference=XI, quiet_jobs=1.0, horizon_s=1200),
+            Rules(8),
+            XI,
+        )
 
     whole = fresh().run()
     for stop_at in (3, 12, 25):
@@ -405,7 +479,9 @@ def test_a_state_that_went_through_json_goes_on_to_the_same_end(seed: int) -> No
         second.restore(json.loads(taken[stop_at]))
         rest = second.run()
         pd.testing.assert_frame_equal(rest.steps, whole.steps, check_exact=True)
-        pd.testing.assert_frame_equal(rest.allocations, whole.allocations, check_exact=True)
+        pd.testing.assert_frame_equal(
+            rest.allocations, whole.allocations, check_exact=True
+        )
 
 
 # --- profiles without a partition -------------------------------------------------------------------------------------
@@ -420,7 +496,9 @@ def test_a_profile_is_known_after_a_while_and_then_for_all_of_its_kind() -> None
         job("kin2", 4, 10, 4000, profiled=None, model="b"),
     ]
     times = spans(play(jobs, busy(profile_s=200)))
-    assert times["waits"][0] == 200  # not before its host is known, which makes itself known, too
+    assert (
+        times["waits"][0] == 200
+    )  # not before its host is known, which makes itself known, too
     assert times["stranger"][0] == 2000  # never ran, so it must run alone
     assert times["kin"][0] == times["kin2"][0] == 4000  # known from the start
 
@@ -448,15 +526,30 @@ def test_no_sharing_while_few_submissions_are_expected(tmp_path: Path) -> None:
     path = tmp_path / "forecast.csv"
     path.write_text("time,jobs,units\n" + "\n".join(rows) + "\n")
     jobs = [job("runs", 4, 5000, model="b"), job("new", 4, 100, 10, model="b")]
-    assert spans(play(jobs, Lucid(interference=XI, forecast=str(path))))["new"][0] == 600
-    assert spans(play(jobs, Lucid(interference=XI, forecast=str(path), switch_s=700)))["new"][0] == 700
-    assert spans(play(jobs, Lucid(interference=XI, forecast=str(path), quiet_jobs=3)))["new"][0] > 600
+    assert (
+        spans(play(jobs, Lucid(interference=XI, forecast=str(path))))["new"][0] == 600
+    )
+    assert (
+        spans(play(jobs, Lucid(interference=XI, forecast=str(path), switch_s=700)))[
+            "new"
+        ][0]
+        == 700
+    )
+    assert (
+        spans(play(jobs, Lucid(interference=XI, forecast=str(path), quiet_jobs=3)))[
+            "new"
+        ][0]
+        > 600
+    )
 
 
 def test_a_steady_forecast_leaves_the_switch_on_or_off() -> None:
     """Recently two jobs came, fewer than count as many."""
     jobs = [job("runs", 4, 500, model="b"), job("new", 4, 100, 10, model="b")]
-    starts = [spans(play(jobs, Lucid(interference=XI, forecast=name)))["new"][0] for name in ("", "busy", "none")]
+    starts = [
+        spans(play(jobs, Lucid(interference=XI, forecast=name)))["new"][0]
+        for name in ("", "busy", "none")
+    ]
     assert starts == [500, 10, 500]
     many = busy(forecast="none")
     assert spans(play(jobs, replace(many, quiet_jobs=0.0)))["new"][0] == 500
@@ -464,7 +557,9 @@ def test_a_steady_forecast_leaves_the_switch_on_or_off() -> None:
 
 
 def test_beyond_the_forecast_sharing_is_on() -> None:
-    table = ForecastTable(np.array([0, 600 * S]), np.array([1.0, 1.0]), np.array([1.0, 50.0]))
+    table = ForecastTable(
+        np.array([0, 600 * S]), np.array([1.0, 1.0]), np.array([1.0, 50.0])
+    )
     assert table.expect(-1) == Expected(1.0, 25.5, 0)
     assert table.expect(0) == Expected(1.0, 50.0, 600 * S)
     assert table.expect(600 * S) == Expected(math.inf, 0.0, NEVER)
@@ -476,10 +571,14 @@ def test_beyond_the_forecast_sharing_is_on() -> None:
     every=st.sampled_from([1, 7, 100, 1000]),
     now=st.integers(0, 5000),
 )
-def test_the_switch_does_not_turn_before_it_says(steps: list[int], jobs: list[int], every: int, now: int) -> None:
+def test_the_switch_does_not_turn_before_it_says(
+    steps: list[int], jobs: list[int], every: int, now: int
+) -> None:
     times = np.cumsum(steps).astype(np.int64) * S
     counts = np.array(jobs[: len(times)], dtype=float)
-    switch = SharingSwitch(ForecastTable(times, counts, counts, horizon_s=1000), every, 2)
+    switch = SharingSwitch(
+        ForecastTable(times, counts, counts, horizon_s=1000), every, 2
+    )
     turn = switch.next_turn(now * S)
     assert turn is None or (turn > now * S and turn % (every * S) == 0)
     until = now + 8000 if turn is None else turn // S
@@ -504,7 +603,9 @@ def test_recent_submissions_are_those_of_the_horizon(
         if data.draw(st.booleans()):
             recent.see(tuple(views))
             recent.see(tuple(views))
-            views = [view for view in views if data.draw(st.booleans())]  # some have finished
+            views = [
+                view for view in views if data.draw(st.booleans())
+            ]  # some have finished
             restored = RecentSubmissions(horizon)
             restored.restore(json.loads(json.dumps(recent.state())))
             recent = restored
@@ -512,7 +613,9 @@ def test_recent_submissions_are_those_of_the_horizon(
     counted = [j for j in all_jobs if now - horizon < j.tsub_ns / S <= now]
     expected = recent.expect(now * S)
     assert expected.jobs == pytest.approx(len(counted) / horizon * 600)
-    assert expected.units == pytest.approx(sum(j.request for j in counted) / horizon * 600)
+    assert expected.units == pytest.approx(
+        sum(j.request for j in counted) / horizon * 600
+    )
 
 
 def test_a_saved_model_forecasts_from_what_has_been_submitted(tmp_path: Path) -> None:
@@ -520,9 +623,13 @@ def test_a_saved_model_forecasts_from_what_has_been_submitted(tmp_path: Path) ->
     slots = pd.DataFrame({"time": np.arange(600) * 600.0, "jobs": rng.poisson(6, 600)})
     model = Forecaster.train(slots, kind="ga2m")
     learnt = LearntForecast(model)
-    first = tuple(JobView(job(f"j{index}", submit=10.0 * index), 0, 0.0) for index in range(300))
+    first = tuple(
+        JobView(job(f"j{index}", submit=10.0 * index), 0, 0.0) for index in range(300)
+    )
     learnt.see(first[:50])
-    assert learnt.expect(500 * S) == RecentSubmissions.expect(learnt, 500 * S)  # no slot has ended
+    assert learnt.expect(500 * S) == RecentSubmissions.expect(
+        learnt, 500 * S
+    )  # no slot has ended
     learnt.see(first)
     expected = learnt.expect(3000 * S)
     seen = pd.DataFrame({"time": np.arange(5) * 600.0, "jobs": np.full(5, 60.0)})
@@ -530,7 +637,16 @@ def test_a_saved_model_forecasts_from_what_has_been_submitted(tmp_path: Path) ->
     assert expected.until_ns <= 3600 * S
     write_model(model, tmp_path / "model.json")
     jobs = [job("runs", 4, 5000, model="b"), job("new", 4, 100, 10, model="b")]
-    assert len(spans(play(jobs, Lucid(interference=XI, forecast=str(tmp_path / "model.json"))))) == 2
+    assert (
+        len(
+            spans(
+                play(
+                    jobs, Lucid(interference=XI, forecast=str(tmp_path / "model.json"))
+                )
+            )
+        )
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -545,7 +661,9 @@ def test_a_saved_model_forecasts_from_what_has_been_submitted(tmp_path: Path) ->
         ("time,jobs,units\n1970-01-01,1,\n", "units"),
     ],
 )
-def test_bad_forecasts_are_refused(tmp_path: Path, text: str, column: str | None) -> None:
+def test_bad_forecasts_are_refused(
+    tmp_path: Path, text: str, column: str | None
+) -> None:
     path = tmp_path / "forecast.csv"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -558,11 +676,19 @@ def test_bad_forecasts_are_refused(tmp_path: Path, text: str, column: str | None
 
 def test_sharing_scores_come_from_a_saved_analyser(tmp_path: Path) -> None:
     util = np.repeat([10.0, 60.0, 99.0], 20)
-    profiles = pd.DataFrame({"gpu_util": util, "gmem_util": util, "gmem": 2000.0, "amp": 0})
+    profiles = pd.DataFrame(
+        {"gpu_util": util, "gmem_util": util, "gmem": 2000.0, "amp": 0}
+    )
     analyser = PackingAnalyser.train(profiles.assign(label=np.repeat([0, 1, 2], 20)))
     write_model(analyser, tmp_path / "packing.json")
     profile = {"gmem_util": 99.0, "gmem": 2000.0, "amp": 0, "sharing_score": None}
-    jobs = JobTable((job("jumbo", **{**profile, "gpu_util": 99.0}), job("told"), job("bare", sharing_score=None)))
+    jobs = JobTable(
+        (
+            job("jumbo", **{**profile, "gpu_util": 99.0}),
+            job("told"),
+            job("bare", sharing_score=None),
+        )
+    )
     for scored in (
         with_scores(jobs, tmp_path / "packing.json"),
         Lucid(packing=str(tmp_path / "packing.json")).prepare(jobs),
@@ -589,7 +715,9 @@ def test_estimates_come_from_a_saved_estimator(tmp_path: Path) -> None:
             for name, estimate in (("fast", None), ("slow", None), ("told", 7.0))
         )
     )
-    fast, slow, told = (j.extra["estimate_s"] for j in with_estimates(jobs, tmp_path / "durations.json"))
+    fast, slow, told = (
+        j.extra["estimate_s"] for j in with_estimates(jobs, tmp_path / "durations.json")
+    )
     assert fast < 100 < slow
     assert told == 7.0
     with pytest.raises(InputError, match="packing"):
@@ -599,8 +727,16 @@ def test_estimates_come_from_a_saved_estimator(tmp_path: Path) -> None:
 # --- the profiler -----------------------------------------------------------------------------------------------------
 
 
-def profiled(jobs: list[Job], profiler: LucidProfiler | None = None, **options: Any) -> Profiled:
-    settings = {"nodes": 1, "units_per_node": 4, "start_ns": 0, "end_ns": END, **options}
+def profiled(
+    jobs: list[Job], profiler: LucidProfiler | None = None, **options: Any
+) -> Profiled:
+    settings = {
+        "nodes": 1,
+        "units_per_node": 4,
+        "start_ns": 0,
+        "end_ns": END,
+        **options,
+    }
     return profile_first(JobTable(tuple(jobs)), profiler or LucidProfiler(), **settings)
 
 
@@ -618,20 +754,38 @@ def test_short_jobs_finish_in_the_profiler_and_others_are_charged_for_it() -> No
     outcome = play(list(staged.jobs), Lucid(sharing=False), nodes=2)
     joined = staged.joined(outcome)
     assert [record.job for record in joined.records] == jobs
-    assert spans(joined) == {"short": (0, 150), "exact": (0, 200), "long": (200, 900), "wide": (0, 50)}
+    assert spans(joined) == {
+        "short": (0, 150),
+        "exact": (0, 200),
+        "long": (200, 900),
+        "wide": (0, 50),
+    }
     long = joined.records[2]
     assert (long.run_seconds, long.unit_seconds, long.starts) == (700, 2800, 2)
     assert long.gained - long.lost == long.work == 500
-    assert joined.used_unit_seconds == sum(record.unit_seconds for record in joined.records)
+    assert joined.used_unit_seconds == sum(
+        record.unit_seconds for record in joined.records
+    )
     assert set(joined.steps["vc"].dropna()) == {"profiler"}
     allocated = joined.allocations
-    seconds = (allocated["end_ns"] - allocated["start_ns"]) / S * (allocated["last_unit"] - allocated["first_unit"] + 1)
-    assert seconds.groupby(allocated["job"]).sum().tolist() == [record.unit_seconds for record in joined.records]
+    seconds = (
+        (allocated["end_ns"] - allocated["start_ns"])
+        / S
+        * (allocated["last_unit"] - allocated["first_unit"] + 1)
+    )
+    assert seconds.groupby(allocated["job"]).sum().tolist() == [
+        record.unit_seconds for record in joined.records
+    ]
 
 
 def test_as_the_artifact_profiling_is_free_and_jobs_last_a_second_longer() -> None:
-    staged = profiled([job("short", 1, 150), job("long", 1, 500, 10), job("wide", 5, 50)], compat=True)
-    assert [(j.name, j.tsub_ns / S, j.pmax) for j in staged.jobs] == [("long", 10, 501), ("wide", 0, 51)]
+    staged = profiled(
+        [job("short", 1, 150), job("long", 1, 500, 10), job("wide", 5, 50)], compat=True
+    )
+    assert [(j.name, j.tsub_ns / S, j.pmax) for j in staged.jobs] == [
+        ("long", 10, 501),
+        ("wide", 0, 51),
+    ]
 
 
 def test_when_all_jobs_finish_there_the_profiler_is_all() -> None:
@@ -647,9 +801,19 @@ def test_who_is_still_profiled_at_the_end_has_not_finished() -> None:
 
 
 def test_least_units_first_and_the_head_blocks() -> None:
-    jobs = [job("runs", 2, 100), job("four", 4, 100, 1), job("three", 3, 100, 2), job("two", 2, 100, 3)]
+    jobs = [
+        job("runs", 2, 100),
+        job("four", 4, 100, 1),
+        job("three", 3, 100, 2),
+        job("two", 2, 100, 3),
+    ]
     times = spans(profiled(jobs, LucidProfiler(spare_nodes=0)).outcome)
-    assert {name: start for name, (start, _) in times.items()} == {"runs": 0, "two": 3, "three": 103, "four": 203}
+    assert {name: start for name, (start, _) in times.items()} == {
+        "runs": 0,
+        "two": 3,
+        "three": 103,
+        "four": 203,
+    }
 
 
 def test_it_grows_when_jobs_pile_up_and_shrinks_when_it_is_quiet() -> None:
@@ -658,11 +822,17 @@ def test_it_grows_when_jobs_pile_up_and_shrinks_when_it_is_quiet() -> None:
         job("last", 4, 100, 5000.0),
     ]
     few = spans(profiled(jobs[:12]).outcome)
-    assert max(end for _, end in few.values()) == 800  # two at a time until, after 400 s, only four wait
-    assert max(end for _, end in spans(profiled(jobs[:11]).outcome).values()) == 1100  # ten are not enough
+    assert (
+        max(end for _, end in few.values()) == 800
+    )  # two at a time until, after 400 s, only four wait
+    assert (
+        max(end for _, end in spans(profiled(jobs[:11]).outcome).values()) == 1100
+    )  # ten are not enough
 
     def ends(quiet: float) -> float:
-        return spans(profiled(jobs, LucidProfiler(quiet_units=quiet)).outcome)["last"][1]
+        return spans(profiled(jobs, LucidProfiler(quiet_units=quiet)).outcome)["last"][
+            1
+        ]
 
     assert ends(40.0) == 5200  # has shrunk
     assert ends(-1.0) == 5100  # never quiet
@@ -670,7 +840,12 @@ def test_it_grows_when_jobs_pile_up_and_shrinks_when_it_is_quiet() -> None:
 
 def test_without_nodes_there_is_no_profiler() -> None:
     jobs = JobTable((job("one"),))
-    assert Lucid(profiler_nodes=0).stage_before(jobs, start_ns=0, end_ns=END, units_per_node=4) is None
+    assert (
+        Lucid(profiler_nodes=0).stage_before(
+            jobs, start_ns=0, end_ns=END, units_per_node=4
+        )
+        is None
+    )
     staged = Lucid().stage_before(jobs, start_ns=0, end_ns=END, units_per_node=4)
     assert staged is not None
     assert len(staged.outcome.records) == 1
@@ -692,24 +867,38 @@ def test_every_job_is_accounted_for_once(jobs: list[Job], compat: bool) -> None:
     pools = play(list(staged.jobs), busy(), nodes=2) if len(staged.jobs) else None
     joined = staged.joined(pools)
     assert [record.job for record in joined.records] == jobs
-    stretches = list(joined.allocations[["job", "start_ns", "end_ns"]].itertuples(index=False))
+    stretches = list(
+        joined.allocations[["job", "start_ns", "end_ns"]].itertuples(index=False)
+    )
     waits = []
     for record in joined.records:
         assert record.finish_ns is not None
         assert record.start_ns is not None
         assert record.job.tsub_ns <= record.start_ns < record.finish_ns
         assert record.gained - record.lost_to_preemption == pytest.approx(record.work)
-        held = [(start, end) for index, start, end in stretches if joined.records[index] is record]
+        held = [
+            (start, end)
+            for index, start, end in stretches
+            if joined.records[index] is record
+        ]
         waits.append(_waits_ns(held, record.job.tsub_ns, record.finish_ns))
-        assert without_units_s(record, joined.end_ns) == pytest.approx(sum(waits[-1]) / S)
+        assert without_units_s(record, joined.end_ns) == pytest.approx(
+            sum(waits[-1]) / S
+        )
     assert longest_wait(joined, Census.of(joined))[0] == max(map(max, waits)) / S
-    assert joined.used_unit_seconds <= sum(record.unit_seconds for record in joined.records) * (1 + 1e-9)
+    assert joined.used_unit_seconds <= sum(
+        record.unit_seconds for record in joined.records
+    ) * (1 + 1e-9)
     # The window is that of all of it, and the partition and the pools offer their units throughout.
     assert joined.start_ns == min(record.job.tsub_ns for record in joined.records)
     finish = max(record.finish_ns or 0 for record in joined.records)
     assert joined.end_ns == (max(finish, staged.outcome.end_ns) if compat else finish)
     units = len(joined.trace.nodes) * joined.trace.units_per_node
-    assert joined.idle_unit_seconds == joined.offered_unit_seconds == pytest.approx(units * joined.duration_s)
+    assert (
+        joined.idle_unit_seconds
+        == joined.offered_unit_seconds
+        == pytest.approx(units * joined.duration_s)
+    )
 
 
 # --- the bundled kind of jobs, and the artifact -----------------------------------------------------------------------
@@ -717,8 +906,32 @@ def test_every_job_is_accounted_for_once(jobs: list[Job], compat: bool) -> None:
 
 def test_elastic_jobs_run_at_their_request() -> None:
     frame = pd.DataFrame(
-        [("e", 1, 4, 1000.0, "1970-01-01T00:00:00Z", 18, 12, [0, 1, 2, 4], [0, 10, 18, 20], [0, 10, 18, 20])],
-        columns=["name", "Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os"],
+        [
+            (
+                "e",
+                1,
+                4,
+                1000.0,
+                "1970-01-01T00:00:00Z",
+                18,
+                12,
+                [0, 1, 2, 4],
+                [0, 10, 18, 20],
+                [0, 10, 18, 20],
+            )
+        ],
+        columns=[
+            "name",
+            "Jmin",
+            "Jmax",
+            "Pmax",
+            "Tsub",
+            "Tcup",
+            "Tcdw",
+            "Ns",
+            "Ps",
+            "Os",
+        ],
     )
     (elastic,) = jobs_from_frame(frame)
     outcome = play([elastic], Lucid())
@@ -729,10 +942,16 @@ def test_elastic_jobs_run_at_their_request() -> None:
 @pytest.mark.slow
 @pytest.mark.reference
 @pytest.mark.parametrize(
-    ("case", "vc", "agrees"), [("tiresias-l, compat", "vcvGl", 0.99), ("srtf, compat", "vcWoR", 0.97)]
+    ("case", "vc", "agrees"),
+    [("tiresias-l, compat", "vcvGl", 0.99), ("srtf, compat", "vcWoR", 0.97)],
 )
 def test_the_preemptive_policies_of_the_artifact(
-    case: str, vc: str, agrees: float, reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str,
+    vc: str,
+    agrees: float,
+    reference: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without the quota and the order of submission tiresias-l was 57 % off here, srtf 2.4 %."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
@@ -741,9 +960,16 @@ def test_the_preemptive_policies_of_the_artifact(
     venus = fidelity.load(reference / "lucid", tmp_path)
     (chosen,) = (each for each in fidelity.CASES if each.name == case)
     records = chosen.records(venus, [vc])
-    assert fidelity.agreement(records, venus.folder / "golden" / f"{chosen.golden}.jobs.csv.gz") >= agrees
+    assert (
+        fidelity.agreement(
+            records, venus.folder / "golden" / f"{chosen.golden}.jobs.csv.gz"
+        )
+        >= agrees
+    )
     average = np.mean([fidelity.jct_s(record) for record in records])
-    assert average == pytest.approx(fidelity.golden_averages(venus.folder, chosen.by_vc)[vc], rel=0.001)
+    assert average == pytest.approx(
+        fidelity.golden_averages(venus.folder, chosen.by_vc)[vc], rel=0.001
+    )
 
 
 @pytest.mark.slow
@@ -762,17 +988,24 @@ def test_two_small_virtual_clusters_of_the_artifact(
     assert len(fifo) == 1452 + 415
     assert fidelity.agreement(fifo, folder / "golden" / "fifo.jobs.csv.gz") == 1.0
     records, staged = fidelity.lucid_records(venus, vcs)
-    assert len(venus.jobs) - len(staged.jobs) == 10_644  # as many finish in the profiler
+    assert (
+        len(venus.jobs) - len(staged.jobs) == 10_644
+    )  # as many finish in the profiler
     golden = fidelity.golden_averages(folder, "lucid")
     for vc in vcs:
-        average = np.mean([fidelity.jct_s(record) for record in records if record.job.vc == vc])
+        average = np.mean(
+            [fidelity.jct_s(record) for record in records if record.job.vc == vc]
+        )
         assert average == pytest.approx(golden[vc], rel=0.03)
 
 
 @pytest.mark.slow
 @pytest.mark.reference
 def test_each_figure_of_the_reproduction_is_one_command(
-    reference: Path, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    reference: Path,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """docs/fidelity.md lists the commands; one small virtual cluster here, where the published ones have 15."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
@@ -789,14 +1022,33 @@ def test_each_figure_of_the_reproduction_is_one_command(
         return rows
 
     by_vc = compared("policies", "--split", "vc", "--png", "venus/policies")
-    assert [row["variant"] for row in by_vc] == ["fifo", "sjf", "qssf", "tiresias", "lucid"]
-    golden = pd.read_csv(reference / "lucid" / "golden" / "avg_jct_by_vc.csv").set_index("vc").loc["vcvlY"]
-    assert [int(row["jct_mean_s"]) for row in by_vc[:2]] == [golden["fifo"], golden["sjf"]]
+    assert [row["variant"] for row in by_vc] == [
+        "fifo",
+        "sjf",
+        "qssf",
+        "tiresias",
+        "lucid",
+    ]
+    golden = (
+        pd.read_csv(reference / "lucid" / "golden" / "avg_jct_by_vc.csv")
+        .set_index("vc")
+        .loc["vcvlY"]
+    )
+    assert [int(row["jct_mean_s"]) for row in by_vc[:2]] == [
+        golden["fifo"],
+        golden["sjf"],
+    ]
     assert by_vc[2]["jct_mean_s"] == pytest.approx(golden["qssf_ebm"], rel=0.001)
     assert {path.name for path in Path("venus/policies").iterdir()} >= {
         "compared-times.png", "compared-waiting-by-vc.png"
     }  # fmt: skip
     by_size = compared("ablations", "--split", "size:8", "--png", "venus/ablations")
     without = [row["variant"] for row in by_size if row["size"] == "up to 8"]
-    assert without == ["lucid", "without packing", "without forecast", "always busy", "without estimator"]
+    assert without == [
+        "lucid",
+        "without packing",
+        "without forecast",
+        "always busy",
+        "without estimator",
+    ]
     assert Path("venus/ablations/compared-means.png").exists()

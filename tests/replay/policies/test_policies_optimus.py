@@ -26,7 +26,14 @@ from bft.replay.trace.node_trace import SECOND_NS
 ARTIFACT = Rules(max_jobs=0, start_overhead_s=30.0, restart_overhead=((1, 30.0),))
 
 
-def job(name: str, rates: list[float], *, jmin: int = 1, pmax: float = 1000.0, tsub_s: int = 0) -> Job:
+def job(
+    name: str,
+    rates: list[float],
+    *,
+    jmin: int = 1,
+    pmax: float = 1000.0,
+    tsub_s: int = 0,
+) -> Job:
     curve = Curve(np.arange(len(rates) + 1), np.array([0.0, *rates]))
     return Job(name, tsub_s * SECOND_NS, jmin, len(rates), pmax, 0.0, 0.0, curve, curve)
 
@@ -56,25 +63,38 @@ def test_no_unit_is_given_that_saves_nothing() -> None:
 
 
 def test_who_needs_least_runs_first() -> None:
-    assert counts(3, view([0.0, 0.0, 3.0], jmin=3), view([1.0]), view([1.0])) == [0, 1, 1]
+    assert counts(3, view([0.0, 0.0, 3.0], jmin=3), view([1.0]), view([1.0])) == [
+        0,
+        1,
+        1,
+    ]
     assert counts(2, view([0.0, 0.0, 3.0], jmin=3)) == [0]
 
 
 @given(
     st.integers(0, 30),
-    st.lists(st.tuples(st.lists(st.floats(0.1, 9.0), min_size=1, max_size=8), st.integers(1, 3)), max_size=6),
+    st.lists(
+        st.tuples(
+            st.lists(st.floats(0.1, 9.0), min_size=1, max_size=8), st.integers(1, 3)
+        ),
+        max_size=6,
+    ),
 )
 def test_bounds_and_room_are_kept_and_one_more_unit_takes_none_from_others(
     idle: int, jobs: list[tuple[list[float], int]]
 ) -> None:
-    views = [view(list(np.cumsum(steps)), jmin=min(jmin, len(steps))) for steps, jmin in jobs]
+    views = [
+        view(list(np.cumsum(steps)), jmin=min(jmin, len(steps))) for steps, jmin in jobs
+    ]
     given_out = counts(idle, *views)
     assert sum(given_out) <= idle
     for one, count in zip(views, given_out, strict=True):
         assert count == 0 or one.job.jmin <= count <= one.job.jmax
     if all(given_out):  # else the next unit may let another one start
         more = counts(idle + 1, *views)
-        assert all(after >= before for before, after in zip(given_out, more, strict=True))
+        assert all(
+            after >= before for before, after in zip(given_out, more, strict=True)
+        )
 
 
 def test_who_is_placed_anew_goes_to_the_emptiest_nodes() -> None:
@@ -87,41 +107,77 @@ def test_who_is_placed_anew_goes_to_the_emptiest_nodes() -> None:
             seen.append(tuple(one.held for one in state.jobs))
             return super().decide(state)
 
-    Replay(always_idle(2, 0, 200 * SECOND_NS, units_per_node=4), jobs, Watched(), Rules(max_jobs=0)).run()
+    Replay(
+        always_idle(2, 0, 200 * SECOND_NS, units_per_node=4),
+        jobs,
+        Watched(),
+        Rules(max_jobs=0),
+    ).run()
     assert seen[-1] == ((0,), (4,), (1,))
     assert all(held == seen[-1] for held in seen if held[0])
 
 
-def test_measured_jobs_count_whole_epochs_and_iterations_as_measured(tmp_path: Path) -> None:
+def test_measured_jobs_count_whole_epochs_and_iterations_as_measured(
+    tmp_path: Path,
+) -> None:
     write_application(tmp_path / "traces" / "toy")
     profile = workload(tmp_path / "traces", "a,0,toy,2,128").jobs[0].profile
     assert profile is not None
     dynamics = profile.start(tunes=False)
     gain = 301 / (300 / 2 + 1)  # of a step of 128 samples, in steps of 64
-    one = JobView(workload(tmp_path / "traces", "a,0,toy,2,128").jobs[0], 0, 0.0, progress=0.0, dynamics=dynamics)
+    one = JobView(
+        workload(tmp_path / "traces", "a,0,toy,2,128").jobs[0],
+        0,
+        0.0,
+        progress=0.0,
+        dynamics=dynamics,
+    )
     # Of three epochs of 1000 steps the one under way does not count; 64 samples a replica: 0.1 + 0.64 + 0.1 s.
     assert remaining_s(one, 2, 4) == pytest.approx(2000 / gain * 0.84)
 
 
 @pytest.mark.reference
 @pytest.mark.parametrize(
-    ("policy", "average_s"), [(Optimus, 1957.9625), pytest.param(TiresiasPollux, 1826.575, marks=pytest.mark.slow)]
+    ("policy", "average_s"),
+    [
+        (Optimus, 1957.9625),
+        pytest.param(TiresiasPollux, 1826.575, marks=pytest.mark.slow),
+    ],
 )
 def test_the_artifacts_half_load_to_the_second(
     reference: Path, policy: type[Optimus | TiresiasPollux], average_s: float
 ) -> None:
-    jobs = read_pollux_jobs(reference / "pollux" / "workloads-0.5" / "workload-6.csv", whole_seconds=True)
+    jobs = read_pollux_jobs(
+        reference / "pollux" / "workloads-0.5" / "workload-6.csv", whole_seconds=True
+    )
     trace = always_idle(16, 0, 10**6 * SECOND_NS, units_per_node=4)
     outcome = Replay(trace, jobs, policy(), ARTIFACT).run()
-    jct_s = [(record.finish_ns - record.job.tsub_ns) / SECOND_NS for record in outcome.records]
+    jct_s = [
+        (record.finish_ns - record.job.tsub_ns) / SECOND_NS
+        for record in outcome.records
+    ]
     assert np.mean(jct_s) == pytest.approx(average_s, abs=1e-6)
 
 
 def test_tiresias_of_the_artifact_lets_the_long_wait_their_turn() -> None:
     """One node of 4 units: after 100 unit-seconds `long` is behind the newcomer, which alone needs all units."""
-    jobs = JobTable((job("long", [0.0] * 3 + [1.0], jmin=4, pmax=300.0), job("new", [1.0] * 4, jmin=4, tsub_s=30)))
+    jobs = JobTable(
+        (
+            job("long", [0.0] * 3 + [1.0], jmin=4, pmax=300.0),
+            job("new", [1.0] * 4, jmin=4, tsub_s=30),
+        )
+    )
     policy = TiresiasPollux(limits=(100.0,))
-    long, new = Replay(always_idle(1, 0, 10**4 * SECOND_NS, units_per_node=4), jobs, policy, Rules()).run().records
+    long, new = (
+        Replay(
+            always_idle(1, 0, 10**4 * SECOND_NS, units_per_node=4),
+            jobs,
+            policy,
+            Rules(),
+        )
+        .run()
+        .records
+    )
     assert new.start_ns == 60 * SECOND_NS  # the first round after it came
     assert (long.stops, long.starts) == (1, 2)
     assert long.start_ns == 0
@@ -130,8 +186,15 @@ def test_tiresias_of_the_artifact_lets_the_long_wait_their_turn() -> None:
 # --- remaining work predicted from the loss ---------------------------------------------------------------------------
 
 
-@given(st.floats(0.01, 5.0), st.floats(0.05, 2.0), st.floats(0.0, 2.0), st.floats(1e-4, 0.1))
-def test_convergence_is_where_an_epoch_no_longer_lowers_the_loss(b0: float, b1: float, b2: float, drop: float) -> None:
+@given(
+    st.floats(0.01, 5.0),
+    st.floats(0.05, 2.0),
+    st.floats(0.0, 2.0),
+    st.floats(1e-4, 0.1),
+)
+def test_convergence_is_where_an_epoch_no_longer_lowers_the_loss(
+    b0: float, b1: float, b2: float, drop: float
+) -> None:
     curve = LossCurve(b0, b1, b2)
     k = curve.converged(drop)
     assert curve.at(k + 1e-6) - curve.at(k + 1 + 1e-6) <= drop * (1 + 1e-6)
@@ -140,13 +203,19 @@ def test_convergence_is_where_an_epoch_no_longer_lowers_the_loss(b0: float, b1: 
 
 @examples(40)
 @given(st.floats(0.02, 3.0), st.floats(0.1, 1.0), st.floats(0.0, 1.0))
-def test_losses_without_noise_give_their_curve_back(b0: float, b1: float, b2: float) -> None:
+def test_losses_without_noise_give_their_curve_back(
+    b0: float, b1: float, b2: float
+) -> None:
     true = LossCurve(b0, b1, b2)
     epochs = np.linspace(0.1, max(true.converged(0.01), 3.0), 20)
     found = fit_loss(epochs.tolist(), [true.at(k) for k in epochs])
     assert found is not None
-    assert [found.at(k) for k in epochs] == pytest.approx([true.at(k) for k in epochs], rel=1e-4)
-    assert found.converged(0.01) == pytest.approx(true.converged(0.01), rel=0.02, abs=0.05)
+    assert [found.at(k) for k in epochs] == pytest.approx(
+        [true.at(k) for k in epochs], rel=1e-4
+    )
+    assert found.converged(0.01) == pytest.approx(
+        true.converged(0.01), rel=0.02, abs=0.05
+    )
 
 
 def test_too_little_is_no_curve() -> None:
@@ -155,10 +224,20 @@ def test_too_little_is_no_curve() -> None:
     assert fit_loss(range(5), [1, 1, 1, 1, 0]) is None
 
 
-def trained(name: str, rates: list[float], curve: LossCurve, *, pmax: float | None = None, at: int = 0) -> Job:
+def trained(
+    name: str,
+    rates: list[float],
+    curve: LossCurve,
+    *,
+    pmax: float | None = None,
+    at: int = 0,
+) -> Job:
     """A job of epochs of 100 samples that has converged when it is done, unless its work is stated otherwise."""
     total = 100 * curve.converged(0.01) if pmax is None else pmax
-    columns = {EPOCH: 100.0, **dict(zip(LOSS, (curve.b0, curve.b1, curve.b2), strict=True))}
+    columns = {
+        EPOCH: 100.0,
+        **dict(zip(LOSS, (curve.b0, curve.b1, curve.b2), strict=True)),
+    }
     return replace(job(name, rates, pmax=total, tsub_s=at), extra=columns)
 
 
@@ -169,7 +248,9 @@ RATES = [[1.0, 1.9, 2.7, 3.4], [1.0, 1.5, 1.8, 2.0], [2.0, 3.0, 3.5, 3.8]]
 def finishes(policy: Optimus, jobs: list[Job]) -> list[float]:
     """Seconds at which each job is done on five units."""
     table = policy.prepare(JobTable(tuple(jobs)))
-    outcome = Replay(always_idle(5, 0, 10**6 * SECOND_NS), table, policy, Rules(max_jobs=0)).run()
+    outcome = Replay(
+        always_idle(5, 0, 10**6 * SECOND_NS), table, policy, Rules(max_jobs=0)
+    ).run()
     return [(record.finish_ns or 0) / SECOND_NS for record in outcome.records]
 
 
@@ -181,13 +262,22 @@ def test_predicted_work_is_known_once_five_losses_were_seen() -> None:
     for second in range(9):
         view = JobView(one, 1, 0.0, progress=20.0 * second)
         (left,) = policy._work_left(State(second * SECOND_NS, 1, (view,)))
-        expected = 100.0 if second < 5 else max(100 * true.converged(0.01) - 20.0 * second, 100.0)
+        expected = (
+            100.0
+            if second < 5
+            else max(100 * true.converged(0.01) - 20.0 * second, 100.0)
+        )
         assert left == pytest.approx(expected, rel=1e-3)
 
 
 def test_online_does_as_well_as_known_where_jobs_converge_as_their_losses_say() -> None:
-    jobs = [trained(f"j{k}", rates, curve) for k, (rates, curve) in enumerate(zip(RATES, CURVES, strict=True))]
-    known, online = (finishes(Optimus(remaining=how), jobs) for how in ("known", "online"))  # type: ignore[arg-type]
+    jobs = [
+        trained(f"j{k}", rates, curve)
+        for k, (rates, curve) in enumerate(zip(RATES, CURVES, strict=True))
+    ]
+    known, online = (
+        finishes(Optimus(remaining=how), jobs) for how in ("known", "online")
+    )  # type: ignore[arg-type]
     # They differ in the first five minutes, in which nothing is predicted yet.
     assert online == pytest.approx(known, abs=2 * 300)
     assert sum(online) <= 1.1 * sum(known)
@@ -197,28 +287,51 @@ def test_online_does_as_well_as_known_where_jobs_converge_as_their_losses_say() 
 @given(st.lists(st.floats(1.0, 3.0), min_size=3, max_size=3), st.floats(0, 0.05))
 def test_online_looks_at_no_total_work(factors: list[float], noise: float) -> None:
     """Until the first job is done, jobs that will go on for longer are given the same units."""
-    jobs = [trained(f"j{k}", rates, curve) for k, (rates, curve) in enumerate(zip(RATES, CURVES, strict=True))]
-    longer = [replace(one, pmax=one.pmax * factor) for one, factor in zip(jobs, factors, strict=True)]
+    jobs = [
+        trained(f"j{k}", rates, curve)
+        for k, (rates, curve) in enumerate(zip(RATES, CURVES, strict=True))
+    ]
+    longer = [
+        replace(one, pmax=one.pmax * factor)
+        for one, factor in zip(jobs, factors, strict=True)
+    ]
     held = []
     for each in (jobs, longer):
         policy = Optimus(remaining="online", noise=noise, seed=3)
-        outcome = Replay(always_idle(5, 0, 10**6 * SECOND_NS), JobTable(tuple(each)), policy, Rules(max_jobs=0)).run()
+        outcome = Replay(
+            always_idle(5, 0, 10**6 * SECOND_NS),
+            JobTable(tuple(each)),
+            policy,
+            Rules(max_jobs=0),
+        ).run()
         first = min(record.finish_ns or 0 for record in outcome.records)
         steps = outcome.allocations.sort_values(["start_ns", "job", "first_unit"])
-        held.append((first, steps[["job", "first_unit", "last_unit", "start_ns"]].to_numpy().tolist()))
+        held.append(
+            (
+                first,
+                steps[["job", "first_unit", "last_unit", "start_ns"]]
+                .to_numpy()
+                .tolist(),
+            )
+        )
     until = min(first for first, _ in held)
     before = [[row for row in rows if row[3] < until] for _, rows in held]
     assert before[0] == before[1]
 
 
 def test_online_goes_on_from_its_state_and_follows_its_seed() -> None:
-    jobs = [trained(f"j{k}", rates, curve) for k, (rates, curve) in enumerate(zip(RATES, CURVES, strict=True))]
+    jobs = [
+        trained(f"j{k}", rates, curve)
+        for k, (rates, curve) in enumerate(zip(RATES, CURVES, strict=True))
+    ]
     one, again = (Optimus(remaining="online", noise=0.05, seed=seed) for seed in (1, 1))
     state = State(0, 5, tuple(JobView(each, 1, 0.0, progress=150.0) for each in jobs))
     assert one._work_left(state) == again._work_left(state)
     third = Optimus(remaining="online", noise=0.05, seed=1)
     third.restore(json.loads(json.dumps(one.state())))
-    later = State(60 * SECOND_NS, 5, tuple(JobView(each, 1, 0.0, progress=200.0) for each in jobs))
+    later = State(
+        60 * SECOND_NS, 5, tuple(JobView(each, 1, 0.0, progress=200.0) for each in jobs)
+    )
     assert third._work_left(later) == one._work_left(later)
     assert third.state() == one.state()
     other = Optimus(remaining="online", noise=0.05, seed=2)
@@ -233,9 +346,20 @@ def test_jobs_without_a_loss_are_refused_before_the_replay(
     header = "name,Tsub,Jmin,Jmax,Pmax,Tcup,Tcdw,Ns,Ps,Os"
     row = 'a,2021-01-01,1,2,2000,0,0,"[0,2]","[0,2]","[0,2]"'
     Path("jobs.csv").write_text(f"{header}\n{row}\n")
-    args = ["--cluster", "2x1", "--jobs", "jobs.csv", "--policy", "optimus", "--set", "remaining=online"]
+    args = [
+        "--cluster",
+        "2x1",
+        "--jobs",
+        "jobs.csv",
+        "--policy",
+        "optimus",
+        "--set",
+        "remaining=online",
+    ]
     assert run(args) == 2
     assert "job a" in (said := capsys.readouterr().err)
     assert "epoch_samples" in said
-    Path("jobs.csv").write_text(f"{header},{EPOCH},{','.join(LOSS)}\n{row},100,0.3,0.2,0.1\n")
+    Path("jobs.csv").write_text(
+        f"{header},{EPOCH},{','.join(LOSS)}\n{row},100,0.3,0.2,0.1\n"
+    )
     assert run(args) == 0

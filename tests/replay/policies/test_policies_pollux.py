@@ -58,13 +58,19 @@ def moments(draw: st.DrawFn) -> Moment:
 
 @examples(60)
 @given(moments(), st.integers(0, 2**32 - 1))
-def test_every_candidate_is_feasible_and_the_best_no_worse_than_keeping(moment: Moment, seed: int) -> None:
+def test_every_candidate_is_feasible_and_the_best_no_worse_than_keeping(
+    moment: Moment, seed: int
+) -> None:
     start = np.zeros((0, *moment.current.shape), np.int16)
-    states, fitness = search(moment, start, np.random.default_rng(seed), population=20, generations=8)
+    states, fitness = search(
+        moment, start, np.random.default_rng(seed), population=20, generations=8
+    )
     assert (states >= 0).all()
     assert (states.sum(axis=1) <= moment.capacity).all()
     replicas = states.sum(axis=2)
-    assert ((replicas == 0) | ((replicas >= moment.least) & (replicas <= moment.most))).all()
+    assert (
+        (replicas == 0) | ((replicas >= moment.least) & (replicas <= moment.most))
+    ).all()
     assert moment.fits is None or (replicas % 2 == 0).all()  # pairs only
     nodes = (states > 0).sum(axis=2)
     assert (nodes <= moment.most_nodes).all()
@@ -84,7 +90,14 @@ def test_search_repeats_itself_and_never_gets_worse(moment: Moment, seed: int) -
     best = []
     for generations in (1, 3, 9):
         one, other = (
-            search(moment, start, np.random.default_rng(seed), population=16, generations=generations) for _ in "ab"
+            search(
+                moment,
+                start,
+                np.random.default_rng(seed),
+                population=16,
+                generations=generations,
+            )
+            for _ in "ab"
         )
         np.testing.assert_array_equal(one[0], other[0])
         np.testing.assert_array_equal(one[1], other[1])
@@ -97,10 +110,16 @@ def test_search_repeats_itself_and_never_gets_worse(moment: Moment, seed: int) -
 def test_compiled_loops_do_what_arrays_do(moment: Moment, seed: int) -> None:
     """To the bit, and with as many random numbers; also from a start that is not feasible."""
     rngs = [np.random.default_rng(seed) for _ in "ab"]
-    start = np.random.default_rng(seed + 1).integers(0, 4, (3, *moment.current.shape)).astype(np.int16)
+    start = (
+        np.random.default_rng(seed + 1)
+        .integers(0, 4, (3, *moment.current.shape))
+        .astype(np.int16)
+    )
     for _ in range(2):  # the second begins with a population
         ours = search(moment, start, rngs[0], population=15, generations=6)
-        other = pollux_by_arrays.search(moment, start, rngs[1], population=15, generations=6)
+        other = pollux_by_arrays.search(
+            moment, start, rngs[1], population=15, generations=6
+        )
         np.testing.assert_array_equal(ours[0], other[0])
         np.testing.assert_array_equal(ours[1], other[1])
         start = ours[0]
@@ -111,7 +130,13 @@ def test_fitness_by_hand() -> None:
     """Two jobs on two nodes of two: speed-ups 2 and 1 of a node's worth, the second restarts."""
     speedup = np.tile(np.arange(5.0), (2, 3, 1))
     moment = Moment(
-        np.array([[2, 0], [0, 0]]), np.array([2, 2]), speedup, np.zeros(2, int), np.full(2, 4), np.array([0.5, 0.8]), 2
+        np.array([[2, 0], [0, 0]]),
+        np.array([2, 2]),
+        speedup,
+        np.zeros(2, int),
+        np.full(2, 4),
+        np.array([0.5, 0.8]),
+        2,
     )
     state = np.array([[[2, 0], [0, 1]], [[0, 2], [1, 0]]], np.int16)
     first = (1 / (2 / 2 + 1e-3) + 1 / (1 * 0.8 / 2 + 1e-3)) / 2
@@ -142,8 +167,14 @@ def test_without_avoidance_spread_jobs_may_meet() -> None:
 def test_terms_rank_as_the_generalised_mean_does(power: float) -> None:
     values = np.random.default_rng(0).random((50, 4))
     with_floor = values + 1e-3
-    mean = np.exp(np.log(with_floor).mean(axis=1)) if power == 0 else (with_floor**power).mean(axis=1) ** (1 / power)
-    np.testing.assert_array_equal(np.argsort(mean_term(values, power).mean(axis=1)), np.argsort(mean))
+    mean = (
+        np.exp(np.log(with_floor).mean(axis=1))
+        if power == 0
+        else (with_floor**power).mean(axis=1) ** (1 / power)
+    )
+    np.testing.assert_array_equal(
+        np.argsort(mean_term(values, power).mean(axis=1)), np.argsort(mean)
+    )
 
 
 def test_search_finds_the_optimum_of_a_small_cluster() -> None:
@@ -153,9 +184,23 @@ def test_search_finds_the_optimum_of_a_small_cluster() -> None:
     speedup = np.zeros((3, 3, 7))
     speedup[:, 1, 1:] = np.arange(1, 7) ** 0.9
     speedup[:, 2, 1:] = np.array([[0.5], [0.7], [0.9]]) * np.arange(1, 7) ** 0.8
-    moment = Moment(np.zeros((3, 3), int), capacity, speedup, np.zeros(3, int), np.full(3, 6), np.ones(3), 2)
-    columns = [column for column in itertools.product(range(3), repeat=3) if sum(column) <= 2]
-    everything = np.array(list(itertools.product(columns, repeat=3)), np.int16).transpose(0, 2, 1).copy()
+    moment = Moment(
+        np.zeros((3, 3), int),
+        capacity,
+        speedup,
+        np.zeros(3, int),
+        np.full(3, 6),
+        np.ones(3),
+        2,
+    )
+    columns = [
+        column for column in itertools.product(range(3), repeat=3) if sum(column) <= 2
+    ]
+    everything = (
+        np.array(list(itertools.product(columns, repeat=3)), np.int16)
+        .transpose(0, 2, 1)
+        .copy()
+    )
     feasible = everything.copy()
     moment.repair(feasible, rng)
     everything = everything[(feasible == everything).all(axis=(1, 2))]
@@ -167,7 +212,9 @@ def test_search_finds_the_optimum_of_a_small_cluster() -> None:
 # --- a unit is a node
 
 
-def curve_job(name: str, rates: list[float], *, jmin: int = 1, tsub_s: int = 0, pmax: float = 1e6) -> Job:
+def curve_job(
+    name: str, rates: list[float], *, jmin: int = 1, tsub_s: int = 0, pmax: float = 1e6
+) -> Job:
     curve = Curve(np.arange(len(rates) + 1), np.array([0.0, *rates]))
     return Job(name, tsub_s * SECOND_NS, jmin, len(rates), pmax, 0.0, 0.0, curve, curve)
 
@@ -177,25 +224,45 @@ def curve_job(name: str, rates: list[float], *, jmin: int = 1, tsub_s: int = 0, 
 def test_counts_on_whole_nodes_are_the_optimum(data: st.DataObject) -> None:
     """Against enumeration, by the speed-up of a scalability curve over the fair share."""
     units = data.draw(st.integers(1, 7))
-    rates = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=4).map(lambda steps: list(np.cumsum(steps)))
+    rates = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=4).map(
+        lambda steps: list(np.cumsum(steps))
+    )
     curves = data.draw(st.lists(rates, min_size=1, max_size=3))
-    jobs = [curve_job(f"j{at}", curve, jmin=min(2, len(curve))) for at, curve in enumerate(curves)]
+    jobs = [
+        curve_job(f"j{at}", curve, jmin=min(2, len(curve)))
+        for at, curve in enumerate(curves)
+    ]
     trace = always_idle(units, 0, 120 * SECOND_NS)
-    outcome = Replay(trace, JobTable(tuple(jobs)), Pollux(interval_s=60), Rules(max_jobs=0)).run()
-    held = [round(record.unit_seconds / 60) for record in outcome.records]  # from 60 s to 120 s
+    outcome = Replay(
+        trace, JobTable(tuple(jobs)), Pollux(interval_s=60), Rules(max_jobs=0)
+    ).run()
+    held = [
+        round(record.unit_seconds / 60) for record in outcome.records
+    ]  # from 60 s to 120 s
     fair = -(-units // len(jobs))
 
     def fitness(counts: tuple[int, ...]) -> float:
-        reached = [job.rates[n] / job.scalability.at(fair) for job, n in zip(jobs, counts, strict=True)]
-        return float(sum(-1 / (np.array(reached) * (60 / 90) + 1e-3)))  # all of them start: age 60 s, delay 30 s
+        reached = [
+            job.rates[n] / job.scalability.at(fair)
+            for job, n in zip(jobs, counts, strict=True)
+        ]
+        return float(
+            sum(-1 / (np.array(reached) * (60 / 90) + 1e-3))
+        )  # all of them start: age 60 s, delay 30 s
 
-    choices = itertools.product(*(sorted({0, *range(job.jmin, job.jmax + 1)}) for job in jobs))
+    choices = itertools.product(
+        *(sorted({0, *range(job.jmin, job.jmax + 1)}) for job in jobs)
+    )
     assert sum(held) <= units
-    assert fitness(tuple(held)) == pytest.approx(max(fitness(c) for c in choices if sum(c) <= units), rel=1e-9)
+    assert fitness(tuple(held)) == pytest.approx(
+        max(fitness(c) for c in choices if sum(c) <= units), rel=1e-9
+    )
 
 
 def running(job: Job, units: int, *, starts: int, rescales: int) -> JobView:
-    return JobView(job, units, 0.0, tuple(range(units)), starts=starts, rescales=rescales)
+    return JobView(
+        job, units, 0.0, tuple(range(units)), starts=starts, rescales=rescales
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,16 +277,24 @@ def running(job: Job, units: int, *, starts: int, rescales: int) -> JobView:
         (1, 0, 0, 0.0),
     ],
 )
-def test_what_pollux_makes_of_restarts(starts: int, rescales: int, age_s: int, penalty: float) -> None:
+def test_what_pollux_makes_of_restarts(
+    starts: int, rescales: int, age_s: int, penalty: float
+) -> None:
     """(T - R S) / (T + S) with age T, S = 30 s: R counts further starts and rescales, but not the first start."""
     job = curve_job("a", [1.0, 2.0], tsub_s=100)
     view = running(job, 1 if starts else 0, starts=starts, rescales=rescales)
     state = State((100 + age_s) * SECOND_NS, 2, (view,))
-    assert Pollux(delay_s=30.0)._penalties(state, state.jobs).tolist() == pytest.approx([penalty])
+    assert Pollux(delay_s=30.0)._penalties(state, state.jobs).tolist() == pytest.approx(
+        [penalty]
+    )
 
 
-@pytest.mark.parametrize(("starts", "rescales", "grows"), [(1, 0, True), (1, 10, False), (11, 0, False)])
-def test_pollux_leaves_a_job_alone_that_has_restarted_often(starts: int, rescales: int, grows: bool) -> None:
+@pytest.mark.parametrize(
+    ("starts", "rescales", "grows"), [(1, 0, True), (1, 10, False), (11, 0, False)]
+)
+def test_pollux_leaves_a_job_alone_that_has_restarted_often(
+    starts: int, rescales: int, grows: bool
+) -> None:
     """Twice as fast on two units, less 30 s of each restart: 2 x 600 / 630 pays, 2 x 300 / 630 does not."""
     view = running(curve_job("a", [1.0, 2.0]), 1, starts=starts, rescales=rescales)
     state = State(600 * SECOND_NS, 2, (view,), Machine(Holdings(2)))
@@ -229,10 +304,17 @@ def test_pollux_leaves_a_job_alone_that_has_restarted_often(starts: int, rescale
 
 def test_between_rounds_jobs_keep_their_remaining_units() -> None:
     """Nodes b and c leave at 90 s: the job that needs two gives back its second at once, no round needed."""
-    jobs = JobTable((curve_job("pair", [0.0, 2.0], jmin=2), curve_job("single", [1.0, 1.0])))
+    jobs = JobTable(
+        (curve_job("pair", [0.0, 2.0], jmin=2), curve_job("single", [1.0, 1.0]))
+    )
     times = np.array([0, 0, 0, 90, 90]) * SECOND_NS
-    nodes, idle = np.array([0, 1, 2, 1, 2], dtype=np.int32), np.array([True, True, True, False, False])
-    trace = from_changes(["a", "b", "c"], times, nodes, idle, start=0, end=100 * SECOND_NS)
+    nodes, idle = (
+        np.array([0, 1, 2, 1, 2], dtype=np.int32),
+        np.array([True, True, True, False, False]),
+    )
+    trace = from_changes(
+        ["a", "b", "c"], times, nodes, idle, start=0, end=100 * SECOND_NS
+    )
     pair, single = Replay(trace, jobs, Pollux(), Rules(max_jobs=0)).run().records
     assert pair.unit_seconds == 2 * 30  # 60 s to 90 s
     assert single.unit_seconds in (30, 40)
@@ -247,7 +329,12 @@ def test_hundreds_of_nodes_that_come_and_go() -> None:
     times = start + np.sort(rng.integers(0, 1800, 2000)) * SECOND_NS
     nodes = rng.integers(0, 300, 2000).astype(np.int32)
     trace = from_changes(
-        [f"n{n}" for n in range(300)], times, nodes, rng.random(2000) < 0.7, start=start, end=start + 1800 * SECOND_NS
+        [f"n{n}" for n in range(300)],
+        times,
+        nodes,
+        rng.random(2000) < 0.7,
+        start=start,
+        end=start + 1800 * SECOND_NS,
     )
     outcome = Replay(trace, jobs, Pollux(), Rules(max_jobs=0)).run()
     assert sum(record.unit_seconds for record in outcome.records) > 300 * 1800 * 0.3
@@ -256,7 +343,9 @@ def test_hundreds_of_nodes_that_come_and_go() -> None:
 # --- jobs that tune themselves
 
 
-def played(jobs: JobTable, *, seed: int = 0, until_s: int = 3600) -> list[tuple[float, int]]:
+def played(
+    jobs: JobTable, *, seed: int = 0, until_s: int = 3600
+) -> list[tuple[float, int]]:
     trace = always_idle(4, 0, until_s * SECOND_NS, units_per_node=4)
     policy = Pollux(seed=seed, population=20, generations=10)
     outcome = Replay(trace, jobs, policy, CLUSTER).run()
@@ -264,18 +353,32 @@ def played(jobs: JobTable, *, seed: int = 0, until_s: int = 3600) -> list[tuple[
 
 
 def test_the_same_seed_gives_the_same_replay(applications: Path) -> None:
-    jobs = workload(applications, "a,0,toy,2,64", "b,30,toy,4,128", "c,200,toy,1,64", "d,700,toy,1,64")
+    jobs = workload(
+        applications,
+        "a,0,toy,2,64",
+        "b,30,toy,4,128",
+        "c,200,toy,1,64",
+        "d,700,toy,1,64",
+    )
     first = played(jobs)
     assert first == played(jobs)
     assert sum(seconds for seconds, _ in first) > 0
 
 
 def test_a_replay_resumed_ends_as_it_would_have(applications: Path) -> None:
-    jobs = workload(applications, "a,0,toy,2,64", "b,30,toy,4,128", "c,200,toy,1,64", "d,700,toy,1,64")
+    jobs = workload(
+        applications,
+        "a,0,toy,2,64",
+        "b,30,toy,4,128",
+        "c,200,toy,1,64",
+        "d,700,toy,1,64",
+    )
 
     def made() -> Replay:
         trace = always_idle(4, 0, 3600 * SECOND_NS, units_per_node=4)
-        return Replay(trace, jobs, Pollux(seed=1, population=20, generations=10), CLUSTER)
+        return Replay(
+            trace, jobs, Pollux(seed=1, population=20, generations=10), CLUSTER
+        )
 
     whole = made().run()
     begun = made()
@@ -285,7 +388,11 @@ def test_a_replay_resumed_ends_as_it_would_have(applications: Path) -> None:
     resumed.restore(json.loads(json.dumps(begun.state())))
     again = resumed.run()
     for one, other in zip(whole.records, again.records, strict=True):
-        assert (one.finish_ns, one.unit_seconds, one.rescales) == (other.finish_ns, other.unit_seconds, other.rescales)
+        assert (one.finish_ns, one.unit_seconds, one.rescales) == (
+            other.finish_ns,
+            other.unit_seconds,
+            other.rescales,
+        )
 
 
 def test_replicas_double_at_most_from_what_was_profiled(applications: Path) -> None:
@@ -307,7 +414,10 @@ def test_replicas_double_at_most_from_what_was_profiled(applications: Path) -> N
     assert max(grown) > 4
 
 
-@pytest.mark.parametrize("wrong", [{"population": 1}, {"generations": 0}, {"delay_s": -1.0}, {"most_nodes": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"population": 1}, {"generations": 0}, {"delay_s": -1.0}, {"most_nodes": 0}],
+)
 def test_senseless_options_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Pollux(**wrong)  # type: ignore[arg-type]

@@ -25,7 +25,15 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.sharing_rules import Interference
-from bft.replay.policies import Decision, JobView, Kind, MilpSharingPolicy, Policy, State, milp_sharing
+from bft.replay.policies import (
+    Decision,
+    JobView,
+    Kind,
+    MilpSharingPolicy,
+    Policy,
+    State,
+    milp_sharing,
+)
 from bft.replay.policies._shared_places import SharedPlaces
 from bft.replay.policies.pairing import pays, speed, together_s
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
@@ -43,23 +51,44 @@ CLUSTER = Rules(max_jobs=0)
 
 def known(ratios: Ratios, **given: Any) -> Interference:
     rows = [(a, b, xi_a, xi_b) for (a, b), (xi_a, xi_b) in ratios.items()]
-    return Interference(xi_from_frame(pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b"])), **given)
+    return Interference(
+        xi_from_frame(
+            pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b"])
+        ),
+        **given,
+    )
 
 
-def rigid(name: str, units: int, seconds: float, *, at: float = 0.0, model: str = "a", **given: Any) -> Job:
+def rigid(
+    name: str,
+    units: int,
+    seconds: float,
+    *,
+    at: float = 0.0,
+    model: str = "a",
+    **given: Any,
+) -> Job:
     one = make(name, [0.0] * units + [1.0], pmax=seconds, jmin=units, at=at)
     return replace(one, model=model, **given)
 
 
 def clustered(
-    nodes: int, per: int, jobs: Sequence[Job], policy: Policy, between: Interference | None, rules: Rules = CLUSTER
+    nodes: int,
+    per: int,
+    jobs: Sequence[Job],
+    policy: Policy,
+    between: Interference | None,
+    rules: Rules = CLUSTER,
 ) -> Outcome:
     trace = always_idle(nodes, START, START + 10**7 * SECOND, units_per_node=per)
     return Replay(trace, JobTable(tuple(jobs)), policy, rules, between).run()
 
 
 def finishes(outcome: Outcome) -> list[float]:
-    return [(record.finish_ns - START) / SECOND if record.finish_ns else math.inf for record in outcome.records]
+    return [
+        (record.finish_ns - START) / SECOND if record.finish_ns else math.inf
+        for record in outcome.records
+    ]
 
 
 def mean_jct(outcome: Outcome) -> float:
@@ -73,25 +102,42 @@ def mean_jct(outcome: Outcome) -> float:
 # --- whom the MILP considers ------------------------------------------------------------------------------------------
 
 
-def considered(ratios: Ratios, xi_partners: int, *, now: tuple[int, int] | None = None) -> list[tuple[str, str, int]]:
+def considered(
+    ratios: Ratios, xi_partners: int, *, now: tuple[int, int] | None = None
+) -> list[tuple[str, str, int]]:
     """Pairs of the models, in alphabetical order, that may share, and how many units they share."""
     models = sorted({model for pair in ratios for model in pair})
     views = [JobView(rigid(model, 1, 10.0, model=model), 0, 0.0) for model in models]
     if now:
         for one, other in (now, now[::-1]):
             views[one] = replace(views[one], units=2, partners=((other, 2),))
-    policy = MilpSharingPolicy(120.0, interference=known(ratios), xi_partners=xi_partners)
-    return [(models[pair.a], models[pair.b], pair.shared) for pair in policy.pairs(State(0, 9, tuple(views)))]
+    policy = MilpSharingPolicy(
+        120.0, interference=known(ratios), xi_partners=xi_partners
+    )
+    return [
+        (models[pair.a], models[pair.b], pair.shared)
+        for pair in policy.pairs(State(0, 9, tuple(views)))
+    ]
 
 
-FOUR = {("a", "b"): (1.9, 1.9), ("a", "c"): (1.0, 2.0), ("a", "d"): (1.4, 1.4), ("b", "c"): (1.5, 1.5)}
+FOUR = {
+    ("a", "b"): (1.9, 1.9),
+    ("a", "c"): (1.0, 2.0),
+    ("a", "d"): (1.4, 1.4),
+    ("b", "c"): (1.5, 1.5),
+}
 
 
 def test_the_milp_considers_the_pairs_that_do_most_together_first() -> None:
     """By 1/xi_a + 1/xi_b: a with c 1.5, a with d 1.43, b with c 1.33, a with b 1.05; xi_a + xi_b would put d first."""
     assert considered(FOUR, 1) == [("a", "c", 0)]
     assert considered(FOUR, 2) == [("a", "c", 0), ("a", "d", 0), ("b", "c", 0)]
-    assert considered(FOUR, 3) == [("a", "b", 0), ("a", "c", 0), ("a", "d", 0), ("b", "c", 0)]
+    assert considered(FOUR, 3) == [
+        ("a", "b", 0),
+        ("a", "c", 0),
+        ("a", "d", 0),
+        ("b", "c", 0),
+    ]
 
 
 def test_both_jobs_of_a_pair_must_have_room_for_a_partner() -> None:
@@ -102,26 +148,50 @@ def test_both_jobs_of_a_pair_must_have_room_for_a_partner() -> None:
 
 def test_present_partners_are_considered_first_however_bad_they_are() -> None:
     assert considered(FOUR, 1, now=(0, 1)) == [("a", "b", 2)]
-    assert considered(FOUR, 2, now=(0, 1)) == [("a", "b", 2), ("a", "c", 0), ("b", "c", 0)]
+    assert considered(FOUR, 2, now=(0, 1)) == [
+        ("a", "b", 2),
+        ("a", "c", 0),
+        ("b", "c", 0),
+    ]
 
 
-CROWD = {("a", "a"): (1.2, 1.2), ("a", "b"): (1.3, 1.4), ("b", "b"): (1.5, 1.5), ("a", "c"): (1.1, 1.1)}
+CROWD = {
+    ("a", "a"): (1.2, 1.2),
+    ("a", "b"): (1.3, 1.4),
+    ("b", "b"): (1.5, 1.5),
+    ("a", "c"): (1.1, 1.1),
+}
 
 
 def crowd(each: int, **given: Any) -> tuple[MilpSharingPolicy, State]:
     """One job `c` on a unit, and as many of `a` and of `b` in turn that wait."""
     views = [JobView(rigid("c", 1, 10.0, model="c"), 1, 0.0, held=(0,))]
-    views += [JobView(rigid(f"{m}{n}", 1, 10.0, model=m), 0, 0.0) for n in range(each) for m in "ab"]
-    return MilpSharingPolicy(120.0, interference=known(CROWD, **given)), State(0, 9, tuple(views))
+    views += [
+        JobView(rigid(f"{m}{n}", 1, 10.0, model=m), 0, 0.0)
+        for n in range(each)
+        for m in "ab"
+    ]
+    return MilpSharingPolicy(120.0, interference=known(CROWD, **given)), State(
+        0, 9, tuple(views)
+    )
 
 
 def test_many_that_wait_alike_are_groups_that_count_as_one_partner() -> None:
     policy, state = crowd(30)
     posed = policy.problem(state)
     assert posed.alike == (tuple(range(1, 61, 2)), tuple(range(2, 61, 2)))
-    assert [(pair.a, pair.b) for pair in posed.pairs] == [(0, 1), (1, 2), (1, 3), (2, 4)]
+    assert [(pair.a, pair.b) for pair in posed.pairs] == [
+        (0, 1),
+        (1, 2),
+        (1, 3),
+        (2, 4),
+    ]
     assert posed.pair_of(0, 7) == replace(posed.pairs[0], b=7)
-    ratios = [(pair.xi_a, pair.xi_b) for pair in (posed.pair_of(4, 7), posed.pair_of(3, 8)) if pair]
+    ratios = [
+        (pair.xi_a, pair.xi_b)
+        for pair in (posed.pair_of(4, 7), posed.pair_of(3, 8))
+        if pair
+    ]
     assert ratios == [(1.4, 1.3), (1.3, 1.4)]
 
 
@@ -149,7 +219,9 @@ def test_groups_decide_as_well_as_all_jobs_one_by_one(cost_model: Any) -> None:
         posed = one_by_one.problem(state)
     assert not posed.alike
     assert in_groups.solution is not None
-    assert in_groups.solution.objective == pytest.approx(one_by_one.solver.solve(posed).objective, rel=1e-9)
+    assert in_groups.solution.objective == pytest.approx(
+        one_by_one.solver.solve(posed).objective, rel=1e-9
+    )
 
 
 # --- two jobs ---------------------------------------------------------------------------------------------------------
@@ -171,9 +243,17 @@ class JoinAt:
         return Decision.placed(placement)
 
 
-def replayed_mean_s(newcomer_s: float, running_s: float, xi_new: float, xi_run: float, delay_s: float = 0.0) -> float:
+def replayed_mean_s(
+    newcomer_s: float,
+    running_s: float,
+    xi_new: float,
+    xi_run: float,
+    delay_s: float = 0.0,
+) -> float:
     jobs = [rigid("b", 1, running_s, model="b"), rigid("a", 1, newcomer_s, model="a")]
-    return mean_jct(clustered(1, 1, jobs, JoinAt(delay_s), known({("a", "b"): (xi_new, xi_run)})))
+    return mean_jct(
+        clustered(1, 1, jobs, JoinAt(delay_s), known({("a", "b"): (xi_new, xi_run)}))
+    )
 
 
 @examples(40)
@@ -181,8 +261,12 @@ def replayed_mean_s(newcomer_s: float, running_s: float, xi_new: float, xi_run: 
 def test_the_closed_form_is_what_the_engine_does_with_two_jobs(
     a_s: float, b_s: float, xi_a: float, xi_b: float
 ) -> None:
-    assert together_s(a_s, b_s, xi_a, xi_b) == pytest.approx(replayed_mean_s(a_s, b_s, xi_a, xi_b), abs=1e-8, rel=1e-12)
-    assert in_turn_s(a_s, b_s) == pytest.approx(replayed_mean_s(a_s, b_s, xi_a, xi_b, delay_s=1e6), abs=1e-8, rel=1e-12)
+    assert together_s(a_s, b_s, xi_a, xi_b) == pytest.approx(
+        replayed_mean_s(a_s, b_s, xi_a, xi_b), abs=1e-8, rel=1e-12
+    )
+    assert in_turn_s(a_s, b_s) == pytest.approx(
+        replayed_mean_s(a_s, b_s, xi_a, xi_b, delay_s=1e6), abs=1e-8, rel=1e-12
+    )
 
 
 def in_turn_s(newcomer_s: float, running_s: float) -> float:
@@ -190,7 +274,9 @@ def in_turn_s(newcomer_s: float, running_s: float) -> float:
     return running_s + newcomer_s / 2
 
 
-def integrated_s(a_s: float, b_s: float, xi_a: float, xi_b: float, delay_s: float) -> float:
+def integrated_s(
+    a_s: float, b_s: float, xi_a: float, xi_b: float, delay_s: float
+) -> float:
     """Mean completion time if a starts sharing after a delay, computed interval by interval."""
     now, left = 0.0, {"a": a_s, "b": b_s}
     pace = {"a": xi_a, "b": xi_b}
@@ -217,7 +303,10 @@ def test_a_later_start_of_sharing_never_beats_both_now_and_in_turn(
 ) -> None:
     now, turn = together_s(a_s, b_s, xi_a, xi_b), in_turn_s(a_s, b_s)
     assert integrated_s(a_s, b_s, xi_a, xi_b, 0.0) == pytest.approx(now, rel=1e-6)
-    delayed = [integrated_s(a_s, b_s, xi_a, xi_b, share * b_s) for share in np.linspace(0, 1, 41)]
+    delayed = [
+        integrated_s(a_s, b_s, xi_a, xi_b, share * b_s)
+        for share in np.linspace(0, 1, 41)
+    ]
     assert delayed[-1] == pytest.approx(turn, rel=1e-6)
     assert min(delayed) >= min(now, turn) * (1 - 1e-6)
     bends = np.diff(delayed, 2)
@@ -225,7 +314,9 @@ def test_a_later_start_of_sharing_never_beats_both_now_and_in_turn(
 
 
 @given(SECONDS, SECONDS, XI, XI)
-def test_pays_is_the_comparison_of_both_means(a_s: float, b_s: float, xi_a: float, xi_b: float) -> None:
+def test_pays_is_the_comparison_of_both_means(
+    a_s: float, b_s: float, xi_a: float, xi_b: float
+) -> None:
     now, turn = together_s(a_s, b_s, xi_a, xi_b), in_turn_s(a_s, b_s)
     assume(abs(now - turn) > 1e-9 * turn)
     assert pays(a_s, b_s, xi_a, xi_b) == (now < turn)
@@ -236,14 +327,25 @@ LATER = st.floats(1.0 + 1e-9, 1e3)
 
 @given(SECONDS, SECONDS, LATER, LATER, XI, XI)
 def test_where_the_running_job_ends_first_lengths_do_not_matter(
-    b_s: float, other_b_s: float, later: float, other_later: float, xi_a: float, xi_b: float
+    b_s: float,
+    other_b_s: float,
+    later: float,
+    other_later: float,
+    xi_a: float,
+    xi_b: float,
 ) -> None:
     a_s, other_a_s = later * xi_b * b_s / xi_a, other_later * xi_b * other_b_s / xi_a
-    assert pays(a_s, b_s, xi_a, xi_b) == pays(other_a_s, other_b_s, xi_a, xi_b) == (xi_b * (1 - 1 / (2 * xi_a)) < 1)
+    assert (
+        pays(a_s, b_s, xi_a, xi_b)
+        == pays(other_a_s, other_b_s, xi_a, xi_b)
+        == (xi_b * (1 - 1 / (2 * xi_a)) < 1)
+    )
 
 
 @given(SECONDS, st.floats(1.0, 100.0), XI)
-def test_at_equal_ratios_joining_a_shorter_job_pays_below_one_and_a_half(b_s: float, longer: float, xi: float) -> None:
+def test_at_equal_ratios_joining_a_shorter_job_pays_below_one_and_a_half(
+    b_s: float, longer: float, xi: float
+) -> None:
     assume(abs(xi - 1.5) > 1e-9)
     assert pays(b_s * longer, b_s, xi, xi) == (xi < 1.5)
     assert pays(b_s * 1e-6, b_s, xi, xi)  # the shortest of jobs may join anything
@@ -258,8 +360,12 @@ def test_whom_a_job_may_not_join_a_longer_one_may_not_either(
 
 
 def test_at_the_bounds() -> None:
-    assert together_s(5, 7, 1, 1) == pytest.approx(6)  # no interference: each as if alone
-    assert together_s(10, 10, 2, 2) == pytest.approx(20)  # both at half speed end together
+    assert together_s(5, 7, 1, 1) == pytest.approx(
+        6
+    )  # no interference: each as if alone
+    assert together_s(10, 10, 2, 2) == pytest.approx(
+        20
+    )  # both at half speed end together
     assert speed(2, 2) == 1
     assert pays(1, math.inf, 1.5, 1.5)
     assert not pays(math.inf, 1, 1.5, 1.5)
@@ -307,16 +413,27 @@ HARSH = known({("a", "a"): (1.75, 1.75)})
 def test_who_finds_free_units_shares_with_nobody() -> None:
     jobs = [rigid("j0", 1, 100), rigid("j1", 1, 100)]
     for policy in SHARING:
-        assert finishes(clustered(2, 1, jobs, policy(interference=MILD), MILD)) == [100, 100]
+        assert finishes(clustered(2, 1, jobs, policy(interference=MILD), MILD)) == [
+            100,
+            100,
+        ]
 
 
 def test_two_jobs_share_one_unit_where_it_pays_and_always_under_ars() -> None:
     jobs = [rigid("j0", 1, 100), rigid("j1", 1, 200)]
     for policy in SHARING:
-        assert finishes(clustered(1, 1, jobs, policy(interference=MILD), MILD)) == [125, 225]
-    assert finishes(clustered(1, 1, jobs, SrtfAllShared(interference=HARSH), HARSH)) == [175, 275]
+        assert finishes(clustered(1, 1, jobs, policy(interference=MILD), MILD)) == [
+            125,
+            225,
+        ]
+    assert finishes(
+        clustered(1, 1, jobs, SrtfAllShared(interference=HARSH), HARSH)
+    ) == [175, 275]
     for policy in (SrtfWiselyShared, SjfBestSharing):
-        assert finishes(clustered(1, 1, jobs, policy(interference=HARSH), HARSH)) == [100, 300]
+        assert finishes(clustered(1, 1, jobs, policy(interference=HARSH), HARSH)) == [
+            100,
+            300,
+        ]
     by_speed = SrtfWiselyShared(interference=HARSH, helps="speed")
     assert finishes(clustered(1, 1, jobs, by_speed, HARSH)) == [175, 275]
 
@@ -329,7 +446,12 @@ def test_sharing_policies_ask_for_the_ratio_on_the_units_of_the_job() -> None:
         jobs = [rigid("j0", units, 100), rigid("j1", units, 100)]
         for policy in (SrtfWiselyShared, SjfBestSharing):
             expected = [pytest.approx(110)] * 2 if shared else [100, 200]
-            assert finishes(clustered(units, 1, jobs, policy(interference=between), between)) == expected
+            assert (
+                finishes(
+                    clustered(units, 1, jobs, policy(interference=between), between)
+                )
+                == expected
+            )
     # Who may not share on one unit may on more: the walk must not take one for the other.
     rows = [("a", "a", 9.0, 9.0, 1), ("a", "a", 1.1, 1.1, 2)]
     between = Interference(xi_from_frame(pd.DataFrame(rows, columns=columns)))
@@ -342,7 +464,11 @@ def test_a_third_job_waits() -> None:
     jobs = [rigid("j0", 1, 100), rigid("j1", 1, 200), rigid("j2", 1, 300)]
     for policy in SHARING:
         # At 125 the third joins the second, which has 100 s left; at 250 that is done.
-        assert finishes(clustered(1, 1, jobs, policy(interference=MILD), MILD)) == [125, 250, 450]
+        assert finishes(clustered(1, 1, jobs, policy(interference=MILD), MILD)) == [
+            125,
+            250,
+            450,
+        ]
 
 
 def test_a_preempted_job_stays_beside_the_newcomer_where_that_helps() -> None:
@@ -354,21 +480,36 @@ def test_a_preempted_job_stays_beside_the_newcomer_where_that_helps() -> None:
     assert finishes(harsh) == [1100, 150]
     assert harsh.records[0].starts == 2
     # A short newcomer beside a long job does pay, though no preemption would be possible.
-    assert finishes(clustered(2, 1, jobs, SjfBestSharing(interference=HARSH), HARSH))[1] == pytest.approx(50 + 175)
+    assert finishes(clustered(2, 1, jobs, SjfBestSharing(interference=HARSH), HARSH))[
+        1
+    ] == pytest.approx(50 + 175)
 
 
 def test_a_newcomer_may_sit_on_several_jobs_and_each_takes_one() -> None:
-    jobs = [rigid("j0", 1, 100), rigid("j1", 1, 100), rigid("wide", 2, 100, at=10), rigid("late", 1, 300, at=20)]
+    jobs = [
+        rigid("j0", 1, 100),
+        rigid("j1", 1, 100),
+        rigid("wide", 2, 100, at=10),
+        rigid("late", 1, 300, at=20),
+    ]
     for policy in (SrtfAllShared, SrtfWiselyShared):
         seen = Watched(policy(interference=MILD), MILD)
         outcome = clustered(2, 1, jobs, seen, MILD)
-        assert max(len(view.partners) for state in seen.states for view in state.jobs) == 2
-        assert outcome.records[3].start_ns == START + round(finishes(outcome)[0] * SECOND)
+        assert (
+            max(len(view.partners) for state in seen.states for view in state.jobs) == 2
+        )
+        assert outcome.records[3].start_ns == START + round(
+            finishes(outcome)[0] * SECOND
+        )
 
 
 def test_wrs_takes_the_best_partner_by_what_helps() -> None:
     between = known({("a", "b"): (1.1, 1.1), ("a", "c"): (1.3, 1.3)})
-    jobs = [rigid("b", 1, 1000, model="b"), rigid("c", 1, 200, model="c"), rigid("a", 1, 2000, at=10)]
+    jobs = [
+        rigid("b", 1, 1000, model="b"),
+        rigid("c", 1, 200, model="c"),
+        rigid("a", 1, 2000, at=10),
+    ]
     for helps, best in (("completion", 1), ("speed", 0)):
         seen = Watched(SrtfWiselyShared(interference=between, helps=helps), between)  # type: ignore[arg-type]
         clustered(2, 1, jobs, seen, between)
@@ -376,9 +517,17 @@ def test_wrs_takes_the_best_partner_by_what_helps() -> None:
 
 
 def test_who_gave_way_starts_elsewhere_at_once() -> None:
-    jobs = [rigid("gone", 1, 10), rigid("v", 1, 500), rigid("w", 1, 900), rigid("new", 2, 50, at=20)]
+    jobs = [
+        rigid("gone", 1, 10),
+        rigid("v", 1, 500),
+        rigid("w", 1, 900),
+        rigid("new", 2, 50, at=20),
+    ]
     for policy in (SrtfAllShared, SrtfWiselyShared):
-        for between in (None, HARSH if policy is SrtfWiselyShared else known({("b", "b"): (1.0, 1.0)})):
+        for between in (
+            None,
+            HARSH if policy is SrtfWiselyShared else known({("b", "b"): (1.0, 1.0)}),
+        ):
             outcome = clustered(2, 2, jobs, policy(interference=between), between)
             assert finishes(outcome) == pytest.approx([10, 500, 900, 70])
             assert outcome.records[2].starts == 2
@@ -386,7 +535,11 @@ def test_who_gave_way_starts_elsewhere_at_once() -> None:
 
 def test_a_running_job_that_takes_a_newcomer_lets_go_of_its_partner() -> None:
     """`guest` is on one of the units of `wide` when `short` takes the other: only one of them can be beside it."""
-    jobs = [rigid("wide", 2, 500), rigid("guest", 1, 900, at=1), rigid("short", 1, 50, at=20)]
+    jobs = [
+        rigid("wide", 2, 500),
+        rigid("guest", 1, 900, at=1),
+        rigid("short", 1, 50, at=20),
+    ]
     seen = Watched(SrtfAllShared(interference=MILD), MILD)
     clustered(2, 1, jobs, seen, MILD)
     assert seen.placements[:3] == [{0: (0, 1)}, {1: (0,)}, {2: (1,), 1: ()}]
@@ -394,7 +547,11 @@ def test_a_running_job_that_takes_a_newcomer_lets_go_of_its_partner() -> None:
 
 def test_bsbf_takes_the_partners_with_the_least_mean_completion_time() -> None:
     between = known({("a", "b"): (1.1, 1.1), ("a", "c"): (1.3, 1.3)})
-    jobs = [rigid("b", 1, 1000, model="b"), rigid("c", 1, 200, model="c"), rigid("a", 1, 500, at=10)]
+    jobs = [
+        rigid("b", 1, 1000, model="b"),
+        rigid("c", 1, 200, model="c"),
+        rigid("a", 1, 500, at=10),
+    ]
     seen = Watched(SjfBestSharing(interference=between), between)
     clustered(2, 1, jobs, seen, between)
     # 0.5 · 500 + (1 - 1 / 2.6) · 1.3 · 190 = 402 beside c; 0.5 · 990 + (1 - 1 / 2.2) · 1.1 · 500 = 795 beside b.
@@ -402,7 +559,9 @@ def test_bsbf_takes_the_partners_with_the_least_mean_completion_time() -> None:
     assert seen.placements[1] == {2: seen.states[1].jobs[1].held}
 
 
-def test_bsbf_lets_a_wide_job_have_several_newcomers_and_counts_its_present_pace() -> None:
+def test_bsbf_lets_a_wide_job_have_several_newcomers_and_counts_its_present_pace() -> (
+    None
+):
     between = known({("a", "b"): (1.2, 1.9)})
     wide, long = rigid("wide", 2, 100, model="b"), rigid("long", 1, 2000, at=2.0)
     seen = Watched(SjfBestSharing(interference=between), between)
@@ -411,15 +570,24 @@ def test_bsbf_lets_a_wide_job_have_several_newcomers_and_counts_its_present_pace
     seen = Watched(SjfBestSharing(interference=between), between)
     clustered(2, 1, [wide, rigid("short", 1, 10, at=1.0), long], seen, between)
     assert seen.placements[1] == {1: (0,)}  # a short one may join
-    assert seen.placements[2] == {2: (1,)}  # and slows `wide` down: one more costs that nothing
+    assert seen.placements[2] == {
+        2: (1,)
+    }  # and slows `wide` down: one more costs that nothing
 
 
 def test_consolidated_jobs_do_not_straddle_nodes_to_share() -> None:
-    jobs = [rigid("j0", 2, 100), rigid("j1", 2, 100), rigid("j2", 2, 100), rigid("new", 4, 500, at=10)]
+    jobs = [
+        rigid("j0", 2, 100),
+        rigid("j1", 2, 100),
+        rigid("j2", 2, 100),
+        rigid("new", 4, 500, at=10),
+    ]
     for policy in SHARING:
         seen = Watched(policy(interference=MILD), MILD)
         clustered(2, 4, jobs, seen, MILD)
-        placed = next(placement[3] for state, placement in seen.steps() if 3 in placement)
+        placed = next(
+            placement[3] for state, placement in seen.steps() if 3 in placement
+        )
         assert len({unit // 4 for unit in placed}) == 1
 
 
@@ -437,7 +605,10 @@ def test_memory_and_forbidden_pairs_are_respected() -> None:
         jobs = [rigid("j0", 1, 100, **first), rigid("j1", 1, 200, **second)]
         for policy in SHARING:
             expected = [125, 225] if shares else [100, 300]
-            assert finishes(clustered(1, 1, jobs, policy(interference=between), between)) == expected
+            assert (
+                finishes(clustered(1, 1, jobs, policy(interference=between), between))
+                == expected
+            )
 
 
 def test_a_unit_that_leaves_stops_both_and_they_come_back_together() -> None:
@@ -445,7 +616,13 @@ def test_a_unit_that_leaves_stops_both_and_they_come_back_together() -> None:
     jobs = [rigid("j0", 1, 2000), rigid("j1", 1, 3000)]
     for policy in SHARING:
         trace = world(rows, 10_000)
-        outcome = Replay(trace, JobTable(tuple(jobs)), policy(interference=MILD), Rules(max_jobs=0), MILD).run()
+        outcome = Replay(
+            trace,
+            JobTable(tuple(jobs)),
+            policy(interference=MILD),
+            Rules(max_jobs=0),
+            MILD,
+        ).run()
         # 600 s of 1.25 are saved: 480 samples each.
         assert finishes(outcome)[0] == pytest.approx(1000 + 1520 * 1.25)
         assert [record.preemptions for record in outcome.records] == [1, 1]
@@ -456,16 +633,29 @@ def test_a_unit_that_leaves_stops_both_and_they_come_back_together() -> None:
 MEMORY = UnitMemory([("a", 16, 4.0), ("a", 32, 6.0), ("a", 64, 10.0), ("b", 64, 9.0)])
 
 
-def test_the_job_submitted_later_shares_with_a_smaller_batch_at_the_price_of_its_goodput() -> None:
+def test_the_job_submitted_later_shares_with_a_smaller_batch_at_the_price_of_its_goodput() -> (
+    None
+):
     first = rigid("first", 1, 100, model="b", batch_size=64, memory_gib=9.0)
     later = rigid("later", 1, 400, at=1.0, batch_size=64, memory_gib=10.0)
     ratios = {("a", "b"): (1.1, 1.3)}
-    for gib, expected in ((19.0, (1.1, 1.3)), (15.0, (2.2, 1.3)), (13.0, None), (14.9, None)):
+    for gib, expected in (
+        (19.0, (1.1, 1.3)),
+        (15.0, (2.2, 1.3)),
+        (13.0, None),
+        (14.9, None),
+    ):
         between = known(ratios, unit_memory_gib=gib, memory=MEMORY)
         assert between.xi(later, first) == (expected and pytest.approx(expected)), gib
-        assert between.xi(first, later) == (expected and pytest.approx(expected[::-1])), gib
-        assert known(ratios, unit_memory_gib=gib).xi(later, first) == ((1.1, 1.3) if gib == 19 else None)
-    lenient = known(ratios, unit_memory_gib=13.0, memory=MEMORY, sub_batch_threshold=0.25)
+        assert between.xi(first, later) == (
+            expected and pytest.approx(expected[::-1])
+        ), gib
+        assert known(ratios, unit_memory_gib=gib).xi(later, first) == (
+            (1.1, 1.3) if gib == 19 else None
+        )
+    lenient = known(
+        ratios, unit_memory_gib=13.0, memory=MEMORY, sub_batch_threshold=0.25
+    )
     assert lenient.xi(later, first) == pytest.approx((4.4, 1.3))
     never = known(ratios, unit_memory_gib=15.0, memory=MEMORY, sub_batch_threshold=1.0)
     assert never.xi(later, first) is None
@@ -527,7 +717,11 @@ class Watched:
         assert all(len(jobs) <= 2 for jobs in holders.values())
         pairs = {tuple(jobs) for jobs in holders.values() if len(jobs) == 2}
         partners = Counter(at for pair in pairs for at in pair)
-        old = {(at, other) for at, view in enumerate(state.jobs) for other, _ in view.partners}
+        old = {
+            (at, other)
+            for at, view in enumerate(state.jobs)
+            for other, _ in view.partners
+        }
         for a, b in pairs:
             assert self.between is not None
             assert self.between.xi(state.jobs[a].job, state.jobs[b].job) is not None
@@ -537,9 +731,18 @@ class Watched:
             if (a, b) not in old and not isinstance(self.policy, SrtfAllShared):
                 self.helps(state, a, b)
         if not isinstance(self.policy, SjfBestSharing):
-            for at, count in partners.items():  # who has several is a newcomer now, or has had them before
+            for (
+                at,
+                count,
+            ) in (
+                partners.items()
+            ):  # who has several is a newcomer now, or has had them before
                 beside = {b if a == at else a for a, b in pairs if at in (a, b)}
-                assert count == 1 or placement.get(at) or all((at, other) in old for other in beside)
+                assert (
+                    count == 1
+                    or placement.get(at)
+                    or all((at, other) in old for other in beside)
+                )
         if isinstance(self.policy, SjfBestSharing):
             assert all(units for units in placement.values()), "it stopped a job"
 
@@ -548,7 +751,9 @@ class Watched:
         assert self.between is not None
         views = state.jobs[a], state.jobs[b]
         xi_a, xi_b = self.between.xi(views[0].job, views[1].job) or (math.inf, math.inf)
-        if any(view.partners for view in views) or isinstance(self.policy, SjfBestSharing):
+        if any(view.partners for view in views) or isinstance(
+            self.policy, SjfBestSharing
+        ):
             return  # counted at the pace that the others leave it
         assert pays(views[0].remaining, views[1].remaining, xi_a, xi_b) or pays(
             views[1].remaining, views[0].remaining, xi_b, xi_a
@@ -563,11 +768,19 @@ def ratio_tables(draw: st.DrawFn) -> Interference:
     pairs = [(a, b) for i, a in enumerate(MODELS) for b in MODELS[i:]]
     chosen = draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True))
     xi = st.sampled_from([1.0, 1.1, 1.25, 1.4, 1.6, 2.0, 3.0])
-    return known({pair: (value, value if pair[0] == pair[1] else draw(xi)) for pair in chosen for value in [draw(xi)]})
+    return known(
+        {
+            pair: (value, value if pair[0] == pair[1] else draw(xi))
+            for pair in chosen
+            for value in [draw(xi)]
+        }
+    )
 
 
 @st.composite
-def job_lists(draw: st.DrawFn, *, most: int = 8, largest: int = 5, together: bool = False) -> list[Job]:
+def job_lists(
+    draw: st.DrawFn, *, most: int = 8, largest: int = 5, together: bool = False
+) -> list[Job]:
     count = draw(st.integers(1, most))
     return [
         rigid(
@@ -604,15 +817,28 @@ END = 20_000.0
 
 
 def replayed(
-    pool: tuple[Rows, int], jobs: Sequence[Job], policy: Any, between: Interference | None, rules: Rules
+    pool: tuple[Rows, int],
+    jobs: Sequence[Job],
+    policy: Any,
+    between: Interference | None,
+    rules: Rules,
 ) -> Outcome:
     rows, per = pool
-    return Replay(world(rows, END, units_per_node=per), JobTable(tuple(jobs)), policy, rules, between).run()
+    return Replay(
+        world(rows, END, units_per_node=per),
+        JobTable(tuple(jobs)),
+        policy,
+        rules,
+        between,
+    ).run()
 
 
 def same(one: Outcome, other: Outcome) -> bool:
     def told(outcome: Outcome) -> list[tuple[Any, ...]]:
-        return [(r.start_ns, r.finish_ns, r.work, r.starts, r.preemptions, r.stops) for r in outcome.records]
+        return [
+            (r.start_ns, r.finish_ns, r.work, r.starts, r.preemptions, r.stops)
+            for r in outcome.records
+        ]
 
     return told(one) == told(other) and one.allocations.equals(other.allocations)
 
@@ -620,7 +846,12 @@ def same(one: Outcome, other: Outcome) -> bool:
 @pytest.mark.parametrize("policy", SHARING)
 @given(pools(), job_lists(), ratio_tables(), OVERHEADS, st.booleans())
 def test_no_decision_breaks_a_rule_and_the_books_hold(
-    policy: Any, pool: tuple[Rows, int], jobs: list[Job], between: Interference, rules: Rules, consolidate: bool
+    policy: Any,
+    pool: tuple[Rows, int],
+    jobs: list[Job],
+    between: Interference,
+    rules: Rules,
+    consolidate: bool,
 ) -> None:
     watched = Watched(policy(interference=between, consolidate=consolidate), between)
     outcome = replayed(pool, jobs, watched, between, rules)
@@ -632,20 +863,29 @@ def test_no_decision_breaks_a_rule_and_the_books_hold(
             assert record.stops == 0
     if len(pool[0]) == 1:  # all nodes stay: everybody who fits ends
         fits = 4 * pool[1]
-        assert all((record.finish_ns is not None) == (record.job.request <= fits) for record in outcome.records)
+        assert all(
+            (record.finish_ns is not None) == (record.job.request <= fits)
+            for record in outcome.records
+        )
 
 
 @examples(40)
 @pytest.mark.parametrize("policy", SHARING)
 @given(pools(), job_lists(), ratio_tables(), st.randoms(use_true_random=False))
 def test_names_change_nothing_and_two_runs_are_equal(
-    policy: Any, pool: tuple[Rows, int], jobs: list[Job], between: Interference, random: Any
+    policy: Any,
+    pool: tuple[Rows, int],
+    jobs: list[Job],
+    between: Interference,
+    random: Any,
 ) -> None:
     names = [job.name for job in jobs]
     random.shuffle(names)
     renamed = [replace(job, name=name) for job, name in zip(jobs, names, strict=True)]
     once = replayed(pool, jobs, policy(interference=between), between, CLUSTER)
-    assert same(once, replayed(pool, jobs, policy(interference=between), between, CLUSTER))
+    assert same(
+        once, replayed(pool, jobs, policy(interference=between), between, CLUSTER)
+    )
     other = replayed(pool, renamed, policy(interference=between), between, CLUSTER)
     assert finishes(other) == finishes(once)
 
@@ -653,23 +893,48 @@ def test_names_change_nothing_and_two_runs_are_equal(
 @pytest.mark.parametrize("policy", [SrtfAllShared, SrtfWiselyShared])
 @given(pools(), job_lists(), OVERHEADS, st.booleans(), st.booleans())
 def test_where_nobody_may_share_it_is_plain_srtf(
-    policy: Any, pool: tuple[Rows, int], jobs: list[Job], rules: Rules, consolidate: bool, known_to_be_bad: bool
+    policy: Any,
+    pool: tuple[Rows, int],
+    jobs: list[Job],
+    rules: Rules,
+    consolidate: bool,
+    known_to_be_bad: bool,
 ) -> None:
     between = known({("a", "a"): (9.0, 9.0)}, xi_max=2.0) if known_to_be_bad else None
-    plain = replayed(pool, jobs, ShortestRemainingFirst(consolidate=consolidate), None, rules)
-    assert same(replayed(pool, jobs, policy(interference=between, consolidate=consolidate), between, rules), plain)
+    plain = replayed(
+        pool, jobs, ShortestRemainingFirst(consolidate=consolidate), None, rules
+    )
+    assert same(
+        replayed(
+            pool,
+            jobs,
+            policy(interference=between, consolidate=consolidate),
+            between,
+            rules,
+        ),
+        plain,
+    )
 
 
 @given(st.sampled_from([1, 2, 4]), job_lists(), st.booleans())
-def test_where_nobody_may_share_bsbf_is_sjf_with_backfill(per: int, jobs: list[Job], consolidate: bool) -> None:
+def test_where_nobody_may_share_bsbf_is_sjf_with_backfill(
+    per: int, jobs: list[Job], consolidate: bool
+) -> None:
     pool = ([(0.0, "abcd", 1)], per)
-    plain = replayed(pool, jobs, ShortestFirst(backfill=True, consolidate=consolidate), None, CLUSTER)
-    assert same(replayed(pool, jobs, SjfBestSharing(consolidate=consolidate), None, CLUSTER), plain)
+    plain = replayed(
+        pool, jobs, ShortestFirst(backfill=True, consolidate=consolidate), None, CLUSTER
+    )
+    assert same(
+        replayed(pool, jobs, SjfBestSharing(consolidate=consolidate), None, CLUSTER),
+        plain,
+    )
 
 
 @given(job_lists(most=7, largest=4), st.sampled_from([1, 2]))
 def test_bsbf_leaves_no_job_waiting_that_could_join(jobs: list[Job], per: int) -> None:
-    between = known({("a", "a"): (1.2, 1.2), ("a", "b"): (1.3, 1.1), ("b", "b"): (1.0, 1.0)})
+    between = known(
+        {("a", "a"): (1.2, 1.2), ("a", "b"): (1.3, 1.1), ("b", "b"): (1.0, 1.0)}
+    )
     watched = Watched(SjfBestSharing(interference=between, consolidate=False), between)
     replayed(([(0.0, "abcd", 1)], per), jobs, watched, between, CLUSTER)
     for state, placement in watched.steps():
@@ -683,14 +948,20 @@ def test_bsbf_leaves_no_job_waiting_that_could_join(jobs: list[Job], per: int) -
             for host, units in held.items():
                 ratios = between.xi(view.job, state.jobs[host].job) if units else None
                 alone = [unit for unit in units if holders[unit] == 1]
-                if len(alone) == len(units) and ratios and pays(view.remaining, state.jobs[host].remaining, *ratios):
+                if (
+                    len(alone) == len(units)
+                    and ratios
+                    and pays(view.remaining, state.jobs[host].remaining, *ratios)
+                ):
                     able += len(alone)
             assert able < view.job.request
 
 
 @examples(50)
 @given(job_lists(most=6, largest=1), st.integers(1, 3))
-def test_sharing_that_costs_nothing_makes_no_mean_completion_time_worse(jobs: list[Job], nodes: int) -> None:
+def test_sharing_that_costs_nothing_makes_no_mean_completion_time_worse(
+    jobs: list[Job], nodes: int
+) -> None:
     """Jobs of one unit: twice as many run, each as fast as alone."""
     between = known({(a, b): (1.0, 1.0) for a in MODELS for b in MODELS})
     for policy, plain in (
@@ -698,28 +969,43 @@ def test_sharing_that_costs_nothing_makes_no_mean_completion_time_worse(jobs: li
         (SrtfWiselyShared, ShortestRemainingFirst()),
         (SjfBestSharing, ShortestFirst(backfill=True)),
     ):
-        shared = mean_jct(clustered(nodes, 1, jobs, policy(interference=between), between))
+        shared = mean_jct(
+            clustered(nodes, 1, jobs, policy(interference=between), between)
+        )
         assert shared <= mean_jct(clustered(nodes, 1, jobs, plain, None)) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", ["srtf-ars", "srtf-wrs", "sjf-bsbf"])
-@pytest.mark.parametrize("where", [["--cluster", "2x2"], ["-ndmap", "trace.csv"]], ids=["cluster", "trace"])
+@pytest.mark.parametrize(
+    "where", [["--cluster", "2x2"], ["-ndmap", "trace.csv"]], ids=["cluster", "trace"]
+)
 def test_on_the_command_line(
-    name: str, where: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    where: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("xi.csv").write_text("model_a,model_b,xi_a,xi_b\na,b,1.2,1.1\na,a,1.3,1.3\n")
     Path("trace.csv").write_text(
-        "time,node,idle\n" + "".join(f"2021-02-10T00:00:00Z,n{i},1\n" for i in range(4)) + "2021-02-10T00:10:00Z,n0,0\n"
+        "time,node,idle\n"
+        + "".join(f"2021-02-10T00:00:00Z,n{i},1\n" for i in range(4))
+        + "2021-02-10T00:10:00Z,n0,0\n"
     )
     rows = "".join(
-        f'j{j},{"ab"[j % 2]},2,2,{900 + 100 * j},2021-02-10T00:00:0{j}Z,0,0,"[0,2]","[0,1]","[0,1]"\n' for j in range(6)
+        f'j{j},{"ab"[j % 2]},2,2,{900 + 100 * j},2021-02-10T00:00:0{j}Z,0,0,"[0,2]","[0,1]","[0,1]"\n'
+        for j in range(6)
     )
-    Path("jobs.csv").write_text("name,model,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n" + rows)
+    Path("jobs.csv").write_text(
+        "name,model,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n" + rows
+    )
     command = [*where, "--jobs", "jobs.csv", "--policy", name]
     assert run([*command, "-name", "one", "--xi", "xi.csv"]) == 0
     held = pd.read_parquet("one-itrOut/allocations.parquet")
-    seconds = (held["end"] - held["start"]).dt.total_seconds() * (held["last_unit"] - held["first_unit"] + 1)
+    seconds = (held["end"] - held["start"]).dt.total_seconds() * (
+        held["last_unit"] - held["first_unit"] + 1
+    )
     metrics = json.loads(Path("one-itrOut/summary.json").read_text())["metrics"]
     assert seconds.sum() > metrics["used_unit_s"], "nothing was shared"
     assert run([*command, "-name", "two"]) == 2

@@ -31,12 +31,23 @@ def states(draw: st.DrawFn) -> State:
     idle, views = draw(st.integers(1, 6)), []
     left = idle
     for index in range(draw(st.integers(1, 3))):
-        ps = [0.0, *draw(st.lists(st.integers(1, 40).map(float), min_size=1, max_size=5))]
+        ps = [
+            0.0,
+            *draw(st.lists(st.integers(1, 40).map(float), min_size=1, max_size=5)),
+        ]
         jmin = draw(st.integers(1, len(ps) - 1))
         units = draw(st.integers(0, left))
         left -= units
         restarts = draw(st.integers(0, 25))
-        views.append(JobView(job(f"j{index}", ps, jmin), units, 0.0, starts=1 + restarts, held=tuple(range(units))))
+        views.append(
+            JobView(
+                job(f"j{index}", ps, jmin),
+                units,
+                0.0,
+                starts=1 + restarts,
+                held=tuple(range(units)),
+            )
+        )
     return State(NOW_NS, idle, views)
 
 
@@ -45,7 +56,9 @@ def utility(view: JobView, n: int, p: float, had: int) -> float | None:
     if n == 0:
         return 0.0
     rates, jmin = view.job.rates.tolist(), view.job.jmin
-    if not (jmin <= n <= view.job.jmax and (n <= max(jmin, 2 * had) or n == view.units)):
+    if not (
+        jmin <= n <= view.job.jmax and (n <= max(jmin, 2 * had) or n == view.units)
+    ):
         return None
     goodput = jmin * rates[n] / min(rates[jmin:])
     keeps = jmin <= view.units <= view.job.jmax
@@ -62,11 +75,18 @@ def test_the_choice_is_the_best_of_all(state: State, power: float) -> None:
     counts = Sia(power=power).decide(state).counts
     assert counts is not None
 
-    worth = [[utility(view, n, power, view.units) for n in range(view.job.jmax + 1)] for view in state.jobs]
+    worth = [
+        [utility(view, n, power, view.units) for n in range(view.job.jmax + 1)]
+        for view in state.jobs
+    ]
 
     def total(choice: tuple[int, ...]) -> float:
         each = [of[n] for of, n in zip(worth, choice, strict=True)]
-        return -math.inf if None in each else math.fsum(value for value in each if value is not None)
+        return (
+            -math.inf
+            if None in each
+            else math.fsum(value for value in each if value is not None)
+        )
 
     choices = itertools.product(*[range(len(of)) for of in worth])
     best = max(total(choice) for choice in choices if sum(choice) <= state.idle)
@@ -77,23 +97,33 @@ def test_the_choice_is_the_best_of_all(state: State, power: float) -> None:
 def test_configurations_are_powers_of_two_and_whole_nodes() -> None:
     view = JobView(job("a", [0.0, *range(1, 17)]), 16, 0.0, held=tuple(range(16)))
     policy = Sia(growth=100.0)
-    policy.decide(State(NOW_NS + 1, 16, [view]))  # between rounds: what it holds is remembered
+    policy.decide(
+        State(NOW_NS + 1, 16, [view])
+    )  # between rounds: what it holds is remembered
     assert list(policy.utilities(view, NOW_NS, 4)[""]) == [1, 2, 4, 8, 12, 16]
     assert list(policy.utilities(view, NOW_NS, 8)[""]) == [1, 2, 4, 8, 16]
     odd = JobView(job("b", [0.0, *range(1, 7)], sizes=(3, 6), jmin=3), 0, 0.0)
-    assert list(policy.utilities(odd, NOW_NS, 4)[""]) == [3]  # it has no other sizes, and begins on the smallest
+    assert list(policy.utilities(odd, NOW_NS, 4)[""]) == [
+        3
+    ]  # it has no other sizes, and begins on the smallest
 
 
 def test_jobs_double_at_most_and_restarts_are_weighed() -> None:
     # Linear jobs on 6 nodes: one unit each at first, two each after 60 s (r = 60/90). After 120 s r = 90/150 = 0.6:
     # four and two units lose (0.6·4)^-0.5 + 2^-0.5 = 1.353, three each 2·(0.6·3)^-0.5 = 1.491, two each 1.414.
-    jobs = JobTable(tuple(job(name, [0.0, *(10.0 * n for n in range(1, 9))]) for name in "ab"))
-    replay = Replay(always_idle(6, 0, 600 * SECOND_NS), jobs, Sia(), Rules(events="all"))
+    jobs = JobTable(
+        tuple(job(name, [0.0, *(10.0 * n for n in range(1, 9))]) for name in "ab")
+    )
+    replay = Replay(
+        always_idle(6, 0, 600 * SECOND_NS), jobs, Sia(), Rules(events="all")
+    )
     seen = {}
     while (state := replay.advance()) is None or state.time_ns < 300 * SECOND_NS:
         if state is not None:
             decision = replay.policy.decide(state)
-            seen[state.time_ns // SECOND_NS] = tuple(int(n) for n in decision.counts_in(state))
+            seen[state.time_ns // SECOND_NS] = tuple(
+                int(n) for n in decision.counts_in(state)
+            )
             replay.decide(decision)
     assert [seen[at] for at in (0, 60, 120)] == [(1, 1), (2, 2), (4, 2)]
     # By hand: at 60 s keeping is worth 1.1 - 1, doubling 1.1 - (2/3 · 2)^-0.5 = 0.234.
@@ -105,14 +135,24 @@ def test_jobs_double_at_most_and_restarts_are_weighed() -> None:
 
 
 def test_placements_are_packed_on_few_nodes() -> None:
-    jobs = JobTable(tuple(job(name, [0.0, *(10.0 * n for n in range(1, 5))]) for name in "ab"))
-    replay = Replay(always_idle(2, 0, 300 * SECOND_NS, units_per_node=4), jobs, Sia(), Rules(max_jobs=0))
+    jobs = JobTable(
+        tuple(job(name, [0.0, *(10.0 * n for n in range(1, 5))]) for name in "ab")
+    )
+    replay = Replay(
+        always_idle(2, 0, 300 * SECOND_NS, units_per_node=4),
+        jobs,
+        Sia(),
+        Rules(max_jobs=0),
+    )
     assert replay.run().work > 0
     held = [{unit // 4 for unit in running.units} for running in replay._in_play]
     assert sorted(map(tuple, held)) == [(0,), (1,)]
 
 
-@pytest.mark.parametrize("given", [{"power": 0.0}, {"growth": 0.5}, {"no_allocation": 0.5}, {"delay_s": -1.0}])
+@pytest.mark.parametrize(
+    "given",
+    [{"power": 0.0}, {"growth": 0.5}, {"no_allocation": 0.5}, {"delay_s": -1.0}],
+)
 def test_constants_without_meaning_are_refused(given: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(given))):
         Sia(**given)  # type: ignore[arg-type]
@@ -120,7 +160,9 @@ def test_constants_without_meaning_are_refused(given: dict[str, float]) -> None:
 
 def test_memory_survives_a_checkpoint() -> None:
     policy = Sia()
-    policy.decide(State(NOW_NS, 4, [JobView(job("a", [0.0, 1.0, 2.0]), 2, 0.0, held=(0, 1))]))
+    policy.decide(
+        State(NOW_NS, 4, [JobView(job("a", [0.0, 1.0, 2.0]), 2, 0.0, held=(0, 1))])
+    )
     other = Sia()
     other.restore(policy.state())
     assert other._largest == {"a": 2}

@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from clusters import SECOND_NS, Job, Watched, feedback_queues, replay, seconds, table, workloads
+from clusters import (
+    SECOND_NS,
+    Job,
+    Watched,
+    feedback_queues,
+    replay,
+    seconds,
+    table,
+    workloads,
+)
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,22 +60,49 @@ def test_limits_are_of_all_the_service_that_a_job_has_attained() -> None:
 def test_running_jobs_are_ahead_of_waiting_ones_of_their_queue() -> None:
     jobs = [Job(0, 2, 50), Job(1, 2, 50), Job(2, 1, 50)]
     found = seconds(replay(TiresiasL(limits=(1000.0,)), table(jobs), 1, 3))
-    assert found == [(0, 50), (50, 100), (2, 52)]  # the third started ahead of the second, and stays ahead
+    assert found == [
+        (0, 50),
+        (50, 100),
+        (2, 52),
+    ]  # the third started ahead of the second, and stays ahead
 
 
 # All sizes divide the limits, so that jobs cross them at whole seconds: ties are ties in both implementations.
-@given(workloads(longest=150), st.sampled_from([(60,), (60, 180), (120, 180, 300)]), st.sampled_from([0, 0, 1, 2, 8]))
-def test_queues_are_those_of_a_second_implementation(jobs: list[Job], limits: tuple[int, ...], promote: int) -> None:
-    policy = TiresiasL(limits=tuple(map(float, limits)), promote=float(promote), placement="none")
+@given(
+    workloads(longest=150),
+    st.sampled_from([(60,), (60, 180), (120, 180, 300)]),
+    st.sampled_from([0, 0, 1, 2, 8]),
+)
+def test_queues_are_those_of_a_second_implementation(
+    jobs: list[Job], limits: tuple[int, ...], promote: int
+) -> None:
+    policy = TiresiasL(
+        limits=tuple(map(float, limits)), promote=float(promote), placement="none"
+    )
     found = seconds(replay(policy, table(jobs), 3, 2))
-    assert np.allclose(found, feedback_queues(copies(jobs), 6, limits, promote), rtol=0, atol=1e-5)
+    assert np.allclose(
+        found, feedback_queues(copies(jobs), 6, limits, promote), rtol=0, atol=1e-5
+    )
 
 
-@given(workloads(longest=150), st.sampled_from([(50,), (100, 300)]), st.sampled_from([0, 1, 8]))
-def test_late_demotion_is_that_of_a_second_implementation(jobs: list[Job], limits: tuple[int, ...], k: int) -> None:
-    policy = TiresiasL(limits=tuple(map(float, limits)), promote=float(k), placement="none", late_demotion=True)
+@given(
+    workloads(longest=150),
+    st.sampled_from([(50,), (100, 300)]),
+    st.sampled_from([0, 1, 8]),
+)
+def test_late_demotion_is_that_of_a_second_implementation(
+    jobs: list[Job], limits: tuple[int, ...], k: int
+) -> None:
+    policy = TiresiasL(
+        limits=tuple(map(float, limits)),
+        promote=float(k),
+        placement="none",
+        late_demotion=True,
+    )
     found = seconds(replay(policy, table(jobs), 3, 2))
-    assert np.allclose(found, feedback_queues(copies(jobs), 6, limits, k, late=True), rtol=0, atol=1e-5)
+    assert np.allclose(
+        found, feedback_queues(copies(jobs), 6, limits, k, late=True), rtol=0, atol=1e-5
+    )
 
 
 def copies(jobs: list[Job]) -> list[Job]:
@@ -75,7 +111,9 @@ def copies(jobs: list[Job]) -> list[Job]:
 
 def test_demotion_is_late_where_executed_seconds_are_taken_for_service() -> None:
     jobs = [Job(0, 4, 1000), Job(7, 4, 5)]
-    found = seconds(replay(TiresiasL(limits=(100.0,), late_demotion=True), table(jobs), 1, 4))
+    found = seconds(
+        replay(TiresiasL(limits=(100.0,), late_demotion=True), table(jobs), 1, 4)
+    )
     # At 7 the next crossing is expected (100 - 7) // 4 = 23 s later, then it is found: 30 s x 4 units are above 100.
     assert found[1][0] == 30
 
@@ -99,8 +137,14 @@ def test_promotion_ends_a_job_that_starved(k: float) -> None:
 
     def look(state: State, decision: Decision) -> None:
         view = state.jobs[0]
-        if view.job.name == "j0" and not decision.counts_in(state)[0] and policy._standings["j0"].queue:
-            waits.append(policy._standings["j0"].waited(view, state.time_ns) / view.executed_s)
+        if (
+            view.job.name == "j0"
+            and not decision.counts_in(state)[0]
+            and policy._standings["j0"].queue
+        ):
+            waits.append(
+                policy._standings["j0"].waited(view, state.time_ns) / view.executed_s
+            )
 
     policy = TiresiasL(limits=(20.0,), promote=k)
     (_, finish), *_ = seconds(replay(Watched(policy, look), table(starved()), 1, 1))
@@ -110,7 +154,9 @@ def test_promotion_ends_a_job_that_starved(k: float) -> None:
 
 @examples(50)
 @given(workloads(longest=60), st.sampled_from([0.5, 1.0, 3.0]))
-def test_no_job_waits_longer_than_the_knob_allows_in_a_lower_queue(jobs: list[Job], k: float) -> None:
+def test_no_job_waits_longer_than_the_knob_allows_in_a_lower_queue(
+    jobs: list[Job], k: float
+) -> None:
     policy = TiresiasL(limits=(10.0, 30.0), promote=k)
 
     def look(state: State, decision: Decision) -> None:
@@ -139,13 +185,19 @@ def directly(d: list[int], a: Fraction, delta: Fraction) -> Fraction:
 
 
 @given(samples, st.integers(0, 130), st.integers(1, 80))
-def test_the_index_is_that_of_a_direct_evaluation(d: list[int], twice_a: int, delta: int) -> None:
+def test_the_index_is_that_of_a_direct_evaluation(
+    d: list[int], twice_a: int, delta: int
+) -> None:
     index = ServiceDistribution(d, delta).index(twice_a / 2)
-    assert math.isclose(index, directly(d, Fraction(twice_a, 2), Fraction(delta)), rel_tol=1e-12)
+    assert math.isclose(
+        index, directly(d, Fraction(twice_a, 2), Fraction(delta)), rel_tol=1e-12
+    )
 
 
 @given(samples, samples, st.integers(0, 70))
-def test_what_is_learnt_later_counts_as_if_it_had_been_known(d: list[int], new: list[int], a: int) -> None:
+def test_what_is_learnt_later_counts_as_if_it_had_been_known(
+    d: list[int], new: list[int], a: int
+) -> None:
     grown = ServiceDistribution(d, 10.0)
     for sample in new:
         grown.learn(float(sample))
@@ -161,13 +213,19 @@ def test_who_is_likely_to_finish_soon_runs_first() -> None:
     file_free = TiresiasG(limits=(1e6,), delta=10.0)
     file_free._services = ServiceDistribution([10.0] * 9 + [1000.0], 10.0)
     jobs = [Job(0, 1, 100), Job(20, 1, 10), Job(25, 1, 10)]
-    assert seconds(replay(file_free, table(jobs), 1, 1)) == [(0, 120), (20, 30), (30, 40)]
+    assert seconds(replay(file_free, table(jobs), 1, 1)) == [
+        (0, 120),
+        (20, 30),
+        (30, 40),
+    ]
 
 
 def test_services_are_learnt_from_jobs_that_have_finished() -> None:
     policy = TiresiasG()
     replay(policy, table([Job(0, 2, 10), Job(3, 1, 7), Job(60, 1, 1)]), 1, 2)
-    assert policy._services.samples == pytest.approx([7.0, 20.0])  # of the last nobody is left to be told
+    assert policy._services.samples == pytest.approx(
+        [7.0, 20.0]
+    )  # of the last nobody is left to be told
 
 
 def test_samples_from_a_file(tmp_path: Path) -> None:
@@ -202,7 +260,9 @@ def test_samples_that_are_none(tmp_path: Path, text: str, said: str) -> None:
 def scattered(skew: float | None, slowdown: float) -> JobTable:
     """Two jobs that leave one unit free on each of two nodes, then one that wants two."""
     jobs = table([Job(0, 3, 100), Job(0, 3, 50), Job(1, 2, 10)])
-    return JobTable((*jobs.jobs[:2], replace(jobs.jobs[2], skew=skew, spread_slowdown=slowdown)))
+    return JobTable(
+        (*jobs.jobs[:2], replace(jobs.jobs[2], skew=skew, spread_slowdown=slowdown))
+    )
 
 
 @pytest.mark.parametrize("skew", [None, 0.1, 0.5])
@@ -215,9 +275,15 @@ def test_skewed_models_wait_for_one_node() -> None:
 
 
 def test_spreading_a_skewed_model_slows_it_down() -> None:
-    assert seconds(replay(TiresiasL(skew_threshold=0.8), scattered(0.7, 3.0), 2, 4))[2] == (1, 31)
-    assert seconds(replay(TiresiasL(placement="none"), scattered(0.7, 3.0), 2, 4))[2] == (1, 31)
-    assert seconds(replay(TiresiasL(placement="all"), scattered(0.1, 3.0), 2, 4))[2] == (50, 60)
+    assert seconds(replay(TiresiasL(skew_threshold=0.8), scattered(0.7, 3.0), 2, 4))[
+        2
+    ] == (1, 31)
+    assert seconds(replay(TiresiasL(placement="none"), scattered(0.7, 3.0), 2, 4))[
+        2
+    ] == (1, 31)
+    assert seconds(replay(TiresiasL(placement="all"), scattered(0.1, 3.0), 2, 4))[
+        2
+    ] == (50, 60)
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -227,17 +293,31 @@ def test_rounds() -> None:
     at: set[int] = set()
 
     def look(state: State, decision: Decision) -> None:
-        if any(view.units != count for view, count in zip(state.jobs, decision.counts_in(state), strict=True)):
+        if any(
+            view.units != count
+            for view, count in zip(state.jobs, decision.counts_in(state), strict=True)
+        ):
             at.add(state.time_ns // SECOND_NS)
 
     jobs = [Job(0, 1, 100), Job(7, 1, 5), Job(61, 1, 300)]
-    replay(Watched(TiresiasL(limits=(30.0, 90.0), interval_s=60.0), look), table(jobs), 1, 1)
+    replay(
+        Watched(TiresiasL(limits=(30.0, 90.0), interval_s=60.0), look),
+        table(jobs),
+        1,
+        1,
+    )
     assert at == {0, 60, 120, 180, 240}
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"limits": (10.0, 5.0)}, {"limits": (0.0,)}, {"limits": (5.0, 5.0)}, {"promote": -1.0}, {"promote": math.nan}],
+    [
+        {"limits": (10.0, 5.0)},
+        {"limits": (0.0,)},
+        {"limits": (5.0, 5.0)},
+        {"promote": -1.0},
+        {"promote": math.nan},
+    ],
 )
 def test_options_that_make_no_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -270,10 +350,14 @@ AS_THERE: Mapping[str, Callable[[str], Policy]] = {
     "fifo": lambda samples: Fifo(consolidate=False),
     "fjf": lambda samples: Fifo(backfill=True, consolidate=False),
     "shortest": lambda samples: ShortestRemainingFirst(consolidate=False),
-    "shortest-gpu": lambda samples: ShortestRemainingFirst(by="unit-time", consolidate=False),
+    "shortest-gpu": lambda samples: ShortestRemainingFirst(
+        by="unit-time", consolidate=False
+    ),
     "sjf": lambda samples: ShortestRemainingFirst(by="units", consolidate=False),
     "dlas-gpu": lambda samples: TiresiasL(late_demotion=True),
-    "dlas-gpu-gittins": lambda samples: TiresiasG(samples=samples, late_demotion=True, next_sample=True),
+    "dlas-gpu-gittins": lambda samples: TiresiasG(
+        samples=samples, late_demotion=True, next_sample=True
+    ),
 }
 CELLS = {
     ("n4g4", "60_job"): (4, 4),
@@ -283,25 +367,40 @@ CELLS = {
 }
 
 
-def of_simulator(folder: Path, cluster: str, trace: str, policy: str, jobs: JobTable) -> list[tuple[float, float]]:
-    with gzip.open(folder / "golden" / f"{cluster}-{trace}-{policy}.job.csv.gz", "rt") as stream:
+def of_simulator(
+    folder: Path, cluster: str, trace: str, policy: str, jobs: JobTable
+) -> list[tuple[float, float]]:
+    with gzip.open(
+        folder / "golden" / f"{cluster}-{trace}-{policy}.job.csv.gz", "rt"
+    ) as stream:
         told = pd.read_csv(stream, dtype={"job_id": str}).set_index("job_id")
-    return [(float(told.start_time[job.name]), float(told.end_time[job.name])) for job in jobs]
+    return [
+        (float(told.start_time[job.name]), float(told.end_time[job.name]))
+        for job in jobs
+    ]
 
 
 @pytest.mark.reference
 @pytest.mark.parametrize("name", AS_THERE)
 @pytest.mark.parametrize("cell", CELLS, ids="-".join)
-def test_every_job_starts_and_finishes_as_in_the_simulator(reference: Path, name: str, cell: tuple[str, str]) -> None:
+def test_every_job_starts_and_finishes_as_in_the_simulator(
+    reference: Path, name: str, cell: tuple[str, str]
+) -> None:
     folder = reference / "tiresias"
     jobs = read_tiresias_jobs(folder / f"{cell[1]}.csv")
     policy = AS_THERE[name](str(folder / "yarn-gput1000.csv"))
-    assert seconds(replay(policy, jobs, *CELLS[cell])) == of_simulator(folder, *cell, name, jobs)
+    assert seconds(replay(policy, jobs, *CELLS[cell])) == of_simulator(
+        folder, *cell, name, jobs
+    )
 
 
 @pytest.mark.reference
 @pytest.mark.parametrize(
-    "name", [name if name == "dlas-gpu" else pytest.param(name, marks=pytest.mark.slow) for name in AS_THERE]
+    "name",
+    [
+        name if name == "dlas-gpu" else pytest.param(name, marks=pytest.mark.slow)
+        for name in AS_THERE
+    ],
 )
 def test_every_job_of_a_real_cluster_does(reference: Path, name: str) -> None:
     """But for three under dlas-gpu: the simulator ends them early, at a submission to which their end was noted."""
@@ -310,17 +409,29 @@ def test_every_job_of_a_real_cluster_does(reference: Path, name: str) -> None:
     policy = AS_THERE[name](str(folder / "yarn-gput1000.csv"))
     found = np.array(seconds(replay(policy, jobs, 8, 8)))
     told = np.array(of_simulator(folder, "n8g8", "venus_vcHvQ", name, jobs))
-    late = {jobs.jobs[at].name: (found - told)[at, 1] for at in np.flatnonzero(np.abs(found - told).max(axis=1) > 1e-3)}
-    expected = {"801619": 148.0, "801623": 81.0, "801626": 81.0} if name == "dlas-gpu" else {}
+    late = {
+        jobs.jobs[at].name: (found - told)[at, 1]
+        for at in np.flatnonzero(np.abs(found - told).max(axis=1) > 1e-3)
+    }
+    expected = (
+        {"801619": 148.0, "801623": 81.0, "801626": 81.0} if name == "dlas-gpu" else {}
+    )
     assert late == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.reference
 @pytest.mark.parametrize(("k", "average"), [(1, 14711.6), (8, 16941.55)])
-def test_promotion_is_that_of_the_simulator(reference: Path, k: int, average: float) -> None:
+def test_promotion_is_that_of_the_simulator(
+    reference: Path, k: int, average: float
+) -> None:
     jobs = read_tiresias_jobs(reference / "tiresias" / "60_job_x20.csv")
     found = seconds(replay(TiresiasL(late_demotion=True, promote=k), jobs, 4, 4))
-    jct = np.mean([end - job.tsub_ns / SECOND_NS for (_, end), job in zip(found, jobs, strict=True)])
+    jct = np.mean(
+        [
+            end - job.tsub_ns / SECOND_NS
+            for (_, end), job in zip(found, jobs, strict=True)
+        ]
+    )
     assert jct == pytest.approx(average, abs=1e-3)
 
 
@@ -339,7 +450,11 @@ def test_as_published_the_average_differs_by(
 ) -> None:
     folder = reference / "tiresias"
     jobs = read_tiresias_jobs(folder / f"{cell[1]}.csv")
-    policy = TiresiasL() if name == "dlas-gpu" else TiresiasG(samples=str(folder / "yarn-gput1000.csv"))
+    policy = (
+        TiresiasL()
+        if name == "dlas-gpu"
+        else TiresiasG(samples=str(folder / "yarn-gput1000.csv"))
+    )
     submits = np.array([job.tsub_ns / SECOND_NS for job in jobs])
     ours = np.array(seconds(replay(policy, jobs, *CELLS[cell])))[:, 1] - submits
     theirs = np.array(of_simulator(folder, *cell, name, jobs))[:, 1] - submits
@@ -348,20 +463,36 @@ def test_as_published_the_average_differs_by(
 
 def test_rigid_jobs_have_one_size() -> None:
     job = rigid_job("a", 0, 3, 10.0)
-    assert (job.jmin, job.request, job.jmax, job.rates[3], job.pmax) == (3, 3, 3, 1.0, 10.0)
+    assert (job.jmin, job.request, job.jmax, job.rates[3], job.pmax) == (
+        3,
+        3,
+        3,
+        1.0,
+        10.0,
+    )
 
 
 def test_compat_spends_the_quota_on_a_job_without_a_place() -> None:
     """`wide` fits by number (2 of 8 units are free) but by no node (1 free on each), and so keeps out `late`."""
-    jobs = table([Job(0, 3, 100), Job(0, 3, 50), Job(10, 2, 20), Job(20, 1, 30)], ["a", "b", "wide", "late"])
+    jobs = table(
+        [Job(0, 3, 100), Job(0, 3, 50), Job(10, 2, 20), Job(20, 1, 30)],
+        ["a", "b", "wide", "late"],
+    )
     ends = [(0, 100), (0, 50), (50, 70)]
-    assert seconds(replay(TiresiasL(limits=(1e6,), placement="all"), jobs, 2, 4)) == [*ends, (20, 50)]
-    assert seconds(replay(TiresiasL(limits=(1e6,), placement="all", compat=True), jobs, 2, 4)) == [*ends, (50, 80)]
+    assert seconds(replay(TiresiasL(limits=(1e6,), placement="all"), jobs, 2, 4)) == [
+        *ends,
+        (20, 50),
+    ]
+    assert seconds(
+        replay(TiresiasL(limits=(1e6,), placement="all", compat=True), jobs, 2, 4)
+    ) == [*ends, (50, 80)]
 
 
 def test_compat_orders_by_submission_before_running() -> None:
     """When the blocker ends, `second` runs and `first`, submitted before it, needs both units."""
-    jobs = table([Job(0, 1, 20), Job(5, 2, 30), Job(6, 1, 50)], ["blocker", "first", "second"])
+    jobs = table(
+        [Job(0, 1, 20), Job(5, 2, 30), Job(6, 1, 50)], ["blocker", "first", "second"]
+    )
     policy = TiresiasL(limits=(1e6,), placement="none")
     assert seconds(replay(policy, jobs, 1, 2)) == [(0, 20), (56, 86), (6, 56)]
     compat = TiresiasL(limits=(1e6,), placement="none", compat=True)

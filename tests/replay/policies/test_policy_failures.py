@@ -37,21 +37,54 @@ class Foreign(EqualShare):
     def fail(self, state):
 """
 FAILURES = {
-    "raises": ("raise KeyError('no such job')", r"it raised KeyError: 'no such job' \(foreign_policy\.py, line 1\d\)"),
-    "raises below": ("return int('x')", r"it raised ValueError: invalid literal.*foreign_policy\.py, line 1\d"),
+    "raises": (
+        "raise KeyError('no such job')",
+        r"it raised KeyError: 'no such job' \(foreign_policy\.py, line 1\d\)",
+    ),
+    "raises below": (
+        "return int('x')",
+        r"it raised ValueError: invalid literal.*foreign_policy\.py, line 1\d",
+    ),
     "exits": ("sys.exit(0)", r"it tried to end the programme \(foreign_policy\.py"),
     "answers None": ("return None", "it answered None; expected a Decision"),
-    "answers text": ("return 'all to the first'", "it answered 'all to the first'; expected a Decision"),
-    "answers a number": ("return Decision(7)", "counts must be whole numbers, one for each job in play, not 7"),
-    "counts in text": ("return Decision('1' * len(state.jobs))", "counts must be whole numbers"),
-    "answers twice": ("return Decision((0,) * len(state.jobs), placement={})", "expected one of counts, placement"),
+    "answers text": (
+        "return 'all to the first'",
+        "it answered 'all to the first'; expected a Decision",
+    ),
+    "answers a number": (
+        "return Decision(7)",
+        "counts must be whole numbers, one for each job in play, not 7",
+    ),
+    "counts in text": (
+        "return Decision('1' * len(state.jobs))",
+        "counts must be whole numbers",
+    ),
+    "answers twice": (
+        "return Decision((0,) * len(state.jobs), placement={})",
+        "expected one of counts, placement",
+    ),
     "answers nothing": ("return Decision()", "expected one of counts, placement"),
-    "counts are halves": ("return Decision((0.5,) * len(state.jobs))", "0.5 units, which is no whole number"),
-    "counts are lists": ("return Decision(([1], [1, 2]))", "it answered 2 counts for|which is no whole number"),
-    "counts too large": ("return Decision([10**30] * len(state.jobs))", "units, outside 0 and"),
-    "counts below 0": ("return Decision([-1] * len(state.jobs))", "-1 units, outside 0 and"),
+    "counts are halves": (
+        "return Decision((0.5,) * len(state.jobs))",
+        "0.5 units, which is no whole number",
+    ),
+    "counts are lists": (
+        "return Decision(([1], [1, 2]))",
+        "it answered 2 counts for|which is no whole number",
+    ),
+    "counts too large": (
+        "return Decision([10**30] * len(state.jobs))",
+        "units, outside 0 and",
+    ),
+    "counts below 0": (
+        "return Decision([-1] * len(state.jobs))",
+        "-1 units, outside 0 and",
+    ),
     "counts too few": ("return Decision(())", "it answered 0 counts for"),
-    "places text": ("return Decision.placed({0: 'ab'})", "units of a placement must be whole numbers, not 'ab'"),
+    "places text": (
+        "return Decision.placed({0: 'ab'})",
+        "units of a placement must be whole numbers, not 'ab'",
+    ),
     "places nobody": (
         "return Decision(placement={'j': (1,)})",
         "placement must map positions of jobs to units",
@@ -64,14 +97,32 @@ FAILURES = {
         "return Decision((0,) * len(state.jobs), solution='high')",
         "solution must be a bft.milp.Solution, not 'high'",
     ),
-    "sets a job's work": ("state.jobs[0].job.pmax = 1.0", "it raised FrozenInstanceError"),
-    "speeds a job up": ("state.jobs[0].job.rates[:] *= 2", "it raised ValueError: .*read-only"),
-    "bends a curve": ("state.jobs[0].job.scalability.ps[1] = 1e9", "it raised ValueError: .*read-only"),
-    "adds a column": ("state.jobs[0].job.extra['x'] = 1", "it raised TypeError: .*mappingproxy"),
+    "sets a job's work": (
+        "state.jobs[0].job.pmax = 1.0",
+        "it raised FrozenInstanceError",
+    ),
+    "speeds a job up": (
+        "state.jobs[0].job.rates[:] *= 2",
+        "it raised ValueError: .*read-only",
+    ),
+    "bends a curve": (
+        "state.jobs[0].job.scalability.ps[1] = 1e9",
+        "it raised ValueError: .*read-only",
+    ),
+    "adds a column": (
+        "state.jobs[0].job.extra['x'] = 1",
+        "it raised TypeError: .*mappingproxy",
+    ),
     "hangs": ("while True: pass", "no answer within 3 s"),
     "hangs and does not let go": (
         "\n            ".join(
-            ("while True:", "try:", "    time.sleep(60)", "except Exception:", "    pass"),
+            (
+                "while True:",
+                "try:",
+                "    time.sleep(60)",
+                "except Exception:",
+                "    pass",
+            ),
         ),
         "no answer within 3 s",
     ),
@@ -121,7 +172,9 @@ def test_the_page_reports_that_a_policy_failed(here: Path) -> None:
     (here / "foreign_policy.py").write_text(f"{HEAD}        {FAILURES['raises'][0]}\n")
     assert run(["--policy", "foreign", "--out", "out"]) == 2
     assert run(["report", "out", "--static"]) == 0
-    assert re.search("policy &#x27;foreign&#x27; was stopped", Path("out.html").read_text())
+    assert re.search(
+        "policy &#x27;foreign&#x27; was stopped", Path("out.html").read_text()
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,8 +182,14 @@ def test_the_page_reports_that_a_policy_failed(here: Path) -> None:
     [
         ("import sys\nsys.exit(0)\n", "cannot be loaded: SystemExit"),
         ("raise MemoryError\n", "cannot be loaded: MemoryError"),
-        (f"{HEAD}        pass\n    def __init__(self):\n        sys.exit(0)\n", "policy 'foreign': SystemExit: 0"),
-        (f"{HEAD}        pass\n    def __init__(self):\n        {{}}['x']\n", "policy 'foreign': KeyError: 'x'"),
+        (
+            f"{HEAD}        pass\n    def __init__(self):\n        sys.exit(0)\n",
+            "policy 'foreign': SystemExit: 0",
+        ),
+        (
+            f"{HEAD}        pass\n    def __init__(self):\n        {{}}['x']\n",
+            "policy 'foreign': KeyError: 'x'",
+        ),
     ],
 )
 def test_a_policy_that_fails_before_the_replay_is_named(
@@ -146,7 +205,9 @@ def test_a_memory_that_no_checkpoint_can_hold_is_the_policys_failure(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = "    def state(self):\n        return {'seen': object()}\n    def restore(self, state): ...\n"
-    (here / "foreign_policy.py").write_text(f"{HEAD}        return super().decide(state)\n{more}")
+    (here / "foreign_policy.py").write_text(
+        f"{HEAD}        return super().decide(state)\n{more}"
+    )
     assert run(["--policy", "foreign", "--out", "out", "--checkpoint-every", "0"]) == 2
     error = capsys.readouterr().err
     assert "policy 'foreign' was stopped: it raised" in error

@@ -31,7 +31,16 @@ def rising(name: str = "a", *, pmax: float = 1e5, **others: object) -> Job:
     """P at 1, 2, 4, 8 units: 10, 20, 36, 60 samples/s. Tcup 5 s, Tcdw 3 s."""
     curve = Curve([0, 1, 2, 4, 8], [0, 10, 20, 36, 60])
     fields: dict[str, object] = {"jmin": 1, "jmax": 8} | others
-    return Job(name, 0, pmax=pmax, tcup_s=5.0, tcdw_s=3.0, scalability=curve, objective=curve, **fields)  # type: ignore[arg-type]
+    return Job(
+        name,
+        0,
+        pmax=pmax,
+        tcup_s=5.0,
+        tcdw_s=3.0,
+        scalability=curve,
+        objective=curve,
+        **fields,
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -51,11 +60,15 @@ def test_measuring_a_job_on_a_constant_machine_costs_what_the_formula_says(
 ) -> None:
     policy = MilpPolicy(600.0, EXACT, cost_model, curves="profile", profile_order=order)  # type: ignore[arg-type]
     rules = Rules(cost_model=cost_model)  # type: ignore[arg-type]
-    outcome = Replay(always_idle(8, 0, 10**6 * SECOND_NS), JobTable((rising(),)), policy, rules).run()
+    outcome = Replay(
+        always_idle(8, 0, 10**6 * SECOND_NS), JobTable((rising(),)), policy, rules
+    ).run()
     record = outcome.records[0]
     before, measured = 4 * 60 + stalled, 60 * (10 + 20 + 36 + 60)
     assert record.finish_ns is not None
-    assert record.finish_ns / SECOND_NS == pytest.approx(before + (1e5 - measured + paid) / 60, abs=1e-6)
+    assert record.finish_ns / SECOND_NS == pytest.approx(
+        before + (1e5 - measured + paid) / 60, abs=1e-6
+    )
     assert record.rescales == (3 if order == "growing" else 4)
 
 
@@ -66,7 +79,9 @@ def test_sizes_double_and_are_those_that_the_job_may_have() -> None:
     assert advisor.sizes(rising(jmin=2, jmax=8, sizes=(2, 5, 8))) == [2, 8]
 
 
-def test_nobody_is_measured_on_more_than_an_equal_share_but_everybody_on_something() -> None:
+def test_nobody_is_measured_on_more_than_an_equal_share_but_everybody_on_something() -> (
+    None
+):
     """Four jobs, six units: one each, until all four are measured on it."""
     jobs = JobTable(tuple(rising(name) for name in "abcd"))
     policy = Watched(60.0, EXACT, curves="profile")
@@ -86,7 +101,12 @@ class Watched(MilpPolicy):
     def decide(self, state: State) -> Decision:
         decision = super().decide(state)
         counts = decision.counts_in(state)
-        self.given.append((state.time_ns, {v.job.name: n for v, n in zip(state.jobs, counts, strict=True)}))
+        self.given.append(
+            (
+                state.time_ns,
+                {v.job.name: n for v, n in zip(state.jobs, counts, strict=True)},
+            )
+        )
         for name, curve in self._learned.items():
             self.known |= {(name, n): curve.rate(n) for n in curve.sizes}
         return decision
@@ -115,18 +135,29 @@ def worlds(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, bool]], JobTable]
 
 
 @examples(40)
-@given(worlds(), st.sampled_from(["growing", "inverse"]), st.sampled_from(["bftrainer", "stall"]))
+@given(
+    worlds(),
+    st.sampled_from(["growing", "inverse"]),
+    st.sampled_from(["bftrainer", "stall"]),
+)
 def test_what_is_measured_is_the_truth_and_who_is_measured_has_a_size_to_measure(
-    world: tuple[int, list[tuple[int, int, bool]], JobTable], order: str, cost_model: str
+    world: tuple[int, list[tuple[int, int, bool]], JobTable],
+    order: str,
+    cost_model: str,
 ) -> None:
     nodes, changes, jobs = world
     seconds, which, idle = (np.array(column) for column in zip(*changes, strict=True))
     trace = from_changes([f"n{k}" for k in range(nodes)], seconds * SECOND_NS, which.astype(np.int32), idle,
                          start=0, end=2000 * SECOND_NS)  # fmt: skip
-    policy = Watched(60.0, EXACT, cost_model, curves="profile", profile_order=order, profile_s=50.0)  # type: ignore[arg-type]
+    policy = Watched(
+        60.0, EXACT, cost_model, curves="profile", profile_order=order, profile_s=50.0
+    )  # type: ignore[arg-type]
     Replay(trace, jobs, policy, Rules(cost_model=cost_model)).run()  # type: ignore[arg-type]
     rates = {job.name: job.rates for job in jobs}
-    assert all(rate == pytest.approx(float(rates[name][n]), rel=1e-9) for (name, n), rate in policy.known.items())
+    assert all(
+        rate == pytest.approx(float(rates[name][n]), rel=1e-9)
+        for (name, n), rate in policy.known.items()
+    )
     first = {job.name: set(policy._advisor.sizes(job)) | {0} for job in jobs}
     begun: set[str] = set()
     for _, counts in policy.given:
@@ -143,28 +174,52 @@ def test_a_table_without_curves_is_replayed_with_true_ones_that_the_decision_doe
     start = pd.Timestamp("2021-02-10")
     idle = np.ones((60, 6), dtype=np.int8)
     idle[10::7, 2] = 0
-    pd.DataFrame(idle, index=pd.date_range(start, periods=60, freq="60s"), columns=list("abcdef")).to_pickle(
-        "trace.pkl"
-    )
+    pd.DataFrame(
+        idle, index=pd.date_range(start, periods=60, freq="60s"), columns=list("abcdef")
+    ).to_pickle("trace.pkl")
     Path("jobs.csv").write_text(
         "name,model,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw\n"
-        + "".join(f"j{k},{'ab'[k % 2]},1,6,{400000 + k},2021-02-10T00:0{k}:00Z,5,3\n" for k in range(4))
+        + "".join(
+            f"j{k},{'ab'[k % 2]},1,6,{400000 + k},2021-02-10T00:0{k}:00Z,5,3\n"
+            for k in range(4)
+        )
     )
-    Path("curves.csv").write_text('model,Ns,Ps\na,"[0, 1, 6]","[0, 10, 12]"\nb,"[0, 1, 6]","[0, 5, 30]"\n')
+    Path("curves.csv").write_text(
+        'model,Ns,Ps\na,"[0, 1, 6]","[0, 10, 12]"\nb,"[0, 1, 6]","[0, 5, 30]"\n'
+    )
     alone = ["-ndmap", "trace.pkl", "--backend", "exact", "-Tfwd", "60"]
     assert run([*alone, "--jobs", "jobs.csv", "--curves", "profile"]) == 2
-    assert "jobs.csv: missing columns Ns, Ps, Os" in (message := capsys.readouterr().err)
+    assert "jobs.csv: missing columns Ns, Ps, Os" in (
+        message := capsys.readouterr().err
+    )
     assert "-bdfn JOBS -scfn CURVES" in message
     outcome = {}
     for curves in ("known", "learn", "profile"):
-        assert run([*alone, "-bdfn", "jobs.csv", "-scfn", "curves.csv", "--curves", curves, "--out", curves]) == 0
+        assert (
+            run(
+                [
+                    *alone,
+                    "-bdfn",
+                    "jobs.csv",
+                    "-scfn",
+                    "curves.csv",
+                    "--curves",
+                    curves,
+                    "--out",
+                    curves,
+                ]
+            )
+            == 0
+        )
         summary = json.loads(Path(curves, "summary.json").read_text())
         assert summary["options"]["curves"] == curves
         outcome[curves] = summary["metrics"]["outcome"]
     assert len(set(outcome.values())) == 3
 
 
-def write_world(changes: list[tuple[int, int]], pmax: float = 1e7, **job: object) -> list[str]:
+def write_world(
+    changes: list[tuple[int, int]], pmax: float = 1e7, **job: object
+) -> list[str]:
     """A machine with so many idle nodes from each second on, and one job; the options to replay them."""
     seconds = np.arange(0, 8000, 10)
     count = np.zeros(len(seconds), dtype=int)
@@ -173,56 +228,100 @@ def write_world(changes: list[tuple[int, int]], pmax: float = 1e7, **job: object
     width = count.max()
     idle = (np.arange(width) < count[:, None]).astype(np.int8)
     index = pd.Timestamp("2021-02-10") + pd.to_timedelta(seconds, unit="s")
-    pd.DataFrame(idle, index=index, columns=[f"n{k}" for k in range(width)]).to_pickle("trace.pkl")
-    one = {"name": "a", "Jmin": 1, "Jmax": 8, "Pmax": pmax, "Tsub": "2021-02-10T00:00:00Z", "Tcup": 60, "Tcdw": 30}
+    pd.DataFrame(idle, index=index, columns=[f"n{k}" for k in range(width)]).to_pickle(
+        "trace.pkl"
+    )
+    one = {
+        "name": "a",
+        "Jmin": 1,
+        "Jmax": 8,
+        "Pmax": pmax,
+        "Tsub": "2021-02-10T00:00:00Z",
+        "Tcup": 60,
+        "Tcdw": 30,
+    }
     pd.DataFrame([one | job]).to_csv("jobs.csv", index=False)
     return ["-ndmap", "trace.pkl", "--jobs", "jobs.csv", "--no-u", "--backend", "exact"]
 
 
-def replayed(tmp_path: Path, command: list[str]) -> tuple[dict[str, Any], list[tuple[int, int]]]:
+def replayed(
+    tmp_path: Path, command: list[str]
+) -> tuple[dict[str, Any], list[tuple[int, int]]]:
     """The metrics, and the seconds of the decisions with the units used from then on."""
     assert run([*command, "--out", "out", "--force"]) == 0
     steps = pd.read_parquet(Path("out", "steps.parquet"))
-    seconds = (steps["time"] - pd.Timestamp("2021-02-10", tz="UTC")).dt.total_seconds().astype(int)
-    decisions = [(int(s), int(used)) for s, used in zip(seconds, steps["used"], strict=True)][:-1]
-    metrics: dict[str, Any] = json.loads(Path("out", "summary.json").read_text())["metrics"]
+    seconds = (
+        (steps["time"] - pd.Timestamp("2021-02-10", tz="UTC"))
+        .dt.total_seconds()
+        .astype(int)
+    )
+    decisions = [
+        (int(s), int(used)) for s, used in zip(seconds, steps["used"], strict=True)
+    ][:-1]
+    metrics: dict[str, Any] = json.loads(Path("out", "summary.json").read_text())[
+        "metrics"
+    ]
     return metrics, decisions
 
 
-def test_a_size_that_a_leave_ends_after_an_hour_stays_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_size_that_a_leave_ends_after_an_hour_stays_learnt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On 7 units the job is as fast as on 8: after an hour on 8 that is known, and a return to 8 would be paid for."""
     monkeypatch.chdir(tmp_path)
     curve = {"Ns": "[0, 7, 8]", "Ps": "[0, 70, 70]", "Os": "[0, 70, 70]"}
     command = write_world([(0, 8), (3600, 7), (4000, 8)], **curve)
-    metrics, decisions = replayed(tmp_path, [*command, "--curves", "learn", "-Tfwd", "3600"])
+    metrics, decisions = replayed(
+        tmp_path, [*command, "--curves", "learn", "-Tfwd", "3600"]
+    )
     assert decisions == [(0, 8), (3600, 7), (4000, 7)]
     assert metrics["rescale_cost"] == 0.0
 
 
-@pytest.mark.parametrize(("cost_model", "first", "rest"), [("bftrainer", 60, 30), ("stall", 120, 90)])
+@pytest.mark.parametrize(
+    ("cost_model", "first", "rest"), [("bftrainer", 60, 30), ("stall", 120, 90)]
+)
 def test_a_size_is_measured_for_as_long_as_stated_across_leaves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost_model: str, first: int, rest: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cost_model: str,
+    first: int,
+    rest: int,
 ) -> None:
     """60 s on one unit, 30 s of progress on two, a leave, and then 30 s more on two: all is measured."""
     monkeypatch.chdir(tmp_path)
     curve = {"Jmax": 2, "Ns": "[0, 1, 2]", "Ps": "[0, 10, 18]", "Os": "[0, 10, 18]"}
-    leaves = first + (30 if cost_model == "bftrainer" else 90)  # a growth stalls it for 60 s
+    leaves = first + (
+        30 if cost_model == "bftrainer" else 90
+    )  # a growth stalls it for 60 s
     command = write_world([(0, 2), (leaves, 1), (400, 2)], **curve)
     options = ["--curves", "profile", "--cost-model", cost_model, "-Tfwd", "600"]
     _, decisions = replayed(tmp_path, [*command, *options])
     assert decisions == [(0, 1), (first, 2), (leaves, 1), (400, 2), (400 + rest, 2)]
 
 
-def test_an_instant_with_one_idle_node_drops_no_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instant_with_one_idle_node_drops_no_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At 60 s one node is idle, and one unit has been measured; sizes 2, 4 and 8 are measured when they fit again."""
     monkeypatch.chdir(tmp_path)
     curve = {"Ns": "[0, 8]", "Ps": "[0, 80]", "Os": "[0, 80]"}
     command = write_world([(0, 8), (50, 1), (100, 8)], **curve)
     _, decisions = replayed(tmp_path, [*command, "--curves", "profile", "-Tfwd", "600"])
-    assert decisions == [(0, 1), (50, 1), (60, 1), (100, 2), (160, 4), (220, 8), (280, 8)]
+    assert decisions == [
+        (0, 1),
+        (50, 1),
+        (60, 1),
+        (100, 2),
+        (160, 4),
+        (220, 8),
+        (280, 8),
+    ]
 
 
-def test_sia_grows_from_a_size_that_a_leave_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sia_grows_from_a_size_that_a_leave_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rounds double a job: 1, 2, 4; then all nodes are gone for 10 s. It has had 4, and the next round gives 8."""
     monkeypatch.chdir(tmp_path)
     curve = {"Ns": "[0, 8]", "Ps": "[0, 80]", "Os": "[0, 80]"}

@@ -57,12 +57,24 @@ def test_every_built_in_policy_can_be_made_and_describes_itself(name: str) -> No
     policy = make_policy(name, RunSpec.of(Options()).settings)
     assert policy.name == name
     assert (policy_factory(name).__doc__ or "").splitlines()[0].endswith(".")
-    assert all(option.help for option in policy_options(policy_factory(name), RunSpec.of(Options()).setting_names))
+    assert all(
+        option.help
+        for option in policy_options(
+            policy_factory(name), RunSpec.of(Options()).setting_names
+        )
+    )
 
 
 @pytest.mark.usefixtures("knobs")
 def test_texts_become_what_the_fields_are() -> None:
-    given = {"count": "3", "share": "1e-2", "on": "no", "limits": "5, 6.5", "order": "down", "most": "7"}
+    given = {
+        "count": "3",
+        "share": "1e-2",
+        "on": "no",
+        "limits": "5, 6.5",
+        "order": "down",
+        "most": "7",
+    }
     made = make_policy("knobs", {"seed": 9, "unknown": 1}, given)
     assert made == Knobs(3, 0.01, False, (5.0, 6.5), "down", 7, 9)
     assert make_policy("knobs", {}, {"most": "none"}) == Knobs()
@@ -83,7 +95,9 @@ def test_texts_become_what_the_fields_are() -> None:
         ("_memory", "1", "no option '_memory'"),
     ],
 )
-def test_an_invalid_constant_is_reported_with_what_was_expected(key: str, text: str, told: str) -> None:
+def test_an_invalid_constant_is_reported_with_what_was_expected(
+    key: str, text: str, told: str
+) -> None:
     with pytest.raises(InputError, match=told):
         make_policy("knobs", {"seed": 9}, {key: text})
 
@@ -94,12 +108,16 @@ def test_an_unknown_policy_is_reported_with_the_existing_ones() -> None:
 
 
 @pytest.mark.parametrize("option", ["most", "=3", ""])
-def test_a_set_without_name_or_value_is_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_set_without_name_or_value_is_refused(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["--set", option]) == 2
     assert "expected NAME=VALUE" in capsys.readouterr().err
 
 
-def test_the_command_lists_policies_and_their_constants(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_policies_and_their_constants(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["policies"]) == 0
     listed = capsys.readouterr().out
     assert [line.split()[0] for line in listed.splitlines()] == policy_names()
@@ -112,10 +130,18 @@ def test_the_command_lists_policies_and_their_constants(capsys: pytest.CaptureFi
 def test_a_broken_package_is_reported_and_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(plant({}, {registry.GROUP: {"broken": "nowhere.at_all:Policy"}}, tmp_path / "site"))
+    monkeypatch.syspath_prepend(
+        plant(
+            {}, {registry.GROUP: {"broken": "nowhere.at_all:Policy"}}, tmp_path / "site"
+        )
+    )
     assert run(["policies"]) == 0
     listed = capsys.readouterr().out
-    assert re.search(r"^broken +.*nowhere.*cannot be loaded.*ModuleNotFoundError", listed, re.MULTILINE)
+    assert re.search(
+        r"^broken +.*nowhere.*cannot be loaded.*ModuleNotFoundError",
+        listed,
+        re.MULTILINE,
+    )
     assert "equal-share" in listed
     for command in (["policies", "broken"], ["--policy", "broken"]):
         assert run(command) == 2
@@ -125,9 +151,20 @@ def test_a_broken_package_is_reported_and_hides_no_other(
 @pytest.mark.slow
 def test_a_policy_of_another_package_is_installed_and_run(tmp_path: Path) -> None:
     call = installed(OWN, tmp_path)
-    own = ["--policy", "smallest-first", "--set", "most=8", "--no-u", "--json", "--out", str(tmp_path / "out")]
+    own = [
+        "--policy",
+        "smallest-first",
+        "--set",
+        "most=8",
+        "--no-u",
+        "--json",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     listed = call("policies")
-    assert re.search("^smallest-first +Serve jobs by Jmin", listed.stdout, re.MULTILINE), listed.stderr
+    assert re.search(
+        "^smallest-first +Serve jobs by Jmin", listed.stdout, re.MULTILINE
+    ), listed.stderr
     ended = call(*own)
     assert ended.returncode == 0, ended.stderr
     assert '"policy": "smallest-first"' in ended.stdout
@@ -162,7 +199,11 @@ TYPOS = {
 
 @pytest.mark.parametrize(("body", "told"), TYPOS.items())
 def test_a_typo_in_a_policy_of_another_package_is_an_error_at_load(
-    body: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    body: str,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     module = {"typo_policy.py": f"from bft.replay import Kind\n\n{body}\n"}
     points = {registry.GROUP: {"typo": "typo_policy:Typo"}}

@@ -28,7 +28,13 @@ from bft.replay.trace.trace_statistics import LENGTHS_S, length_histogram, usabl
 HOSTILE = "</script><img src=x onerror=alert(1)>$$\\alpha$$ {{x}} @y <!--"
 
 
-def ran(folder: Path, name: str = "run", policy: str = "milp", jobs: int = 3, pmax: float = 5e4) -> Path:
+def ran(
+    folder: Path,
+    name: str = "run",
+    policy: str = "milp",
+    jobs: int = 3,
+    pmax: float = 5e4,
+) -> Path:
     rows = [
         {"name": f"{HOSTILE}{k}", "Jmin": 1, "Jmax": 4, "Pmax": pmax, "Tsub": f"2021-02-10T00:{k:02}:00Z", "Tcup": 6,
          "Tcdw": 3, "Ns": [0, 1, 4], "Ps": [0, 10, 38], "Os": [0, 10, 38], "user": f"u{k % 2}{HOSTILE}", "model": "m"}
@@ -41,8 +47,29 @@ def ran(folder: Path, name: str = "run", policy: str = "milp", jobs: int = 3, pm
         + f"2021-02-10T00:10:00Z,n0{HOSTILE},0\n2021-02-10T00:20:00Z,n0{HOSTILE},1\n"
         + f"2021-02-10T03:00:00Z,n1{HOSTILE},0\n"
     )
-    inputs = ["-ndmap", str(folder / "trace.csv"), "--jobs", str(folder / "jobs.jsonl"), "--backend", "exact"]
-    assert run([*inputs, "--policy", policy, "--out", str(folder / name), "-print", "0", "--bound"]) == 0
+    inputs = [
+        "-ndmap",
+        str(folder / "trace.csv"),
+        "--jobs",
+        str(folder / "jobs.jsonl"),
+        "--backend",
+        "exact",
+    ]
+    assert (
+        run(
+            [
+                *inputs,
+                "--policy",
+                policy,
+                "--out",
+                str(folder / name),
+                "-print",
+                "0",
+                "--bound",
+            ]
+        )
+        == 0
+    )
     return folder / name
 
 
@@ -57,7 +84,9 @@ def page(hostile: Path) -> str:
     return hostile.with_name("run.html").read_text("utf-8")
 
 
-def test_the_same_run_gives_the_same_bytes_also_within_a_process(hostile: Path, page: str, tmp_path: Path) -> None:
+def test_the_same_run_gives_the_same_bytes_also_within_a_process(
+    hostile: Path, page: str, tmp_path: Path
+) -> None:
     assert run(["report", str(hostile), "-o", str(tmp_path / "again.html")]) == 0
     assert (tmp_path / "again.html").read_text("utf-8") == page
 
@@ -69,7 +98,9 @@ def test_names_of_jobs_nodes_and_users_are_no_markup(page: str) -> None:
     assert "<img" not in outside
     assert "<!--" not in outside
     assert "&lt;/script&gt;&lt;img" in outside
-    for content in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL):
+    for content in re.findall(
+        r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL
+    ):
         assert "<" not in content
         json.loads(content)
 
@@ -80,13 +111,28 @@ def test_what_a_page_says_of_its_origin_is_no_path(page: str, hostile: Path) -> 
 
 
 def test_a_custom_title(hostile: Path, tmp_path: Path) -> None:
-    assert run(["report", str(hostile), "-o", str(tmp_path / "p.html"), "--title", "Blue <Whale>"]) == 0
-    assert "<h1>What training jobs get out of the idle nodes of Blue &lt;Whale&gt;</h1>" in (
-        (tmp_path / "p.html").read_text("utf-8")
+    assert (
+        run(
+            [
+                "report",
+                str(hostile),
+                "-o",
+                str(tmp_path / "p.html"),
+                "--title",
+                "Blue <Whale>",
+            ]
+        )
+        == 0
+    )
+    assert (
+        "<h1>What training jobs get out of the idle nodes of Blue &lt;Whale&gt;</h1>"
+        in ((tmp_path / "p.html").read_text("utf-8"))
     )
 
 
-def test_every_chart_has_its_numbers_as_a_table_and_a_place_in_the_page(hostile: Path, page: str) -> None:
+def test_every_chart_has_its_numbers_as_a_table_and_a_place_in_the_page(
+    hostile: Path, page: str
+) -> None:
     charts = charts_of([read_run(hostile)])
     assert len({chart.key for chart in charts}) == len(charts)
     assert {
@@ -112,7 +158,9 @@ def test_areas_hold_the_unit_time_of_the_summary(tmp_path: Path, pmax: float) ->
     """Also where jobs finish and nobody is in play: then no decision follows, which would be a row of the steps."""
     folder = ran(tmp_path, pmax=pmax)
     metrics = json.loads((folder / "summary.json").read_text())["metrics"]
-    areas = next(chart for chart in charts_of([read_run(folder)]) if chart.key == "idle").drawing
+    areas = next(
+        chart for chart in charts_of([read_run(folder)]) if chart.key == "idle"
+    ).drawing
     assert isinstance(areas, Curves)
     used = areas.curves[1]
     # Each step is two points of the line.
@@ -121,23 +169,39 @@ def test_areas_hold_the_unit_time_of_the_summary(tmp_path: Path, pmax: float) ->
 
 
 @given(
-    st.lists(st.lists(st.integers(0, 30), unique=True, max_size=8).map(sorted), min_size=1, max_size=4),
+    st.lists(
+        st.lists(st.integers(0, 30), unique=True, max_size=8).map(sorted),
+        min_size=1,
+        max_size=4,
+    ),
     st.sets(st.integers(0, 30)),
 )
-def test_units_in_use_between_decisions_are_those_held(bounds: list[list[int]], others: set[int]) -> None:
+def test_units_in_use_between_decisions_are_those_held(
+    bounds: list[list[int]], others: set[int]
+) -> None:
     """Against counting at each instant. Decisions are taken at least wherever a job gets a unit."""
     spells = [spell for of in bounds for spell in zip(of[::2], of[1::2], strict=False)]
-    count = [float(sum(start <= now < end for start, end in spells)) for now in range(31)]
+    count = [
+        float(sum(start <= now < end for start, end in spells)) for now in range(31)
+    ]
     steps = np.array(sorted({0, *others, *(start for start, _ in spells)}))
     start, end = np.array(spells, dtype=np.int64).reshape(-1, 2).T
-    times, used = held_over_time([(steps, np.array(count)[steps])], start, end, np.ones(len(spells)))
-    assert used[np.searchsorted(times, np.arange(31), side="right") - 1].tolist() == count
+    times, used = held_over_time(
+        [(steps, np.array(count)[steps])], start, end, np.ones(len(spells))
+    )
+    assert (
+        used[np.searchsorted(times, np.arange(31), side="right") - 1].tolist() == count
+    )
 
 
 def test_work_done_ends_at_the_outcome(hostile: Path) -> None:
     metrics = json.loads((hostile / "summary.json").read_text())["metrics"]
-    chart = next(chart for chart in charts_of([read_run(hostile)]) if chart.key == "work")
-    assert chart.table["samples done"].iloc[-1] == pytest.approx(metrics["outcome"], rel=1e-5)
+    chart = next(
+        chart for chart in charts_of([read_run(hostile)]) if chart.key == "work"
+    )
+    assert chart.table["samples done"].iloc[-1] == pytest.approx(
+        metrics["outcome"], rel=1e-5
+    )
 
 
 @given(st.lists(st.floats(0.01, 1e6), min_size=1, max_size=40))
@@ -163,9 +227,18 @@ def test_cells_of_blocks_show_who_is_in_their_middle(data: st.DataObject) -> Non
     rows, seconds = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 50))
     blocks = []
     for who in range(data.draw(st.integers(0, 6))):
-        first, begin = data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, seconds - 1))
+        first, begin = (
+            data.draw(st.integers(0, rows - 1)),
+            data.draw(st.integers(0, seconds - 1)),
+        )
         blocks.append(
-            (who, first, data.draw(st.integers(first, rows - 1)), begin, data.draw(st.integers(begin, seconds)))
+            (
+                who,
+                first,
+                data.draw(st.integers(first, rows - 1)),
+                begin,
+                data.draw(st.integers(begin, seconds)),
+            )
         )
     who, first, last, begin, end = np.array(blocks, dtype=np.int64).reshape(-1, 5).T
     units, names = ([str(k) for k in range(count)] for count in (rows, 7))
@@ -199,17 +272,30 @@ def test_hours_and_weekdays_are_those_of_the_calendar() -> None:
 
 def test_several_runs_are_compared(hostile: Path, tmp_path: Path) -> None:
     other = ran(tmp_path, "other", "equal-share")
-    assert run(["report", str(hostile), str(other), "-o", str(tmp_path / "p.html")]) == 0
+    assert (
+        run(["report", str(hostile), str(other), "-o", str(tmp_path / "p.html")]) == 0
+    )
     charts = charts_of([read_run(hostile), read_run(other)])
-    assert [chart.key for chart in charts[:3]] == ["compared", "compared-used", "compared-times"]
-    outcomes = [json.loads((folder / "summary.json").read_text())["metrics"]["outcome"] for folder in (hostile, other)]
+    assert [chart.key for chart in charts[:3]] == [
+        "compared",
+        "compared-used",
+        "compared-times",
+    ]
+    outcomes = [
+        json.loads((folder / "summary.json").read_text())["metrics"]["outcome"]
+        for folder in (hostile, other)
+    ]
     assert isinstance(charts[0].drawing, Bars)
     table = charts[0].table.set_index("figure")
-    assert table.loc["outcome, 10⁹ samples"].tolist() == pytest.approx([round(o / 1e9, 4) for o in outcomes])
+    assert table.loc["outcome, 10⁹ samples"].tolist() == pytest.approx(
+        [round(o / 1e9, 4) for o in outcomes]
+    )
     assert table.loc["policy"].tolist() == ["milp", "equal-share"]
 
 
-def test_a_sweep_is_a_map_over_what_it_varied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_is_a_map_over_what_it_varied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     points = [
         {"tfwd_s": tfwd, "max_jobs": jobs, "seed": seed, "outcome": 1e9 * (tfwd + 10 * jobs + seed), "U": None}
         for tfwd in (30.0, 120.0, 600.0) for jobs in (5, 10) for seed in (0, 1)
@@ -219,20 +305,30 @@ def test_a_sweep_is_a_map_over_what_it_varied(tmp_path: Path, capsys: pytest.Cap
     pd.DataFrame(points).to_parquet(table)
     (chart,) = charts_of_sweep(read_sweep(table))
     assert isinstance(chart.drawing, Heat)
-    assert (chart.drawing.across, chart.drawing.down) == (("30", "120", "600"), ("5", "10"))
+    assert (chart.drawing.across, chart.drawing.down) == (
+        ("30", "120", "600"),
+        ("5", "10"),
+    )
     expected = [[tfwd + 10 * jobs + 0.5 for tfwd in (30, 120, 600)] for jobs in (5, 10)]
     expected[0][0] += 0.5  # only the second seed is there
     assert chart.drawing.values.tolist() == expected
     assert "Best: 700.5 10⁹ samples at Tfwd 600, maxJ 10." in chart.note
     assert run(["report", str(table)]) == 0
-    assert "Which options suit idle nodes" in (tmp_path / "results.html").read_text("utf-8")
-    assert run(["report", str(table), "--static", "-o", str(tmp_path / "static.html")]) == 0
+    assert "Which options suit idle nodes" in (tmp_path / "results.html").read_text(
+        "utf-8"
+    )
+    assert (
+        run(["report", str(table), "--static", "-o", str(tmp_path / "static.html")])
+        == 0
+    )
     pd.DataFrame(points).assign(tfwd_s=1.0, max_jobs=1).to_parquet(table)
     assert run(["report", str(table), "--force"]) == 2
     assert "expected points that differ in an option" in capsys.readouterr().err
     pd.DataFrame({"a": [1]}).to_parquet(table)
     assert run(["report", str(table), "--force"]) == 2
-    assert "is neither a run directory nor a table of a sweep" in capsys.readouterr().err
+    assert (
+        "is neither a run directory nor a table of a sweep" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow
@@ -241,17 +337,25 @@ def test_figures_for_a_paper(hostile: Path, tmp_path: Path, form: str) -> None:
     made = []
     for folder in ("a", "b"):
         assert run(["report", str(hostile), f"--{form}", str(tmp_path / folder)]) == 0
-        made.append({path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()})
+        made.append(
+            {path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()}
+        )
     assert made[0] == made[1]
     assert {Path(name).suffix for name in made[0]} == {f".{form}"}
-    assert {Path(name).stem for name in made[0]} == {chart.key for chart in charts_of([read_run(hostile)])}
+    assert {Path(name).stem for name in made[0]} == {
+        chart.key for chart in charts_of([read_run(hostile)])
+    }
     starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
     assert all(content.startswith(starts[form]) for content in made[0].values())
     assert run(["report", str(hostile), f"--{form}", str(tmp_path / "a")]) == 2
-    assert run(["report", str(hostile), f"--{form}", str(tmp_path / "a"), "--force"]) == 0
+    assert (
+        run(["report", str(hostile), f"--{form}", str(tmp_path / "a"), "--force"]) == 0
+    )
 
 
-@pytest.mark.parametrize(("package", "option"), [("bokeh", "-o page.html"), ("matplotlib", "--png pictures")])
+@pytest.mark.parametrize(
+    ("package", "option"), [("bokeh", "-o page.html"), ("matplotlib", "--png pictures")]
+)
 def test_without_the_extra_the_command_that_installs_it_is_named(
     hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, package: str,
     option: str,
@@ -269,23 +373,59 @@ def test_without_the_extra_the_command_that_installs_it_is_named(
     err = capsys.readouterr().err
     assert f"needs the package {package}" in err
     assert "pip install bokeh matplotlib" in err
-    assert run(["report", str(hostile), "--static", "-o", str(tmp_path / "static.html")]) == 0
+    assert (
+        run(["report", str(hostile), "--static", "-o", str(tmp_path / "static.html")])
+        == 0
+    )
 
 
-def test_a_trace_alone_has_a_page(hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_alone_has_a_page(
+    hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     trace = str(hostile.with_name("trace.csv"))
     capsys.readouterr()
-    assert run(["trace", "info", trace, "--html", str(tmp_path / "t.html"), "--png", str(tmp_path / "t")]) == 0
-    assert capsys.readouterr().out.split() == [str(tmp_path / "t.html"), str(tmp_path / "t")]
+    assert (
+        run(
+            [
+                "trace",
+                "info",
+                trace,
+                "--html",
+                str(tmp_path / "t.html"),
+                "--png",
+                str(tmp_path / "t"),
+            ]
+        )
+        == 0
+    )
+    assert capsys.readouterr().out.split() == [
+        str(tmp_path / "t.html"),
+        str(tmp_path / "t"),
+    ]
     text = (tmp_path / "t.html").read_text("utf-8")
     for key in ("idle", "fragments", "survival", "nodes"):
         assert f'<section id="{key}">' in text
         assert (tmp_path / "t" / f"{key}.png").exists()
-    assert "onerror" not in re.sub(r"<script.*?</script>|&lt;img src=x onerror", "", text, flags=re.DOTALL)
+    assert "onerror" not in re.sub(
+        r"<script.*?</script>|&lt;img src=x onerror", "", text, flags=re.DOTALL
+    )
     assert run(["trace", "info", trace, "--html", str(tmp_path / "t.html")]) == 2
     assert "--force replaces it" in capsys.readouterr().err
 
 
 def test_a_node_that_was_never_idle_leaves_a_page(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("time,a,b\n2021-02-10T00:00:00Z,0,0\n2021-02-10T01:00:00Z,0,0\n")
-    assert run(["trace", "info", str(tmp_path / "t.csv"), "--html", str(tmp_path / "t.html")]) == 0
+    (tmp_path / "t.csv").write_text(
+        "time,a,b\n2021-02-10T00:00:00Z,0,0\n2021-02-10T01:00:00Z,0,0\n"
+    )
+    assert (
+        run(
+            [
+                "trace",
+                "info",
+                str(tmp_path / "t.csv"),
+                "--html",
+                str(tmp_path / "t.html"),
+            ]
+        )
+        == 0
+    )

@@ -35,7 +35,11 @@ class Checker(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
-        self.links += [value or "" for key, value in attrs if key in ("src", "href", "xlink:href") or key[:2] == "on"]
+        self.links += [
+            value or ""
+            for key, value in attrs
+            if key in ("src", "href", "xlink:href") or key[:2] == "on"
+        ]
         if tag not in VOID:
             self.open.append(tag)
 
@@ -76,12 +80,21 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         + "2021-02-10T00:10:00Z,n0,0\n2021-02-10T00:20:00Z,n0,1\n2021-02-10T03:00:00Z,n1,0\n",
         "utf-8",
     )
-    inputs = ["-ndmap", str(folder / "trace.csv"), "--jobs", str(folder / "jobs.csv"), "--backend", "exact"]
+    inputs = [
+        "-ndmap",
+        str(folder / "trace.csv"),
+        "--jobs",
+        str(folder / "jobs.csv"),
+        "--backend",
+        "exact",
+    ]
     assert run([*inputs, "-Tfwd", "120", "--out", str(folder / "run")]) == 0
     return folder / "run"
 
 
-def test_a_page_shows_the_figures_of_the_summary_and_executes_nothing(finished: Path, tmp_path: Path) -> None:
+def test_a_page_shows_the_figures_of_the_summary_and_executes_nothing(
+    finished: Path, tmp_path: Path
+) -> None:
     target = tmp_path / "deep" / "page.html"
     assert run(["report", "--static", str(finished), "-o", str(target)]) == 0
     text = " ".join(checked(target).words)
@@ -101,7 +114,9 @@ def test_a_page_shows_the_figures_of_the_summary_and_executes_nothing(finished: 
     assert again.read_bytes() == target.read_bytes()
 
 
-def test_the_page_lies_beside_the_run_and_is_not_replaced(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_lies_beside_the_run_and_is_not_replaced(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     beside = finished.with_name("run.html")
     assert run(["report", "--static", str(finished)]) == 0
     assert capsys.readouterr().out.strip() == str(beside)
@@ -112,7 +127,9 @@ def test_the_page_lies_beside_the_run_and_is_not_replaced(finished: Path, capsys
     assert run(["report", "--static", str(finished), "--force"]) == 0
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_run_is_refused(
+    tmp_path: Path, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty").mkdir()
     for folder in ("nowhere", "empty"):
         assert run(["report", "--static", str(tmp_path / folder)]) == 2
@@ -120,7 +137,9 @@ def test_what_is_no_run_is_refused(tmp_path: Path, finished: Path, capsys: pytes
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "summary.json").write_bytes((finished / "summary.json").read_bytes())
-    assert run(["report", "--static", str(broken), "-o", str(tmp_path / "page.html")]) == 2
+    assert (
+        run(["report", "--static", str(broken), "-o", str(tmp_path / "page.html")]) == 2
+    )
     assert "has no steps.parquet" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "empty"]
 
@@ -131,9 +150,15 @@ def copied(run_folder: Path, target: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["summary.json", "steps.parquet", "jobs.parquet"])
-@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "garbled", "text", "folder"])
+@pytest.mark.parametrize(
+    "damage", ["missing", "empty", "cut", "garbled", "text", "folder"]
+)
 def test_a_damaged_file_of_a_run_is_named(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, damage: str
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    damage: str,
 ) -> None:
     file = copied(finished, tmp_path / "run") / name
     content = file.read_bytes()
@@ -143,7 +168,14 @@ def test_a_damaged_file_of_a_run_is_named(
     elif damage != "missing":
         middle = len(content) // 2
         garbled = content[:middle] + bytes(byte ^ 255 for byte in content[middle:])
-        file.write_bytes({"empty": b"", "cut": content[:middle], "garbled": garbled, "text": b"hello\n"}[damage])
+        file.write_bytes(
+            {
+                "empty": b"",
+                "cut": content[:middle],
+                "garbled": garbled,
+                "text": b"hello\n",
+            }[damage]
+        )
     assert run(["report", "--static", str(file.parent)]) == 2
     err = capsys.readouterr().err
     assert str(file.parent) in err
@@ -156,17 +188,57 @@ def test_a_damaged_file_of_a_run_is_named(
     [
         ("steps.parquet", lambda f: f.drop(columns="used"), "it has no column used"),
         ("steps.parquet", lambda f: f.iloc[:0], "it has no rows"),
-        ("steps.parquet", lambda f: f.iloc[::-1], "column time: damaged: its rows are not in order of time"),
-        ("steps.parquet", lambda f: f.assign(time="today"), "column time: expected instants"),
-        ("steps.parquet", lambda f: f.assign(time=f["time"].where(f.index > 0)), "row 1, column time: a value is miss"),
-        ("steps.parquet", lambda f: f.assign(idle="many"), "column idle: expected numbers"),
-        ("steps.parquet", lambda f: f.assign(used=np.inf), "row 1, column used: a value is missing or not finite"),
-        ("steps.parquet", lambda f: f.assign(time=pd.Timestamp("9999-01-01", tz="UTC").as_unit("us")), "1678 to 2261"),
+        (
+            "steps.parquet",
+            lambda f: f.iloc[::-1],
+            "column time: damaged: its rows are not in order of time",
+        ),
+        (
+            "steps.parquet",
+            lambda f: f.assign(time="today"),
+            "column time: expected instants",
+        ),
+        (
+            "steps.parquet",
+            lambda f: f.assign(time=f["time"].where(f.index > 0)),
+            "row 1, column time: a value is miss",
+        ),
+        (
+            "steps.parquet",
+            lambda f: f.assign(idle="many"),
+            "column idle: expected numbers",
+        ),
+        (
+            "steps.parquet",
+            lambda f: f.assign(used=np.inf),
+            "row 1, column used: a value is missing or not finite",
+        ),
+        (
+            "steps.parquet",
+            lambda f: f.assign(time=pd.Timestamp("9999-01-01", tz="UTC").as_unit("us")),
+            "1678 to 2261",
+        ),
         ("jobs.parquet", lambda f: f.drop(columns="submit"), "it has no column submit"),
-        ("jobs.parquet", lambda f: f.assign(work=[[1.0]] * len(f)), "column work: expected numbers"),
-        ("jobs.parquet", lambda f: f.assign(total_work=np.nan), "row 1, column total_work: a value is missing"),
-        ("jobs.parquet", lambda f: f.assign(mean_units=True), "column mean_units: expected numbers, not bool"),
-        ("jobs.parquet", lambda f: f.assign(submit=1.5), "column submit: expected instants, not float64"),
+        (
+            "jobs.parquet",
+            lambda f: f.assign(work=[[1.0]] * len(f)),
+            "column work: expected numbers",
+        ),
+        (
+            "jobs.parquet",
+            lambda f: f.assign(total_work=np.nan),
+            "row 1, column total_work: a value is missing",
+        ),
+        (
+            "jobs.parquet",
+            lambda f: f.assign(mean_units=True),
+            "column mean_units: expected numbers, not bool",
+        ),
+        (
+            "jobs.parquet",
+            lambda f: f.assign(submit=1.5),
+            "column submit: expected instants, not float64",
+        ),
     ],
 )
 def test_a_table_with_other_columns_is_reported_with_file_and_column(
@@ -216,7 +288,11 @@ def test_a_summary_that_lacks_anything_or_holds_something_else_never_ends_in_a_t
             assert code in (0, 2)
             if code:
                 refused += 1
-                assert "damaged: it " in err or "is not a run directory" in err or "has no steps.parquet" in err
+                assert (
+                    "damaged: it " in err
+                    or "is not a run directory" in err
+                    or "has no steps.parquet" in err
+                )
     assert refused > 20
 
 
@@ -227,7 +303,14 @@ REST = {"Jmin": 1, "Jmax": 4, "Pmax": 1e4, "Tsub": "2021-02-10T00:00:00Z", "Tcup
 def test_names_cannot_hide_or_reverse_text_of_a_page(tmp_path: Path) -> None:
     name = "a\u202egnp.exe\x01\u0007\u200b"
     (tmp_path / "jobs.jsonl").write_text(json.dumps({"name": name, **REST}) + "\n")
-    args = ["--cluster", "2x2", "--jobs", str(tmp_path / "jobs.jsonl"), "--policy", "equal-share"]
+    args = [
+        "--cluster",
+        "2x2",
+        "--jobs",
+        str(tmp_path / "jobs.jsonl"),
+        "--policy",
+        "equal-share",
+    ]
     assert run([*args, "--out", str(tmp_path / "run")]) == 0
     assert run(["report", "--static", str(tmp_path / "run")]) == 0
     page = (tmp_path / "run.html").read_text("utf-8")
@@ -248,19 +331,39 @@ def test_a_name_that_no_file_can_hold_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
 ) -> None:
     (tmp_path / "jobs.jsonl").write_text(json.dumps({"name": name, **REST}) + "\n")
-    args = ["--cluster", "2x2", "--jobs", str(tmp_path / "jobs.jsonl"), "--policy", "equal-share"]
+    args = [
+        "--cluster",
+        "2x2",
+        "--jobs",
+        str(tmp_path / "jobs.jsonl"),
+        "--policy",
+        "equal-share",
+    ]
     assert run([*args, "--out", str(tmp_path / "run")]) == 2
     assert told in capsys.readouterr().err
 
 
 def test_pools_add_up(finished: Path, tmp_path: Path) -> None:
     jobs = pd.DataFrame(
-        {"job_id": ["a", "b"], "gpu_num": [2, 4], "submit_time": [0, 0], "duration": [3600, 1800], "vc": ["p", "q"]}
+        {
+            "job_id": ["a", "b"],
+            "gpu_num": [2, 4],
+            "submit_time": [0, 0],
+            "duration": [3600, 1800],
+            "vc": ["p", "q"],
+        }
     )
     jobs.to_csv(tmp_path / "jobs.csv", index=False)
     (tmp_path / "vcs.csv").write_text("vc,nodes,units_per_node\np,1,4\nq,1,8\n")
     out = ["--out", str(tmp_path / "run")]
-    venus = ["--cluster", str(tmp_path / "vcs.csv"), "--jobs", str(tmp_path / "jobs.csv"), "--jobs-format", "venus"]
+    venus = [
+        "--cluster",
+        str(tmp_path / "vcs.csv"),
+        "--jobs",
+        str(tmp_path / "jobs.csv"),
+        "--jobs-format",
+        "venus",
+    ]
     assert run([*venus, "--policy", "fifo", *out]) == 0
     assert run(["report", "--static", str(tmp_path / "run")]) == 0
     page = (tmp_path / "run.html").read_text("utf-8")
@@ -270,18 +373,25 @@ def test_pools_add_up(finished: Path, tmp_path: Path) -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 1000), st.floats(0, 1e3)), min_size=1, max_size=20),
+    st.lists(
+        st.tuples(st.integers(0, 1000), st.floats(0, 1e3)), min_size=1, max_size=20
+    ),
     st.integers(1, 50),
     st.integers(-20, 500),
     st.integers(1, 900),
 )
-def test_means_over_time_keep_the_integral(drawn: list[tuple[int, float]], spans: int, begin: int, length: int) -> None:
+def test_means_over_time_keep_the_integral(
+    drawn: list[tuple[int, float]], spans: int, begin: int, length: int
+) -> None:
     drawn.sort(key=lambda pair: pair[0])
     times = np.array([time for time, _ in drawn], dtype=np.int64)
     values = np.array([value for _, value in drawn])
     means = mean_over_time(times, values, begin, begin + length, spans)
     # Second by second, without a cumulative sum.
-    heights = [next((v for t, v in reversed(drawn) if t <= second), 0.0) for second in range(begin, begin + length)]
+    heights = [
+        next((v for t, v in reversed(drawn) if t <= second), 0.0)
+        for second in range(begin, begin + length)
+    ]
     assert means.sum() * length / spans == pytest.approx(sum(heights), abs=1e-6)
     assert means.min() >= -1e-9
     assert means.max() <= max(heights) + 1e-6
@@ -306,7 +416,9 @@ def test_marks_of_time_lie_in_the_window_in_order(begin: int, seconds: int) -> N
     assert len(marks) <= 9
 
 
-def test_terminal_page_and_summary_mean_the_same_window(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_terminal_page_and_summary_mean_the_same_window(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nine nodes idle for 2 h before the only job, two for the 3 h after: U was 40 % of six."""
     (tmp_path / "trace.csv").write_text(
         "time,node,idle\n"
@@ -320,16 +432,33 @@ def test_terminal_page_and_summary_mean_the_same_window(tmp_path: Path, capsys: 
         "utf-8",
     )
     out = tmp_path / "run"
-    inputs = ["-ndmap", str(tmp_path / "trace.csv"), "--jobs", str(tmp_path / "jobs.csv"), "--out", str(out)]
+    inputs = [
+        "-ndmap",
+        str(tmp_path / "trace.csv"),
+        "--jobs",
+        str(tmp_path / "jobs.csv"),
+        "--out",
+        str(out),
+    ]
     assert run([*inputs, "--policy", "equal-share", "--start-overhead", "36"]) == 0
     printed = capsys.readouterr().out
     metrics = json.loads((out / "summary.json").read_text())["metrics"]
     assert {key: metrics[key] for key in ("U", "used_share", "eq_nodes", "dedicated_nodes", "duration_s")} == {
         "U": 1.0, "used_share": 1.0, "eq_nodes": 2.0, "dedicated_nodes": 2, "duration_s": 3 * 3600.0
     }  # fmt: skip
-    assert (metrics["window_start"], metrics["U_at"]) == ("2021-02-10T02:00:00Z", "2021-02-10T05:00:00Z")
-    assert (metrics["offered_unit_s"], metrics["resource_integral_unit_s"]) == (24 * 3600.0, 6 * 3600.0)
-    assert (metrics["start_cost"], metrics["rescale_cost"], metrics["return_on_rescale"]) == (720.0, 0.0, None)
+    assert (metrics["window_start"], metrics["U_at"]) == (
+        "2021-02-10T02:00:00Z",
+        "2021-02-10T05:00:00Z",
+    )
+    assert (metrics["offered_unit_s"], metrics["resource_integral_unit_s"]) == (
+        24 * 3600.0,
+        6 * 3600.0,
+    )
+    assert (
+        metrics["start_cost"],
+        metrics["rescale_cost"],
+        metrics["return_on_rescale"],
+    ) == (720.0, 0.0, None)
     assert run(["report", "--static", str(out)]) == 0
     words = " ".join(checked(tmp_path / "run.html").words)
     for line in (

@@ -16,7 +16,16 @@ from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from test_engine_oracle import SECOND, START, Whimsical, WhimsicalRigid, rules, sizes_of, tables, traces
+from test_engine_oracle import (
+    SECOND,
+    START,
+    Whimsical,
+    WhimsicalRigid,
+    rules,
+    sizes_of,
+    tables,
+    traces,
+)
 from test_engine_sharing import interference, world
 
 from bft.models import Curve, Job, JobTable, read_published_jobs
@@ -26,7 +35,16 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.sharing_rules import Interference
-from bft.replay.policies import Decision, EqualShare, Kind, MilpPolicy, MilpSharingPolicy, Policy, State, make_policy
+from bft.replay.policies import (
+    Decision,
+    EqualShare,
+    Kind,
+    MilpPolicy,
+    MilpSharingPolicy,
+    Policy,
+    State,
+    make_policy,
+)
 from bft.replay.policies.checking import World, make_world
 from bft.replay.policies.registry import BUILT_IN, policy_type
 from bft.replay.policies.solver import SolverOptions
@@ -50,7 +68,9 @@ def nobody_beats(bounds: Bounds, outcome: Outcome) -> None:
     assert outcome.work <= metrics["bound"] * (1 + ROUNDING)
     if metrics["jct_to_end_mean_s"] is not None and bounds.jct_mean_s is not None:
         assert metrics["jct_to_end_mean_s"] >= bounds.jct_mean_s - 1e-6
-    finishes = [record.finish_ns for record in outcome.records if record.finish_ns is not None]
+    finishes = [
+        record.finish_ns for record in outcome.records if record.finish_ns is not None
+    ]
     if len(finishes) == len(outcome.records):
         assert bounds.makespan_s is not None
         first = min(record.job.tsub_ns for record in outcome.records)
@@ -63,7 +83,9 @@ def nobody_beats(bounds: Bounds, outcome: Outcome) -> None:
 @pytest.mark.slow
 @examples(50)
 @given(traces(), tables(), rules, st.integers(0, 9))
-def test_no_policy_beats_them(trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int) -> None:
+def test_no_policy_beats_them(
+    trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int
+) -> None:
     bounds = bounds_of([(trace, jobs)], rules.max_jobs)
     assert bounds.fluid is not None
     assert bounds.unit_time is not None
@@ -71,7 +93,9 @@ def test_no_policy_beats_them(trace: NodeTrace, jobs: JobTable, rules: Rules, se
     assert bounds.fluid_attained is not None
     assert bounds.fluid_attained >= bounds.fluid * (1 - 1e-4)
     policies: list[Policy] = [Whimsical(seed), WhimsicalRigid(seed), EqualShare()]
-    policies.append(MilpPolicy(10.0, SolverOptions("exact"), cost_model=rules.cost_model))
+    policies.append(
+        MilpPolicy(10.0, SolverOptions("exact"), cost_model=rules.cost_model)
+    )
     for policy in policies:
         nobody_beats(bounds, Replay(trace, jobs, policy, rules).run())
 
@@ -79,14 +103,22 @@ def test_no_policy_beats_them(trace: NodeTrace, jobs: JobTable, rules: Rules, se
 @cache
 def checked_world(seed: int, *, heavy: bool) -> World:
     made = make_world(seed)
-    jobs = tuple(replace(job, pmax=job.pmax * 5) for job in made.jobs) if heavy else made.jobs.jobs
+    jobs = (
+        tuple(replace(job, pmax=job.pmax * 5) for job in made.jobs)
+        if heavy
+        else made.jobs.jobs
+    )
     return replace(made, jobs=JobTable(jobs))
 
 
 @cache
 def bounds_in(seed: int, *, heavy: bool, shares: bool) -> Bounds:
     made = checked_world(seed, heavy=heavy)
-    return bounds_of([(made.trace, made.jobs)], made.rules.max_jobs, made.interference if shares else None)
+    return bounds_of(
+        [(made.trace, made.jobs)],
+        made.rules.max_jobs,
+        made.interference if shares else None,
+    )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -96,11 +128,19 @@ def test_no_built_in_policy_beats_them(name: str, seed: int) -> None:
     made = checked_world(seed, heavy=heavy)
     quick = {"population": "10", "generations": "4"} if name == "pollux" else {}
     policy = make_policy(
-        name, made.settings() | {"solver": SolverOptions("auto" if "sharing" in name else "exact")}, quick
+        name,
+        made.settings()
+        | {"solver": SolverOptions("auto" if "sharing" in name else "exact")},
+        quick,
     )
     outcome = Replay(made.trace, made.jobs, policy, made.rules, made.interference).run()
     assert outcome.work > 0
-    nobody_beats(bounds_in(seed, heavy=heavy, shares="interference" in policy_type(name).settings), outcome)
+    nobody_beats(
+        bounds_in(
+            seed, heavy=heavy, shares="interference" in policy_type(name).settings
+        ),
+        outcome,
+    )
 
 
 @pytest.mark.parametrize("name", ["equal-share", "fifo", "milp", "tiresias-l"])
@@ -110,11 +150,15 @@ def test_no_policy_that_refuses_jobs_beats_them(name: str) -> None:
     for seed in range(6):
         made = checked_world(seed, heavy=True)
         policy = make_policy(name, made.settings() | {"solver": SolverOptions("exact")})
-        outcome = Replay(made.trace, made.jobs, policy, replace(made.rules, admission="deadline")).run()
+        outcome = Replay(
+            made.trace, made.jobs, policy, replace(made.rules, admission="deadline")
+        ).run()
         census = Census.of(outcome)
         refused = [record.job.name for record in census.group("refused")]
         some += len(refused)
-        bounds = bounds_of([(made.trace, made.jobs)], made.rules.max_jobs, refused=refused)
+        bounds = bounds_of(
+            [(made.trace, made.jobs)], made.rules.max_jobs, refused=refused
+        )
         nobody_beats(bounds, outcome)
         assert bounds.outcome == bounds_in(seed, heavy=True, shares=False).outcome
         assert beside_bounds(outcome, bounds)["jct_to_end_mean_s"] > 0
@@ -127,13 +171,20 @@ def test_no_search_beats_the_outcome_of_all_jobs_that_it_submitted() -> None:
     for seed in range(6):
         made = checked_world(seed, heavy=False)
         search = SuccessiveHalving(eta=2, levels=2)
-        outcome = Replay(made.trace, made.jobs, EqualShare(), made.rules, workload=search).run()
+        outcome = Replay(
+            made.trace, made.jobs, EqualShare(), made.rules, workload=search
+        ).run()
         jobs = JobTable(tuple(record.job for record in outcome.records))
         bound = bounds_of([(made.trace, jobs)], made.rules.max_jobs).outcome
         assert bound is not None
         assert outcome.work <= bound * (1 + ROUNDING)
         sizes = Census.of(outcome).figures
-        apart = sizes["left_out"] + sizes["refused"] + sizes["submitted_at_the_end"] + sizes["in_system"]
+        apart = (
+            sizes["left_out"]
+            + sizes["refused"]
+            + sizes["submitted_at_the_end"]
+            + sizes["in_system"]
+        )
         assert apart == sizes["submitted"]
         stopped += sizes["cancelled"]
     assert stopped > 5
@@ -155,13 +206,17 @@ class WhimsicalSharing:
                 holders.setdefault(unit, []).append(view.job)
         placement: dict[int, tuple[int, ...]] = {}
         for at, view in enumerate(state.jobs):
-            dice = zlib.crc32(f"{self.seed} {at} {state.time_ns} {view.job.name} {view.units}".encode())
+            dice = zlib.crc32(
+                f"{self.seed} {at} {state.time_ns} {view.job.name} {view.units}".encode()
+            )
             if view.units:
                 if dice % 6 == 0 or view.units < view.job.jmin:
                     placement[at] = ()
                 continue
             units = [
-                u for u in range(state.machine.nodes) if state.machine.is_idle(u) and self.may(view.job, holders, u)
+                u
+                for u in range(state.machine.nodes)
+                if state.machine.is_idle(u) and self.may(view.job, holders, u)
             ]
             size = max(view.job.jmin, 1) + dice // 6 % view.job.jmax
             if size <= min(len(units), view.job.jmax) and dice % 3:
@@ -173,12 +228,16 @@ class WhimsicalSharing:
 
     def may(self, job: Job, holders: dict[int, list[Job]], unit: int) -> bool:
         here = holders.get(unit, [])
-        return len(here) < 2 and all(self.interference.xi(job, other) is not None for other in here)
+        return len(here) < 2 and all(
+            self.interference.xi(job, other) is not None for other in here
+        )
 
 
 @pytest.mark.parametrize("by_units", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_no_policy_that_shares_beats_the_bound_with_pairs(seed: int, by_units: bool) -> None:
+def test_no_policy_that_shares_beats_the_bound_with_pairs(
+    seed: int, by_units: bool
+) -> None:
     rng = np.random.default_rng(seed)
     trace, jobs = world(rng)
     between = interference(rng, by_units=by_units)
@@ -186,7 +245,10 @@ def test_no_policy_that_shares_beats_the_bound_with_pairs(seed: int, by_units: b
         jobs = JobTable(tuple(replace(job, pmax=job.pmax * 10) for job in jobs))
     bounds = bounds_of([(trace, jobs)], 6, between)
     assert bounds.unit_time is bounds.fluid is None
-    policies: list[Policy] = [WhimsicalSharing(seed, between), MilpSharingPolicy(120.0, interference=between)]
+    policies: list[Policy] = [
+        WhimsicalSharing(seed, between),
+        MilpSharingPolicy(120.0, interference=between),
+    ]
     for policy in policies:
         nobody_beats(bounds, Replay(trace, jobs, policy, Rules(6), between).run())
 
@@ -199,7 +261,9 @@ def test_two_that_share_all_units_at_no_cost_reach_the_bound_with_pairs() -> Non
     between = interference(rng)
     ratios = between.xi(a, b)
     assert ratios is not None
-    bounds = bounds_of([(always_idle(1, 0, 100 * SECOND), JobTable((a, b)))], 0, between)
+    bounds = bounds_of(
+        [(always_idle(1, 0, 100 * SECOND), JobTable((a, b)))], 0, between
+    )
     assert bounds.shared == pytest.approx(100 * 10 * sum(1 / xi for xi in ratios))
 
 
@@ -208,25 +272,43 @@ def test_two_that_share_all_units_at_no_cost_reach_the_bound_with_pairs() -> Non
 
 def time_expanded(trace: NodeTrace, jobs: JobTable, cap: int) -> float:
     """The most samples that any schedule does where changes are free: all allocations in all stretches, enumerated."""
-    instants = sorted({trace.start, trace.end, *trace.times.tolist(), *(job.tsub_ns for job in jobs)})
+    instants = sorted(
+        {trace.start, trace.end, *trace.times.tolist(), *(job.tsub_ns for job in jobs)}
+    )
     instants = [instant for instant in instants if trace.start <= instant <= trace.end]
     idle, event = 0, 0
     sizes = [[0, *sizes_of(job)] for job in jobs]
     columns, stretches = [], []
     for stretch, (begin, end) in enumerate(itertools.pairwise(instants)):
         while event < len(trace) and trace.times[event] <= begin:
-            idle += (len(trace.joins(event)) - len(trace.leaves(event))) * trace.units_per_node
+            idle += (
+                len(trace.joins(event)) - len(trace.leaves(event))
+            ) * trace.units_per_node
             event += 1
         for counts in itertools.product(*sizes):
             running = [job for job, n in zip(jobs, counts, strict=True) if n]
-            if sum(counts) <= idle and len(running) <= cap and all(job.tsub_ns <= begin for job in running):
+            if (
+                sum(counts) <= idle
+                and len(running) <= cap
+                and all(job.tsub_ns <= begin for job in running)
+            ):
                 seconds = (end - begin) / SECOND
-                columns.append([seconds * float(j.scalability.at(n)) for j, n in zip(jobs, counts, strict=True)])
+                columns.append(
+                    [
+                        seconds * float(j.scalability.at(n))
+                        for j, n in zip(jobs, counts, strict=True)
+                    ]
+                )
                 stretches.append(stretch)
     if not columns:
         return 0.0
     done = np.array(columns).T
-    share = np.array([[float(at == stretch) for at in stretches] for stretch in range(len(instants) - 1)])
+    share = np.array(
+        [
+            [float(at == stretch) for at in stretches]
+            for stretch in range(len(instants) - 1)
+        ]
+    )
     limits = np.concatenate([[job.pmax for job in jobs], np.ones(len(share))])
     found = linprog(-done.sum(axis=0), A_ub=np.vstack([done, share]), b_ub=limits)
     assert found.status == 0
@@ -252,13 +334,20 @@ def test_they_hold_for_the_best_schedule_and_meet_it_where_jobs_differ(
     if len(rows_of(jobs, most)) == len(jobs):
         assert bounds.fluid <= best * (1 + 1e-4) + ROUNDING
     else:  # jobs of one curve share their work: as jobs of which each has as much
-        alike = JobTable(tuple(replace(job, pmax=30.0, tsub_ns=trace.start) for job in jobs))
-        assert bounds_of([(trace, alike)], cap).outcome >= time_expanded(trace, alike, cap) * (1 - ROUNDING) - ROUNDING
+        alike = JobTable(
+            tuple(replace(job, pmax=30.0, tsub_ns=trace.start) for job in jobs)
+        )
+        assert (
+            bounds_of([(trace, alike)], cap).outcome
+            >= time_expanded(trace, alike, cap) * (1 - ROUNDING) - ROUNDING
+        )
 
 
 @examples(50)
 @given(traces(), tables(), st.integers(1, 3))
-def test_merged_periods_and_limits_left_aside_only_loosen(trace: NodeTrace, jobs: JobTable, cap: int) -> None:
+def test_merged_periods_and_limits_left_aside_only_loosen(
+    trace: NodeTrace, jobs: JobTable, cap: int
+) -> None:
     best = time_expanded(trace, jobs, cap)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bft.replay.results.bounds.work.PERIODS", 1)
@@ -271,17 +360,31 @@ def test_merged_periods_and_limits_left_aside_only_loosen(trace: NodeTrace, jobs
 
 @examples(50)
 @given(traces(), tables())
-def test_the_unit_time_bound_is_met_where_jobs_scale_without_loss(trace: NodeTrace, jobs: JobTable) -> None:
+def test_the_unit_time_bound_is_met_where_jobs_scale_without_loss(
+    trace: NodeTrace, jobs: JobTable
+) -> None:
     most = max(1, int(idle_units(trace).rates.max(initial=0)))
-    curve = replace(jobs.jobs[0].scalability, ns=np.array([0.0, most]), ps=np.array([0.0, 2.0 * most]))
+    curve = replace(
+        jobs.jobs[0].scalability,
+        ns=np.array([0.0, most]),
+        ps=np.array([0.0, 2.0 * most]),
+    )
     linear = JobTable(
         tuple(
-            replace(job, jmin=1, jmax=most, sizes=None, scalability=replace(curve, ps=curve.ps * k))
+            replace(
+                job,
+                jmin=1,
+                jmax=most,
+                sizes=None,
+                scalability=replace(curve, ps=curve.ps * k),
+            )
             for k, job in enumerate(jobs, start=1)
         )
     )
     bounds = bounds_of([(trace, linear)])
-    assert bounds.unit_time == pytest.approx(time_expanded(trace, linear, len(jobs)), rel=1e-6, abs=1e-9)
+    assert bounds.unit_time == pytest.approx(
+        time_expanded(trace, linear, len(jobs)), rel=1e-6, abs=1e-9
+    )
     assert bounds.fluid == pytest.approx(bounds.unit_time, rel=1e-4, abs=1e-9)
 
 
@@ -293,13 +396,19 @@ def test_the_unit_time_bound_is_met_where_jobs_scale_without_loss(trace: NodeTra
 def test_the_dynamic_programme_is_as_good_as_enumeration(data: st.DataObject) -> None:
     classes, sizes = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
     value = st.sampled_from([0.0, 0.0, 1.0, 2.0, 3.5, 5.0])
-    rates = np.array([[0.0, *(data.draw(value) for _ in range(sizes))] for _ in range(classes)])
-    worth = np.array([data.draw(st.sampled_from([-1.0, 0.0, 0.3, 1.0])) for _ in range(classes)])
+    rates = np.array(
+        [[0.0, *(data.draw(value) for _ in range(sizes))] for _ in range(classes)]
+    )
+    worth = np.array(
+        [data.draw(st.sampled_from([-1.0, 0.0, 0.3, 1.0])) for _ in range(classes)]
+    )
     members = np.array([data.draw(st.integers(0, 4)) for _ in range(classes)])
     cap, units = data.draw(st.integers(0, 4)), data.draw(st.integers(1, 5))
     levels = np.arange(1, units + 1)
     jobs = [c for c in range(classes) for _ in range(members[c])]
-    feasible: dict[int, set[tuple[float, ...]]] = {int(level): set() for level in levels}
+    feasible: dict[int, set[tuple[float, ...]]] = {
+        int(level): set() for level in levels
+    }
     best = dict.fromkeys(feasible, 0.0)
     for counts in itertools.product(range(sizes + 1), repeat=min(len(jobs), 6)):
         if cap and sum(n > 0 for n in counts) > cap:
@@ -314,12 +423,20 @@ def test_the_dynamic_programme_is_as_good_as_enumeration(data: st.DataObject) ->
     got, done = best_mixes(rates, worth, members, cap, levels)
     if len(jobs) <= 6:
         assert got.tolist() == pytest.approx([best[int(level)] for level in levels])
-        assert all(tuple(row) in feasible[int(level)] for row, level in zip(done.tolist(), levels, strict=True))
+        assert all(
+            tuple(row) in feasible[int(level)]
+            for row, level in zip(done.tolist(), levels, strict=True)
+        )
     assert got == pytest.approx(done @ np.maximum(worth, 0))
 
 
 @cache
-def least_sum(remaining: tuple[int, ...], submits: tuple[int, ...], idle: tuple[int, ...], now: int) -> int:
+def least_sum(
+    remaining: tuple[int, ...],
+    submits: tuple[int, ...],
+    idle: tuple[int, ...],
+    now: int,
+) -> int:
     """The least sum of completions on one unit, second by second."""
     if now == len(idle) or not any(remaining):
         return len(idle) * sum(left > 0 for left in remaining)
@@ -327,7 +444,9 @@ def least_sum(remaining: tuple[int, ...], submits: tuple[int, ...], idle: tuple[
     for j, left in enumerate(remaining):
         if left and idle[now] and submits[j] <= now:
             after = (*remaining[:j], left - 1, *remaining[j + 1 :])
-            choices.append(least_sum(after, submits, idle, now + 1) + (now + 1 if left == 1 else 0))
+            choices.append(
+                least_sum(after, submits, idle, now + 1) + (now + 1 if left == 1 else 0)
+            )
     return min(choices)
 
 
@@ -354,7 +473,12 @@ def test_on_one_unit_the_bound_of_completions_equals_enumeration(
         np.arange(count),
         np.ones((1, 1)),
     )
-    best = least_sum(tuple(w for w, _ in own), tuple(at for _, at in own), tuple(int(i) for i in idle), 0)
+    best = least_sum(
+        tuple(w for w, _ in own),
+        tuple(at for _, at in own),
+        tuple(int(i) for i in idle),
+        0,
+    )
     assert completion_bound(pieces, jobs) == pytest.approx(best - submit.sum())
     # The unit works whenever somebody is there.
     left, done = 0, None
@@ -371,7 +495,14 @@ def test_a_supply_is_asked_both_ways() -> None:
     supply = Supply(np.array([0.0, 2.0, 5.0, 6.0]), np.array([3.0, 0.0, 2.0]))
     assert supply.total == 8
     assert supply.until([-1.0, 1.0, 4.0, 5.5, 9.0]).tolist() == [0, 3, 6, 7, 8]
-    assert supply.when([0.0, 3.0, 6.0, 7.0, 8.0, 8.5]).tolist() == [0, 1, 2, 5.5, 6, np.inf]
+    assert supply.when([0.0, 3.0, 6.0, 7.0, 8.0, 8.5]).tolist() == [
+        0,
+        1,
+        2,
+        5.5,
+        6,
+        np.inf,
+    ]
     rates, seconds = supply.levels(1.0, 5.5)
     assert (rates.tolist(), seconds.tolist()) == ([2, 3], [0.5, 1])
 
@@ -390,7 +521,21 @@ def test_virtual_clusters_share_nothing() -> None:
     pools = [
         (
             always_idle(nodes, START, START + 100 * SECOND),
-            JobTable((Job(f"j{nodes}", START + nodes * SECOND, 1, 1, 1000.0 / nodes**3, 0.0, 0.0, curve, curve),)),
+            JobTable(
+                (
+                    Job(
+                        f"j{nodes}",
+                        START + nodes * SECOND,
+                        1,
+                        1,
+                        1000.0 / nodes**3,
+                        0.0,
+                        0.0,
+                        curve,
+                        curve,
+                    ),
+                )
+            ),
         )
         for nodes in (1, 3)
     ]
@@ -399,7 +544,9 @@ def test_virtual_clusters_share_nothing() -> None:
     assert bounds.jct_mean_s == pytest.approx((99 + 500 / 27) / 2)
     assert bounds.makespan_s is None
     assert bounds_of(pools, without=["j1"]).makespan_s == pytest.approx(500 / 27)
-    assert bounds_of(pools, without=["j1", "j3"]) == Bounds(0.0, 0.0, 0.0, 0.0, None, None, None)
+    assert bounds_of(pools, without=["j1", "j3"]) == Bounds(
+        0.0, 0.0, 0.0, 0.0, None, None, None
+    )
 
 
 def test_jobs_without_a_curve_have_no_bound() -> None:
@@ -411,15 +558,23 @@ def test_jobs_without_a_curve_have_no_bound() -> None:
     job = Job("j", START, 1, 1, 10.0, 0.0, 0.0, curve, curve, profile=Measured())
     bounds = bounds_of([(always_idle(1, START, START + SECOND), JobTable((job,)))])
     assert bounds.outcome is bounds.jct_mean_s is None
-    assert bounds.why_none == "1 job follows a measured profile, not a curve: no bound is known for it"
+    assert (
+        bounds.why_none
+        == "1 job follows a measured profile, not a curve: no bound is known for it"
+    )
 
 
 @pytest.mark.reference
 def test_the_published_workload_on_512_nodes(reference: Path) -> None:
     """Against figures found by another programme for the same mathematics."""
     folder = reference / "bftrainer"
-    jobs = read_published_jobs(folder / "ImageNet-imgps-Jbnd-1001J.pkl", folder / "ImageNet-imgps-JNPs-1001J.pkl")
-    trace = read_trace(folder / "ndstat-10sdn6-evt.tar.gz", node_count=512, skip_rows=1000)
+    jobs = read_published_jobs(
+        folder / "ImageNet-imgps-Jbnd-1001J.pkl",
+        folder / "ImageNet-imgps-JNPs-1001J.pkl",
+    )
+    trace = read_trace(
+        folder / "ndstat-10sdn6-evt.tar.gz", node_count=512, skip_rows=1000
+    )
     bounds = bounds_of([(trace, jobs)], 10)
     assert bounds.unit_time == pytest.approx(125.1e9, rel=1e-3)
     assert bounds.fluid == pytest.approx(121.5e9, rel=1e-3)
@@ -444,8 +599,15 @@ def worlds_of_kinds(draw: st.DrawFn) -> tuple[NodeTrace, JobTable]:
     kinds = tuple(draw(st.sampled_from(KINDS)) for _ in trace.nodes)
     made = []
     for job in jobs:
-        factors = draw(st.dictionaries(st.sampled_from(KINDS), st.sampled_from([0.0, 0.5, 2.0, 4.0])))
-        by_kind = {kind: (scaled(job.scalability, of), scaled(job.objective, of)) for kind, of in factors.items()}
+        factors = draw(
+            st.dictionaries(
+                st.sampled_from(KINDS), st.sampled_from([0.0, 0.5, 2.0, 4.0])
+            )
+        )
+        by_kind = {
+            kind: (scaled(job.scalability, of), scaled(job.objective, of))
+            for kind, of in factors.items()
+        }
         made.append(replace(job, by_kind=by_kind))
     return replace(trace, kinds=kinds), JobTable(tuple(made))
 
@@ -461,7 +623,9 @@ class WhimsicalKinds:
     def decide(self, state: State) -> Decision:
         left, counts, kinds = state.machine.idle_by_kind(), [], []
         for at, view in enumerate(state.jobs):
-            dice = zlib.crc32(f"{self.seed} {at} {state.time_ns} {view.job.name} {view.units} {left}".encode())
+            dice = zlib.crc32(
+                f"{self.seed} {at} {state.time_ns} {view.job.name} {view.units} {left}".encode()
+            )
             kind = list(left)[dice % len(left)]
             if view.held and dice % 2:
                 kind = state.machine.kind_of(view.held[0])
@@ -473,58 +637,91 @@ class WhimsicalKinds:
 
 
 @given(worlds_of_kinds(), rules, st.integers(0, 9))
-def test_no_policy_beats_the_bounds_by_kind(world: tuple[NodeTrace, JobTable], rules: Rules, seed: int) -> None:
+def test_no_policy_beats_the_bounds_by_kind(
+    world: tuple[NodeTrace, JobTable], rules: Rules, seed: int
+) -> None:
     trace, jobs = world
     bounds = bounds_of([world], rules.max_jobs)
     assert bounds.outcome == bounds.unit_time
     assert bounds.fluid is None
-    for policy in (WhimsicalKinds(seed), MilpPolicy(10.0, SolverOptions("exact"), cost_model=rules.cost_model)):
+    for policy in (
+        WhimsicalKinds(seed),
+        MilpPolicy(10.0, SolverOptions("exact"), cost_model=rules.cost_model),
+    ):
         outcome = Replay(trace, jobs, policy, rules).run()
         nobody_beats(bounds, outcome)
         metrics = summarise(outcome)
         assert sum(of["units"] for of in metrics["kinds"].values()) == trace.units
-        for each, whole in (("idle_unit_s", "resource_integral_unit_s"), ("used_unit_s", "used_unit_s")):
-            assert sum(of[each] for of in metrics["kinds"].values()) == pytest.approx(metrics[whole])
+        for each, whole in (
+            ("idle_unit_s", "resource_integral_unit_s"),
+            ("used_unit_s", "used_unit_s"),
+        ):
+            assert sum(of[each] for of in metrics["kinds"].values()) == pytest.approx(
+                metrics[whole]
+            )
 
 
 def by_a_dense_programme(trace: NodeTrace, jobs: JobTable) -> float:
     """The same programme with a row for each kind and instant of submission, and a column for each job and kind."""
-    kinds = {kind: idle_units(trace.of_kind(kind)) for kind in dict.fromkeys(trace.kinds)}
+    kinds = {
+        kind: idle_units(trace.of_kind(kind)) for kind in dict.fromkeys(trace.kinds)
+    }
     work = work_of(trace, jobs, idle_units(trace), kinds=kinds)
     count, width = len(work.submit), len(kinds)
     if not count:
         return 0.0
     rates = work.by_kind[work.curve]
-    rows = [np.kron(np.eye(count)[j], np.ones(width)) * np.tile(rates[j], count) for j in range(count)]
+    rows = [
+        np.kron(np.eye(count)[j], np.ones(width)) * np.tile(rates[j], count)
+        for j in range(count)
+    ]
     most = work.limit.tolist()
     for release in np.unique(work.release):
         for k, supply in enumerate(kinds.values()):
             rows.append(np.kron(work.release >= release, np.eye(width)[k]))
             most.append(supply.total - float(supply.until(release)))
-    return -float(linprog(-rates.ravel(), A_ub=np.array(rows), b_ub=most, method="highs").fun)
+    return -float(
+        linprog(-rates.ravel(), A_ub=np.array(rows), b_ub=most, method="highs").fun
+    )
 
 
 @given(worlds_of_kinds())
-def test_the_bound_is_the_optimum_of_the_dense_programme(world: tuple[NodeTrace, JobTable]) -> None:
+def test_the_bound_is_the_optimum_of_the_dense_programme(
+    world: tuple[NodeTrace, JobTable],
+) -> None:
     bound = bounds_of([world]).unit_time
     assert bound == pytest.approx(by_a_dense_programme(*world), rel=1e-6, abs=1e-6)
 
 
 @given(traces(), tables())
-def test_with_one_kind_the_bounds_are_the_usual_ones(trace: NodeTrace, jobs: JobTable) -> None:
-    usual, by_kind = bounds_of([(trace, jobs)]), bounds_of([(replace(trace, kinds=("a",) * len(trace.nodes)), jobs)])
+def test_with_one_kind_the_bounds_are_the_usual_ones(
+    trace: NodeTrace, jobs: JobTable
+) -> None:
+    usual, by_kind = (
+        bounds_of([(trace, jobs)]),
+        bounds_of([(replace(trace, kinds=("a",) * len(trace.nodes)), jobs)]),
+    )
     assert by_kind.unit_time == pytest.approx(usual.unit_time, rel=1e-6, abs=1e-9)
-    assert (by_kind.jct_mean_s, by_kind.makespan_s) == (usual.jct_mean_s, usual.makespan_s)
+    assert (by_kind.jct_mean_s, by_kind.makespan_s) == (
+        usual.jct_mean_s,
+        usual.makespan_s,
+    )
 
 
 def test_the_bound_by_kind_by_hand() -> None:
     # 100 s on two fast and two slow units. Per unit a does 10 and 5 samples/s, b 8 and 1. Alone a does at most 2000: by
     # the slow units 1000, by 100 s of a fast one as many. The other fast one is b's. (Both kinds at once is too good.)
     def job(name: str, fast: float, slow: float) -> Job:
-        curves = {kind: (Curve([0, 4], [0, 4 * rate]),) * 2 for kind, rate in (("fast", fast), ("slow", slow))}
+        curves = {
+            kind: (Curve([0, 4], [0, 4 * rate]),) * 2
+            for kind, rate in (("fast", fast), ("slow", slow))
+        }
         return Job(name, START, 1, 4, 1e6, 0.0, 0.0, *curves["slow"], by_kind=curves)
 
-    trace = replace(always_idle(4, START, START + 100 * SECOND), kinds=("fast", "fast", "slow", "slow"))
+    trace = replace(
+        always_idle(4, START, START + 100 * SECOND),
+        kinds=("fast", "fast", "slow", "slow"),
+    )
     bounds = bounds_of([(trace, JobTable((job("a", 10, 5), job("b", 8, 1))))])
     assert bounds.outcome == pytest.approx(2000 + 100 * 8)
     assert bounds.jct_mean_s == 100
@@ -535,7 +732,16 @@ def test_the_example_is_held_against_its_bound(
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[3] / "examples" / "kinds")
     given = ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "--kinds", "kinds.csv"]
-    replay = [*given, "-Tfwd", "600", "--backend", "exact", "--bound", "--out", str(tmp_path / "run")]
+    replay = [
+        *given,
+        "-Tfwd",
+        "600",
+        "--backend",
+        "exact",
+        "--bound",
+        "--out",
+        str(tmp_path / "run"),
+    ]
     assert run(replay) == 0
     metrics = json.loads((tmp_path / "run" / "summary.json").read_text())["metrics"]
     assert 0.5 < metrics["share_of_bound"] <= 1

@@ -22,26 +22,46 @@ HOUR_NS = 3600 * 10**9
 
 
 @examples(60)
-@given(worlds(), st.floats(0, 500), st.floats(0, 2000), st.floats(0, 100), st.floats(0, 1000))
+@given(
+    worlds(),
+    st.floats(0, 500),
+    st.floats(0, 2000),
+    st.floats(0, 100),
+    st.floats(0, 1000),
+)
 def test_figures_are_those_of_the_units_that_were_idle_and_held(
-    made: tuple[NodeTrace, list[Job]], idle_w: float, more_w: float, price: float, grams: float
+    made: tuple[NodeTrace, list[Job]],
+    idle_w: float,
+    more_w: float,
+    price: float,
+    grams: float,
 ) -> None:
     trace, jobs = made
     outcome = replay(trace, jobs, EqualShare())
     result = costs(outcome, Rates((idle_w, idle_w + more_w), price, grams))
-    instants = np.clip(np.append(trace.times, trace.end), outcome.start_ns, outcome.end_ns)
+    instants = np.clip(
+        np.append(trace.times, trace.end), outcome.start_ns, outcome.end_ns
+    )
     offered = float(np.dot(trace.idle_counts(), np.diff(instants))) / HOUR_NS
     held = outcome.allocations
-    spans = (held["end_ns"] - held["start_ns"]) * (held["last_unit"] - held["first_unit"] + 1)
+    spans = (held["end_ns"] - held["start_ns"]) * (
+        held["last_unit"] - held["first_unit"] + 1
+    )
     used = float(spans.sum()) / HOUR_NS / trace.units_per_node
     about = {"rel": 1e-9, "abs": 1e-9}
     assert result["used_node_h"] == pytest.approx(used, **about)
     assert result["unused_node_h"] == pytest.approx(offered - used, **about)
     assert result["additional_kwh"] == pytest.approx(more_w * used / 1000, **about)
     # What the nodes draw in all is what they would have drawn without jobs, and the additional energy.
-    assert result["total_kwh"] == pytest.approx(idle_w * offered / 1000 + result["additional_kwh"], **about)
-    assert result["total_co2_kg"] == pytest.approx(result["total_kwh"] * grams / 1000, **about)
-    assert result["value_used"] + result["value_unused"] == pytest.approx(price * offered, **about)
+    assert result["total_kwh"] == pytest.approx(
+        idle_w * offered / 1000 + result["additional_kwh"], **about
+    )
+    assert result["total_co2_kg"] == pytest.approx(
+        result["total_kwh"] * grams / 1000, **about
+    )
+    assert result["value_used"] + result["value_unused"] == pytest.approx(
+        price * offered, **about
+    )
 
 
 def test_only_figures_defined_by_stated_values_are_derived() -> None:
@@ -49,7 +69,10 @@ def test_only_figures_defined_by_stated_values_are_derived() -> None:
     hours = {"used_node_h", "unused_node_h"}
     energy = {"additional_kwh", "total_kwh"}
     assert costs(outcome, Rates()) == {}
-    assert costs(outcome, Rates(price_per_node_hour=1.0)).keys() == hours | {"value_used", "value_unused"}
+    assert costs(outcome, Rates(price_per_node_hour=1.0)).keys() == hours | {
+        "value_used",
+        "value_unused",
+    }
     assert costs(outcome, Rates((1.0, 2.0))).keys() == hours | energy
     both = costs(outcome, Rates((1.0, 2.0), co2_per_kwh=400.0))
     assert both.keys() == hours | energy | {"additional_co2_kg", "total_co2_kg"}
@@ -59,16 +82,36 @@ RUN = ["--policy", "fifo", "--no-u", "--out", "out", "--force"]
 
 
 @pytest.mark.usefixtures("here")
-def test_the_summary_states_and_prints_what_the_user_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*RUN, "--node-watts", "120,600", "--co2-per-kwh", "380", "--price-per-node-hour", "1.5"]) == 0
+def test_the_summary_states_and_prints_what_the_user_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        run(
+            [
+                *RUN,
+                "--node-watts",
+                "120,600",
+                "--co2-per-kwh",
+                "380",
+                "--price-per-node-hour",
+                "1.5",
+            ]
+        )
+        == 0
+    )
     printed = capsys.readouterr().out
     figures = json.loads(Path("out/summary.json").read_text())["metrics"]["costs"]
     assert figures["additional_kwh"] == pytest.approx(0.48 * figures["used_node_h"])
-    assert f"{figures['additional_kwh']:,.1f} kWh more than if the nodes had stayed idle" in printed
+    assert (
+        f"{figures['additional_kwh']:,.1f} kWh more than if the nodes had stayed idle"
+        in printed
+    )
     assert f"{figures['total_co2_kg']:,.1f} kg in total" in printed
     assert f"{figures['value_used']:,.2f} used" in printed
     assert run(["report", "out", "--static", "-o", "stated.html"]) == 0
-    tiles = Path("stated.html").read_text().split('<ul class="tiles">')[1].split("</ul>")[0]
+    tiles = (
+        Path("stated.html").read_text().split('<ul class="tiles">')[1].split("</ul>")[0]
+    )
     for shown in (
         f"<strong>{figures['additional_kwh']:,.0f} kWh</strong><span>more than if the nodes had stayed idle",
         f"<strong>{figures['additional_co2_kg']:,.0f} kg</strong><span>of CO2 more",
@@ -77,7 +120,9 @@ def test_the_summary_states_and_prints_what_the_user_asked_for(capsys: pytest.Ca
         assert shown in tiles
     capsys.readouterr()
     assert run(RUN) == 0
-    assert not any(word in capsys.readouterr().out for word in ("kWh", "CO2", "node-hours"))
+    assert not any(
+        word in capsys.readouterr().out for word in ("kWh", "CO2", "node-hours")
+    )
     assert "costs" not in json.loads(Path("out/summary.json").read_text())["metrics"]
 
 

@@ -31,8 +31,16 @@ ASKED = ["--return-time", "60"]
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    changes = sorted((at, name, 1 - k) for name, spans in IDLE.items() for span in spans for k, at in enumerate(span))
-    lines = [f"{(FIRST + pd.Timedelta(seconds=at)).isoformat()}Z,{name},{idle}" for at, name, idle in changes]
+    changes = sorted(
+        (at, name, 1 - k)
+        for name, spans in IDLE.items()
+        for span in spans
+        for k, at in enumerate(span)
+    )
+    lines = [
+        f"{(FIRST + pd.Timedelta(seconds=at)).isoformat()}Z,{name},{idle}"
+        for at, name, idle in changes
+    ]
     Path("t.csv").write_text("time,node,idle\n" + "\n".join(lines) + "\n")
     jobs = pd.DataFrame({"name": ["j"], "Jmin": 1, "Jmax": 4, "Pmax": 1e9, "Tsub": [FIRST], "Tcup": 0.0, "Tcdw": 0.0,
                          "Ns": ["[0, 4]"], "Ps": ["[0.0, 4.0]"], "Os": ["[0.0, 4.0]"]})  # fmt: skip
@@ -40,7 +48,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-REPLAY = ["-ndmap", "t.csv", "--jobs", "j.csv", "--policy", "equal-share", "--no-u", "--out", "r", "--force"]
+REPLAY = [
+    "-ndmap",
+    "t.csv",
+    "--jobs",
+    "j.csv",
+    "--policy",
+    "equal-share",
+    "--no-u",
+    "--out",
+    "r",
+    "--force",
+]
 
 
 def metrics_of(*options: str, code: int = 0) -> dict[str, Any]:
@@ -49,44 +68,66 @@ def metrics_of(*options: str, code: int = 0) -> dict[str, Any]:
     return found
 
 
-def test_without_a_return_time_one_line_says_what_each_second_of_it_costs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_return_time_one_line_says_what_each_second_of_it_costs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     summary = metrics_of()
     # At 300, 450, 900 and 1,200 s; the last instant is the end of the trace.
     assert summary["metrics"]["host"]["nodes_taken"] == 5
     starts = summary["metrics"]["host"]["starts"]
     out = capsys.readouterr().out
     assert f"{starts} starts took 5 nodes, 5 of them from training" in out
-    assert "each second that a node takes to return makes them wait 0.00139 node-hours" in out
+    assert (
+        "each second that a node takes to return makes them wait 0.00139 node-hours"
+        in out
+    )
     assert not Path("r/returns.parquet").exists()
     assert not any("walltimes" in note for note in summary["notes"])
 
 
-def test_with_a_return_time_the_sentence_and_its_caveats_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_a_return_time_the_sentence_and_its_caveats_are_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     summary = metrics_of(*ASKED)
     host = summary["metrics"]["host"]
     out, err = capsys.readouterr()
-    assert (host["delayed"], host["waiting_node_h"]) == (host["starts"], pytest.approx(5 * 60 / 3600))
-    assert host["break_even_price"] * 60 == pytest.approx(summary["metrics"]["used_unit_s"] / 5)
+    assert (host["delayed"], host["waiting_node_h"]) == (
+        host["starts"],
+        pytest.approx(5 * 60 / 3600),
+    )
+    assert host["break_even_price"] * 60 == pytest.approx(
+        summary["metrics"]["used_unit_s"] / 5
+    )
     assert "your own jobs would have waited 0 node-hours more" in out
     assert "60 s for a node to return" in out
-    assert "queues amplify: at loads of 0.6, 0.75 and 0.88 the users' mean wait grew by 1.8, 2.7 and 6 times" in out
+    assert (
+        "queues amplify: at loads of 0.6, 0.75 and 0.88 the users' mean wait grew by 1.8, 2.7 and 6 times"
+        in out
+    )
     assert "wait 60 s longer on average" not in out
     assert "nodes that leave at one instant count as one start, outages included" in err
     assert any("outages included" in note for note in summary["notes"])
 
 
-def test_a_reserve_spares_starts_and_says_how_many(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reserve_spares_starts_and_says_how_many(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     host = metrics_of(*ASKED, "--reserve", "1", "--host-price", "2")["metrics"]["host"]
     spared = 1 - host["delayed_share"]
     assert 0 < spared < 1
     out = capsys.readouterr().out
-    assert f"with 1 node kept free, {spared:.0%} of their starts would not have noticed" in out
+    assert (
+        f"with 1 node kept free, {spared:.0%} of their starts would not have noticed"
+        in out
+    )
     used = host["net_node_h"] + 2 * host["waiting_node_h"]
     assert used == pytest.approx(host["break_even_price"] * host["waiting_node_h"])
     assert "at 2 for each that host jobs wait" in out
 
 
-def test_a_part_of_the_machine_gives_a_lower_bound(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_of_the_machine_gives_a_lower_bound(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     host = metrics_of(*ASKED, "-nN", "3")["metrics"]["host"]
     assert host["lower_bound"]
     out, err = capsys.readouterr()
@@ -100,21 +141,33 @@ def test_a_reserve_above_the_idle_nodes_and_a_return_time_above_the_fragments_ar
     metrics_of("--reserve", "4")
     assert "--reserve 4 is not below the" in capsys.readouterr().err
     metrics_of("--return-time", "900")
-    assert "harvesting costs host jobs more than it yields: 0." in capsys.readouterr().err
+    assert (
+        "harvesting costs host jobs more than it yields: 0." in capsys.readouterr().err
+    )
     metrics_of(*ASKED)
     assert "costs host jobs more" not in capsys.readouterr().err
     metrics_of(*ASKED, "--host-price", "50")
     assert "at a price of 50" in capsys.readouterr().err
 
 
-def test_the_dedicated_replay_for_u_keeps_no_node_free(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_dedicated_replay_for_u_keeps_no_node_free(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     plain, kept = (
-        execute(Options.of(node_trace="t.csv", jobs="j.csv", policy="equal-share", reserve=reserve), f"u{reserve}")
+        execute(
+            Options.of(
+                node_trace="t.csv", jobs="j.csv", policy="equal-share", reserve=reserve
+            ),
+            f"u{reserve}",
+        )
         for reserve in (0, 1)
     )
     assert plain["metrics"]["dedicated_outcome"] == kept["metrics"]["dedicated_outcome"]
     assert kept["metrics"]["outcome"] < plain["metrics"]["outcome"]
-    assert any(note.startswith("--reserve keeps no node free of those dedicated") for note in kept["notes"])
+    assert any(
+        note.startswith("--reserve keeps no node free of those dedicated")
+        for note in kept["notes"]
+    )
 
 
 def test_returns_name_place_node_and_when_training_let_go() -> None:
@@ -129,7 +182,9 @@ def test_returns_name_place_node_and_when_training_let_go() -> None:
 
 
 def test_a_free_node_goes_first_unless_that_is_switched_off() -> None:
-    Path("j.csv").write_text(Path("j.csv").read_text().replace("j,1,4,", "j,1,1,"))  # which holds node a
+    Path("j.csv").write_text(
+        Path("j.csv").read_text().replace("j,1,4,", "j,1,1,")
+    )  # which holds node a
     exchanged = metrics_of(*ASKED)["metrics"]["host"]
     returns = pd.read_parquet("r/returns.parquet")
     assert returns["node"].tolist()[:2] == ["c", "b"]  # of places a and b, at 300 s
@@ -148,18 +203,40 @@ def test_a_free_node_goes_first_unless_that_is_switched_off() -> None:
         ([*ASKED, "--kinds", "kinds.csv", "--policy", "milp"], "--kinds does not go with --return-time and --reserve"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_by_name(options: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_is_refused_by_name(
+    options: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("kinds.csv").write_text("node,kind\na,x\nb,y\nc,x\nd,y\n")
     assert run([*REPLAY, *options]) == 2
     assert why in capsys.readouterr().err
     assert not Path("r").exists()
 
 
-def test_fixed_clusters_and_expectations_are_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--cluster", "2x1", "--jobs", "j.csv", "--policy", "fifo", "--reserve", "1", "--out", "r"]) == 2
+def test_fixed_clusters_and_expectations_are_refused_by_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        run(
+            [
+                "--cluster",
+                "2x1",
+                "--jobs",
+                "j.csv",
+                "--policy",
+                "fifo",
+                "--reserve",
+                "1",
+                "--out",
+                "r",
+            ]
+        )
+        == 2
+    )
     assert "with --cluster there are none" in capsys.readouterr().err
     second = SECOND_NS
-    write_walltimes(from_rows([("job", 0, second, 2 * second, 2 * second, 1, ("a",))]), "w.parquet")
+    write_walltimes(
+        from_rows([("job", 0, second, 2 * second, 2 * second, 1, ("a",))]), "w.parquet"
+    )
     expects = [
         *REPLAY,
         "--walltimes",
@@ -172,16 +249,64 @@ def test_fixed_clusters_and_expectations_are_refused_by_name(capsys: pytest.Capt
         "window=expected",
     ]
     assert run([*expects, *ASKED]) == 2
-    assert "--no-free-first lets host jobs take the nodes that the log names" in capsys.readouterr().err
+    assert (
+        "--no-free-first lets host jobs take the nodes that the log names"
+        in capsys.readouterr().err
+    )
     assert run([*expects, *ASKED, "--no-free-first"]) == 0
 
 
-def test_traces_of_units_are_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["generate", "log", "slurm", "--nodes", "4", "--days", "0.1", "--gpus-per-node", "2", "-o", "log"]) == 0
-    ingest = ["ingest", "slurm", "log", "--tz", "UTC", "--unit", "gpu", "--units-per-node", "2", "-o", "u.parquet"]
+def test_traces_of_units_are_refused_by_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        run(
+            [
+                "generate",
+                "log",
+                "slurm",
+                "--nodes",
+                "4",
+                "--days",
+                "0.1",
+                "--gpus-per-node",
+                "2",
+                "-o",
+                "log",
+            ]
+        )
+        == 0
+    )
+    ingest = [
+        "ingest",
+        "slurm",
+        "log",
+        "--tz",
+        "UTC",
+        "--unit",
+        "gpu",
+        "--units-per-node",
+        "2",
+        "-o",
+        "u.parquet",
+    ]
     assert run(ingest) == 0
     capsys.readouterr()
-    assert run(["-ndmap", "u.parquet", "--policy", "equal-share", "--out", "r", "--reserve", "1"]) == 2
+    assert (
+        run(
+            [
+                "-ndmap",
+                "u.parquet",
+                "--policy",
+                "equal-share",
+                "--out",
+                "r",
+                "--reserve",
+                "1",
+            ]
+        )
+        == 2
+    )
     assert "not for traces of units" in capsys.readouterr().err
 
 
@@ -190,12 +315,27 @@ def test_options_without_effect_are_said(capsys: pytest.CaptureFixture[str]) -> 
     err = capsys.readouterr().err
     assert "--no-free-first has no effect without --return-time or --reserve" in err
     assert "--host-price has no effect without --return-time" in err
-    published = ["-ndmap", "t.csv", "--jobs", "j.csv", "--compat", "reference", "--skip-rows", "0", "--out", "p"]
+    published = [
+        "-ndmap",
+        "t.csv",
+        "--jobs",
+        "j.csv",
+        "--compat",
+        "reference",
+        "--skip-rows",
+        "0",
+        "--out",
+        "p",
+    ]
     assert run([*published, "--backend", "exact", *ASKED]) == 0
-    assert "--return-time has no effect with --compat reference" in capsys.readouterr().err
+    assert (
+        "--return-time has no effect with --compat reference" in capsys.readouterr().err
+    )
 
 
-def test_with_walltimes_a_start_is_a_job_and_announced_ones_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_walltimes_a_start_is_a_job_and_announced_ones_are_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     at = lambda second: FIRST.value + second * SECOND_NS  # noqa: E731
     jobs = [
         ("job", at(0), at(300), at(600), at(700), 1, ("a",)),  # eligible long before
@@ -208,15 +348,34 @@ def test_with_walltimes_a_start_is_a_job_and_announced_ones_are_counted(capsys: 
     assert (host["by_job"], host["starts"]) == (True, 3)
     assert host["announced"]["starts_share"] == pytest.approx(1 / 3)
     out, err = capsys.readouterr()
-    assert "33% of the starts, 33% of their nodes, were eligible 60 s or longer before" in out
+    assert (
+        "33% of the starts, 33% of their nodes, were eligible 60 s or longer before"
+        in out
+    )
     assert "outages" not in err
     assert "--walltimes has no effect" not in err
 
 
-def test_the_preset_suggests_a_reserve_only_where_a_return_time_is_stated(capsys: pytest.CaptureFixture[str]) -> None:
-    best = ["-ndmap", "t.csv", "--jobs", "j.csv", "--preset", "best", "--backend", "exact", "--no-u", "--out", "b"]
+def test_the_preset_suggests_a_reserve_only_where_a_return_time_is_stated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    best = [
+        "-ndmap",
+        "t.csv",
+        "--jobs",
+        "j.csv",
+        "--preset",
+        "best",
+        "--backend",
+        "exact",
+        "--no-u",
+        "--out",
+        "b",
+    ]
     assert run([*best, "--force", *ASKED]) == 0
-    assert "--reserve 1 suggests itself" in capsys.readouterr().err  # of starts of 1, 1, 1 and 2 nodes
+    assert (
+        "--reserve 1 suggests itself" in capsys.readouterr().err
+    )  # of starts of 1, 1, 1 and 2 nodes
     for others in ([], [*ASKED, "--reserve", "1"]):
         assert run([*best, "--force", *others]) == 0
         assert "suggests itself" not in capsys.readouterr().err
@@ -242,10 +401,26 @@ def test_the_page_has_sentence_section_tile_and_the_chart_of_who_waits() -> None
 def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    options = ["-ndmap", "t.csv", "--jobs", "j.csv", "--policy", "equal-share", "--no-u", *ASKED]
-    assert run(["sweep", *options, "--reserve", "0,1,2", "--out", "s", "--workers", "0"]) == 0
+    options = [
+        "-ndmap",
+        "t.csv",
+        "--jobs",
+        "j.csv",
+        "--policy",
+        "equal-share",
+        "--no-u",
+        *ASKED,
+    ]
+    assert (
+        run(["sweep", *options, "--reserve", "0,1,2", "--out", "s", "--workers", "0"])
+        == 0
+    )
     table = pd.read_parquet("s/results.parquet")
-    assert {"host.delayed_share", "host.waiting_node_h", "host.break_even_price"} <= set(table)
+    assert {
+        "host.delayed_share",
+        "host.waiting_node_h",
+        "host.break_even_price",
+    } <= set(table)
     assert (np.diff(table["host.delayed_share"]) <= 0).all()
     assert run(["report", "s/results.parquet", "--static", "-o", "sweep.html"]) == 0
     assert "What sparing your own jobs costs training" in Path("sweep.html").read_text()
@@ -257,24 +432,53 @@ def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front
         Path("r").rename(f"kept-{reserve}")
         runs.append(f"kept-{reserve}")
     assert run(["compare", *runs, "-o", "c.csv"]) == 0
-    assert {"host_delayed_share", "host_waiting_node_h", "host_break_even_price"} <= set(pd.read_csv("c.csv"))
+    assert {
+        "host_delayed_share",
+        "host_waiting_node_h",
+        "host_break_even_price",
+    } <= set(pd.read_csv("c.csv"))
     assert run(["report", *runs, "--static", "-o", "both.html"]) == 0
     assert "kept-1: 1 nodes kept free" in Path("both.html").read_text()
 
 
 def test_the_front_has_the_line_of_known_starts_where_host_jobs_are_known() -> None:
     at = [FIRST.value + second * SECOND_NS for second in (0, 300, 600, 700)]
-    write_walltimes(from_rows([("job", at[0], at[1], at[2], at[3], 1, ("a",))]), "w.parquet")
-    options = ["-ndmap", "t.csv", "--jobs", "j.csv", "--policy", "equal-share", "--no-u", *ASKED]
-    grid = ["--walltimes", "w.parquet", "--reserve", "0,1", "--out", "s", "--workers", "0"]
+    write_walltimes(
+        from_rows([("job", at[0], at[1], at[2], at[3], 1, ("a",))]), "w.parquet"
+    )
+    options = [
+        "-ndmap",
+        "t.csv",
+        "--jobs",
+        "j.csv",
+        "--policy",
+        "equal-share",
+        "--no-u",
+        *ASKED,
+    ]
+    grid = [
+        "--walltimes",
+        "w.parquet",
+        "--reserve",
+        "0,1",
+        "--out",
+        "s",
+        "--workers",
+        "0",
+    ]
     assert run(["sweep", *options, *grid]) == 0
     table = pd.read_parquet("s/results.parquet")
     assert table["host.announced.delayed_share"].tolist() == [0.0, 0.0]
     assert run(["report", "s/results.parquet", "--static", "-o", "sweep.html"]) == 0
-    assert "nothing kept, nodes given back for announced starts" in Path("sweep.html").read_text()
+    assert (
+        "nothing kept, nodes given back for announced starts"
+        in Path("sweep.html").read_text()
+    )
 
 
-def test_a_trace_alone_says_the_break_even_price(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_alone_says_the_break_even_price(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["trace", "info", "t.csv", "--json"]) == 0
     host = json.loads(capsys.readouterr().out)["host"]
     idle_s = sum(end - begin for spans in IDLE.values() for begin, end in spans)
@@ -285,7 +489,17 @@ def test_a_trace_alone_says_the_break_even_price(capsys: pytest.CaptureFixture[s
 
 def endless(trace: NodeTrace) -> JobTable:
     curve = Curve([0, len(trace.nodes)], [0, float(len(trace.nodes))])
-    job = Job("j", trace.start, 1, len(trace.nodes), pmax=1e18, tcup_s=0, tcdw_s=0, scalability=curve, objective=curve)
+    job = Job(
+        "j",
+        trace.start,
+        1,
+        len(trace.nodes),
+        pmax=1e18,
+        tcup_s=0,
+        tcdw_s=0,
+        scalability=curve,
+        objective=curve,
+    )
     return JobTable((job,))
 
 
@@ -295,7 +509,9 @@ def check_counts(trace: NodeTrace, reserve: int) -> None:
     host = host_metrics(outcome, 120.0)
     by_hand = counted(trace, reserve, 120.0, outcome.start_ns, outcome.end_ns)
     assert outcome.used_unit_seconds == pytest.approx(by_hand.used_s, rel=0.005)
-    assert host["nodes_taken_from_training"] == pytest.approx(by_hand.preempted, rel=0.005)
+    assert host["nodes_taken_from_training"] == pytest.approx(
+        by_hand.preempted, rel=0.005
+    )
     assert host["waiting_node_h"] * 3600 == pytest.approx(by_hand.waiting_s, rel=0.005)
     assert (host["starts"], host["delayed"]) == (by_hand.starts, by_hand.delayed)
 
@@ -304,7 +520,10 @@ def check_counts(trace: NodeTrace, reserve: int) -> None:
 def test_a_count_without_a_replay_comes_to_the_same(reserve: int) -> None:
     for seed in (1, 2):
         table = generate_node_trace(nodes=64, days=0.3, seed=seed, start="2021-02-10")
-        check_counts(trace_from_frame(table.frame, source="generated", metadata=table.metadata), reserve)
+        check_counts(
+            trace_from_frame(table.frame, source="generated", metadata=table.metadata),
+            reserve,
+        )
 
 
 @pytest.mark.slow
@@ -334,7 +553,11 @@ def test_numbers_on_the_real_log_are_those_of_the_docs(reference: Path) -> None:
     assert (named["host"]["starts"], named["host"]["delayed"]) == (4430, 4430)
     assert named["host"]["waiting_node_h"] == pytest.approx(1476.23, abs=0.01)
     assert named["host"]["break_even_price"] == pytest.approx(10.12, abs=0.01)
-    assert named["host"]["stopped_together"] == {"p50": 2, "p99": pytest.approx(110, abs=0.5), "max": 261}
+    assert named["host"]["stopped_together"] == {
+        "p50": 2,
+        "p99": pytest.approx(110, abs=0.5),
+        "max": 261,
+    }
     assert named["outcome"] == pytest.approx(123.83e9, rel=1e-4)
     kept = execute(Options.of(**world, reserve=4), "kept")["metrics"]
     assert kept["host"]["delayed_share"] == pytest.approx(0.440, abs=0.01)

@@ -50,21 +50,41 @@ CASES = [Case(*each) for each in product(("CANCEL", "REQUEUE"), (0, 5, 20), SAVE
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    lines = ["PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", f"KillWait={KILL_WAIT_S}"]
+    lines = [
+        "PreemptType=preempt/partition_prio",
+        "PreemptMode=REQUEUE",
+        f"KillWait={KILL_WAIT_S}",
+    ]
     for number, case in enumerate(CASES, 1):
         lines += _partitions(str(number), f"n{number}", case.mode, case.grace_s)
-    lines += _partitions("group", f"n[{len(CASES) + 1}-{len(CASES) + GROUP}]", "CANCEL", 0)
-    with slurm_cluster(tmp_path_factory.mktemp("host"), len(CASES) + GROUP, "\n".join(lines)) as cluster:
+    lines += _partitions(
+        "group", f"n[{len(CASES) + 1}-{len(CASES) + GROUP}]", "CANCEL", 0
+    )
+    with slurm_cluster(
+        tmp_path_factory.mktemp("host"), len(CASES) + GROUP, "\n".join(lines)
+    ) as cluster:
         yield cluster
 
 
 def _partitions(name: str, nodes: str, mode: str, grace_s: int) -> list[str]:
     pilots = f"PartitionName=pilots-{name} Nodes={nodes} PriorityTier=1 PreemptMode={mode} GraceTime={grace_s}"
-    return [pilots, f"PartitionName=host-{name} Nodes={nodes} PriorityTier=10 PreemptMode=OFF"]
+    return [
+        pilots,
+        f"PartitionName=host-{name} Nodes={nodes} PriorityTier=10 PreemptMode=OFF",
+    ]
 
 
 def _submit(slurm: Slurm, partition: str, command: str, nodes: int = 1) -> str:
-    asked = ("--parsable", "-p", partition, "-N", str(nodes), "--exclusive", "-o", "/dev/null")
+    asked = (
+        "--parsable",
+        "-p",
+        partition,
+        "-N",
+        str(nodes),
+        "--exclusive",
+        "-o",
+        "/dev/null",
+    )
     return slurm.run("sbatch", *asked, "--wrap", command).strip()
 
 
@@ -92,17 +112,26 @@ def _delays_s(slurm: Slurm, jobs: list[str]) -> list[int]:
     slurm.env["SLURM_TIME_FORMAT"] = "%s"
     delays = []
     for job in jobs:
-        row = slurm.run("sacct", "-X", "-n", "-P", "-j", job, "--format=Submit,Start").split()[0]
+        row = slurm.run(
+            "sacct", "-X", "-n", "-P", "-j", job, "--format=Submit,Start"
+        ).split()[0]
         submitted, started = re.findall(r"\d+", row)
         delays.append(int(started) - int(submitted))
     del slurm.env["SLURM_TIME_FORMAT"]
     return delays
 
 
-def test_a_preempted_pilot_returns_its_node_in_the_time_that_the_model_takes(slurm: Slurm) -> None:
-    pilots = [_pilot(slurm, f"pilots-{number}", case.save_s) for number, case in enumerate(CASES, 1)]
+def test_a_preempted_pilot_returns_its_node_in_the_time_that_the_model_takes(
+    slurm: Slurm,
+) -> None:
+    pilots = [
+        _pilot(slurm, f"pilots-{number}", case.save_s)
+        for number, case in enumerate(CASES, 1)
+    ]
     _wait_for(slurm, pilots)
-    hosts = [_submit(slurm, f"host-{number}", "true") for number in range(1, len(CASES) + 1)]
+    hosts = [
+        _submit(slurm, f"host-{number}", "true") for number in range(1, len(CASES) + 1)
+    ]
     delays = _delays_s(slurm, hosts)
     slurm.run("scancel", *pilots)
     low, high = CYCLE_S[0] - SLACK_S, CYCLE_S[1] + SLACK_S
@@ -119,7 +148,9 @@ def test_free_nodes_go_before_those_of_pilots(slurm: Slurm) -> None:
     _wait_for(slurm, pilots)
     host = _submit(slurm, "host-group", "sleep 2", nodes=2)
     assert _delays_s(slurm, [host])[0] <= CYCLE_S[1] + SLACK_S
-    states = slurm.run("sacct", "-X", "-n", "-P", "-j", ",".join(pilots), "--format=State").split("\n")
+    states = slurm.run(
+        "sacct", "-X", "-n", "-P", "-j", ",".join(pilots), "--format=State"
+    ).split("\n")
     slurm.run("scancel", *pilots)
     preempted = sum("PREEMPTED" in state for state in states)
     assert preempted == taken_from_training() == 1
@@ -128,8 +159,20 @@ def test_free_nodes_go_before_those_of_pilots(slurm: Slurm) -> None:
 def taken_from_training() -> int:
     """The same in a replay: of four idle nodes training holds three, and a host job takes two."""
     curve = Curve([0, GROUP - 1], [0, 3.0])
-    job = Job("j", 0, 1, GROUP - 1, pmax=1e9, tcup_s=0, tcdw_s=0, scalability=curve, objective=curve)
-    outcome = Replay(_with_a_start(), JobTable((job,)), EqualShare(), Rules(return_time_s=2.0)).run()
+    job = Job(
+        "j",
+        0,
+        1,
+        GROUP - 1,
+        pmax=1e9,
+        tcup_s=0,
+        tcdw_s=0,
+        scalability=curve,
+        objective=curve,
+    )
+    outcome = Replay(
+        _with_a_start(), JobTable((job,)), EqualShare(), Rules(return_time_s=2.0)
+    ).run()
     found: int = host_metrics(outcome, 2.0)["nodes_taken_from_training"]
     return found
 
@@ -137,4 +180,11 @@ def taken_from_training() -> int:
 def _with_a_start() -> NodeTrace:
     ends = np.array([30, 30, 60, 60]) * SECOND_NS
     names = [f"n{node}" for node in range(GROUP)]
-    return from_fragments(names, np.arange(GROUP), np.zeros(GROUP, dtype=np.int64), ends, 0, 60 * SECOND_NS)
+    return from_fragments(
+        names,
+        np.arange(GROUP),
+        np.zeros(GROUP, dtype=np.int64),
+        ends,
+        0,
+        60 * SECOND_NS,
+    )

@@ -22,7 +22,13 @@ from bft.replay.options.options import Options
 from bft.replay.policies import EqualShare
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.results import run_directory as results
-from bft.replay.results.run_directory import check_writable, is_run, run_directory, write_json, write_outcome
+from bft.replay.results.run_directory import (
+    check_writable,
+    is_run,
+    run_directory,
+    write_json,
+    write_outcome,
+)
 from bft.replay.run import execute
 from bft.replay.trace.node_trace import always_idle
 
@@ -67,11 +73,17 @@ def test_a_run_directory_appears_with_all_it_holds(tmp_path: Path) -> None:
     with run_directory(folder, force=False) as draft:
         (draft / "part").write_text("x")
         assert not folder.exists()
-    assert tree(tmp_path) == {"deep": "folder", "deep/run": "folder", "deep/run/part": b"x"}
+    assert tree(tmp_path) == {
+        "deep": "folder",
+        "deep/run": "folder",
+        "deep/run/part": b"x",
+    }
 
 
 @pytest.mark.parametrize("problem", [ValueError, KeyboardInterrupt, SystemExit])
-def test_an_exception_leaves_nothing(tmp_path: Path, problem: type[BaseException]) -> None:
+def test_an_exception_leaves_nothing(
+    tmp_path: Path, problem: type[BaseException]
+) -> None:
     def interrupted() -> None:
         with run_directory(tmp_path / "run", force=False) as draft:
             (draft / "part").write_text("x")
@@ -85,12 +97,17 @@ def test_an_exception_leaves_nothing(tmp_path: Path, problem: type[BaseException
 def test_an_exception_leaves_the_earlier_run_as_it_was(tmp_path: Path) -> None:
     pretend(tmp_path / "run")
     before = tree(tmp_path)
-    with pytest.raises(ValueError, match="mid"), run_directory(tmp_path / "run", force=True):
+    with (
+        pytest.raises(ValueError, match="mid"),
+        run_directory(tmp_path / "run", force=True),
+    ):
         raise ValueError("mid")
     assert tree(tmp_path) == before
 
 
-def test_a_replay_that_fails_midway_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_that_fails_midway_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
@@ -172,7 +189,9 @@ def foreign(folder: Path, kind: str) -> None:
         "",
     ],
 )
-def test_what_is_not_ours_is_never_touched(tmp_path: Path, kind: str, force: bool) -> None:
+def test_what_is_not_ours_is_never_touched(
+    tmp_path: Path, kind: str, force: bool
+) -> None:
     foreign(tmp_path / "run", kind)
     before = tree(tmp_path)
     for attempt in (check_writable, fill):
@@ -183,24 +202,36 @@ def test_what_is_not_ours_is_never_touched(tmp_path: Path, kind: str, force: boo
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_what_comes_to_the_folder_meanwhile_stays_and_the_run_is_kept_beside_it(tmp_path: Path, force: bool) -> None:
+def test_what_comes_to_the_folder_meanwhile_stays_and_the_run_is_kept_beside_it(
+    tmp_path: Path, force: bool
+) -> None:
     def fill_late() -> None:
         with run_directory(tmp_path / "run", force=force) as draft:
             (draft / "new").write_text("hours")
             (tmp_path / "run").mkdir()
             (tmp_path / "run" / "thesis.tex").write_text("years")
 
-    with pytest.raises(InputError, match=r"something else is there by now \(it is kept as .*/run\.draft-"):
+    with pytest.raises(
+        InputError,
+        match=r"something else is there by now \(it is kept as .*/run\.draft-",
+    ):
         fill_late()
     (kept,) = tmp_path.glob("run.draft-*")
-    found = {"run": "folder", "run/thesis.tex": b"years", kept.name: "folder", f"{kept.name}/new": b"hours"}
+    found = {
+        "run": "folder",
+        "run/thesis.tex": b"years",
+        kept.name: "folder",
+        f"{kept.name}/new": b"hours",
+    }
     assert tree(tmp_path) == found
 
 
 def test_a_run_that_comes_meanwhile_is_replaced_with_force_only(tmp_path: Path) -> None:
     def fill_late(*, force: bool) -> None:
         with run_directory(tmp_path / "run", force=force) as draft:
-            write_json(draft / results.SUMMARY, {"format": results.FORMAT, "mark": "late"})
+            write_json(
+                draft / results.SUMMARY, {"format": results.FORMAT, "mark": "late"}
+            )
             fill(tmp_path / "run", force=force, mark="early")
 
     with pytest.raises(InputError, match="is kept as"):
@@ -213,7 +244,9 @@ def test_a_run_that_comes_meanwhile_is_replaced_with_force_only(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_link_to_a_folder_of_others_is_never_followed(tmp_path: Path, force: bool) -> None:
+def test_a_link_to_a_folder_of_others_is_never_followed(
+    tmp_path: Path, force: bool
+) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "x").write_text("mine")
     (tmp_path / "run").symlink_to(tmp_path / "data")
@@ -223,7 +256,9 @@ def test_a_link_to_a_folder_of_others_is_never_followed(tmp_path: Path, force: b
     assert tree(tmp_path) == before
 
 
-def test_through_a_link_the_run_it_leads_to_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+def test_through_a_link_the_run_it_leads_to_is_replaced_and_the_link_stays(
+    tmp_path: Path,
+) -> None:
     pretend(tmp_path / "scratch" / "real")
     (tmp_path / "run").symlink_to(tmp_path / "scratch" / "real")
     fill(tmp_path / "run", force=True)
@@ -285,7 +320,11 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_runs_give_the_same_bytes(bundled: Path, tmp_path: Path) -> None:
     execute(BUNDLED, tmp_path / "two")
     one, other = tree(bundled), tree(tmp_path / "two")
-    assert one.keys() == other.keys() == {"summary.json", "timing.json", *(f"{n}.parquet" for n in NAMES)}
+    assert (
+        one.keys()
+        == other.keys()
+        == {"summary.json", "timing.json", *(f"{n}.parquet" for n in NAMES)}
+    )
     for name in one.keys() - {results.TIMING}:
         assert one[name] == other[name], name
 
@@ -306,13 +345,19 @@ def test_wall_clock_is_in_the_timing_alone(bundled: Path) -> None:
     summary = json.loads((bundled / results.SUMMARY).read_text())
     timing = json.loads((bundled / results.TIMING).read_text())
     assert {"started_at", "total_s", "replay_s", "peak_memory_mib"} <= timing.keys()
-    assert not any(key.startswith(("load", "total", "started", "peak")) for key in summary)
+    assert not any(
+        key.startswith(("load", "total", "started", "peak")) for key in summary
+    )
     assert "seconds" not in pq.read_schema(bundled / results.STEPS).names
 
 
 @pytest.mark.parametrize("policy", ["fifo", "equal-share"])
-def test_the_timing_holds_the_decisions_of_every_policy(policy: str, tmp_path: Path) -> None:
-    summary = execute(replace(BUNDLED, policy=policy, dedicated=False), tmp_path / "run")
+def test_the_timing_holds_the_decisions_of_every_policy(
+    policy: str, tmp_path: Path
+) -> None:
+    summary = execute(
+        replace(BUNDLED, policy=policy, dedicated=False), tmp_path / "run"
+    )
     timing = json.loads((tmp_path / "run" / results.TIMING).read_text())["decision_s"]
     assert 0 < timing["count"] <= summary["metrics"]["decisions"]
     assert 0 < timing["median"] <= timing["max"] <= timing["sum"]
@@ -327,16 +372,22 @@ def test_files_agree_with_each_other(bundled: Path) -> None:
     assert steps["progress"].sum() == pytest.approx(metrics["outcome"], rel=1e-9)
     assert jobs["work"].sum() == pytest.approx(metrics["outcome"], rel=1e-9)
     assert jobs["unit_seconds"].sum() == pytest.approx(metrics["used_unit_s"], rel=1e-9)
-    assert jobs["preemptions"].sum() == steps["preempted"].sum() == metrics["preemptions"]
+    assert (
+        jobs["preemptions"].sum() == steps["preempted"].sum() == metrics["preemptions"]
+    )
     assert jobs["rescales"].sum() == steps["rescaled"].sum() == metrics["rescales"]
     for book in BOOKS:
-        assert steps[f"{book}_cost"].sum() == pytest.approx(jobs[f"lost_to_{book}"].sum(), rel=1e-9)
-        assert metrics[f"{book}_cost"] == pytest.approx(jobs[f"lost_to_{book}"].sum(), rel=1e-9)
+        assert steps[f"{book}_cost"].sum() == pytest.approx(
+            jobs[f"lost_to_{book}"].sum(), rel=1e-9
+        )
+        assert metrics[f"{book}_cost"] == pytest.approx(
+            jobs[f"lost_to_{book}"].sum(), rel=1e-9
+        )
     assert jobs["finish"].notna().sum() == metrics["jobs_finished"]
     units = held["last_unit"] - held["first_unit"] + 1
-    assert (units * (held["end"] - held["start"]).dt.total_seconds()).sum() == pytest.approx(
-        metrics["used_unit_s"], rel=1e-9
-    )
+    assert (
+        units * (held["end"] - held["start"]).dt.total_seconds()
+    ).sum() == pytest.approx(metrics["used_unit_s"], rel=1e-9)
     assert (steps["used"] <= steps["idle"]).all()
     assert len(steps) == metrics["decisions"] + 1
     assert 0 < metrics["U"] <= 1.05
@@ -352,10 +403,15 @@ def test_an_interrupted_run_is_written_and_marked(tmp_path: Path) -> None:
     assert len(pd.read_parquet(tmp_path / "run" / results.STEPS)) <= 26
 
 
-def test_times_in_the_files_are_exact_and_missing_ones_are_missing(tmp_path: Path) -> None:
+def test_times_in_the_files_are_exact_and_missing_ones_are_missing(
+    tmp_path: Path,
+) -> None:
     curve = Curve(np.array([0, 1]), np.array([0.0, 3.0]))
     start = 1_613_000_000_000_000_001
-    jobs = [Job(n, start + k, 1, 1, 7.0, 0.0, 0.0, curve, curve) for k, n in enumerate(("a", "never"))]
+    jobs = [
+        Job(n, start + k, 1, 1, 7.0, 0.0, 0.0, curve, curve)
+        for k, n in enumerate(("a", "never"))
+    ]
     nodes = always_idle(1, start, start + 3 * 10**9)
     write_outcome(tmp_path, Replay(nodes, JobTable(tuple(jobs)), EqualShare()).run())
     frame = pd.read_parquet(tmp_path / results.JOBS)
@@ -367,31 +423,55 @@ def test_times_in_the_files_are_exact_and_missing_ones_are_missing(tmp_path: Pat
     assert np.isnan(frame["jct_s"].iloc[1])
     held = pd.read_parquet(tmp_path / results.ALLOCATIONS)
     assert held["job"].tolist() == ["a", "never"]
-    assert json.loads(pq.read_schema(tmp_path / results.ALLOCATIONS).metadata[b"nodes"]) == ["n00000"]
+    assert json.loads(
+        pq.read_schema(tmp_path / results.ALLOCATIONS).metadata[b"nodes"]
+    ) == ["n00000"]
 
 
-def test_the_table_of_jobs_says_whose_they_are_and_what_they_asked_for(tmp_path: Path) -> None:
+def test_the_table_of_jobs_says_whose_they_are_and_what_they_asked_for(
+    tmp_path: Path,
+) -> None:
     curve = Curve(np.array([0, 1, 2, 4]), np.array([0.0, 3.0, 6.0, 6.5]))
     told = {"model": "resnet", "user": "ada", "vc": "physics"}
     jobs = [
         Job("states", 0, 1, 4, 7.0, 0.0, 0.0, curve, curve, jreq=3, **told),  # type: ignore[arg-type]
         Job("says-nothing", 0, 2, 4, 7.0, 0.0, 0.0, curve, curve),
     ]
-    write_outcome(tmp_path, Replay(always_idle(4, 0, 10**9), JobTable(tuple(jobs)), EqualShare()).run())
+    write_outcome(
+        tmp_path,
+        Replay(always_idle(4, 0, 10**9), JobTable(tuple(jobs)), EqualShare()).run(),
+    )
     columns = ["name", "vc", "user", "model", "Jmin", "Jmax", "Jreq", "units_asked"]
     for frame in (
         pd.read_parquet(tmp_path / results.JOBS),
         results.finish_frame(JobTable(tuple(jobs)), [1, 2], [0, 0]),
     ):
-        rows = frame[columns].astype(object).where(frame[columns].notna(), None).to_numpy().tolist()
+        rows = (
+            frame[columns]
+            .astype(object)
+            .where(frame[columns].notna(), None)
+            .to_numpy()
+            .tolist()
+        )
         assert rows == [
             ["states", "physics", "ada", "resnet", 1, 4, 3, 3],
-            ["says-nothing", "", "", "", 2, 4, None, 2],  # Jreq by default: the least that reaches 80 % of P(Jmax)
+            [
+                "says-nothing",
+                "",
+                "",
+                "",
+                2,
+                4,
+                None,
+                2,
+            ],  # Jreq by default: the least that reaches 80 % of P(Jmax)
         ]
 
 
 def test_a_replay_of_no_jobs_can_be_written(tmp_path: Path) -> None:
-    write_outcome(tmp_path, Replay(always_idle(1, 0, 9), JobTable(()), EqualShare()).run())
+    write_outcome(
+        tmp_path, Replay(always_idle(1, 0, 9), JobTable(()), EqualShare()).run()
+    )
     assert len(pd.read_parquet(tmp_path / results.STEPS)) == 1
 
 
@@ -402,15 +482,23 @@ def test_a_digest_is_sha256(tmp_path: Path) -> None:
 
 def test_json_is_sorted_utf8_and_ends_with_a_line(tmp_path: Path) -> None:
     write_json(tmp_path / "j.json", {"b": "ξ", "a": float("nan")})
-    assert (tmp_path / "j.json").read_text(encoding="utf-8") == '{\n  "a": null,\n  "b": "ξ"\n}\n'
+    assert (tmp_path / "j.json").read_text(
+        encoding="utf-8"
+    ) == '{\n  "a": null,\n  "b": "ξ"\n}\n'
 
 
 def test_the_frame_of_a_published_replay_keeps_exact_times() -> None:
     curve = Curve(np.array([0, 1]), np.array([0.0, 3.0]))
     start = 1_613_000_000_000_000_001
-    jobs = JobTable(tuple(Job(name, start, 1, 1, 7.0, 0.0, 0.0, curve, curve) for name in "ab"))
+    jobs = JobTable(
+        tuple(Job(name, start, 1, 1, 7.0, 0.0, 0.0, curve, curve) for name in "ab")
+    )
     frame = results.finish_frame(jobs, [start + 2_333_333_334, None], [7.0, 1.0])
     assert frame["finish"].iloc[0].value == start + 2_333_333_334
     assert frame["submit"].astype("int64").tolist() == [start, start]
-    assert frame["finish"].isna().tolist() == frame["jct_s"].isna().tolist() == [False, True]
+    assert (
+        frame["finish"].isna().tolist()
+        == frame["jct_s"].isna().tolist()
+        == [False, True]
+    )
     assert float(frame["jct_s"].iloc[0]) == pytest.approx(2.333333334)

@@ -26,7 +26,29 @@ def files(here: Path) -> list[str]:
         end=6 * 3600 * SECOND_NS,
     )
     curve = Curve([0, 1, 4], [0, 10, 30])
-    jobs = [Job(f"j{k}", k * 900 * SECOND_NS, 1, 4, 6e4 * (1 + k % 3), 30, 20, curve, curve, jreq=1) for k in range(8)]
+    jobs = [
+        Job(
+            f"j{k}",
+            k * 900 * SECOND_NS,
+            1,
+            4,
+            6e4 * (1 + k % 3),
+            30,
+            20,
+            curve,
+            curve,
+            jreq=1,
+        )
+        for k in range(8)
+    ]
     write_trace(trace, here / "trace.parquet")
     write_jobs(JobTable(tuple(jobs)), here / "jobs.parquet")
-    return ["-ndmap", "trace.parquet", "--jobs", "jobs.parquet", "--backend", "exact", "--no-u"]
+    return [
+        "-ndmap",
+        "trace.parquet",
+        "--jobs",
+        "jobs.parquet",
+        "--backend",
+        "exact",
+        "--no-u",
+    ]

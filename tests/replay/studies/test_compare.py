@@ -20,7 +20,11 @@ from bft.replay.studies.run_tables import DAY_NS, jobs_of, losses, work_by_day
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.trace_files import write_trace
 
-FILES: dict[str, Any] = {"node_trace": "trace.parquet", "jobs": "jobs.parquet", "dedicated": False}
+FILES: dict[str, Any] = {
+    "node_trace": "trace.parquet",
+    "jobs": "jobs.parquet",
+    "dedicated": False,
+}
 HERE = ["--workers", "0", "--no-u"]
 
 
@@ -30,7 +34,9 @@ def small_trace(days: float = 9, nodes: int = 4) -> NodeTrace:
     times = np.sort(rng.integers(0, int(days * DAY_NS / SECOND_NS), 40)) * SECOND_NS
     node, idle = rng.integers(0, nodes, 40).astype(np.int32), rng.random(40) < 0.7
     idle[0] = True
-    return from_changes([f"n{k}" for k in range(nodes)], times, node, idle, end=round(days * DAY_NS))
+    return from_changes(
+        [f"n{k}" for k in range(nodes)], times, node, idle, end=round(days * DAY_NS)
+    )
 
 
 def small_jobs(count: int = 12) -> JobTable:
@@ -63,16 +69,27 @@ def files(here: Path) -> list[str]:
     return ["-ndmap", "trace.parquet", "--jobs", "jobs.parquet"]
 
 
-def document(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> dict[str, Any]:
+def document(
+    capsys: pytest.CaptureFixture[str], *args: str, code: int = 0
+) -> dict[str, Any]:
     assert run([*args, "--json"]) == code
     content: dict[str, Any] = json.loads(capsys.readouterr().out)
     return content
 
 
-def test_the_table_holds_what_each_run_alone_reports(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(capsys, "compare", *files, *HERE, "--policy", "fifo,equal-share", "-maxJ", "3,0")
+def test_the_table_holds_what_each_run_alone_reports(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = document(
+        capsys, "compare", *files, *HERE, "--policy", "fifo,equal-share", "-maxJ", "3,0"
+    )
     labels = [row["variant"] for row in found["variants"]]
-    assert labels == ["fifo, -maxJ 3", "fifo, -maxJ 0", "equal-share, -maxJ 3", "equal-share, -maxJ 0"]
+    assert labels == [
+        "fifo, -maxJ 3",
+        "fifo, -maxJ 0",
+        "equal-share, -maxJ 3",
+        "equal-share, -maxJ 0",
+    ]
     alone = execute(
         Options.of(**FILES, policy="fifo", max_jobs=3, bound=True),
         "alone",
@@ -84,7 +101,9 @@ def test_the_table_holds_what_each_run_alone_reports(files: list[str], capsys: p
     assert row["jct_p95_s"] == alone["jct_s"]["p95"]
     assert row["longest_wait_s"] == alone["longest_wait_s"]
     assert row["fairness"] == alone["finish_time_fairness"]["mean"]
-    assert row["losses"] == pytest.approx(alone["preemption_cost"] + alone["rescale_cost"])
+    assert row["losses"] == pytest.approx(
+        alone["preemption_cost"] + alone["rescale_cost"]
+    )
     assert row["jobs_finished"] == alone["jobs_finished"]
     assert row["queueing_mean_s"] == alone["queueing_s"]["mean"]
     assert row["waiting_mean_s"] == alone["without_units_s"]["mean"]
@@ -95,41 +114,94 @@ def test_the_table_holds_what_each_run_alone_reports(files: list[str], capsys: p
 def test_energy_money_and_co2_have_columns_where_they_are_stated(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stated = ["--node-watts", "100,500", "--price-per-node-hour", "2", "--co2-per-kwh", "300"]
-    found = document(capsys, "compare", *files, *HERE, "--no-bound", "--policy", "fifo,equal-share", *stated)
+    stated = [
+        "--node-watts",
+        "100,500",
+        "--price-per-node-hour",
+        "2",
+        "--co2-per-kwh",
+        "300",
+    ]
+    found = document(
+        capsys,
+        "compare",
+        *files,
+        *HERE,
+        "--no-bound",
+        "--policy",
+        "fifo,equal-share",
+        *stated,
+    )
     for row in found["variants"]:
         folder = Path(found["runs"][row["variant"]][0])
         costs = json.loads((folder / "summary.json").read_text())["metrics"]["costs"]
-        assert {name: row[name] for name in ("additional_kwh", "additional_co2_kg", "value_used")} == {
+        assert {
+            name: row[name]
+            for name in ("additional_kwh", "additional_co2_kg", "value_used")
+        } == {
             "additional_kwh": costs["additional_kwh"],
             "additional_co2_kg": pytest.approx(costs["additional_kwh"] * 0.3),
             "value_used": pytest.approx(costs["used_node_h"] * 2),
         }
-    assert run(["compare", *files, *HERE, "--no-bound", "--policy", "fifo,equal-share", *stated]) == 0
+    assert (
+        run(
+            [
+                "compare",
+                *files,
+                *HERE,
+                "--no-bound",
+                "--policy",
+                "fifo,equal-share",
+                *stated,
+            ]
+        )
+        == 0
+    )
     assert "kWh more" in capsys.readouterr().out
 
 
-def test_differences_are_those_of_the_runs(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_differences_are_those_of_the_runs(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     found = document(capsys, "compare", *files, *HERE, "--policy", "fifo,equal-share")
     fifo, equal = (Path(found["runs"][name][0]) for name in ("fifo", "equal-share"))
     outcome, times = found["differences"]
-    works = [json.loads((folder / "summary.json").read_text())["metrics"]["outcome"] for folder in (fifo, equal)]
+    works = [
+        json.loads((folder / "summary.json").read_text())["metrics"]["outcome"]
+        for folder in (fifo, equal)
+    ]
     assert outcome["value"] == pytest.approx(works[1] / works[0] - 1)
     assert outcome["days"]["pairs"] == outcome["count_days"] == 9
     assert outcome["days"]["low"] <= outcome["value"] <= outcome["days"]["high"]
-    jobs = [pd.read_parquet(folder / "jobs.parquet").set_index("name")["jct_s"] for folder in (fifo, equal)]
+    jobs = [
+        pd.read_parquet(folder / "jobs.parquet").set_index("name")["jct_s"]
+        for folder in (fifo, equal)
+    ]
     both = jobs[0].notna() & jobs[1].notna()
     assert times["jobs"] == both.sum()
-    assert times["value"] == pytest.approx(jobs[1][both].sum() / jobs[0][both].sum() - 1)
+    assert times["value"] == pytest.approx(
+        jobs[1][both].sum() / jobs[0][both].sum() - 1
+    )
     sentence = found["sentences"][0]
     direction = "more" if outcome["value"] > 0 else "less"
-    assert f"equal-share yields {abs(outcome['value']):.1%}".replace("%", f" % {direction} than fifo;") in sentence
+    assert (
+        f"equal-share yields {abs(outcome['value']):.1%}".replace(
+            "%", f" % {direction} than fifo;"
+        )
+        in sentence
+    )
     assert "the 9 days' 95 % interval is" in sentence
 
 
 def test_work_by_day_adds_up_and_is_linear_between_decisions(files: list[str]) -> None:
     summary = execute(
-        Options.of(node_trace="trace.parquet", jobs="jobs.parquet", dedicated=False, backend="exact"), "run"
+        Options.of(
+            node_trace="trace.parquet",
+            jobs="jobs.parquet",
+            dedicated=False,
+            backend="exact",
+        ),
+        "run",
     )
     steps = pd.read_parquet("run/steps.parquet")
     start = steps["time"].iloc[0].value
@@ -140,15 +212,23 @@ def test_work_by_day_adds_up_and_is_linear_between_decisions(files: list[str]) -
     rows = list(zip(steps["time"].astype("int64"), steps["progress"], strict=True))
     for (begin, _), (end, progress) in pairwise(rows):
         for day in range(10):
-            low, high = max(begin, start + day * DAY_NS), min(end, start + (day + 1) * DAY_NS)
+            low, high = (
+                max(begin, start + day * DAY_NS),
+                min(end, start + (day + 1) * DAY_NS),
+            )
             expected[day] += progress * max(high - low, 0) / max(end - begin, 1)
     assert by_day == pytest.approx(expected)
 
 
-def test_an_existing_run_is_reused(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_run_is_reused(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     args = ["compare", *files, *HERE, "--policy", "fifo,srtf"]
     first = document(capsys, *args)
-    stamps = {path: path.stat().st_mtime_ns for path in Path("compare-study").rglob("summary.json")}
+    stamps = {
+        path: path.stat().st_mtime_ns
+        for path in Path("compare-study").rglob("summary.json")
+    }
     assert run([*args, "--policy", "equal-share"]) == 0
     assert "3 replays, 2 done before" in capsys.readouterr().err
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
@@ -158,13 +238,26 @@ def test_an_existing_run_is_reused(files: list[str], capsys: pytest.CaptureFixtu
     assert document(capsys, *args) != first
 
 
-def test_split_gives_each_group_its_own_jobs(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    found = document(capsys, "compare", *files, *HERE, "--policy", "fifo,equal-share", "--split", "model")
+def test_split_gives_each_group_its_own_jobs(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = document(
+        capsys,
+        "compare",
+        *files,
+        *HERE,
+        "--policy",
+        "fifo,equal-share",
+        "--split",
+        "model",
+    )
     folder = Path(found["runs"]["fifo"][0])
     metrics = json.loads((folder / "summary.json").read_text())["metrics"]
     jobs = jobs_of(folder, pd.Timestamp(metrics["window_end"]).value)
     assert [(row["variant"], row["model"]) for row in found["variants"]] == [
-        (policy, model) for policy in ("fifo", "equal-share") for model in ("big", "small")
+        (policy, model)
+        for policy in ("fifo", "equal-share")
+        for model in ("big", "small")
     ]
     for row in found["variants"][:2]:
         mine = jobs[jobs["model"] == row["model"]]
@@ -176,28 +269,86 @@ def test_split_gives_each_group_its_own_jobs(files: list[str], capsys: pytest.Ca
     assert jobs["longest_wait_s"].max() == pytest.approx(metrics["longest_wait_s"])
     # Counted from the allocations here, by the engine there.
     assert jobs["waiting_s"].mean() == pytest.approx(metrics["without_units_s"]["mean"])
-    assert jobs["waiting_s"].max() == pytest.approx(metrics["without_units_s"]["longest"])
-    users = document(capsys, "compare", *files, *HERE, "--policy", "fifo,equal-share", "--split", "user")
+    assert jobs["waiting_s"].max() == pytest.approx(
+        metrics["without_units_s"]["longest"]
+    )
+    users = document(
+        capsys,
+        "compare",
+        *files,
+        *HERE,
+        "--policy",
+        "fifo,equal-share",
+        "--split",
+        "user",
+    )
     assert {row["user"] for row in users["variants"]} == {"u0", "u1", "(none)"}
-    assert run(["compare", *files, *HERE, "--policy", "fifo,equal-share", "--split", "vc"]) == 2
+    assert (
+        run(["compare", *files, *HERE, "--policy", "fifo,equal-share", "--split", "vc"])
+        == 2
+    )
     assert "no job states it" in capsys.readouterr().err
-    sizes = document(capsys, "compare", *files, *HERE, "--policy", "fifo,equal-share", "--split", "size:1")
+    sizes = document(
+        capsys,
+        "compare",
+        *files,
+        *HERE,
+        "--policy",
+        "fifo,equal-share",
+        "--split",
+        "size:1",
+    )
     assert [(row["size"], row["jobs"]) for row in sizes["variants"][:2]] == [
         ("up to 1", int((jobs["units_asked"] == 1).sum())),
         ("over 1", int((jobs["units_asked"] > 1).sum())),
     ]
-    assert run(["compare", *files, *HERE, "--policy", "fifo,equal-share", "--split", "size:8,4"]) == 2
+    assert (
+        run(
+            [
+                "compare",
+                *files,
+                *HERE,
+                "--policy",
+                "fifo,equal-share",
+                "--split",
+                "size:8,4",
+            ]
+        )
+        == 2
+    )
     assert "sizes such as size:8,64, not 'size:8,4'" in capsys.readouterr().err
 
 
-def test_a_comparison_is_drawn(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    args = ["compare", *files, *HERE, "--no-bound", "--policy", "fifo,equal-share", "--seed", "0:2"]
+def test_a_comparison_is_drawn(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = [
+        "compare",
+        *files,
+        *HERE,
+        "--no-bound",
+        "--policy",
+        "fifo,equal-share",
+        "--seed",
+        "0:2",
+    ]
     document(capsys, *args, "--split", "model", "--svg", "figures")
     names = {path.name for path in Path("figures").iterdir()}
     assert names == {
-        f"compared{rest}.svg" for rest in ("", "-means", "-times", "-queueing", "-jct-by-model", "-waiting-by-model")
+        f"compared{rest}.svg"
+        for rest in (
+            "",
+            "-means",
+            "-times",
+            "-queueing",
+            "-jct-by-model",
+            "-waiting-by-model",
+        )
     }
-    for name in names - {"compared.svg", "compared-means.svg"}:  # an entry for each variant
+    for name in names - {
+        "compared.svg",
+        "compared-means.svg",
+    }:  # an entry for each variant
         text = Path("figures", name).read_text()
         assert "fifo" in text, name
         assert "equal-share" in text, name
@@ -209,32 +360,73 @@ def test_a_comparison_is_drawn(files: list[str], capsys: pytest.CaptureFixture[s
     assert {path.name: path.read_bytes() for path in Path("figures").iterdir()} == first
 
 
-def test_seeds_are_one_variant_and_have_an_interval(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_seeds_are_one_variant_and_have_an_interval(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     write_jobs(small_jobs(3), "jobs.parquet")
-    quick = ["--set", "population=4", "--set", "generations=2", "--set", "interval_s=7200", "--no-bound"]
-    args = ["compare", *files, *HERE, "--policy", "pollux", "--seed", "0:5", *quick, "-maxJ", "2,0"]
+    quick = [
+        "--set",
+        "population=4",
+        "--set",
+        "generations=2",
+        "--set",
+        "interval_s=7200",
+        "--no-bound",
+    ]
+    args = [
+        "compare",
+        *files,
+        *HERE,
+        "--policy",
+        "pollux",
+        "--seed",
+        "0:5",
+        *quick,
+        "-maxJ",
+        "2,0",
+    ]
     found = document(capsys, *args)
     assert [row["seeds"] for row in found["variants"]] == [5, 5]
     assert found["differences"][0]["seeds"]["pairs"] == 5
     assert "that of 5 seeds" in found["sentences"][0]
 
 
-def test_files_of_every_kind(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    outputs = [part for suffix in ("csv", "parquet", "json", "md") for part in ("-o", f"table.{suffix}")]
-    assert run(["compare", *files, *HERE, "--policy", "fifo,equal-share", *outputs]) == 0
+def test_files_of_every_kind(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = [
+        part
+        for suffix in ("csv", "parquet", "json", "md")
+        for part in ("-o", f"table.{suffix}")
+    ]
+    assert (
+        run(["compare", *files, *HERE, "--policy", "fifo,equal-share", *outputs]) == 0
+    )
     shown = capsys.readouterr().out
     frames = [pd.read_csv("table.csv"), pd.read_parquet("table.parquet")]
-    assert frames[0]["outcome"].to_numpy() == pytest.approx(frames[1]["outcome"].to_numpy())
+    assert frames[0]["outcome"].to_numpy() == pytest.approx(
+        frames[1]["outcome"].to_numpy()
+    )
     content = json.loads(Path("table.json").read_text())
     assert content["sentences"][0] in shown
     assert content["sentences"][0] in Path("table.md").read_text()
     assert Path("table.md").read_text().startswith("|  | outcome |")
-    assert run(["compare", *files, *HERE, "--policy", "fifo,srtf", "-o", "table.xlsx"]) == 2
+    assert (
+        run(["compare", *files, *HERE, "--policy", "fifo,srtf", "-o", "table.xlsx"])
+        == 2
+    )
     assert "expected a name that ends in .csv" in capsys.readouterr().err
 
 
-def test_named_variants_and_a_plan_file(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    named = ["--variant", "short: --policy milp --backend exact -Tfwd 10", "--variant", "queue: --policy fifo"]
+def test_named_variants_and_a_plan_file(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [
+        "--variant",
+        "short: --policy milp --backend exact -Tfwd 10",
+        "--variant",
+        "queue: --policy fifo",
+    ]
     by_flags = document(capsys, "compare", *files, *HERE, *named)
     Path("plan.toml").write_text(
         "[options]\nnode-trace = 'trace.parquet'\njobs = 'jobs.parquet'\n"
@@ -244,7 +436,9 @@ def test_named_variants_and_a_plan_file(files: list[str], capsys: pytest.Capture
     assert [row["variant"] for row in by_flags["variants"]] == ["short", "queue"]
 
 
-def test_run_directories_are_compared_as_they_are(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_directories_are_compared_as_they_are(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     for policy in ("fifo", "equal-share"):
         assert run([*files, "--no-u", "--policy", policy, "--out", policy]) == 0
     capsys.readouterr()
@@ -259,9 +453,15 @@ def test_failures_are_reported_and_the_other_variants_compared(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     wide = small_jobs()
-    jobs = [*wide, Job("wide", 0, 9, 9, 1.0, 0, 0, Curve([0, 9], [0, 9]), Curve([0, 9], [0, 9]))]
+    jobs = [
+        *wide,
+        Job("wide", 0, 9, 9, 1.0, 0, 0, Curve([0, 9], [0, 9]), Curve([0, 9], [0, 9])),
+    ]
     write_jobs(JobTable(tuple(jobs)), "jobs.parquet")  # rigid policies refuse it
-    assert run(["compare", *files, *HERE, "--policy", "equal-share,fifo", "-maxJ", "3,0"]) == 3
+    assert (
+        run(["compare", *files, *HERE, "--policy", "equal-share,fifo", "-maxJ", "3,0"])
+        == 3
+    )
     said = capsys.readouterr()
     assert "warning: fifo, -maxJ 3 failed:" in said.err
     assert "equal-share, -maxJ 0 yields" in said.out
@@ -278,12 +478,17 @@ def test_failures_are_reported_and_the_other_variants_compared(
         (["--seed", "5:2"], "expected a range of 1 to"),
         (["--seed", "0:x"], "expected a range such as"),
         (["--variant", "no colon"], "expected 'NAME: OPTIONS'"),
-        (["--policy", "fifo,milp-sharing"], "milp-sharing: --policy milp-sharing shares units and needs --xi"),
+        (
+            ["--policy", "fifo,milp-sharing"],
+            "milp-sharing: --policy milp-sharing shares units and needs --xi",
+        ),
         (["--policy", "fifo,srtf", "-ndmap", "no.parquet"], "no.parquet"),
         (["--plan", "none.toml"], "none.toml: no such file"),
     ],
 )
-def test_invalid_input_is_named(here: Path, capsys: pytest.CaptureFixture[str], args: list[str], said: str) -> None:
+def test_invalid_input_is_named(
+    here: Path, capsys: pytest.CaptureFixture[str], args: list[str], said: str
+) -> None:
     assert run(["compare", "--workers", "0", *args]) == 2
     assert said in capsys.readouterr().err
     assert not list(here.iterdir())
@@ -316,7 +521,9 @@ def test_an_interval_covers_the_truth_about_as_often_as_promised() -> None:
         found = interval(ours, base, 7)
         assert found is not None
         covered += found.low <= 0.05 <= found.high
-    assert covered >= 51  # of 60; 95 % would be 57, and fewer than 51 come once in 1,000
+    assert (
+        covered >= 51
+    )  # of 60; 95 % would be 57, and fewer than 51 come once in 1,000
 
 
 def test_pairs_that_differ_by_one_factor_leave_no_doubt() -> None:

@@ -23,10 +23,20 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 
 @pytest.mark.slow
-def test_a_sweep_through_sbatch_and_its_jobs_back_through_sacct(files: list[str], slurm: Slurm) -> None:
+def test_a_sweep_through_sbatch_and_its_jobs_back_through_sacct(
+    files: list[str], slurm: Slurm
+) -> None:
     assert run(["sweep", *files, "--workers", "0", *GRID, "--out", "here"]) == 0
-    assert run(["sweep", "plan", *files, *GRID, "--script", "slurm", "--out", "array"]) == 0
-    subprocess.run(["sbatch", "array/sweep.slurm.sh"], env=slurm.env, check=True, capture_output=True)
+    assert (
+        run(["sweep", "plan", *files, *GRID, "--script", "slurm", "--out", "array"])
+        == 0
+    )
+    subprocess.run(
+        ["sbatch", "array/sweep.slurm.sh"],
+        env=slurm.env,
+        check=True,
+        capture_output=True,
+    )
     slurm.wait_idle(patience_s=900)
     Path("nodes.txt").write_text(slurm.run("scontrol", "-o", "show", "node"))
     slurm.env["SLURM_TIME_FORMAT"] = "%s"
@@ -36,9 +46,27 @@ def test_a_sweep_through_sbatch_and_its_jobs_back_through_sacct(files: list[str]
     logs = {log.name: log.read_text() for log in Path("array/logs").iterdir()}
     assert jobs.count("COMPLETED") == 4, (jobs, logs)
     assert run(["sweep", "collect", "--out", "array"]) == 0
-    assert Path("array/results.parquet").read_bytes() == Path("here/results.parquet").read_bytes()
+    assert (
+        Path("array/results.parquet").read_bytes()
+        == Path("here/results.parquet").read_bytes()
+    )
     # What Slurm wrote of these four jobs is a log like any other.
-    assert run(["ingest", "slurm", "sacct.txt", "--nodes", "nodes.txt", "--min-gap", "0", "-o", "own.parquet"]) == 0
+    assert (
+        run(
+            [
+                "ingest",
+                "slurm",
+                "sacct.txt",
+                "--nodes",
+                "nodes.txt",
+                "--min-gap",
+                "0",
+                "-o",
+                "own.parquet",
+            ]
+        )
+        == 0
+    )
     assert read_trace("own.parquet").nodes == ("n1", "n2")
 
 
@@ -47,11 +75,19 @@ def test_a_sweep_by_workers_that_dask_jobqueue_submits(
     files: list[str], slurm: Slurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(["sweep", *files, "--workers", "0", *GRID, "--out", "here"]) == 0
-    for name, value in slurm.env.items():  # in which dask-jobqueue calls sbatch and scancel
+    for (
+        name,
+        value,
+    ) in slurm.env.items():  # in which dask-jobqueue calls sbatch and scancel
         monkeypatch.setenv(name, value)
     resources = ["--resource", "memory=2GB", "--resource", "interface=lo"]
     queued = ["--jobqueue", "slurm", "--workers", "2", *resources, "--out", "queued"]
     assert run(["sweep", *files, *GRID, *queued]) == 0
-    assert Path("queued/results.parquet").read_bytes() == Path("here/results.parquet").read_bytes()
+    assert (
+        Path("queued/results.parquet").read_bytes()
+        == Path("here/results.parquet").read_bytes()
+    )
     slurm.wait_idle()
-    assert "dask-worker" in slurm.run("sacct", "-a", "-X", "-n", "-P", "-S", "now-1days", "--format=JobName")
+    assert "dask-worker" in slurm.run(
+        "sacct", "-a", "-X", "-n", "-P", "-S", "now-1days", "--format=JobName"
+    )

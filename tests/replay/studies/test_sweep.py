@@ -47,7 +47,9 @@ def bytes_of(study: str) -> bytes:
 
 
 @pytest.mark.parametrize("command", ["sweep", "compare"])
-def test_an_interrupted_study_prints_the_command_that_goes_on(files: list[str], command: str) -> None:
+def test_an_interrupted_study_prints_the_command_that_goes_on(
+    files: list[str], command: str
+) -> None:
     args = [command, *files, *HERE, "-Tfwd", "30,600"]
     # The first replay has fewer steps than this, so that it is the second one that is interrupted.
     steps = len(pd.read_parquet(files[1])) + 20
@@ -59,16 +61,25 @@ def test_an_interrupted_study_prints_the_command_that_goes_on(files: list[str], 
     )
     assert again == f"bft-replay {' '.join(args)}"
     last = result_of([*SCRIPT, *again.split()[1:]])
-    assert (last.returncode, "2 replays, 1 done before" in last.stderr) == (0, True), last.stderr
+    assert (last.returncode, "2 replays, 1 done before" in last.stderr) == (0, True), (
+        last.stderr
+    )
 
 
-def test_a_grid_is_done_point_by_point(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_grid_is_done_point_by_point(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["sweep", *files, *HERE, "-Tfwd", "30,600", "-maxJ", "1,0"]) == 0
     said = capsys.readouterr()
     assert "4 done: sweep-study/results.parquet" in said.out
     assert "  4 of 4  -Tfwd 600, -maxJ 0" in said.err
     frame = pd.read_parquet("sweep-study/results.parquet")
-    assert frame[["tfwd_s", "max_jobs"]].to_numpy().tolist() == [[30, 1], [30, 0], [600, 1], [600, 0]]
+    assert frame[["tfwd_s", "max_jobs"]].to_numpy().tolist() == [
+        [30, 1],
+        [30, 0],
+        [600, 1],
+        [600, 0],
+    ]
     assert set(Options().flat()) <= set(frame.columns)
     assert run([*files, "-Tfwd", "600", "-maxJ", "1", "--out", "alone"]) == 0
     metrics = json.loads(Path("alone/summary.json").read_text())["metrics"]
@@ -85,7 +96,9 @@ def test_a_grid_is_done_point_by_point(files: list[str], capsys: pytest.CaptureF
     assert "6 replays, 4 done before" in capsys.readouterr().err
 
 
-def test_shares_of_a_job_array_come_to_the_same(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_shares_of_a_job_array_come_to_the_same(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     grid = [*files, "-Tfwd", "30,600", "-maxJ", "1,0"]
     assert run(["sweep", *grid, *HERE, "--out", "whole"]) == 0
     assert run(["sweep", "plan", *grid, "--out", "shares"]) == 0
@@ -104,11 +117,23 @@ def test_shares_of_a_job_array_come_to_the_same(files: list[str], capsys: pytest
     assert "has changed since the study was planned" in capsys.readouterr().err
 
 
-def test_a_point_that_fails_stops_no_other(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_point_that_fails_stops_no_other(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """A rigid policy refuses a job that needs more units than there ever are."""
     wide = Curve([0, 9], [0, 30])
     write_jobs(JobTable((Job("wide", 0, 9, 9, 1e4, 0, 0, wide, wide),)), "wide.parquet")
-    args = ["-ndmap", "trace.parquet", "--jobs", "wide.parquet", "--jobs", "jobs.parquet", "--policy", "fifo", "--no-u"]
+    args = [
+        "-ndmap",
+        "trace.parquet",
+        "--jobs",
+        "wide.parquet",
+        "--jobs",
+        "jobs.parquet",
+        "--policy",
+        "fifo",
+        "--no-u",
+    ]
     assert run(["sweep", *args, *HERE]) == 3
     said = capsys.readouterr()
     assert "1 done, 1 failed" in said.out
@@ -130,18 +155,59 @@ def test_scripts_of_every_batch_system_do_one_point_per_job(
         ("lsf", "LSB_JOBINDEX", 1),
     ):
         study = f"study of {system}"  # a space must not matter
-        assert run(["sweep", "plan", *files, "-Tfwd", "30,600", "--script", system, "--out", study]) == 0
+        assert (
+            run(
+                [
+                    "sweep",
+                    "plan",
+                    *files,
+                    "-Tfwd",
+                    "30,600",
+                    "--script",
+                    system,
+                    "--out",
+                    study,
+                ]
+            )
+            == 0
+        )
         script = Path(study, f"sweep.{system}.sh")
         text = script.read_text().replace("exec ", "echo ", 1)
         for index in (0, 1):
             environment = {**os.environ, variable: str(first + index)}
-            shown = subprocess.run(["sh", "-c", text], env=environment, capture_output=True, text=True, check=True)
-            assert f"sweep run --index {index} --out {Path(study).absolute()}" in shown.stdout
-    assert run(["sweep", "plan", *files, "-Tfwd", "30,600", "--script", "flux", "--out", "flux"]) == 0
+            shown = subprocess.run(
+                ["sh", "-c", text],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert (
+                f"sweep run --index {index} --out {Path(study).absolute()}"
+                in shown.stdout
+            )
+    assert (
+        run(
+            [
+                "sweep",
+                "plan",
+                *files,
+                "-Tfwd",
+                "30,600",
+                "--script",
+                "flux",
+                "--out",
+                "flux",
+            ]
+        )
+        == 0
+    )
     assert "--cc=0-1" in Path("flux/sweep.flux.sh").read_text()
 
 
-def test_the_best_value_is_that_of_the_largest_mean(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_best_value_is_that_of_the_largest_mean(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     frame = pd.DataFrame(
         {
             "status": "done",
@@ -153,8 +219,22 @@ def test_the_best_value_is_that_of_the_largest_mean(files: list[str], capsys: py
     )
     table = best(frame, ["tfwd_s", "seed"])
     assert table.to_dict("records") == [
-        {"tfwd_s": 60.0, "points": 2, "mean": pytest.approx(0.7), "low": 0.6, "high": 0.8, "wins": 1},
-        {"tfwd_s": 10.0, "points": 2, "mean": pytest.approx(0.6), "low": 0.5, "high": 0.7, "wins": 1},
+        {
+            "tfwd_s": 60.0,
+            "points": 2,
+            "mean": pytest.approx(0.7),
+            "low": 0.6,
+            "high": 0.8,
+            "wins": 1,
+        },
+        {
+            "tfwd_s": 10.0,
+            "points": 2,
+            "mean": pytest.approx(0.6),
+            "low": 0.5,
+            "high": 0.7,
+            "wins": 1,
+        },
     ]
     assert best(frame, ["tfwd_s", "seed"], "jct_s.mean")["wins"].tolist() == [2, 0]
     assert less_is_better("jct_s.mean")
@@ -169,7 +249,9 @@ def test_the_best_value_is_that_of_the_largest_mean(files: list[str], capsys: py
     assert "does not vary 'seed'" in capsys.readouterr().err
 
 
-def test_no_plan_and_invalid_executors_are_named(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_plan_and_invalid_executors_are_named(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["sweep", "collect", "--out", "none"]) == 2
     assert "no plan of a sweep" in capsys.readouterr().err
     assert run(["sweep", *files, "--dask", "tcp://127.0.0.1:1", "--parsl", "x.py"]) == 2
@@ -201,15 +283,22 @@ def test_a_plan_survives_its_document(stated: dict[str, Any]) -> None:
     plan = Plan.of(stated, {"min_interval_s": [0, 60]})
     keys = [key_of(point.options, Files()) for point in plan.points]
     back = Plan.from_document(json.loads(json.dumps(plan.document(keys))))
-    assert [point.options for point in back.points] == [point.options for point in plan.points]
+    assert [point.options for point in back.points] == [
+        point.options for point in plan.points
+    ]
     assert [key_of(point.options, Files()) for point in back.points] == keys
     assert len(set(keys)) == 2
 
 
 def test_a_key_is_of_the_content_not_the_place(files: list[str], here: Path) -> None:
     (here / "elsewhere").mkdir()
-    (here / "elsewhere/other-name.parquet").write_bytes((here / "jobs.parquet").read_bytes())
-    keys = {key_of(Options(jobs=path), Files()) for path in ("jobs.parquet", "elsewhere/other-name.parquet")}
+    (here / "elsewhere/other-name.parquet").write_bytes(
+        (here / "jobs.parquet").read_bytes()
+    )
+    keys = {
+        key_of(Options(jobs=path), Files())
+        for path in ("jobs.parquet", "elsewhere/other-name.parquet")
+    }
     assert len(keys) == 1
     assert key_of(Options(), Files()) not in keys
 
@@ -224,11 +313,15 @@ def _pool() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("kind", ["once", "always"])
-def test_a_dead_worker_costs_one_retry_and_a_point_that_kills_twice_fails(here: Path, kind: str) -> None:
+def test_a_dead_worker_costs_one_retry_and_a_point_that_kills_twice_fails(
+    here: Path, kind: str
+) -> None:
     names = ["a", f"{kind}-b", "c", "d"]
     done: dict[str, str | None] = {}
     tasks = [Task(name, Options(), here) for name in names]
-    run_tasks(tasks, Workers(_pool, 2, "2"), lambda each: done.update({each.key: each.error}))
+    run_tasks(
+        tasks, Workers(_pool, 2, "2"), lambda each: done.update({each.key: each.error})
+    )
     expected = DIED if kind == "always" else None
     assert done == {**dict.fromkeys(names), f"{kind}-b": expected}
     assert Study(here).failure(f"{kind}-b") == expected
@@ -252,9 +345,27 @@ def dask_cluster() -> Iterator[str]:
     address = Path("scheduler.json").absolute()
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     command = [sys.executable, "-m", "dask"]
-    scheduler = [*command, "scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", address]
-    worker = [*command, "worker", "--scheduler-file", address, "--nthreads", "1", "--no-dashboard"]
-    started = [subprocess.Popen(command, **quiet) for command in (scheduler, worker, worker)]
+    scheduler = [
+        *command,
+        "scheduler",
+        "--port",
+        "0",
+        "--no-dashboard",
+        "--scheduler-file",
+        address,
+    ]
+    worker = [
+        *command,
+        "worker",
+        "--scheduler-file",
+        address,
+        "--nthreads",
+        "1",
+        "--no-dashboard",
+    ]
+    started = [
+        subprocess.Popen(command, **quiet) for command in (scheduler, worker, worker)
+    ]
     try:
         until = time.monotonic() + AMPLE_S
         while not address.exists() and time.monotonic() < until:
@@ -290,13 +401,23 @@ config = Config(
 @pytest.mark.slow
 def test_results_are_the_same_whoever_does_the_work(bundled: list[str]) -> None:
     # Parsl starts its programs by name.
-    programs = [file for file in distribution("parsl").files or () if file.name == "process_worker_pool.py"]
+    programs = [
+        file
+        for file in distribution("parsl").files or ()
+        if file.name == "process_worker_pool.py"
+    ]
     path = f"{Path(str(programs[0].locate())).resolve().parent}{os.pathsep}{os.environ['PATH']}"
 
     def done(out: str, *who: str) -> bytes:
         command = [*SCRIPT, "sweep", *bundled, *GRID, "--out", out, *who]
         environment = {**os.environ, "PATH": path}
-        subprocess.run(command, check=True, capture_output=True, timeout=20 * AMPLE_S, env=environment)
+        subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            timeout=20 * AMPLE_S,
+            env=environment,
+        )
         return bytes_of(out)
 
     one = done("one", "--workers", "1")
@@ -322,10 +443,16 @@ def test_kills_at_random_moments_lose_nothing(bundled: list[str]) -> None:
     assert run(["sweep", *bundled, *GRID, *HERE, "--out", "whole"]) == 0
     rng = np.random.default_rng(7)
     for attempt in range(20):
-        process = subprocess.Popen([*command, "--out", "killed"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [*command, "--out", "killed"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         time.sleep(rng.uniform(1, 8))
         workers = _children(process.pid)
-        before = {path.parent.name for path in Path("killed/runs").glob("*/summary.json")}
+        before = {
+            path.parent.name for path in Path("killed/runs").glob("*/summary.json")
+        }
         if attempt % 2 and workers:
             _kill(int(rng.choice(workers)))
             process.wait(timeout=20 * AMPLE_S)
@@ -334,17 +461,26 @@ def test_kills_at_random_moments_lose_nothing(bundled: list[str]) -> None:
             process.wait()
         for worker in workers:  # they end with the sweep
             _gone(worker)
-        assert before <= {path.parent.name for path in Path("killed/runs").glob("*/summary.json")}
+        assert before <= {
+            path.parent.name for path in Path("killed/runs").glob("*/summary.json")
+        }
         if Path("killed/results.parquet").exists():  # all are done: begin again
             assert bytes_of("killed") == bytes_of("whole")
             subprocess.run(["rm", "-r", "killed"], check=True)
-    subprocess.run([*command, "--out", "killed"], check=True, capture_output=True, timeout=20 * AMPLE_S)
+    subprocess.run(
+        [*command, "--out", "killed"],
+        check=True,
+        capture_output=True,
+        timeout=20 * AMPLE_S,
+    )
     assert bytes_of("killed") == bytes_of("whole")
 
 
 def _children(pid: int) -> list[int]:
     listed = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in listed.read_text().split()] if listed.exists() else []
+    return (
+        [int(child) for child in listed.read_text().split()] if listed.exists() else []
+    )
 
 
 def _kill(pid: int) -> None:
@@ -362,7 +498,12 @@ def _gone(pid: int) -> None:
 
 
 def test_any_executor_will_do(files: list[str]) -> None:
-    options = {"node_trace": "trace.parquet", "jobs": "jobs.parquet", "backend": "exact", "dedicated": False}
+    options = {
+        "node_trace": "trace.parquet",
+        "jobs": "jobs.parquet",
+        "backend": "exact",
+        "dedicated": False,
+    }
     plan = Plan.of(options, {"tfwd_s": [30, 600]})
     with ThreadPoolExecutor(1) as pool:
         assert isinstance(pool, Executor)

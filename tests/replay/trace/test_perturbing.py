@@ -45,7 +45,9 @@ def idle_at(trace: NodeTrace, instants: np.ndarray) -> np.ndarray:
     """Whether each node is idle at each instant: bool of shape (nodes, instants)."""
     pieces = fragments(trace)
     found = np.zeros((len(trace.nodes), len(instants)), dtype=bool)
-    for node, start, end in zip(pieces.node, pieces.start_ns, pieces.end_ns, strict=True):
+    for node, start, end in zip(
+        pieces.node, pieces.start_ns, pieces.end_ns, strict=True
+    ):
         found[node] |= (instants >= start) & (instants < end)
     return found
 
@@ -61,11 +63,19 @@ changes = st.builds(
 
 @examples(60)
 @given(traces(), changes)
-def test_nodes_are_never_idle_where_they_were_not(trace: NodeTrace, how: Perturbation) -> None:
+def test_nodes_are_never_idle_where_they_were_not(
+    trace: NodeTrace, how: Perturbation
+) -> None:
     changed = perturbed(trace, how)
-    assert (changed.nodes, changed.start, changed.end) == (trace.nodes, trace.start, trace.end)
+    assert (changed.nodes, changed.start, changed.end) == (
+        trace.nodes,
+        trace.start,
+        trace.end,
+    )
     assert changed.units_per_node == trace.units_per_node
-    instants = np.unique(np.concatenate([changed.times, trace.times, np.arange(0, END_S, 7) * SECOND_NS]))
+    instants = np.unique(
+        np.concatenate([changed.times, trace.times, np.arange(0, END_S, 7) * SECOND_NS])
+    )
     assert not (idle_at(changed, instants) & ~idle_at(trace, instants)).any()
     if how == Perturbation(seed=how.seed):
         assert (idle_at(changed, instants) == idle_at(trace, instants)).all()
@@ -78,17 +88,24 @@ def test_nodes_are_never_idle_where_they_were_not(trace: NodeTrace, how: Perturb
 def test_what_a_smaller_share_drops_a_larger_one_drops_too(
     trace: NodeTrace, seed: int, shares: tuple[float, float]
 ) -> None:
-    less, more = (perturbed(trace, Perturbation(drop=share, seed=seed)) for share in sorted(shares))
+    less, more = (
+        perturbed(trace, Perturbation(drop=share, seed=seed))
+        for share in sorted(shares)
+    )
     instants = np.arange(0, END_S, 7) * SECOND_NS
     assert not (idle_at(more, instants) & ~idle_at(less, instants)).any()
 
 
 @examples(30)
 @given(traces(), st.floats(0, 1))
-def test_thinned_fragments_lose_their_share_to_the_nanosecond(trace: NodeTrace, share: float) -> None:
+def test_thinned_fragments_lose_their_share_to_the_nanosecond(
+    trace: NodeTrace, share: float
+) -> None:
     thinned = perturbed(trace, Perturbation(thin=share))
     lost = trace.idle_node_seconds() - thinned.idle_node_seconds()
-    assert lost == pytest.approx(share * trace.idle_node_seconds(), abs=1e-8 * max(1, len(fragments(trace).node)))
+    assert lost == pytest.approx(
+        share * trace.idle_node_seconds(), abs=1e-8 * max(1, len(fragments(trace).node))
+    )
 
 
 def test_shares_dropped_and_mean_delays_are_those_asked_for() -> None:
@@ -106,7 +123,11 @@ def test_shares_dropped_and_mean_delays_are_those_asked_for() -> None:
 
 @pytest.mark.parametrize(
     ("given", "what"),
-    [({"drop": 1.5}, "--drop: expected"), ({"delay_s": -1}, "--delay: expected"), ({"thin": float("nan")}, "--thin")],
+    [
+        ({"drop": 1.5}, "--drop: expected"),
+        ({"delay_s": -1}, "--delay: expected"),
+        ({"thin": float("nan")}, "--thin"),
+    ],
 )
 def test_values_check_themselves(given: dict[str, float], what: str) -> None:
     with pytest.raises(InputError, match=what):
@@ -118,19 +139,56 @@ def test_a_perturbed_trace_says_so_wherever_it_is_used(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     start = 1_612_915_200 * SECOND_NS  # 10 February 2021
-    write_trace(always_idle(40, start, start + 3600 * SECOND_NS, units_per_node=2), "trace.parquet")
+    write_trace(
+        always_idle(40, start, start + 3600 * SECOND_NS, units_per_node=2),
+        "trace.parquet",
+    )
     how = ["--drop", "0.5", "--delay", "60", "--seed", "3"]
     assert run(["trace", "perturb", "trace.parquet", *how, "-o", "one.parquet"]) == 0
     out = capsys.readouterr().out
     assert "of 40 fragments, " in out
-    assert out.endswith("% of the idle node-hours are left; drop 0.5, delay 60 s, seed 3\n")
+    assert out.endswith(
+        "% of the idle node-hours are left; drop 0.5, delay 60 s, seed 3\n"
+    )
     assert run(["trace", "perturb", "trace.parquet", *how, "-o", "two.parquet"]) == 0
     assert Path("one.parquet").read_bytes() == Path("two.parquet").read_bytes()
-    assert run(["trace", "perturb", "one.parquet", "--thin", "0.1", "-o", "three.parquet"]) == 0
-    assert read_trace("three.parquet").altered == "drop 0.5, delay 60 s, seed 3; thin 0.1, seed 0"
-    assert run(["trace", "slice", "three.parquet", "--to", "2021-02-10T00:50:00", "-o", "four.parquet"]) == 0
+    assert (
+        run(["trace", "perturb", "one.parquet", "--thin", "0.1", "-o", "three.parquet"])
+        == 0
+    )
+    assert (
+        read_trace("three.parquet").altered
+        == "drop 0.5, delay 60 s, seed 3; thin 0.1, seed 0"
+    )
+    assert (
+        run(
+            [
+                "trace",
+                "slice",
+                "three.parquet",
+                "--to",
+                "2021-02-10T00:50:00",
+                "-o",
+                "four.parquet",
+            ]
+        )
+        == 0
+    )
     capsys.readouterr()
-    assert run(["-ndmap", "four.parquet", "--no-u", "--policy", "equal-share", "--out", "run"]) == 0
+    assert (
+        run(
+            [
+                "-ndmap",
+                "four.parquet",
+                "--no-u",
+                "--policy",
+                "equal-share",
+                "--out",
+                "run",
+            ]
+        )
+        == 0
+    )
     said = "the trace is not as observed, but perturbed: drop 0.5, delay 60 s, seed 3; thin 0.1, seed 0"
     assert said in capsys.readouterr().err
     assert said in json.loads(Path("run/summary.json").read_text("utf-8"))["notes"]
@@ -141,12 +199,19 @@ def test_a_perturbed_trace_says_so_wherever_it_is_used(
     [
         (["-o", "new.parquet"], "nothing to change; give --drop, --delay or --thin"),
         (["--drop", "0.1", "-o", "new.csv"], "expected a .parquet file"),
-        (["--drop", "2", "-o", "new.parquet"], "expected a finite number >= 0 and at most 1"),
+        (
+            ["--drop", "2", "-o", "new.parquet"],
+            "expected a finite number >= 0 and at most 1",
+        ),
         (["--drop", "0.1", "-o", "trace.parquet"], "exists; --force replaces it"),
     ],
 )
 def test_what_cannot_be_perturbed_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], args: list[str], what: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    args: list[str],
+    what: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_trace(always_idle(2, 0, 3600 * SECOND_NS), "trace.parquet")

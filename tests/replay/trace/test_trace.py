@@ -16,14 +16,21 @@ from hypothesis import strategies as st
 
 from bft.models import InputError
 from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
-from bft.replay.trace.trace_files import read_trace, select_nodes, trace_from_frame, write_trace
+from bft.replay.trace.trace_files import (
+    read_trace,
+    select_nodes,
+    trace_from_frame,
+    write_trace,
+)
 
 EPOCH = 1_600_000_000_000_000_000
 Row = tuple[int, int, bool]
 Events = list[tuple[int, list[int], list[int]]]
 
 
-def make(nodes: int, rows: Sequence[Row], start: int | None = None, end: int | None = None) -> NodeTrace:
+def make(
+    nodes: int, rows: Sequence[Row], start: int | None = None, end: int | None = None
+) -> NodeTrace:
     times = np.array([EPOCH + time for time, _, _ in rows], dtype=np.int64)
     node = np.array([node for _, node, _ in rows], dtype=np.int32)
     idle = np.array([idle for _, _, idle in rows], dtype=bool)
@@ -47,17 +54,27 @@ def naive_events(rows: Sequence[Row]) -> Events:
     state: dict[int, bool] = {}
     found: Events = []
     for time in sorted(said):
-        left = sorted(node for node, idle in said[time].items() if not idle and state.get(node, False))
-        joined = sorted(node for node, idle in said[time].items() if idle and not state.get(node, False))
+        left = sorted(
+            node
+            for node, idle in said[time].items()
+            if not idle and state.get(node, False)
+        )
+        joined = sorted(
+            node
+            for node, idle in said[time].items()
+            if idle and not state.get(node, False)
+        )
         state.update(said[time])
         if left or joined:
             found.append((time, left, joined))
     return found
 
 
-row_lists = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 4), st.booleans()), min_size=1, max_size=40).map(
-    lambda rows: sorted(rows, key=lambda row: row[0])
-)
+row_lists = st.lists(
+    st.tuples(st.integers(0, 8), st.integers(0, 4), st.booleans()),
+    min_size=1,
+    max_size=40,
+).map(lambda rows: sorted(rows, key=lambda row: row[0]))
 
 
 @given(row_lists)
@@ -68,8 +85,12 @@ def test_changes_equal_those_of_a_dictionary_of_states(rows: list[Row]) -> None:
 
 
 @given(st.data())
-def test_the_order_of_rows_within_an_instant_does_not_matter(data: st.DataObject) -> None:
-    cells = st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 4)), st.booleans(), min_size=1)
+def test_the_order_of_rows_within_an_instant_does_not_matter(
+    data: st.DataObject,
+) -> None:
+    cells = st.dictionaries(
+        st.tuples(st.integers(0, 5), st.integers(0, 4)), st.booleans(), min_size=1
+    )
     rows = [(time, node, idle) for (time, node), idle in data.draw(cells).items()]
     shuffled = sorted(data.draw(st.permutations(rows)), key=lambda row: row[0])
     one, other = make(5, sorted(rows)), make(5, shuffled)
@@ -92,7 +113,9 @@ def test_offsets_are_consistent_and_no_event_is_empty(rows: list[Row]) -> None:
 def test_of_several_rows_for_a_node_at_one_time_the_last_counts() -> None:
     trace = make(1, [(0, 0, True), (5, 0, False), (5, 0, True), (5, 0, False)])
     assert events(trace) == [(0, [], [0]), (5, [0], [])]
-    assert trace.notes == ("2 rows repeated a node at the same time: the last one counts",)
+    assert trace.notes == (
+        "2 rows repeated a node at the same time: the last one counts",
+    )
 
 
 def test_a_node_that_leaves_and_joins_at_one_time_has_not_changed() -> None:
@@ -101,7 +124,9 @@ def test_a_node_that_leaves_and_joins_at_one_time_has_not_changed() -> None:
 
 
 def test_unchanged_rows_are_dropped_and_counted() -> None:
-    trace = make(2, [(0, 0, True), (0, 1, False), (3, 0, True), (4, 1, False), (5, 0, False)])
+    trace = make(
+        2, [(0, 0, True), (0, 1, False), (3, 0, True), (4, 1, False), (5, 0, False)]
+    )
     assert events(trace) == [(0, [], [0]), (5, [0], [])]
     assert trace.notes == ("2 rows repeated a node's state and were dropped",)
 
@@ -139,7 +164,10 @@ def test_a_window_that_makes_no_sense_is_refused(
 
 matrices = st.integers(1, 6).flatmap(
     lambda nodes: st.lists(
-        st.tuples(st.integers(1, 10**7), st.lists(st.integers(0, 1), min_size=nodes, max_size=nodes)),
+        st.tuples(
+            st.integers(1, 10**7),
+            st.lists(st.integers(0, 1), min_size=nodes, max_size=nodes),
+        ),
         min_size=1,
         max_size=10,
     )
@@ -151,7 +179,9 @@ def frame_of(matrix: Matrix) -> pd.DataFrame:
     times = EPOCH + np.cumsum([gap for gap, _ in matrix])
     index = pd.to_datetime(times, unit="ns", utc=True)
     cells = np.array([row for _, row in matrix], dtype=np.int8)
-    return pd.DataFrame(cells, index=index, columns=[f"n{i}" for i in range(cells.shape[1])])
+    return pd.DataFrame(
+        cells, index=index, columns=[f"n{i}" for i in range(cells.shape[1])]
+    )
 
 
 def matrix_of(trace: NodeTrace, instants: Sequence[int]) -> list[list[int]]:
@@ -175,7 +205,10 @@ def matrix_of(trace: NodeTrace, instants: Sequence[int]) -> list[list[int]]:
 def test_a_matrix_can_be_read_back_from_its_trace(matrix: Matrix) -> None:
     frame = frame_of(matrix)
     trace = trace_from_frame(frame)
-    assert matrix_of(trace, frame.index.astype("int64").tolist()) == frame.to_numpy().tolist()
+    assert (
+        matrix_of(trace, frame.index.astype("int64").tolist())
+        == frame.to_numpy().tolist()
+    )
 
 
 @given(matrices)
@@ -188,35 +221,51 @@ def test_idle_counts_are_the_row_sums_of_the_matrix(matrix: Matrix) -> None:
 
 
 @given(matrices)
-def test_the_resource_integral_is_the_sum_over_rows_of_idle_nodes_times_seconds(matrix: Matrix) -> None:
+def test_the_resource_integral_is_the_sum_over_rows_of_idle_nodes_times_seconds(
+    matrix: Matrix,
+) -> None:
     frame = frame_of(matrix)
     at = frame.index.astype("int64").tolist()
     idle = frame.to_numpy().sum(axis=1, dtype=int).tolist()
     exact = sum(idle[k] * (at[k + 1] - at[k]) for k in range(len(at) - 1))
-    assert trace_from_frame(frame).idle_node_seconds() == pytest.approx(exact / 1e9, rel=1e-12)
+    assert trace_from_frame(frame).idle_node_seconds() == pytest.approx(
+        exact / 1e9, rel=1e-12
+    )
 
 
 @given(matrices, st.data())
-def test_selecting_nodes_is_slicing_the_matrix(matrix: Matrix, data: st.DataObject) -> None:
+def test_selecting_nodes_is_slicing_the_matrix(
+    matrix: Matrix, data: st.DataObject
+) -> None:
     frame = frame_of(matrix)
     first = data.draw(st.integers(0, frame.shape[1] - 1))
     count = data.draw(st.none() | st.integers(1, 8))
     selected = select_nodes(trace_from_frame(frame), first, count)
-    sliced = trace_from_frame(frame.iloc[:, first : None if count is None else first + count])
+    sliced = trace_from_frame(
+        frame.iloc[:, first : None if count is None else first + count]
+    )
     assert selected.nodes == sliced.nodes
     assert events(selected) == events(sliced)
     assert (selected.start, selected.end) == (sliced.start, sliced.end)
 
 
 @given(matrices, st.data())
-def test_skipping_rows_is_dropping_them_from_the_matrix(matrix: Matrix, data: st.DataObject) -> None:
+def test_skipping_rows_is_dropping_them_from_the_matrix(
+    matrix: Matrix, data: st.DataObject
+) -> None:
     frame = frame_of(matrix)
     skipped = data.draw(st.integers(1, 12))
     if skipped >= len(frame):
-        with pytest.raises(InputError, match=f"--skip-rows {skipped} leaves none of the {len(frame)} rows"):
+        with pytest.raises(
+            InputError,
+            match=f"--skip-rows {skipped} leaves none of the {len(frame)} rows",
+        ):
             trace_from_frame(frame, skip_rows=skipped)
         return
-    one, other = trace_from_frame(frame, skip_rows=skipped), trace_from_frame(frame.iloc[skipped:])
+    one, other = (
+        trace_from_frame(frame, skip_rows=skipped),
+        trace_from_frame(frame.iloc[skipped:]),
+    )
     assert events(one) == events(other)
     assert (one.start, one.end) == (other.start, other.end)
     assert one.notes == (f"{skipped} first rows skipped", *other.notes)
@@ -227,25 +276,42 @@ def test_skipping_rows_is_dropping_them_from_the_matrix(matrix: Matrix, data: st
 def test_a_converted_matrix_still_counts_its_rows(matrix: Matrix, suffix: str) -> None:
     frame = frame_of(matrix)
     with tempfile.TemporaryDirectory() as folder:
-        path, again = Path(folder, "t").with_suffix(suffix), Path(folder, "again").with_suffix(suffix)
+        path, again = (
+            Path(folder, "t").with_suffix(suffix),
+            Path(folder, "again").with_suffix(suffix),
+        )
         write_trace(trace_from_frame(frame), path)
         write_trace(read_trace(path), again)
         if suffix == ".csv":  # Parquet says where it comes from
             assert path.read_bytes() == again.read_bytes()
         for skipped in range(len(frame) + 1):
             if skipped == len(frame):
-                with pytest.raises(InputError, match=f"--skip-rows {skipped} leaves none of the {len(frame)}"):
+                with pytest.raises(
+                    InputError,
+                    match=f"--skip-rows {skipped} leaves none of the {len(frame)}",
+                ):
                     read_trace(path, skip_rows=skipped)
                 continue
-            one, other = trace_from_frame(frame, skip_rows=skipped), read_trace(path, skip_rows=skipped)
+            one, other = (
+                trace_from_frame(frame, skip_rows=skipped),
+                read_trace(path, skip_rows=skipped),
+            )
             assert events(one) == events(other)
-            assert (one.start, one.end, one.nodes) == (other.start, other.end, other.nodes)
-            if read_trace(path).rows is not None:  # where every row changed something there is nothing to count
+            assert (one.start, one.end, one.nodes) == (
+                other.start,
+                other.end,
+                other.nodes,
+            )
+            if (
+                read_trace(path).rows is not None
+            ):  # where every row changed something there is nothing to count
                 assert one.notes == other.notes
 
 
 @given(matrices, st.data())
-def test_a_sorted_matrix_is_what_sort_makes_of_a_shuffled_one(matrix: Matrix, data: st.DataObject) -> None:
+def test_a_sorted_matrix_is_what_sort_makes_of_a_shuffled_one(
+    matrix: Matrix, data: st.DataObject
+) -> None:
     frame = frame_of(matrix)
     shuffled = frame.iloc[data.draw(st.permutations(range(len(frame))))]
     skipped = data.draw(st.integers(0, len(frame) - 1))
@@ -257,12 +323,16 @@ def test_a_selection_beyond_the_last_node_takes_all_with_a_note() -> None:
     trace = trace_from_frame(frame_of([(1, [1, 0, 1])]))
     selected = select_nodes(trace, 1, 9)
     assert selected.nodes == ("n1", "n2")
-    assert selected.notes == ("-nN 9 reaches beyond the trace's 3 nodes: all from 1 on are used",)
+    assert selected.notes == (
+        "-nN 9 reaches beyond the trace's 3 nodes: all from 1 on are used",
+    )
 
 
 def test_a_selection_that_starts_beyond_the_last_node_is_refused() -> None:
     trace = replace(trace_from_frame(frame_of([(1, [1, 0, 1])])), source="t.csv")
-    with pytest.raises(InputError, match="-nis 3 lies beyond the trace's 3 nodes") as caught:
+    with pytest.raises(
+        InputError, match="-nis 3 lies beyond the trace's 3 nodes"
+    ) as caught:
         select_nodes(trace, 3, None)
     assert caught.value.file == "t.csv"
 

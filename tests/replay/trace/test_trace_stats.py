@@ -10,7 +10,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
-from bft.replay.trace.trace_statistics import STARTUPS_S, fragments, idle_over_time, trace_statistics, usable_share
+from bft.replay.trace.trace_statistics import (
+    STARTUPS_S,
+    fragments,
+    idle_over_time,
+    trace_statistics,
+    usable_share,
+)
 
 SECOND = 1_000_000_000
 NODES = 4
@@ -19,7 +25,11 @@ NODES = 4
 @st.composite
 def traces(draw: st.DrawFn) -> NodeTrace:
     rows = draw(
-        st.lists(st.tuples(st.integers(0, 20), st.integers(0, NODES - 1), st.booleans()), min_size=1, max_size=40)
+        st.lists(
+            st.tuples(st.integers(0, 20), st.integers(0, NODES - 1), st.booleans()),
+            min_size=1,
+            max_size=40,
+        )
     )
     rows.sort(key=lambda row: row[0])
     times = np.array([row[0] for row in rows], dtype=np.int64) * SECOND
@@ -57,14 +67,20 @@ def scan(trace: NodeTrace) -> list[tuple[int, int, int, bool]]:
 def test_fragments_equal_those_of_a_scan_of_every_node(trace: NodeTrace) -> None:
     found = fragments(trace)
     told = zip(
-        found.node.tolist(), found.start_ns.tolist(), found.end_ns.tolist(), found.censored.tolist(), strict=True
+        found.node.tolist(),
+        found.start_ns.tolist(),
+        found.end_ns.tolist(),
+        found.censored.tolist(),
+        strict=True,
     )
     assert list(told) == scan(trace)
 
 
 @given(traces())
 def test_fragments_together_are_the_resource_integral(trace: NodeTrace) -> None:
-    assert fragments(trace).seconds.sum() == pytest.approx(trace.idle_node_seconds(), rel=1e-12)
+    assert fragments(trace).seconds.sum() == pytest.approx(
+        trace.idle_node_seconds(), rel=1e-12
+    )
 
 
 @given(traces())
@@ -73,7 +89,9 @@ def test_statistics_agree_with_the_scan(trace: NodeTrace) -> None:
     assert told["joins"] == len(found)
     assert told["idle_nodes_max"] == max(trace.idle_counts(), default=0)
     assert told["nodes_never_idle"] == NODES - len({node for node, *_ in found})
-    assert told["idle_node_seconds"] == pytest.approx(sum(end - start for _, start, end, _ in found) / SECOND)
+    assert told["idle_node_seconds"] == pytest.approx(
+        sum(end - start for _, start, end, _ in found) / SECOND
+    )
     if not found:
         assert "fragments" not in told
         return
@@ -84,7 +102,9 @@ def test_statistics_agree_with_the_scan(trace: NodeTrace) -> None:
 
 
 @given(st.lists(st.floats(0, 1e5), max_size=20), st.sampled_from([0.0, 30.0, 300.0]))
-def test_the_usable_share_is_what_every_fragment_keeps_after_its_startup(seconds: list[float], startup: float) -> None:
+def test_the_usable_share_is_what_every_fragment_keeps_after_its_startup(
+    seconds: list[float], startup: float
+) -> None:
     kept = sum(max(length - startup, 0.0) for length in seconds)
     expected = pytest.approx(kept / sum(seconds), abs=1e-12) if sum(seconds) else None
     assert usable_share(np.array(seconds), startup) == expected
@@ -98,7 +118,14 @@ def test_the_usable_share_of_equal_fragments_has_a_closed_form() -> None:
 
 
 def test_fragments_at_both_bounds_are_cut_and_the_one_between_is_not() -> None:
-    rows = [(0, 0, True), (2, 0, False), (3, 0, True), (5, 0, False), (6, 0, True), (9, 0, True)]
+    rows = [
+        (0, 0, True),
+        (2, 0, False),
+        (3, 0, True),
+        (5, 0, False),
+        (6, 0, True),
+        (9, 0, True),
+    ]
     trace = from_changes(
         ["a"],
         np.array([time * SECOND for time, _, _ in rows]),
@@ -113,7 +140,9 @@ def test_fragments_at_both_bounds_are_cut_and_the_one_between_is_not() -> None:
 def test_ten_minutes_and_an_hour_count_as_up_to_themselves() -> None:
     lengths = [600, 601, 3600, 3601]
     times = [0, *np.cumsum([length + 10 for length in lengths[:-1]]).tolist()]
-    rows = [(t, True) for t in times] + [(t + length, False) for t, length in zip(times, lengths, strict=True)]
+    rows = [(t, True) for t in times] + [
+        (t + length, False) for t, length in zip(times, lengths, strict=True)
+    ]
     rows.sort()
     trace = from_changes(
         ["a"],
@@ -123,8 +152,14 @@ def test_ten_minutes_and_an_hour_count_as_up_to_themselves() -> None:
         start=-SECOND,
     )
     told = trace_statistics(trace)["fragments"]
-    assert told["up_to_10_min"] == {"by_count": 0.25, "by_node_time": pytest.approx(600 / sum(lengths))}
-    assert told["up_to_1_h"] == {"by_count": 0.75, "by_node_time": pytest.approx((600 + 601 + 3600) / sum(lengths))}
+    assert told["up_to_10_min"] == {
+        "by_count": 0.25,
+        "by_node_time": pytest.approx(600 / sum(lengths)),
+    }
+    assert told["up_to_1_h"] == {
+        "by_count": 0.75,
+        "by_node_time": pytest.approx((600 + 601 + 3600) / sum(lengths)),
+    }
     assert told["seconds_mean"] == sum(lengths) / 4
     for startup in STARTUPS_S:
         share = (sum(lengths) - 4 * startup) / sum(lengths)
@@ -143,7 +178,13 @@ def test_dedicated_nodes_are_one_cut_fragment_each() -> None:
 def test_an_idle_share_counts_the_nodes_that_are_never_idle() -> None:
     nothing = np.zeros(0, dtype=np.int64)
     trace = from_changes(
-        ["a", "b"], nothing, nothing.astype(np.int32), nothing.astype(bool), start=0, end=10 * SECOND, machine="m"
+        ["a", "b"],
+        nothing,
+        nothing.astype(np.int32),
+        nothing.astype(bool),
+        start=0,
+        end=10 * SECOND,
+        machine="m",
     )
     told = trace_statistics(trace)
     assert told["idle_share"] == told["idle_nodes_mean"] == told["idle_nodes_max"] == 0
@@ -161,13 +202,23 @@ def test_a_window_without_length_has_no_shares() -> None:
 
 
 @given(traces(), st.integers(1, 9))
-def test_idle_over_time_adds_up_and_is_what_each_part_holds(trace: NodeTrace, parts: int) -> None:
+def test_idle_over_time_adds_up_and_is_what_each_part_holds(
+    trace: NodeTrace, parts: int
+) -> None:
     assume(trace.end > trace.start)
     means = idle_over_time(trace, parts)
     assert len(means) == parts
     length = trace.end - trace.start
-    assert means.mean() * length / SECOND == pytest.approx(trace.idle_node_seconds(), abs=1e-6)
+    assert means.mean() * length / SECOND == pytest.approx(
+        trace.idle_node_seconds(), abs=1e-6
+    )
     for part, mean in enumerate(means):
-        low, high = trace.start + length * part / parts, trace.start + length * (part + 1) / parts
-        held = sum(max(0.0, min(end, high) - max(start, low)) for _, start, end, _ in scan(trace))
+        low, high = (
+            trace.start + length * part / parts,
+            trace.start + length * (part + 1) / parts,
+        )
+        held = sum(
+            max(0.0, min(end, high) - max(start, low))
+            for _, start, end, _ in scan(trace)
+        )
         assert mean == pytest.approx(held / (high - low), abs=1e-6)
