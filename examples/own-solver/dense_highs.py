@@ -20,11 +20,8 @@ class DenseHighs:
 
     def solve(self, model: LinearModel, limits: Limits) -> LinearAnswer:
         """Maximise objective·x; rows·x `<` or `=` right, 0 <= x <= upper, some x whole."""
-        from scipy.optimize import (
-            Bounds,
-            LinearConstraint,
-            milp,
-        )  # a solver is imported when it is first asked
+        # A solver is imported when it is first asked.
+        from scipy.optimize import Bounds, LinearConstraint, milp
 
         matrix = np.zeros((len(model.rows), len(model.objective)))
         low, high = np.full(len(model.rows), -np.inf), np.zeros(len(model.rows))
@@ -33,24 +30,15 @@ class DenseHighs:
             if sense == "=":
                 low[row] = right
         options = {"mip_rel_gap": limits.gap, "time_limit": limits.seconds or np.inf}
-        bounds, rows = (
-            Bounds(0, np.array(model.upper)),
-            LinearConstraint(matrix, low, high),
-        )
-        costs = -np.array(model.objective)  # SciPy minimises
         result = milp(
-            costs,
+            -np.array(model.objective),  # SciPy minimises
             integrality=model.integer,
-            bounds=bounds,
-            constraints=rows,
+            bounds=Bounds(0, np.array(model.upper)),
+            constraints=LinearConstraint(matrix, low, high),
             options=options,
         )
         if result.x is None:
-            return LinearAnswer(
-                "infeasible" if result.status == 2 else "time limit",
-                None,
-                np.nan,
-                np.nan,
-            )
+            word = "infeasible" if result.status == 2 else "time limit"
+            return LinearAnswer(word, None, np.nan, np.nan)
         word = "optimal" if result.status == 0 else "feasible"
         return LinearAnswer(word, result.x, -result.fun, -result.mip_dual_bound)

@@ -127,11 +127,12 @@ class Replay:
             len(trace.nodes),
             trace.units_per_node,
             rules.reserve,
+            active=rules.harms,
             free_first=rules.takes_free_first,
-            recorded=rules.harms,
         )
         self._check_reserve(outlook)
-        self._whole_nodes = trace.units_per_node > 1 and not trace.by_unit
+        # What joins and leaves is a node of the trace, or one of its units.
+        self._units_per_entry = 1 if trace.by_unit else trace.units_per_node
         self._machine = Machine(self._held, outlook if self._traits.expects else None)
         # All jobs to be admitted, in order.
         self._queue = [index for index in jobs.by_submit() if index not in without]
@@ -584,17 +585,13 @@ class Replay:
         if reserve.free_first:  # a scheduler has the nodes that other host jobs return now, before it preempts
             self._join(reserve.joined(joining))
         if leaving:
-            offered = (
-                reserve.take(leaving, self._held, self.now)
-                if reserve.active
-                else leaving
-            )
+            offered = reserve.take(leaving, self._held, self.now)
             from_training = self._leave(self._units_of(offered))
             reserve.taken.add(len(leaving), from_training)
         if not reserve.free_first:
-            self._join(reserve.joined(joining) if reserve.active else joining)
-        per = self.trace.units_per_node if self._whole_nodes else 1
-        self.ledger.changed(len(joining) * per, len(leaving) * per)
+            self._join(reserve.joined(joining))
+        units = self._units_per_entry
+        self.ledger.changed(len(joining) * units, len(leaving) * units)
         place.event += 1
         self._event = next(self._events, _NO_EVENT)
 
@@ -603,9 +600,9 @@ class Replay:
             self._held.join(self._units_of(joining), self._place.event)
 
     def _units_of(self, nodes: list[int]) -> list[int]:
-        if not self._whole_nodes:
+        per = self._units_per_entry
+        if per == 1:
             return nodes
-        per = self.trace.units_per_node
         return [unit for node in nodes for unit in range(node * per, (node + 1) * per)]
 
     def _leave(self, leaving: list[int]) -> int:
@@ -639,10 +636,10 @@ class Replay:
             self._motion.set_rate(running, "leave")
         self._partners.refresh(losers, beside)
         self._network.refresh(losers)
-        self._reserve.preempted(
-            self.now, len(losers), sum(not running.units for running in losers)
-        )
-        per = self.trace.units_per_node if self._whole_nodes else 1
+        if self._reserve.active:
+            stopped = sum(not running.units for running in losers)
+            self._reserve.preempted(self.now, len(losers), stopped)
+        per = self._units_per_entry
         return len({unit // per for units in lost.values() for unit in units})
 
     def _stop(self, running: Running) -> None:

@@ -88,17 +88,17 @@ class Reserve:
         Units of each.
     size
         Nodes to keep free.
+    active
+        Whether each return is recorded, as a return time or a reserve asks; else the counts `taken` are all.
     free_first
         Whether host jobs take free nodes before those that training holds.
-    recorded
-        Whether each return is recorded.
 
     Attributes
     ----------
     taken
         Counts of what host jobs have taken.
     returns, preemptions
-        Tables with the columns `RETURNS` and `PREEMPTIONS`; empty unless recorded.
+        Tables with the columns `RETURNS` and `PREEMPTIONS`; empty unless active.
     """
 
     def __init__(
@@ -107,12 +107,13 @@ class Reserve:
         units_per_node: int,
         size: int,
         *,
+        active: bool,
         free_first: bool,
-        recorded: bool,
     ) -> None:
-        self.size, self.free_first, self.recorded = size, free_first, recorded
+        self.active, self.free_first = active, free_first
         self.taken = Taken()
         self.returns, self.preemptions = Columns(RETURNS), Columns(PREEMPTIONS)
+        self._size = size
         self._per = units_per_node
         self._node = list(range(nodes))  # by place
         self._place = list(range(nodes))  # by node
@@ -124,11 +125,6 @@ class Reserve:
         return HostReturns(self.taken, self.returns.arrays(), self.preemptions.arrays())
 
     @property
-    def active(self) -> bool:
-        """Whether anything differs from the nodes that the log names, or is recorded."""
-        return self.recorded or self.free_first or bool(self.size)
-
-    @property
     def kept_units(self) -> int:
         """Units that are idle and kept from training."""
         return len(self._kept) * self._per
@@ -138,8 +134,10 @@ class Reserve:
         """The node that fills each place."""
         return self._node.copy()
 
-    def joined(self, places: Iterable[int]) -> list[int]:
+    def joined(self, places: list[int]) -> list[int]:
         """Return the nodes that turn idle where these places do."""
+        if not self.free_first:
+            return places
         return [self._node[place] for place in places]
 
     def let_go(self, units: Iterable[int], now: int) -> None:
@@ -147,21 +145,20 @@ class Reserve:
         for unit in units:
             self._let_go[unit // self._per] = now
 
-    def take(self, places: Sequence[int], holdings: Holdings, now: int) -> list[int]:
+    def take(self, places: list[int], holdings: Holdings, now: int) -> list[int]:
         """Take back the nodes that fill these places; return those that training could hold.
 
         Where free nodes go first, leaving nodes exchange places with free ones before: the leaving node that would be
         ready last with the free node that has been ready longest, as long as the free one is ready earlier.
         """
+        if not self.active:
+            return places
         if self.free_first:
             self._exchange(places, holdings, now)
         offered = []
         for place in places:
             node = self._node[place]
-            if self.recorded:
-                self.returns.append(
-                    (now, place, node, self._ready(node, holdings, now))
-                )
+            self.returns.append((now, place, node, self._ready(node, holdings, now)))
             if node in self._kept:
                 del self._kept[node]
             else:
@@ -173,7 +170,7 @@ class Reserve:
 
     def top_up(self, holdings: Holdings) -> None:
         """Keep free nodes until there are enough; no job stops for it."""
-        missing = self.size - len(self._kept)
+        missing = self._size - len(self._kept)
         if missing <= 0 or not holdings.free:
             return
         for node in self._earliest(missing, holdings.free_nodes()):
@@ -182,10 +179,9 @@ class Reserve:
 
     def preempted(self, now: int, jobs: int, stopped: int) -> None:
         """Record that jobs lost nodes at this instant, and how many of them lost all."""
-        if self.recorded:
-            self.preemptions.append((now, jobs, stopped))
-            if len(self.preemptions.latest) >= ROWS:
-                self.preemptions.settle()
+        self.preemptions.append((now, jobs, stopped))
+        if len(self.preemptions.latest) >= ROWS:
+            self.preemptions.settle()
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint, without the tables."""

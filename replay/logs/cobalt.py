@@ -276,7 +276,8 @@ def expand_location(location: str) -> tuple[str, ...]:
         names.extend(_word(word.strip()))
         if len(names) > _MAX_NODES_OF_LOCATION:
             raise Unusable(
-                f"LOCATION names more than {_MOST_NODES:,} nodes", ascii(location[:40])
+                f"LOCATION names more than {_MAX_NODES_OF_LOCATION:,} nodes",
+                ascii(location[:40]),
             )
     if not names:
         raise Unusable("LOCATION names no nodes")
