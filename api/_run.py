@@ -47,14 +47,10 @@ class Run:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        from bft.models import InputError
-        from bft.models.limited_reading import read_json
-        from bft.replay.results.run_directory import SUMMARY, is_run
+        from bft.replay.results.run_reading import read_summary
 
         self.folder = Path(folder)
-        if not is_run(self.folder):
-            raise InputError("is not a run directory", file=self.folder)
-        self.summary: dict[str, Any] = read_json(self.folder / SUMMARY)
+        self.summary: dict[str, Any] = read_summary(self.folder)
 
     @property
     def metrics(self) -> dict[str, Any]:

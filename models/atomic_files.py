@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import re
@@ -12,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bft.models.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 
 def refuse_existing(output: str | Path, *, force: bool) -> None:
@@ -67,10 +70,19 @@ def drafted(output: str | Path) -> Iterator[Path]:
 
     Folders that lack are made, and what killed commands left is removed. When the block raises, the hidden folder goes
     and `output` is as it was. Only writing belongs into the block: its OSErrors are reported as errors of `output`.
+    A device or a pipe gets the content; a file must not take its place. Where `output` is a link, the file that it
+    leads to is written, and a warning names that file.
     """
     target = Path(output)
     if not target.name or target.is_dir():
         raise InputError("is a directory, expected a file", file=target)
+    if target.exists() and not target.is_file():
+        with _poured(target) as draft:
+            yield draft
+        return
+    if target.is_symlink():
+        target = Path(os.path.realpath(target))
+        logger.warning("%s is a link: %s is written", output, target)
     draft = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -89,6 +101,20 @@ def drafted(output: str | Path) -> Iterator[Path]:
         if isinstance(error, FileExistsError):  # by mkdir
             reason = "its folder is a file"
         raise InputError(f"cannot be written: {reason}", file=target) from error
+
+
+@contextmanager
+def _poured(target: Path) -> Iterator[Path]:
+    """Yield the path of a draft; when the block ends well its content is written to a device or a pipe."""
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder, target.name)
+        try:
+            yield draft
+            with draft.open("rb") as content, target.open("wb") as stream:
+                shutil.copyfileobj(content, stream)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise InputError(f"cannot be written: {reason}", file=target) from error
 
 
 @contextmanager

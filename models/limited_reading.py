@@ -394,6 +394,24 @@ def read_json(path: str | Path) -> Any:
         return decoded_json(stream.read(), path)
 
 
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The tables that a TOML file states.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read, is not UTF-8 or TOML, or is too large.
+    """
+    import tomllib  # here: most commands read none
+
+    with opened(path, weigh_json) as stream:
+        content = stream.read()
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"not TOML: {error}", file=path) from error
+
+
 def decoded_json(content: bytes, file: str | Path) -> Any:
     """The value that the content of a file states; InputError as `read_json`."""
     if not content.strip():

@@ -8,6 +8,8 @@ import io
 import json
 import os
 import re
+import struct
+import subprocess
 import sys
 import tarfile
 import warnings
@@ -356,15 +358,10 @@ def _arrow_table(source: BinaryIO, file: str, budget: Budget) -> pa.Table:
 
     parquet = pq.ParquetFile(source)
     schema, described = parquet.schema_arrow, parquet.metadata
-    widths = [_width(field.type) for field in schema]
-    flat = described.num_columns == len(schema)
-    for group in range(described.num_row_groups):
-        chunks = described.row_group(group)
-        for k in range(chunks.num_columns):
-            budget.take(
-                2 * (widths[k] if flat else 8) * chunks.column(k).num_values
-            )  # Arrow's, and pandas'
     nested = sum(pa.types.is_nested(field.type) for field in schema)
+    row_bytes = sum(_width(field.type) for field in schema)
+    size = 8 * _values(source, file) if nested else row_bytes * described.num_rows
+    budget.take(2 * size)  # Arrow's, and pandas'
     budget.take(
         described.num_rows * (nested * _LIST_BYTES + 1) + len(schema) * _COLUMN_BYTES
     )
@@ -392,6 +389,40 @@ def _arrow_table(source: BinaryIO, file: str, budget: Budget) -> pa.Table:
                 what, file=file, column=field.name, hint="save it as UTF-8"
             ) from error
     return table
+
+
+# The footer of a Parquet file ends with its length and a mark.
+_FOOTER_END = struct.Struct("<I4s")
+_COUNT_VALUES = """
+import io, sys
+import pyarrow.parquet as pq
+described = pq.read_metadata(io.BytesIO(b"PAR1" + sys.stdin.buffer.read()))
+groups = map(described.row_group, range(described.num_row_groups))
+print(sum(group.column(k).num_values for group in groups for k in range(group.num_columns)))
+"""
+
+
+def _values(source: BinaryIO, file: str) -> int:
+    """How many values the footer of a Parquet file states, those within lists included.
+
+    Arrow ends the whole process when the statistics in a footer contradict one another, so another process reads them.
+    """
+    size = source.seek(0, io.SEEK_END)
+    source.seek(max(0, size - _FOOTER_END.size))
+    length, _ = _FOOTER_END.unpack(source.read(_FOOTER_END.size))
+    source.seek(max(0, size - _FOOTER_END.size - length))
+    footer = source.read()
+    source.seek(0)
+    counted = subprocess.run(  # noqa: S603 - our own text
+        [sys.executable, "-P", "-c", _COUNT_VALUES], input=footer, capture_output=True
+    )
+    if counted.returncode:
+        raise InputError(
+            "not a readable Parquet file: its footer is damaged",
+            file=file,
+            hint="is it complete?",
+        )
+    return int(counted.stdout)
 
 
 def _width(kind: pa.DataType) -> int:

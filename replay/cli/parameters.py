@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from bft.models import InputError
 from bft.models.checks import (
     MAX_S,
     Check,
@@ -21,6 +22,7 @@ from bft.models.checks import (
     did_you_mean,
     seconds,
 )
+from bft.models.limited_reading import read_toml
 from bft.models.option_fields import OptionField
 from bft.replay.cli.help import Helpful, marked
 from bft.replay.cli.messages import verbosity_options
@@ -211,17 +213,11 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
     """
     if value is None:
         return
-    import tomllib  # here, as `get_close_matches` below: `--help` need not wait for it
-
     path = Path(value)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise click.BadParameter(f"{path}: no such file", ctx, param) from None
-    except OSError as error:
-        raise click.BadParameter(f"{path}: {error.strerror}", ctx, param) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{path}: not TOML: {error}", ctx, param) from None
+        content = read_toml(path)
+    except InputError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
     known = {
         _key(name): each
         for each in ctx.command.params

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from bft.models import InputError
 from bft.models.checks import Check, Flag, Name, Number, Several, did_you_mean
+from bft.models.limited_reading import read_toml
 from bft.models.objective_terms import ObjectiveText
 from bft.models.option_fields import SECTIONS, OptionField
 from bft.replay.cli.parameters import (
@@ -211,15 +211,9 @@ def _variant(name: str, text: str) -> dict[str, Any]:
 def _of_file(path: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Options, grid and variants of a TOML file, by flat names."""
     try:
-        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise click.BadParameter(
-            f"{path}: {(error.strerror or str(error)).lower()}", param_hint="--plan"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise click.BadParameter(
-            f"{path}: not TOML: {error}", param_hint="--plan"
-        ) from None
+        content = read_toml(path)
+    except InputError as error:
+        raise click.BadParameter(str(error), param_hint="--plan") from None
     unknown = next((name for name in content if name not in TABLES), None)
     tables = [table for table in content.values() if not isinstance(table, dict)]
     variants = content.get("variants", {})

@@ -15,6 +15,9 @@ from bft.replay.cli.messages import say_note
 from bft.replay.cli.parameters import NamesWholeOption, option, together
 from bft.replay.trace.perturbing import Perturbation
 
+# Far more than any key has; a device such as /dev/zero has no end.
+_MAX_KEY = 65_536
+
 if TYPE_CHECKING:
     from bft.replay.trace.node_trace import NodeTrace
     from bft.replay.trace.walltimes import Walltimes
@@ -271,10 +274,7 @@ def anonymise(
 
     refuse_existing(output, force=force)
     beside = _Beside([walltimes], walltimes_output, [file], output, force=force)
-    try:
-        secret = Path(key).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=key) from error
+    secret = _secret(key)
     source = read_trace(file)
     known = beside.read([source])
     try:
@@ -285,6 +285,19 @@ def anonymise(
     _write(made, output)
     for each in renamed:
         beside.write(each, known)
+
+
+def _secret(file: str) -> bytes:
+    """The content of a file with a key."""
+    try:
+        with Path(file).open("rb") as stream:
+            secret = stream.read(_MAX_KEY + 1)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", file=file) from error
+    if len(secret) > _MAX_KEY:
+        what = f"holds more than {_MAX_KEY:,} bytes, expected a key such as head -c 32 /dev/urandom makes"
+        raise InputError(what, file=file)
+    return secret
 
 
 @click.command(

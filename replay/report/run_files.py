@@ -3,58 +3,31 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bft.models import InputError, read_table
+from bft.models import InputError
 from bft.models.limited_reading import read_json
-from bft.replay.engine.ledger import BOOKS
 from bft.replay.results.run_directory import (
     ALLOCATIONS,
-    FORMAT,
     JOBS,
     STEPS,
     SUMMARY,
     TIMING,
 )
+from bft.replay.results.run_reading import (
+    HINT,
+    damage_named,
+    read_part,
+    read_summary,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
-
-HINT = "copy the run again, or replay it again"
-# Columns that the page reads: instants, numbers that are always there, and numbers that may be missing.
-_STEPS = {
-    "time": "instant",
-    "idle": "number",
-    "used": "number",
-    "progress": "number",
-    **{f"{book}_cost": "number" for book in BOOKS},
-}
-_ALLOCATIONS = {
-    "job": "any",
-    "first_unit": "number",
-    "last_unit": "number",
-    "start": "instant",
-    "end": "instant",
-}
-_JOBS = {
-    "name": "any",
-    "submit": "instant",
-    "queueing_s": "missing",
-    "jct_s": "missing",
-    "preemptions": "number",
-    "rescales": "number",
-    "mean_units": "number",
-    "work": "number",
-    "total_work": "number",
-    **{f"lost_to_{book}": "number" for book in BOOKS},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,32 +66,9 @@ class RunFiles:
             else [self.steps]
         )
 
-    @contextmanager
-    def summary_used(self) -> Iterator[None]:
-        """Guard a block that uses the summary: a missing or invalid value is reported as damage to its file.
-
-        Tables are checked when they are read, the summary (some hundred values) when its values are used.
-        """
-        try:
-            yield
-        except InputError:
-            raise
-        except (
-            KeyError,
-            IndexError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            OverflowError,
-        ) as error:
-            what = (
-                f"lacks {error}"
-                if isinstance(error, KeyError)
-                else f"holds another kind of value: {error}"
-            )
-            raise InputError(
-                f"damaged: it {what}", file=self.folder / SUMMARY, hint=HINT
-            ) from error
+    def summary_used(self) -> AbstractContextManager[None]:
+        """Guard a block that uses the summary: a missing or invalid value is reported as damage to its file."""
+        return damage_named(self.folder / SUMMARY)
 
 
 def read_run(folder: Path) -> RunFiles:
@@ -129,11 +79,7 @@ def read_run(folder: Path) -> RunFiles:
     InputError
         When `folder` is not a run directory, has no steps, or when one of its files is missing or damaged.
     """
-    if not (folder / SUMMARY).exists():
-        raise InputError("is not a run directory", file=folder)
-    summary = read_json(folder / SUMMARY)
-    if not isinstance(summary, dict) or summary.get("format") != FORMAT:
-        raise InputError("is not a run directory", file=folder)
+    summary = read_summary(folder)
     options = summary.get("options")
     reference = isinstance(options, dict) and options.get("compat") == "reference"
     if reference:
@@ -150,8 +96,7 @@ def read_run(folder: Path) -> RunFiles:
             file=folder,
             hint=hint,
         )
-    tables = ((STEPS, _STEPS), (JOBS, _JOBS), (ALLOCATIONS, _ALLOCATIONS))
-    steps, jobs, held = (_checked(folder / name, columns) for name, columns in tables)
+    steps, jobs, held = (read_part(folder, name) for name in (STEPS, JOBS, ALLOCATIONS))
     if not len(steps):
         raise InputError("damaged: it has no rows", file=folder / STEPS, hint=HINT)
     for _, pool in steps.groupby("vc") if "vc" in steps else ((None, steps),):
@@ -212,49 +157,3 @@ def _decision_times(path: Path) -> dict[str, Any]:
     if not isinstance(times, dict):
         raise InputError("damaged: it lacks decision_s", file=path, hint=HINT)
     return times
-
-
-def _checked(path: Path, columns: dict[str, str]) -> pd.DataFrame:
-    import pandas as pd
-
-    frame = read_table(path)
-    for column, kind in columns.items():
-        if column not in frame.columns:
-            raise InputError(
-                f"damaged: it has no column {column}", file=path, hint=HINT
-            )
-        if kind == "any":
-            continue
-        values = frame[column]
-        if kind == "instant":
-            right = isinstance(values.dtype, pd.DatetimeTZDtype)
-        else:
-            right = pd.api.types.is_numeric_dtype(
-                values.dtype
-            ) and not pd.api.types.is_bool_dtype(values.dtype)
-        if not right:
-            what = "instants" if kind == "instant" else "numbers"
-            raise InputError(
-                f"expected {what}, not {values.dtype}",
-                file=path,
-                column=column,
-                hint=HINT,
-            )
-        if kind == "missing":
-            continue
-        if kind == "instant":
-            try:
-                values.astype("datetime64[ns, UTC]")
-            except (ValueError, OverflowError) as error:
-                what = f"expected instants from 1678 to 2261: {error}"
-                raise InputError(what, file=path, column=column, hint=HINT) from error
-        bad = (
-            values.isna().to_numpy()
-            if kind == "instant"
-            else ~values.map(math.isfinite, na_action="ignore").eq(True)
-        )
-        if bad.any():
-            row = int(bad.argmax()) + 1
-            raise InputError(f"a value is missing or not finite, expected {kind}s", file=path, row=row, column=column,
-                             hint=HINT)  # fmt: skip
-    return frame

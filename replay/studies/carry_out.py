@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from bft.models import InputError
+from bft.replay.results.run_directory import SUMMARY
+from bft.replay.results.run_reading import damage_named
 from bft.replay.run import degraded
 from bft.replay.studies.executors import Workers
 from bft.replay.studies.points import Plan
@@ -123,8 +125,9 @@ def carry_out(
     for key, label in labels.items():
         summary = study.summary(key)
         if summary is not None:
-            notes.update(summary["notes"])
-            fell_back += [label] if degraded(summary["metrics"]) else []
+            with damage_named(study.run(key) / SUMMARY):
+                notes.update(summary["notes"])
+                fell_back += [label] if degraded(summary["metrics"]) else []
     return Account(reused, failures, dict(notes), tuple(fell_back))
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from bft.models import InputError, JobTable, write_jobs
 from bft.replay.inputs.files import Files, digest
-from bft.replay.results.run_directory import SUMMARY
+from bft.replay.results.run_reading import read_summary
 from bft.replay.studies.breakdown import Split
 from bft.replay.studies.carry_out import Onlooker, carry_out
 from bft.replay.studies.comparison import Comparison, Variant, runs_of
 from bft.replay.studies.executors import Workers, local
 from bft.replay.studies.points import Plan, Point, key_of, label_of
-from bft.replay.studies.study import Study, read_json
+from bft.replay.studies.study import Study
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import write_trace
 
@@ -162,9 +162,7 @@ def compared_runs(folders: Sequence[Path], *, split: str | None = None) -> Compa
                 "is named twice; name each run directory once", file=folder
             )
     for folder in folders:
-        summary = read_json(folder / SUMMARY)
-        if summary is None or "metrics" not in summary:
-            raise InputError("is not a run directory", file=folder)
+        summary = read_summary(folder)
         label = folder.name if names[folder.name] == 1 else str(folder)
         variants.append(Variant(label, runs_of([folder], [summary])))
     return Comparison(tuple(variants), split=split)

@@ -13,6 +13,8 @@ import numpy as np
 
 from bft.models import InputError
 from bft.models.tolerances import SAME_RESULT
+from bft.replay.results.run_directory import SUMMARY
+from bft.replay.results.run_reading import damage_named
 from bft.replay.studies.breakdown import by_group, p999
 from bft.replay.studies.intervals import (
     MIN_DAYS,
@@ -39,17 +41,19 @@ class Run:
     @property
     def seed(self) -> int:
         """Seed of the run."""
-        return int(self.summary["options"]["seed"])
+        with damage_named(self.folder / SUMMARY):
+            return int(self.summary["options"]["seed"])
 
     @property
     def window(self) -> tuple[int, int]:
         """The window of evaluation, in nanoseconds."""
-        metrics = self.summary["metrics"]
-        start, end = (
-            np.datetime64(metrics[name].removesuffix("Z"), "ns")
-            for name in ("window_start", "window_end")
-        )
-        return int(start.astype("int64")), int(end.astype("int64"))
+        with damage_named(self.folder / SUMMARY):
+            metrics = self.summary["metrics"]
+            start, end = (
+                np.datetime64(metrics[name].removesuffix("Z"), "ns")
+                for name in ("window_start", "window_end")
+            )
+            return int(start.astype("int64")), int(end.astype("int64"))
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
@@ -58,10 +62,11 @@ class Run:
 
     def metric(self, *path: str) -> float | None:
         """Return a metric of the run, None where the run has no such number."""
-        value: Any = self.summary["metrics"]
-        for name in path:
-            value = value.get(name) if isinstance(value, dict) else None
-        return None if value is None else float(value)
+        with damage_named(self.folder / SUMMARY):
+            value: Any = self.summary["metrics"]
+            for name in path:
+                value = value.get(name) if isinstance(value, dict) else None
+            return None if value is None else float(value)
 
     def losses(self) -> float:
         """Samples lost, to whatever."""
@@ -283,7 +288,8 @@ class Comparison:
             row: dict[str, Any] = {"variant": variant.label, "seeds": len(variant.runs)}
             for column in COLUMNS:
                 row[column.name] = _mean([column.of(run) for run in variant.runs])
-            row["jobs"] = variant.runs[0].summary["metrics"]["jobs"]
+            jobs = variant.runs[0].metric("jobs")
+            row["jobs"] = None if jobs is None else int(jobs)
             rows.append(row)
         table = pd.DataFrame(rows)
         unstated = [
@@ -346,7 +352,9 @@ def runs_of(
         When one was replayed with --compat reference, which writes no results by day or job.
     """
     for folder, summary in zip(folders, summaries, strict=True):
-        if "window_start" not in summary["metrics"]:
+        with damage_named(folder / SUMMARY):
+            by_reference = "window_start" not in summary["metrics"]
+        if by_reference:
             raise InputError(
                 "was replayed with --compat reference, which leaves nothing to compare",
                 file=folder,

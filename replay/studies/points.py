@@ -151,12 +151,17 @@ class Plan:
     @classmethod
     def from_document(cls, content: Mapping[str, Any]) -> Plan:
         """The plan from its JSON document."""
-        return cls(
-            tuple(
-                Point(each["index"], Options.of(**each["options"]), each["varied"])
-                for each in content["points"]
-            )
-        )
+        return cls(tuple(map(_from_document, itertools.count(), content["points"])))
+
+
+def _from_document(index: int, content: Mapping[str, Any]) -> Point:
+    options = Options.of(**content["options"])
+    values = options.flat()
+    varied = {
+        name: values.get(name, str(value) if name == VARIANT else value)
+        for name, value in content["varied"].items()
+    }
+    return Point(index, options, varied)
 
 
 def _points(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.replay.results.run_directory import ALLOCATIONS, JOBS, STEPS
+from bft.replay.results.run_reading import HINT, read_part
 from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
@@ -27,11 +28,13 @@ def work_by_day(folder: Path, start_ns: int, days: int) -> Array:
     array
         Of shape (days,).
     """
-    steps = _frame(folder, STEPS, ["time", "progress"], optional=("vc",))
+    steps = _frame(folder, STEPS)
     bounds = start_ns + np.arange(days + 1, dtype=np.int64) * DAY_NS
     total = np.zeros(days)
     groups = [group for _, group in steps.groupby("vc")] if "vc" in steps else [steps]
     for group in groups:  # each virtual cluster has its own decision times
+        if group.empty:
+            continue
         done = group["progress"].to_numpy(dtype=np.float64).cumsum()
         seconds = (_instants(group["time"]) - start_ns) / SECOND_NS
         total += np.diff(
@@ -46,10 +49,11 @@ def jobs_of(folder: Path, end_ns: int) -> pd.DataFrame:
     `waiting_s` and `longest_wait_s` are of what lies between its submission and its finish, or the end; `waiting_s` is
     missing where that came before the submission; both are missing for jobs that were left out or refused.
     """
-    jobs = _frame(folder, JOBS)
-    jobs["waiting_s"], jobs["longest_wait_s"] = _waits_s(
-        jobs, _frame(folder, ALLOCATIONS), end_ns
-    )
+    jobs, held = _frame(folder, JOBS), _frame(folder, ALLOCATIONS)
+    if not held["job"].isin(jobs["name"]).all():
+        what = f"damaged: it names a job that {JOBS} lacks"
+        raise InputError(what, file=folder / ALLOCATIONS, hint=HINT)
+    jobs["waiting_s"], jobs["longest_wait_s"] = _waits_s(jobs, held, end_ns)
     return jobs.set_index("name")
 
 
@@ -104,22 +108,10 @@ def _instants(column: pd.Series[Any]) -> NDArray[np.int64]:
     return instants
 
 
-def _frame(
-    folder: Path,
-    name: str,
-    columns: list[str] | None = None,
-    optional: tuple[str, ...] = (),
-) -> pd.DataFrame:
-    import pandas as pd
-    import pyarrow.parquet as pq
-
-    path = folder / name
-    if not path.exists():
+def _frame(folder: Path, name: str) -> pd.DataFrame:
+    if not (folder / name).exists():
         raise InputError(
             f"has no {name}: only its summary was kept, or it was replayed with --compat reference",
             file=folder,
         )
-    if columns is not None:
-        there = set(pq.read_schema(path).names)
-        columns = [*columns, *(each for each in optional if each in there)]
-    return pd.read_parquet(path, columns=columns)
+    return read_part(folder, name)

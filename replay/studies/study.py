@@ -13,6 +13,7 @@ from uuid import uuid4
 from bft.models import InputError, write_parquet
 from bft.replay.inputs.files import Files
 from bft.replay.results.run_directory import SUMMARY, TIMING, plain
+from bft.replay.results.run_reading import damage_named
 from bft.replay.studies.points import Plan, Point, key_of
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ class Study:
                 "no plan of a sweep; `bft-replay sweep plan` makes one",
                 file=self.folder / PLAN,
             )
-        return Plan.from_document(content), [each["key"] for each in content["points"]]
+        with damage_named(self.folder / PLAN):
+            keys = [str(each["key"]) for each in content["points"]]
+            return Plan.from_document(content), keys
 
     def frame(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
         """Results of the plan's points: `index`, `key`, `status` (done, failed, missing), `error`, options, metrics.

@@ -181,6 +181,7 @@ def read_walltimes(path: str | Path) -> Walltimes:
 
     try:
         table = pq.read_table(path, read_dictionary=["nodes.list.element"])
+        table.validate(full=True)
     except FileNotFoundError:
         raise InputError("no such file", file=path) from None
     except (OSError, pa.ArrowException) as error:

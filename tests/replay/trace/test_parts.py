@@ -190,6 +190,10 @@ def test_commands_write_what_the_functions_make(
         ),
         (["anonymise", "one.parquet", "--key", "absent"], "absent: cannot be read"),
         (
+            ["anonymise", "one.parquet", "--key", "/dev/zero"],
+            "/dev/zero: holds more than 65,536 bytes",
+        ),
+        (
             ["anonymise", "one.parquet", "--key", "short"],
             "short: a key of 5 bytes can be guessed",
         ),

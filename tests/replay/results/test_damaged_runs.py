@@ -1,0 +1,174 @@
+"""Damaged run directories: commands end with a result or an error that names the file, never with a traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from bft.models import InputError, read_table
+from bft.replay.cli.main import run
+
+DAMAGED = Path(__file__).parents[2] / "data" / "damaged"
+ODD_VALUES = (None, True, -1, 10**400, 1e308, "", "text", [], [1, "a"], {}, {"a": {"b": 1}}, [[]])  # fmt: skip
+JOB = '1,4,1e5,2021-02-10T00:00:00Z,6,3,"[0,1,4]","[0,10,38]","[0,10,38]"'
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two runs, a and b, of three jobs on four nodes."""
+    folder = tmp_path_factory.mktemp("finished")
+    header = "name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n"
+    (folder / "jobs.csv").write_text(
+        header + "".join(f"j{i},{JOB}\n" for i in range(3))
+    )
+    rows = [f"2021-02-10T00:00:00Z,n{i},1\n" for i in range(4)]
+    rows += ["2021-02-10T00:10:00Z,n0,0\n", "2021-02-10T03:00:00Z,n1,0\n"]
+    (folder / "trace.csv").write_text("time,node,idle\n" + "".join(rows))
+    given = ["-ndmap", str(folder / "trace.csv"), "--jobs", str(folder / "jobs.csv")]
+    for name, window in (("a", "60"), ("b", "600")):
+        command = [*given, "-Tfwd", window, "--out", str(folder / name)]
+        assert run([*command, "--return-time", "30"]) == 0
+    return folder
+
+
+@pytest.fixture
+def runs(finished: Path, tmp_path: Path) -> Path:
+    """Copies of both runs, to be damaged."""
+    for name in ("a", "b"):
+        shutil.copytree(finished / name, tmp_path / name)
+    return tmp_path
+
+
+def ways(document: object, so_far: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to each value within a JSON document."""
+    if so_far:
+        yield so_far
+    entries: Any = ()
+    if isinstance(document, dict):
+        entries = document.items()
+    elif isinstance(document, list):
+        entries = enumerate(document[:2])
+    for key, inner in entries:
+        yield from ways(inner, (*so_far, key))
+
+
+def replaced(document: Any, way: tuple[Any, ...], value: object) -> Any:
+    """A copy of a JSON document in which one value is another."""
+    copied = json.loads(json.dumps(document))
+    inner = copied
+    for key in way[:-1]:
+        inner = inner[key]
+    inner[way[-1]] = value
+    return copied
+
+
+@pytest.mark.slow
+def test_a_comparison_names_the_summary_that_holds_another_kind_of_value(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = runs / "a" / "summary.json"
+    whole = json.loads(path.read_text())
+    refused = 0
+    for number, way in enumerate(ways(whole)):
+        odd = ODD_VALUES[number % len(ODD_VALUES)]
+        path.write_text(json.dumps(replaced(whole, way, odd)))
+        code = run(["compare", str(runs / "a"), str(runs / "b")])
+        err = capsys.readouterr().err
+        assert code in (0, 2)
+        if code:
+            refused += 1
+            assert str(runs / "a") in err
+    assert refused > 5
+
+
+TABLES: dict[str, Callable[[pd.DataFrame, str], pd.DataFrame]] = {
+    "no such column": lambda frame, column: frame.drop(columns=column),
+    "texts": lambda frame, column: frame.assign(**{column: "text"}),
+    "lists": lambda frame, column: frame.assign(**{column: [[1]] * len(frame)}),
+    "nothing": lambda frame, column: frame.assign(**{column: None}),
+    "no rows": lambda frame, column: frame.iloc[:0],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", TABLES)
+@pytest.mark.parametrize("name", ["steps", "jobs", "allocations"])
+@pytest.mark.parametrize("command", [["compare"], ["report", "--static", "--force"]])
+def test_tables_with_other_columns_are_shown_or_named(
+    runs: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    name: str,
+    damage: str,
+) -> None:
+    path = runs / "b" / f"{name}.parquet"
+    whole = pd.read_parquet(path)
+    for column in whole.columns:
+        TABLES[damage](whole, column).to_parquet(path)
+        code = run([*command, str(runs / "b"), str(runs / "a")])
+        err = capsys.readouterr().err
+        assert code in (0, 2)
+        assert not code or str(runs / "b") in err
+
+
+@pytest.mark.parametrize(
+    ("way", "value"),
+    [
+        (("metrics", "window_start"), "text"),
+        (("metrics", "rescale_cost"), 10**400),
+        (("metrics", "jobs"), {"a": 1}),
+        (("options", "seed"), None),
+    ],
+)
+def test_a_comparison_refuses_a_value_of_another_kind(
+    runs: Path, capsys: pytest.CaptureFixture[str], way: tuple[str, ...], value: object
+) -> None:
+    path = runs / "a" / "summary.json"
+    path.write_text(json.dumps(replaced(json.loads(path.read_text()), way, value)))
+    assert run(["compare", str(runs / "a"), str(runs / "b")]) == 2
+    assert f"{path}: damaged: it holds another kind of value" in capsys.readouterr().err
+
+
+def test_statistics_that_contradict_one_another_do_not_end_the_process() -> None:
+    # Bytes of a steps.parquet of which one was changed: Arrow aborts where its statistics are looked at.
+    path = DAMAGED / "contradicting-statistics.parquet"
+    with pytest.raises(InputError, match="not a readable Parquet file"):
+        read_table(path)
+
+
+def test_the_file_with_contradicting_statistics_ends_a_process_that_looks_at_them() -> (
+    None
+):
+    path = DAMAGED / "contradicting-statistics.parquet"
+    script = f"import pyarrow.parquet as pq; m = pq.read_metadata({str(path)!r}); "
+    script += "[m.row_group(0).column(k) for k in range(m.num_columns)]"
+    looked = subprocess.run([sys.executable, "-c", script], capture_output=True)
+    assert looked.returncode != 0
+
+
+def test_a_damaged_plan_of_a_sweep_is_named(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [
+        "-ndmap",
+        str(finished / "trace.csv"),
+        "--jobs",
+        str(finished / "jobs.csv"),
+    ]
+    study = ["--out", str(tmp_path / "study")]
+    assert run(["sweep", "plan", *given, "-Tfwd", "30,60", *study]) == 0
+    path = tmp_path / "study" / "plan.json"
+    whole = json.loads(path.read_text())
+    for number, way in enumerate(ways(whole)):
+        odd = ODD_VALUES[number % len(ODD_VALUES)]
+        path.write_text(json.dumps(replaced(whole, way, odd)))
+        capsys.readouterr()
+        assert run(["sweep", "collect", *study]) in (0, 2)
