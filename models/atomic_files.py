@@ -77,13 +77,13 @@ def drafted(output: str | Path) -> Iterator[Path]:
     if not target.name or target.is_dir():
         raise InputError("is a directory, expected a file", file=target)
     if target.exists() and not target.is_file():
-        with _poured(target) as draft:
-            yield draft
+        with _poured(target) as poured:
+            yield poured
         return
     if target.is_symlink():
         target = Path(os.path.realpath(target))
         logger.warning("%s is a link: %s is written", output, target)
-    draft = None
+    draft: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         # The same name: gzip writes it into its header.

@@ -68,7 +68,7 @@ class Budget:
             raise InputError(
                 f"its content would take more than {readable(self.limit)} of memory",
                 file=self.file,
-                hint=HINT,
+                hint=f"it takes {readable(self.taken)} or more; {HINT}",
             )
 
 

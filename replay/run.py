@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bft.milp.backends.process import DIED
 from bft.models import InputError, JobTable, write_parquet
 from bft.replay.checkpoint import Checkpoint, checkpoint_path
 from bft.replay.engine.ledger import Outcome
@@ -360,6 +361,9 @@ def _replay(
         _say_what_is_left(options, inputs, pools, done, notes)
     if player.failed is not None:
         metrics["policy_error"] = str(player.failed)
+    deaths = done.steps["note"].str.contains(DIED, regex=False)
+    if deaths.any():
+        metrics["solver_deaths"] = int(deaths.sum())
 
     def write(draft: Path) -> None:
         results.write_outcome(draft, done)

@@ -47,6 +47,10 @@ def _search_path() -> list[str]:
     return [entry for entry in sys.path if entry and Path(entry).resolve() != here]
 
 
+# Begin of the note of a decision whose solver process ended, and of how it ended.
+DIED = "died ("
+
+
 class SolverFailure(RuntimeError):  # noqa: N818 - what happened, as in "solver failure"
     """The solver process died, hung or raised an exception; the message says which."""
 
@@ -106,7 +110,7 @@ class SolverProcess:
             logger.info("solver process %s has ended: %s", pid, _how(code))
             if bitten.is_set():
                 raise hung from error
-            raise SolverFailure(f"died ({_how(code)})") from error
+            raise SolverFailure(f"{DIED}{_how(code)})") from error
         except BaseException:  # Ctrl-C: a late answer must not be mistaken for the answer to the next request
             self.close(kill=True)
             raise

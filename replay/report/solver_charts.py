@@ -7,8 +7,9 @@ import pandas as pd
 
 from bft.models import InputError
 from bft.replay.report.chart import Axis, Chart, Curve, Curves
-from bft.replay.report.run_files import HINT, RunFiles
+from bft.replay.report.run_files import RunFiles
 from bft.replay.results.run_directory import TIMING
+from bft.replay.results.run_reading import HINT
 
 
 def solve_times(run: RunFiles) -> Chart | None:

@@ -132,6 +132,8 @@ def carry_out(
 
 
 def _there(study: Study, key: str, *, whole: bool) -> bool:
-    return study.summary(key) is not None and (
-        not whole or (study.run(key) / "jobs.parquet").exists()
-    )
+    """Whether a point has a result that another attempt would repeat; a solver that was killed would not be again."""
+    summary = study.summary(key)
+    if summary is None or "solver_deaths" in summary["metrics"]:
+        return False
+    return not whole or (study.run(key) / "jobs.parquet").exists()

@@ -23,6 +23,7 @@ from drawing import examples
 from dying import dies
 from hypothesis import given
 from hypothesis import strategies as st
+from packages import planted
 from processes import AMPLE_S, SCRIPT, result_of, signalled
 
 from bft.datasets import load_bundled
@@ -510,3 +511,37 @@ def test_any_executor_will_do(files: list[str]) -> None:
         first = sweep(plan, "threads", pool)
     assert first.equals(sweep(plan, "here", workers=0))
     assert local(3).at_once == 3
+
+
+DIES_ONCE = """
+import os
+from pathlib import Path
+from bft.milp import Availability
+from bft.milp.backends import scipy_milp
+class once:
+    name, formulations, features = 'once', ('modes',), ()
+    def available(self): return Availability('1')
+    def solve(self, model, limits):
+        if len(model.objective) > 1 and not Path('died').exists():
+            Path('died').touch()
+            os.kill(os.getpid(), 9)
+        return scipy_milp.solve(model, limits)
+"""
+
+
+def test_a_point_whose_solver_was_killed_is_done_again(
+    files: list[str], tmp_path: Path
+) -> None:
+    call = planted(
+        {"theirs.py": DIES_ONCE}, {"bft.backends": {"once": "theirs:once"}}, tmp_path
+    )
+    command = ["sweep", *files[:4], "--backend", "once", "-Tfwd", "60", "--no-u"]
+    first = call(*command, "--out", "study")
+    assert first.returncode == 3
+    summary = next(Path("study/runs").glob("*/summary.json"))
+    assert json.loads(summary.read_text())["metrics"]["solver_deaths"] == 1
+    call(*command, "--out", "study")
+    assert "solver_deaths" not in json.loads(summary.read_text())["metrics"]
+    call(*command, "--out", "whole")
+    assert bytes_of("study") == bytes_of("whole")
+    assert "degraded" in first.stderr
