@@ -1,7 +1,7 @@
 """From a scheduler's own logs to a node trace: one reader per format, and what they share.
 
-A reader is a function of one `Reading`, named by a `LogFormat`. It turns lines into intervals during which nodes were
-busy or unavailable, hands them to a `Collector`, and accounts for every line in a `Diagnosis`.
+A reader is a function of one `Reading`, named by a `LogFormat`. It yields a record for each row: a job ran, a node was
+down, a row was skipped and why. `collect` turns the records of all files into intervals and accounts for every line.
 """
 
 from __future__ import annotations
@@ -17,15 +17,26 @@ from bft.replay.logs.formats import (
 )
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.hostlists import expand as expand_hosts
+from bft.replay.logs.intake import collect, each_record
 from bft.replay.logs.log_files import open_log
-from bft.replay.logs.reading import Reading, Settings
-from bft.replay.logs.records import (
+from bft.replay.logs.reading import (
     Foreign,
     LeftOut,
+    Reading,
+    Settings,
     Unusable,
-    each_record,
+    each_line,
     host_names,
     in_order,
+)
+from bft.replay.logs.records import (
+    Ignored,
+    JobPlanned,
+    JobRan,
+    NodesIdle,
+    Outage,
+    Record,
+    Skipped,
 )
 from bft.replay.logs.times import Clock
 from bft.replay.logs.to_trace import Coverage, node_trace
@@ -38,13 +49,22 @@ __all__ = [
     "Diagnosis",
     "Foreign",
     "HostListError",
+    "Ignored",
+    "JobPlanned",
+    "JobRan",
     "LeftOut",
     "LogFormat",
+    "NodesIdle",
+    "Outage",
     "Plan",
     "Reading",
+    "Record",
     "Settings",
+    "Skipped",
     "Unusable",
+    "collect",
     "detect",
+    "each_line",
     "each_record",
     "expand_hosts",
     "format_names",

@@ -237,7 +237,7 @@ class HostColumns:
             parts.append((rest, nodes))
         if len(parts) == 1:
             return parts[0][1], sizes
-        return _joined(parts, sizes), sizes
+        return joined(parts, sizes), sizes
 
     def _each(self, column: pa.Array) -> tuple[NDArray[np.int32], Whole]:
         """Lists one by one, each that comes several times once."""
@@ -341,7 +341,7 @@ class HostColumns:
         return nodes
 
 
-def _joined(
+def joined(
     parts: list[tuple[Whole, NDArray[np.int32]]], sizes: Whole
 ) -> NDArray[np.int32]:
     """Nodes of several sets of rows, in the order of the rows."""

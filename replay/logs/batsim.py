@@ -10,8 +10,8 @@ from dataclasses import replace
 from bft.models import InputError
 from bft.models.cells import read_number
 from bft.replay.logs.hostlists import MOST_HOSTS
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import LeftOut, Unusable, each_record, in_order
+from bft.replay.logs.reading import LeftOut, Reading, Unusable, each_line, in_order
+from bft.replay.logs.records import JobRan, Record
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS
@@ -21,7 +21,7 @@ _NONE = frozenset({"", "-1", "nan", "NaN"})
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read jobs.csv; see `LogFormat` for errors.
 
     Times are seconds since the begin of the simulation and count from 1970-01-01, which is noted. Hosts are numbers
@@ -29,7 +29,7 @@ def read(reading: Reading) -> None:
     """
     columns: dict[str, int] = {}
     delimiter = header = ""
-    file, into = reading.file, reading.into
+    file = reading.file
 
     def below_header() -> Iterator[str]:
         nonlocal columns, delimiter, header
@@ -50,7 +50,7 @@ def read(reading: Reading) -> None:
             else:
                 yield "" if line == header else line
 
-    def record(text: str, line: int) -> None:
+    def record(text: str, line: int) -> Iterator[Record]:
         row = split_fields(text, delimiter)
         if len(row) <= max(columns.values()):
             raise Unusable("has fewer fields than columns", str(len(row)))
@@ -61,19 +61,13 @@ def read(reading: Reading) -> None:
         end_ns = None if end in _NONE else _time(end, "finish_time")
         if end_ns is not None:
             in_order(start_ns, end_ns)
-        reading.diagnosis.note(
-            "times are seconds of a simulation and count from 1970-01-01", file, line
+        reading.note(
+            "times are seconds of a simulation and count from 1970-01-01", line
         )
-        into.job(
-            ("batsim", job),
-            into.indices(_hosts(resources)),
-            start_ns,
-            end_ns,
-            file,
-            line,
-        )
+        nodes = reading.nodes(_hosts(resources))
+        yield JobRan(line, ("batsim", job), nodes, start_ns, end_ns)
 
-    each_record(replace(reading, lines=below_header()), record)
+    yield from each_line(replace(reading, lines=below_header()), record)
     if not columns:
         raise InputError(
             "holds no jobs of Batsim: expected a header with job_id and allocated_resources",

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
 
 from bft.models import InputError
 from bft.models.cells import read_number
-from bft.replay.logs.reading import Clusters, Reading
-from bft.replay.logs.records import LeftOut, Unusable, each_record, host_names, in_order
+from bft.replay.logs.reading import (
+    Clusters,
+    LeftOut,
+    Reading,
+    Unusable,
+    each_line,
+    host_names,
+    in_order,
+)
+from bft.replay.logs.records import JobRan, MachineDown, MachineStated, Record
 from bft.replay.logs.times import MISSING
 
 _START, _END, _DOWN = "START_TIMESTAMP", "END_TIMESTAMP", "IS_ALL_MACHINE_DOWN"
@@ -32,7 +40,7 @@ _MOST_NODES = 10**7
 _MOST_FIELD = 16 << 20
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read a job table or a machine status table; see `LogFormat` for errors.
 
     Job tables come before the machine status: an outage of the whole machine is one of all nodes they name.
@@ -40,7 +48,7 @@ def read(reading: Reading) -> None:
     table = _Table(reading)
     limit = csv.field_size_limit(_MOST_FIELD)
     try:
-        each_record(
+        yield from each_line(
             replace(reading, lines=table.below_header(reading.lines)), table.record
         )
     finally:
@@ -56,12 +64,13 @@ class _Table:
             reading.settings,
             reading.clock,
         )
-        self.into, self.diagnosis = reading.into, reading.diagnosis
+        self.reading = reading
+        self.machine = ""
         self.clusters = Clusters(reading)
         self.header = ""
         self.width = 0
         self.column: dict[str, int] = {}
-        self.use: Callable[[Sequence[str], int, int], None] = self._job
+        self.use: Callable[[Sequence[str], int, int], Record] = self._job
         self.expanded: dict[str, tuple[str, ...]] = {}
         if self.settings.fields:
             self._columns(self.settings.fields)
@@ -79,8 +88,8 @@ class _Table:
                     ) from why
             yield "" if line == self.header else line
 
-    def record(self, text: str, line: int) -> None:
-        """Use one row."""
+    def record(self, text: str, line: int) -> Iterator[Record]:
+        """Yield what one row says."""
         row = self._cells(text)
         if len(row) != self.width:
             raise Unusable(
@@ -91,7 +100,7 @@ class _Table:
         queue = next(
             (self._cell(row, name) for name in _QUEUES if name in self.column), ""
         )
-        other = self.clusters.reading.other(
+        other = self.reading.other(
             line, cluster=machine, partition=None if _DOWN in self.column else queue
         )
         if other:
@@ -100,9 +109,9 @@ class _Table:
                 if other == "cluster"
                 else "job of another partition"
             )
-        self.into.machine = (
-            self.into.machine or machine[:200].encode("ascii", "replace").decode()
-        )
+        if machine and not self.machine:
+            self.machine = machine[:200].encode("ascii", "replace").decode()
+            yield MachineStated(self.machine)
         if self._cell(row, _START) in MISSING:
             raise LeftOut(f"no {_START}: it never began")
         start_ns = self._time(row, _START, line, None)
@@ -110,7 +119,7 @@ class _Table:
             raise Unusable(
                 f"{_START} is no date and time", ascii(self._cell(row, _START)[:40])
             )
-        self.use(row, start_ns, line)
+        yield self.use(row, start_ns, line)
 
     def _columns(self, names: Sequence[str]) -> None:
         self.width = len(names)
@@ -118,7 +127,7 @@ class _Table:
         missing = [name for name in (_START, _END) if name not in self.column]
         if _DOWN in self.column:
             self.use = self._outage
-            if not self.into.names:
+            if not self.reading.any_nodes:
                 raise InputError(
                     "a machine status table, but no job table before it says which nodes there are",
                     file=self.file,
@@ -128,7 +137,7 @@ class _Table:
             missing.append(" or ".join(_NODES))
         else:
             states_them = any(name in self.column for name in _QUEUES)
-            self.clusters.reading.need_partitions(
+            self.reading.need_partitions(
                 states_them, f"the column {' or '.join(_QUEUES)}"
             )
         if missing:
@@ -139,16 +148,14 @@ class _Table:
                 hint="expected ALCF's DIM_JOB_COMPOSITE or machine status as CSV",
             )
 
-    def _job(self, row: Sequence[str], start_ns: int, line: int) -> None:
+    def _job(self, row: Sequence[str], start_ns: int, line: int) -> JobRan:
         end_ns = self._time(row, _END, line, start_ns)
         if end_ns is None and self._cell(row, _END) not in MISSING:
             raise Unusable(
                 f"{_END} is no date and time", ascii(self._cell(row, _END)[:40])
             )
         if end_ns is None:
-            self.diagnosis.note(
-                "a job has no end: it counts as still running", self.file, line
-            )
+            self.reading.note("a job has no end: it counts as still running", line)
         else:
             in_order(start_ns, end_ns)
         used = self._nodes_used(row)
@@ -158,19 +165,14 @@ class _Table:
         names = [name for name in _LOCATIONS if name in self.column]
         if not names:
             self.clusters.meet(machine)
-            self.into.job(
-                (identity, machine, used), used, start_ns, end_ns, self.file, line
-            )
-            return
+            return JobRan(line, (identity, machine, used), used, start_ns, end_ns)
         location = next(
             (cell for name in names if (cell := self._cell(row, name)) not in MISSING),
             "",
         )
         hosts = self._hosts(location, used, line)
         nodes = self.clusters.indices(hosts, machine)
-        self.into.job(
-            (identity, machine, location), nodes, start_ns, end_ns, self.file, line
-        )
+        return JobRan(line, (identity, machine, location), nodes, start_ns, end_ns)
 
     def _hosts(self, location: str, used: int, line: int) -> tuple[str, ...]:
         hosts = self.expanded.get(location)
@@ -188,10 +190,10 @@ class _Table:
     def _cut_off(self, location: str, used: int, line: int) -> tuple[str, ...]:
         hosts = listed_hosts(location)
         why = "LOCATION is cut off: it names fewer nodes than NODES_USED, the others look idle"
-        self.diagnosis.note(why, self.file, line, f"{len(hosts)} of {used}")
+        self.reading.note(why, line, f"{len(hosts)} of {used}")
         return hosts
 
-    def _outage(self, row: Sequence[str], start_ns: int, line: int) -> None:
+    def _outage(self, row: Sequence[str], start_ns: int, line: int) -> MachineDown:
         down = self._cell(row, _DOWN)
         if down not in ("1", "1.0", "true", "True", "TRUE"):
             raise LeftOut(
@@ -202,13 +204,9 @@ class _Table:
             raise Unusable(
                 f"{_END} is no date and time", ascii(self._cell(row, _END)[:40])
             )
-        if end_ns is None:
-            end_ns = self.into.next_start(start_ns)
-            why = "an outage has no end: it is taken to last until the next job starts"
-            self.diagnosis.note(why, self.file, line)
-        else:
+        if end_ns is not None:
             in_order(start_ns, end_ns)
-        self.into.unavailable(list(self.into.names), start_ns, end_ns)
+        return MachineDown(line, start_ns, end_ns)
 
     def _time(
         self, row: Sequence[str], name: str, line: int, not_before: int | None

@@ -10,17 +10,18 @@ from typing import Any
 
 from bft.models import InputError
 from bft.replay.logs.hostlists import HostListError, NodeLists
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import (
+from bft.replay.logs.reading import (
     MISSHAPEN,
     Foreign,
     LeftOut,
+    Reading,
     Unusable,
+    each_line,
     each_object,
-    each_record,
     in_order,
     instant_ns,
 )
+from bft.replay.logs.records import JobRan, Record, RowUsed
 from bft.replay.logs.times import MISSING, no_time
 
 COMMAND = 'flux jobs -a -A -c 0 --json, or -o "{id}|{nodelist}|{t_run}|{t_inactive}"'
@@ -37,7 +38,7 @@ _COLUMNS = {
 _NEEDED = ("id", "nodelist", "t_run", "t_inactive")
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read one of the three; see `LogFormat` for errors.
 
     A job has its nodes from the time at which it enters the state RUN until it is INACTIVE, in eventlogs from `alloc`
@@ -50,18 +51,18 @@ def read(reading: Reading) -> None:
         if line.strip():
             break
     whole = replace(reading, lines=chain(head, lines))
-    lists = NodeLists(reading.into.indices)
+    lists = NodeLists(reading.nodes)
     first = head[-1].lstrip() if head else ""
     if first.startswith("{") and ('"timestamp"' in first or '"execution"' in first):
         reading.need_partitions(
             False, "flux jobs --json, or a table of it with the column QUEUE"
         )
         eventlog = _Eventlog(whole, lists)
-        each_record(whole, eventlog.record)
+        yield from each_line(whole, eventlog.record)
         eventlog.ends()
     elif first.startswith("{"):
         expected = "job of flux jobs --json: expected id, nodelist, t_run, t_inactive"
-        each_object(
+        yield from each_object(
             whole,
             _job(whole, lists),
             keys=("jobs",),
@@ -69,26 +70,24 @@ def read(reading: Reading) -> None:
             command=COMMAND,
         )
     else:
-        _table(whole, lists)
+        yield from _table(whole, lists)
 
 
-def _table(reading: Reading, lists: NodeLists) -> None:
+def _table(reading: Reading, lists: NodeLists) -> Iterator[Record]:
     """`flux jobs -o` with a header, and any character between the columns that is no blank."""
     columns: dict[str, int] = {}
     delimiter, width = "|", 0
     header = ""
 
-    def record(text: str, line: int) -> None:
+    def record(text: str, line: int) -> Iterator[Record]:
         row = [cell.strip() for cell in text.split(delimiter)]
         if len(row) != width:
             raise Unusable(
                 "has another number of fields than the header",
                 f"{len(row)} instead of {width}",
             )
-        if reading.other(
-            line, partition=row[columns["queue"]] if columns["queue"] >= 0 else None
-        ):
-            raise LeftOut("job of another partition")
+        queue = row[columns["queue"]] if columns["queue"] >= 0 else None
+        reading.keep(line, partition=queue)
         start_text, end_text = row[columns["t_run"]], row[columns["t_inactive"]]
         times = []
         for name, cell in (("t_run", start_text), ("t_inactive", end_text)):
@@ -96,15 +95,8 @@ def _table(reading: Reading, lists: NodeLists) -> None:
             if time_ns is None and cell not in _NONE:
                 raise Unusable(f"{name} is no time", no_time(cell))
             times.append(time_ns)
-        _add(
-            reading,
-            lists,
-            row[columns["id"]],
-            row[columns["nodelist"]],
-            times[0],
-            times[1],
-            line,
-        )
+        job, nodes = row[columns["id"]], row[columns["nodelist"]]
+        yield _job_ran(lists, job, nodes, times[0], times[1], line)
 
     def below_header() -> Iterator[str]:
         nonlocal columns, delimiter, width, header
@@ -132,7 +124,7 @@ def _table(reading: Reading, lists: NodeLists) -> None:
             else:
                 yield "" if line == header else line
 
-    each_record(replace(reading, lines=below_header()), record)
+    yield from each_line(replace(reading, lines=below_header()), record)
     if not columns:
         raise InputError(
             "holds no table of flux jobs",
@@ -141,16 +133,15 @@ def _table(reading: Reading, lists: NodeLists) -> None:
         )
 
 
-def _add(
-    reading: Reading,
+def _job_ran(
     lists: NodeLists,
     job: str,
     nodes: str,
     start_ns: int | None,
     end_ns: int | None,
     line: int,
-) -> None:
-    """Hand over one job."""
+) -> JobRan:
+    """Return the record of one job."""
     if start_ns is None:
         raise LeftOut("job that never started")
     try:
@@ -161,30 +152,22 @@ def _add(
         raise Unusable("job ran, but names no nodes", f"job {job[:80]}")
     if end_ns is not None:
         in_order(start_ns, end_ns)
-    reading.into.job(("flux", job), indices, start_ns, end_ns, reading.file, line)
+    return JobRan(line, ("flux", job), indices, start_ns, end_ns)
 
 
 def _job(
     reading: Reading, lists: NodeLists
-) -> Callable[[dict[str, Any], str, int], None]:
+) -> Callable[[dict[str, Any], str, int], Iterator[Record]]:
     """What uses an object of `flux jobs --json`."""
 
-    def record(entry: dict[str, Any], _: str, line: int) -> None:
+    def record(entry: dict[str, Any], _: str, line: int) -> Iterator[Record]:
         end_ns = instant_ns(entry.get("t_inactive")) or instant_ns(
             entry.get("t_cleanup")
         )
         start_ns = instant_ns(entry.get("t_run"))
-        if reading.other(line, partition=str(entry.get("queue") or "")):
-            raise LeftOut("job of another partition")
-        _add(
-            reading,
-            lists,
-            str(entry["id"]),
-            str(entry.get("nodelist") or ""),
-            start_ns,
-            end_ns,
-            line,
-        )
+        reading.keep(line, partition=str(entry.get("queue") or ""))
+        job, nodes = str(entry["id"]), str(entry.get("nodelist") or "")
+        yield _job_ran(lists, job, nodes, start_ns, end_ns, line)
 
     return record
 
@@ -198,12 +181,12 @@ class _Eventlog:
         self.end_ns: int | None = None
         self.line = 0
 
-    def record(self, text: str, line: int) -> None:
+    def record(self, text: str, line: int) -> Iterator[Record]:
         """Use one line."""
         try:
             entry = json.loads(text)
             if "execution" in entry:
-                self.allocated(entry["execution"], line)
+                yield self.allocated(entry["execution"], line)
                 return
             name, time_ns = entry["name"], instant_ns(entry["timestamp"])
         except InputError:
@@ -224,25 +207,19 @@ class _Eventlog:
                 self.end_ns = time_ns
             case _:
                 raise LeftOut("event that says nothing of nodes")
+        yield RowUsed(line)
 
-    def allocated(self, execution: dict[str, Any], line: int) -> None:
-        """The nodes of the job whose events were read last."""
+    def allocated(self, execution: dict[str, Any], line: int) -> JobRan:
+        """Return the job whose events were read last, on its nodes."""
         start_ns = self.start_ns or instant_ns(execution.get("starttime"))
         end_ns, self.start_ns, self.end_ns = self.end_ns, None, None
         nodes = ",".join(execution["nodelist"])
-        _add(
-            self.reading,
-            self.lists,
-            f"{nodes} {start_ns}",
-            nodes,
-            start_ns,
-            end_ns,
-            line,
-        )
+        job = f"{nodes} {start_ns}"
+        return _job_ran(self.lists, job, nodes, start_ns, end_ns, line)
 
     def ends(self) -> None:
         """The events of a job have ended."""
         if self.start_ns is not None:
             why = "a job was given nodes, and its R does not follow its events: its nodes are not known"
-            self.reading.diagnosis.note(why, self.reading.file, self.line, loud=True)
+            self.reading.note(why, self.line, loud=True)
         self.start_ns = self.end_ns = None

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
 from bft.models import InputError
 from bft.models.plugins import PluginGroup
+from bft.replay.logs.intake import collect
 from bft.replay.logs.reading import Reading
+from bft.replay.logs.records import Record
 from bft.replay.logs.slurm_columns import PRESETS
 
 GROUP = "bft.logs"
@@ -26,8 +29,8 @@ class LogFormat:
     about
         What it is, in a line.
     read
-        Reads one file. It raises InputError when the file is not of this format, and under --strict at the first row
-        that cannot be used (`Diagnosis.skip` does that).
+        Yields the records of one file (`bft.replay.logs.records`). It raises InputError when the file is not of this
+        format. Readers that hand rows to `Reading.into` themselves and return nothing are deprecated.
     first_line
         Regular expression that matches the beginning of the first line that is no comment; empty when the format cannot
         be recognised by it.
@@ -46,7 +49,7 @@ class LogFormat:
     """
 
     about: str
-    read: Callable[[Reading], None]
+    read: Callable[[Reading], Iterable[Record] | None]
     first_line: str = ""
     clusters: bool = False
     events: bool = False
@@ -70,11 +73,13 @@ class LogFormat:
 _SLURM_JSON = r'\s*\{(?!"status":"success","data"|"timestamp":)'
 
 
-def _module(name: str, function: str = "read") -> Callable[[Reading], None]:
+def _module(name: str, function: str = "read") -> Callable[[Reading], Iterator[Record]]:
     """Return a reader in one of our modules, which is imported when it is first used."""
 
-    def read(reading: Reading) -> None:
-        getattr(import_module(f"bft.replay.logs.{name}"), function)(reading)
+    def read(reading: Reading) -> Iterator[Record]:
+        module = import_module(f"bft.replay.logs.{name}")
+        records: Iterator[Record] = getattr(module, function)(reading)
+        return records
 
     return read
 
@@ -256,7 +261,14 @@ def read_log(name: str, reading: Reading) -> None:
         reading.into.beside(reading.settings.events),
         reading.diagnosis.reading(reading.file),
     ):
-        form.read(reading)
+        records = form.read(reading)
+        if records is None:
+            why = (
+                f"the reader of {name} yields no records: see docs/add-a-log-format.md"
+            )
+            warnings.warn(why, DeprecationWarning, stacklevel=2)
+        else:
+            collect(records, reading)
         reading.into.only_ended |= form.only_ended
 
 

@@ -10,16 +10,18 @@ from itertools import chain
 from typing import Any
 
 from bft.models import InputError
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import (
+from bft.replay.logs.reading import (
     MISSHAPEN,
     LeftOut,
+    Reading,
     Unusable,
     each_object,
     host_names,
     in_order,
     instant_ns,
+    refusal,
 )
+from bft.replay.logs.records import JobRan, Record, Skipped
 from bft.replay.trace.node_trace import SECOND_NS
 
 COMMAND = "condor_history -json, or -l"
@@ -34,7 +36,7 @@ _NO_SLOT = frozenset({7, 9, 12})
 _IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD, _TRANSFERRING, _SUSPENDED = range(1, 8)
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read job ClassAds; see `LogFormat` for errors.
 
     An ad knows the last run of its job. Of runs before, nothing is known but their number, which is noted.
@@ -50,56 +52,42 @@ def read(reading: Reading) -> None:
         expected = (
             "ClassAd of a job: expected JobStatus, JobCurrentStartDate, LastRemoteHost"
         )
-        each_object(
+        yield from each_object(
             log.reading, log.record, keys=(), expected=expected, command=COMMAND
         )
     else:
-        log.ads()
+        yield from log.ads()
 
 
 class _History:
     """One file."""
 
     def __init__(self, reading: Reading) -> None:
-        self.reading, self.diagnosis, self.file = (
-            reading,
-            reading.diagnosis,
-            reading.file,
-        )
+        self.reading = reading
 
-    def ads(self) -> None:
+    def ads(self) -> Iterator[Record]:
         """ClassAds as text: attributes a line each; a blank line or one of asterisks ends an ad."""
         met = 0
         for number, ad in self._blocks():
             met += 1
-            self.diagnosis.rows += 1
-            self.diagnosis.no_record -= 1
             try:
-                self.record(ad, "", number)
-            except Unusable as why:
-                self.diagnosis.skip(why.reason, self.file, number, why.detail)
-            except LeftOut as why:
-                self.diagnosis.leave_out(str(why), self.file, number)
+                yield from self.record(ad, "", number)
+            except (Unusable, LeftOut) as why:
+                yield refusal(why, number)
             except MISSHAPEN as error:
-                self.diagnosis.skip(
-                    "is no ClassAd of a job", self.file, number, repr(error)[:200]
-                )
-            else:
-                self.diagnosis.used += 1
+                yield Skipped(number, "is no ClassAd of a job", repr(error)[:200])
         if not met:
             raise InputError(
                 "holds no ClassAd of a job",
-                file=self.file,
+                file=self.reading.file,
                 hint=f"export with {COMMAND}",
             )
 
     def _blocks(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Line and wanted attributes of each ad, all lines counted as holding no record."""
+        """Yield line and wanted attributes of each ad."""
         ad: dict[str, Any] = {}
         begun = 0
-        for number, line in enumerate(self.reading.lines, 1):
-            self.diagnosis.lines += 1
-            self.diagnosis.no_record += 1
+        for number, line in self.reading.numbered():
             if not line.strip() or line.startswith("***"):
                 if begun:
                     yield begun, ad
@@ -114,7 +102,7 @@ class _History:
         if begun:
             yield begun, ad
 
-    def record(self, ad: dict[str, Any], _: str, line: int) -> None:
+    def record(self, ad: dict[str, Any], _: str, line: int) -> Iterator[Record]:
         """One job."""
         if ad.get("JobUniverse") in _NO_SLOT:
             raise LeftOut(
@@ -143,11 +131,9 @@ class _History:
         starts = ad.get("NumJobStarts") or 0
         if isinstance(starts, int) and starts > 1:
             why = "a job ran more than once: of its earlier runs neither time nor host is known, their nodes look idle"
-            self.diagnosis.note(why, self.file, line, f"job {job[:80]}", loud=True)
-        into = self.reading.into
-        into.job(
-            ("condor", job), into.indices(hosts), start_ns, end_ns, self.file, line
-        )
+            self.reading.note(why, line, f"job {job[:80]}", loud=True)
+        nodes = self.reading.nodes(hosts)
+        yield JobRan(line, ("condor", job), nodes, start_ns, end_ns)
 
     def _end(
         self, ad: dict[str, Any], status: object, start_ns: int, line: int
@@ -177,7 +163,7 @@ class _History:
         if end_ns is None:
             raise Unusable("has ended, but its end is missing", "EnteredCurrentStatus")
         why = "a removed job is taken to have run until it was removed: it may have waited in between"
-        self.diagnosis.note(why, self.file, line)
+        self.reading.note(why, line)
         return end_ns
 
 

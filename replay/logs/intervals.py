@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from bft.models import InputError
 from bft.replay.logs.collector import OPEN
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.node_states import state_of
 from bft.replay.logs.reading import Clusters, Reading, Settings
+from bft.replay.logs.records import (
+    Ignored,
+    JobRan,
+    NodesIdle,
+    Observed,
+    Outage,
+    Record,
+    Skipped,
+)
 from bft.replay.logs.slurm_columns import layout
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import MISSING, no_time
@@ -21,7 +32,7 @@ _NAMES = {
 }
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read `node,start,end[,state]` with a header line; further columns do not matter.
 
     node: a name or, in quotes, a host list. start, end: ISO stamps or seconds since 1970; an empty end is still to
@@ -31,16 +42,13 @@ def read(reading: Reading) -> None:
     """
     table = _Table(reading)
     header = ""
-    for number, line in enumerate(reading.lines, 1):
-        reading.diagnosis.lines += 1
+    for number, line in reading.numbered():
         if not line.strip() or line.startswith("#") or line == header:
-            reading.diagnosis.no_record += 1
-        elif not table.column and table.begin(line, number):
-            reading.diagnosis.no_record += 1
+            continue
+        if not table.column and table.begin(line, number):
             header = line
         else:
-            reading.diagnosis.rows += 1
-            table.row(line, number)
+            yield table.row(line, number)
     if not table.column:
         raise InputError(
             "holds no table; expected a header node,start,end[,state]",
@@ -48,7 +56,7 @@ def read(reading: Reading) -> None:
         )
     for (first, last), only_outages in ((table.observed, False), (table.outages, True)):
         if first < last:
-            reading.into.observe(first, last, outages=only_outages)
+            yield Observed(first, last, only_outages)
 
 
 class _Table:
@@ -57,8 +65,6 @@ class _Table:
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
         self.clusters = Clusters(reading)
-        into = reading.into
-        self.add = {"busy": into.job, "idle": into.idle, "unavailable": into.outage}
         self.delimiter = reading.settings.delimiter
         self.column: dict[str, int] = {}
         # Of busy and idle rows, and of those that say that nodes were unavailable.
@@ -76,78 +82,57 @@ class _Table:
         )
         return not settings.fields
 
-    def row(self, line: str, number: int) -> None:
-        """Use one row, or account for why not."""
-        file, diagnosis, clock = (
-            self.reading.file,
-            self.reading.diagnosis,
-            self.reading.clock,
-        )
+    def row(self, line: str, number: int) -> Record:
+        """Return what one row says."""
+        reading = self.reading
+        file, clock = reading.file, reading.clock
         fields = split_fields(line, self.delimiter)
         if len(fields) <= max(self.column.values()):
-            diagnosis.skip(
-                "has fewer fields than columns", file, number, str(len(fields))
-            )
-            return
+            return Skipped(number, "has fewer fields than columns", str(len(fields)))
         stated = {name: fields[index].strip() for name, index in self.column.items()}
         word, cluster = stated.get("state", ""), stated.get("cluster", "")
         state = state_of(word) if word else "busy"
         if state is None:
-            diagnosis.skip("column state: expected busy, idle, down, drain, maintenance, reserved, or what sinfo or "
-                           "pbsnodes print", file, number, ascii(word[:80]))  # fmt: skip
-            return
+            expected = "busy, idle, down, drain, maintenance, reserved"
+            why = f"column state: expected {expected}, or what sinfo or pbsnodes print"
+            return Skipped(number, why, ascii(word[:80]))
         if state == "absent":
-            diagnosis.leave_out(
-                "a node that is not there yet (state future)", file, number
-            )
-            return
+            return Ignored(number, "a node that is not there yet (state future)")
         text, start_text, end_text = stated["node"], stated["start"], stated["end"]
         start = clock.parse(start_text, file, number)
         end = clock.parse(end_text, file, number, start)
         partition = (
             None if state == "unavailable" else stated.get("partition", "")
         )  # an outage is of no partition
-        other = self.reading.other(number, cluster=cluster, partition=partition)
+        other = reading.other(number, cluster=cluster, partition=partition)
         if other:
-            diagnosis.leave_out(f"row of another {other}", file, number)
-            return
+            return Ignored(number, f"row of another {other}")
         try:
             nodes = self.clusters.lists(cluster)(text)
         except HostListError as error:
-            diagnosis.skip("column node holds no host list", file, number, str(error))
-            return
+            return Skipped(number, "column node holds no host list", str(error))
         if start is None:
-            diagnosis.skip(
-                "column start holds no time", file, number, no_time(start_text)
-            )
-        elif end is None and end_text not in MISSING:
-            diagnosis.skip("column end holds no time", file, number, no_time(end_text))
-        elif end is not None and end < start:
-            diagnosis.skip(
-                "ends before it starts",
-                file,
-                number,
-                f"{(start - end) / 1e9:g} s before",
-            )
-        elif not nodes:
-            diagnosis.skip("column node names none", file, number)
-        elif state == "idle" and self.reading.settings.events:
-            diagnosis.leave_out(
-                "idle row of an --events file: says only that the node could run jobs",
-                file,
-                number,
-            )
-        else:
-            diagnosis.used += 1
-            span = self.outages if state == "unavailable" else self.observed
-            span[:] = min(span[0], start), max(span[1], start if end is None else end)
-            if word.lower() == "free":
-                diagnosis.note(
-                    "state free, with which PBS means that some cores are, was taken for idle",
-                    file,
-                    number,
-                )
-            self.add[state](text, nodes, start, end, file, number)
+            return Skipped(number, "column start holds no time", no_time(start_text))
+        if end is None and end_text not in MISSING:
+            return Skipped(number, "column end holds no time", no_time(end_text))
+        if end is not None and end < start:
+            before = f"{(start - end) / 1e9:g} s before"
+            return Skipped(number, "ends before it starts", before)
+        if not nodes:
+            return Skipped(number, "column node names none")
+        if state == "idle" and reading.settings.events:
+            why = "idle row of an --events file: says only that the node could run jobs"
+            return Ignored(number, why)
+        span = self.outages if state == "unavailable" else self.observed
+        span[:] = min(span[0], start), max(span[1], start if end is None else end)
+        if word.lower() == "free":
+            why = "state free, with which PBS means that some cores are, was taken for idle"
+            reading.note(why, number)
+        if state == "unavailable":
+            return Outage(number, text, nodes, start, end)
+        if state == "idle":
+            return NodesIdle(number, text, nodes, start, end)
+        return JobRan(number, text, nodes, start, end)
 
 
 def _header(

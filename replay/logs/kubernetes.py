@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import LeftOut, Unusable, each_object, host_names, in_order
+from bft.replay.logs.reading import (
+    LeftOut,
+    Reading,
+    Unusable,
+    each_object,
+    host_names,
+    in_order,
+)
+from bft.replay.logs.records import JobRan, Record, RowUsed
 from bft.replay.logs.units import WHOLE, Held
 
 COMMAND = "kubectl get pods -A -o json"
@@ -17,7 +24,7 @@ _OF_CLUSTER = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 _ASSIGNED = re.compile(r"Successfully assigned \S+ to (\S+)")
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read lists of pods or events, and what `kubectl get pods -w --output-watch-events` prints; see `LogFormat`.
 
     A node is busy while a pod of a user is on it: from when the pod was scheduled (else from status.startTime) until
@@ -27,10 +34,10 @@ def read(reading: Reading) -> None:
     """
     log = _Log(reading)
     expected = "pod or event: expected kind, metadata, spec and status"
-    each_object(
+    yield from each_object(
         reading, log.record, keys=("items",), expected=expected, command=COMMAND
     )
-    log.close()
+    yield from log.close()
 
 
 class _Log:
@@ -42,23 +49,24 @@ class _Log:
         self.scheduled: dict[str, tuple[tuple[str, ...], int, int]] = {}
         self.killed: dict[str, int] = {}
 
-    def record(self, entry: dict[str, Any], _: str, line: int) -> None:
+    def record(self, entry: dict[str, Any], _: str, line: int) -> Iterator[Record]:
         """Use a pod, an event, or what a watch says of one."""
         deleted = entry.get("type") == "DELETED" and "object" in entry
         if "object" in entry and "type" in entry:
             entry = entry["object"]
         match entry.get("kind"):
             case "Pod":
-                self.pod(entry, line, deleted=deleted)
+                yield self.pod(entry, line, deleted=deleted)
             case "Event":
                 self.event(entry, line)
+                yield RowUsed(line)
             case "Workload":
                 raise LeftOut("a Workload of Kueue, which names no node: its pods do")
             case kind:
                 raise LeftOut(f"no pod, but {str(kind)[:40]!a}")
 
-    def pod(self, entry: dict[str, Any], line: int, *, deleted: bool) -> None:
-        """One pod."""
+    def pod(self, entry: dict[str, Any], line: int, *, deleted: bool) -> JobRan:
+        """Return the run of one pod."""
         meta, status = entry["metadata"], entry.get("status") or {}
         if any(
             owner.get("kind") in _OF_NODES
@@ -94,29 +102,22 @@ class _Log:
             end_ns = self.time(meta.get("deletionTimestamp"), "deletionTimestamp", line)
         if end_ns is not None:
             in_order(start_ns, end_ns)
-        into = self.reading.into
-        key, node = ("pod", str(meta.get("uid") or meta["name"])), into.indices(nodes)
-        into.job(
-            key,
-            node,
-            start_ns,
-            end_ns,
-            self.reading.file,
-            line,
-            held=self.held(entry["spec"], node[0], line),
-        )
+        key = ("pod", str(meta.get("uid") or meta["name"]))
+        node = self.reading.nodes(nodes)
+        held = self.held(entry["spec"], node[0], line)
+        return JobRan(line, key, node, start_ns, end_ns, held)
 
     def held(
         self, spec: dict[str, Any], node: int, line: int
     ) -> tuple[Held, ...] | None:
         """Units of its node that a pod is given; None: nodes turn idle as a whole."""
-        log = self.reading.into.units
+        log = self.reading.units
         if log is None:
             return None
         amount = log.unit.amount(*of_pod(spec))
         if not amount:
             why = f"a job without {log.unit.plural} leaves those of its nodes idle"
-            self.reading.diagnosis.note(why, self.reading.file, line)
+            self.reading.note(why, line)
         return log.unit.held([amount or 0], [log.size(node)])
 
     def end(self, status: dict[str, Any], line: int) -> int | None:
@@ -175,36 +176,27 @@ class _Log:
             raise Unusable(f"{what} is no time", ascii(str(text)[:80]))
         return time_ns
 
-    def close(self) -> None:
-        """Hand over what events say."""
-        into, diagnosis, file = (
-            self.reading.into,
-            self.reading.diagnosis,
-            self.reading.file,
-        )
+    def close(self) -> Iterator[Record]:
+        """Yield the runs that events state."""
+        reading = self.reading
         for pod, (nodes, start_ns, line) in self.scheduled.items():
             end_ns = self.killed.pop(pod, None)
             if end_ns is not None and end_ns < start_ns:
                 end_ns = None
-            held = None if into.units is None else (WHOLE,)
-            into.job(
-                ("pod", pod),
-                into.indices(nodes),
-                start_ns,
-                end_ns,
-                file,
-                line,
-                held=held,
+            held = None if reading.units is None else (WHOLE,)
+            node = reading.nodes(nodes)
+            yield JobRan(
+                line, ("pod", pod), node, start_ns, end_ns, held, same_row=True
             )
-        if self.scheduled and into.units is not None:
+        if self.scheduled and reading.units is not None:
             why = "events do not say what a pod has of its node: it counts as on all units"
-            diagnosis.note(why, file, 0, f"{len(self.scheduled)} pods", loud=True)
+            reading.note(why, 0, f"{len(self.scheduled)} pods", loud=True)
         if self.scheduled:
             why = "events do not say when a pod ended by itself: give the pods (kubectl get pods) instead, if you can"
-            diagnosis.note(why, file, 0, f"{len(self.scheduled)} pods", loud=True)
+            reading.note(why, 0, f"{len(self.scheduled)} pods", loud=True)
         if self.killed:
             why = "a pod was killed, and the event that it was scheduled is not in the file"
-            diagnosis.note(why, file, 0, f"{len(self.killed)} of them")
+            reading.note(why, 0, f"{len(self.killed)} of them")
 
 
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")

@@ -10,8 +10,8 @@ import numpy as np
 
 from bft.models import InputError
 from bft.replay.logs.node_states import BUSY, IDLE
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import Foreign, Unusable, each_record, host_names
+from bft.replay.logs.reading import Foreign, Reading, Unusable, each_line, host_names
+from bft.replay.logs.records import NodesSeen, Record, RowUsed
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import no_time
 from bft.replay.trace.node_trace import TimeArray
@@ -19,15 +19,15 @@ from bft.replay.trace.node_trace import TimeArray
 _COLUMNS = ("time", "producername", "job_id")
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read samples of nodes; see `LogFormat` for errors.
 
     A node is busy while its job_id is not 0. Nodes are sampled at nearly the same time: times are rounded to the period
     of sampling, the most frequent distance of two samples of a node, and read as snapshots from there on.
     """
     samples = _Samples(reading)
-    each_record(replace(reading, lines=samples.below_header()), samples.record)
-    samples.hand_over()
+    yield from each_line(replace(reading, lines=samples.below_header()), samples.record)
+    yield from samples.states()
 
 
 class _Samples:
@@ -65,7 +65,7 @@ class _Samples:
             )
             self.width = len(plain)
 
-    def record(self, text: str, line: int) -> None:
+    def record(self, text: str, line: int) -> Iterator[Record]:
         """Use one sample."""
         if self.columns is None:
             raise Foreign("has no header before it", text[:40])
@@ -83,9 +83,8 @@ class _Samples:
             raise Unusable("column job_id holds no number", ascii(job[:40]))
         node = self.known.get(name)
         if node is None:
-            node = self.known[name] = self.reading.into.indices(
-                host_names((name,), "ProducerName")
-            )[0]
+            hosts = host_names((name,), "ProducerName")
+            node = self.known[name] = self.reading.nodes(hosts)[0]
         if len(self.times) >= self.reading.into.max_fragments:
             raise InputError(
                 "holds more samples than --max-fragments allows", file=self.reading.file
@@ -93,9 +92,10 @@ class _Samples:
         self.times.append(time_ns)
         self.nodes.append(node)
         self.busy.append(int(job.strip("0") != ""))
+        yield RowUsed(line)
 
-    def hand_over(self) -> None:
-        """Round the times, and hand the states over as snapshots."""
+    def states(self) -> Iterator[Record]:
+        """Yield the states at rounded times."""
         if not len(self.times):
             if self.columns is None:
                 raise InputError("holds no samples of LDMS", file=self.reading.file)
@@ -109,12 +109,12 @@ class _Samples:
         order = np.argsort(rounded, kind="stable")
         rounded, nodes, busy = rounded[order], nodes[order], busy[order]
         bounds = np.flatnonzero(np.diff(rounded, prepend=-1, append=-1))
-        snapshots = self.reading.into.snapshots
         for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             for code, mine in ((BUSY, busy[low:high]), (IDLE, ~busy[low:high])):
                 these = nodes[low:high][mine].astype(np.int32)
                 if len(these):
-                    snapshots.add(int(rounded[low]), array("i", these.tobytes()), code)
+                    some = array("i", these.tobytes())
+                    yield NodesSeen(None, some, int(rounded[low]), code)
 
 
 def _period(times: TimeArray, nodes: TimeArray) -> int:

@@ -9,19 +9,26 @@ job, and closed hosts.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import (
+from bft.replay.logs.reading import (
     Foreign,
     LeftOut,
-    UnderWay,
+    Reading,
     Unusable,
-    each_record,
-    each_record_to_the_end,
+    each_line,
     host_names,
     in_order,
+)
+from bft.replay.logs.records import (
+    FileEnds,
+    JobBegan,
+    JobEnded,
+    JobRan,
+    OutageBegan,
+    OutageEnded,
+    Record,
 )
 from bft.replay.logs.times import Clock
 from bft.replay.logs.units import Unit
@@ -41,16 +48,11 @@ _OTHERS: Final = {
 }
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read lsb.acct; see `LogFormat` for errors."""
-    file, into, diagnosis, clock = (
-        reading.file,
-        reading.into,
-        reading.diagnosis,
-        reading.clock,
-    )
+    clock = reading.clock
 
-    def record(text: str, line: int) -> None:
+    def record(text: str, line: int) -> Iterator[Record]:
         row = fields(text)
         if row[0] != '"JOB_FINISH"':
             if row[0] in _OTHERS:
@@ -58,16 +60,13 @@ def read(reading: Reading) -> None:
             raise Foreign(
                 "is no record of lsb.acct, such as JOB_FINISH", ascii(row[0][:40])
             )
-        if reading.other(
-            line, partition=unquoted(row[_QUEUE]) if len(row) > _QUEUE else ""
-        ):
-            raise LeftOut("job of another partition")
+        queue = unquoted(row[_QUEUE]) if len(row) > _QUEUE else ""
+        reading.keep(line, partition=queue)
         asked, index = _asked(row)
         job = f"job {row[_JOB][:40]}"
         if asked and index + 1 < len(row) and _FLOAT.fullmatch(row[index + 1]):
-            diagnosis.note(
+            reading.note(
                 "numExHosts is missing: the hosts of askedHosts count as execHosts",
-                file,
                 line,
                 job,
             )
@@ -85,28 +84,26 @@ def read(reading: Reading) -> None:
         )
         in_order(start_ns, end_ns)
         if any("@" in host for host in hosts):
-            diagnosis.note(
+            reading.note(
                 "hosts of another cluster (host@cluster) count as nodes of their own",
-                file,
                 line,
                 job,
             )
-        nodes = into.indices(hosts)
-        log = into.units
+        nodes = reading.nodes(hosts)
+        log = reading.units
         held = (
             None
             if log is None
             else _held(row, index, hosts, log.unit, log.sizes(nodes))
         )
         if log is not None and held is not None and not any(held):
-            diagnosis.note(
+            reading.note(
                 f"a job without {log.unit.plural} leaves those of its nodes idle",
-                file,
                 line,
             )
-        into.job(text, nodes, start_ns, end_ns, file, line, held=held)
+        yield JobRan(line, text, nodes, start_ns, end_ns, held)
 
-    each_record(reading, record)
+    yield from each_line(reading, record)
 
 
 def fields(text: str) -> list[str]:
@@ -262,22 +259,18 @@ _RUSAGE_FIELDS = 19
 _KIND = re.compile(r'"[A-Z][A-Z_0-9]+"')
 
 
-def read_events(reading: Reading) -> None:
+def read_events(reading: Reading) -> Iterator[Record]:
     """Read lsb.events or lsb.events.N; see `LogFormat` for errors. Several files: in order of time."""
-    each_record_to_the_end(reading, _Events(reading))
+    events = _Events(reading)
+    yield from each_line(reading, events.record)
+    yield FileEnds(events.now_ns)
 
 
 class _Events:
     """One file of records."""
 
     def __init__(self, reading: Reading) -> None:
-        self.file, self.diagnosis, self.clock = (
-            reading.file,
-            reading.diagnosis,
-            reading.clock,
-        )
-        self.under_way = UnderWay(reading)
-        self.jobs, self.closed = self.under_way.jobs, self.under_way.outages
+        self.reading, self.clock = reading, reading.clock
         self.now_ns = 0
         self.handlers = {
             '"JOB_START"': self._started,
@@ -286,8 +279,8 @@ class _Events:
             '"HOST_CTRL"': self._host,
         }
 
-    def record(self, text: str, line: int) -> None:
-        """Use one record."""
+    def record(self, text: str, line: int) -> Iterator[Record]:
+        """Yield what one row says."""
         row = fields(text)
         kind = row[0]
         handler = self.handlers.get(kind)
@@ -301,24 +294,19 @@ class _Events:
             raise LeftOut(
                 "records of other types: they say nothing of when nodes are taken or given back"
             )
-        handler(row, event_ns, line)
+        yield handler(row, event_ns, line)
 
-    def close(self) -> None:
-        """Account for what has not ended."""
-        self.under_way.file_ends(self.now_ns)
-
-    def _started(self, row: list[str], event_ns: int, line: int) -> None:
+    def _started(self, row: list[str], event_ns: int, line: int) -> Record:
         # version time jobId jStatus jobPid jobPGid hostFactor numExHosts execHosts
         # queuePreCmd queuePostCmd jFlags userGroup idx
         hosts, index = hosts_at(row, 8)
         if not hosts:
             raise Unusable("a job starts on no host", f"job {row[_JOB][:40]}")
         job = number_at(row, _JOB, "jobId"), number_at(row, index + 4, "idx")
-        if self.jobs.begin(job, hosts, event_ns, self.file, line):
-            why = "a job starts again without having ended: its nodes count as taken until then"
-            self.diagnosis.note(why, self.file, line, f"job {row[_JOB][:40]}")
+        name = f"job {row[_JOB][:40]}"
+        return JobBegan(line, job, hosts, event_ns, name=name)
 
-    def _changed(self, row: list[str], event_ns: int, line: int) -> None:
+    def _changed(self, row: list[str], event_ns: int, line: int) -> Record:
         # version time jobId jStatus reason subreasons cpuTime endTime ru [lsfRusage] exitStatus idx
         status = number_at(row, 4, "jStatus")
         ru = number_at(row, 9, "ru")
@@ -330,33 +318,31 @@ class _Events:
             end_ns = (
                 event_ns if row[8] == "0" else time_at(row, 8, "endTime", self.clock)
             )
-            begun = self.jobs.under_way(job)
+            begun = self.reading.begun(job)
             if begun is not None and end_ns < begun.start_ns:
                 raise Unusable("ends before it starts", f"job {row[_JOB][:40]}")
-            if not self.jobs.end(job, end_ns, self.file, line):
-                raise LeftOut("a job ended that had not started in these logs")
-        elif not (status & _QUEUED and self.jobs.end(job, event_ns, self.file, line)):
-            raise LeftOut(
-                "record type JOB_STATUS: a change that neither takes nodes nor gives them back"
-            )
+            otherwise = "a job ended that had not started in these logs"
+            return JobEnded(line, job, end_ns, otherwise)
+        otherwise = "record type JOB_STATUS: a change that neither takes nodes nor gives them back"
+        if not status & _QUEUED:
+            raise LeftOut(otherwise)
+        return JobEnded(line, job, event_ns, otherwise)
 
-    def _requeued(self, row: list[str], event_ns: int, line: int) -> None:
+    def _requeued(self, row: list[str], event_ns: int, line: int) -> Record:
         # version time jobId idx
         job = number_at(row, _JOB, "jobId"), number_at(row, 4, "idx")
-        if not self.jobs.end(job, event_ns, self.file, line):
-            raise LeftOut("a job was requeued that was not running")
+        return JobEnded(line, job, event_ns, "a job was requeued that was not running")
 
-    def _host(self, row: list[str], event_ns: int, line: int) -> None:
+    def _host(self, row: list[str], event_ns: int, line: int) -> Record:
         # version time opCode host userId userName [comment]
         control = number_at(row, 3, "opCode")
         if len(row) < 5 or row[4][0] != '"':
             raise Unusable("names no host", "field 5")
         (host,) = host_names([unquoted(row[4])], "host")
         if control in _CLOSED:
-            if self.closed.under_way(host) is not None:
-                raise LeftOut("a host was closed that was closed already")
-            self.closed.begin(host, (host,), event_ns, self.file, line)
-        elif control != _OPEN:
+            otherwise = "a host was closed that was closed already"
+            return OutageBegan(line, host, (host,), event_ns, otherwise)
+        if control != _OPEN:
             raise Unusable("opCode of HOST_CTRL is none of 1 to 5", str(control))
-        elif not self.closed.end(host, event_ns, self.file, line):
-            raise LeftOut("a host was opened that was not closed in these logs")
+        otherwise = "a host was opened that was not closed in these logs"
+        return OutageEnded(line, host, event_ns, otherwise)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from bft.models import InputError
-from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import HostListError, count, expand
 from bft.replay.logs.kubernetes import amounts
 from bft.replay.logs.node_states import State, state_of
 from bft.replay.logs.pbs import host_of
-from bft.replay.logs.reading import Clusters, Reading
-from bft.replay.logs.records import elements
+from bft.replay.logs.reading import Reading, Unusable, elements
+from bft.replay.logs.records import Ignored, NodesListed, Record, Skipped
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.units import of_gres, of_tres
 
@@ -78,89 +76,96 @@ class Resources:
 NOTHING = Resources()
 
 
-class Sink(ABC):
-    """Accounts for the lines of a report, and hands its nodes and their states to `use`."""
+class Reported(NamedTuple):
+    """What a line prints of a node, of a list of nodes, or of a vnode.
+
+    Parameters
+    ----------
+    text, line, state
+        The nodes as printed, where they are, and their state as printed.
+    vnode
+        Whether it may be a part of a node (n1[0]).
+    has
+        What the nodes have.
+    """
+
+    text: str
+    line: int
+    state: str = ""
+    vnode: bool = False
+    has: Resources = NOTHING
+
+
+class NodesInState(NamedTuple):
+    """Nodes that a line reports, and their state; None: none that is known.
+
+    `part`: each is a part of a node.
+    """
+
+    line: int
+    hosts: tuple[str, ...]
+    state: State | None
+    cluster: str
+    has: Resources
+    part: bool
+
+
+Reports: TypeAlias = Iterator[Reported | Skipped]
+
+
+class Report:
+    """The lines of a report: counts them, and knows of which cluster they are, as far as they say so."""
 
     def __init__(self, reading: Reading) -> None:
-        self.clusters, self.diagnosis, self.file = (
-            Clusters(reading),
-            reading.diagnosis,
-            reading.file,
-        )
-        self.used = 0
-        self.cluster = ""  # of the lines that follow, as far as they state it
-        self.has = (
-            NOTHING  # what the nodes that are used have; or this part of them has
-        )
-        self.part = False
+        self.reading = reading
+        self.cluster = ""
 
-    @abstractmethod
-    def use(self, hosts: tuple[str, ...], state: State | None) -> None:
-        """Nodes of the machine, in a state; None: the report states none that is known."""
+    def line(self, line: str = "") -> None:
+        """Count a line; sinfo -M begins clusters with lines of their own."""
+        self.reading.seen.lines += 1
+        if line.startswith("CLUSTER:"):
+            self.cluster = line.partition(":")[2].strip()
 
     def wrong(self, text: str, hosts: tuple[str, ...], state: str) -> tuple[str, str]:
         """Why nodes and state as printed cannot be used, and a detail; empty when they can."""
         return "", ""
 
-    def line(self, line: str = "") -> None:
-        """A line of which nothing is known yet but that it holds no node; sinfo -M begins clusters with such."""
-        self.diagnosis.lines += 1
-        self.diagnosis.no_record += 1
-        if line.startswith("CLUSTER:"):
-            self.cluster = line.partition(":")[2].strip()
+    def nodes(
+        self, reports: Iterable[Reported | Skipped]
+    ) -> Iterator[NodesInState | Skipped | Ignored]:
+        """Yield the nodes of the machine that are reported, and account for other rows."""
+        for reported in reports:
+            if isinstance(reported, Skipped):
+                yield reported
+                continue
+            found = self._nodes(reported)
+            if found is not None:
+                yield found
 
-    def take(
-        self,
-        text: str,
-        number: int,
-        state: str = "",
-        *,
-        vnode: bool = False,
-        has: Resources = NOTHING,
-    ) -> None:
-        """A node, a list of nodes or a vnode, in a line that `line` has counted, and its state as printed."""
-        if (
-            not text or text == "global" or not text.strip("-")
-        ):  # qhost's line for all hosts, a ruler
-            return
+    def _nodes(self, reported: Reported) -> NodesInState | Skipped | Ignored | None:
+        text, line, state, vnode, has = reported
+        # qhost's line for all hosts, a ruler
+        if not text or text == "global" or not text.strip("-"):
+            return None
         try:
             hosts = () if text == "n/a" else expand(host_of(text) if vnode else text)
         except HostListError as error:
-            self.bad("is no list of nodes", number, str(error))
-            return
+            return Skipped(line, "is no list of nodes", str(error))
         why, detail = self.wrong(text, hosts, state)
         if why:
-            self.bad(why, number, detail)
-            return
-        self.diagnosis.no_record -= 1
-        self.diagnosis.rows += 1
+            return Skipped(line, why, detail)
         if not hosts:
-            self.diagnosis.leave_out("a partition without nodes", self.file, number)
-        elif self.cluster and self.clusters.reading.other(number, cluster=self.cluster):
-            self.diagnosis.leave_out("node of another cluster", self.file, number)
-        elif state_of(state) == "absent":
-            self.diagnosis.leave_out(
-                "a node that is not there yet (state FUTURE)", self.file, number
-            )
-        else:
-            self.has, self.part = has, vnode and host_of(text) != text
-            self.use(hosts, state_of(state))
-            self.diagnosis.used += 1
-            self.used += 1
-
-    def bad(self, reason: str, number: int, detail: str) -> None:
-        """A row, in a line that `line` has counted, that should name nodes and does not."""
-        self.diagnosis.no_record -= 1
-        self.diagnosis.rows += 1
-        self.diagnosis.skip(reason, self.file, number, detail)
-
-    def note(self, reason: str, number: int, detail: str) -> None:
-        """Something worth telling about a line."""
-        self.diagnosis.note(reason, self.file, number, detail)
+            return Ignored(line, "a partition without nodes")
+        if self.cluster and self.reading.other(line, cluster=self.cluster):
+            return Ignored(line, "node of another cluster")
+        if state_of(state) == "absent":
+            return Ignored(line, "a node that is not there yet (state FUTURE)")
+        part = vnode and host_of(text) != text
+        return NodesInState(line, hosts, state_of(state), self.cluster, has, part)
 
 
-def read_report(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
-    """Read what one command printed, each line with its number, whatever command it was.
+def read_report(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
+    """Yield the nodes of what one command printed, each line with its number, whatever command it was.
 
     Taken are the JSON of sinfo, scontrol, pbsnodes and kubectl get nodes; Flux's resource set R; `NodeName=LIST`
     (scontrol show node, slurm.conf); the column of names below a header (sinfo, pbsnodes -aS, bhosts, qhost, CSV); the
@@ -171,47 +176,47 @@ def read_report(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
     head = list(islice(source, _LOOKED_AT))
     plain = [line for _, line in head if line.strip() and not line.startswith("#")]
     numbered = chain(head, source)
+    read = _names
     if plain and plain[0].lstrip().startswith("{"):
         if any(map(_KUBERNETES.search, plain)):
-            _kubernetes(numbered, sink)
+            read = _kubernetes
+        elif any(map(_EXECUTION.search, plain)):
+            read = _resource_set
         else:
-            (_resource_set if any(map(_EXECUTION.search, plain)) else _json)(
-                numbered, sink
-            )
+            read = _json
     elif any(_PAIR.match(line) or _NODE_NAME.search(line) for line in plain):
-        _blocks(numbered, sink)
+        read = _blocks
     elif _header_within(plain):
-        _table(numbered, sink)
+        read = _table
     elif any(map(_STANZA.match, plain)):
-        _stanzas(numbered, sink)
+        read = _stanzas
     elif any(map(_QUEUE.fullmatch, plain)):
-        _queues(numbered, sink)
-    else:
-        _names(numbered, sink)
+        read = _queues
+    yield from read(numbered, report)
 
 
-def _blocks(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+def _blocks(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
     """NodeName=LIST ... State=STATE, on one line or over several: indented (scontrol), or continued (slurm.conf)."""
     text = state = default = stated_there = ""
     begun, dsv, goes_on = 0, False, False
     usual = NOTHING
 
-    def end() -> None:
+    def end() -> Reports:
         nonlocal default, usual
         has = _resources(stated_there) if text else NOTHING
         has = has.or_else(usual)
         if text.upper() == "DEFAULT":
             default, usual = state or default, has
         else:
-            sink.take(text, begun, state or default, vnode=dsv, has=has)
+            yield Reported(text, begun, state or default, vnode=dsv, has=has)
 
     for number, line in lines:
-        sink.line()
+        report.line()
         if line.lstrip().startswith("#"):
             continue
         named = _NODE_NAME.search(line)
         if named or not (goes_on or line[:1].isspace()):
-            end()
+            yield from end()
             text = state = stated_there = ""
         stated_there += f" {line}" if len(stated_there) < _MOST_STATED else ""
         if named:
@@ -220,12 +225,12 @@ def _blocks(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         state = state or (stated[1] if stated else "")
         goes_on = line.endswith("\\")
         if line.lower().startswith("include "):
-            sink.note(
+            report.reading.note(
                 "an included file was not read: give it with --nodes too",
                 number,
                 ascii(line.strip()[:80]),
             )
-    end()
+    yield from end()
 
 
 def _resources(text: str) -> Resources:
@@ -275,11 +280,11 @@ def _cells(line: str, mark: str) -> list[str]:
     return line.split() if mark == " " else split_fields(line, mark)
 
 
-def _table(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+def _table(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
     """A table with a header, which may come again."""
     mark, names, column = " ", [""], -1
     for number, line in lines:
-        sink.line(line)
+        report.line(line)
         header = _header(line)
         if header and (column < 0 or header[1] == names):
             mark, names = header
@@ -297,12 +302,13 @@ def _table(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         ):  # a column before it is empty, or holds blanks
             text = cells[-1]
         if not text or (names[column] == "NODES" and text.isdecimal()):
-            sink.bad(f"column {names[column]} names no node", number, ascii(line[:80]))
+            why = f"column {names[column]} names no node"
+            yield Skipped(number, why, ascii(line[:80]))
         else:
             state = _state(dict(zip(names, cells, strict=True))) if whole else ""
             if whole and "CLUSTER" in names:
-                sink.cluster = cells[names.index("CLUSTER")].strip()
-            sink.take(text, number, state, vnode=names[column] == "VNODE")
+                report.cluster = cells[names.index("CLUSTER")].strip()
+            yield Reported(text, number, state, vnode=names[column] == "VNODE")
 
 
 def _state(row: dict[str, str]) -> str:
@@ -315,34 +321,34 @@ def _state(row: dict[str, str]) -> str:
     return _with_jobs(row.get("STATE", ""), row.get("NJOBS", "0") not in ("0", "--"))
 
 
-def _names(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+def _names(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
     """Lines that begin with a name and perhaps a state, or those of sinfo without its header, which end with a name."""
     for number, line in lines:
-        sink.line(line)
+        report.line(line)
         words = re.split(r"[\s|;]+", line.split("#")[0].strip())
         if not words[0] or "=" in words[0] or line.startswith("CLUSTER:"):
             continue
         if (
             len(words) > 4 and words[1] in _AVAILABLE
         ):  # sinfo -h: PARTITION AVAIL TIMELIMIT NODES STATE NODELIST
-            sink.take(words[-1], number, words[-2])
+            yield Reported(words[-1], number, words[-2])
             continue
         state = words[1] if len(words) == 2 and state_of(words[1]) else ""
         if len(words) > 1 and not state:
-            sink.note(
+            report.reading.note(
                 "only the first word of a line was read as a node",
                 number,
                 ascii(" ".join(words)[:80]),
             )
-        sink.take(words[0], number, state)
+        yield Reported(words[0], number, state)
 
 
-def _stanzas(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+def _stanzas(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
     """A name, and below it, indented, what is known of the node (pbsnodes -a)."""
     name, begun = "", 0
     stated: dict[str, str] = {}
 
-    def end() -> None:
+    def end() -> Reports:
         if name:
             has = _resources(
                 " ".join(
@@ -351,7 +357,7 @@ def _stanzas(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
                     if key in _STANZA_HAS
                 )
             )
-            sink.take(
+            yield Reported(
                 name,
                 begun,
                 _with_jobs(stated.get("state", ""), stated.get("jobs")),
@@ -360,7 +366,7 @@ def _stanzas(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
             )
 
     for number, line in lines:
-        sink.line(line)
+        report.line(line)
         stanza = _STANZA.match(line)
         if stanza:
             stated[stanza[1]] = stanza[2].strip()
@@ -368,10 +374,10 @@ def _stanzas(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         words = line.split("#")[0].split()
         if not words or line[0].isspace():
             continue
-        end()
+        yield from end()
         name, begun = words[0], number
         stated.clear()
-    end()
+    yield from end()
 
 
 def _with_jobs(state: str, jobs: object) -> str:
@@ -379,11 +385,11 @@ def _with_jobs(state: str, jobs: object) -> str:
     return f"{state},busy" if state and jobs else state
 
 
-def _queues(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+def _queues(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
     """Queues of each host (qstat -f): busy if one of them has a job, unavailable if none of them takes one."""
     states: dict[str, tuple[str, int]] = {}
     for number, line in lines:
-        sink.line(line)
+        report.line(line)
         queue = _QUEUE.fullmatch(line)
         if queue:
             host, used, letters = queue.groups()
@@ -392,23 +398,23 @@ def _queues(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
             order = ("busy", "idle", "down")
             states[host] = min(state, known, key=order.index), first
     for host, (state, number) in states.items():
-        sink.take(host, number, state)
+        yield Reported(host, number, state)
 
 
-def _json(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+def _json(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
     """What sinfo, scontrol show node (a list of nodes) or pbsnodes -F json (an object of them) print."""
     source = iter(lines)
     begun, first = next(source)
     body = chain([first], (line for _, line in source))
     for place, name, text in elements(
-        body, ("sinfo", "nodes"), sink.file, "sinfo --json"
+        body, ("sinfo", "nodes"), report.reading.file, "sinfo --json"
     ):
         number = begun + place - 1
         try:
             entry = json.loads(text)
             names, state = _entry(entry, name)
             has = _has(entry, name)
-            sink.cluster = str(entry.get("cluster") or "")
+            report.cluster = str(entry.get("cluster") or "")
         except (
             ValueError,
             RecursionError,
@@ -416,23 +422,23 @@ def _json(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
             TypeError,
             AttributeError,
         ) as error:
-            sink.line()
-            sink.bad("is no JSON of nodes", number, repr(error))
+            report.line()
+            yield Skipped(number, "is no JSON of nodes", repr(error))
         else:
             for node in names:  # an element counts as a line, as in other JSON
-                sink.line()
-                sink.take(node, number, state, vnode=bool(name), has=has)
+                report.line()
+                yield Reported(node, number, state, vnode=bool(name), has=has)
 
 
-def _kubernetes(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+def _kubernetes(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
     """What `kubectl get nodes -o json` prints: a list of nodes, or one."""
     source = iter(lines)
     begun, first = next(source)
     body = chain([first], (line for _, line in source))
     for place, _, text in elements(
-        body, ("items",), sink.file, "kubectl get nodes -o json", bare=True
+        body, ("items",), report.reading.file, "kubectl get nodes -o json", bare=True
     ):
-        sink.line()
+        report.line()
         number = begun + place - 1
         try:
             entry = json.loads(text)
@@ -442,7 +448,7 @@ def _kubernetes(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
             )
             gpus, cores = amounts(stated) if stated else (None, None)
         except Unusable as why:
-            sink.bad(why.reason, number, why.detail)
+            yield Skipped(number, why.reason, why.detail)
         except (
             ValueError,
             RecursionError,
@@ -450,12 +456,12 @@ def _kubernetes(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
             TypeError,
             AttributeError,
         ) as error:
-            sink.bad("is no JSON of nodes", number, repr(error)[:200])
+            yield Skipped(number, "is no JSON of nodes", repr(error)[:200])
         else:
             has = Resources(
                 *(None if some is None else some // 1000 for some in (gpus, cores))
             )
-            sink.take(str(name), number, has=has)
+            yield Reported(str(name), number, has=has)
 
 
 def _has(entry: dict[str, Any], name: str) -> Resources:
@@ -472,11 +478,11 @@ def _has(entry: dict[str, Any], name: str) -> Resources:
     return Resources(gpus, cores if isinstance(cores, int) else None)
 
 
-def _resource_set(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
+def _resource_set(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
     """What `flux resource R` prints (RFC 20): execution.nodelist names the hosts of all ranks, in their order."""
     numbered = list(lines)
     for _ in numbered:
-        sink.line()
+        report.line()
     number = numbered[0][0]
     try:
         execution = json.loads("\n".join(line for _, line in numbered))["execution"]
@@ -484,25 +490,25 @@ def _resource_set(lines: Iterable[tuple[int, str]], sink: Sink) -> None:
         ranks = sum(count(f"r[{part['rank']}]") for part in execution["R_lite"])
         hosts = sum(map(count, lists))
     except HostListError as error:
-        sink.bad(
-            "is no R of Flux: a list of nodes or ranks cannot be read",
+        yield Skipped(
             number,
+            "is no R of Flux: a list of nodes or ranks cannot be read",
             str(error),
         )
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        sink.bad(
-            "is no R of Flux: expected execution with R_lite and nodelist",
+        yield Skipped(
             number,
+            "is no R of Flux: expected execution with R_lite and nodelist",
             repr(error)[:200],
         )
     else:
         if hosts != ranks:
-            sink.note(
+            report.reading.note(
                 "R of Flux has another number of hosts than of ranks",
                 number,
                 f"{hosts} and {ranks}",
             )
-        sink.take(",".join(lists), number)
+        yield Reported(",".join(lists), number)
 
 
 def _entry(entry: dict[str, Any], name: str) -> tuple[list[str], str]:
@@ -524,7 +530,7 @@ def _entry(entry: dict[str, Any], name: str) -> tuple[list[str], str]:
 _COMMANDS = "scontrol show node, sinfo -N, pbsnodes -a, bhosts or qhost, or list the names one a line"
 
 
-def read_nodes(reading: Reading) -> None:
+def read_nodes(reading: Reading) -> Iterator[Record]:
     """Read a list of nodes, which then are the machine's; see `read_report` for what is taken.
 
     Nodes in Slurm's state FUTURE are not there yet and are left out.
@@ -534,26 +540,24 @@ def read_nodes(reading: Reading) -> None:
     InputError
         When no node is named.
     """
-    nodes = _Nodes(reading)
-    read_report(enumerate(reading.lines, 1), nodes)
-    if not nodes.used:
+    report = _NodeList(reading)
+    units = reading.units
+    any_nodes = False
+    for found in report.nodes(read_report(enumerate(reading.lines, 1), report)):
+        if isinstance(found, NodesInState):
+            any_nodes = True
+            has = found.has
+            size = None if units is None else units.unit.had(has.gpus, has.cores)
+            yield NodesListed(found.line, found.hosts, found.cluster, size, found.part)
+        else:
+            yield found
+    if not any_nodes:
         hint = reading.diagnosis.losses() or f"export with {_COMMANDS}"
         raise InputError("names no node of the machine", file=reading.file, hint=hint)
 
 
-class _Nodes(Sink):
-    """Takes all nodes for those of the machine, whatever their state."""
-
-    def use(self, hosts: tuple[str, ...], state: State | None) -> None:
-        nodes = self.clusters.indices(hosts, self.cluster)
-        into = self.clusters.reading.into
-        into.known(hosts)
-        if into.units is not None:
-            into.units.state_size(
-                nodes,
-                into.units.unit.had(self.has.gpus, self.has.cores),
-                part=self.part,
-            )
+class _NodeList(Report):
+    """A list of nodes, which counts whatever their state."""
 
     def wrong(self, text: str, hosts: tuple[str, ...], state: str) -> tuple[str, str]:
         if "[" in text or len({host.isdecimal() for host in hosts}) < 2:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import (
+from bft.replay.logs.reading import (
     LeftOut,
+    Reading,
     Unusable,
     each_object,
     host_names,
     in_order,
     instant_ns,
 )
+from bft.replay.logs.records import JobRan, Record
 
 COMMAND = 'oarstat -J -f --gantt "2024-01-01 00:00:00, 2024-02-01 00:00:00"'
 _WAITING = frozenset({"Waiting", "Hold", "toLaunch", "toAckReservation", "toError"})
 _ENDED = frozenset({"Terminated", "Error"})
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read jobs; see `LogFormat` for errors. A job without an end that has not ended is running."""
-    file, into = reading.file, reading.into
 
-    def record(entry: dict[str, Any], name: str, line: int) -> None:
-        if reading.other(line, partition=str(entry.get("queue") or "")):
-            raise LeftOut("job of another partition")
+    def record(entry: dict[str, Any], name: str, line: int) -> Iterator[Record]:
+        reading.keep(line, partition=str(entry.get("queue") or ""))
         state = str(entry.get("state", ""))
         start_ns = instant_ns(_of(entry, "startTime", "start_time"))
         end_ns = instant_ns(_of(entry, "stopTime", "stop_time"))
@@ -41,17 +41,13 @@ def read(reading: Reading) -> None:
         if end_ns is not None:
             in_order(start_ns, end_ns)
         hosts = host_names(map(str, nodes), "assigned_network_address")
-        into.job(
-            ("oar", str(entry.get("Job_Id", name))),
-            into.indices(hosts),
-            start_ns,
-            end_ns,
-            file,
-            line,
-        )
+        key = ("oar", str(entry.get("Job_Id", name)))
+        yield JobRan(line, key, reading.nodes(hosts), start_ns, end_ns)
 
     expected = "job of OAR: expected startTime, stopTime and assigned_network_address"
-    each_object(reading, record, keys=None, expected=expected, command=COMMAND)
+    yield from each_object(
+        reading, record, keys=None, expected=expected, command=COMMAND
+    )
 
 
 def _of(entry: dict[str, Any], *names: str) -> Any:

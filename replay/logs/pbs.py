@@ -7,18 +7,27 @@ on accounting). Times within the message are epochs; the stamp is local and used
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import (
+from bft.replay.logs.reading import (
     Foreign,
     LeftOut,
-    UnderWay,
+    Reading,
     Unusable,
-    each_record_to_the_end,
+    each_line,
     host_names,
     in_order,
+)
+from bft.replay.logs.records import (
+    FileEnds,
+    JobBegan,
+    JobEnded,
+    JobPlanned,
+    JobRan,
+    JobShrank,
+    OutageBegan,
+    OutageEnded,
+    Record,
 )
 from bft.replay.logs.times import limit_ns
 from bft.replay.logs.units import WHOLE, Held, Unit, check, spread
@@ -40,26 +49,25 @@ _WANTED = frozenset({"start", "end", "exec_host", "exec_vnode", "nodes", "exec_g
                      "etime", "qtime", "ctime", "queue", _LIMIT})  # fmt: skip
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read an accounting file; see `LogFormat` for errors. Several files: in order of time."""
-    each_record_to_the_end(reading, _Accounting(reading))
+    log = _Accounting(reading)
+    yield from each_line(reading, log.record)
+    yield FileEnds(log.last_epoch_ns or log.last_stamp_ns)
 
 
 class _Accounting:
     """One file of records."""
 
     def __init__(self, reading: Reading) -> None:
-        self.reading, self.file, self.into = reading, reading.file, reading.into
-        self.diagnosis, self.clock = reading.diagnosis, reading.clock
-        self.under_way = UnderWay(reading)
-        self.jobs, self.reservations = self.under_way.jobs, self.under_way.outages
+        self.reading, self.file, self.clock = reading, reading.file, reading.clock
         self.walltimes = reading.settings.walltimes
         self.line = 0
         # Last time stated by epochs, and by stamps: those are hours off where --tz was not given.
         self.last_epoch_ns = self.last_stamp_ns = 0
 
-    def record(self, text: str, line: int) -> None:
-        """Use one record."""
+    def record(self, text: str, line: int) -> Iterator[Record]:
+        """Yield what one row says."""
         self.line = line
         match = _RECORD.match(text)
         if match is None:
@@ -70,53 +78,43 @@ class _Accounting:
         month, day, year, hour, kind, job, message = match.groups()
         stamp = f"{year}-{month}-{day}T{hour}"
         values = _values(message)
-        if kind in _OF_JOBS and self.reading.other(
-            line, partition=values.get("queue", "")
-        ):
-            raise LeftOut("job of another partition")
+        if kind in _OF_JOBS:
+            self.reading.keep(line, partition=values.get("queue", ""))
         match kind:
             case "E" | "R":
-                self._ended(kind, job, stamp, values)
+                yield from self._ended(kind, job, stamp, values)
             case "S":
-                self._started(job, stamp, values)
+                yield from self._started(job, stamp, values)
             case "A":
-                begun, end_ns = (
-                    self.jobs.under_way(job),
-                    self._time(values, "end", stamp),
-                )
+                begun = self.reading.begun(job)
+                end_ns = self._time(values, "end", stamp)
                 if begun is None:
                     raise LeftOut("record type A: aborted before it started")
-                self.jobs.end(job, end_ns, self.file, line)
-                self._plan(job, begun.hosts, begun.start_ns, end_ns, values)
+                yield JobEnded(line, job, end_ns)
+                yield from self._plan(job, begun.hosts, begun.start_ns, end_ns, values)
             case "c":
-                self._shrunk(job, stamp, values)
+                yield self._shrunk(job, stamp, values)
             case "B":
                 start_ns = self._time(values, "start", stamp)
-                self.reservations.begin(job, _hosts(values), start_ns, self.file, line)
+                yield OutageBegan(line, job, _hosts(values), start_ns)
             case "F" | "K" | "k":
-                if not self.reservations.end(
-                    job, self._time({}, "end", stamp), self.file, line
-                ):
-                    raise LeftOut(
-                        f"record type {kind}: the end of a reservation whose beginning is not in the logs"
-                    )
+                why = f"record type {kind}: the end of a reservation whose beginning is not in the logs"
+                yield OutageEnded(line, job, self._time({}, "end", stamp), why)
             case _:
                 raise LeftOut(
                     f"record type {kind}: says nothing of when nodes are taken or given back"
                 )
 
-    def close(self) -> None:
-        """Account for what has not ended."""
-        self.under_way.file_ends(self.last_epoch_ns or self.last_stamp_ns)
-
-    def _ended(self, kind: str, job: str, stamp: str, values: dict[str, str]) -> None:
+    def _ended(
+        self, kind: str, job: str, stamp: str, values: dict[str, str]
+    ) -> Iterator[Record]:
         """E: a job has ended; R: it goes back to the queue. Both state the whole, or S has stated the start."""
-        begun = self.jobs.under_way(job)
+        begun = self.reading.begun(job)
         end_ns = self._time(values, "end", stamp)
         if "start" not in values and begun is not None:
             in_order(begun.start_ns, end_ns)
-            self.jobs.end(job, end_ns, self.file, self.line)
-            self._plan(job, begun.hosts, begun.start_ns, end_ns, values)
+            yield JobEnded(self.line, job, end_ns)
+            yield from self._plan(job, begun.hosts, begun.start_ns, end_ns, values)
             return
         if "start" not in values and kind == "R":
             raise LeftOut(
@@ -128,76 +126,50 @@ class _Accounting:
         in_order(start_ns, end_ns)
         if begun is not None and begun.start_ns == start_ns:
             # Nodes released on the way (c) are not the job's any more, though E may list them.
-            self.jobs.end(job, end_ns, self.file, self.line)
-            self._plan(job, begun.hosts, start_ns, end_ns, values)
+            yield JobEnded(self.line, job, end_ns)
+            yield from self._plan(job, begun.hosts, start_ns, end_ns, values)
             return
         hosts = _hosts(values)
         held = self._held(values, hosts)
-        self.into.job(
-            job,
-            self.into.indices(hosts),
-            start_ns,
-            end_ns,
-            self.file,
-            self.line,
-            held=held,
-        )
-        self._plan(job, hosts, start_ns, end_ns, values)
-        self.jobs.forget(job)
+        nodes = self.reading.nodes(hosts)
+        yield JobRan(self.line, job, nodes, start_ns, end_ns, held)
+        yield from self._plan(job, hosts, start_ns, end_ns, values)
 
-    def _started(self, job: str, stamp: str, values: dict[str, str]) -> None:
+    def _started(
+        self, job: str, stamp: str, values: dict[str, str]
+    ) -> Iterator[Record]:
         start_ns, hosts = self._time(values, "start", stamp), _hosts(values)
-        self._plan(job, hosts, start_ns, None, values)
-        if self.jobs.begin(
-            job, hosts, start_ns, self.file, self.line, self._held(values, hosts)
-        ):
-            why = "a job starts again without having ended: its nodes count as taken until then"
-            self.diagnosis.note(why, self.file, self.line, f"job {job[:80]}")
+        yield from self._plan(job, hosts, start_ns, None, values)
+        held, name = self._held(values, hosts), f"job {job[:80]}"
+        yield JobBegan(self.line, job, hosts, start_ns, held, name)
 
-    def _shrunk(self, job: str, stamp: str, values: dict[str, str]) -> None:
+    def _shrunk(self, job: str, stamp: str, values: dict[str, str]) -> JobShrank:
         """A running job has released nodes (pbs_release_nodes); the record lists those it keeps."""
-        begun = self.jobs.under_way(job)
-        if begun is None:
+        if self.reading.begun(job) is None:
             raise LeftOut(
                 "record type c: nodes released by a job whose start is not in the logs"
             )
         kept, now_ns = _hosts(values), self._time({}, "end", stamp)
-        held = begun.held
-        gone = [
-            place for place, host in enumerate(begun.hosts) if host not in set(kept)
-        ]
-        released = tuple(begun.hosts[place] for place in gone)
-        some = None if held is None else [held[place] for place in gone]
-        self.into.busy(
-            released,
-            begun.start_ns,
-            max(now_ns, begun.start_ns),
-            key=(job, now_ns),
-            held=some,
-        )
-        self.jobs.replace(
-            job, replace(begun, hosts=kept, held=self._held(values, kept))
-        )
+        return JobShrank(self.line, job, kept, now_ns, self._held(values, kept))
 
     def _held(
         self, values: dict[str, str], hosts: tuple[str, ...]
     ) -> tuple[Held, ...] | None:
         """What a job holds of each host; None: all of it, or nodes turn idle as a whole."""
-        log = self.into.units
+        log = self.reading.units
         if log is None:
             return None
-        held, even = held_by(
-            values, hosts, log.unit, log.sizes(self.into.indices(hosts))
-        )
+        sizes = log.sizes(self.reading.nodes(hosts))
+        held, even = held_by(values, hosts, log.unit, sizes)
         if held is None:
             why = "a job states no resources, or has its nodes alone: it counts as on all units of its nodes"
-            self.diagnosis.note(why, self.file, self.line)
+            self.reading.note(why, self.line)
         elif not any(held):
             why = f"a job without {log.unit.plural} leaves those of its nodes idle"
-            self.diagnosis.note(why, self.file, self.line)
+            self.reading.note(why, self.line)
         elif even:
             why = f"the {log.unit.plural} of a job are known of all its nodes together: they count as spread evenly"
-            self.diagnosis.note(why, self.file, self.line)
+            self.reading.note(why, self.line)
         return (WHOLE,) * len(hosts) if held is None else held
 
     def _plan(
@@ -207,8 +179,8 @@ class _Accounting:
         start_ns: int,
         end_ns: int | None,
         values: dict[str, str],
-    ) -> None:
-        """Hand over what the scheduler knew of a job that has begun; no record states how many nodes one waits for."""
+    ) -> Iterator[JobPlanned]:
+        """Yield what the scheduler knew of a job that has begun; no record states how many nodes one waits for."""
         if self.walltimes:
             epochs = (
                 self.clock.epoch(values[key])
@@ -217,10 +189,9 @@ class _Accounting:
             )
             known_ns = next((epoch for epoch in epochs if epoch is not None), None)
             limit = limit_ns(values.get(_LIMIT, ""))
-            nodes = self.into.indices(hosts)
-            self.into.plans.job(
-                job, Plan(known_ns, start_ns, end_ns, limit, len(nodes), nodes)
-            )
+            nodes = self.reading.nodes(hosts)
+            plan = Plan(known_ns, start_ns, end_ns, limit, len(nodes), nodes)
+            yield JobPlanned(job, plan)
 
     def _time(self, values: dict[str, str], key: str, stamp: str) -> int:
         """An epoch of the message, or the record's stamp where the message states none."""

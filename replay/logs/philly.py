@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import LeftOut, Unusable, each_object, host_names
+from bft.replay.logs.reading import (
+    LeftOut,
+    Reading,
+    Unusable,
+    each_object,
+    host_names,
+)
+from bft.replay.logs.records import JobRan, Record
 from bft.replay.logs.times import MISSING, no_time
 from bft.replay.logs.units import MAX_UNITS, WHOLE, Held, UnitLog, check
 
@@ -15,31 +21,25 @@ _GPU = re.compile(r"gpu(\d{1,4})", re.ASCII)
 COMMAND = "the file cluster_job_log of https://github.com/msr-fiddle/philly-traces"
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read the job log; see `LogFormat` for errors.
 
     Each attempt of a job has servers of its own. The last attempt without an end was running when the log was taken;
     others without a start or an end are mistakes of the log, says its description, and are noted.
     """
-    file, into, diagnosis, clock = (
-        reading.file,
-        reading.into,
-        reading.diagnosis,
-        reading.clock,
-    )
+    units = reading.units
 
     def time(text: object, line: int) -> int | None:
         if text is None or text in MISSING:
             return None
-        time_ns = clock.parse(str(text), file, line)
+        time_ns = reading.clock.parse(str(text), reading.file, line)
         if time_ns is None:
             raise Unusable("an attempt has no valid time", no_time(str(text)))
         return time_ns
 
-    def record(job: dict[str, Any], _: str, line: int) -> None:
+    def record(job: dict[str, Any], _: str, line: int) -> Iterator[Record]:
         attempts = job["attempts"]
-        if reading.other(line, partition=str(job.get("vc") or "")):  # virtual cluster
-            raise LeftOut("job of another partition")
+        reading.keep(line, partition=str(job.get("vc") or ""))  # virtual cluster
         if not attempts:
             raise LeftOut("job without an attempt: it never started")
         runs = []
@@ -57,20 +57,19 @@ def read(reading: Reading) -> None:
                 or (end_ns is None and attempt is not attempts[-1])
             ):
                 why = "an attempt lacks its start, its end or its servers: it was left out, its job's others were not"
-                diagnosis.note(why, file, line, str(job.get("jobid"))[:80])
+                reading.note(why, line, str(job.get("jobid"))[:80])
             elif end_ns is not None and end_ns < start_ns:
-                diagnosis.note(
+                reading.note(
                     "an attempt ends before it starts: it was left out",
-                    file,
                     line,
                     str(job["jobid"])[:80],
                 )
             else:
-                nodes = into.indices(hosts)
+                nodes = reading.nodes(hosts)
                 held = (
                     None
-                    if into.units is None
-                    else _held(attempt["detail"], hosts, nodes, into.units)
+                    if units is None
+                    else _held(attempt["detail"], hosts, nodes, units)
                 )
                 runs.append((nodes, start_ns, end_ns, held))
         if not runs:
@@ -78,18 +77,13 @@ def read(reading: Reading) -> None:
                 "no attempt of a job has a start, an end and servers",
                 str(job.get("jobid"))[:80],
             )
-        for nodes, start_ns, end_ns, held in runs:
-            into.job(
-                ("philly", str(job["jobid"])),
-                nodes,
-                start_ns,
-                end_ns,
-                file,
-                line,
-                held=held,
+        key = ("philly", str(job["jobid"]))
+        for number, (nodes, start_ns, end_ns, held) in enumerate(runs):
+            yield JobRan(
+                line, key, nodes, start_ns, end_ns, held, same_row=bool(number)
             )
 
-    each_object(
+    yield from each_object(
         reading,
         record,
         keys=(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,15 @@ import numpy as np
 from bft.models import InputError
 from bft.models.cells import read_number
 from bft.replay.logs.node_states import MOST_PERIODS, State, state_of
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import Unusable, each_object
+from bft.replay.logs.reading import Reading, Unusable, each_object
+from bft.replay.logs.records import (
+    JobRan,
+    MachineStated,
+    Observed,
+    Record,
+    RowUsed,
+    WrittenUntil,
+)
 from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS, TimeArray
 
@@ -27,7 +35,7 @@ _TOTALS = frozenset({"total", "count", "all"})
 _MOST_NODES = 10**7
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read series of the numbers of nodes in a state; see `LogFormat` for errors.
 
     The series of a state are added up. A value holds until the next, for 2.5 steps at the most; then all nodes count as
@@ -36,25 +44,23 @@ def read(reading: Reading) -> None:
     """
     counts = _Counts(reading)
     expected = "answer of Prometheus: expected data.result with metric and values"
-    each_object(reading, counts.answer, keys=(), expected=expected, command=COMMAND)
-    counts.hand_over()
+    yield from each_object(
+        reading, counts.answer, keys=(), expected=expected, command=COMMAND
+    )
+    yield from counts.jobs()
 
 
 class _Counts:
     """What one file says of how many nodes are in which state."""
 
     def __init__(self, reading: Reading) -> None:
-        self.reading, self.diagnosis, self.file = (
-            reading,
-            reading.diagnosis,
-            reading.file,
-        )
+        self.reading, self.file = reading, reading.file
         self.idle: dict[int, float] = defaultdict(float)
         self.others: dict[int, float] = defaultdict(float)
         self.states: set[str] = set()
         self.samples = 0
 
-    def answer(self, entry: dict[str, Any], _: str, line: int) -> None:
+    def answer(self, entry: dict[str, Any], _: str, line: int) -> Iterator[Record]:
         """One answer: used when a series in it counts idle nodes."""
         if entry.get("status", "success") != "success":
             raise Unusable("Prometheus reports an error", str(entry.get("error"))[:200])
@@ -66,9 +72,7 @@ class _Counts:
                 why = (
                     "a series counts no nodes in a state that is known: it was not read"
                 )
-                self.diagnosis.note(
-                    why, self.file, line, ascii(str(one["metric"])[:80])
-                )
+                self.reading.note(why, line, ascii(str(one["metric"])[:80]))
                 continue
             into = self.idle if state == "idle" else self.others
             for stamp, value in one["values"]:
@@ -83,9 +87,10 @@ class _Counts:
             used += state == "idle"
         if not used:
             raise Unusable("no series counts idle nodes", f"{len(series)} series")
+        yield RowUsed(line)
 
-    def hand_over(self) -> None:
-        """Make jobs of one node each of the nodes that are not idle."""
+    def jobs(self) -> Iterator[Record]:
+        """Yield jobs of one node each for the nodes that are not idle."""
         times = np.array(sorted(self.idle), dtype=np.int64)
         if len(times) < 2:
             if self.idle:
@@ -114,22 +119,19 @@ class _Counts:
         since = np.append(times[:-1], times[:-1][np.diff(times) > longest] + longest)
         taken = np.append(size - idle[:-1], np.full(len(since) - len(times) + 1, size))
         order = np.argsort(since, kind="stable")
-        into, until = self.reading.into, int(times[-1])
+        until = int(times[-1])
         begun: list[int] = []  # of the node with each number, since when it is taken
         for time, count in zip(
             since[order].tolist(), np.clip(taken[order], 0, size).tolist(), strict=True
         ):
             while len(begun) > count:
-                self._job(len(begun), begun.pop(), time)
+                yield _job(len(begun), begun.pop(), time)
             begun.extend([time] * (count - len(begun)))
         while begun:
-            self._job(len(begun), begun.pop(), until)
-        into.observe(int(times[0]), until)
-        into.shows_until(until)
-        into.machine_nodes = max(size, into.machine_nodes or 0)
-
-    def _job(self, number: int, start_ns: int, end_ns: int) -> None:
-        self.reading.into.job(("prometheus", number), 1, start_ns, end_ns, self.file, 1)
+            yield _job(len(begun), begun.pop(), until)
+        yield Observed(int(times[0]), until)
+        yield WrittenUntil(until)
+        yield MachineStated(nodes=size)
 
     def _say(self, times: TimeArray, step: float, size: int, *, stated: bool) -> None:
         seconds = step / SECOND_NS
@@ -137,17 +139,20 @@ class _Counts:
             f"nodes were counted every {seconds:g} s: begin and end of an idle fragment are known to {seconds:g} s, "
             "and shorter ones may be missed"
         )
-        self.diagnosis.note(
+        self.reading.note(
             why,
-            self.file,
             0,
             f"{len(times):,} samples; states {', '.join(sorted(self.states))}",
         )
         if not stated and self.reading.settings.machine_nodes is None:
             why = "only idle nodes are counted: the machine is taken to have as many nodes as were idle at once"
-            self.diagnosis.note(
-                why, self.file, 0, f"{size}; --machine-nodes states its size", loud=True
+            self.reading.note(
+                why, 0, f"{size}; --machine-nodes states its size", loud=True
             )
+
+
+def _job(number: int, start_ns: int, end_ns: int) -> JobRan:
+    return JobRan(1, ("prometheus", number), 1, start_ns, end_ns, same_row=True)
 
 
 def _state(metric: dict[str, Any]) -> tuple[str, State | None]:

@@ -1,16 +1,28 @@
-"""What every reader is given: one file, what the user says about it, and what receives its intervals."""
+"""What every reader is given, a file and what the user says about it, and what turns its rows into records."""
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from bft.models import InputError
 from bft.replay.logs.collector import Collector
 from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.hostlists import NodeLists
-from bft.replay.logs.times import Clock
+from bft.replay.logs.diagnosis import Foreign as Foreign
+from bft.replay.logs.diagnosis import LeftOut as LeftOut
+from bft.replay.logs.diagnosis import Unusable as Unusable
+from bft.replay.logs.hostlists import HostListError as HostListError
+from bft.replay.logs.hostlists import NodeLists as NodeLists
+from bft.replay.logs.records import Ignored, Record, Skipped
+from bft.replay.logs.runs import Begun
+from bft.replay.logs.times import MOST_EPOCH_S, Clock
+from bft.replay.logs.units import UnitLog
+from bft.replay.trace.node_trace import SECOND_NS
 
 NO_CLUSTER = "no cluster is stated: --cluster was not applied"
 OTHER_PARTITIONS = "jobs of other partitions were left out: nodes of this trace on which they ran look idle meanwhile"
@@ -53,9 +65,16 @@ class Settings:
     walltimes: bool = False
 
 
+@dataclass(slots=True)
+class LineCount:
+    """How many lines of a file were read so far; of JSON how many objects."""
+
+    lines: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One file on its way through a reader.
+    """One file on its way through a reader, which yields what its rows say as records (`bft.replay.logs.records`).
 
     Parameters
     ----------
@@ -64,11 +83,14 @@ class Reading:
     file
         Its name, for messages.
     into, diagnosis
-        What receives the intervals, and the account of every line. Both are those of all files that make one trace.
+        What the records of all files that make one trace go to, and the account of every line. `intake.collect` fills
+        both; readers only look nodes and units up.
     clock
         Turns the times of the log into UTC nanoseconds.
     settings
         What the user says about the file.
+    seen
+        The lines read so far: readers that take the lines by `numbered` or `each_line` need not count.
     """
 
     lines: Iterable[str]
@@ -77,6 +99,65 @@ class Reading:
     diagnosis: Diagnosis
     clock: Clock
     settings: Settings = field(default_factory=Settings)
+    seen: LineCount = field(default_factory=LineCount)
+
+    @property
+    def units(self) -> UnitLog | None:
+        """How many units nodes have, where these turn idle one by one; None: nodes turn idle as a whole."""
+        return self.into.units
+
+    def nodes(self, hosts: Sequence[str]) -> array[int]:
+        """Look nodes up by their names, new ones included.
+
+        Raises
+        ------
+        InputError
+            When that makes more nodes than any machine has.
+        """
+        return self.into.indices(hosts)
+
+    @property
+    def any_nodes(self) -> bool:
+        """Whether any row has named a node so far."""
+        return bool(self.into.names)
+
+    def begun(self, key: Hashable) -> Begun | None:
+        """Return the job that has begun by a record of its own (`JobBegan`), in this file or before, and goes on."""
+        return self.into.kept.jobs.get(key)
+
+    def numbered(self) -> Iterator[tuple[int, str]]:
+        """Yield the lines with their numbers, and count them."""
+        seen = self.seen
+        for number, line in enumerate(self.lines, 1):
+            seen.lines += 1
+            yield number, line
+
+    def note(
+        self, reason: str, line: int, detail: str = "", *, loud: bool = False
+    ) -> None:
+        """Say something worth telling about a row that is used, or (line 0) about the file; see `Diagnosis.note`."""
+        self.diagnosis.note(reason, self.file, line, detail, loud=loud)
+
+    def keep(
+        self,
+        line: int,
+        *,
+        cluster: str | None = None,
+        partition: str | None = None,
+        what: str = "job",
+    ) -> None:
+        """Leave a record out that is of another cluster or partition than those that the user asks for.
+
+        Parameters as `other` has them; `what` names the record in the account.
+
+        Raises
+        ------
+        LeftOut
+            When it is of another one.
+        """
+        other = self.other(line, cluster=cluster, partition=partition)
+        if other:
+            raise LeftOut(f"{what} of another {other}")
 
     def need_partitions(self, states_them: bool, expected: str) -> None:
         """Refuse a file that states no partitions where those of one are asked for.
@@ -99,40 +180,61 @@ class Reading:
                 file=self.file,
             )
 
-    def other(
-        self, line: int, *, cluster: str | None = None, partition: str | None = None
-    ) -> str:
+    def belongs(self, *, cluster: str | None, partition: str | None) -> str:
         """Say by which of its properties a record is left out: `cluster`, `partition`, or empty for one that counts.
 
         These are the filters of all formats. Capitals do not matter.
 
         Parameters
         ----------
-        line
-            Where the record begins.
         cluster
-            As the record states it. Where it states none (empty), the record counts, which is noted. None: records of
-            this kind belong to all clusters.
+            As the record states it; one that states none (empty) counts. None: records of this kind belong to all
+            clusters.
         partition
             Partition or queue as the record states it; several with commas between them, of a job that waits. A job
             that states none is of no partition. None: records of this kind belong to all partitions.
         """
+        asked, queue = self.settings.cluster.casefold(), self.settings.partition
+        if asked and cluster and cluster.casefold() != asked:
+            return "cluster"
+        if not queue or partition is None:
+            return ""
+        stated = partition.casefold().split(",")
+        return "" if queue.casefold() in stated else "partition"
+
+    def other(
+        self,
+        line: int,
+        *,
+        cluster: str | None = None,
+        partition: str | None = None,
+        count: int = 1,
+    ) -> str:
+        """Return what `belongs` says of a record, and note what is worth telling.
+
+        Parameters
+        ----------
+        line
+            Where the record begins, of several the first.
+        cluster, partition
+            As `belongs` has them.
+        count
+            How many records state these.
+        """
         settings = self.settings
-        if settings.cluster and cluster is not None:
-            if not cluster:
-                self.diagnosis.note(NO_CLUSTER, self.file, line)
-            elif cluster.casefold() != settings.cluster.casefold():
-                return "cluster"
+        found = self.belongs(cluster=cluster, partition=partition)
+        if settings.cluster and cluster == "":
+            self.diagnosis.note(NO_CLUSTER, self.file, line, count=count)
         if settings.partition and partition is not None:
-            stated = partition.casefold().split(",")
-            if settings.partition.casefold() not in stated:
+            if found == "partition":
                 self.into.other_partitions.setdefault(partition[:80])
+                detail = ascii(partition[:80])
                 self.diagnosis.note(
-                    OTHER_PARTITIONS, self.file, line, ascii(partition[:80]), loud=True
+                    OTHER_PARTITIONS, self.file, line, detail, count=count, loud=True
                 )
-                return "partition"
-            self.into.partition_met = True
-        return ""
+            elif not found:
+                self.into.partition_met = True
+        return found
 
 
 class Clusters:
@@ -191,3 +293,239 @@ class Clusters:
                         hint="--cluster NAME uses the rows of one",
                     )
         return nodes
+
+
+# Names that a node trace can hold; logs with damaged bytes or control characters have others.
+_HOST = re.compile(r"[!-~]{1,255}")
+
+
+def each_line(
+    reading: Reading,
+    record: Callable[[str, int], Iterable[Record]],
+    *,
+    comment: str = "#",
+) -> Iterator[Record]:
+    """Yield the records of each line that is neither blank nor a comment.
+
+    Parameters
+    ----------
+    reading
+        As every reader has it.
+    record
+        Yields the records of a line, given with its number, or raises `Unusable`, `Foreign` or `LeftOut`.
+    comment
+        What comments begin with.
+    """
+    for number, line in reading.numbered():
+        if not line or line.isspace() or line.startswith(comment):
+            continue
+        try:
+            yield from record(line, number)
+        except (Unusable, LeftOut) as why:
+            yield refusal(why, number)
+
+
+def refusal(why: Unusable | LeftOut, line: int) -> Record:
+    """Return the record of a row that a reader cannot use, or has no use for."""
+    if isinstance(why, LeftOut):
+        return Ignored(line, str(why))
+    return Skipped(line, why.reason, why.detail, foreign=isinstance(why, Foreign))
+
+
+def host_names(names: Iterable[str], where: str) -> tuple[str, ...]:
+    """The hosts, each once, in their order.
+
+    Raises
+    ------
+    Unusable
+        When one is no name of a host; `where` says which field it is of.
+
+    Examples
+    --------
+    >>> host_names(["cn1", "cn2", "cn1"], "exec_host")
+    ('cn1', 'cn2')
+    """
+    hosts = tuple(dict.fromkeys(names))
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            raise Unusable(f"{where} holds what is no name of a host", ascii(host[:80]))
+    return hosts
+
+
+def in_order(start_ns: int, end_ns: int) -> None:
+    """Raise `Unusable` for what ends before it starts.
+
+    >>> in_order(2_000_000_000, 1_000_000_000)
+    Traceback (most recent call last):
+    bft.replay.logs.diagnosis.Unusable: ('ends before it starts', '1 s before')
+    """
+    if end_ns < start_ns:
+        raise Unusable(
+            "ends before it starts", f"{(start_ns - end_ns) / 1e9:g} s before"
+        )
+
+
+# A job takes some 10 kB, with 10,000 steps some 30 MB; as Python's values at most 25 times as much.
+MOST_ELEMENT = 32 << 20
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+# What an object of another shape raises in a reader that takes it for granted.
+MISSHAPEN = (KeyError, TypeError, AttributeError, IndexError)
+
+
+def each_object(
+    reading: Reading,
+    record: Callable[[dict[str, Any], str, int], Iterable[Record]],
+    *,
+    keys: Collection[str] | None,
+    expected: str,
+    command: str,
+    bare: bool = True,
+    nodes: str = "holds no names of nodes",
+) -> Iterator[Record]:
+    """Yield the records of each object; objects count as lines.
+
+    Parameters
+    ----------
+    reading
+        As every reader has it.
+    record
+        Yields the records of an object, given with its key and line, or raises `Unusable` or `LeftOut`.
+    keys, bare
+        As `elements` has them.
+    expected
+        What an object of another shape is not, for a message.
+    command
+        What exports such a file.
+    nodes
+        What is wrong with an object whose host list cannot be read.
+
+    Raises
+    ------
+    InputError
+        When there is no such object.
+    """
+    lines, file = reading.lines, reading.file
+    for number, name, text in elements(lines, keys, file, command, bare=bare):
+        reading.seen.lines += 1
+        try:
+            yield from record(json.loads(text), name, number)
+        except (
+            InputError
+        ):  # of the whole log, such as too many nodes; it is a ValueError as well
+            raise
+        except (Unusable, LeftOut) as why:
+            yield refusal(why, number)
+        except HostListError as error:
+            yield Skipped(number, nodes, str(error))
+        except (ValueError, RecursionError) as error:
+            yield Skipped(number, "is not JSON", str(error))
+        except MISSHAPEN as error:
+            yield Skipped(number, f"is no {expected}", repr(error)[:200])
+
+
+def instant_ns(value: object) -> int | None:
+    """UTC nanoseconds of seconds since 1970, with a fraction or without; None for 0 and for what is missing.
+
+    Raises
+    ------
+    TypeError
+        When it is no time.
+    """
+    if value is None:
+        return None
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+    ):
+        raise TypeError(f"{value!r} is no time in seconds since 1970")
+    if not 0 <= value < MOST_EPOCH_S:
+        raise TypeError(f"{value!r} is no time in seconds since 1970")
+    whole = math.floor(value)
+    return whole * SECOND_NS + round((value - whole) * 1_000_000) * 1000 or None
+
+
+def elements(
+    lines: Iterable[str],
+    keys: Collection[str] | None,
+    file: str,
+    command: str,
+    *,
+    bare: bool = False,
+) -> Iterator[tuple[int, str, str]]:
+    """Each object in the list, or in the object, that the outermost object has under one of the keys.
+
+    Yields the line on which it begins, its own key (empty in a list), and its text. `command` exports such a file.
+
+    Parameters
+    ----------
+    lines
+        Of the file; several JSON texts may follow one another.
+    keys
+        None: all objects that the outermost object holds, whatever their keys.
+    file, command
+        For messages.
+    bare
+        Also the objects of an outermost list, and outermost objects that have none of the keys.
+
+    Raises
+    ------
+    InputError
+        When there is no such object or list, or an object in it has no end within reason.
+    """
+    depth = begun = size = level = 0
+    last, name, outer, inside, seen = "", "", "", False, False
+    pieces: list[str] = []
+    for number, line in enumerate(lines, 1):
+        begin = 0  # what of this line belongs to the object begun
+        for token in _TOKENS.finditer(line):
+            kind = token[0][0]
+            if kind == '"':
+                if depth == 1:
+                    last, name = token[0][1:-1], ""
+                elif depth == 2 and inside:
+                    name = token[0][1:-1]
+            elif kind in "{[":
+                depth += 1
+                starts = 0
+                if depth == 1:
+                    outer = kind
+                    inside = False
+                    starts = int(bare and kind == "{" and keys is not None)
+                    last = name = ""
+                elif depth == 2 and outer == "[":
+                    starts = 2 * (bare and kind == "{")
+                elif depth == 2 and keys is None:
+                    name, starts = last, 2 * (kind == "{")
+                elif depth == 2:
+                    inside = last in (keys or ())
+                    if inside:
+                        seen, begun, pieces = True, 0, []
+                elif depth == 3 and inside and kind == "{":
+                    starts = 3
+                if starts:
+                    begun, begin, size, level = number, token.start(), 0, starts
+                    seen = True
+            else:
+                depth = max(0, depth - 1)
+                if begun and depth == level - 1:
+                    yield (
+                        begun,
+                        name if level > 1 else "",
+                        "\n".join([*pieces, line[begin : token.end()]]),
+                    )
+                    begun, pieces = 0, []
+                if depth == 1:
+                    inside = False
+        if begun:
+            pieces.append(line[begin:])
+            size += len(line) - begin + 1
+            if size > MOST_ELEMENT:
+                raise InputError(f"line {begun}: an object here has no end", file=file)
+    if begun:
+        yield begun, name if level > 1 else "", "\n".join(pieces)
+    if not seen:
+        wanted = f"with a list {' or '.join(map(repr, keys))}" if keys else "of objects"
+        raise InputError(
+            f"is not JSON {wanted}", file=file, hint=f"export with {command}"
+        )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import (
+from collections.abc import Iterator
+
+from bft.replay.logs.reading import (
     Foreign,
     LeftOut,
+    Reading,
     Unusable,
-    each_record,
+    each_line,
     host_names,
     in_order,
 )
+from bft.replay.logs.records import JobRan, Record
 from bft.replay.logs.times import Clock
 
 _QUEUE, _HOST, _JOB, _SUBMIT, _START, _END, _PE, _SLOTS, _TASK = (
@@ -29,22 +32,17 @@ _FIELDS = 13
 _MS_DIGITS = 13
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read an accounting file; see `LogFormat` for errors.
 
     A parallel job has a record for each of its tasks, with their hosts, unless the parallel environment says
     accounting_summary: then only the master's host is known, which is noted.
     """
-    file, into, diagnosis, clock = (
-        reading.file,
-        reading.into,
-        reading.diagnosis,
-        reading.clock,
-    )
+    clock = reading.clock
     # Hosts of parallel jobs so far: how many slots they have, on how many hosts, and the line.
     parallel: dict[tuple[str, str], tuple[int, set[str], int]] = {}
 
-    def record(text: str, line: int) -> None:
+    def record(text: str, line: int) -> Iterator[Record]:
         row = text.split(":")
         if len(row) < _FIELDS:
             if len(text) < 2:
@@ -55,8 +53,7 @@ def read(reading: Reading) -> None:
             )
         if not row[_JOB].isdecimal():
             raise Unusable("job_number, field 6, is no number", ascii(row[_JOB][:40]))
-        if reading.other(line, partition=row[_QUEUE]):
-            raise LeftOut("job of another partition")
+        reading.keep(line, partition=row[_QUEUE])
         if _never(row[_START]) or _never(row[_END]) or row[_HOST].upper() == "UNKNOWN":
             raise LeftOut("a job that never ran: no start, no end or no host")
         start_ns, end_ns = (
@@ -65,7 +62,7 @@ def read(reading: Reading) -> None:
         )
         in_order(start_ns, end_ns)
         hosts = host_names([row[_HOST]], "hostname, field 2,")
-        into.job(text, into.indices(hosts), start_ns, end_ns, file, line)
+        yield JobRan(line, text, reading.nodes(hosts), start_ns, end_ns)
         if (
             len(row) > _TASK
             and row[_PE] not in ("", "NONE")
@@ -78,11 +75,11 @@ def read(reading: Reading) -> None:
             known.update(hosts)
             parallel[row[_JOB], row[_TASK]] = max(slots, int(row[_SLOTS])), known, first
 
-    each_record(reading, record)
+    yield from each_line(reading, record)
     for (job, _), (slots, hosts, line) in parallel.items():
         if slots > 1 and len(hosts) == 1:
             why = "a parallel job names one host only: if it ran on several (accounting_summary), the others look idle"
-            diagnosis.note(why, file, line, f"job {job}, {slots} slots")
+            reading.note(why, line, f"job {job}, {slots} slots")
 
 
 def _never(text: str) -> bool:

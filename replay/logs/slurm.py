@@ -10,11 +10,17 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bft.replay.logs.diagnosis import LeftOut, Unusable
-from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.log_files import LogLines
-from bft.replay.logs.reading import Clusters, Reading
-from bft.replay.logs.records import MOST_ELEMENT
+from bft.replay.logs.reading import (
+    MOST_ELEMENT,
+    Clusters,
+    HostListError,
+    LeftOut,
+    Reading,
+    Unusable,
+    refusal,
+)
+from bft.replay.logs.records import JobPlanned, Record, Skipped
 from bft.replay.logs.slurm_jobs import (
     COMMAND,
     PLANNED,
@@ -32,7 +38,7 @@ from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import MISSING, limit_ns, no_time
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read the jobs of `sacct -P` or `-p`, with any delimiter and any columns that hold those of `COMMAND`.
 
     Job steps are left out; each record of a requeued job counts, as each held nodes of its own. Without a column
@@ -47,7 +53,7 @@ def read(reading: Reading) -> None:
     )
     reading = replace(reading, lines=source)
     if begins_as_text(source):
-        read_text(reading)
+        yield from read_text(reading)
         return
     names = (
         ("jobid", "jobidraw"),
@@ -62,24 +68,20 @@ def read(reading: Reading) -> None:
     ]
     if reading.settings.partition:
         optional.append(("partition",))
-    if reading.into.units is not None:
+    if reading.units is not None:
         optional += UNITS
     if reading.settings.walltimes:
         optional += PLANNED
     table = Table(reading, needed=names, optional=optional, command=COMMAND)
     rows = Rows(reading, table)
-    try:
-        if source.in_blocks and table.columnar and rows.columnar:
-            from bft.replay.logs.slurm_blocks import (
-                read_blocks,
-            )  # imported late: it takes pyarrow
+    if source.in_blocks and table.columnar and rows.columnar:
+        # imported late: it takes pyarrow
+        from bft.replay.logs.slurm_blocks import read_blocks
 
-            read_blocks(reading, source, table, rows)
-        else:
-            for number, fields in table:
-                rows.row(number, fields)
-    finally:
-        rows.account()
+        yield from read_blocks(reading, source, table, rows)
+    else:
+        yield from rows.each(table)
+    yield from rows.counted()
 
 
 # A job begins a line; lines of -o hold all of it, else the lines of one are indented.
@@ -109,41 +111,33 @@ def begins_as_text(lines: LogLines) -> bool:
     )
 
 
-def read_text(reading: Reading) -> None:
+def read_text(reading: Reading) -> Iterator[Record]:
     """Read jobs of an instant, or of several one after the other: `scontrol show job`, with -d, -o or neither.
 
     Each record of a job counts; one without an end is closed by a later one, or by that of sacct: ids are those of its
     column JobID. Once a job has ended, Slurm prints its nodes still, but which GPUs it had no more.
     """
-    clusters, diagnosis, file = Clusters(reading), reading.diagnosis, reading.file
+    clusters = Clusters(reading)
     for number, text in _blocks(reading):
-        diagnosis.rows += 1
         try:
-            job = _job(text, clusters, number)
+            yield from _records(text, clusters, number)
         except HostListError as error:
-            diagnosis.skip(
-                "NodeList or Nodes holds no host list", file, number, str(error)
-            )
-        except Unusable as why:
-            diagnosis.skip(why.reason, file, number, why.detail)
-        except LeftOut as why:
-            diagnosis.leave_out(str(why), file, number)
-        else:
-            diagnosis.used += judge(job, reading, number)
+            why = "NodeList or Nodes holds no host list"
+            yield Skipped(number, why, str(error))
+        except (Unusable, LeftOut) as refused:
+            yield refusal(refused, number)
 
 
 def _blocks(reading: Reading) -> Iterator[tuple[int, str]]:
     """Number of its first line and text of each job; other lines are accounted for."""
     block: list[str] = []
     begun = size = 0
-    for number, line in enumerate(reading.lines, 1):
-        reading.diagnosis.lines += 1
+    for number, line in reading.numbered():
         if _JOB.match(line):
             if block:
                 yield begun, "\n".join(block)
             block, begun, size = [line], number, len(line)
             continue
-        reading.diagnosis.no_record += 1
         size += len(line)
         if block and size < MOST_ELEMENT:
             block.append(line)
@@ -151,7 +145,7 @@ def _blocks(reading: Reading) -> Iterator[tuple[int, str]]:
         yield begun, "\n".join(block)
 
 
-def _job(text: str, clusters: Clusters, line: int) -> Job:
+def _records(text: str, clusters: Clusters, line: int) -> Iterator[Record]:
     text = _NAME.sub("", text, count=1)
     stated: dict[str, str] = {}
     for key, value in _PAIR.findall(text):
@@ -162,15 +156,12 @@ def _job(text: str, clusters: Clusters, line: int) -> Job:
     if missing:
         raise Unusable(f"is no job: expected {', '.join(_NEEDED)}", f"no {missing[0]}")
     reading, state = clusters.reading, stated["JobState"]
-    other = reading.other(
-        line, cluster="", partition=stated.get("Partition", "")
-    )  # the text names no cluster
-    if other:
-        raise LeftOut(f"job of another {other}")
+    # the text names no cluster
+    reading.keep(line, cluster="", partition=stated.get("Partition", ""))
     nodes: array[int] = clusters.lists("")(stated["NodeList"])
     times = [_time(stated, key, reading, line) for key in ("StartTime", "EndTime")]
     start, end = so_far(state, times[0], times[1])
-    key, log = _id(stated), reading.into.units
+    key, log = _id(stated), reading.units
     has_run = bool(nodes) and start is not None and (end is None or end > start)
     has = (
         None
@@ -187,10 +178,9 @@ def _job(text: str, clusters: Clusters, line: int) -> Job:
             ),
             None,
         )
-        reading.into.plans.job(
-            key, plan(job, known, limit_ns(stated.get("TimeLimit", "")))
-        )
-    return job
+        limit = limit_ns(stated.get("TimeLimit", ""))
+        yield JobPlanned(key, plan(job, known, limit))
+    yield judge(job, line)
 
 
 def _time(stated: dict[str, str], key: str, reading: Reading, line: int) -> int | None:

@@ -7,7 +7,9 @@ own (of another number of fields) go to `Table.careful` with those after them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from array import array
+from collections.abc import Generator, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +22,19 @@ from bft.replay.logs.arrow_columns import (
     booleans,
     cells_of,
     codes,
+    joined,
     mask_of,
     raw,
     spread,
     times_of,
 )
 from bft.replay.logs.log_files import LogLines
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.slurm_jobs import Rows
+from bft.replay.logs.reading import HostListError, Reading, Unusable
+from bft.replay.logs.records import JobBlock, JobPlanned, Record, Skipped
+from bft.replay.logs.slurm_jobs import Job, Rows, plan
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import MISSING
+from bft.replay.logs.units import Held
 
 # Lines that are read one by one from one of another number of fields on: its record may have several.
 _CAREFUL = 100
@@ -38,22 +43,21 @@ _MANY_ODD = 50
 _BYTES = pa.binary()
 
 
-def read_blocks(reading: Reading, source: LogLines, table: Table, rows: Rows) -> None:
+def read_blocks(
+    reading: Reading, source: LogLines, table: Table, rows: Rows
+) -> Iterator[Record]:
     """Read what follows the header."""
     table.after_header()
     columns = _Columns(reading, table, rows)
     block = source.block()
     while block is not None:
-        rest = columns.use(block)
-        if rest is None:
-            block = source.block()
-            continue
-        lines = rest.decode("utf-8", "surrogateescape").split("\n")
-        some = lines if columns.odd > _MANY_ODD else lines[:_CAREFUL]
-        if len(some) < len(lines):
-            source.unread(lines[len(some) :])
-        for number, fields in table.careful(source, some):
-            rows.row(number, fields)
+        rest = yield from columns.use(block)
+        if rest is not None:
+            lines = rest.decode("utf-8", "surrogateescape").split("\n")
+            some = lines if columns.odd > _MANY_ODD else lines[:_CAREFUL]
+            if len(some) < len(lines):
+                source.unread(lines[len(some) :])
+            yield from rows.each(table.careful(source, some))
         block = source.block()
 
 
@@ -62,15 +66,25 @@ class _Columns:
 
     def __init__(self, reading: Reading, table: Table, rows: Rows) -> None:
         self._reading, self._table, self._rows = reading, table, rows
-        self._hosts = HostColumns(reading.into.indices, rows.nodes_of)
+        # By cluster, as far as rows state theirs.
+        self._hosts: dict[str, HostColumns] = {}
         self._names = [str(place) for place in range(len(table.columns))]
-        wanted = sorted({place for place in rows.places if place >= 0})
+        places = [*rows.places, rows.at_cluster]
+        if rows.filtered:
+            places.append(rows.at_partition)
+        if rows.units is not None:
+            places += rows.units.places
+        if rows.planned is not None:
+            places += [rows.planned.known, rows.planned.limit, rows.planned.nodes]
+        wanted = sorted({place for place in places if place >= 0})
         self._wanted = [self._names[place] for place in wanted]
+        # Clusters and partitions that rows have stated so far.
+        self._met: set[tuple[bytes, bytes]] = set()
         # Lines of another number of fields in the block that was read last, up to where it was given up.
         self.odd = 0
 
-    def use(self, block: bytes) -> bytes | None:
-        """Use the rows of a block; returns what is left from the first line on that is no row of its own."""
+    def use(self, block: bytes) -> Generator[Record, None, bytes | None]:
+        """Yield the rows of a block; returns what is left from the first line on that is no row of its own."""
         if b"\r" in block or b"\0" in block or not _is_text(block):
             self.odd = _MANY_ODD + 1
             return block
@@ -86,7 +100,7 @@ class _Columns:
             rest = lines[before]
             block = b"\n".join(lines[:before])
         if len(parsed):
-            self._read(parsed.combine_chunks(), block)
+            yield from self._read(parsed.combine_chunks(), block)
         return rest
 
     def _parsed(self, block: bytes) -> tuple[pa.Table, list[int]]:
@@ -118,53 +132,243 @@ class _Columns:
         return parsed, odd
 
     def _column(self, parsed: pa.Table, place: int) -> pa.Array:
-        return parsed.column(self._names[self._rows.places[place]]).chunk(0)
+        """Cells of a column of the file; empty ones where there is none."""
+        if place < 0:
+            return cells_of([b""] * len(parsed))
+        return parsed.column(self._names[place]).chunk(0)
 
-    def _read(self, parsed: pa.Table, block: bytes) -> None:
-        """Rows that have a field for each column."""
-        reading, rows, total = self._reading, self._rows, len(parsed)
-        line = self._table.counted(total, total)
-        steps = mask_of(pc.match_substring(self._column(parsed, 0), "."))
+    def _read(self, parsed: pa.Table, block: bytes) -> Iterator[Record]:
+        """Yield the rows that have a field for each column."""
+        rows, total = self._rows, len(parsed)
+        at_id, at_start, at_end, at_nodes, at_count = rows.places
+        line = self._table.counted(total)
+        steps = mask_of(pc.match_substring(self._column(parsed, at_id), "."))
         count = int(np.count_nonzero(steps))
         if count:
-            rows.steps += count
-            rows.first_step = rows.first_step or line + int(steps.argmax())
+            rows.steps(line + int(steps.argmax()), count)
             parsed = parsed.filter(booleans(~steps)).combine_chunks()
         jobs = np.flatnonzero(~steps)
         if not len(jobs):
             return
+        origins = self._origins(parsed, jobs + line)
         ids, start_texts, end_texts, lists = (
-            self._column(parsed, place) for place in range(4)
+            self._column(parsed, place) for place in (at_id, at_start, at_end, at_nodes)
         )
-        start, start_ok = times_of(start_texts, reading.clock)
-        end, end_ok = times_of(end_texts, reading.clock)
+        start, start_ok = times_of(start_texts, self._reading.clock)
+        end, end_ok = times_of(end_texts, self._reading.clock)
         usual = start_ok & end_ok & (start < end) & _begin_with_digit(ids)
-        keys = ids.cast(pa.string()).to_pylist()
-        nodes, sizes = self._hosts.expanded(lists, usual)
+        usual &= origins.usual
+        plans = self._plans(parsed)
+        if plans is not None:
+            usual &= plans.usual
+        nodes, sizes = self._nodes(lists, usual, origins)
         usual &= sizes > 0
-        if rows.places[4] >= 0:
-            usual &= _equal_numbers(self._column(parsed, 4), sizes)
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        batch = _Batch(keys, nodes, sizes, offsets, start, end, jobs + line, usual)
+        if at_count >= 0:
+            usual &= _equal_numbers(self._column(parsed, at_count), sizes)
+        batch = _Batch(
+            keys=self._keys(ids, origins),
+            nodes=nodes,
+            sizes=sizes,
+            offsets=np.concatenate([[0], np.cumsum(sizes)]),
+            start=start,
+            end=end,
+            lines=jobs + line,
+            usual=usual,
+            rows=rows,
+            plans=plans,
+            units=self._units(parsed),
+        )
         done = 0
-        alone = np.flatnonzero(~usual).tolist()
+        alone = np.flatnonzero(~usual & ~origins.out).tolist()
         texts = block.split(b"\n") if alone else []
         # Rows without a start or an end add no interval, whose place among the others matters.
-        adds = ~(_missing(start_texts) | _missing(end_texts)) if alone else usual
+        adds = usual
+        if alone and batch.units is None:
+            adds = ~(_missing(start_texts) | _missing(end_texts))
         for place in alone:
-            if adds[place]:
-                batch.add(reading, rows, done, place)
+            if adds[place] or batch.units is not None:
+                yield from batch.records(done, place)
                 done = place
-            self._alone(texts[jobs[place]], line + int(jobs[place]))
-        batch.add(reading, rows, done, len(jobs))
+            yield from self._alone(texts[jobs[place]], line + int(jobs[place]))
+        yield from batch.records(done, len(jobs))
+        for cluster, partition, first, others in origins.counts:
+            rows.is_other(cluster, partition, first, others)
 
-    def _alone(self, text: bytes, number: int) -> None:
-        """One row that is not of the usual form."""
+    def _alone(self, text: bytes, number: int) -> Iterator[Record]:
+        """Yield one row that is not of the usual form."""
         line = text.decode("utf-8", "surrogateescape")
-        if not line or self._table.is_header(line):
-            self._table.no_row()
-        else:
-            self._rows.row(number, line.split(self._table.delimiter))
+        if line and not self._table.is_header(line):
+            yield from self._rows.row(number, line.split(self._table.delimiter))
+
+    def _origins(self, parsed: pa.Table, lines: NDArray[np.int64]) -> _Origins:
+        """The clusters and partitions of rows, and which rows are left out by them."""
+        rows, total = self._rows, len(parsed)
+        none = np.zeros(total, dtype=bool)
+        if rows.at_cluster < 0 and not rows.filtered:
+            return _Origins(~none, none, none)
+        clusters = self._column(parsed, rows.at_cluster).dictionary_encode()
+        at = rows.at_partition if rows.filtered else -1
+        partitions = self._column(parsed, at).dictionary_encode()
+        names = [
+            text.decode("utf-8", "surrogateescape")
+            for text in clusters.dictionary.to_pylist()
+        ]
+        queues = [
+            text.decode("utf-8", "surrogateescape")
+            for text in partitions.dictionary.to_pylist()
+        ]
+        of_cluster = codes(clusters).astype(np.int64)
+        origins = _Origins(~none, none.copy(), none, names, of_cluster)
+        if not rows.filtered:
+            return origins
+        pairs = of_cluster * len(queues) + codes(partitions)
+        met, first, which, counts = np.unique(
+            pairs, return_index=True, return_inverse=True, return_counts=True
+        )
+        for number in np.argsort(first).tolist():
+            cluster_code, queue_code = divmod(int(met[number]), len(queues))
+            cluster, queue = names[cluster_code], queues[queue_code]
+            partition = queue if at >= 0 else None
+            mine = which == number
+            other = self._reading.belongs(cluster=cluster, partition=partition)
+            origins.other[mine] = bool(other)
+            count, begin = int(counts[number]), int(first[number])
+            if (cluster, queue) not in self._met:
+                # The first one is read by itself: it says what is to be noted, in its place.
+                self._met.add((cluster, queue))
+                origins.usual[begin] = False
+                mine[begin] = False
+                count -= 1
+            if other:
+                origins.usual[mine] = False
+                origins.out[mine] = True
+            if count:
+                begin = int(mine.argmax())
+                origins.counts.append((cluster, partition, int(lines[begin]), count))
+        return origins
+
+    def _keys(self, ids: pa.Array, origins: _Origins) -> list[Hashable]:
+        texts: list[str] = ids.cast(pa.string()).to_pylist()
+        if not any(origins.clusters):
+            return list(texts)
+        names = [origins.clusters[code] for code in origins.of_cluster.tolist()]
+        key = self._rows.key
+        return [key(job, name) for job, name in zip(texts, names, strict=True)]
+
+    def _nodes(
+        self, lists: pa.Array, usual: NDArray[np.bool_], origins: _Origins
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Nodes of the usual rows, one row after the other, and how many each row has; of others none."""
+        if self._rows.planned is not None:
+            return self._nodes_in_order(lists, usual, origins)
+        if not len(origins.clusters):
+            return self._of_cluster("").expanded(lists, usual)
+        parts: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
+        sizes = np.zeros(len(usual), dtype=np.int64)
+        for code, cluster in enumerate(origins.clusters):
+            mine = usual & (origins.of_cluster == code)
+            if mine.any():
+                nodes, counts = self._of_cluster(cluster).expanded(lists, mine)
+                parts.append((np.flatnonzero(counts), nodes))
+                sizes += counts
+        if len(parts) == 1:
+            return parts[0][1], sizes
+        return joined(parts, sizes), sizes
+
+    def _nodes_in_order(
+        self, lists: pa.Array, usual: NDArray[np.bool_], origins: _Origins
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Look nodes up row by row: plans of equal jobs are sorted by their nodes, as rows name these first."""
+        sizes = np.zeros(len(usual), dtype=np.int64)
+        parts = []
+        of_cluster = origins.of_cluster.tolist() or [0] * len(usual)
+        clusters = origins.clusters or [""]
+        lists_of = self._rows.clusters.lists
+        for place, cell in enumerate(lists.to_pylist()):
+            if origins.other[place] or cell == b"NodeList":
+                continue
+            text = cell.decode("utf-8", "surrogateescape")
+            try:
+                nodes = lists_of(clusters[of_cluster[place]])(text)
+            except HostListError:
+                continue
+            if usual[place]:
+                sizes[place] = len(nodes)
+                parts.append(nodes.tobytes())
+        return np.frombuffer(b"".join(parts), dtype=np.int32), sizes
+
+    def _of_cluster(self, cluster: str) -> HostColumns:
+        if cluster not in self._hosts:
+            clusters = self._rows.clusters
+            self._hosts[cluster] = HostColumns(
+                lambda hosts: clusters.indices(hosts, cluster), clusters.lists(cluster)
+            )
+        return self._hosts[cluster]
+
+    def _plans(self, parsed: pa.Table) -> _PlanCells | None:
+        """What the scheduler knew of jobs; rows that need a closer look are not usual."""
+        planned = self._rows.planned
+        if planned is None:
+            return None
+        known, usual = times_of(
+            self._column(parsed, planned.known), self._reading.clock
+        )
+        encoded = self._column(parsed, planned.limit).dictionary_encode()
+        texts = [
+            text.decode("utf-8", "surrogateescape")
+            for text in encoded.dictionary.to_pylist()
+        ]
+        are_limits = np.array([planned.is_limit(text) for text in texts], dtype=bool)
+        limits = [planned.limit_ns(text) for text in texts]
+        which = codes(encoded)
+        usual &= are_limits[which]
+        return _PlanCells(known, [limits[code] for code in which.tolist()], usual)
+
+    def _units(self, parsed: pa.Table) -> list[list[str]] | None:
+        """The cells that state what jobs held, a list a column."""
+        if self._rows.units is None:
+            return None
+        return [
+            [
+                cell.decode("utf-8", "surrogateescape")
+                for cell in self._column(parsed, place).to_pylist()
+            ]
+            for place in self._rows.units.places
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Origins:
+    """Clusters and partitions that the rows of a block state.
+
+    Parameters
+    ----------
+    usual, out, other
+        Of each row whether it may be read by columns; whether it is left out and counted together with others; and
+        whether it is left out at all.
+    clusters, of_cluster
+        Names of the clusters, and which of them each row states; empty without such a column.
+    counts
+        Cluster, partition, line of the first row, and number of the rows that are to be counted.
+    """
+
+    usual: NDArray[np.bool_]
+    out: NDArray[np.bool_]
+    other: NDArray[np.bool_]
+    clusters: list[str] = field(default_factory=list)
+    of_cluster: NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(0, dtype=np.int64)
+    )
+    counts: list[tuple[str, str | None, int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlanCells:
+    """When the job of each row could run, its limit (nanoseconds), and whether both are of the usual form."""
+
+    known: NDArray[np.int64]
+    limits: list[int | None]
+    usual: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +381,13 @@ class _Batch:
         One entry a job.
     nodes, sizes, offsets
         Nodes of all jobs, one after the other, how many each has, and where they begin: one entry more.
+    rows
+        Reads what units jobs held.
+    plans, units
+        What the scheduler knew, and the cells that state units; None: not asked for.
     """
 
-    keys: list[str]
+    keys: list[Hashable]
     nodes: NDArray[np.int32]
     sizes: NDArray[np.int64]
     offsets: NDArray[np.int64]
@@ -187,12 +395,20 @@ class _Batch:
     end: NDArray[np.int64]
     lines: NDArray[np.int64]
     usual: NDArray[np.bool_]
+    rows: Rows
+    plans: _PlanCells | None
+    units: list[list[str]] | None
 
-    def add(self, reading: Reading, rows: Rows, low: int, high: int) -> None:
-        """Hand over the usual ones of those from `low` to before `high`."""
+    def records(self, low: int, high: int) -> Iterator[Record]:
+        """Yield the usual ones of those from `low` to before `high`."""
         mine = low + np.flatnonzero(self.usual[low:high])
         if not len(mine):
             return
+        if self.plans is not None:
+            yield from self._planned(self.plans, mine)
+        held = None
+        if self.units is not None:
+            mine, held = yield from self._held(self.units, mine)
         sizes = self.sizes[mine]
         nodes = self.nodes[self.offsets[low] : self.offsets[high]]
         if len(nodes) != sizes.sum():
@@ -202,16 +418,52 @@ class _Batch:
             if len(mine) == len(self.keys)
             else [self.keys[place] for place in mine.tolist()]
         )
-        rows.used += len(mine)
-        reading.into.jobs(
-            keys,
-            nodes,
-            sizes,
-            self.start[mine],
-            self.end[mine],
-            reading.file,
-            self.lines[mine],
+        if len(mine):
+            yield JobBlock(
+                self.lines[mine],
+                keys,
+                nodes,
+                sizes,
+                self.start[mine],
+                self.end[mine],
+                held,
+            )
+
+    def _nodes_of(self, place: int) -> array[int]:
+        return array(
+            "i", self.nodes[self.offsets[place] : self.offsets[place + 1]].tobytes()
         )
+
+    def _planned(
+        self, plans: _PlanCells, mine: NDArray[np.int64]
+    ) -> Iterator[JobPlanned]:
+        """Yield what the scheduler knew of jobs."""
+        for place in mine.tolist():
+            nodes, key = self._nodes_of(place), self.keys[place]
+            start, end = int(self.start[place]), int(self.end[place])
+            job = Job(key, "", start, end, nodes)
+            known = int(plans.known[place])
+            yield JobPlanned(key, plan(job, known, plans.limits[place]))
+
+    def _held(
+        self, cells: list[list[str]], mine: NDArray[np.int64]
+    ) -> Generator[Record, None, tuple[NDArray[np.int64], list[Sequence[Held]]]]:
+        """Return the jobs whose units can be read, and these; yields why others cannot be used."""
+        held: list[Sequence[Held]] = []
+        good: list[int] = []
+        units = self.rows.units
+        if units is None:
+            return mine, held
+        for place in mine.tolist():
+            nodes, line = self._nodes_of(place), int(self.lines[place])
+            try:
+                some = units.of_cells([column[place] for column in cells], nodes, line)
+            except Unusable as why:
+                yield Skipped(line, why.reason, why.detail)
+            else:
+                good.append(place)
+                held.append(some or ())
+        return np.array(good, dtype=np.int64), held
 
 
 def _is_text(block: bytes) -> bool:

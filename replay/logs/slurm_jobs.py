@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bft.models import InputError
-from bft.replay.logs.diagnosis import Unusable
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
-from bft.replay.logs.reading import Clusters, Reading
+from bft.replay.logs.reading import Clusters, Reading, Unusable
+from bft.replay.logs.records import Ignored, JobPlanned, JobRan, Record, Skipped
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import FEWEST, LIMITS, MISSING, UNLIMITED, limit_ns, no_time
 from bft.replay.logs.units import (
@@ -73,7 +73,7 @@ def held(
     Unusable
         When that is more than they have.
     """
-    unit, sizes, diagnosis = log.unit, log.sizes(nodes), reading.diagnosis
+    unit, sizes = log.unit, log.sizes(nodes)
     if stated.alone:
         return (WHOLE,) * len(nodes)
     if not unit.cores and len(stated.detail) == len(nodes):
@@ -89,14 +89,11 @@ def held(
         total = None if each is None else each * len(nodes)
     if total is None and (unit.cores or not (stated.allocated or stated.per_node)):
         why = "a job states no resources: it counts as on all units of its nodes"
-        diagnosis.note(why, reading.file, line, loud=True)
+        reading.note(why, line, loud=True)
         return (WHOLE,) * len(nodes)
     if not total:
-        diagnosis.note(
-            f"a job without {unit.plural} leaves those of its nodes idle",
-            reading.file,
-            line,
-        )
+        why = f"a job without {unit.plural} leaves those of its nodes idle"
+        reading.note(why, line)
         return (0,) * len(nodes)
     given = unit.held(spread(total, [unit.room(size) for size in sizes]), sizes)
     if (
@@ -105,7 +102,7 @@ def held(
         and any(some != size for some, size in zip(given, sizes, strict=True))
     ):
         why = f"the {unit.plural} of a job are known of all its nodes together: they count as spread evenly"
-        diagnosis.note(why, reading.file, line)
+        reading.note(why, line)
     return given
 
 
@@ -223,41 +220,26 @@ def _word(state: str) -> str:
     return state.split(" ")[0].rstrip("+*").upper()
 
 
-def judge(job: Job, reading: Reading, line: int) -> bool:
-    """Hand a job over, or tell why it is left out or skipped; True when it is used."""
-    file, diagnosis = reading.file, reading.diagnosis
-    state = _word(job.state)
+def judge(job: Job, line: int) -> JobRan | Skipped | Ignored:
+    """Return the run of a job, or why it is left out or skipped."""
     size = job.count if job.nodes is None else len(job.nodes)
     if job.start is None:
-        diagnosis.leave_out("job that never started", file, line)
-    elif job.end is None and state not in HOLDING:
+        return Ignored(line, "job that never started")
+    if job.end is None and _word(job.state) not in HOLDING:
         if size:
-            diagnosis.skip("has ended, but its end is missing", file, line, job.state)
-        else:
-            diagnosis.leave_out("job that never started", file, line)
-    elif job.end is not None and job.end < job.start:
-        diagnosis.skip(
-            "ends before it starts",
-            file,
-            line,
-            f"{(job.start - job.end) / 1e9:g} s before",
-        )
-    elif job.end == job.start:
-        diagnosis.leave_out(
-            "job of zero length" if size else "job that never started", file, line
-        )
-    elif not size:
+            return Skipped(line, "has ended, but its end is missing", job.state)
+        return Ignored(line, "job that never started")
+    if job.end is not None and job.end < job.start:
+        before = f"{(job.start - job.end) / 1e9:g} s before"
+        return Skipped(line, "ends before it starts", before)
+    if job.end == job.start:
+        return Ignored(line, "job of zero length" if size else "job that never started")
+    if not size:
         if job.end is None:
-            diagnosis.leave_out("job that never started", file, line)
-        else:
-            diagnosis.skip("job ran, but names no nodes", file, line, job.state)
-    else:
-        nodes = size if job.nodes is None else job.nodes
-        reading.into.job(
-            job.key, nodes, job.start, job.end, file, line, once=True, held=job.held
-        )
-        return True
-    return False
+            return Ignored(line, "job that never started")
+        return Skipped(line, "job ran, but names no nodes", job.state)
+    nodes = size if job.nodes is None else job.nodes
+    return JobRan(line, job.key, nodes, job.start, job.end, job.held, once=True)
 
 
 COMMAND = "sacct -P -X --format=JobID,NodeList,AllocNodes,Start,End,State"
@@ -279,8 +261,12 @@ class Rows:
     ----------
     places
         Columns of id, start, end, nodes, and number of nodes (-1: there is none).
-    used, steps, first_step
-        Rows used, job steps, and the line of the first.
+    at_cluster, at_partition
+        Columns of these where they matter, or -1.
+    units, planned
+        What reads units and plans off a row; None: not asked for.
+    clusters
+        Looks nodes up.
     """
 
     def __init__(self, reading: Reading, table: Table) -> None:
@@ -293,186 +279,177 @@ class Rows:
             at["nodelist"],
             at["allocnodes"],
         )
-        self._at_state, self._at_cluster = at["state"], at["cluster"]
+        self._at_state, self.at_cluster = at["state"], at["cluster"]
         self._named = table.columns[at["nodelist"]] == "nodelist"
-        self._clusters = Clusters(reading)
-        self.nodes_of = self._clusters.lists("")
-        self._clustered = self._at_cluster >= 0 or bool(reading.settings.cluster)
-        self._filtered = bool(reading.settings.cluster or reading.settings.partition)
-        self._at_partition = at.get("partition", -1)
+        self.clusters = Clusters(reading)
+        self.filtered = bool(reading.settings.cluster or reading.settings.partition)
+        self.at_partition = at.get("partition", -1)
         reading.need_partitions(
-            self._at_partition >= 0,
+            self.at_partition >= 0,
             f"the column Partition (export with {COMMAND},Partition)",
         )
-        self.used = self.steps = self.first_step = 0
+        self._steps = self._first_step = 0
         # By what they were left out: how many rows, and the line of the first.
         self._others: dict[str, tuple[int, int]] = {}
-        self._units = (
-            _Columns(reading, table) if reading.into.units is not None else None
+        self.units = HeldColumns(reading, table) if reading.units is not None else None
+        self.planned = (
+            PlanColumns(reading, table) if reading.settings.walltimes else None
         )
-        self._planned = self._planned_places() if reading.settings.walltimes else None
-
-    def _planned_places(self) -> tuple[int, int, int, bool]:
-        """Columns of when a job could run, its limit and its number of nodes; and whether limits are in minutes."""
-        known, limit, nodes = (self._table.at[names[0]] for names in PLANNED)
-        if min(known, limit) < 0:
-            raise InputError(
-                "--walltimes needs the columns Timelimit, and Eligible or Submit", file=self._reading.file,
-                hint=f"export with {COMMAND},NNodes,Eligible,Submit,Timelimit",
-            )  # fmt: skip
-        return known, limit, nodes, self._table.columns[limit] == "timelimitraw"
 
     @property
     def columnar(self) -> bool:
-        """Whether rows name their nodes, whole ones, and are of one cluster, and only their times are asked for."""
-        return self._named and not (
-            self._clustered or self._filtered or self._units or self._planned
-        )
+        """Whether rows name their nodes."""
+        return self._named
 
-    def account(self) -> None:
-        """Hand over what was counted."""
-        file, diagnosis = self._reading.file, self._reading.diagnosis
-        diagnosis.used += self.used
-        diagnosis.leave_out("job step", file, self.first_step, count=self.steps)
+    def counted(self) -> Iterator[Record]:
+        """Yield the rows that were counted alone."""
+        if self._steps:
+            yield Ignored(self._first_step, "job step", self._steps)
         for other, (count, first) in self._others.items():
-            diagnosis.leave_out(f"job of another {other}", file, first, count=count)
+            yield Ignored(first, f"job of another {other}", count)
 
-    def row(self, number: int, fields: list[str]) -> None:
-        """Use one row, or account for why not."""
-        reading = self._reading
-        file, diagnosis = reading.file, reading.diagnosis
-        at_id, at_start, at_end, at_nodes, at_count = self.places
-        key: Hashable = fields[at_id]
-        if "." in fields[at_id]:
-            self.steps += 1
-            self.first_step = self.first_step or number
-            return
-        cluster = ""
-        nodes_of = self.nodes_of
-        if self._filtered and self._is_other(fields, number):
-            return
-        if self._clustered:
-            cluster = fields[self._at_cluster] if self._at_cluster >= 0 else ""
-            nodes_of = self._clusters.lists(cluster)
-            if (
-                cluster and not reading.settings.cluster
-            ):  # ids of several clusters are told apart by their names
-                key = cluster, fields[at_id]
-        start_text, end_text, nodes_text = (
-            fields[at_start],
-            fields[at_end],
-            fields[at_nodes],
-        )
-        start = reading.clock.parse(start_text, file, number)
-        end = reading.clock.parse(end_text, file, number, start)
-        nodes: array[int] | None
-        try:
-            nodes = nodes_of(nodes_text) if self._named else None
-        except HostListError as error:
-            diagnosis.skip(
-                "column NodeList holds no host list", file, number, str(error)
-            )
-            return
-        held = None
-        if (
-            self._units is not None
-            and nodes
-            and start is not None
-            and (end is None or start < end)
-        ):
-            try:
-                held = self._units.held(fields, nodes, number)
-            except Unusable as why:
-                diagnosis.skip(why.reason, file, number, why.detail)
-                return
-        if self._planned is not None:
-            self._plan(self._planned, key, fields, (start, end), nodes, number)
-        # The most frequent row, without a detour.
-        if nodes and start is not None and end is not None and start < end:
-            reading.into.job(key, nodes, start, end, file, number, once=True, held=held)
-            self.used += 1
-            if at_count >= 0 and fields[at_count] != str(len(nodes)):
-                diagnosis.note("NodeList and AllocNodes (NNodes) tell different numbers of nodes", file, number,
-                               f"{len(nodes)} and {fields[at_count]!r}")  # fmt: skip
-            return
-        state = fields[self._at_state] if self._at_state >= 0 else ""
-        job = Job(key, state, start, end, nodes, held=held)
-        times = start_text, end_text
-        self.used += _other(
-            job,
-            times,
-            "" if self._named else nodes_text,
-            self._clusters,
-            cluster,
-            number,
-        )
+    def steps(self, first: int, count: int) -> None:
+        """Count job steps."""
+        self._first_step = self._first_step or first
+        self._steps += count
 
-    def _is_other(self, fields: list[str], number: int) -> bool:
-        """Whether a row is left out by the cluster or the partition that it states."""
-        cluster = fields[self._at_cluster] if self._at_cluster >= 0 else ""
-        partition = fields[self._at_partition] if self._at_partition >= 0 else None
-        other = self._reading.other(number, cluster=cluster, partition=partition)
+    def is_other(
+        self, cluster: str, partition: str | None, first: int, count: int = 1
+    ) -> bool:
+        """Whether rows are left out by the cluster or the partition that they state; they are counted."""
+        other = self._reading.other(
+            first, cluster=cluster, partition=partition, count=count
+        )
         if other:
-            count, first = self._others.get(other, (0, number))
-            self._others[other] = count + 1, first
+            known, line = self._others.get(other, (0, first))
+            self._others[other] = known + count, line
         return bool(other)
 
-    def _plan(
-        self,
-        planned: tuple[int, int, int, bool],
-        key: Hashable,
-        fields: list[str],
-        times: tuple[int | None, int | None],
-        nodes: array[int] | None,
-        number: int,
-    ) -> None:
-        """Hand over what the scheduler knew of a job."""
-        at_known, at_limit, at_nodes, minutes = planned
+    def key(self, job: str, cluster: str) -> Hashable:
+        """The key of a job: ids of several clusters are told apart by their names."""
+        if cluster and not self._reading.settings.cluster:
+            return cluster, job
+        return job
+
+    def each(self, rows: Iterable[tuple[int, list[str] | None]]) -> Iterator[Record]:
+        """Yield the records of rows; None for fields: `Table.skipped` says why."""
+        for number, fields in rows:
+            if fields is None:
+                yield self._table.skipped
+            else:
+                yield from self.row(number, fields)
+
+    def row(self, number: int, fields: list[str]) -> Iterator[Record]:
+        """Yield the records of one row."""
         reading = self._reading
+        at_id, at_start, at_end, at_nodes, at_count = self.places
+        if "." in fields[at_id]:
+            self.steps(number, 1)
+            return
+        cluster = fields[self.at_cluster] if self.at_cluster >= 0 else ""
+        if self.filtered:
+            at = self.at_partition
+            if self.is_other(cluster, fields[at] if at >= 0 else None, number):
+                return
+        key = self.key(fields[at_id], cluster)
+        start_text, end_text = fields[at_start], fields[at_end]
+        nodes_text = fields[at_nodes]
+        start = reading.clock.parse(start_text, reading.file, number)
+        end = reading.clock.parse(end_text, reading.file, number, start)
+        nodes: array[int] | None
+        try:
+            nodes = self.clusters.lists(cluster)(nodes_text) if self._named else None
+        except HostListError as error:
+            why = "column NodeList holds no host list"
+            yield Skipped(number, why, str(error))
+            return
+        held = None
+        has_run = nodes and start is not None and (end is None or start < end)
+        if self.units is not None and nodes and has_run:
+            try:
+                held = self.units.held(fields, nodes, number)
+            except Unusable as why_not:
+                yield Skipped(number, why_not.reason, why_not.detail)
+                return
         state = fields[self._at_state] if self._at_state >= 0 else ""
-        stated = next(
-            (
-                fields[at]
-                for at in (at_nodes, self.places[4])
-                if at >= 0 and fields[at].isdecimal()
-            ),
-            "0",
-        )
-        job = Job(key, state, *times, nodes, int(stated[:9]))
-        limit = limit_ns(fields[at_limit], minutes=minutes)
-        if (
-            limit is None
-            and fields[at_limit] not in MISSING
-            and fields[at_limit] not in UNLIMITED
-        ):
-            reading.diagnosis.note("column Timelimit holds no limit: taken for unlimited", reading.file, number,
-                                   ascii(fields[at_limit][:40]))  # fmt: skip
-        reading.into.plans.job(
-            key,
-            plan(
-                job, reading.clock.parse(fields[at_known], reading.file, number), limit
-            ),
-        )
+        if self.planned is not None:
+            counted = fields[at_count] if at_count >= 0 else ""
+            job = Job(key, state, start, end, nodes)
+            yield self.planned.record(job, fields, counted, number)
+        # The most frequent row, without a detour.
+        if nodes and start is not None and end is not None and start < end:
+            yield JobRan(number, key, nodes, start, end, held, once=True)
+            if at_count >= 0 and fields[at_count] != str(len(nodes)):
+                why = "NodeList and AllocNodes (NNodes) tell different numbers of nodes"
+                reading.note(why, number, f"{len(nodes)} and {fields[at_count]!r}")
+            return
+        job = Job(key, state, start, end, nodes, held=held)
+        times = start_text, end_text
+        counted = "" if self._named else nodes_text
+        yield _other(job, times, counted, self.clusters, cluster, number)
 
 
-class _Columns:
-    """The columns that state what a job held of its nodes."""
+class PlanColumns:
+    """The columns of when a job could run, its limit and its number of nodes.
+
+    Attributes
+    ----------
+    known, limit, nodes
+        Places of these.
+    """
 
     def __init__(self, reading: Reading, table: Table) -> None:
         self._reading = reading
-        self._tres, self._per_node, self._cores, self._alone = (
-            table.at[names[0]] for names in UNITS
-        )
-        units = reading.into.units
-        if (
-            self._tres < 0
-            and (
-                self._cores
-                if units is not None and units.unit.cores
-                else self._per_node
-            )
-            < 0
-        ):
+        self.known, self.limit, self.nodes = (table.at[names[0]] for names in PLANNED)
+        if min(self.known, self.limit) < 0:
+            raise InputError(
+                "--walltimes needs the columns Timelimit, and Eligible or Submit", file=reading.file,
+                hint=f"export with {COMMAND},NNodes,Eligible,Submit,Timelimit",
+            )  # fmt: skip
+        self._minutes = table.columns[self.limit] == "timelimitraw"
+
+    def limit_ns(self, text: str) -> int | None:
+        """The limit that a cell holds; None: none, or it is none (`is_limit`)."""
+        return limit_ns(text, minutes=self._minutes)
+
+    def is_limit(self, text: str) -> bool:
+        """Whether a cell holds a limit, or what Slurm writes where there is none."""
+        if text in MISSING or text in UNLIMITED:
+            return True
+        return self.limit_ns(text) is not None
+
+    def record(
+        self, job: Job, fields: list[str], counted: str, line: int
+    ) -> JobPlanned:
+        """Return what the scheduler knew of a job; `counted` is its number of nodes where no other column has it."""
+        reading, text = self._reading, fields[self.limit]
+        stated = fields[self.nodes] if self.nodes >= 0 else ""
+        count = stated if stated.isdecimal() else counted
+        whole = int(count[:9]) if count.isdecimal() else 0
+        if not self.is_limit(text):
+            why = "column Timelimit holds no limit: taken for unlimited"
+            reading.note(why, line, ascii(text[:40]))
+        known = reading.clock.parse(fields[self.known], reading.file, line)
+        job = replace(job, count=whole)
+        return JobPlanned(job.key, plan(job, known, self.limit_ns(text)))
+
+
+class HeldColumns:
+    """The columns that state what a job held of its nodes.
+
+    Attributes
+    ----------
+    places
+        Of resources, resources of each node, cores and whether the nodes are the job's alone, or -1.
+    """
+
+    def __init__(self, reading: Reading, table: Table) -> None:
+        self._reading = reading
+        tres, per_node, cores, alone = (table.at[names[0]] for names in UNITS)
+        self.places = tres, per_node, cores, alone
+        units = reading.units
+        by_cores = units is not None and bool(units.unit.cores)
+        if tres < 0 and (cores if by_cores else per_node) < 0:
             raise InputError(
                 "the table has no column AllocTRES, which states what jobs held of their nodes",
                 file=reading.file,
@@ -482,17 +459,26 @@ class _Columns:
     def held(
         self, fields: list[str], nodes: Sequence[int], line: int
     ) -> tuple[Held, ...] | None:
-        """What the job held of each node; None: all."""
-        tres, per_node, cores, alone = (
-            fields[index] if index >= 0 else ""
-            for index in (self._tres, self._per_node, self._cores, self._alone)
-        )
+        """What the job of a row held of each node; None: all."""
+        cells = [fields[place] if place >= 0 else "" for place in self.places]
+        return self.of_cells(cells, nodes, line)
+
+    def of_cells(
+        self, cells: Sequence[str], nodes: Sequence[int], line: int
+    ) -> tuple[Held, ...] | None:
+        """The same by the cells of `places`."""
+        log = self._reading.units
+        if log is None:
+            return None
+        tres, per_node, cores, alone = cells
+        known = cores.isdecimal() and len(cores) < 10
         stated = Stated(
-            allocated=tres, per_node=per_node, cores=int(cores) if cores.isdecimal() and len(cores) < 10 else None,
+            allocated=tres,
+            per_node=per_node,
+            cores=int(cores) if known else None,
             alone=is_alone(alone),
-        )  # fmt: skip
-        log = self._reading.into.units
-        return None if log is None else held(stated, nodes, log, self._reading, line)
+        )
+        return held(stated, nodes, log, self._reading, line)
 
 
 def _other(
@@ -502,24 +488,21 @@ def _other(
     clusters: Clusters,
     cluster: str,
     line: int,
-) -> bool:
-    """A row that is not of the most frequent kind; True when it is used.
+) -> Record:
+    """Return the record of a row that is not of the most frequent kind.
 
     `times` are start and end as the table has them, and `counted` the number of nodes where it does not name them.
     """
-    file, diagnosis = clusters.reading.file, clusters.reading.diagnosis
     for column, text, time in (
         ("Start", times[0], job.start),
         ("End", times[1], job.end),
     ):
         if time is None and text not in MISSING:
-            diagnosis.skip(f"column {column} holds no time", file, line, no_time(text))
-            return False
+            return Skipped(line, f"column {column} holds no time", no_time(text))
     if job.nodes is None:
         if not counted.isdecimal() and counted not in NO_HOSTS:
             why = "the column of the number of nodes holds no number"
-            diagnosis.skip(why, file, line, ascii(counted[:80]))
-            return False
+            return Skipped(line, why, ascii(counted[:80]))
         job = replace(job, count=int(counted[:9]) if counted.isdecimal() else 0)
         clusters.meet(cluster)
-    return judge(job, clusters.reading, line)
+    return judge(job, line)

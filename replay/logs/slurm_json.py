@@ -2,64 +2,46 @@
 
 from __future__ import annotations
 
-import json
 from array import array
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from bft.models import InputError
-from bft.replay.logs.diagnosis import LeftOut, Unusable
-from bft.replay.logs.hostlists import HostListError
-from bft.replay.logs.reading import Clusters, Reading
-from bft.replay.logs.records import MISSHAPEN, elements
+from bft.replay.logs.reading import Clusters, Reading, each_object
+from bft.replay.logs.records import JobPlanned, Record
 from bft.replay.logs.slurm_jobs import Job, held, judge, of_entry, plan, so_far
 from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read the jobs of `sacct --json`, one at a time, so that a month of them need not fit the memory.
 
     Times are seconds since 1970 there. Releases differ in how they print numbers and states; all ways are taken. What
     `squeue` and `scontrol show job` print are the jobs of an instant: the end of one that runs is its limit there, and
     the start of one that waits is a guess; neither is read as what came.
     """
-    file, diagnosis, clusters = reading.file, reading.diagnosis, Clusters(reading)
-    for number, _, text in elements(reading.lines, ("jobs",), file, "sacct --json"):
-        diagnosis.lines += 1
-        diagnosis.rows += 1
-        try:
-            job = _job(json.loads(text), clusters, number)
-        except (
-            InputError
-        ):  # of the whole log, such as too many nodes; it is a ValueError as well
-            raise
-        except HostListError as error:
-            diagnosis.skip("nodes holds no host list", file, number, str(error))
-        except Unusable as why:
-            diagnosis.skip(why.reason, file, number, why.detail)
-        except LeftOut as why:
-            diagnosis.leave_out(str(why), file, number)
-        except (ValueError, RecursionError) as error:
-            diagnosis.skip("is not JSON", file, number, str(error))
-        except MISSHAPEN as error:
-            diagnosis.skip(
-                "is no job: expected nodes and time.start, time.end as whole numbers",
-                file,
-                number,
-                repr(error),
-            )
-        else:
-            diagnosis.used += judge(job, reading, number)
+    clusters = Clusters(reading)
 
+    def record(entry: dict[str, Any], _: str, line: int) -> Iterator[Record]:
+        return _records(entry, clusters, line)
 
-def _job(entry: dict[str, Any], clusters: Clusters, line: int) -> Job:
-    cluster = str(entry.get("cluster") or "")
-    other = clusters.reading.other(
-        line, cluster=cluster, partition=str(entry.get("partition") or "")
+    yield from each_object(
+        reading,
+        record,
+        keys=("jobs",),
+        expected="job: expected nodes and time.start, time.end as whole numbers",
+        command="sacct --json",
+        bare=False,
+        nodes="nodes holds no host list",
     )
-    if other:
-        raise LeftOut(f"job of another {other}")
+
+
+def _records(entry: dict[str, Any], clusters: Clusters, line: int) -> Iterator[Record]:
+    reading = clusters.reading
+    cluster = str(entry.get("cluster") or "")
+    partition = str(entry.get("partition") or "")
+    reading.keep(line, cluster=cluster, partition=partition)
     queued = "time" not in entry  # of squeue or scontrol
     state = (
         entry.get("job_state", "")
@@ -79,17 +61,15 @@ def _job(entry: dict[str, Any], clusters: Clusters, line: int) -> Job:
     else:
         start, end = (_instant(entry["time"][name]) for name in ("start", "end"))
     key = cluster, str(entry["job_id"]) if "job_id" in entry else text
-    log, has_run = (
-        clusters.reading.into.units,
-        start is not None and (end is None or end > start),
-    )
+    log = reading.units
+    has_run = start is not None and (end is None or end > start)
     some = (
-        held(of_entry(entry), nodes, log, clusters.reading, line)
+        held(of_entry(entry), nodes, log, reading, line)
         if log is not None and has_run
         else None
     )
     job = Job(key, state, start, end, nodes, held=some)
-    if clusters.reading.settings.walltimes:
+    if reading.settings.walltimes:
         job = replace(job, count=_nodes(entry, queued=queued))
         names = (
             ("eligible_time", "submit_time") if queued else ("eligible", "submission")
@@ -104,10 +84,9 @@ def _job(entry: dict[str, Any], clusters: Clusters, line: int) -> Job:
             None,
         )
         minutes = _number(stated.get("time_limit" if queued else "limit", 0))
-        clusters.reading.into.plans.job(
-            key, plan(job, known, minutes * 60 * SECOND_NS or None)
-        )
-    return job
+        limit = minutes * 60 * SECOND_NS or None
+        yield JobPlanned(key, plan(job, known, limit))
+    yield judge(job, line)
 
 
 def _nodes(entry: dict[str, Any], *, queued: bool) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.node_states import state_of
 from bft.replay.logs.reading import Clusters, Reading
+from bft.replay.logs.records import Ignored, Outage, Record, Reserved, Skipped
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import MISSING, no_time
 
@@ -23,33 +24,31 @@ def outage(
     *,
     cluster: str = "",
     reserved: bool = False,
-) -> None:
-    """Account for one row: these nodes were down, or reserved; an end that is missing is still to come."""
+) -> Iterator[Record]:
+    """Yield the records of one row: these nodes were down, or reserved; an end that is missing is still to come."""
     reading = clusters.reading
-    file, diagnosis, clock = reading.file, reading.diagnosis, reading.clock
+    file, clock = reading.file, reading.clock
     began = clock.parse(start, file, line)
     ended = clock.parse(end, file, line, began)
     try:
         hosts = expand(nodes)
     except HostListError as error:
-        diagnosis.skip("names no nodes that can be read", file, line, str(error))
+        yield Skipped(line, "names no nodes that can be read", str(error))
         return
     if began is None:
-        diagnosis.skip("its start is no time", file, line, no_time(start))
+        yield Skipped(line, "its start is no time", no_time(start))
     elif ended is None and end not in MISSING:
-        diagnosis.skip("its end is no time", file, line, no_time(end))
+        yield Skipped(line, "its end is no time", no_time(end))
     elif ended is not None and ended < began:
-        diagnosis.skip(
-            "ends before it starts", file, line, f"{(began - ended) / 1e9:g} s before"
-        )
+        before = f"{(began - ended) / 1e9:g} s before"
+        yield Skipped(line, "ends before it starts", before)
     elif not hosts:
-        diagnosis.leave_out("names no nodes", file, line)
+        yield Ignored(line, "names no nodes")
     else:
         indices = clusters.indices(hosts, cluster)
-        reading.into.outage(nodes, indices, began, ended, file, line, reserved=reserved)
+        yield Outage(line, nodes, indices, began, ended, reserved)
         if reading.settings.walltimes:
-            reading.into.plans.reservation(indices, began, ended)
-        diagnosis.used += 1
+            yield Reserved(indices, began, ended)
 
 
 EVENTS_COMMAND = (
@@ -57,7 +56,7 @@ EVENTS_COMMAND = (
 )
 
 
-def read_events(reading: Reading) -> None:
+def read_events(reading: Reading) -> Iterator[Record]:
     """Read events of nodes: whatever made a node unfit for jobs makes it unavailable, until the event's end.
 
     Slurm records an event when a node stops being able to run jobs: a state that is not known is an outage.
@@ -69,17 +68,20 @@ def read_events(reading: Reading) -> None:
     table = Table(reading, needed=names, optional=optional, command=EVENTS_COMMAND)
     at_start, at_end, at_node = (table.at[name[0]] for name in names)
     at_state, at_cluster = (table.at[name[0]] for name in optional)
-    file, diagnosis, clusters = reading.file, reading.diagnosis, Clusters(reading)
+    clusters = Clusters(reading)
     for number, fields in table:
+        if fields is None:
+            yield table.skipped
+            continue
         cluster = fields[at_cluster] if at_cluster >= 0 else ""
         if reading.other(number, cluster=cluster):
-            diagnosis.leave_out("event of another cluster", file, number)
+            yield Ignored(number, "event of another cluster")
         elif not fields[at_node]:
-            diagnosis.leave_out("event of the whole cluster", file, number)
+            yield Ignored(number, "event of the whole cluster")
         elif at_state >= 0 and state_of(fields[at_state]) in ("idle", "busy"):
-            diagnosis.leave_out("event of a node that could run jobs", file, number)
+            yield Ignored(number, "event of a node that could run jobs")
         else:
-            outage(
+            yield from outage(
                 fields[at_node],
                 fields[at_start],
                 fields[at_end],
@@ -95,12 +97,12 @@ _PAIRS = re.compile(r"(?<!\S)(\w+)=(\S*)")
 _MOST_LINES = 1_000
 
 
-def read_reservations(reading: Reading) -> None:
+def read_reservations(reading: Reading) -> Iterator[Record]:
     """Read reservations: reserved nodes are unavailable, also when only some of their cores are reserved.
 
     What scontrol shows of itself it knows of the past only what has not been purged; sacctmgr knows all.
     """
-    file, diagnosis, clusters = reading.file, reading.diagnosis, Clusters(reading)
+    clusters = Clusters(reading)
     source = iter(reading.lines)
     before: list[str] = []
     for line in source:
@@ -110,7 +112,7 @@ def read_reservations(reading: Reading) -> None:
     if before and (
         "ReservationName=" in before[-1] or before[-1].startswith("No reservations")
     ):
-        _blocks(chain(before, source), clusters)
+        yield from _blocks(chain(before, source), clusters)
         return
     names = (
         ("timestart", "start"),
@@ -124,11 +126,14 @@ def read_reservations(reading: Reading) -> None:
     at_start, at_end, at_nodes = (table.at[name[0]] for name in names)
     at_cluster = table.at["cluster"]
     for number, fields in table:
+        if fields is None:
+            yield table.skipped
+            continue
         cluster = fields[at_cluster] if at_cluster >= 0 else ""
         if reading.other(number, cluster=cluster):
-            diagnosis.leave_out("reservation of another cluster", file, number)
+            yield Ignored(number, "reservation of another cluster")
         else:
-            outage(
+            yield from outage(
                 fields[at_nodes],
                 fields[at_start],
                 fields[at_end],
@@ -139,26 +144,25 @@ def read_reservations(reading: Reading) -> None:
             )
 
 
-def _blocks(lines: Iterable[str], clusters: Clusters) -> None:
+def _blocks(lines: Iterable[str], clusters: Clusters) -> Iterator[Record]:
     """Blocks of key=value that begin with ReservationName, over several lines or on one (scontrol -o)."""
 
-    def use(block: list[str], number: int) -> None:
+    def use(block: list[str], number: int) -> Iterator[Record]:
         pairs = dict(_PAIRS.findall("\n".join(block[:_MOST_LINES])))
         times = pairs.get("StartTime", ""), pairs.get("EndTime", "")
-        outage(pairs.get("Nodes", ""), *times, number, clusters, reserved=True)
+        nodes = pairs.get("Nodes", "")
+        return outage(nodes, *times, number, clusters, reserved=True)
 
     block: list[str] = []
     begun = 0
     for number, line in enumerate(lines, 1):
-        clusters.reading.diagnosis.lines += 1
+        clusters.reading.seen.lines += 1
         if line.lstrip().startswith("ReservationName="):
             if block:
-                use(block, begun)
-            clusters.reading.diagnosis.rows += 1
+                yield from use(block, begun)
             block, begun = [line], number
             continue
-        clusters.reading.diagnosis.no_record += 1
         if block and len(block) < _MOST_LINES:
             block.append(line)
     if block:
-        use(block, begun)
+        yield from use(block, begun)

@@ -15,6 +15,7 @@ from itertools import chain, islice, pairwise
 from bft.models import InputError
 from bft.replay.logs.log_files import LogLines
 from bft.replay.logs.reading import Reading, Settings
+from bft.replay.logs.records import Skipped
 from bft.replay.logs.slurm_columns import (
     CHECKED,
     FREE_TEXT,
@@ -69,9 +70,11 @@ class Table:
     ) -> None:
         self._lines = enumerate(reading.lines, 1)
         self._file, self._diagnosis = reading.file, reading.diagnosis
+        self._seen = reading.seen
+        self.skipped = Skipped(0, "")
         self._first: tuple[int, str] | None = None
         self._header = ""
-        self._rows = self._accounted = self._number = 0
+        self._accounted = self._number = 0
         self._pending: list[str] = []  # lines of a record that has lines to come
         self._quoted = False
         self._unsure: list[str] = []
@@ -97,15 +100,15 @@ class Table:
             if ended.begins(self._unsure):
                 self.columns, self._aligner = [*self.columns, ""], ended
 
-    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
-        """Number of its first line and fields of each record, one field a column."""
+    def __iter__(self) -> Iterator[tuple[int, list[str] | None]]:
+        """Number of its first line and fields of each record, one field a column; None: see `skipped`."""
         # Generators within generators would cost each record a detour.
         records = self._csv() if self._quoted else self._plain(self._numbered())
         return records if self._header else self._ordered(records)
 
     def _ordered(
-        self, records: Iterator[tuple[int, list[str]]]
-    ) -> Iterator[tuple[int, list[str]]]:
+        self, records: Iterator[tuple[int, list[str] | None]]
+    ) -> Iterator[tuple[int, list[str] | None]]:
         """The records, of which the first are held against the columns that the user has named."""
         order = Order(
             self.columns,
@@ -114,18 +117,16 @@ class Table:
             self._diagnosis,
         )
         for number, fields in islice(records, CHECKED):
-            order.see(fields)
+            if fields is not None:
+                order.see(fields)
             yield number, fields
         order.judge()
         yield from records
 
     def _account(self, number: int) -> None:
-        """The lines up to this one were read, and held the rows counted so far."""
-        lines = number - self._accounted
-        self._diagnosis.lines += lines
-        self._diagnosis.rows += self._rows
-        self._diagnosis.no_record += lines - self._rows
-        self._accounted, self._rows = number, 0
+        """The lines up to this one were read."""
+        self._seen.lines += number - self._accounted
+        self._accounted = number
 
     @property
     def columnar(self) -> bool:
@@ -142,22 +143,16 @@ class Table:
         self._number = self._first[0] if self._first else 0
         self._account(self._number)
 
-    def counted(self, lines: int, rows: int) -> int:
-        """So many further lines were read by columns, and held so many rows; returns the number of the first."""
+    def counted(self, lines: int) -> int:
+        """So many further lines were read by columns; returns the number of the first."""
         first = self._number + 1
         self._number += lines
-        self._rows += rows
         self._account(self._number)
         return first
 
-    def no_row(self) -> None:
-        """One of the rows that were counted is none."""
-        self._diagnosis.rows -= 1
-        self._diagnosis.no_record += 1
-
     def careful(
         self, source: LogLines, lines: list[str]
-    ) -> Iterator[tuple[int, list[str]]]:
+    ) -> Iterator[tuple[int, list[str] | None]]:
         """The records of these lines, the last of which may go on in those that the source has next."""
         return self._plain(self._until_whole(source, lines))
 
@@ -178,7 +173,7 @@ class Table:
         """Whether a line repeats the header, as in files put together."""
         return line == self._header
 
-    def _csv(self) -> Iterator[tuple[int, list[str]]]:
+    def _csv(self) -> Iterator[tuple[int, list[str] | None]]:
         """Records of a table whose fields are quoted; line breaks and delimiters inside quotes belong to the field."""
         pending: list[str] = []
         begun = length = quotes = number = 0
@@ -190,7 +185,7 @@ class Table:
                     and line.startswith('"')
                     and len(split_fields(line, delimiter)) == columns
                 ):
-                    self._cut_short(pending, begun)
+                    yield begun, self._cut_short(pending, begun)
                     pending = []
                 if not pending:
                     if not line.strip() or line.startswith("#") or line == self._header:
@@ -201,36 +196,39 @@ class Table:
                 quotes += line.count('"')
                 if quotes % 2:  # inside a field
                     if len(pending) > MOST_JOINED or length > MOST_LENGTH:
-                        self._cut_short(pending, begun)
+                        yield begun, self._cut_short(pending, begun)
                         pending = []
                     continue
                 fields = split_fields("\n".join(pending), delimiter)
                 if len(fields) == columns or (
                     len(fields) == columns + 1 and not fields[-1]
                 ):
-                    self._rows += 1
                     yield begun, fields[:columns]
                 else:
-                    self._cut_short(pending, begun)
+                    yield begun, self._cut_short(pending, begun)
                 pending = []
             if pending:
-                self._cut_short(pending, begun)
+                yield begun, self._cut_short(pending, begun)
         finally:
             self._account(number)
 
-    def _cut_short(self, pending: list[str], begun: int) -> None:
-        self._rows += 1
+    def _cut_short(self, pending: list[str], begun: int) -> list[str] | None:
         fields = split_fields("\n".join(pending), self.delimiter)
-        self._diagnosis.skip("has another number of fields than columns", self._file, begun,
-                             f"{len(fields)} of {len(self.columns)}")  # fmt: skip
+        self._skip(begun, "has another number of fields than columns", fields)
+        return None
+
+    def _skip(self, number: int, why: str, fields: list[str]) -> None:
+        """State why a record has no fields."""
+        detail = f"{len(fields)} of {len(self.columns)}"
+        self.skipped = Skipped(number, why, detail)
 
     def _plain(
         self, numbered: Iterable[tuple[int, str]]
-    ) -> Iterator[tuple[int, list[str]]]:
+    ) -> Iterator[tuple[int, list[str] | None]]:
         """Records of a table in which nothing is escaped."""
         columns, delimiter, header = len(self.columns), self.delimiter, self._header
         pending = self._pending = []
-        begun = size = length = rows = 0
+        begun = size = length = 0
         number = self._accounted
         commas = delimiter == ","
         try:
@@ -247,12 +245,11 @@ class Table:
                     )
                 if len(fields) == columns and not pending:
                     if line != header:
-                        rows += 1
                         yield number, fields
                     continue
                 if pending:
                     if line == header or self._aligner.begins(fields):
-                        yield from self._cut_off(pending, begun)
+                        yield begun, self._cut_off(pending, begun)
                         pending = self._pending = []
                     else:
                         pending.append(line)
@@ -263,9 +260,8 @@ class Table:
                             or len(pending) > MOST_JOINED
                             or length > MOST_LENGTH
                         ):
-                            yield from self._whole(
-                                "\n".join(pending).split(delimiter), begun
-                            )
+                            parts = "\n".join(pending).split(delimiter)
+                            yield begun, self._whole(parts, begun)
                             pending = self._pending = []
                         continue
                 if not line.strip() or line.startswith("#") or line == header:
@@ -274,28 +270,22 @@ class Table:
                     pending = self._pending = [line]
                     begun, size, length = number, len(fields), len(line)
                 else:
-                    yield from self._whole(fields, number)
+                    yield number, self._whole(fields, number)
             if pending:
-                yield from self._cut_off(pending, begun)
+                yield begun, self._cut_off(pending, begun)
         finally:
-            self._rows += rows
             self._account(number)
 
-    def _whole(self, fields: list[str], number: int) -> Iterator[tuple[int, list[str]]]:
+    def _whole(self, fields: list[str], number: int) -> list[str] | None:
         """A record with at least one field a column."""
-        self._rows += 1
         aligned = self._aligner.align(fields)
-        if aligned is not None:
-            yield number, aligned
-        else:
-            self._diagnosis.skip("has another number of fields than columns, and which belong together is not clear",
-                                 self._file, number, f"{len(fields)} of {len(self.columns)}")  # fmt: skip
+        if aligned is None:
+            why = "has another number of fields than columns, and which belong together is not clear"
+            self._skip(number, why, fields)
+        return aligned
 
-    def _cut_off(
-        self, pending: list[str], number: int
-    ) -> Iterator[tuple[int, list[str]]]:
+    def _cut_off(self, pending: list[str], number: int) -> list[str] | None:
         """A record that ends too early: of use when the rest was not needed."""
-        self._rows += 1
         fields = "\n".join(pending).split(self.delimiter)
         if len(fields) > self._last_needed + 1 and self._aligner.begins(fields):
             self._diagnosis.note(
@@ -303,10 +293,9 @@ class Table:
                 self._file,
                 number,
             )
-            yield number, fields + [""] * (len(self.columns) - len(fields))
-        else:
-            self._diagnosis.skip("has fewer fields than columns: cut off?", self._file, number,
-                                 f"{len(fields)} of {len(self.columns)}")  # fmt: skip
+            return fields + [""] * (len(self.columns) - len(fields))
+        self._skip(number, "has fewer fields than columns: cut off?", fields)
+        return None
 
     def _numbered(self) -> Iterator[tuple[int, str]]:
         return chain([] if self._first is None else [self._first], self._lines)

@@ -8,9 +8,16 @@ from datetime import datetime
 from pathlib import Path
 
 from bft.models import InputError
-from bft.replay.logs.node_reports import Sink, read_report
-from bft.replay.logs.node_states import BUSY, IDLE, UNAVAILABLE, State, state_of
-from bft.replay.logs.reading import Reading
+from bft.replay.logs.node_reports import (
+    NodesInState,
+    Report,
+    Reported,
+    Reports,
+    read_report,
+)
+from bft.replay.logs.node_states import BUSY, IDLE, UNAVAILABLE, state_of
+from bft.replay.logs.reading import Clusters, Reading
+from bft.replay.logs.records import NodesSeen, Record, Skipped
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import Clock, no_time
 from bft.replay.trace.node_trace import SECOND_NS
@@ -27,7 +34,7 @@ _JSON_STAMP = re.compile(r'^\s*"timestamp"\s*:\s*(\d{9,10})\b', re.MULTILINE)
 _SINFO_DATE = "%a %b %d %H:%M:%S %Y"
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read snapshots of the states of nodes.
 
     Either a table with the columns timestamp, node and state, or what a command prints of all nodes (`read_report` has
@@ -45,17 +52,24 @@ def read(reading: Reading) -> None:
         taken.append((number, line))
         if line.strip() and not line.startswith("#"):
             break
-    sink = _States(reading)
+    report, clusters = _States(reading), Clusters(reading)
     columns = _columns(taken[-1][1], reading.settings.delimiter) if taken else None
     if columns:
         for _, line in taken:
-            sink.line(line)
-        _table(numbered, sink, *columns)
+            report.line(line)
+        reports = _table(numbered, report, *columns)
     else:
-        for stamp_ns, body in _bodies(_chained(taken, numbered), reading, sink):
-            sink.stamp_ns = stamp_ns
-            read_report(body, sink)
-    if not sink.used:
+        reports = _printed(_chained(taken, numbered), report)
+    any_states = False
+    for found in report.nodes(reports):
+        if isinstance(found, NodesInState):
+            any_states = True
+            nodes = clusters.indices(found.hosts, found.cluster)
+            state = _CODES[str(found.state)]
+            yield NodesSeen(found.line, nodes, report.stamp_ns, state)
+        else:
+            yield found
+    if not any_states:
         raise InputError(
             "holds no state of any node",
             file=reading.file,
@@ -71,17 +85,12 @@ def _chained(
     yield from rest
 
 
-class _States(Sink):
-    """Hands the states of nodes over to the snapshot that they belong to."""
+class _States(Report):
+    """Reports of the states of nodes, each of a snapshot."""
 
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
-        self._clock, self._snapshots = reading.clock, reading.into.snapshots
         self.stamp_ns = 0
-
-    def use(self, hosts: tuple[str, ...], state: State | None) -> None:
-        nodes = self.clusters.indices(hosts, self.cluster)
-        self._snapshots.add(self.stamp_ns, nodes, _CODES[str(state)])
 
     def wrong(self, text: str, hosts: tuple[str, ...], state: str) -> tuple[str, str]:
         if not hosts or state_of(state):
@@ -91,14 +100,12 @@ class _States(Sink):
             state[:80]
         )
 
-    def at(self, text: str, number: int) -> bool:
-        """The stamp of the row that follows; a row without one is accounted for."""
-        stamp_ns = self._clock.parse(text, self.file, number)
-        if stamp_ns is None:
-            self.bad("column timestamp holds no time", number, no_time(text))
-            return False
-        self.stamp_ns = stamp_ns
-        return True
+
+def _printed(lines: Iterator[tuple[int, str]], report: _States) -> Reports:
+    """Yield what commands printed, the stamp of each snapshot set before its nodes."""
+    for stamp_ns, body in _bodies(lines, report):
+        report.stamp_ns = stamp_ns
+        yield from read_report(body, report)
 
 
 def _columns(line: str, delimiter: str) -> tuple[str, tuple[int, int, int], int] | None:
@@ -118,37 +125,42 @@ def _columns(line: str, delimiter: str) -> tuple[str, tuple[int, int, int], int]
 
 def _table(
     lines: Iterable[tuple[int, str]],
-    sink: _States,
+    report: _States,
     delimiter: str,
     places: tuple[int, int, int],
     width: int,
-) -> None:
+) -> Reports:
     """A table of timestamp, node and state; its header may come again."""
+    reading = report.reading
     for number, line in lines:
-        sink.line()
+        report.line()
         if not line.strip() or line.startswith("#") or _columns(line, delimiter):
             continue
         cells = split_fields(line, delimiter)
         if len(cells) != width:
-            sink.bad(
-                "has another number of fields than the header",
-                number,
-                f"{len(cells)} instead of {width}",
-            )
+            why = "has another number of fields than the header"
+            yield Skipped(number, why, f"{len(cells)} instead of {width}")
             continue
         stamp, node, state = (cells[place].strip() for place in places)
         if not node:
-            sink.bad("column node names none", number, "")
-        elif sink.at(stamp, number):
-            sink.take(node, number, state)
+            yield Skipped(number, "column node names none")
+            continue
+        stamp_ns = reading.clock.parse(stamp, reading.file, number)
+        if stamp_ns is None:
+            why = "column timestamp holds no time"
+            yield Skipped(number, why, no_time(stamp))
+            continue
+        report.stamp_ns = stamp_ns
+        yield Reported(node, number, state)
 
 
 def _bodies(
-    lines: Iterable[tuple[int, str]], reading: Reading, sink: _States
+    lines: Iterable[tuple[int, str]], report: _States
 ) -> Iterator[tuple[int, list[tuple[int, str]]]]:
     """What was printed of each snapshot, with its stamp: the line before it, else `_stamp_of_file`."""
     stamp_ns: int | None = None
     body: list[tuple[int, str]] = []
+    reading = report.reading
 
     def begun() -> bool:
         return any(line.strip() for _, line in body)
@@ -161,14 +173,14 @@ def _bodies(
         if begun():
             yield _stamp_of_file(body, reading) if stamp_ns is None else stamp_ns, body
         for _ in range(len(body) if not begun() else 0):
-            sink.line()
-        sink.line()
+            report.line()
+        report.line()
         stamp_ns, body = stamp, []
     if begun():
         yield _stamp_of_file(body, reading) if stamp_ns is None else stamp_ns, body
     else:
         for _ in body:
-            sink.line()
+            report.line()
 
 
 def _stamp(line: str, clock: Clock, file: str, number: int) -> int | None:

@@ -9,13 +9,20 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from bft.models.cells import read_number
 from bft.replay.logs.hostlists import MOST_HOSTS, HostListError, count, expand
-from bft.replay.logs.reading import Reading, Settings
-from bft.replay.logs.records import Foreign, LeftOut, Unusable, each_record
+from bft.replay.logs.reading import (
+    Foreign,
+    LeftOut,
+    Reading,
+    Settings,
+    Unusable,
+    each_line,
+)
+from bft.replay.logs.records import JobPlanned, JobRan, MachineStated, Record
 from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.logs.walltimes import Plan
 from bft.replay.trace.node_trace import SECOND_NS
@@ -33,7 +40,7 @@ _MOST_PROCESSORS = 10**9
 _EPOCHS_FROM_S = 5e8
 
 
-def read(reading: Reading) -> None:
+def read(reading: Reading) -> Iterator[Record]:
     """Read a workload; see `LogFormat` for errors.
 
     Jobs are counted, not placed: nodes = ceil(processors / processors per node). These are given, or follow from
@@ -41,14 +48,13 @@ def read(reading: Reading) -> None:
     field 19, those of all jobs are read instead.
     """
     workload = _Workload(reading)
-    each_record(
+    yield from each_line(
         replace(reading, lines=workload.below_header(reading.lines)),
         workload.record,
         comment=";",
     )
     nodes = _machine_nodes(workload.header, reading.settings)
-    if nodes:
-        reading.into.machine_nodes = max(nodes, reading.into.machine_nodes or 0)
+    yield MachineStated(workload.machine, nodes or None)
 
 
 class _Workload:
@@ -57,6 +63,7 @@ class _Workload:
     def __init__(self, reading: Reading) -> None:
         self.reading, self.header = reading, dict[str, int]()
         self.named: bool | None = None
+        self.machine = ""
 
     def below_header(self, lines: Iterable[str]) -> Iterable[str]:
         """The lines; what the header states is kept."""
@@ -67,20 +74,13 @@ class _Workload:
                 if match and number:
                     self.header[match[1]] = int(number[0])
                 elif match and match[1] == "Computer":
-                    into = self.reading.into
-                    into.machine = (
-                        into.machine
-                        or match[2][:200].encode("ascii", "replace").decode()
-                    )
+                    plain = match[2][:200].encode("ascii", "replace").decode()
+                    self.machine = self.machine or plain
             yield line
 
-    def record(self, text: str, line: int) -> None:
-        """Use one job."""
-        file, into, diagnosis = (
-            self.reading.file,
-            self.reading.into,
-            self.reading.diagnosis,
-        )
+    def record(self, text: str, line: int) -> Iterator[Record]:
+        """Yield the records of one job."""
+        reading = self.reading
         row = text.split()
         if len(row) < _FIELDS:
             raise Foreign(
@@ -90,10 +90,8 @@ class _Workload:
             raise LeftOut(
                 "a part of a job (status 2 to 4), which the line of the whole job covers"
             )
-        if self.reading.other(
-            line, partition=row[_QUEUE] if row[_PARTITION] == "-1" else row[_PARTITION]
-        ):
-            raise LeftOut("job of another partition")
+        partition = row[_QUEUE] if row[_PARTITION] == "-1" else row[_PARTITION]
+        reading.keep(line, partition=partition)
         processors, start_s, end_s = self._stated(row, line)
         start_ns, end_ns = _ns(start_s), _ns(end_s)
         hosts = _hosts(row, processors) if len(row) > _FIELDS else ()
@@ -101,28 +99,27 @@ class _Workload:
             self.named = bool(hosts)
             if self.named:
                 why = "field 19 lists nodes: they are taken for those of the jobs, and field 5 is not read"
-                diagnosis.note(why, file, line, ascii(row[_FIELDS][:40]))
+                reading.note(why, line, ascii(row[_FIELDS][:40]))
         if self.named:
             if not hosts:
                 raise Unusable(
                     "field 19 lists no nodes, as it does for the jobs before",
                     ascii(row[-1][:40]),
                 )
-            nodes = into.indices(hosts)
-            into.job(text, nodes, start_ns, end_ns, file, line)
-            self._plan(row, text, start_ns, end_ns, nodes)
+            nodes = reading.nodes(hosts)
+            yield JobRan(line, text, nodes, start_ns, end_ns)
+            yield from self._plan(row, text, start_ns, end_ns, nodes)
             return
         if len(row) > _FIELDS:
             why = "fields beyond the 18 of the format were not read: field 19 of the first job lists no nodes"
-            diagnosis.note(why, file, line, ascii(row[_FIELDS][:40]))
-        per_node, stated = _per_node(self.header, self.reading.settings)
+            reading.note(why, line, ascii(row[_FIELDS][:40]))
+        per_node, stated = _per_node(self.header, reading.settings)
         if not stated:
             why = "neither --processors-per-node nor MaxProcs and MaxNodes of the header tell how many processors a "
-            diagnosis.note(
-                f"{why}node has: each processor is taken for a node", file, line
-            )
-        into.job(text, math.ceil(processors / per_node), start_ns, end_ns, file, line)
-        self._plan(row, text, start_ns, end_ns, math.ceil(processors / per_node))
+            reading.note(f"{why}node has: each processor is taken for a node", line)
+        count = math.ceil(processors / per_node)
+        yield JobRan(line, text, count, start_ns, end_ns)
+        yield from self._plan(row, text, start_ns, end_ns, count)
 
     def _plan(
         self,
@@ -131,17 +128,16 @@ class _Workload:
         start_ns: int,
         end_ns: int,
         nodes: array[int] | int,
-    ) -> None:
-        """Hand over what the scheduler knew: field 3 is the time that a job waited, field 9 what it requested."""
+    ) -> Iterator[Record]:
+        """Yield what the scheduler knew: field 3 is the time that a job waited, field 9 what it requested."""
         if not self.reading.settings.walltimes:
             return
         requested_s = _number(row, 8)
         limit = _ns(requested_s) if 0 <= requested_s < MOST_EPOCH_S else None
         count, named = (nodes, None) if isinstance(nodes, int) else (len(nodes), nodes)
         known_ns = start_ns - _ns(_number(row, 2))
-        self.reading.into.plans.job(
-            text, Plan(known_ns, start_ns, end_ns, limit, count, named)
-        )
+        plan = Plan(known_ns, start_ns, end_ns, limit, count, named)
+        yield JobPlanned(text, plan)
 
     def _stated(self, row: list[str], line: int) -> tuple[float, float, float]:
         """Processors of a job, and seconds since 1970 of its start and end."""
@@ -175,7 +171,7 @@ class _Workload:
             )
         if submit_s < _EPOCHS_FROM_S and "UnixStartTime" not in self.header:
             why = "no UnixStartTime in the header: times count from 1970-01-01"
-            self.reading.diagnosis.note(why, self.reading.file, line)
+            self.reading.note(why, line)
         return processors, start_s, start_s + run_s
 
 

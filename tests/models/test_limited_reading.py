@@ -681,9 +681,9 @@ def test_a_name_that_no_file_can_hold_is_refused_in_python_too() -> None:
 def test_an_element_of_json_in_a_log_has_an_end_even_of_blank_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from bft.replay.logs.records import elements
+    from bft.replay.logs.reading import elements
 
-    monkeypatch.setattr("bft.replay.logs.records.MOST_ELEMENT", 10_000)
+    monkeypatch.setattr("bft.replay.logs.reading.MOST_ELEMENT", 10_000)
     blank = ('{"jobs": [{' if number == 0 else "" for number in range(10_002))
     with pytest.raises(InputError, match="line 1: an object here has no end"):
         list(elements(blank, ("jobs",), "log.json", "sacct --json"))

@@ -29,7 +29,7 @@ from synthetic_logs_more import (
 from bft.models import InputError
 from bft.replay.logs import Collector, Diagnosis, Settings
 from bft.replay.logs.cobalt import expand_location, listed_hosts
-from bft.replay.logs.records import Unusable
+from bft.replay.logs.reading import Unusable
 
 HEADER = "START_TIMESTAMP,END_TIMESTAMP,NODES_USED,LOCATION"
 STATUS = "START_TIMESTAMP,END_TIMESTAMP,IS_ALL_MACHINE_DOWN\n"

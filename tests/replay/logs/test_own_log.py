@@ -11,7 +11,18 @@ import pytest
 from packages import ROOT, installed, plant
 
 from bft.replay.cli.main import run
-from bft.replay.logs import LogFormat, detect, formats
+from bft.replay.logs import (
+    Clock,
+    Collector,
+    Diagnosis,
+    LogFormat,
+    Reading,
+    Unusable,
+    detect,
+    each_record,
+    formats,
+    read_log,
+)
 
 IMPORT = "from bft.replay.logs import LogFormat\n"
 OWN = ROOT / "examples" / "own-log"
@@ -154,3 +165,35 @@ def test_auto_names_a_broken_package_where_no_other_format_matches(
 def test_a_format_checks_itself() -> None:
     with pytest.raises(TypeError, match="function of a Reading"):
         LogFormat("x", None)  # type: ignore[arg-type]
+
+
+def test_readers_of_the_release_before_work_and_are_warned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def record(text: str, line: int) -> None:
+        if text == "?":
+            raise Unusable("is odd", text)
+        host, start, end = text.split(";")
+        start_ns = reading.clock.parse(start, reading.file, line)
+        end_ns = reading.clock.parse(end, reading.file, line)
+        assert start_ns is not None
+        nodes = reading.into.indices([host])
+        reading.into.job(text, nodes, start_ns, end_ns, reading.file, line)
+
+    def read(reading: Reading) -> None:
+        with pytest.warns(DeprecationWarning, match="yield records from each_line"):
+            each_record(reading, record)
+
+    into, diagnosis = Collector(), Diagnosis()
+    lines = ["# c", "", "a;1612900000;1612900060", "?", "b;1612900030;1612900090"]
+    reading = Reading(lines, "log", into, diagnosis, Clock("UTC", diagnosis))
+    monkeypatch.setitem(formats.BUILT_IN, "own", LogFormat("old", read))
+    with pytest.warns(DeprecationWarning, match="the reader of own yields no records"):
+        read_log("own", reading)
+    diagnosis.balance()
+    assert (diagnosis.lines, diagnosis.rows, diagnosis.used) == (5, 3, 2)
+    assert list(into.names) == ["a", "b"]
+    assert into.busy_intervals.merged()[1].tolist() == [
+        1612900000 * 10**9,
+        1612900030 * 10**9,
+    ]

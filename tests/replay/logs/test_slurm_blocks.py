@@ -22,12 +22,14 @@ from bft.replay.logs import (
     Collector,
     Diagnosis,
     Reading,
+    Settings,
     node_trace,
     open_log,
     read_log,
     slurm_blocks,
 )
 from bft.replay.logs.log_files import LogLines
+from bft.replay.logs.units import Unit, UnitLog
 
 COLUMNS = ("JobID", "NodeList", "AllocNodes", "Start", "End", "State", "JobName")
 IDS = st.integers(0, 20).map(str) | st.sampled_from(
@@ -48,14 +50,25 @@ TIMES = USUAL_TIMES | st.sampled_from(
 )  # fmt: skip
 
 
+FURTHER = {
+    "Cluster": ["a", "a", "a", "B", "A", ""],
+    "Partition": ["gpu", "gpu", "GPU", "cpu", "cpu,gpu", ""],
+    "AllocTRES": ["gres/gpu=2,cpu=8", "cpu=8", "gres/gpu=99", "", "gres/gpu:a=1"],
+    "OverSubscribe": ["OK", "NO", ""],
+    "Timelimit": ["01:00:00", "1-00:00:00", "UNLIMITED", "soon", ""],
+    "Eligible": ["1612899000", "2021-02-10T20:21:15", "Unknown", "2021-10-31T02:30:00"],
+}
+
+
 @st.composite
-def tables(draw: st.DrawFn) -> str:
+def tables(draw: st.DrawFn, further: bool = False) -> str:
     """Rows as sacct prints them, most of the usual form, with odd cells, odd lines, and a header that comes again."""
     columns = draw(
         st.permutations(
             [c for c in COLUMNS if c != "AllocNodes" or draw(st.booleans())]
         )
     )
+    columns += [name for name in FURTHER if further]
     lines = ["|".join(columns)]
     for _ in range(draw(st.integers(1, 25))):
         cells = {
@@ -73,17 +86,29 @@ def tables(draw: st.DrawFn) -> str:
                 )
             ),
         }
+        for name, values in FURTHER.items():
+            cells[name] = draw(st.sampled_from(values))
         lines.append("|".join(cells[column] for column in columns))
         if draw(st.integers(0, 20)) == 0:
             lines.append(draw(st.sampled_from(["", "# c", "   ", "a|b", lines[0]])))
     return "\n".join(lines) + draw(st.sampled_from(["", "\n", "\n\n"]))
 
 
-def outcome(lines: Any, tz: str | None, *, strict: bool) -> list[Any]:
+def outcome(
+    lines: Any,
+    tz: str | None,
+    *,
+    strict: bool,
+    settings: Settings = Settings(),  # noqa: B008 - it is frozen
+    unit: str = "node",
+) -> list[Any]:
     """All that a user can see of a log: the trace, what the time went to, and the account; or why it was refused."""
     diagnosis, into = Diagnosis(strict=strict), Collector(min_gap_ns=0)
+    turns_idle = Unit.of(unit)
+    into.units = None if turns_idle is None else UnitLog(turns_idle, 4)
+    clock = Clock(tz, diagnosis)
     try:
-        read_log("slurm", Reading(lines, "log", into, diagnosis, Clock(tz, diagnosis)))
+        read_log("slurm", Reading(lines, "log", into, diagnosis, clock, settings))
         trace, coverage = node_trace(into, diagnosis)
     except InputError as error:
         return [str(error)]
@@ -98,10 +123,18 @@ def outcome(lines: Any, tz: str | None, *, strict: bool) -> list[Any]:
         *columns,
         coverage.as_dict(),
         json.dumps(diagnosis.as_dict()),
+        plans_of(into),
     ]
 
 
-def agree(text: str, tz: str | None, size: int, *, strict: bool) -> None:
+def plans_of(into: Collector) -> list[Any]:
+    """What the scheduler knew of jobs, in the order of the file, nodes by name."""
+    plans = into.plans.walltimes(into.names, into.universe, into.owners)
+    columns = ("known", "start", "end", "expected_end", "count", "nodes", "offsets")
+    return [plans.names, *(getattr(plans, name).tolist() for name in columns)]
+
+
+def agree(text: str, tz: str | None, size: int, *, strict: bool, **asked: Any) -> None:
     content = text.encode("utf-8", "surrogateescape")
 
     def blocks(at_once: int) -> Any:
@@ -113,9 +146,8 @@ def agree(text: str, tz: str | None, size: int, *, strict: bool) -> None:
         for block in blocks(1 << 20)
         for line in block.decode("utf-8", "surrogateescape").split("\n")
     ]
-    assert outcome(LogLines(blocks(size)), tz, strict=strict) == outcome(
-        lines, tz, strict=strict
-    )
+    by_columns = outcome(LogLines(blocks(size)), tz, strict=strict, **asked)
+    assert by_columns == outcome(lines, tz, strict=strict, **asked)
 
 
 SIZES = st.sampled_from([1, 60, 400, 1 << 20])
@@ -127,6 +159,24 @@ def test_rows_with_odd_cells(
     text: str, tz: str | None, size: int, strict: bool
 ) -> None:
     agree(text, tz, size, strict=strict)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"settings": Settings(cluster="a")},
+        {"settings": Settings(partition="gpu")},
+        {"settings": Settings(cluster="b", partition="cpu", walltimes=True)},
+        {"settings": Settings(walltimes=True)},
+        {"unit": "gpu"},
+        {"unit": "cpu:4", "settings": Settings(cluster="a")},
+    ],
+    ids=["clusters", "cluster", "partition", "all", "walltimes", "gpu", "cores"],
+)
+@given(text=tables(further=True), size=SIZES)
+def test_whatever_is_asked_for(text: str, size: int, asked: dict[str, Any]) -> None:
+    agree(text, "Europe/Berlin", size, strict=False, **asked)
 
 
 @given(data=st.data(), tz=ZONES, size=SIZES)
@@ -176,16 +226,24 @@ def test_blocks_that_fill_the_memory_are_merged_at_the_same_rows(
     agree("\n".join(["JobID|NodeList|Start|End", *rows]), "UTC", 1 << 20, strict=False)
 
 
-def test_files_are_read_by_columns(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("log").write_text(
-        "JobID|NodeList|Start|End\n1|n[1-2]|1612900000|1612900060\n2|n1|1612900060|1612900090\n"
+@pytest.mark.parametrize("walltimes", [False, True])
+@pytest.mark.parametrize("unit", ["node", "gpu"])
+def test_files_are_read_by_columns(
+    unit: str, walltimes: bool, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (
+        "JobID|NodeList|Start|End|Cluster|AllocTRES|Timelimit|Submit",
+        "1|n[1-2]|1612900000|1612900060|a|gres/gpu=2|1:00:00|1612900000",
+        "2|n1|1612900060|1612900090|a|gres/gpu=2|1:00:00|1612900000",
     )
+    Path("log").write_text("\n".join(rows) + "\n")
     monkeypatch.setattr("bft.replay.logs.slurm.Rows.row", None)  # no row is read alone
     into, diagnosis = Collector(), Diagnosis()
+    turns_idle = Unit.of(unit)
+    into.units = None if turns_idle is None else UnitLog(turns_idle, 4)
+    clock, settings = Clock("UTC", diagnosis), Settings(walltimes=walltimes)
     with open_log("log") as lines:
-        read_log(
-            "slurm", Reading(lines, "log", into, diagnosis, Clock("UTC", diagnosis))
-        )
+        read_log("slurm", Reading(lines, "log", into, diagnosis, clock, settings))
     assert (diagnosis.lines, diagnosis.rows, diagnosis.used, list(into.names)) == (
         3,
         2,
