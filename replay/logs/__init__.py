@@ -6,7 +6,7 @@ down, a row was skipped and why. `collect` turns the records of all files into i
 
 from __future__ import annotations
 
-from bft.replay.logs.collector import Collector
+from bft.replay.logs.collector import Collector, Plan
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import (
     LogFormat,
@@ -21,26 +21,23 @@ from bft.replay.logs.intake import collect, each_record
 from bft.replay.logs.log_files import open_log
 from bft.replay.logs.reading import (
     Foreign,
+    Ignored,
+    JobPlanned,
+    JobRan,
     LeftOut,
+    NodesIdle,
+    Outage,
     Reading,
+    Record,
     Settings,
+    Skipped,
     Unusable,
     each_line,
     host_names,
     in_order,
 )
-from bft.replay.logs.records import (
-    Ignored,
-    JobPlanned,
-    JobRan,
-    NodesIdle,
-    Outage,
-    Record,
-    Skipped,
-)
 from bft.replay.logs.times import Clock
 from bft.replay.logs.to_trace import Coverage, node_trace
-from bft.replay.logs.walltimes import Plan
 
 __all__ = [
     "Clock",

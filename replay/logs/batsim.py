@@ -10,8 +10,15 @@ from dataclasses import replace
 from bft.models import InputError
 from bft.models.cells import read_number
 from bft.replay.logs.hostlists import MOST_HOSTS
-from bft.replay.logs.reading import LeftOut, Reading, Unusable, each_line, in_order
-from bft.replay.logs.records import JobRan, Record
+from bft.replay.logs.reading import (
+    JobRan,
+    LeftOut,
+    Reading,
+    Record,
+    Unusable,
+    each_line,
+    in_order,
+)
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS

@@ -18,14 +18,17 @@ from bft.models import InputError
 from bft.models.cells import read_number
 from bft.replay.logs.reading import (
     Clusters,
+    JobRan,
     LeftOut,
+    MachineDown,
+    MachineStated,
     Reading,
+    Record,
     Unusable,
     each_line,
     host_names,
     in_order,
 )
-from bft.replay.logs.records import JobRan, MachineDown, MachineStated, Record
 from bft.replay.logs.times import MISSING
 
 _START, _END, _DOWN = "START_TIMESTAMP", "END_TIMESTAMP", "IS_ALL_MACHINE_DOWN"

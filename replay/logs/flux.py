@@ -13,15 +13,17 @@ from bft.replay.logs.hostlists import HostListError, NodeLists
 from bft.replay.logs.reading import (
     MISSHAPEN,
     Foreign,
+    JobRan,
     LeftOut,
     Reading,
+    Record,
+    RowUsed,
     Unusable,
     each_line,
     each_object,
     in_order,
     instant_ns,
 )
-from bft.replay.logs.records import JobRan, Record, RowUsed
 from bft.replay.logs.times import MISSING, no_time
 
 COMMAND = 'flux jobs -a -A -c 0 --json, or -o "{id}|{nodelist}|{t_run}|{t_inactive}"'

@@ -12,9 +12,8 @@ from importlib import import_module
 from bft.models import InputError
 from bft.models.plugins import PluginGroup
 from bft.replay.logs.intake import collect
-from bft.replay.logs.reading import Reading
-from bft.replay.logs.records import Record
-from bft.replay.logs.slurm_columns import PRESETS
+from bft.replay.logs.reading import Reading, Record
+from bft.replay.logs.slurm_table import PRESETS
 
 GROUP = "bft.logs"
 logger = logging.getLogger(__name__)
@@ -29,7 +28,7 @@ class LogFormat:
     about
         What it is, in a line.
     read
-        Yields the records of one file (`bft.replay.logs.records`). It raises InputError when the file is not of this
+        Yields the records of one file (`bft.replay.logs.reading`). It raises InputError when the file is not of this
         format. Readers that hand rows to `Reading.into` themselves and return nothing are deprecated.
     first_line
         Regular expression that matches the beginning of the first line that is no comment; empty when the format cannot

@@ -19,7 +19,7 @@ from bft.replay.logs.formats import detect, format_names, log_format, read_log
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.log_files import LogLines, open_log
 from bft.replay.logs.reading import NO_CLUSTER, Reading, Settings
-from bft.replay.logs.slurm_columns import layout
+from bft.replay.logs.slurm_table import layout
 from bft.replay.logs.tables import column_map, public_table, renamed
 from bft.replay.logs.times import Clock
 from bft.replay.logs.to_trace import Coverage, node_trace

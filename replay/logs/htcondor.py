@@ -12,8 +12,11 @@ from typing import Any
 from bft.models import InputError
 from bft.replay.logs.reading import (
     MISSHAPEN,
+    JobRan,
     LeftOut,
     Reading,
+    Record,
+    Skipped,
     Unusable,
     each_object,
     host_names,
@@ -21,7 +24,6 @@ from bft.replay.logs.reading import (
     instant_ns,
     refusal,
 )
-from bft.replay.logs.records import JobRan, Record, Skipped
 from bft.replay.trace.node_trace import SECOND_NS
 
 COMMAND = "condor_history -json, or -l"

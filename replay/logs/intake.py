@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from bft.models import InputError
 from bft.replay.logs.collector import Collector
-from bft.replay.logs.reading import Clusters, LeftOut, Reading, Unusable, refusal
-from bft.replay.logs.records import (
+from bft.replay.logs.reading import (
+    Clusters,
     FileEnds,
     Ignored,
     JobBegan,
@@ -20,6 +20,7 @@ from bft.replay.logs.records import (
     JobPlanned,
     JobRan,
     JobShrank,
+    LeftOut,
     MachineDown,
     MachineStated,
     NodesIdle,
@@ -29,11 +30,14 @@ from bft.replay.logs.records import (
     Outage,
     OutageBegan,
     OutageEnded,
+    Reading,
     Record,
     Reserved,
     RowUsed,
     Skipped,
+    Unusable,
     WrittenUntil,
+    refusal,
 )
 from bft.replay.logs.runs import Begun, Runs
 from bft.replay.logs.units import Held

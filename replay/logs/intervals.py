@@ -8,17 +8,19 @@ from bft.models import InputError
 from bft.replay.logs.collector import OPEN
 from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.node_states import state_of
-from bft.replay.logs.reading import Clusters, Reading, Settings
-from bft.replay.logs.records import (
+from bft.replay.logs.reading import (
+    Clusters,
     Ignored,
     JobRan,
     NodesIdle,
     Observed,
     Outage,
+    Reading,
     Record,
+    Settings,
     Skipped,
 )
-from bft.replay.logs.slurm_columns import layout
+from bft.replay.logs.slurm_table import layout
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import MISSING, no_time
 

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bft.replay.logs.reading import (
+    JobRan,
     LeftOut,
     Reading,
+    Record,
+    RowUsed,
     Unusable,
     each_object,
     host_names,
     in_order,
 )
-from bft.replay.logs.records import JobRan, Record, RowUsed
 from bft.replay.logs.units import WHOLE, Held
 
 COMMAND = "kubectl get pods -A -o json"

@@ -10,8 +10,16 @@ import numpy as np
 
 from bft.models import InputError
 from bft.replay.logs.node_states import BUSY, IDLE
-from bft.replay.logs.reading import Foreign, Reading, Unusable, each_line, host_names
-from bft.replay.logs.records import NodesSeen, Record, RowUsed
+from bft.replay.logs.reading import (
+    Foreign,
+    NodesSeen,
+    Reading,
+    Record,
+    RowUsed,
+    Unusable,
+    each_line,
+    host_names,
+)
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import no_time
 from bft.replay.trace.node_trace import TimeArray

@@ -13,22 +13,20 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bft.replay.logs.reading import (
+    FileEnds,
     Foreign,
+    JobBegan,
+    JobEnded,
+    JobRan,
     LeftOut,
+    OutageBegan,
+    OutageEnded,
     Reading,
+    Record,
     Unusable,
     each_line,
     host_names,
     in_order,
-)
-from bft.replay.logs.records import (
-    FileEnds,
-    JobBegan,
-    JobEnded,
-    JobRan,
-    OutageBegan,
-    OutageEnded,
-    Record,
 )
 from bft.replay.logs.times import Clock
 from bft.replay.logs.units import Unit

@@ -14,8 +14,15 @@ from bft.replay.logs.hostlists import HostListError, count, expand
 from bft.replay.logs.kubernetes import amounts
 from bft.replay.logs.node_states import State, state_of
 from bft.replay.logs.pbs import host_of
-from bft.replay.logs.reading import Reading, Unusable, elements
-from bft.replay.logs.records import Ignored, NodesListed, Record, Skipped
+from bft.replay.logs.reading import (
+    Ignored,
+    NodesListed,
+    Reading,
+    Record,
+    Skipped,
+    Unusable,
+    elements,
+)
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.units import of_gres, of_tres
 

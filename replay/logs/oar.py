@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from bft.replay.logs.reading import (
+    JobRan,
     LeftOut,
     Reading,
+    Record,
     Unusable,
     each_object,
     host_names,
     in_order,
     instant_ns,
 )
-from bft.replay.logs.records import JobRan, Record
 
 COMMAND = 'oarstat -J -f --gantt "2024-01-01 00:00:00, 2024-02-01 00:00:00"'
 _WAITING = frozenset({"Waiting", "Hold", "toLaunch", "toAckReservation", "toError"})

@@ -9,29 +9,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from bft.replay.logs.collector import Plan
 from bft.replay.logs.reading import (
-    Foreign,
-    LeftOut,
-    Reading,
-    Unusable,
-    each_line,
-    host_names,
-    in_order,
-)
-from bft.replay.logs.records import (
     FileEnds,
+    Foreign,
     JobBegan,
     JobEnded,
     JobPlanned,
     JobRan,
     JobShrank,
+    LeftOut,
     OutageBegan,
     OutageEnded,
+    Reading,
     Record,
+    Unusable,
+    each_line,
+    host_names,
+    in_order,
 )
 from bft.replay.logs.times import limit_ns
 from bft.replay.logs.units import WHOLE, Held, Unit, check, spread
-from bft.replay.logs.walltimes import Plan
 
 _RECORD = re.compile(
     r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)(?:\.\d+)?;(\w\w?);([^;]*);?(.*)",

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bft.replay.logs.reading import (
+    JobRan,
     LeftOut,
     Reading,
+    Record,
     Unusable,
     each_object,
     host_names,
 )
-from bft.replay.logs.records import JobRan, Record
 from bft.replay.logs.times import MISSING, no_time
 from bft.replay.logs.units import MAX_UNITS, WHOLE, Held, UnitLog, check
 

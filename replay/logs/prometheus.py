@@ -13,14 +13,16 @@ import numpy as np
 from bft.models import InputError
 from bft.models.cells import read_number
 from bft.replay.logs.node_states import MOST_PERIODS, State, state_of
-from bft.replay.logs.reading import Reading, Unusable, each_object
-from bft.replay.logs.records import (
+from bft.replay.logs.reading import (
     JobRan,
     MachineStated,
     Observed,
+    Reading,
     Record,
     RowUsed,
+    Unusable,
     WrittenUntil,
+    each_object,
 )
 from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS, TimeArray

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 from bft.replay.logs.reading import (
     Foreign,
+    JobRan,
     LeftOut,
     Reading,
+    Record,
     Unusable,
     each_line,
     host_names,
     in_order,
 )
-from bft.replay.logs.records import JobRan, Record
 from bft.replay.logs.times import Clock
 
 _QUEUE, _HOST, _JOB, _SUBMIT, _START, _END, _PE, _SLOTS, _TASK = (

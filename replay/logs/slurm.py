@@ -15,12 +15,14 @@ from bft.replay.logs.reading import (
     MOST_ELEMENT,
     Clusters,
     HostListError,
+    JobPlanned,
     LeftOut,
     Reading,
+    Record,
+    Skipped,
     Unusable,
     refusal,
 )
-from bft.replay.logs.records import JobPlanned, Record, Skipped
 from bft.replay.logs.slurm_jobs import (
     COMMAND,
     PLANNED,

@@ -8,9 +8,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bft.models import InputError
+from bft.replay.logs.collector import Plan
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
-from bft.replay.logs.reading import Clusters, Reading, Unusable
-from bft.replay.logs.records import Ignored, JobPlanned, JobRan, Record, Skipped
+from bft.replay.logs.reading import (
+    Clusters,
+    Ignored,
+    JobPlanned,
+    JobRan,
+    Reading,
+    Record,
+    Skipped,
+    Unusable,
+)
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import FEWEST, LIMITS, MISSING, UNLIMITED, limit_ns, no_time
 from bft.replay.logs.units import (
@@ -23,7 +32,6 @@ from bft.replay.logs.units import (
     of_tres,
     spread,
 )
-from bft.replay.logs.walltimes import Plan
 
 # In OverSubscribe of a job, or `shared` and `exclusive` in JSON: nobody else's jobs run on its nodes.
 _ALONE = frozenset({"NO", "EXCLUSIVE", "USER", "MCS", "TOPO", "NONE", "TRUE"})

@@ -9,8 +9,15 @@ from itertools import chain
 
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.node_states import state_of
-from bft.replay.logs.reading import Clusters, Reading
-from bft.replay.logs.records import Ignored, Outage, Record, Reserved, Skipped
+from bft.replay.logs.reading import (
+    Clusters,
+    Ignored,
+    Outage,
+    Reading,
+    Record,
+    Reserved,
+    Skipped,
+)
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.times import MISSING, no_time
 

@@ -16,8 +16,7 @@ from bft.replay.logs.node_reports import (
     read_report,
 )
 from bft.replay.logs.node_states import BUSY, IDLE, UNAVAILABLE, state_of
-from bft.replay.logs.reading import Clusters, Reading
-from bft.replay.logs.records import NodesSeen, Record, Skipped
+from bft.replay.logs.reading import Clusters, NodesSeen, Reading, Record, Skipped
 from bft.replay.logs.tables import split_fields
 from bft.replay.logs.times import Clock, no_time
 from bft.replay.trace.node_trace import SECOND_NS

@@ -23,7 +23,7 @@ from bft.replay.logs import (
     open_log,
     read_log,
 )
-from bft.replay.logs.slurm_columns import layout
+from bft.replay.logs.slurm_table import layout
 from bft.replay.trace.node_trace import SECOND_NS
 
 HEADER = "JobID|JobName|NodeList|AllocNodes|Start|End|State"

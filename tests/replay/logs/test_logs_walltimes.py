@@ -12,9 +12,9 @@ import pytest
 from bft.datasets import generate_log
 from bft.models import InputError
 from bft.replay.cli.main import run
+from bft.replay.logs.collector import Plan, Plans
 from bft.replay.logs.from_files import IngestOptions, ingested
 from bft.replay.logs.times import limit_ns
-from bft.replay.logs.walltimes import Plan, Plans
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.walltimes import NEVER, Walltimes, read_walltimes
 
