@@ -11,6 +11,7 @@ from bft.models import InputError
 from bft.models.cells import read_number
 from bft.replay.logs.hostlists import MOST_HOSTS
 from bft.replay.logs.reading import (
+    MOST_EPOCH_S,
     JobRan,
     LeftOut,
     Reading,
@@ -20,7 +21,6 @@ from bft.replay.logs.reading import (
     in_order,
 )
 from bft.replay.logs.tables import split_fields
-from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS
 
 _COLUMNS = ("job_id", "starting_time", "finish_time", "allocated_resources")

@@ -17,6 +17,7 @@ from math import prod
 from bft.models import InputError
 from bft.models.cells import read_number
 from bft.replay.logs.reading import (
+    MISSING,
     Clusters,
     JobRan,
     LeftOut,
@@ -29,7 +30,6 @@ from bft.replay.logs.reading import (
     host_names,
     in_order,
 )
-from bft.replay.logs.times import MISSING
 
 _START, _END, _DOWN = "START_TIMESTAMP", "END_TIMESTAMP", "IS_ALL_MACHINE_DOWN"
 _NODES, _LOCATIONS, _MACHINE = (

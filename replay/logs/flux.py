@@ -9,12 +9,14 @@ from itertools import chain
 from typing import Any
 
 from bft.models import InputError
-from bft.replay.logs.hostlists import HostListError, NodeLists
 from bft.replay.logs.reading import (
     MISSHAPEN,
+    MISSING,
     Foreign,
+    HostListError,
     JobRan,
     LeftOut,
+    NodeLists,
     Reading,
     Record,
     RowUsed,
@@ -23,8 +25,8 @@ from bft.replay.logs.reading import (
     each_object,
     in_order,
     instant_ns,
+    no_time,
 )
-from bft.replay.logs.times import MISSING, no_time
 
 COMMAND = 'flux jobs -a -A -c 0 --json, or -o "{id}|{nodelist}|{t_run}|{t_inactive}"'
 # What flux jobs prints of a time that has not come, beside what other schedulers do.

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from bft.models import InputError
 from bft.replay.logs.collector import OPEN
-from bft.replay.logs.hostlists import HostListError
 from bft.replay.logs.node_states import state_of
 from bft.replay.logs.reading import (
+    MISSING,
     Clusters,
+    HostListError,
     Ignored,
     JobRan,
     NodesIdle,
@@ -19,10 +20,10 @@ from bft.replay.logs.reading import (
     Record,
     Settings,
     Skipped,
+    no_time,
 )
 from bft.replay.logs.slurm_table import layout
 from bft.replay.logs.tables import split_fields
-from bft.replay.logs.times import MISSING, no_time
 
 _NAMES = {
     "node": ("node", "nodes", "nodelist", "host", "hosts"),

@@ -19,9 +19,9 @@ from bft.replay.logs.reading import (
     Unusable,
     each_line,
     host_names,
+    no_time,
 )
 from bft.replay.logs.tables import split_fields
-from bft.replay.logs.times import no_time
 from bft.replay.trace.node_trace import TimeArray
 
 _COLUMNS = ("time", "producername", "job_id")

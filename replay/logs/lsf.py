@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bft.replay.logs.reading import (
+    Clock,
     FileEnds,
     Foreign,
     JobBegan,
@@ -28,7 +29,6 @@ from bft.replay.logs.reading import (
     host_names,
     in_order,
 )
-from bft.replay.logs.times import Clock
 from bft.replay.logs.units import Unit
 from bft.replay.trace.node_trace import SECOND_NS
 

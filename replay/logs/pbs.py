@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from bft.replay.logs.collector import Plan
 from bft.replay.logs.reading import (
     FileEnds,
     Foreign,
@@ -21,14 +20,15 @@ from bft.replay.logs.reading import (
     LeftOut,
     OutageBegan,
     OutageEnded,
+    Plan,
     Reading,
     Record,
     Unusable,
     each_line,
     host_names,
     in_order,
+    limit_ns,
 )
-from bft.replay.logs.times import limit_ns
 from bft.replay.logs.units import WHOLE, Held, Unit, check, spread
 
 _RECORD = re.compile(

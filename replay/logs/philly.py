@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bft.replay.logs.reading import (
+    MISSING,
     JobRan,
     LeftOut,
     Reading,
@@ -14,8 +15,8 @@ from bft.replay.logs.reading import (
     Unusable,
     each_object,
     host_names,
+    no_time,
 )
-from bft.replay.logs.times import MISSING, no_time
 from bft.replay.logs.units import MAX_UNITS, WHOLE, Held, UnitLog, check
 
 _GPU = re.compile(r"gpu(\d{1,4})", re.ASCII)

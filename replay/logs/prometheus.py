@@ -14,6 +14,7 @@ from bft.models import InputError
 from bft.models.cells import read_number
 from bft.replay.logs.node_states import MOST_PERIODS, State, state_of
 from bft.replay.logs.reading import (
+    MOST_EPOCH_S,
     JobRan,
     MachineStated,
     Observed,
@@ -24,7 +25,6 @@ from bft.replay.logs.reading import (
     WrittenUntil,
     each_object,
 )
-from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS, TimeArray
 
 COMMAND = "curl 'http://HOST:9090/api/v1/query_range?query={__name__=~\"slurm_nodes_.*\"}&start=...&end=...&step=60'"

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from bft.models import InputError
-from bft.replay.logs.collector import Collector, Plan
+from bft.replay.logs.collector import Collector
+from bft.replay.logs.collector import Plan as Plan
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.diagnosis import Foreign as Foreign
 from bft.replay.logs.diagnosis import LeftOut as LeftOut
@@ -23,7 +24,11 @@ from bft.replay.logs.diagnosis import Unusable as Unusable
 from bft.replay.logs.hostlists import HostListError as HostListError
 from bft.replay.logs.hostlists import NodeLists as NodeLists
 from bft.replay.logs.runs import Begun
-from bft.replay.logs.times import MOST_EPOCH_S, Clock
+from bft.replay.logs.times import MISSING as MISSING
+from bft.replay.logs.times import MOST_EPOCH_S as MOST_EPOCH_S
+from bft.replay.logs.times import Clock as Clock
+from bft.replay.logs.times import limit_ns as limit_ns
+from bft.replay.logs.times import no_time as no_time
 from bft.replay.logs.units import Held, UnitLog
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, TimeArray
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bft.replay.logs.reading import (
+    Clock,
     Foreign,
     JobRan,
     LeftOut,
@@ -15,7 +16,6 @@ from bft.replay.logs.reading import (
     host_names,
     in_order,
 )
-from bft.replay.logs.times import Clock
 
 _QUEUE, _HOST, _JOB, _SUBMIT, _START, _END, _PE, _SLOTS, _TASK = (
     0,

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from bft.replay.logs.log_files import LogLines
 from bft.replay.logs.reading import (
+    MISSING,
     MOST_ELEMENT,
     Clusters,
     HostListError,
@@ -21,6 +22,8 @@ from bft.replay.logs.reading import (
     Record,
     Skipped,
     Unusable,
+    limit_ns,
+    no_time,
     refusal,
 )
 from bft.replay.logs.slurm_jobs import (
@@ -37,7 +40,6 @@ from bft.replay.logs.slurm_jobs import (
     so_far,
 )
 from bft.replay.logs.slurm_table import Table
-from bft.replay.logs.times import MISSING, limit_ns, no_time
 
 
 def read(reading: Reading) -> Iterator[Record]:

@@ -22,6 +22,9 @@ from pyarrow import csv
 from bft.replay.logs.hostlists import MOST_HOSTS, NodeLists
 from bft.replay.logs.log_files import LogLines
 from bft.replay.logs.reading import (
+    MISSING,
+    MOST_EPOCH_S,
+    Clock,
     HostListError,
     JobBlock,
     JobPlanned,
@@ -32,7 +35,6 @@ from bft.replay.logs.reading import (
 )
 from bft.replay.logs.slurm_jobs import Job, Rows, plan
 from bft.replay.logs.slurm_table import Table
-from bft.replay.logs.times import MISSING, MOST_EPOCH_S, Clock
 from bft.replay.logs.units import Held
 from bft.replay.trace.node_trace import SECOND_NS
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bft.models import InputError
-from bft.replay.logs.collector import Plan
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
 from bft.replay.logs.reading import (
     Clusters,
     Ignored,
     JobPlanned,
     JobRan,
+    Plan,
     Reading,
     Record,
     Skipped,

@@ -7,9 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from bft.replay.logs.reading import Clusters, JobPlanned, Reading, Record, each_object
+from bft.replay.logs.reading import (
+    MOST_EPOCH_S,
+    Clusters,
+    JobPlanned,
+    Reading,
+    Record,
+    each_object,
+)
 from bft.replay.logs.slurm_jobs import Job, held, judge, of_entry, plan, so_far
-from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS
 
 

@@ -10,6 +10,7 @@ from itertools import chain
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.node_states import state_of
 from bft.replay.logs.reading import (
+    MISSING,
     Clusters,
     Ignored,
     Outage,
@@ -17,9 +18,9 @@ from bft.replay.logs.reading import (
     Record,
     Reserved,
     Skipped,
+    no_time,
 )
 from bft.replay.logs.slurm_table import Table
-from bft.replay.logs.times import MISSING, no_time
 
 
 def outage(

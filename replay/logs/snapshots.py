@@ -16,9 +16,16 @@ from bft.replay.logs.node_reports import (
     read_report,
 )
 from bft.replay.logs.node_states import BUSY, IDLE, UNAVAILABLE, state_of
-from bft.replay.logs.reading import Clusters, NodesSeen, Reading, Record, Skipped
+from bft.replay.logs.reading import (
+    Clock,
+    Clusters,
+    NodesSeen,
+    Reading,
+    Record,
+    Skipped,
+    no_time,
+)
 from bft.replay.logs.tables import split_fields
-from bft.replay.logs.times import Clock, no_time
 from bft.replay.trace.node_trace import SECOND_NS
 
 _CODES = {"idle": IDLE, "busy": BUSY, "unavailable": UNAVAILABLE}

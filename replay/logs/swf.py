@@ -13,21 +13,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from bft.models.cells import read_number
-from bft.replay.logs.collector import Plan
 from bft.replay.logs.hostlists import MOST_HOSTS, HostListError, count, expand
 from bft.replay.logs.reading import (
+    MOST_EPOCH_S,
     Foreign,
     JobPlanned,
     JobRan,
     LeftOut,
     MachineStated,
+    Plan,
     Reading,
     Record,
     Settings,
     Unusable,
     each_line,
 )
-from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.trace.node_trace import SECOND_NS
 
 _HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*\S)")
