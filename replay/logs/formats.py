@@ -194,7 +194,7 @@ BUILT_IN: dict[str, LogFormat] = {
     "ldms": LogFormat("LDMS: CSV of store_csv with job_id", _module("ldms")),
     "snapshots": LogFormat(
         "States of nodes at single instants: CSV timestamp,node,state, or what sinfo, pbsnodes, ... print",
-        _module("snapshots"),
+        _module("node_reports", "read_snapshots"),
         r"(?i)(?=.*\b(time|timestamp|stamp|date)\b)(?=.*\b(node|host)(s|list|name)?\b)(?=.*\bstate\b)",
         clusters=True,
     ),
