@@ -642,6 +642,11 @@ def _of_trace(trace: NodeTrace) -> dict[str, Any]:
         "machine": trace.machine,
         "nodes": len(trace.nodes),
         **({"units": trace.units} if trace.by_unit else {}),
+        **(
+            {"uncertain": trace.uncertain.as_dict()}
+            if trace.uncertain is not None
+            else {}
+        ),
         "events": len(trace),
     }
 

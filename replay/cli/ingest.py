@@ -156,6 +156,8 @@ def _about(name: str) -> str:
               "that of the file's last change.")  # fmt: skip
 @click.option("--walltimes", metavar="FILE", help="Write what the scheduler knew of its jobs beside the trace, as "
               ".parquet: time limits, the queue, reservations (slurm, slurm-json, pbs, swf).")  # fmt: skip
+@click.option("--uncertain", metavar="unavailable|idle", default="unavailable", show_default=True, help="What time "
+              "counts as of which the logs may not show what nodes did.")  # fmt: skip
 @click.option(
     "--strict", is_flag=True, help="Refuse the first row that would be skipped."
 )

@@ -311,6 +311,13 @@ def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
     lines += (
         _expected_lines(statistics["walltimes"]) if "walltimes" in statistics else []
     )
+    if "uncertain" in statistics:
+        stated = statistics["uncertain"]
+        parts = ", ".join(
+            f"{reason} {_percent(share)}" for reason, share in stated["parts"].items()
+        )
+        share = f"{_percent(stated['share'])} of the {what}-time"
+        lines.append(("uncertain", f"{share}: {parts}" if parts else share))
     return lines + [("note", note) for note in statistics["notes"]]
 
 

@@ -360,6 +360,14 @@ class Collector:
         What the scheduler knew of jobs and reservations, where readers are asked for it (`Settings.walltimes`).
     reported
         Whether a log of jobs (no list of nodes, nothing read `beside`) reported anything of any time.
+    lost_node_ns, lost_rows
+        Node-time of the rows of jobs that were skipped, as far as they state it, and how many others were skipped.
+    overdue
+        Jobs without an end that have run longer than any job that ended: nodes, and since when they had.
+    sampled_node_ns
+        Node-time by which states known at single instants may be off.
+    free_overdue
+        Whether such jobs are taken to have ended then; otherwise they hold their nodes.
     """
 
     def __init__(
@@ -397,6 +405,10 @@ class Collector:
             0, max_fragments
         )  # its gaps are no idle time, however short
         self.reported = False
+        self.lost_node_ns = self.lost_rows = 0
+        self.overdue: list[tuple[int, int]] = []
+        self.sampled_node_ns = 0
+        self.free_overdue = False
         self._beside = False
         # Nodes, start, end, and the number of the record among the runs with an identity, or -1.
         self._counted = (array("q"), array("q"), array("q"), array("q"))
@@ -660,6 +672,13 @@ class Collector:
         if self._open > self.max_fragments:
             raise _too_many(self.max_fragments)
 
+    def lose(self, rows: Sequence[int | None]) -> None:
+        """Rows of jobs were skipped; each with its node-time, or None where it does not state it."""
+        if not self._beside:
+            stated = [node_ns for node_ns in rows if node_ns is not None]
+            self.lost_node_ns += sum(stated)
+            self.lost_rows += len(rows) - len(stated)
+
     def observe(self, start_ns: int, end_ns: int, *, outages: bool = False) -> None:
         """The log states a window of observation of its own; several make the one that spans them.
 
@@ -720,8 +739,13 @@ class Collector:
             intervals.given -= repeated
             if runs is self.outage_runs:
                 remaining = self._without_ended(remaining, diagnosis)
+            longest = self.job_times.longest() if runs is self.job_runs else 0
             for run in remaining:
                 end = OPEN if run.end_ns is None else run.end_ns
+                if end == OPEN and longest:
+                    count = run.nodes if isinstance(run.nodes, int) else len(run.nodes)
+                    self.overdue.append((count, run.start_ns + longest))
+                    end = run.start_ns + longest if self.free_overdue else end
                 if isinstance(run.nodes, int):
                     for column, value in zip(
                         self._counted, (run.nodes, run.start_ns, end, -1), strict=True

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from bft.models import InputError
 from bft.models.checks import did_you_mean
@@ -85,6 +85,8 @@ class IngestOptions:
         Of snapshots: take the time of the file's last change where nothing else states one.
     walltimes
         Collect time limits, the queue and reservations as well.
+    uncertain
+        What time counts as of which the logs may not show what nodes did: `unavailable` or `idle`.
     machine
         Its name, for people.
     units_per_node
@@ -125,6 +127,7 @@ class IngestOptions:
     max_fragments: int = 10_000_000
     mtime: bool = False
     walltimes: bool = False
+    uncertain: Literal["unavailable", "idle"] = "unavailable"
     strict: bool = False
     allow_few: bool = False
 
@@ -145,6 +148,10 @@ class IngestOptions:
                 raise InputError(
                     f"--{name.replace('_', '-')}: expected a whole number from 1 on, not {value!r}"
                 )
+        if self.uncertain not in ("unavailable", "idle"):
+            raise InputError(
+                f"--uncertain: expected unavailable or idle, not {self.uncertain!r}"
+            )
         for name in ("nodes", "events", "reservations"):
             if isinstance(getattr(self, name), str):
                 raise InputError(f"{name}: expected a sequence of texts, not one text")
@@ -295,7 +302,10 @@ def ingested(
         end_ns=end_ns,
         machine_nodes=options.machine_nodes,
         source=source,
+        uncertain=options.uncertain,
     )
+    if made.uncertain is not None and made.uncertain.is_large:
+        diagnosis.note(str(made.uncertain), "", 0, loud=True)
     _say_what_lies_not_beside(
         diagnosis, options.events, options.reservations, states_outages
     )

@@ -66,6 +66,8 @@ class Intake:
         self._under_way = UnderWay(reading)
         self._clusters = Clusters(reading)
         self._rows = self._foreign = 0
+        self._lost: list[int | None] = []
+        self._lists_nodes = False
         self._first_foreign = ""
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             JobRan: self._job,
@@ -106,6 +108,8 @@ class Intake:
         self._diagnosis.lines += self._seen.lines
         self._diagnosis.rows += self._rows
         self._diagnosis.no_record += self._seen.lines - self._rows
+        if not self._lists_nodes:
+            self._into.lose(self._lost)
         if self._foreign and self._foreign == self._rows:
             why = f"is no log of this format: {self._first_foreign}"
             raise InputError(why, file=self._file)
@@ -119,6 +123,7 @@ class Intake:
 
     def _skipped(self, record: Skipped) -> None:
         self._rows += 1
+        self._lost.append(record.node_ns)
         self._diagnosis.skip(record.reason, self._file, record.line, record.detail)
         if record.foreign:
             self._foreign += 1
@@ -242,6 +247,7 @@ class Intake:
             self._used()
 
     def _listed(self, record: NodesListed) -> None:
+        self._lists_nodes = True
         nodes = self._clusters.indices(record.hosts, record.cluster)
         self._into.known(record.hosts)
         if self._into.units is not None:

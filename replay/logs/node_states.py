@@ -94,6 +94,7 @@ class NodeStates(Protocol):
     """Takes what became of nodes, as `Collector` does: the nodes by index, and the interval in UTC nanoseconds."""
 
     names: dict[str, int]
+    sampled_node_ns: int
 
     def idle_nodes(self, nodes: array[int], start_ns: int, end_ns: int) -> None:
         """Nodes were idle."""
@@ -186,6 +187,8 @@ class Snapshots:
         into.observe(int(stamps[0]), int(stamps[-1]))
         into.shows_until(int(stamps[-1]))
         self._complete = {}
+        # A change is known to a period: in the middle of it, it is off by half of that at the most.
+        into.sampled_node_ns += round(runs.changes * period / 2)
         _say(stamps, period, gaps, runs, diagnosis)
 
 
@@ -206,12 +209,17 @@ class _Runs:
         self._begun = np.zeros(len(into.names), dtype=bool)
         # Idle runs that began and ended between snapshots: how many, and how many of them two snapshots saw.
         self.idle = self.idle_twice = 0
+        # How often a node turned idle, or was idle no more.
+        self.changes = 0
 
     def now(self, stamp: int, states: NDArray[np.int8]) -> None:
         """The states from now on."""
         changed = np.flatnonzero(states != self._states)
         self._hand_over(changed, stamp)
         before, after = self._states[changed], states[changed]
+        turned = (before > UNSEEN) & (after > UNSEEN)
+        turned &= (before == IDLE) != (after == IDLE)
+        self.changes += int(np.count_nonzero(turned))
         whole = changed[(before == IDLE) & (after != UNSEEN) & self._begun[changed]]
         self.idle += len(whole)
         self.idle_twice += int(np.count_nonzero(self._seen[whole] > 1))

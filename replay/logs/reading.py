@@ -224,12 +224,15 @@ class Skipped(NamedTuple):
         Why; reasons are counted, so they hold no values: the detail does.
     foreign
         Whether it is no record of the format at all. A file of nothing else is refused.
+    node_ns
+        Node-time of the job of this row, in nanoseconds, where the rest of the row states it; None: it does not.
     """
 
     line: int
     reason: str
     detail: str = ""
     foreign: bool = False
+    node_ns: int | None = None
 
 
 class Ignored(NamedTuple):

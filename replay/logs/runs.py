@@ -86,6 +86,17 @@ class JobTimes:
         """The latest start, 0 without jobs."""
         return max(self._starts, default=0)
 
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def longest(self) -> int:
+        """Return the length of the longest job that ended, in nanoseconds; 0 where there are too few to tell."""
+        starts, ends = self._columns()
+        known = ends < OPEN
+        if np.count_nonzero(known) < _ENOUGH:
+            return 0
+        return int((ends - starts)[known].max())
+
     def outliers(self) -> list[Outlier]:
         """Times that stretch the span of the log to more than twice what it is without them, and by more than a day."""
         starts, ends = self._columns()

@@ -369,7 +369,9 @@ class Rows:
             nodes = self.clusters.lists(cluster)(nodes_text) if self._named else None
         except HostListError as error:
             why = "column NodeList holds no host list"
-            yield Skipped(number, why, str(error))
+            counted = fields[at_count] if at_count >= 0 else ""
+            lost = _node_ns(counted, start, end)
+            yield Skipped(number, why, str(error), node_ns=lost)
             return
         held = None
         has_run = nodes and start is not None and (end is None or start < end)
@@ -377,7 +379,8 @@ class Rows:
             try:
                 held = self.units.held(fields, nodes, number)
             except Unusable as why_not:
-                yield Skipped(number, why_not.reason, why_not.detail)
+                lost = _node_ns(str(len(nodes)), start, end)
+                yield Skipped(number, why_not.reason, why_not.detail, node_ns=lost)
                 return
         state = fields[self._at_state] if self._at_state >= 0 else ""
         if self.planned is not None:
@@ -394,7 +397,17 @@ class Rows:
         job = Job(key, state, start, end, nodes, held=held)
         times = start_text, end_text
         counted = "" if self._named else nodes_text
-        yield _other(job, times, counted, self.clusters, cluster, number)
+        record = _other(job, times, counted, self.clusters, cluster, number)
+        if isinstance(record, Skipped) and at_count >= 0:
+            record = record._replace(node_ns=_node_ns(fields[at_count], start, end))
+        yield record
+
+
+def _node_ns(counted: str, start: int | None, end: int | None) -> int | None:
+    """Node-time of a job by the number of its nodes and its times; None where a row does not state them."""
+    if start is None or end is None or end < start or not counted.isdecimal():
+        return None
+    return int(counted[:9]) * (end - start)
 
 
 class PlanColumns:

@@ -6,9 +6,9 @@ import math
 import re
 from array import array
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from bft.replay.trace.node_trace import (
     from_fragments,
 )
 from bft.replay.trace.trace_statistics import iso
+from bft.replay.trace.uncertainty import Uncertainty
 
 # Share and length of the part of a window outside the logs from which on the window is refused, or noted. Exports are
 # asked for by dates, and the first and last record lie somewhat inside.
@@ -37,12 +38,40 @@ _NOTED_OUTSIDE, _NOTED_OUTSIDE_NS = 0.01, 3_600 * SECOND_NS
 _NOTED_MISSING = 0.005
 
 
+OUTSIDE = "window outside the logs"
+QUIET = "no job starts any more"
+SILENT = "nodes before their first or after their last sign of life"
+_SILENT_NS = 86_400 * SECOND_NS
+# Pauses of nodes from which on the longest of them says how long nodes are idle.
+_ENOUGH_PAUSES = 10
+
+
+@dataclass(slots=True)
+class Doubts:
+    """Time of which the logs may not show what nodes did.
+
+    Parameters
+    ----------
+    idle
+        Whether such time counts as idle; otherwise as unavailable.
+    spans
+        Reason, begin and end, UTC nanoseconds, of doubts about all nodes.
+    missing
+        How much of the jobs' time is missing because jobs ran when the log ended, as a share of it.
+    """
+
+    idle: bool = True
+    spans: list[tuple[str, int, int]] = field(default_factory=list)
+    missing: float = 0.0
+
+
 def window_of(
     collected: Collector,
     diagnosis: Diagnosis,
     start_ns: int | None,
     end_ns: int | None,
     source: str,
+    doubts: Doubts,
 ) -> tuple[int, int]:
     """Begin and end of the window of observation, UTC nanoseconds; says on which grounds, and what is odd about it.
 
@@ -56,6 +85,8 @@ def window_of(
         What the user states; None: as `shown` has it.
     source
         Name of the logs, for messages.
+    doubts
+        Receives the parts of the window that the logs may not show.
 
     Raises
     ------
@@ -89,12 +120,13 @@ def window_of(
             hint=f"--from and --to set it{'; ' if diagnosis.losses() else ''}{diagnosis.losses()}",
         )
     if log[0] <= log[1]:
-        _check_window(start, end, log, diagnosis, source)
+        _check_window(start, end, log, diagnosis, source, doubts)
     _warn(
         collected,
         diagnosis,
         (start, end),
         (start_ns is not None or stated, end_ns is not None or stated),
+        doubts,
     )
     return start, end
 
@@ -125,7 +157,12 @@ def _shown(collected: Collector) -> tuple[int, int, bool]:
 
 
 def _check_window(
-    start: int, end: int, log: tuple[int, int], diagnosis: Diagnosis, source: str
+    start: int,
+    end: int,
+    log: tuple[int, int],
+    diagnosis: Diagnosis,
+    source: str,
+    doubts: Doubts,
 ) -> None:
     """Refuse a window that hardly overlaps the logs, and note how much of it does not."""
     outside = (end - start) - max(0, min(end, log[1]) - max(start, log[0]))
@@ -141,8 +178,12 @@ def _check_window(
             hint="check the years in --from and --to, and --tz" + ("" if none else "; --allow-few accepts it"),
         )  # fmt: skip
     if outside > _NOTED_OUTSIDE_NS and share > _NOTED_OUTSIDE:
-        diagnosis.note("part of the window lies before the first or after the last record: nodes look idle there", "",
-                       0, f"{share:.1%} of it; {where}", loud=True)  # fmt: skip
+        why = (
+            "part of the window lies before the first or after the last record: nodes "
+        )
+        why += "look idle there" if doubts.idle else "count as unavailable there"
+        diagnosis.note(why, "", 0, f"{share:.1%} of it; {where}", loud=True)
+        doubts.spans += [(OUTSIDE, start, log[0]), (OUTSIDE, log[1], end)]
 
 
 def _warn(
@@ -150,6 +191,7 @@ def _warn(
     diagnosis: Diagnosis,
     window: tuple[int, int],
     stated: tuple[bool, bool],
+    doubts: Doubts,
 ) -> None:
     """Say what makes the end of a window look idler than it was, and which single record stretches it.
 
@@ -168,8 +210,10 @@ def _warn(
         detail = f"{_hours(quiet.length_ns)}, {part:.0%} of it; before, one started every {_hours(quiet.usual_ns)}"
         why = "no job starts in the last part of the window: does the log show jobs up to its end? --to states that end"
         diagnosis.note(why, "", 0, detail, loud=True)
+        doubts.spans.append((QUIET, window[1] - quiet.length_ns, window[1]))
     missing = times.missing_share(*window, only_ended=collected.only_ended)
     if missing > _NOTED_MISSING:
+        doubts.missing = missing
         why = "jobs that ran when the log ended are not in it, and their nodes look idle: "
         why += "an earlier --to leaves that out"
         diagnosis.note(
@@ -275,6 +319,7 @@ def node_trace(
     end_ns: int | None = None,
     machine_nodes: int | None = None,
     source: str = "",
+    uncertain: Literal["idle", "unavailable"] = "idle",
 ) -> tuple[NodeTrace, Coverage]:
     """The idle nodes of a machine: those of its nodes that are neither busy nor unavailable.
 
@@ -293,6 +338,8 @@ def node_trace(
     machine_nodes
         Size of a machine of which the log names no nodes; by default what the log states, else the most that were
         busy at once.
+    uncertain
+        What time counts as of which the logs may not show what nodes did.
 
     Raises
     ------
@@ -302,8 +349,10 @@ def node_trace(
     RuntimeError
         When the account does not balance, which is a mistake of ours.
     """
-    _settle(collected, diagnosis, machine_nodes, source)
-    start, end = window_of(collected, diagnosis, start_ns, end_ns, source)
+    doubts = Doubts(idle=uncertain == "idle")
+    collected.free_overdue = doubts.idle
+    placed = _settle(collected, diagnosis, machine_nodes, source)
+    start, end = window_of(collected, diagnosis, start_ns, end_ns, source, doubts)
     if not (collected.reported or diagnosis.allow_few):
         raise InputError(
             "no row reports when a node was busy or down: all nodes would look idle",
@@ -340,9 +389,16 @@ def node_trace(
     if len(unavailable_read[0]) and not len(unavailable_now[0]):
         diagnosis.note("no outage or reservation falls into the window of observation and on a node of the machine", "",
                        0, loud=True)  # fmt: skip
+    doubtful = _doubtful_spans(doubts, len(names), start, end)
+    if not (placed or idle.given):
+        signs = _joined(busy_now, unavailable_now)
+        if units is not None:
+            signs = _joined(signs, _clip(held, index, start, end))
+        doubtful[SILENT] = _silences(signs, len(names), start, end)
     size = len(names)
     if units is not None:
         names, size = units.names, units.total
+        doubtful = {why: units.of_nodes(some) for why, some in doubtful.items()}
         busy_now = merge(*_joined(units.of_nodes(busy_now), units.of_jobs(start, end)))
         unavailable_now = units.of_nodes(unavailable_now)
     if idle.given:
@@ -355,8 +411,19 @@ def node_trace(
             unavailable_now = _joined(unavailable_now, rest)
         else:
             busy_now = rest
-    node, begins, ends = _joined(busy_now, unavailable_now)
-    taken = merge(node, begins, ends)
+    taken = merge(*_joined(busy_now, unavailable_now))
+    all_ns, busy_ns = size * (end - start), _node_ns(busy_now)
+    parts = _uncertain(
+        collected,
+        doubts,
+        doubtful,
+        taken,
+        busy_ns,
+        (start, end),
+        size / max(1, len(names)),
+    )
+    if doubtful and not doubts.idle:
+        taken = merge(*_joined(taken, *doubtful.values()))
     idle_node, idle_start, idle_end = _gaps(taken, size, start, end)
     long = idle_end - idle_start >= collected.min_gap_ns
     fragments = idle_node[long], idle_start[long], idle_end[long]
@@ -365,8 +432,10 @@ def node_trace(
         if units is None
         else units.trace(fragments, start, end)
     )
-    all_ns = size * (end - start)
-    busy_ns, taken_ns = _node_ns(busy_now), _node_ns(taken)
+    if any(parts.values()):
+        shares = tuple((why, ns / all_ns) for why, ns in parts.items() if ns)
+        trace = replace(trace, uncertain=Uncertainty(shares, uncertain))
+    taken_ns = _node_ns(taken)
     coverage = Coverage(
         nodes=len(names),
         nodes_never_busy=len(names)
@@ -388,20 +457,92 @@ def node_trace(
     return trace, coverage
 
 
+def _doubtful_spans(
+    doubts: Doubts, nodes: int, start: int, end: int
+) -> dict[str, Columns]:
+    """Return the time of all nodes that is in doubt, by reason."""
+    found: dict[str, Columns] = {}
+    everybody = np.arange(nodes, dtype=np.int32)
+    for why, begin, until in doubts.spans:
+        begin, until = max(begin, start), min(until, end)
+        if begin < until:
+            some = everybody, np.full(nodes, begin), np.full(nodes, until)
+            found[why] = _joined(found[why], some) if why in found else some
+    return found
+
+
+def _silences(signs: Columns, nodes: int, start: int, end: int) -> Columns:
+    """Return when nodes may not have been there: before their first and after their last sign of life.
+
+    That is in doubt where it is longer than a day, and than twice the longest pause between two signs of any node.
+    """
+    node, begins, ends = merge(*signs)
+    same = node[1:] == node[:-1]
+    pauses = (begins[1:] - ends[:-1])[same]
+    if len(pauses) < _ENOUGH_PAUSES:
+        return node[:0], begins[:0], ends[:0]
+    usual = max(2 * int(pauses.max()), _SILENT_NS)
+    first = np.append(True, ~same)
+    last = np.append(~same, True)
+    never = np.setdiff1d(np.arange(nodes, dtype=np.int32), node)
+    silent = (
+        np.concatenate([node[first], node[last], never]),
+        np.concatenate(
+            [np.full(int(first.sum()), start), ends[last], np.full(len(never), start)]
+        ),
+        np.concatenate(
+            [begins[first], np.full(int(last.sum()), end), np.full(len(never), end)]
+        ),
+    )
+    long = silent[2] - silent[1] > usual
+    return silent[0][long], silent[1][long], silent[2][long]
+
+
+def _uncertain(
+    collected: Collector,
+    doubts: Doubts,
+    doubtful: dict[str, Columns],
+    taken: Columns,
+    busy_ns: int,
+    window: tuple[int, int],
+    units_per_node: float,
+) -> dict[str, float]:
+    """Return the node-time (of units: the unit-time) in nanoseconds of which the logs do not say what nodes did."""
+    start, end = window
+    jobs = len(collected.job_times)
+    lost_ns = collected.lost_node_ns * units_per_node
+    if jobs:  # rows that do not state it are taken to be as the others
+        lost_ns += collected.lost_rows * busy_ns / jobs
+    overdue_ns = sum(
+        count * max(0, end - max(since, start)) for count, since in collected.overdue
+    )
+    parts: dict[str, float] = {
+        "skipped rows": lost_ns,
+        "jobs without an end": overdue_ns * units_per_node,
+        "jobs that ran when the log ended": doubts.missing * busy_ns,
+        "sampling": collected.sampled_node_ns * units_per_node,
+    }
+    taken_ns = _node_ns(taken)
+    for why, some in doubtful.items():
+        parts[why] = _node_ns(merge(*_joined(taken, some))) - taken_ns
+    return parts
+
+
 def _settle(
     collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None, source: str
-) -> None:
-    """Resolve what readers handed over, and check the account of their rows."""
+) -> bool:
+    """Resolve what readers handed over, and check the account of their rows; True when nodes were chosen for jobs."""
     collected.settle(diagnosis)
     diagnosis.balance()
     diagnosis.check_use()
-    _place(collected, diagnosis, machine_nodes)
+    placed = _place(collected, diagnosis, machine_nodes)
     if not collected.names:
         raise InputError(
             "no row names a node that was busy, down or known",
             file=source or None,
             hint=diagnosis.losses() or None,
         )
+    return placed
 
 
 class _Units:
@@ -741,7 +882,7 @@ def _gaps(taken: Columns, size: int, start: int, end: int) -> Columns:
 
 def _place(
     collected: Collector, diagnosis: Diagnosis, machine_nodes: int | None
-) -> None:
+) -> bool:
     """Give the jobs that only count their nodes the first that are free, in order of their start.
 
     Schedulers place otherwise, so that fragments of single nodes are not those of the machine; how many nodes are
@@ -761,7 +902,7 @@ def _place(
                 0,
                 loud=True,
             )
-        return
+        return False
     collected.forget_counted()
     order = np.argsort(starts, kind="stable")
     needed, starts, ends = needed[order], starts[order], ends[order]
@@ -792,6 +933,7 @@ def _place(
     if short:
         diagnosis.note("jobs wanted more nodes than were free: the list of nodes or --machine-nodes may be too small",
                        "", 0, f"{short:,} of {len(needed):,} jobs", loud=True)  # fmt: skip
+    return True
 
 
 def _machine(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
+from bft.replay.trace.uncertainty import Uncertainty
 
 IndexArray = NDArray[np.int32]
 TimeArray = NDArray[np.int64]
@@ -54,6 +55,8 @@ class NodeTrace:
         and the end.
     kinds
         Kind of each node's units, such as a type of GPU; empty where all are alike.
+    uncertain
+        How much of the node-time its logs leave open; None: not stated.
 
     Examples
     --------
@@ -78,6 +81,7 @@ class NodeTrace:
     altered: str = ""
     node_units: tuple[int, ...] | None = None
     kinds: tuple[str, ...] = ()
+    uncertain: Uncertainty | None = None
 
     def __post_init__(self) -> None:
         units = self.node_units

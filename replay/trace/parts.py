@@ -14,6 +14,7 @@ import numpy as np
 from bft.models import InputError
 from bft.replay.trace.node_trace import IndexArray, NodeTrace, from_fragments
 from bft.replay.trace.trace_statistics import fragments, iso
+from bft.replay.trace.uncertainty import together
 
 # Number of hexadecimal digits of a keyed hash that make a name: two of a million nodes have the same with a chance of
 # 2e-3, and then `anonymised` refuses.
@@ -205,7 +206,13 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
         dict.fromkeys(trace.altered for trace in order if trace.altered)
     )
     return replace(
-        described(made, order[0]), notes=notes, source=source, altered=altered
+        described(made, order[0]),
+        notes=notes,
+        source=source,
+        altered=altered,
+        uncertain=together(
+            [(each.uncertain, len(each.nodes) * each.duration_s) for each in order]
+        ),
     )
 
 
@@ -299,5 +306,10 @@ def _moved(slots: IndexArray, place: IndexArray, trace: NodeTrace) -> IndexArray
 def described(made: NodeTrace, of: NodeTrace) -> NodeTrace:
     """A trace with another's words for people."""
     return replace(
-        made, machine=of.machine, source=of.source, notes=of.notes, altered=of.altered
+        made,
+        machine=of.machine,
+        source=of.source,
+        notes=of.notes,
+        altered=of.altered,
+        uncertain=of.uncertain,
     )

@@ -18,6 +18,7 @@ from bft.replay.trace.node_trace import (
     from_changes,
     row_offsets,
 )
+from bft.replay.trace.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -391,6 +392,7 @@ def _metadata(trace: NodeTrace) -> dict[str, str]:
         "start": _iso(trace.start),
         "end": _iso(trace.end),
         **({"altered": trace.altered} if trace.altered else {}),
+        **({"uncertain": trace.uncertain.as_json()} if trace.uncertain else {}),
     }
 
 
@@ -529,9 +531,25 @@ def _from_native(
     if altered:
         note = f"the trace is not as observed, but perturbed: {altered}"
         trace = replace(trace, altered=altered, notes=(*trace.notes, note))
+    if "uncertain" in metadata:
+        trace = _uncertain(trace, metadata["uncertain"], source)
     if numbers is None:
         return _after_skipped(trace.read_from(instants), skip_rows, "times")
     return _after_skipped(trace, skip_rows, "rows")
+
+
+def _uncertain(trace: NodeTrace, stated: str, source: str) -> NodeTrace:
+    """The trace with what its logs leave open, as a note from a share on that matters."""
+    try:
+        uncertain = Uncertainty.from_json(stated)
+    except ValueError as error:
+        raise InputError(
+            f"the file's metadata are damaged: {error}", file=source or None
+        ) from error
+    notes = trace.notes
+    if uncertain.is_large:
+        notes = (*notes, str(uncertain))
+    return replace(trace, uncertain=uncertain, notes=notes)
 
 
 def _unit_numbers(column: pd.Series, source: str) -> NDArray[np.int64]:

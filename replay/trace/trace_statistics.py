@@ -182,6 +182,8 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
         ],
         "notes": list(trace.notes),
     }
+    if trace.uncertain is not None:
+        result["uncertain"] = trace.uncertain.as_dict()
     if len(trace.left) and not trace.by_unit:
         result["host"] = host_prices(idle, len(trace.left))
     if len(seconds):
