@@ -240,13 +240,11 @@ def _stretched(
 
 def _hours(ns: int) -> str:
     seconds = ns / SECOND_NS
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.3g} h"
-    )
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.3g} h"
 
 
 @dataclass(frozen=True, slots=True)

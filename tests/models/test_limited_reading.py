@@ -177,8 +177,7 @@ def test_a_small_table_that_would_fill_the_memory_is_refused(
     assert code == 2
     assert str(path) in told
     assert (
-        "more than 100 MiB of memory (it takes " in told
-        or "longer than 16 MiB" in told
+        "more than 100 MiB of memory (it takes " in told or "longer than 16 MiB" in told
     )
     assert peak < 500
     assert not out.exists()
@@ -241,8 +240,7 @@ def test_every_reader_has_the_bound(
     assert code == 2
     assert str(path) in told
     assert (
-        "more than 50 MiB of memory (it takes " in told
-        or "longer than 16 MiB" in told
+        "more than 50 MiB of memory (it takes " in told or "longer than 16 MiB" in told
     )
     assert peak < 500
 
