@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from bft.datasets import generate_dnn_jobs
 from bft.milp import CostModel, Job, Problem
+
+
+class Labelled(Protocol):
+    """A row of a benchmark, known by its label."""
+
+    @property
+    def label(self) -> str:
+        """Name of the row in the table."""
+
+
+L = TypeVar("L", bound=Labelled)
+
+
+def chosen_rows(rows: Iterable[L], description: str | None) -> list[L]:
+    """Return the rows that --only names, in their order; --list prints their labels, and then there are none."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        default=[""],
+        metavar="TEXT",
+        help="rows whose label has one of these",
+    )
+    parser.add_argument("--list", action="store_true", help="print the labels")
+    given = parser.parse_args()
+    chosen = [row for row in rows if any(text in row.label for text in given.only)]
+    if given.list:
+        print(*(row.label for row in chosen), sep="\n")
+        return []
+    return chosen
 
 
 def dnn_problem(

@@ -12,7 +12,6 @@ over all submitted jobs, those not done counted to the end; behind JCT and makes
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from _common import reference_folder
+from _common import chosen_rows, reference_folder
 
 from bft.datasets import generate_dnn_jobs, generate_node_trace
 from bft.models import JobTable, jobs_from_frame
@@ -179,21 +178,8 @@ def rows() -> Iterator[Row]:
 
 def main() -> None:
     """Print one line for each row."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--only",
-        nargs="*",
-        default=[""],
-        metavar="TEXT",
-        help="rows whose label has one of these",
-    )
-    parser.add_argument("--list", action="store_true", help="print the labels")
-    given = parser.parse_args()
-    chosen = [row for row in rows() if any(text in row.label for text in given.only)]
-    if given.list:
-        print(*(row.label for row in chosen), sep="\n")
+    chosen = chosen_rows(rows(), __doc__)
+    if not chosen:
         return
     print(
         f"{'row':58} {'1e9 samples':>11} {'share':>6} {'JCT h':>14} {'makespan ks':>14} {'without h':>9} {'done':>5}"

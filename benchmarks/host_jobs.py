@@ -11,7 +11,6 @@ each of these, outcome (samples), and its change against the nodes that the log 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -20,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from _common import reference_folder
+from _common import chosen_rows, reference_folder
 
 from bft.replay.cli.main import run
 from bft.replay.options.options import Options
@@ -62,21 +61,8 @@ def rows() -> Iterator[Row]:
 
 def main() -> None:
     """Print one line for each row."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--only",
-        nargs="*",
-        default=[""],
-        metavar="TEXT",
-        help="rows whose label has one of these",
-    )
-    parser.add_argument("--list", action="store_true", help="print the labels")
-    given = parser.parse_args()
-    chosen = [row for row in rows() if any(text in row.label for text in given.only)]
-    if given.list:
-        print("\n".join(row.label for row in chosen))
+    chosen = chosen_rows(rows(), __doc__)
+    if not chosen:
         return
     print(
         f"{'':<45}{'starts':>7}{'wait':>8}{'node-h':>10}{'price':>9}{'outcome':>17}{'change':>9}"

@@ -335,10 +335,11 @@ def _replay(
         )
         timing |= dedicated_s
     metrics = {**summarise(done, dedicated), "interrupted": stopped}
+    census = Census.of(done)
     if figures := _host_jobs(done, options, pools, notes):
         metrics["host"] = figures
     if options.rules.admission == "deadline":
-        metrics["admission"] = _admitted(done, notes)
+        metrics["admission"] = _admitted(census, notes)
     if searched := search_metrics(done):
         metrics["search"] = searched
     rates = Rates(options.node_watts, options.price_per_node_hour, options.co2_per_kwh)
@@ -346,7 +347,7 @@ def _replay(
         metrics["costs"] = figures
     if options.bound:
         began = time.perf_counter()
-        refused = [record.job.name for record in Census.of(done).group("refused")]
+        refused = [record.job.name for record in census.group("refused")]
         metrics |= beside_bounds(
             done, _bounds(options, inputs, pools, refused, staged=stage is not None)
         )
@@ -358,7 +359,7 @@ def _replay(
         and stage is None
         and not options.workload
     ):
-        _say_what_is_left(options, inputs, pools, done, notes)
+        _say_what_is_left(options, inputs, pools, done, metrics, notes)
     if player.failed is not None:
         metrics["policy_error"] = str(player.failed)
     deaths = done.steps["note"].str.contains(DIED, regex=False)
@@ -398,9 +399,8 @@ def _host_jobs(
     return {**figures, "reserve": rules.reserve, "free_first": rules.takes_free_first}
 
 
-def _admitted(outcome: Outcome, notes: Notes) -> dict[str, Any]:
+def _admitted(census: Census, notes: Notes) -> dict[str, Any]:
     """How many jobs with deadlines came, and which were refused; with a note."""
-    census = Census.of(outcome)
     came = [
         record
         for record in census.group("submitted")
@@ -489,6 +489,7 @@ def _say_what_is_left(
     inputs: Inputs,
     pools: Sequence[Pool],
     outcome: Outcome,
+    metrics: dict[str, Any],
     notes: Notes,
 ) -> None:
     """A note where the options leave much that idle nodes are enough for: what it was lost to, and what to set."""
@@ -500,7 +501,8 @@ def _say_what_is_left(
     # The backend changes no result.
     best = {name: value for name, value in PRESETS["best"].items() if name != "backend"}
     is_best = all(options.flat()[name] == value for name, value in best.items())
-    text = advice(outcome, bound, max_jobs=options.rules.max_jobs, is_best=is_best)
+    max_jobs = options.rules.max_jobs
+    text = advice(outcome, metrics, bound, max_jobs=max_jobs, is_best=is_best)
     if text is not None:
         notes.note(text)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from bft.replay.engine.ledger import Outcome
-from bft.replay.results.fairness import without_units_s
 from bft.replay.trace.trace_statistics import fragments
 
 # A cap on the jobs in play that was reached for a smaller share of the time explains little.
@@ -16,7 +16,12 @@ HOUR_S = 3600.0
 
 
 def advice(
-    outcome: Outcome, bound: float, *, max_jobs: int, is_best: bool
+    outcome: Outcome,
+    metrics: dict[str, Any],
+    bound: float,
+    *,
+    max_jobs: int,
+    is_best: bool,
 ) -> str | None:
     """Say why an outcome is below the unit-time bound and what to set, by figures of this replay.
 
@@ -24,6 +29,8 @@ def advice(
     ----------
     outcome
         The replay.
+    metrics
+        Its metrics (`bft.replay.results.metrics.summarise`).
     bound
         Its unit-time bound in samples, above 0.
     max_jobs
@@ -39,31 +46,25 @@ def advice(
     share = f"the outcome is {outcome.work / bound:.1%} of what the idle nodes are enough for"
     if (unit := _costs_of_another_unit(outcome)) is not None:
         return f"{share}: {unit}"
-    lost = {
-        book: math.fsum(
-            getattr(record, f"lost_to_{book}") for record in outcome.records
-        )
-        for book in _COSTS
-    }
-    costs = f"rescales cost {lost['rescale'] / bound:.1%} of that and preemptions {lost['preemption'] / bound:.1%}"
+    rescale, preemption = metrics["rescale_cost"], metrics["preemption_cost"]
+    costs = f"rescales cost {rescale / bound:.1%} of that and preemptions {preemption / bound:.1%}"
     capped = _share_of_time_with(outcome, max_jobs) if max_jobs else 0.0
     if capped >= MUCH_TIME:
+        waits = metrics["without_units_s"]
+        longest_h = waits["longest"] / HOUR_S if waits else 0.0
         return (
             f"{share}: for {capped:.0%} of the time as many jobs were in play as -maxJ {max_jobs} allows, on "
             f"{_units_a_job(outcome):.1f} units each, and {costs}; -maxJ 0 lets more jobs run on fewer units each. "
-            f"--preset best does so too, and shortens long waits, here up to {_longest_wait_h(outcome):.1f} h without "
+            f"--preset best does so too, and shortens long waits, here up to {longest_h:.1f} h without "
             "nodes (docs/beyond.md)"
         )
     if is_best:
         return None
     return (
-        f"{share}: {outcome.used_unit_seconds / outcome.idle_unit_seconds:.1%} of the idle node-time was used, on "
+        f"{share}: {metrics['used_share']:.1%} of the idle node-time was used, on "
         f"{_units_a_job(outcome):.1f} units a job, and {costs}; --preset best puts jobs on few units each "
         "(docs/beyond.md)"
     )
-
-
-_COSTS = ("rescale", "preemption")
 
 
 def _costs_of_another_unit(outcome: Outcome) -> str | None:
@@ -91,16 +92,3 @@ def _units_a_job(outcome: Outcome) -> float:
     """Return the units of a running job, averaged over the time that jobs run."""
     running_s = math.fsum(record.run_seconds for record in outcome.records)
     return outcome.used_unit_seconds / running_s if running_s else 0.0
-
-
-def _longest_wait_h(outcome: Outcome) -> float:
-    """Return the longest time that a job was there without units."""
-    came = [
-        record
-        for record in outcome.records
-        if not record.left_out and record.job.tsub_ns <= outcome.end_ns
-    ]
-    return (
-        max((without_units_s(record, outcome.end_ns) for record in came), default=0.0)
-        / HOUR_S
-    )
