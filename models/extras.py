@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module, metadata
 from typing import Any
 
@@ -38,3 +40,16 @@ def extra(module: str, name: str = "ml") -> Any:
     except ModuleNotFoundError as error:
         what = f"this needs the package {error.name}, which is not installed"
         raise InputError(what, hint=how_to_install(name)) from error
+
+
+@contextmanager
+def needs(what: str, name: str, otherwise: str = "") -> Iterator[None]:
+    """Guard a block that imports a package of the extra `name`: if it is missing, InputError says how to install it."""
+    try:
+        yield
+    except ImportError as error:
+        hint = how_to_install(name)
+        raise InputError(
+            f"{what} needs the package {error.name}, which is not installed",
+            hint=f"{hint}; {otherwise}" if otherwise else hint,
+        ) from error

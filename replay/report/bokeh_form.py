@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bft.models.extras import needs
 from bft.replay.report.chart import (
     Axis,
     Bars,
@@ -18,7 +19,6 @@ from bft.replay.report.chart import (
     Heat,
     colour,
 )
-from bft.replay.report.extras import needs
 
 if TYPE_CHECKING:
     from bokeh.models import Model
@@ -50,7 +50,7 @@ def embedded(charts: Sequence[Chart]) -> tuple[dict[str, str], str]:
     InputError
         When Bokeh is not installed; contains the command that installs it.
     """
-    with needs("a page with charts to zoom", "--static makes one without"):
+    with needs("a page with charts to zoom", "report", "--static makes one without"):
         from bokeh.document import Document
         from bokeh.resources import Resources
     window = _window(charts)

@@ -19,7 +19,7 @@ from bft.replay.report.run_files import RunFiles, read_run
 from bft.replay.report.svg_form import drawn
 from bft.replay.report.sweep_charts import charts_of_sweep, is_sweep, read_sweep, varied
 from bft.replay.report.tables import ROWS, behind, data, facts, jobs_table, kinds_table
-from bft.replay.report.text import markup
+from bft.replay.report.words import markup
 from bft.replay.results.headlines import headlines
 from bft.replay.results.host import host_lines
 from bft.replay.trace.node_trace import NodeTrace

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bft.models.extras import needs
 from bft.replay.report.chart import (
     Axis,
     Bars,
@@ -19,7 +20,6 @@ from bft.replay.report.chart import (
     Heat,
     colour,
 )
-from bft.replay.report.extras import needs
 from bft.replay.report.run_charts import charts_of, charts_of_trace
 from bft.replay.report.run_files import read_run
 from bft.replay.report.sweep_charts import charts_of_sweep, is_sweep, read_sweep
@@ -67,7 +67,7 @@ def write_charts(charts: Sequence[Chart], target: Path, form: str) -> list[Path]
 
 def write_chart(chart: Chart, file: Path, form: str = "png") -> None:
     """Write one chart into a file."""
-    with needs("a figure"):
+    with needs("a figure", "report"):
         import matplotlib as mpl
     # Without a salt the ids of an SVG's parts are random; text stays text, so that the figure can be edited.
     style = {

@@ -9,7 +9,6 @@ from bft.replay.report import (
     host_charts,
     job_charts,
     node_charts,
-    solver_charts,
     time_charts,
 )
 from bft.replay.report.chart import Chart
@@ -39,7 +38,7 @@ OF_A_RUN: tuple[Callable[[RunFiles], Chart | None], ...] = (
     time_charts.losses,
     time_charts.work_done,
     time_charts.decisions,
-    solver_charts.solve_times,
+    time_charts.solve_times,
 )
 
 

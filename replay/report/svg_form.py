@@ -21,7 +21,7 @@ from bft.replay.report.chart import (
     Heat,
     colour,
 )
-from bft.replay.report.text import markup
+from bft.replay.report.words import markup
 from bft.replay.trace.node_trace import SECOND_NS
 
 WIDTH, HEIGHT = 900, 260

@@ -11,7 +11,7 @@ import numpy as np
 from bft.models.errors import MAX_SENTENCE, printable
 from bft.replay.engine.ledger import BOOKS
 from bft.replay.report.job_charts import done_shares
-from bft.replay.report.text import markup
+from bft.replay.report.words import markup
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,10 +1,13 @@
-"""Charts over time: idle and used units, work done, losses."""
+"""Charts over time: idle and used units, work done, losses; what decisions took; what came against predictions."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
+from bft.models import InputError
 from bft.replay.engine.ledger import BOOKS
 from bft.replay.report.chart import (
     Axis,
@@ -17,6 +20,8 @@ from bft.replay.report.chart import (
 )
 from bft.replay.report.over_time import TimeArray, held_over_time, mean_over_time
 from bft.replay.report.run_files import RunFiles
+from bft.replay.results.run_directory import TIMING
+from bft.replay.results.run_reading import HINT
 
 # Equal parts of the window of which means are shown: zooming in four times still shows one a pixel.
 SPANS = 2000
@@ -206,3 +211,59 @@ def stamps(instants_ms: FloatArray) -> pd.Series:
     return pd.Series(
         pd.to_datetime(instants_ms.round().astype("int64"), unit="ms", utc=True)
     ).dt.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def solve_times(run: RunFiles) -> Chart | None:
+    """Distribution of the policy's time per decision; None if it is not known."""
+    try:
+        quantiles = run.decision_s.get("quantiles", {})
+        shares = np.array([float(share) for share in quantiles])
+        seconds = np.array([float(value) for value in quantiles.values()])
+        if not len(shares):
+            return None
+        total, count = float(run.decision_s["sum"]), int(run.decision_s["count"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            "damaged: decision_s", file=run.folder / TIMING, hint=HINT
+        ) from error
+    order = np.argsort(shares)
+    shares, seconds = shares[order], np.maximum(seconds[order], 1e-6)
+    table = pd.DataFrame({"share of decisions": [f"{share:.1%}" for share in shares],
+                          "milliseconds": (seconds * 1000).round(3)})  # fmt: skip
+    note = f"{count:,} decisions took {total:,.1f} s of wall-clock time on the machine that replayed: "
+    note += (
+        "the only figures on this page that another replay of the same input changes."
+    )
+    curve = Curve("decisions", seconds * 1000, shares)
+    axes = Axis("milliseconds", "log"), Axis("share of decisions", "share")
+    return Chart(
+        "solving", "What a decision takes", note, Curves(*axes, (curve,)), table
+    )
+
+
+def forecast_chart(
+    ms: FloatArray, counts: Mapping[str, FloatArray], what: str
+) -> Chart:
+    """Counts over time.
+
+    Parameters
+    ----------
+    ms
+        Instants, ms since 1970: float64 of shape (slots,).
+    counts
+        What is drawn, by name, the first one as an area: float64 of shape (slots,).
+    what
+        Label of the axis of counts.
+    """
+    curves = tuple(
+        Curve(name, ms, values, filled=number == 0)
+        for number, (name, values) in enumerate(counts.items())
+    )
+    table = pd.DataFrame({"time": stamps(ms), **counts})
+    return Chart(
+        "forecast",
+        "What came, and what was predicted",
+        "",
+        Curves(TIME, Axis(what), curves),
+        table,
+    )

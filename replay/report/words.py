@@ -1,10 +1,12 @@
-"""What a page says in words: its opening sentence, its headline figures, and what its terms mean."""
+"""What a page says in words: its opening sentence, its headline figures, what its terms mean; and text as markup."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from html import escape
 from typing import Any
 
+from bft.models.errors import MAX_SENTENCE, printable
 from bft.replay.results.headlines import duration_text
 from bft.replay.results.host import host_sentence
 
@@ -118,3 +120,12 @@ def _large(count: float) -> str:
         if abs(count) >= size:
             return f"{count / size:.1f} {word}"
     return f"{count:,.0f}"
+
+
+def markup(text: str) -> str:
+    """A text in HTML or SVG: nothing in it is markup, and characters that act instead of being seen are escapes.
+
+    >>> markup("<b>Tom & Jerry</b>")
+    '&lt;b&gt;Tom &amp; Jerry&lt;/b&gt;'
+    """
+    return escape(printable(text, MAX_SENTENCE))
