@@ -650,6 +650,8 @@ def _of_trace(trace: NodeTrace) -> dict[str, Any]:
             else {}
         ),
         "events": len(trace),
+        **({"assumptions": list(trace.assumptions)} if trace.assumptions else {}),
+        **({"zone": trace.zone} if trace.zone else {}),
     }
 
 

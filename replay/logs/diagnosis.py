@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any
 
 from bft.models import InputError
@@ -27,6 +28,10 @@ class Tally:
     line: int
     detail: str = ""
     loud: bool = False
+
+    def in_short(self) -> str:
+        """The same without the folder of the file."""
+        return str(replace(self, file=PurePath(self.file).name))
 
     def __str__(self) -> str:
         if not self.line:  # of a file, or of all
@@ -121,6 +126,15 @@ class Diagnosis:
             for reason, t in self.notes.items()
             if t.loud
         ]
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What was skipped and noted, a sentence each, without the folders of files: for the trace made of the logs."""
+        kinds = ((self.skipped, "rows were skipped: "), (self.notes, ""))
+        return tuple(
+            f"{kind}{reason}{f': {tally.in_short()}' if str(tally) else ''}"
+            for tallies, kind in kinds
+            for reason, tally in tallies.items()
+        )
 
     @contextmanager
     def reading(self, file: str) -> Iterator[None]:

@@ -310,7 +310,13 @@ def ingested(
         diagnosis, options.events, options.reservations, states_outages
     )
     _say_requeued_runs_are_missing(collected, diagnosis)
-    made = replace(made, machine=options.machine or collected.machine, source=source)
+    made = replace(
+        made,
+        machine=options.machine or collected.machine,
+        source=source,
+        assumptions=diagnosis.assumptions(),
+        zone=options.tz or "",
+    )
     if not made.by_unit:
         made = replace(made, units_per_node=options.units_per_node or 1)
     if not options.walltimes:

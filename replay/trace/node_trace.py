@@ -57,6 +57,10 @@ class NodeTrace:
         Kind of each node's units, such as a type of GPU; empty where all are alike.
     uncertain
         How much of the node-time its logs leave open; None: not stated.
+    assumptions
+        What making it from a log assumed, in sentences. They travel with its file.
+    zone
+        Time zone of the machine's site, such as Europe/Berlin; empty where it is not known.
 
     Examples
     --------
@@ -82,6 +86,8 @@ class NodeTrace:
     node_units: tuple[int, ...] | None = None
     kinds: tuple[str, ...] = ()
     uncertain: Uncertainty | None = None
+    assumptions: tuple[str, ...] = ()
+    zone: str = ""
 
     def __post_init__(self) -> None:
         units = self.node_units

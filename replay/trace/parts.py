@@ -205,6 +205,7 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
     altered = "; ".join(
         dict.fromkeys(trace.altered for trace in order if trace.altered)
     )
+    assumptions = dict.fromkeys(text for trace in order for text in trace.assumptions)
     return replace(
         described(made, order[0]),
         notes=notes,
@@ -213,6 +214,7 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
         uncertain=together(
             [(each.uncertain, len(each.nodes) * each.duration_s) for each in order]
         ),
+        assumptions=tuple(assumptions),
     )
 
 
@@ -237,7 +239,7 @@ def _check_machine(order: Sequence[NodeTrace]) -> None:
 
 
 def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
-    """The trace with nodes named by a keyed hash, and without the names of machine and source, and without notes.
+    """The trace with nodes named by a keyed hash, and without machine, source, notes, assumptions and time zone.
 
     The order of nodes stays, so that replays give the same numbers; it may reveal which nodes are neighbours. Times
     stay too. The same key gives a node the same name in every trace.
@@ -253,8 +255,15 @@ def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
     >>> anonymised(always_idle(2, 0, 10**9), b"sixteen bytes or more").nodes
     ('n01cb108a5288', 'n82bfd4ea84b4')
     """
+    nodes = keyed_names(trace.nodes, key)
     return replace(
-        trace, nodes=keyed_names(trace.nodes, key), machine="", source="", notes=()
+        trace,
+        nodes=nodes,
+        machine="",
+        source="",
+        notes=(),
+        assumptions=(),
+        zone="",
     )
 
 
@@ -312,4 +321,6 @@ def described(made: NodeTrace, of: NodeTrace) -> NodeTrace:
         notes=of.notes,
         altered=of.altered,
         uncertain=of.uncertain,
+        assumptions=of.assumptions,
+        zone=of.zone,
     )

@@ -393,6 +393,8 @@ def _metadata(trace: NodeTrace) -> dict[str, str]:
         "end": _iso(trace.end),
         **({"altered": trace.altered} if trace.altered else {}),
         **({"uncertain": trace.uncertain.as_json()} if trace.uncertain else {}),
+        **({"assumptions": json.dumps(trace.assumptions)} if trace.assumptions else {}),
+        **({"zone": trace.zone} if trace.zone else {}),
     }
 
 
@@ -402,18 +404,19 @@ def _iso(instant_ns: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Metadata of a native trace file: window, nodes and their units."""
+    """Metadata of a native trace file: window, nodes and their units; what was assumed."""
 
     nodes: list[str] | None
     units_per_node: int
     node_units: list[int] | None
     start: int | None
     end: int | None
+    assumptions: tuple[str, ...]
 
 
 def _window(metadata: dict[str, str], source: str) -> _Window:
     try:
-        nodes = _universe(metadata["nodes"]) if "nodes" in metadata else None
+        nodes = _texts(metadata["nodes"], "nodes") if "nodes" in metadata else None
         units_per_node = int(metadata.get("units_per_node", "1"))
         if units_per_node < 1:
             raise ValueError(f"units_per_node is {units_per_node}, expected at least 1")
@@ -422,6 +425,7 @@ def _window(metadata: dict[str, str], source: str) -> _Window:
         )
         start = _stamp(metadata["start"]) if "start" in metadata else None
         end = _stamp(metadata["end"]) if "end" in metadata else None
+        assumptions = tuple(_texts(metadata.get("assumptions", "[]"), "assumptions"))
     except (ValueError, TypeError) as error:
         raise InputError(
             f"the file's metadata are damaged: {error}", file=source or None
@@ -432,7 +436,7 @@ def _window(metadata: dict[str, str], source: str) -> _Window:
         raise InputError(
             "the metadata state node_units, but not of each node", file=source or None
         )
-    return _Window(nodes, units_per_node, node_units, start, end)
+    return _Window(nodes, units_per_node, node_units, start, end, assumptions)
 
 
 def _nodes_of(
@@ -526,6 +530,9 @@ def _from_native(
         units_per_node=per,
         node_units=node_units,
         rows=None if numbers is None else instants,
+    )
+    trace = replace(
+        trace, assumptions=window.assumptions, zone=metadata.get("zone", "")
     )
     altered = metadata.get("altered", "")
     if altered:
@@ -818,11 +825,11 @@ def _check_order(times: TimeArray, source: str, sort: bool) -> NDArray[np.int64]
     )
 
 
-def _universe(text: str) -> list[str]:
-    names = json.loads(text)
-    if not isinstance(names, list):
-        raise TypeError("nodes is no list of names")
-    return [str(name) for name in names]
+def _texts(text: str, what: str) -> list[str]:
+    entries = json.loads(text)
+    if not isinstance(entries, list):
+        raise TypeError(f"{what} is no list of texts")
+    return [str(entry) for entry in entries]
 
 
 def _counts(text: str) -> list[int]:

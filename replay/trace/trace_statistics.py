@@ -180,7 +180,7 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
         f"idle_{what}s_over_time": [
             round(float(mean), 3) for mean in idle_over_time(trace, SPANS)
         ],
-        "notes": list(trace.notes),
+        "notes": [*trace.assumptions, *trace.notes],
     }
     if trace.uncertain is not None:
         result["uncertain"] = trace.uncertain.as_dict()

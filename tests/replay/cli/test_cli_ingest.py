@@ -186,6 +186,42 @@ def test_several_files_are_one_log(here: Path) -> None:
     assert Path("one.csv").read_bytes() == Path("two.csv").read_bytes()
 
 
+def test_what_ingest_assumed_travels_with_the_trace(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Into parts of the trace and the summary of its replays, but not into what is made to be shown to others."""
+    (here / "logs").mkdir()
+    Path("jobs.sacct").rename("logs/jobs.sacct")
+    argv = ["ingest", "slurm", "logs/jobs.sacct", "-o", "trace.parquet"]
+    assert run([*argv, "--tz", "Europe/Berlin", "--to", "2021-02-10T03:00:00"]) == 0
+    part = ["trace", "slice", "trace.parquet", "--from", "2021-02-10T00:50:00"]
+    assert run([*part, "--tz", "Europe/Berlin", "-o", "part.parquet"]) == 0
+    replay = ["-ndmap", "part.parquet", "--backend", "exact", "--no-u"]
+    assert run([*replay, "--out", "run"]) == 0
+    capsys.readouterr()
+    trace = json.loads(Path("run/summary.json").read_text())["inputs"]["trace"]
+    assert trace["zone"] == "Europe/Berlin"
+    assumptions = "\n".join(trace["assumptions"])
+    assert "the window begins with the first end of a job" in assumptions
+    assert "no --events and no --reservations" in assumptions
+    assert "logs/" not in assumptions
+    assert run(["trace", "info", "part.parquet"]) == 0
+    assert "no --events and no --reservations" in capsys.readouterr().out
+    Path("key").write_bytes(b"sixteen bytes or more")
+    shown = [
+        "trace",
+        "anonymise",
+        "part.parquet",
+        "--key",
+        "key",
+        "-o",
+        "shown.parquet",
+    ]
+    assert run(shown) == 0
+    made = read_trace("shown.parquet")
+    assert (made.assumptions, made.zone) == ((), "")
+
+
 def test_the_same_input_gives_the_same_bytes(here: Path) -> None:
     for folder in ("a", "b"):
         assert (
