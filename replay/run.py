@@ -32,7 +32,7 @@ from bft.replay.policies import MilpPolicy, Policy, PolicyError
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
-from bft.replay.results.advice import advice
+from bft.replay.results.advice import BEST, MUCH_LEFT, advice
 from bft.replay.results.bounds.bounds import (
     Bounds,
     beside_bounds,
@@ -48,10 +48,6 @@ from bft.replay.results.metrics import summarise
 from bft.replay.results.search import search_metrics
 from bft.replay.run_lock import claimed
 from bft.replay.trace.node_trace import NodeTrace
-
-# A replay whose outcome is below the unit-time bound by more than this share reports it.
-MUCH_LEFT = 0.05
-
 
 # Of the time that decisions took: enough of them to draw its distribution.
 _QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
@@ -352,14 +348,8 @@ def _replay(
             done, _bounds(options, inputs, pools, refused, staged=stage is not None)
         )
         timing["bound_s"] = time.perf_counter() - began
-    if (
-        options.policy == "milp"
-        and player.failed is None
-        and not stopped
-        and stage is None
-        and not options.workload
-    ):
-        _say_what_is_left(options, inputs, pools, done, metrics, notes)
+    if player.failed is None and not stopped and stage is None:
+        metrics |= _beside_possible(options, inputs, pools, done, metrics, notes)
     if player.failed is not None:
         metrics["policy_error"] = str(player.failed)
     deaths = done.steps["note"].str.contains(DIED, regex=False)
@@ -484,27 +474,40 @@ def _several_kinds(pools: Sequence[Pool]) -> bool:
     return any(pool.trace.kinds for pool in pools)
 
 
-def _say_what_is_left(
+def _beside_possible(
     options: OptionTable,
     inputs: Inputs,
     pools: Sequence[Pool],
     outcome: Outcome,
     metrics: dict[str, Any],
     notes: Notes,
-) -> None:
-    """A note where the options leave much that idle nodes are enough for: what it was lost to, and what to set."""
-    if _several_kinds(pools):
-        return
+) -> dict[str, Any]:
+    """The share that was trained of what idle nodes are enough for, and where much is left what to set.
+
+    With the default policy a note says what it was lost to. Nothing is known for jobs that share units, for several
+    kinds of units, and for a workload that decides which jobs there are.
+    """
+    by_milp = options.policy == "milp"
+    if _several_kinds(pools) or options.workload or not (by_milp or options.xi is None):
+        return {}
     bound = unit_time_of([(pool.trace, pool.jobs) for pool in pools], inputs.never_run)
-    if not bound or outcome.work >= (1 - MUCH_LEFT) * bound:
-        return
+    if not bound:
+        return {}
+    found: dict[str, Any] = {"share_of_possible": outcome.work / bound, "advised": None}
+    if outcome.work >= (1 - MUCH_LEFT) * bound:
+        return found
+    if not by_milp:
+        on_trace = options.cluster is None
+        return found | {"advised": f"--policy milp {BEST}" if on_trace else None}
     # The backend changes no result.
     best = {name: value for name, value in PRESETS["best"].items() if name != "backend"}
     is_best = all(options.flat()[name] == value for name, value in best.items())
     max_jobs = options.rules.max_jobs
-    text = advice(outcome, metrics, bound, max_jobs=max_jobs, is_best=is_best)
-    if text is not None:
-        notes.note(text)
+    advised = advice(outcome, metrics, bound, max_jobs=max_jobs, is_best=is_best)
+    if advised is None:
+        return found
+    notes.note(advised.text)
+    return found | {"advised": advised.options}
 
 
 def _verified(policies: Sequence[Policy]) -> dict[str, int]:

@@ -225,7 +225,7 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
         generated = summary["inputs"]["jobs"].get("generated_load")
         window = f"{run.steps['time'].min():%Y-%m-%d %H:%M} to {run.steps['time'].max():%Y-%m-%d %H:%M} UTC"
         sub = f"policy {summary['options']['policy']}; {window}; bft-replay {summary['versions']['bft-replay']}"
-        before, after = _opening(summary, generated), _parameters(runs)
+        before, after = _opening(summary), _parameters(runs)
         lines = facts(list(headlines(summary["metrics"], generated)))
         search = _search(summary["metrics"].get("search"))
         kinds = _kinds(summary["metrics"].get("kinds", {}))
@@ -281,9 +281,9 @@ def _kinds(found: dict[str, Any]) -> list[str]:
     return [_section("kinds", "Units by kind", kinds_table(found))]
 
 
-def _opening(summary: dict[str, Any], generated: float | None) -> list[str]:
+def _opening(summary: dict[str, Any]) -> list[str]:
     metrics = summary["metrics"]
-    parts = [f'<p class="opening">{markup(words.opening(metrics, generated))}</p>']
+    parts = [f'<p class="opening">{markup(words.opening(summary))}</p>']
     warnings = (
         ["The replay was interrupted: these are partial results."]
         if metrics["interrupted"]
@@ -301,12 +301,18 @@ def _opening(summary: dict[str, Any], generated: float | None) -> list[str]:
     ]
     tiles = "".join(
         f"<li><strong>{markup(value)}</strong><span>{markup(what)}</span></li>"
-        for value, what in words.tiles(metrics)
+        for value, what in words.tiles(summary)
     )
     parts.append(f'<ul class="tiles">{tiles}</ul>')
-    if summary.get("notes"):
-        notes = "".join(f"<li>{markup(note)}</li>" for note in summary["notes"])
-        parts.append(_section("notes", "Notes", f"<ul>{notes}</ul>"))
+    beside = words.beside_dedicated(metrics)
+    parts += [f'<p class="note">{markup(beside)}</p>'] if beside else []
+    assumptions = summary["inputs"]["trace"].get("assumptions") or []
+    for key, title, notes in (
+        ("notes", "Notes", summary.get("notes") or []),
+        ("assumptions", "What the trace of idle nodes assumes", assumptions),
+    ):
+        items = "".join(f"<li>{markup(note)}</li>" for note in notes)
+        parts += [_section(key, title, f"<ul>{items}</ul>")] if items else []
     return parts
 
 

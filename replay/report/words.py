@@ -7,7 +7,8 @@ from html import escape
 from typing import Any
 
 from bft.models.errors import MAX_SENTENCE, printable
-from bft.replay.results.headlines import duration_text
+from bft.replay.results.advice import MUCH_LEFT
+from bft.replay.results.headlines import duration_text, minute
 from bft.replay.results.host import host_sentence
 
 GLOSSARY = (
@@ -31,8 +32,17 @@ GLOSSARY = (
     ),
     ("idle", "not in use by the machine's own batch jobs, so that training may use it"),
     ("JCT", "job completion time: from a job's submission to its finish"),
+    (
+        "mean units",
+        "units that a job held on average from its submission to its end; while it waits it holds none, so that the "
+        "mean may lie below the smallest size on which it runs",
+    ),
     ("outcome", "all samples that the jobs did, costs deducted"),
     ("policy", "the rule that decides who gets which units"),
+    (
+        "possible",
+        "the samples for which the idle nodes are enough, each at its job's best rate per unit: no policy exceeds it",
+    ),
     (
         "preemption",
         "the machine takes back a unit that a job holds; the job pays for going on with fewer",
@@ -61,50 +71,95 @@ GLOSSARY = (
 )
 
 
-def opening(metrics: dict[str, Any], generated_load: float | None) -> str:
-    """Say what a run comes to, and what it costs the machine's own jobs where that is known."""
-    text = _yields(metrics, generated_load)
+def opening(summary: dict[str, Any]) -> str:
+    """Say how large the machine is, what share was idle, what that is worth, what to set and what host jobs pay."""
+    metrics = summary["metrics"]
     host = metrics.get("host") or {}
-    if not host.get("starts") or "waiting_node_h" not in host:
-        return text
-    sentence = host_sentence(host)
-    return f"{text} {sentence[0].upper()}{sentence[1:]}."
+    sentences = [_machine(summary), _trained(summary)]
+    if host.get("starts"):
+        sentences.append(f"{_capital(_host(host))}.")
+    return " ".join(sentences)
 
 
-def _yields(metrics: dict[str, Any], generated_load: float | None) -> str:
-    """Return the result of a run in two sentences."""
-    finished, jobs = metrics["jobs_finished"], metrics["jobs"]
-    of = "generated jobs" if generated_load is not None else "jobs"
+def _machine(summary: dict[str, Any]) -> str:
+    """Return the machine, its idle share and what that is worth, in a sentence."""
+    metrics, trace = summary["metrics"], summary["inputs"]["trace"]
     span = duration_text(metrics.get("duration_s") or 0.0)
-    could = f"Your idle nodes of {span} could have trained {finished:,} of these {jobs:,} {of}"
-    if not metrics.get("eq_nodes"):
-        return f"{could}."
-    nodes = f"{metrics['eq_nodes']:.3g}"
-    bought = f"{could}. They offered as much time as {nodes} node{'' if nodes == '1' else 's'} bought for it"
-    if metrics.get("U") is None:
-        return f"{bought}."
-    return f"{bought}, and trained {metrics['U']:.0%} of what those would have."
+    if "nodes" not in trace:
+        return f"These jobs had the cluster {trace['source']} to themselves for {span}."
+    part = summary["options"].get("node_count") or summary["options"].get("first_node")
+    owner = "These" if part else "Your"
+    machine = f"{owner} {_counted(trace['nodes'], 'node')}"
+    if "units" in trace:
+        machine += f" ({_counted(trace['units'], 'unit')})"
+    share, worth = idle_share(summary), metrics.get("eq_nodes")
+    if share is None or worth is None:
+        return f"{machine} were replayed for {span}."
+    idle = f"{machine} were idle for {share:.1%} of the time"
+    return f"In {span} {idle[0].lower()}{idle[1:]}, which is worth {_nodes(worth)}."
 
 
-def tiles(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The figures that are read from afar: value and what it is."""
-    yield _large(metrics["outcome"]), "samples done"
-    yield f"{metrics['jobs_finished']:,} of {metrics['jobs']:,}", "jobs finished"
-    for key, what in (
-        ("U", "U: of what bought nodes would have done"),
-        ("share_of_bound", "of the upper bound"),
-        ("used_share", "of the idle node-time used"),
-    ):
-        if metrics.get(key) is not None:
-            yield f"{metrics[key]:.1%}", what
+def idle_share(summary: dict[str, Any]) -> float | None:
+    """The idle part of all node-time in the window; None where there is no machine or no time."""
+    metrics, trace = summary["metrics"], summary["inputs"]["trace"]
+    seconds = metrics.get("duration_s")
+    if "nodes" not in trace or not seconds or metrics.get("eq_nodes") is None:
+        return None
+    if "units" in trace:
+        share: float = metrics["resource_integral_unit_s"] / trace["units"] / seconds
+        return share
+    return float(metrics["eq_nodes"] / trace["nodes"])
+
+
+def _trained(summary: dict[str, Any]) -> str:
+    """Return what was trained, of what is possible where that is known, and what to set."""
+    metrics = summary["metrics"]
+    generated = summary["inputs"]["jobs"].get("generated_load") is not None
+    finished, jobs = metrics["jobs_finished"], metrics["jobs"]
+    done = f"{finished:,} of {jobs:,} {'generated ' * generated}jobs"
+    share = metrics.get("share_of_possible")
+    if share is None:
+        return f"With these settings {done} were done."
+    trained = (
+        f"With these settings {share:.1%} of what is possible was trained ({done})"
+    )
+    if metrics["advised"]:
+        return f"{trained}; {metrics['advised']} is made to get the {1 - share:.1%} that they leave."
+    if share < 1 - MUCH_LEFT:
+        return f"{trained}; the notes say what the rest was lost to."
+    return f"{trained}; no other setting can get much more."
+
+
+def _host(host: dict[str, Any]) -> str:
+    """Say what the machine's own jobs pay."""
+    if "waiting_node_h" in host:
+        return host_sentence(host)
+    each = f"{host['waiting_node_h_per_second']:,.3g} node-hours"
+    return f"your own jobs would have waited {each} more for each second that a node takes to return"
+
+
+def tiles(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The figures that are read from afar, value and what it is: those of the opening first."""
+    metrics, trace = summary["metrics"], summary["inputs"]["trace"]
+    share = idle_share(summary)
+    if share is not None:
+        yield _counted(trace["nodes"], "node"), "in the trace"
+        yield f"{share:.1%}", f"of the time idle: worth {_nodes(metrics['eq_nodes'])}"
+    if metrics.get("share_of_possible") is not None:
+        possible = metrics["share_of_possible"]
+        rest = f"{max(0.0, 1 - possible):.1%}"
+        yield f"{possible:.1%}", "of what is possible was trained"
+        if metrics["advised"]:
+            yield metrics["advised"], f"to set: made to get the {rest} that are left"
+        else:
+            yield "nothing", f"to set: no more than {rest} are left"
+    elif metrics.get("share_of_bound") is not None:
+        yield f"{metrics['share_of_bound']:.1%}", "of the upper bound"
+    yield from _host_tiles(metrics.get("host") or {})
+    finished = "jobs finished"
     if metrics.get("jct_s"):
-        yield duration_text(metrics["jct_s"]["median"]), "median completion time"
-    host = metrics.get("host") or {}
-    if host.get("break_even_price") is not None:
-        yield (
-            f"{host['break_even_price']:,.1f}",
-            "node-hours of training for each that your own jobs wait",
-        )
+        finished += f", half of them within {duration_text(metrics['jct_s']['median'])}"
+    yield f"{metrics['jobs_finished']:,} of {metrics['jobs']:,}", finished
     costs = metrics.get("costs", {})
     for key, unit, what in (
         ("additional_kwh", " kWh", "more than if the nodes had stayed idle"),
@@ -113,6 +168,41 @@ def tiles(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
     ):
         if key in costs:
             yield f"{costs[key]:,.0f}{unit}", what
+
+
+def _host_tiles(host: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if not host.get("starts"):
+        return
+    if "waiting_node_h" not in host:
+        hours = f"{host['waiting_node_h_per_second']:,.3g} node-h"
+        yield hours, "your own jobs wait for each second that a node takes to return"
+        return
+    least = "at least " if host["lower_bound"] else ""
+    yield f"{least}{host['waiting_node_h']:,.0f} node-h", "more that your own jobs wait"
+
+
+def beside_dedicated(metrics: dict[str, Any]) -> str | None:
+    """Say what U compares, and up to when; None where it is not known."""
+    if metrics.get("U") is None:
+        return None
+    own = f"{metrics['U']:.1%} of what {_nodes(metrics['dedicated_nodes'])} of their own would have done (U)"
+    if metrics["U_at"] == metrics["window_end"]:
+        return f"The idle nodes did {own}."
+    when = minute(metrics["U_at"])
+    return f"By {when}, when one of the two had done all jobs, the idle nodes had done {own}."
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _nodes(count: float) -> str:
+    text = f"{count:,.1f}".removesuffix(".0") if count >= 1 else f"{count:.2g}"
+    return f"{text} node{'' if text == '1' else 's'}"
+
+
+def _capital(sentence: str) -> str:
+    return f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def _large(count: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,19 @@ from bft.replay.trace.trace_statistics import fragments
 # A cap on the jobs in play that was reached for a smaller share of the time explains little.
 MUCH_TIME = 0.05
 HOUR_S = 3600.0
+# A replay whose outcome is below the unit-time bound by more than this share reports it.
+MUCH_LEFT = 0.05
+
+
+# The options that are advised where a setting leaves much.
+BEST = "--preset best"
+
+
+class Advice(NamedTuple):
+    """Why much is left: a sentence, and the options that change it; None where no option does."""
+
+    text: str
+    options: str | None
 
 
 def advice(
@@ -22,7 +35,7 @@ def advice(
     *,
     max_jobs: int,
     is_best: bool,
-) -> str | None:
+) -> Advice | None:
     """Say why an outcome is below the unit-time bound and what to set, by figures of this replay.
 
     Parameters
@@ -40,30 +53,32 @@ def advice(
 
     Returns
     -------
-    str or None
-        A note; None where no option would help.
+    Advice or None
+        None where no option would help, and none is mistaken.
     """
     share = f"the outcome is {outcome.work / bound:.1%} of what the idle nodes are enough for"
     if (unit := _costs_of_another_unit(outcome)) is not None:
-        return f"{share}: {unit}"
+        return Advice(f"{share}: {unit}", None)
     rescale, preemption = metrics["rescale_cost"], metrics["preemption_cost"]
     costs = f"rescales cost {rescale / bound:.1%} of that and preemptions {preemption / bound:.1%}"
     capped = _share_of_time_with(outcome, max_jobs) if max_jobs else 0.0
     if capped >= MUCH_TIME:
         waits = metrics["without_units_s"]
         longest_h = waits["longest"] / HOUR_S if waits else 0.0
-        return (
+        return Advice(
             f"{share}: for {capped:.0%} of the time as many jobs were in play as -maxJ {max_jobs} allows, on "
             f"{_units_a_job(outcome):.1f} units each, and {costs}; -maxJ 0 lets more jobs run on fewer units each. "
-            f"--preset best does so too, and shortens long waits, here up to {longest_h:.1f} h without "
-            "nodes (docs/beyond.md)"
+            f"{BEST} does so too, and shortens long waits, here up to {longest_h:.1f} h without "
+            "nodes (docs/beyond.md)",
+            BEST,
         )
     if is_best:
         return None
-    return (
+    return Advice(
         f"{share}: {metrics['used_share']:.1%} of the idle node-time was used, on "
-        f"{_units_a_job(outcome):.1f} units a job, and {costs}; --preset best puts jobs on few units each "
-        "(docs/beyond.md)"
+        f"{_units_a_job(outcome):.1f} units a job, and {costs}; {BEST} puts jobs on few units each "
+        "(docs/beyond.md)",
+        BEST,
     )
 
 

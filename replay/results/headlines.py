@@ -23,7 +23,7 @@ def headlines(
         early = metrics["U_at"] != metrics["window_end"]
         yield (
             "U",
-            f"{text} by {_minute(metrics['U_at'])}, when one of the two had done all jobs"
+            f"{text} by {minute(metrics['U_at'])}, when one of the two had done all jobs"
             if early
             else text,
         )
@@ -32,7 +32,7 @@ def headlines(
             "offered",
             f"{metrics['offered_unit_s'] / 3600:,.0f} idle unit-hours in the whole trace",
         )
-        window = f"{duration_text(metrics['duration_s'])} from {_minute(metrics['window_start'])}"
+        window = f"{duration_text(metrics['duration_s'])} from {minute(metrics['window_start'])}"
         yield (
             "resource-integral",
             f"{metrics['resource_integral_unit_s'] / 3600:,.0f} of them in the window, {window}, "
@@ -140,7 +140,7 @@ def _searched(search: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
         best = search["best"]
         yield (
             "best found",
-            f"{best['score']:.4f} by {best['job']} at {_minute(best['time'])}",
+            f"{best['score']:.4f} by {best['job']} at {minute(best['time'])}",
         )
 
 
@@ -176,7 +176,8 @@ def _beside_bound(metrics: dict[str, Any]) -> str:
     return f"{line}; {metrics['outcome'] / everybody:.1%} of the bound with all jobs in play, {everybody:,.0f}"
 
 
-def _minute(instant: str) -> str:
+def minute(instant: str) -> str:
+    """Return an instant of a summary to the minute."""
     return f"{instant[:10]} {instant[11:16]}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -101,7 +102,8 @@ def test_a_page_shows_the_figures_of_the_summary_and_executes_nothing(
     metrics = json.loads((finished / "summary.json").read_text())["metrics"]
     for told in (
         f"{metrics['outcome']:,.0f} samples",
-        "could have trained 2 of these 2 jobs",
+        "your 4 nodes were idle for",
+        "of what is possible was trained (2 of 2 jobs)",
         "Tfwd",
         "2 of 2",
         "<script>alert('x')</script>&amp;\"J",
@@ -112,6 +114,63 @@ def test_a_page_shows_the_figures_of_the_summary_and_executes_nothing(
     again = tmp_path / "again.html"
     assert run(["report", "--static", str(finished), "-o", str(again)]) == 0
     assert again.read_bytes() == target.read_bytes()
+
+
+def first_screen(page: Path) -> str:
+    """The text of a page up to its charts."""
+    words = " ".join(checked(page).words)
+    return words.partition("charts on this page")[0]
+
+
+def test_the_first_screen_says_machine_idle_share_worth_what_to_set_and_what_host_jobs_pay(
+    tmp_path: Path,
+) -> None:
+    """20 nodes, 15 of them idle for the second of two hours; a job on at most one node cannot use them."""
+    (tmp_path / "trace.csv").write_text(
+        "time,node,idle\n"
+        + "".join(f"2021-02-10T00:00:00Z,n{i},{int(i < 5)}\n" for i in range(20))
+        + "".join(f"2021-02-10T01:00:00Z,n{i},1\n" for i in range(5, 20))
+        + "2021-02-10T01:30:00Z,n0,0\n2021-02-10T02:00:00Z,n0,0\n"
+    )
+    job = {"Jmin": 1, "Jmax": 20, "Pmax": 1e9, "Tsub": "2021-02-10T00:00:00Z",
+           "Tcup": 6, "Tcdw": 3, "Ns": [0, 1, 20], "Ps": [0, 10, 20], "Os": [0, 10, 20]}  # fmt: skip
+    rows = [json.dumps({"name": f"job {k}", **job}) for k in range(20)]
+    (tmp_path / "jobs.jsonl").write_text("\n".join(rows) + "\n")
+    inputs = ["-ndmap", "trace.csv", "--jobs", "jobs.jsonl", "--backend", "exact"]
+    pages = {}
+    for name, options in {
+        "published": ["-maxJ", "1", "-Tfwd", "120", "--return-time", "60"],
+        "best": ["--preset", "best"],
+        "fifo": ["--policy", "fifo", "--oversized", "cap"],
+    }.items():
+        with contextlib.chdir(tmp_path):
+            assert run([*inputs, *options, "--out", name]) == 0
+            assert run(["report", "--static", name]) == 0
+        pages[name] = first_screen(tmp_path / f"{name}.html")
+    # (5 x 2 - 0.5 + 15 x 1) node-hours of 40.
+    idle = "In 2.0 h your 20 nodes were idle for 61.3% of the time, which is worth 12.2 nodes."
+    assert all(idle in text for text in pages.values())
+    left = re.search(r"With these settings ([\d.]+)% of what is possible was trained \(0 of 20 jobs\); "
+                     r"--preset best is made to get the ([\d.]+)% that they leave", pages["published"])  # fmt: skip
+    assert left is not None
+    assert float(left[1]) + float(left[2]) == pytest.approx(100.0)
+    assert "Your own jobs would have waited 0 node-hours more" in pages["published"]
+    assert "no other setting can get much more" in pages["best"]
+    assert "--policy milp --preset best is made to get" in pages["fifo"]
+    each = "waited 0.000278 node-hours more for each second that a node takes to return"
+    assert each in pages["best"]
+
+
+def test_u_is_said_to_hold_up_to_the_instant_at_which_all_jobs_were_done(
+    finished: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    assert run(["report", "--static", str(finished), "-o", str(page)]) == 0
+    metrics = json.loads((finished / "summary.json").read_text())["metrics"]
+    assert metrics["U_at"] < metrics["window_end"]
+    when = metrics["U_at"][:16].replace("T", " ")
+    assert f"By {when}, when one of the two had done all jobs" in first_screen(page)
+    assert f"{metrics['U']:.1%} of what" in first_screen(page)
 
 
 def test_the_page_lies_beside_the_run_and_is_not_replaced(
