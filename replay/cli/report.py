@@ -25,6 +25,11 @@ from bft.replay.cli.parameters import NamesWholeOption
     is_flag=True,
     help="Without scripts: charts that cannot be zoomed. Needs no extra.",
 )
+@click.option(
+    "--all-charts",
+    is_flag=True,
+    help="Show all charts of the page at once. [the four that matter most]",
+)
 @figure_options("Write the charts as PNG files into DIR, instead of a page.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def report(
@@ -32,6 +37,7 @@ def report(
     output: str | None,
     title: str | None,
     static: bool,
+    all_charts: bool,
     force: bool,
     **figures: str | None,
 ) -> None:
@@ -60,7 +66,7 @@ def report(
     refuse_other_forms(page)
     refuse_existing(page, force=force)
     with drafted(page) as draft:
-        write_report(folders, draft, static=static, title=title)
+        write_report(folders, draft, static=static, all_charts=all_charts, title=title)
     click.echo(str(page))
 
 

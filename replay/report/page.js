@@ -160,12 +160,16 @@
   theme.addEventListener("click", () => { root.dataset.theme = dark() ? "light" : "dark"; colourise(false); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => colourise(false));
   addEventListener("beforeprint", () => { root.dataset.printing = root.dataset.theme ?? ""; root.dataset.theme = "light"; colourise(true); });
-  document.getElementById("print").addEventListener("click", async () => { await Promise.all(frames.map(draw)); print(); });
+  document.getElementById("print").addEventListener("click", async () => { await Promise.all(frames.filter((frame) => !frame.closest("details:not([open])")).map(draw)); print(); });
   addEventListener("afterprint", () => {
     if (root.dataset.printing) root.dataset.theme = root.dataset.printing; else delete root.dataset.theme;
     delete root.dataset.printing;
     colourise(false);
   });
+  // A link to a chart that is a click away shows it.
+  const reveal = (hash) => { const more = hash.length > 1 && document.getElementById(hash.slice(1))?.closest("details"); if (more) more.open = true; };
+  document.querySelectorAll(".contents a").forEach((link) => link.addEventListener("click", () => reveal(link.hash)));
+  reveal(location.hash);
   const table = document.querySelector("table.jobs");
   if (table) jobs(table);
   const seen = new IntersectionObserver((entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => {

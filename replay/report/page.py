@@ -31,9 +31,16 @@ POLICY = (
 )
 
 
+# More charts than these are a click away.
+AT_ONCE = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The content of a page: a title, the parts before the charts, the charts, and the parts after them."""
+    """The content of a page: a title, the parts before the charts, the charts, and the parts after them.
+
+    The first `AT_ONCE` charts are shown at once, the others when the reader asks for them.
+    """
 
     title: str
     sub: str
@@ -47,6 +54,7 @@ def write_report(
     target: Path,
     *,
     static: bool = False,
+    all_charts: bool = False,
     title: str | None = None,
 ) -> None:
     """Write the page of one run, of several side by side, or of a sweep.
@@ -60,6 +68,8 @@ def write_report(
         The HTML file; the same runs give the same bytes.
     static
         Without scripts, and with charts as SVG.
+    all_charts
+        Show all charts at once, not the most important four.
     title
         Instead of the machine's name.
 
@@ -82,7 +92,8 @@ def write_report(
         page = _of_sweep(folders[0], title)
     else:
         page = _of_runs([read_run(folder) for folder in folders], title, static=static)
-    target.write_text(written(page, static=static), "utf-8")
+    text = written(page, static=static, all_charts=all_charts)
+    target.write_text(text, "utf-8")
 
 
 def write_trace_page(
@@ -112,7 +123,7 @@ def _of_sweep(path: Path, title: str | None) -> Page:
     )
 
 
-def written(page: Page, *, static: bool) -> str:
+def written(page: Page, *, static: bool, all_charts: bool = False) -> str:
     """A page as HTML."""
     documents, library = ({}, "") if static else embedded(page.charts)
     figure: Callable[[Chart], str] = drawn if static else _placeholder
@@ -126,18 +137,21 @@ def written(page: Page, *, static: bool) -> str:
         if static
         else f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     )
+    sections = [_chart(chart, figure(chart), static=static) for chart in page.charts]
     parts = [
         "<!DOCTYPE html>",
         f'<html lang="en"><head><meta charset="utf-8">{meta}',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{markup(page.title)}</title><style>{_asset('page.css')}</style></head><body>",
+        f"<title>{markup(page.title)}</title><style>{_asset('page.css')}</style>{'' if static else UNSCRIPTED}",
+        "</head><body>",
         f'<header><div class="bar"><h1>{markup(page.title)}</h1>{switch}</div><p class="sub">{markup(page.sub)}</p>',
         "</header><main>",
         *page.before,
         f'<nav aria-label="Charts"><details><summary>{len(page.charts)} charts on this page</summary>'
         f'<ul class="contents">{contents}</ul></details></nav>',
         "" if static else f'<p class="note help">{HELP}</p>',
-        *(_chart(chart, figure(chart), static=static) for chart in page.charts),
+        *sections[:AT_ONCE],
+        *_a_click_away(sections[AT_ONCE:], is_open=all_charts),
         *page.after,
         "</main>",
     ]
@@ -160,6 +174,19 @@ HELP = (
 )
 
 
+# Without scripts the drawings of the static page take the place of charts that zoom.
+UNSCRIPTED = "<noscript><style>.figure, .help { display: none } .legend button { pointer-events: none }</style></noscript>"
+
+
+def _a_click_away(sections: Sequence[str], *, is_open: bool) -> list[str]:
+    if not sections:
+        return []
+    count = f"{len(sections)} more chart{'s' * (len(sections) > 1)}"
+    opened = " open" if is_open else ""
+    head = f'<details class="more"{opened}><summary>{count}</summary>'
+    return [head, *sections, "</details>"]
+
+
 def _chart(chart: Chart, figure: str, *, static: bool) -> str:
     note = f'<p class="note">{markup(chart.note)}</p>' if chart.note else ""
     return _section(
@@ -180,6 +207,7 @@ def _placeholder(chart: Chart) -> str:
     return (
         f'<div class="figure" data-chart="{chart.key}" tabindex="0" role="group" aria-label="{name}">'
         f'<div style="min-height:{height(chart.drawing)}px"></div></div>'
+        f"<noscript>{drawn(chart)}</noscript>"
     )
 
 

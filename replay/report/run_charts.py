@@ -26,13 +26,15 @@ def _of_fragments(
         return draw(run.summary["metrics"].get("fragments") or [], what)
 
 
+# Charts of a run that come before those of host jobs.
+BEFORE_HOST = ("idle", "held", "progress")
 # In the order of the page. A chart is None if the run has no data for it.
 OF_A_RUN: tuple[Callable[[RunFiles], Chart | None], ...] = (
     time_charts.idle_and_used,
     node_charts.who_held_what,
+    job_charts.progress,
     partial(_of_fragments, node_charts.fragment_lengths),
     partial(_of_fragments, node_charts.survival),
-    job_charts.progress,
     job_charts.times,
     *(partial(job_charts.by_group, column=column) for column in job_charts.GROUPS),
     time_charts.losses,
@@ -43,10 +45,14 @@ OF_A_RUN: tuple[Callable[[RunFiles], Chart | None], ...] = (
 
 
 def charts_of(runs: Sequence[RunFiles]) -> list[Chart]:
-    """The charts of a page: for several runs the charts that compare them, then those of the first run."""
-    beside = compared(runs) if len(runs) > 1 else []
+    """The charts of a page, the most important first; of several runs those that compare them, then the first's."""
     own = [chart for draw in OF_A_RUN if (chart := draw(runs[0])) is not None]
-    return [*beside, *host_charts.of_runs(runs), *own]
+    host = host_charts.of_runs(runs)
+    if len(runs) > 1:
+        return [*compared(runs), *host, *own]
+    before = [chart for chart in own if chart.key in BEFORE_HOST]
+    after = [chart for chart in own if chart.key not in BEFORE_HOST]
+    return [*before, *host, *after]
 
 
 def charts_of_trace(trace: NodeTrace) -> list[Chart]:
@@ -57,7 +63,7 @@ def charts_of_trace(trace: NodeTrace) -> list[Chart]:
         node_charts.idle_nodes(trace),
         node_charts.by_hour(trace),
         node_charts.fragment_lengths(histogram, what),
-        node_charts.survival(histogram, what),
         node_charts.by_node(trace, pieces),
+        node_charts.survival(histogram, what),
     )
     return [chart for chart in charts if chart is not None]

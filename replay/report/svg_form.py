@@ -133,7 +133,7 @@ def _blocks(title: str, drawing: Blocks) -> str:
     columns, rows = CELLS
     cells = drawing.sampled(columns, rows)
     across = _Scale(drawing.x, drawing.origin, drawing.origin + drawing.seconds * 1000)
-    up = _Scale(drawing.y, 0.0, float(drawing.height))
+    up = _Scale(drawing.y, 0.0, float(drawing.height), exact=True)
     high = (HEIGHT - TOP - BOTTOM) / rows
     parts = [_open(f"{title}: {drawing.y.label}"), *_side(drawing.y.label)]
     parts += _marks(across, up, labels=not drawing.legend)
@@ -181,9 +181,13 @@ def _heat(title: str, drawing: Heat) -> str:
 class _Scale:
     """Scaling from values of an axis to shares of its length, with round marks."""
 
-    def __init__(self, axis: Axis, low: float, high: float) -> None:
+    def __init__(
+        self, axis: Axis, low: float, high: float, *, exact: bool = False
+    ) -> None:
         self.axis, self.low = axis, low
         ticks = [low, high] if axis.scale in ("time", "log") else round_ticks(high)
+        if exact:  # the axis ends with the highest value, not with a round one
+            ticks = [tick for tick in ticks if tick <= high]
         self.ticks, self.high = ticks, max(ticks[-1], high) if high > low else low + 1.0
 
     def share(self, value: float) -> float:

@@ -112,12 +112,13 @@ def losses(run: RunFiles) -> Chart | None:
 
 
 def decisions(run: RunFiles) -> Chart | None:
-    """Chart each decision's objective beside the solver's bound; None where no solver states one."""
+    """Chart each decision's objective beside the solver's bound; None where all are optimal, or no bound is stated."""
     steps = run.steps
     if not {"objective", "bound", "status"} <= set(steps.columns):
         return None
     solved = steps[steps["bound"].notna() & steps["objective"].notna()]
-    if not len(solved):
+    optimal = int((solved["status"] == "optimal").sum())
+    if optimal == len(solved):
         return None
     bins = _bins(run, COARSE)
     instants = _ms(solved["time"])
@@ -134,7 +135,6 @@ def decisions(run: RunFiles) -> Chart | None:
     middles = ((bins[:-1] + bins[1:]) / 2)[held]
     axis, power = in_powers("samples within Tfwd", *means.values())
     curves = tuple(Curve(name, middles, mean / power) for name, mean in means.items())
-    optimal = int((solved["status"] == "optimal").sum())
     note = f"{optimal:,} of {len(solved):,} decisions were proven optimal: there the two lines are one. Means over "
     note += f"{_minutes(run, COARSE)} of what a decision promised for its window Tfwd."
     table = pd.DataFrame(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from hypothesis import strategies as st
 
 from bft.replay import always_idle
 from bft.replay.cli.main import run
-from bft.replay.report.chart import Axis, Bars, Blocks, Curves, Heat
+from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curves, Heat
 from bft.replay.report.job_charts import cumulative
 from bft.replay.report.node_charts import by_hour, survival
 from bft.replay.report.over_time import held_over_time
 from bft.replay.report.run_charts import charts_of
 from bft.replay.report.run_files import read_run
+from bft.replay.report.svg_form import drawn
 from bft.replay.report.sweep_charts import charts_of_sweep, read_sweep
 from bft.replay.trace.trace_statistics import LENGTHS_S, length_histogram, usable_share
 
@@ -144,13 +146,63 @@ def test_every_chart_has_its_numbers_as_a_table_and_a_place_in_the_page(
         "times",
         "by-user",
         "work",
-        "decisions",
         "solving",
     } <= {chart.key for chart in charts}
     for chart in charts:
         assert len(chart.table)
         assert f'<section id="{chart.key}">' in page
         assert f'id="data-{chart.key}"' in page
+
+
+def test_four_charts_are_shown_and_the_others_are_a_click_away(
+    hostile: Path, page: str, tmp_path: Path
+) -> None:
+    keys = [chart.key for chart in charts_of([read_run(hostile)])]
+    assert keys[:4] == ["idle", "held", "progress", "fragments"]
+    shown, more = page.split('<details class="more">')
+    for number, key in enumerate(keys):
+        assert f'<section id="{key}">' in (shown if number < 4 else more)
+    assert f"<summary>{len(keys) - 4} more charts</summary>" in more
+    target = tmp_path / "all.html"
+    assert run(["report", str(hostile), "--all-charts", "-o", str(target)]) == 0
+    assert '<details class="more" open>' in target.read_text("utf-8")
+
+
+def test_decisions_are_charted_where_not_all_are_proven_optimal(
+    hostile: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(hostile, folder)
+    assert "decisions" not in {chart.key for chart in charts_of([read_run(folder)])}
+    steps = pd.read_parquet(folder / "steps.parquet")
+    worst = steps["bound"].idxmax()
+    steps.loc[worst, ["status", "objective"]] = ["feasible", steps["bound"].max() / 2]
+    steps.to_parquet(folder / "steps.parquet")
+    charts = {chart.key: chart for chart in charts_of([read_run(folder)])}
+    assert f"of {steps['bound'].notna().sum():,} decisions" in charts["decisions"].note
+
+
+def test_a_page_with_scripts_has_drawings_for_readers_without(page: str) -> None:
+    assert page.count("<noscript><svg") == page.count('class="figure"')
+    assert "<noscript><style>.figure, .help { display: none }" in page
+
+
+def test_a_drawing_of_units_has_them_where_its_axis_says() -> None:
+    """Of 64 units the four on top are held: read off the axis they are 60 to 64."""
+    held = [np.array([value]) for value in (0, 60, 63, 0, 100)]
+    axes = Axis("time, UTC", "time"), Axis("units")
+    names = [str(unit) for unit in range(64)]
+    blocks = Blocks(*axes, names, ["a"], 0.0, 100, *held)
+    table = pd.DataFrame({"job": ["a"]})
+    svg = drawn(Chart("held", "Who held what", "", blocks, table))
+    marks = re.findall(r'y="([\d.]+)" text-anchor="end"[^>]*>(\d+)<', svg)
+    (y0, low), (y1, high) = [(float(y), int(unit)) for y, unit in (marks[0], marks[-1])]
+    cells = [float(y) for y in re.findall(r"M[\d.]+ ([\d.]+)H", svg)]
+    thickness = float(re.findall(r'stroke-width="([\d.]+)"', svg)[0])
+    read_off = [low + (y - y0) / (y1 - y0) * (high - low) for y in cells]
+    unit = thickness / (y0 - y1) * (high - low)
+    assert min(read_off) - unit / 2 == pytest.approx(60, abs=1.1)
+    assert max(read_off) + unit / 2 == pytest.approx(64, abs=0.2)
 
 
 @pytest.mark.parametrize("pmax", [5e4, 500.0])
