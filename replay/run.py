@@ -103,7 +103,7 @@ def execute(
     >>> with TemporaryDirectory() as folder:
     ...     summary = execute(options, Path(folder, "run"))
     ...     sorted(path.name for path in Path(folder, "run").iterdir())
-    ['allocations.parquet', 'jobs.parquet', 'steps.parquet', 'summary.json', 'timing.json']
+    ['allocations.parquet', 'jobs.parquet', 'steps.parquet', 'summary.json', 'timing.json', 'unused.parquet']
     >>> summary["options"]["policy"], summary["metrics"]["jobs"]
     ('fifo', 60)
     """

@@ -149,7 +149,9 @@ def height(drawing: Drawing) -> int:
         return 90 + len(drawing.names) * (12 + 10 * len(drawing.series))
     if isinstance(drawing, Heat):
         return 110 + 28 * len(drawing.down)
-    return 420 if isinstance(drawing, Blocks) else 300
+    if isinstance(drawing, Blocks):
+        return 120 + 22 * len(drawing.rows) if drawing.names_rows else 420
+    return 300
 
 
 def _axes(drawing: Drawing) -> tuple[Axis, Axis]:
@@ -277,26 +279,39 @@ def _blocks(made: Any, drawing: Blocks) -> None:
     made.image(
         "image", x="x", y="y", dw="dw", dh="dh", source=image, color_mapper=mapper
     )
-    made.tags = [spans, image, drawing.origin]  # page.js paints what is in view
+    # page.js paints what is in view.
+    made.tags = [spans, image, drawing.origin, list(drawing.class_of)]
     made.grid.visible = False
-    if drawing.legend:
-        made.yaxis.major_label_text_alpha = 0
-        made.yaxis.major_tick_line_color = None
-        made.yaxis.minor_tick_line_color = None
-    nobody = "not there" if drawing.legend else "nobody"
-    words = {"names": list(drawing.names), "units": 1, "nobody": nobody}
+    _name_rows(made, drawing)
+    words = {"names": list(drawing.names), "units": 1, "nobody": drawing.empty}
     who = CustomJSHover(args=words, code=f"value = value - 1; {NAME_OF}")
     where = CustomJSHover(
         args={"names": list(drawing.rows), "units": drawing.units, "nobody": ""},
         code=NAME_OF,
     )
-    row, inside = ("job", "") if drawing.legend else ("node", "job")
     tips = [
-        (inside, "@image{custom}"),
-        (row, "$y{custom}"),
+        ("", "@image{custom}"),
+        (drawing.row, "$y{custom}"),
         ("time, UTC", "$x{%F %H:%M}"),
     ]
     _hover(made, drawing.x, tips, formatters={"@image": who, "$y": where})
+
+
+def _name_rows(made: Any, drawing: Blocks) -> None:
+    """Put the names of few rows on the axis; of many jobs nothing, as their numbers say nothing."""
+    from bokeh.models import FixedTicker, PlainText
+
+    if drawing.names_rows:
+        places = [row + 0.5 for row in range(len(drawing.rows))]
+        made.yaxis.ticker = FixedTicker(ticks=places, minor_ticks=[])
+        made.yaxis.major_label_overrides = {
+            place: PlainText(text=_short(name))
+            for place, name in zip(places, drawing.rows, strict=True)
+        }
+    elif drawing.row == "job":
+        made.yaxis.major_label_text_alpha = 0
+        made.yaxis.major_tick_line_color = None
+        made.yaxis.minor_tick_line_color = None
 
 
 def _heat(made: Any, drawing: Heat) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -21,6 +22,10 @@ Scale = Literal["number", "log", "time", "share"]
 COLOURS = (
     "#8a9bb0", "#2b83c4", "#d9772b", "#23987c", "#b561b0", "#cf4f5f", "#7d76d3", "#9a7f1e", "#5b8f2f", "#b0705a",
 )  # fmt: skip
+
+
+# More rows than these have no names on the axis.
+MAX_NAMED_ROWS = 20
 
 
 def colour(number: int) -> str:
@@ -71,7 +76,7 @@ class Blocks:
     """Rectangles of time and rows: which entry was where, and when.
 
     Block b covers rows first[b] to last[b] (inclusive) from begin[b] to end[b], whole seconds since `origin`
-    (ms since 1970), in the colour of who[b].
+    (ms since 1970), in the colour of the class of entry who[b].
 
     Parameters
     ----------
@@ -81,10 +86,16 @@ class Blocks:
         Name of each row, or of each group of `units` rows.
     names
         Names of the entries, indexed by `who`.
+    row
+        A word for what a row is.
+    empty
+        What it means that no entry is there.
+    classes
+        Names of the classes of entries, each with an item in the legend; none: an entry is a class of its own.
+    class_of
+        The class of each entry; empty: that of its number.
     hues
-        Their colours; they repeat when there are more names.
-    legend
-        Whether the entries are few classes, each with an item in the legend.
+        Colours of the classes; they repeat when there are more classes.
     """
 
     x: Axis
@@ -99,12 +110,27 @@ class Blocks:
     begin: IntArray
     end: IntArray
     units: int = 1
+    row: str = "node"
+    empty: str = "nobody"
+    classes: tuple[str, ...] = ()
+    class_of: tuple[int, ...] = ()
     hues: tuple[str, ...] = COLOURS[1:]
-    legend: bool = False
 
     def hue(self, who: int) -> str:
         """The colour of an entry."""
-        return self.hues[who % len(self.hues)]
+        return self.hues[self._class(who) % len(self.hues)]
+
+    def _class(self, who: int) -> int:
+        return self.class_of[who] if self.class_of else who
+
+    def legend(self) -> list[tuple[str, str]]:
+        """Name and colour of each class."""
+        return list(zip(self.classes, cycle(self.hues), strict=False))
+
+    @property
+    def names_rows(self) -> bool:
+        """Whether the rows are so few that each has its name on the axis."""
+        return self.units == 1 and len(self.rows) <= MAX_NAMED_ROWS
 
     @property
     def height(self) -> int:

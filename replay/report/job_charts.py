@@ -57,6 +57,9 @@ def progress(run: RunFiles) -> Chart | None:
         Axis("jobs, first submitted on top"),
         rows=[label(name) for name in jobs["name"].iloc[::-1]],
         names=STAGES,
+        classes=STAGES,
+        row="job",
+        empty="not there",
         origin=origin / 1e6,
         seconds=max(1, (run.end_ns - origin) // 10**9),
         who=who.astype(np.int64),
@@ -65,7 +68,6 @@ def progress(run: RunFiles) -> Chart | None:
         begin=np.concatenate([submit[waits], start[ran]]),
         end=np.concatenate([start[waits], end[ran]]),
         hues=HUES,
-        legend=True,
     )
     table = pd.DataFrame({"job": jobs["name"], "submitted": jobs["submit"], "started": jobs["start"],
                           "finished": jobs["finish"], "done, %": (done * 100).round(1)})  # fmt: skip

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from bft.replay.report.chart import (
+    COLOURS,
     Axis,
     Bars,
     Blocks,
     Chart,
     Curve,
     Curves,
+    FloatArray,
     Heat,
     stepped,
 )
-from bft.replay.report.job_charts import label
+from bft.replay.report.job_charts import GROUPS, label
 from bft.replay.report.over_time import mean_over_time
 from bft.replay.report.run_files import RunFiles
 from bft.replay.report.time_charts import TIME, ns, stamps
@@ -27,47 +30,102 @@ from bft.replay.trace.trace_statistics import Fragments, idle_over_time
 # Limits the page to 5 MB; the longest blocks are drawn.
 MAX_BLOCKS = 300_000
 MAX_NODES = 25
+# The entry of idle units that no job held.
+UNUSED = "idle, not used"
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def who_held_what(run: RunFiles) -> Chart | None:
-    """Chart which job held which units, and when; None if no unit was held."""
+    """Chart which job held which units, and when, in the colours of classes; None if no unit was held."""
     held = run.allocations
     if not len(held):
         return None
-    begin, end = (ns(held[column]) - run.begin_ns for column in ("start", "end"))
-    first, last = (
-        held[column].to_numpy(dtype=np.int64) for column in ("first_unit", "last_unit")
+    jobs = held["job"].astype("category")
+    names = [label(name) for name in jobs.cat.categories]
+    rows = held.assign(who=jobs.cat.codes)
+    if run.unused is not None:
+        rows = pd.concat([rows, run.unused.assign(who=len(names))])
+    begin, end = (ns(rows[column]) - run.begin_ns for column in ("start", "end"))
+    first, last, who = (
+        rows[column].to_numpy(dtype=np.int64)
+        for column in ("first_unit", "last_unit", "who")
     )
     length = end - begin
-    drawn = np.sort(np.argsort(-length, kind="stable")[:MAX_BLOCKS])
     weight = (length * (last - first + 1)).astype(np.float64)
-    names = held["job"].astype("category")
-    note = "Each colour is a job; the same colour at another place may be another one: hover shows its name. "
-    note += "Empty areas were busy, or idle and not used. Zoom in for single units."
-    if len(drawn) < len(held):
+    by_job = np.bincount(who, weights=weight, minlength=len(names) + 1).astype(float)
+    classes = _classes(run, jobs.cat.categories, by_job[:-1])
+    drawn = np.sort(np.argsort(-length, kind="stable")[:MAX_BLOCKS])
+    note = classes.sentence
+    if run.unused is not None:
+        note += f"{by_job[-1] / by_job.sum():.1%} of the idle unit-time was not used (grey). Empty areas were busy. "
+    else:
+        note += "Empty areas were busy, or idle and not used. "
+    note += "Zoom in for single units; hover shows the job."
+    if len(drawn) < len(rows):
         note += f" The shortest are left out ({1 - weight[drawn].sum() / weight.sum():.1%} of the unit-time)."
+    is_unused = run.unused is not None
     blocks = Blocks(
         TIME,
         Axis("units"),
         rows=[label(node) for node in run.nodes],
-        names=[label(name) for name in names.cat.categories],
+        names=[*names, UNUSED],
         origin=run.begin_ns / 1e6,
         seconds=max(1, (run.end_ns - run.begin_ns) // SECOND_NS),
-        who=np.asarray(names.cat.codes, dtype=np.int64)[drawn],
+        who=who[drawn],
         first=first[drawn],
         last=last[drawn],
         begin=begin[drawn] // SECOND_NS,
         end=-(-end[drawn] // SECOND_NS),
         units=run.units_per_node,
+        empty="busy" if is_unused else "nobody",
+        classes=(*classes.names, UNUSED) if is_unused else classes.names,
+        class_of=(*classes.of, len(classes.names)),
+        hues=(*COLOURS[1 : len(classes.names) + 1], COLOURS[0]),
     )
-    hours = pd.Series(weight / 3.6e12).groupby(held["job"].astype(str).to_numpy()).sum()
-    table = (
-        hours.sort_values(ascending=False, kind="stable").round(2).rename_axis("job")
+    hours = pd.DataFrame(
+        {
+            "job": names,
+            classes.what: [classes.names[number] for number in classes.of],
+            "unit-hours": (by_job[:-1] / 3.6e12).round(2),
+        }
     )
-    return Chart(
-        "held", "Who held what", note, blocks, table.reset_index(name="unit-hours")
-    )
+    table = hours.sort_values("unit-hours", ascending=False, kind="stable")
+    return Chart("held", "Who held what", note, blocks, table)
+
+
+@dataclass(frozen=True, slots=True)
+class _Classes:
+    """What the colours of jobs mean: the kind of class, their names, the class of each job, and who held most."""
+
+    what: str
+    names: tuple[str, ...]
+    of: tuple[int, ...]
+    sentence: str
+
+
+def _classes(run: RunFiles, jobs: pd.Index, held: FloatArray) -> _Classes:
+    """Return the models of jobs, or else users or virtual clusters, or else the jobs: the first with several values.
+
+    `held` is the unit-time of each job. Those with little of it are one class.
+    """
+    known = run.jobs.drop_duplicates("name").set_index("name")
+    columns = [column for column in ("model", "user", "vc") if column in known]
+    values = {
+        GROUPS[column]: known[column].reindex(jobs).map(label) for column in columns
+    }
+    several = [what for what, value in values.items() if value.nunique() > 1]
+    what = several[0] if several else "job"
+    value = values[what] if several else pd.Series(jobs, index=jobs).map(label)
+    by_class = pd.Series(held, index=value.to_numpy()).groupby(level=0).sum()
+    by_class = by_class.sort_values(ascending=False, kind="stable")
+    most = len(COLOURS) - 1
+    kept = list(by_class.index[: most if len(by_class) <= most else most - 1])
+    names = kept if len(kept) == len(by_class) else [*kept, "others"]
+    number = {name: place for place, name in enumerate(kept)}
+    of = tuple(number.get(name, len(kept)) for name in value)
+    share = by_class.iloc[0] / by_class.sum()
+    sentence = f"A colour is a {what}; {kept[0]} held most, {share:.0%} of the unit-time given to jobs. "
+    return _Classes(what, tuple(names), of, sentence)
 
 
 def fragment_lengths(

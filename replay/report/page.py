@@ -175,7 +175,10 @@ HELP = (
 
 
 # Without scripts the drawings of the static page take the place of charts that zoom.
-UNSCRIPTED = "<noscript><style>.figure, .help { display: none } .legend button { pointer-events: none }</style></noscript>"
+UNSCRIPTED = (
+    "<noscript><style>.figure, .help { display: none } "
+    ".legend button { pointer-events: none }</style></noscript>"
+)
 
 
 def _a_click_away(sections: Sequence[str], *, is_open: bool) -> list[str]:
@@ -224,10 +227,8 @@ def _legend(chart: Chart, *, static: bool) -> str:
         entries = [
             (name, colour(number + 1)) for number, name in enumerate(drawing.series)
         ]
-    elif isinstance(drawing, Blocks) and drawing.legend:
-        entries = [
-            (name, drawing.hue(number)) for number, name in enumerate(drawing.names)
-        ]
+    elif isinstance(drawing, Blocks):
+        entries = drawing.legend()
     items = []
     for number, (name, hue) in enumerate(entries):
         key = f'<i style="background:{hue}"></i>{markup(name)}'

@@ -166,11 +166,14 @@ def _blocks(axes: Axes, drawing: Blocks) -> None:
     )
     axes.xaxis_date()
     _edges(axes, drawing.x, drawing.y)
-    if drawing.legend:
+    if drawing.names_rows:
+        places = np.arange(len(drawing.rows)) + 0.5
+        axes.set_yticks(places, [_label(name[:40]) for name in drawing.rows])
+    elif drawing.row == "job":
         axes.set_yticks([])
+    if drawing.classes:
         patches = [
-            Patch(color=drawing.hue(number), label=name)
-            for number, name in enumerate(drawing.names)
+            Patch(color=hue, label=_label(name)) for name, hue in drawing.legend()
         ]
         axes.legend(
             handles=patches,

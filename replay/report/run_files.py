@@ -18,6 +18,7 @@ from bft.replay.results.run_directory import (
     STEPS,
     SUMMARY,
     TIMING,
+    UNUSED,
 )
 from bft.replay.results.run_reading import (
     HINT,
@@ -42,6 +43,7 @@ class RunFiles:
     nodes: tuple[str, ...]
     units_per_node: int
     decision_s: dict[str, Any]
+    unused: pd.DataFrame | None
 
     @property
     def name(self) -> str:
@@ -107,6 +109,10 @@ def read_run(folder: Path) -> RunFiles:
                 column="time",
                 hint=HINT,
             )
+    unused = None
+    if (folder / UNUSED).exists():
+        columns = {name: kind for name, kind in _ALLOCATIONS.items() if name != "job"}
+        unused = _checked(folder / UNUSED, columns)
     nodes, units_per_node = _nodes(held, folder / ALLOCATIONS)
     return RunFiles(
         folder,
@@ -117,6 +123,7 @@ def read_run(folder: Path) -> RunFiles:
         nodes,
         units_per_node,
         _decision_times(folder / TIMING),
+        unused,
     )
 
 

@@ -136,7 +136,7 @@ def _blocks(title: str, drawing: Blocks) -> str:
     up = _Scale(drawing.y, 0.0, float(drawing.height), exact=True)
     high = (HEIGHT - TOP - BOTTOM) / rows
     parts = [_open(f"{title}: {drawing.y.label}"), *_side(drawing.y.label)]
-    parts += _marks(across, up, labels=not drawing.legend)
+    parts += _marks(across, up, labels=drawing.row != "job")
     paths: dict[str, list[str]] = {}
     for row in range(rows):
         y = round(HEIGHT - BOTTOM - (row + 0.5) * high, 1)

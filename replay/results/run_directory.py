@@ -19,6 +19,7 @@ from bft.replay.engine.ledger import BOOKS, Outcome
 from bft.replay.engine.reserve import NOT_HELD
 from bft.replay.results.metrics import mean_units
 from bft.replay.results.search import scores_frame
+from bft.replay.results.unused import unused_intervals
 from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
@@ -32,9 +33,10 @@ STEPS, JOBS, ALLOCATIONS = "steps.parquet", "jobs.parquet", "allocations.parquet
 STEP_LOG = "step-logs.csv"  # as the published replayer names its only result
 SEARCH = "search.parquet"  # what a workload has found
 RETURNS = "returns.parquet"  # which nodes host jobs took
+UNUSED = "unused.parquet"  # idle units that no job held
 LOG = "replay.log"  # the messages of a replay with -print 0
 OURS = frozenset(
-    {SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, SEARCH, RETURNS, LOG}
+    {SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, SEARCH, RETURNS, UNUSED, LOG}
 )
 DRAFT, OLD = "draft", "old"
 
@@ -352,6 +354,33 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
         allocations_frame(outcome, slice(first, first + ROW_GROUP)) for first in parts
     )
     write_parquet_parts(held, folder / ALLOCATIONS, nodes)
+    unused = unused_frame(outcome)
+    if unused is not None:
+        write_parquet(unused, folder / UNUSED)
+
+
+def unused_frame(outcome: Outcome) -> pd.DataFrame | None:
+    """Idle units that no job held: first_unit, last_unit (inclusive), start, end (UTC); None for very large runs."""
+    import pandas as pd
+
+    found = unused_intervals(outcome)
+    if found is None:
+        return None
+    order = np.lexsort((found[0], found[2], found[1]))
+    unit, start, end = (column[order] for column in found)
+    # Neighbouring units that were unused at the same time are one row.
+    goes_on = np.zeros(len(unit), dtype=bool)
+    goes_on[1:] = (np.diff(unit) == 1) & (np.diff(start) == 0) & (np.diff(end) == 0)
+    first = np.flatnonzero(~goes_on)
+    last = np.append(first[1:], len(unit))[: len(first)] - 1
+    return pd.DataFrame(
+        {
+            "first_unit": unit[first],
+            "last_unit": unit[last],
+            "start": pd.to_datetime(start[first], unit="ns", utc=True),
+            "end": pd.to_datetime(end[first], unit="ns", utc=True),
+        }
+    )
 
 
 def returns_frame(outcome: Outcome) -> pd.DataFrame:

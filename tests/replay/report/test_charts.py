@@ -187,6 +187,37 @@ def test_a_page_with_scripts_has_drawings_for_readers_without(page: str) -> None
     assert "<noscript><style>.figure, .help { display: none }" in page
 
 
+def test_colours_of_units_are_models_and_idle_units_that_nobody_used_are_seen(
+    tmp_path: Path,
+) -> None:
+    """Job a, of model one, holds two of four nodes for an hour of two; b, of model two, one for half an hour."""
+    rest = {"Jmin": 1, "Tsub": "2021-02-10T00:00:00Z", "Tcup": 0, "Tcdw": 0}
+    line = {"Ns": [0, 4], "Ps": [0, 4], "Os": [0, 4]}
+    jobs = [
+        {"name": "a", "model": "one", "Jmax": 2, "Pmax": 7200.0, **rest, **line},
+        {"name": "b", "model": "two", "Jmax": 1, "Pmax": 1800.0, **rest, **line},
+    ]
+    (tmp_path / "jobs.jsonl").write_text("\n".join(map(json.dumps, jobs)) + "\n")
+    (tmp_path / "trace.csv").write_text(
+        "time,node,idle\n"
+        + "".join(f"2021-02-10T00:00:00Z,n{i},1\n" for i in range(4))
+        + "2021-02-10T01:00:00Z,n0,1\n"
+    )
+    inputs = ["-ndmap", str(tmp_path / "trace.csv"), "--no-u", "--backend", "exact"]
+    jobs_of = ["--jobs", str(tmp_path / "jobs.jsonl"), "--out", str(tmp_path / "run")]
+    assert run([*inputs, *jobs_of, "-Tfwd", "600"]) == 0
+    assert run(["report", "--static", str(tmp_path / "run")]) == 0
+    text = (tmp_path / "run.html").read_text("utf-8")
+    held = text.partition('<section id="held">')[2].partition("</section>")[0]
+    assert re.findall(r"</i>([^<]+)</li>", held) == ["one", "two", "idle, not used"]
+    hues = re.findall(r'background:(#\w+)"', held)
+    assert len(set(hues)) == 3
+    assert set(re.findall(r'stroke="(#\w+)"', held)) == set(hues)
+    assert "A colour is a model; one held most, 80% of the unit-time" in held
+    # 4 units for an hour, of which 2 + 0.5 unit-hours were held.
+    assert "37.5% of the idle unit-time was not used (grey)" in held
+
+
 def test_a_drawing_of_units_has_them_where_its_axis_says() -> None:
     """Of 64 units the four on top are held: read off the axis they are 60 to 64."""
     held = [np.array([value]) for value in (0, 60, 63, 0, 100)]
