@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 
+from bft.models import InputError
 from bft.replay.report.chart import (
     COLOURS,
     Axis,
@@ -21,15 +23,16 @@ from bft.replay.report.chart import (
     stepped,
 )
 from bft.replay.report.job_charts import GROUPS, label
-from bft.replay.report.over_time import mean_over_time
+from bft.replay.report.over_time import mean_over_time, round_spans
 from bft.replay.report.run_files import RunFiles
-from bft.replay.report.time_charts import TIME, ns, stamps
+from bft.replay.report.time_charts import SPANS, TIME, ns, stamps
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.trace_statistics import Fragments, idle_over_time
+from bft.replay.trace.trace_statistics import Fragments
 
 # Limits the page to 5 MB; the longest blocks are drawn.
 MAX_BLOCKS = 300_000
 MAX_NODES = 25
+DAY_QUARTERS = 96
 # The entry of idle units that no job held.
 UNUSED = "idle, not used"
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -188,14 +191,16 @@ def survival(histogram: Sequence[dict[str, float]], what: str = "node") -> Chart
     )
 
 
-def idle_nodes(trace: NodeTrace, spans: int = 2000) -> Chart:
+def idle_nodes(trace: NodeTrace) -> Chart:
     """Idle nodes (or units) of a trace over time."""
     what = trace.turns_idle
-    edges = (
-        trace.start + (trace.end - trace.start) * np.arange(spans + 1) / spans
-    ) / 1e6
-    means = idle_over_time(trace, spans)
-    note = f"Means over {(edges[1] - edges[0]) / 6e4:.3g} minutes."
+    spans, length = round_spans(
+        trace.start, max(trace.end, trace.start + SECOND_NS), SPANS
+    )
+    idle = trace.idle_counts().astype(np.float64)
+    edges, means = spans / 1e6, mean_over_time(trace.times, idle, spans)
+    mean = np.average(means, weights=np.diff(edges))
+    note = f"On average {mean:,.1f} {what}s were idle, at most {means.max():,.0f}. Means over {length}."
     table = pd.DataFrame({"from": stamps(edges[:-1]), "idle": means.round(2)})
     drawing = Curves(
         TIME, Axis(f"{what}s"), (Curve("idle", *stepped(edges, means), filled=True),)
@@ -204,35 +209,65 @@ def idle_nodes(trace: NodeTrace, spans: int = 2000) -> Chart:
 
 
 def by_hour(trace: NodeTrace) -> Chart | None:
-    """Mean idle nodes (or units) by weekday and hour of the day (UTC); None for less than a day."""
-    hour, what = 3600 * SECOND_NS, trace.turns_idle
-    if trace.end - trace.start < 24 * hour:
+    """Mean idle nodes (or units) by weekday and hour of the day in the site's time zone; None for less than a day.
+
+    Hours that were observed in part do not count. Offsets of time zones are multiples of a quarter of an hour.
+    """
+    quarter, what = 900 * SECOND_NS, trace.turns_idle
+    if trace.end - trace.start < DAY_QUARTERS * quarter:
         return None
-    first, last = -(-trace.start // hour), trace.end // hour
+    first, last = -(-trace.start // quarter), trace.end // quarter
+    edges = np.arange(first, last + 1, dtype=np.int64) * quarter
     idle = trace.idle_counts().astype(np.float64)
-    means = mean_over_time(trace.times, idle, first * hour, last * hour, last - first)
-    hours = np.arange(first, last)
-    day, clock = (hours // 24 + 3) % 7, hours % 24  # 1970 began on a Thursday
-    cells = np.full((7, 24), np.nan)
-    for weekday, of_day in {(int(d), int(h)) for d, h in zip(day, clock, strict=True)}:
-        cells[weekday, of_day] = means[(day == weekday) & (clock == of_day)].mean()
+    wall = pd.DatetimeIndex(edges[:-1], tz="UTC").tz_convert(_zone(trace))
+    quarters = pd.DataFrame(
+        {
+            "mean": mean_over_time(trace.times, idle, edges),
+            "hour": wall.tz_localize(None).floor("h"),
+        }
+    )
+    hours = quarters.groupby("hour")["mean"].agg(["mean", "size"])
+    whole = hours[hours["size"] >= 4]["mean"]
+    hour = pd.DatetimeIndex(whole.index)
+    at = hour.day_of_week.to_numpy(), hour.hour.to_numpy()
+    total, count = np.zeros((7, 24)), np.zeros((7, 24))
+    np.add.at(total, at, whole.to_numpy())
+    np.add.at(count, at, 1)
+    cells = np.where(count > 0, total / np.maximum(count, 1), np.nan)
     across = tuple(f"{number:02d}" for number in range(24))
+    zone = trace.zone or "UTC"
     drawing = Heat(
-        Axis("hour of the day, UTC"),
+        Axis(f"hour of the day, {zone}"),
         Axis("weekday"),
         Axis(f"mean idle {what}s"),
         across,
         DAYS,
         cells,
     )
-    table = (
-        pd.DataFrame(cells.round(1), columns=list(across))
-        .assign(day=list(DAYS))
-        .set_index("day")
-        .reset_index()
+    table = pd.DataFrame(cells.round(1), columns=list(across))
+    table.insert(0, "day", list(DAYS))
+    most, least = (
+        np.unravel_index(find(cells), cells.shape)
+        for find in (np.nanargmax, np.nanargmin)
     )
-    note = f"When the machine has {what}s to give."
+    note = f"Most are idle on {_hour(most)} ({cells[most]:,.1f}), fewest on {_hour(least)} ({cells[least]:,.1f}), in "
+    note += f"the time of {zone}."
     return Chart("hours", f"Idle {what}s by hour and weekday", note, drawing, table)
+
+
+def _hour(place: tuple[np.intp, ...]) -> str:
+    day, hour = place
+    return f"{DAYS[day]} at {hour:02d}:00"
+
+
+def _zone(trace: NodeTrace) -> ZoneInfo:
+    try:
+        return ZoneInfo(trace.zone or "UTC")
+    except (KeyError, ValueError, OSError) as error:
+        raise InputError(
+            f"the metadata state a time zone that is not known here: {trace.zone!r}",
+            file=trace.source or None,
+        ) from error
 
 
 def by_node(trace: NodeTrace, pieces: Fragments) -> Chart | None:

@@ -1,4 +1,4 @@
-"""Averages of step functions over equal spans: a long replay in a chart of a thousand points."""
+"""Averages of step functions over spans: a long replay in a chart of a thousand points."""
 
 from __future__ import annotations
 
@@ -7,46 +7,90 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from bft.replay.trace.node_trace import SECOND_NS
+
 FloatArray = NDArray[np.float64]
 TimeArray = NDArray[np.int64]
 
 
+# Lengths of spans that read as round: seconds, minutes, hours, days.
+ROUND_S = (
+    *(1, 2, 5, 10, 15, 30),
+    *(60 * minutes for minutes in (1, 2, 5, 10, 15, 30)),
+    *(3600 * hours for hours in (1, 2, 3, 6, 12)),
+    *(86_400 * days for days in (1, 2, 7, 30, 365)),
+)
+
+
+def round_spans(begin: int, end: int, most: int) -> tuple[TimeArray, str]:
+    """Divide a window into at most `most` spans of a round length, which begin at round instants (UTC).
+
+    Parameters
+    ----------
+    begin, end
+        The window, ns; end > begin. It cuts the first and the last span.
+    most
+        From which the length follows: the smallest round one that is long enough.
+
+    Returns
+    -------
+    Edges of the spans, ns, int64 of shape (spans + 1,), and the length in words.
+
+    Examples
+    --------
+    >>> second = 10**9
+    >>> edges, length = round_spans(50 * second, 400 * second, most=6)
+    >>> (edges // second).tolist(), length
+    ([50, 120, 240, 360, 400], '2 minutes')
+    """
+    least_s = (end - begin) / SECOND_NS / most
+    length_s = next((length for length in ROUND_S if length >= least_s), ROUND_S[-1])
+    length = length_s * SECOND_NS
+    inner = np.arange(begin // length + 1, -(-end // length), dtype=np.int64) * length
+    return np.concatenate([[begin], inner, [end]]), _in_words(length_s)
+
+
+def _in_words(seconds: int) -> str:
+    for size, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {unit}{'s' * (count > 1)}"
+    return f"{seconds} second{'s' * (seconds > 1)}"
+
+
 def mean_over_time(
-    times: TimeArray, values: FloatArray, begin: int, end: int, spans: int
+    times: TimeArray, values: FloatArray, edges: TimeArray
 ) -> FloatArray:
-    """Mean of a step function over equal spans of [begin, end].
+    """Mean of a step function over spans.
 
     Parameters
     ----------
     times, values
         Each value holds from its instant (ns, ascending) to the next; 0 before the first, the last value to the end.
         Among several values at one instant the last one counts.
-    begin, end
-        The window, ns; end > begin.
-    spans
-        Number of spans, at least 1.
+    edges
+        Edges of the spans, ns, ascending: int64 of shape (spans + 1,).
 
     Returns
     -------
     array of shape (spans,)
-        Its sum times the length of a span equals the integral of the function.
+        The sum of means times lengths of spans equals the integral of the function.
 
     Examples
     --------
     >>> second = 10**9
     >>> times, values = np.array([0, 5 * second]), np.array([2.0, 4.0])
-    >>> mean_over_time(times, values, 0, 10 * second, spans=2).tolist()
+    >>> mean_over_time(times, values, np.array([0, 5, 10]) * second).tolist()
     [2.0, 4.0]
     """
-    edges = begin + (end - begin) * np.arange(spans + 1) / spans
+    begin, end = int(edges[0]), int(edges[-1])
+    since = (edges - begin).astype(np.float64)
     # The integral from begin, interpolated at the edges: it is piecewise linear between instants.
-    instants = np.concatenate([[begin], np.clip(times, begin, end), [end]]).astype(
-        np.float64
-    )
+    inside = np.clip(times, begin, end) - begin
+    instants = np.concatenate([[0], inside, [end - begin]]).astype(np.float64)
     heights = np.concatenate([[0.0], values])
     integral = np.concatenate([[0.0], np.cumsum(heights * np.diff(instants))])
-    at_edges = np.interp(edges, instants, integral)
-    means: FloatArray = np.diff(at_edges) / np.diff(edges)
+    means: FloatArray = np.diff(np.interp(since, instants, integral)) / np.diff(since)
     return means
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from bft.replay.report.chart import Axis, Bars, Chart, Curve, Curves, stepped
 from bft.replay.report.job_charts import cumulative, label, quantiles
-from bft.replay.report.over_time import mean_over_time
+from bft.replay.report.over_time import mean_over_time, round_spans
 from bft.replay.report.run_files import RunFiles
 from bft.replay.report.time_charts import TIME, ns, stamps
 
@@ -116,15 +116,12 @@ def _used(runs: Sequence[RunFiles]) -> Chart:
     curves, rows = [], []
     for name, run in zip(names_of(runs), runs, strict=True):
         # Each run over its own window: the traces may differ.
-        edges = (
-            run.begin_ns + (run.end_ns - run.begin_ns) * np.arange(SPANS + 1) / SPANS
-        ) / 1e6
-        means = np.zeros(SPANS)
+        spans, _ = round_spans(run.begin_ns, run.end_ns, SPANS)
+        edges = spans / 1e6
+        means = np.zeros(len(spans) - 1)
         for pool in run.pools():
             heights = pool["used"].to_numpy(dtype=np.float64)
-            means += mean_over_time(
-                ns(pool["time"]), heights, run.begin_ns, run.end_ns, SPANS
-            )
+            means += mean_over_time(ns(pool["time"]), heights, spans)
         curves.append(Curve(name, *stepped(edges, means)))
         begin, end = stamps(edges[[0, -1]])
         rows.append(
@@ -132,7 +129,7 @@ def _used(runs: Sequence[RunFiles]) -> Chart:
                 name,
                 begin,
                 end,
-                round(float(means.mean()), 2),
+                round(float(np.average(means, weights=np.diff(edges))), 2),
                 round(float(means.max()), 2),
             )
         )

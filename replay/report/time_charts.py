@@ -18,12 +18,17 @@ from bft.replay.report.chart import (
     in_powers,
     stepped,
 )
-from bft.replay.report.over_time import TimeArray, held_over_time, mean_over_time
+from bft.replay.report.over_time import (
+    TimeArray,
+    held_over_time,
+    mean_over_time,
+    round_spans,
+)
 from bft.replay.report.run_files import RunFiles
 from bft.replay.results.run_directory import TIMING
 from bft.replay.results.run_reading import HINT
 
-# Equal parts of the window of which means are shown: zooming in four times still shows one a pixel.
+# Parts of the window of which means are shown: zooming in four times still shows one a pixel.
 SPANS = 2000
 # Losses come in single events: fewer parts, so that there is something in each.
 COARSE = 250
@@ -32,14 +37,17 @@ TIME = Axis("time, UTC", "time")
 
 def idle_and_used(run: RunFiles) -> Chart:
     """Idle units over time, and the part of them given to jobs."""
-    edges = _edges(run, SPANS)
-    means = {"idle": _idle(run, SPANS), "given to jobs": _used(run, SPANS)}
+    spans, length = round_spans(run.begin_ns, run.end_ns, SPANS)
+    edges = spans / 1e6
+    means = {"idle": _idle(run, spans), "given to jobs": _used(run, spans)}
     curves = tuple(
         Curve(name, *stepped(edges, heights), filled=True)
         for name, heights in means.items()
     )
-    note = f"Means over {_minutes(run, SPANS)}. What shows of the first area behind the second was idle and not given. "
-    note += "Idle units are those of the latest decision."
+    idle, given = ((heights * np.diff(edges)).sum() for heights in means.values())
+    mean, share = idle / (edges[-1] - edges[0]), given / idle if idle else 0.0
+    note = f"On average {mean:,.1f} units were idle, at most {means['idle'].max():,.0f}, and {share:.1%} of their time "
+    note += f"was given to jobs. Means over {length}; grey was idle and not given, as of the latest decision."
     table = pd.DataFrame(
         {
             "from": stamps(edges[:-1]),
@@ -58,7 +66,7 @@ def idle_and_used(run: RunFiles) -> Chart:
 def work_done(run: RunFiles) -> Chart:
     """Samples done by each instant, costs deducted."""
     steps = run.steps.sort_values("time", kind="stable")
-    bins = _bins(run, SPANS)
+    bins, _ = _bins(run, SPANS)
     done = np.cumsum(
         np.histogram(_ms(steps["time"]), bins, weights=steps["progress"])[0]
     )
@@ -82,8 +90,8 @@ def work_done(run: RunFiles) -> Chart:
 
 def losses(run: RunFiles) -> Chart | None:
     """Chart the losses by hour to preemptions, rescales and the other books; None where nothing was lost."""
-    bins = _bins(run, COARSE)
-    hours = (bins[1] - bins[0]) / 3.6e6
+    bins, length = _bins(run, COARSE)
+    hours = np.diff(bins) / 3.6e6
     lost = {}
     for book in BOOKS:
         by_part = (
@@ -106,7 +114,7 @@ def losses(run: RunFiles) -> Chart | None:
             **{f"by {book}": rate.round(0) for book, rate in lost.items()},
         }
     )
-    note = f"Samples lost, as a rate over {_minutes(run, COARSE)}: where the machine took nodes back, and where jobs "
+    note = f"Samples lost, as a rate over {length}: where the machine took nodes back, and where jobs "
     note += "paid for other sizes."
     return Chart("losses", "Losses over time", note, Curves(TIME, axis, curves), table)
 
@@ -120,7 +128,7 @@ def decisions(run: RunFiles) -> Chart | None:
     optimal = int((solved["status"] == "optimal").sum())
     if optimal == len(solved):
         return None
-    bins = _bins(run, COARSE)
+    bins, length = _bins(run, COARSE)
     instants = _ms(solved["time"])
     count = np.histogram(instants, bins)[0]
     held = count > 0
@@ -136,7 +144,7 @@ def decisions(run: RunFiles) -> Chart | None:
     axis, power = in_powers("samples within Tfwd", *means.values())
     curves = tuple(Curve(name, middles, mean / power) for name, mean in means.items())
     note = f"{optimal:,} of {len(solved):,} decisions were proven optimal: there the two lines are one. Means over "
-    note += f"{_minutes(run, COARSE)} of what a decision promised for its window Tfwd."
+    note += f"{length} of what a decision promised for its window Tfwd."
     table = pd.DataFrame(
         {"around": stamps(middles), "decisions": count[held], **means}
     ).round(0)
@@ -149,19 +157,17 @@ def decisions(run: RunFiles) -> Chart | None:
     )
 
 
-def _idle(run: RunFiles, spans: int) -> FloatArray:
-    """Mean idle units over equal spans, of all pools together: a row is about its own pool only."""
-    total = np.zeros(spans)
+def _idle(run: RunFiles, edges: TimeArray) -> FloatArray:
+    """Mean idle units over spans, of all pools together: a row is about its own pool only."""
+    total = np.zeros(len(edges) - 1)
     for pool in run.pools():
         heights = pool["idle"].to_numpy(dtype=np.float64)
-        total += mean_over_time(
-            ns(pool["time"]), heights, run.begin_ns, run.end_ns, spans
-        )
+        total += mean_over_time(ns(pool["time"]), heights, edges)
     return total
 
 
-def _used(run: RunFiles, spans: int) -> FloatArray:
-    """Mean units in use over equal spans, of all pools together."""
+def _used(run: RunFiles, edges: TimeArray) -> FloatArray:
+    """Mean units in use over spans, of all pools together."""
     counted = [
         (ns(pool["time"]), pool["used"].to_numpy(dtype=np.float64))
         for pool in run.pools()
@@ -172,7 +178,7 @@ def _used(run: RunFiles, spans: int) -> FloatArray:
     times, used = held_over_time(
         counted, ns(run.allocations["start"]), ns(run.allocations["end"]), units
     )
-    return mean_over_time(times, used, run.begin_ns, run.end_ns, spans)
+    return mean_over_time(times, used, edges)
 
 
 def ns(times: pd.Series) -> TimeArray:
@@ -187,23 +193,12 @@ def _ms(times: pd.Series) -> FloatArray:
     return instants
 
 
-def _edges(run: RunFiles, spans: int) -> FloatArray:
-    edges: FloatArray = (
-        run.begin_ns + (run.end_ns - run.begin_ns) * np.arange(spans + 1) / spans
-    ) / 1e6
-    return edges
-
-
-def _bins(run: RunFiles, spans: int) -> FloatArray:
-    """Return the edges of bins like `_edges`, widened so that rounding leaves no row out."""
-    edges = _edges(run, spans)
-    edges[0], edges[-1] = run.begin_ns / 1e6, np.nextafter(run.end_ns / 1e6, np.inf)
-    return edges
-
-
-def _minutes(run: RunFiles, spans: int) -> str:
-    minutes = (run.end_ns - run.begin_ns) / 6e10 / spans
-    return f"{minutes:.3g} minutes" if minutes >= 1 else f"{minutes * 60:.2g} seconds"
+def _bins(run: RunFiles, spans: int) -> tuple[FloatArray, str]:
+    """Return edges of round spans in ms, so that none of the rows lies outside, and their length in words."""
+    edges, length = round_spans(run.begin_ns, run.end_ns, spans)
+    bins: FloatArray = edges / 1e6
+    bins[-1] = np.nextafter(bins[-1], np.inf)
+    return bins, length
 
 
 def stamps(instants_ms: FloatArray) -> pd.Series:

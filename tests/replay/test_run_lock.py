@@ -23,6 +23,7 @@ FILES = {
     "steps.parquet",
     "jobs.parquet",
     "allocations.parquet",
+    "unused.parquet",
 }
 
 

@@ -28,7 +28,12 @@ from bft.replay.cli.main import run
 from bft.replay.inputs.default_workload import default_workload, load
 
 START = pd.Timestamp("2021-02-10T00:00:00Z")
-PARQUETS = ("steps.parquet", "jobs.parquet", "allocations.parquet")
+PARQUETS = (
+    "steps.parquet",
+    "jobs.parquet",
+    "allocations.parquet",
+    "unused.parquet",
+)
 
 
 def trace_frame(rows: int = 40, nodes: int = 6, every_s: float = 60.0) -> pd.DataFrame:

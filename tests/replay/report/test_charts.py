@@ -6,6 +6,7 @@ import builtins
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bft.models import InputError
 from bft.replay import always_idle
 from bft.replay.cli.main import run
 from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curves, Heat
@@ -25,6 +27,7 @@ from bft.replay.report.run_charts import charts_of
 from bft.replay.report.run_files import read_run
 from bft.replay.report.svg_form import drawn
 from bft.replay.report.sweep_charts import charts_of_sweep, read_sweep
+from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.trace_statistics import LENGTHS_S, length_histogram, usable_share
 
 HOSTILE = "</script><img src=x onerror=alert(1)>$$\\alpha$$ {{x}} @y <!--"
@@ -249,6 +252,9 @@ def test_areas_hold_the_unit_time_of_the_summary(tmp_path: Path, pmax: float) ->
     # Each step is two points of the line.
     area = float((used.y[::2] * (used.x[1::2] - used.x[::2])).sum()) / 1000
     assert area == pytest.approx(metrics["used_unit_s"], rel=1e-6)
+    note = next(c for c in charts_of([read_run(folder)]) if c.key == "idle").note
+    assert f"and {metrics['used_share']:.1%} of their time was given to jobs" in note
+    assert re.search(r"Means over \d+ (second|minute)s?;", note)
 
 
 @given(
@@ -351,6 +357,27 @@ def test_hours_and_weekdays_are_those_of_the_calendar() -> None:
     assert shown.loc["Thu"].eq(3.0).all()
     assert np.isnan(shown.loc["Wed", "22"])  # only a half of that hour was observed
     assert shown.drop(["Wed", "Thu"]).isna().all(axis=None)
+
+
+def test_hours_are_those_of_the_site(tmp_path: Path) -> None:
+    """Nodes turn idle at 8 in Kathmandu, a quarter past 2 UTC, on each of three days."""
+    rows = [
+        f"2021-02-{day}T{hour},n{node},{idle}\n"
+        for day in (10, 11, 12) for hour, idle in (("02:15:00Z", 1), ("03:15:00Z", 0)) for node in range(5)
+    ]  # fmt: skip
+    path = tmp_path / "t.csv"
+    path.write_text(f"time,node,idle\n{''.join(rows)}2021-02-12T09:00:00Z,n0,0\n")
+    trace = replace(read_trace(path), zone="Asia/Kathmandu")
+    chart = by_hour(trace)
+    assert chart is not None
+    assert isinstance(chart.drawing, Heat)
+    assert chart.drawing.x.label == "hour of the day, Asia/Kathmandu"
+    shown = chart.table.set_index("day")
+    assert shown.loc[["Wed", "Thu", "Fri"], "08"].tolist() == [5.0, 5.0, 5.0]
+    assert shown.loc["Thu", ["07", "09"]].tolist() == [0.0, 0.0]
+    assert "Most are idle on Wed at 08:00 (5.0)" in chart.note
+    with pytest.raises(InputError, match="time zone that is not known here: 'Mars'"):
+        by_hour(replace(trace, zone="Mars"))
 
 
 def test_several_runs_are_compared(hostile: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.replay.cli.main import run
-from bft.replay.report.over_time import mean_over_time
+from bft.replay.report.over_time import mean_over_time, round_spans
 from bft.replay.report.svg_form import round_ticks, time_ticks
 
 SECOND = 10**9
@@ -445,15 +446,36 @@ def test_means_over_time_keep_the_integral(
     drawn.sort(key=lambda pair: pair[0])
     times = np.array([time for time, _ in drawn], dtype=np.int64)
     values = np.array([value for _, value in drawn])
-    means = mean_over_time(times, values, begin, begin + length, spans)
+    rng = np.random.default_rng(spans)
+    inner = rng.integers(begin, begin + length + 1, spans - 1)
+    edges = np.unique([begin, *inner, begin + length])
+    means = mean_over_time(times, values, edges)
     # Second by second, without a cumulative sum.
     heights = [
         next((v for t, v in reversed(drawn) if t <= second), 0.0)
         for second in range(begin, begin + length)
     ]
-    assert means.sum() * length / spans == pytest.approx(sum(heights), abs=1e-6)
+    sums = [sum(heights[a - begin : b - begin]) for a, b in pairwise(edges.tolist())]
+    assert (means * np.diff(edges)).tolist() == pytest.approx(sums, abs=1e-6)
     assert means.min() >= -1e-9
     assert means.max() <= max(heights) + 1e-6
+
+
+@given(st.integers(-(10**9), 10**9), st.integers(1, 10**9), st.integers(1, 3000))
+def test_spans_are_round_few_and_cover_the_window(
+    begin: int, seconds: int, most: int
+) -> None:
+    start, end = begin * SECOND + 1, (begin + seconds) * SECOND
+    edges, length = round_spans(start, end, most)
+    assert (edges[0], edges[-1]) == (start, end)
+    lengths = np.diff(edges)
+    assert (lengths > 0).all()
+    count, unit = length.split()
+    size = {"s": 1, "m": 60, "h": 3600, "d": 86_400}[unit[0]] * int(count) * SECOND
+    assert (lengths[1:-1] == size).all()
+    assert (edges[1:-1] % size == 0).all()
+    # Of a window at odd instants the first and the last span are parts.
+    assert len(lengths) <= most + 1 or size == 365 * 86_400 * SECOND
 
 
 @given(st.floats(1e-3, 1e9))
