@@ -71,7 +71,10 @@ def progress(run: RunFiles) -> Chart | None:
     )
     table = pd.DataFrame({"job": jobs["name"], "submitted": jobs["submit"], "started": jobs["start"],
                           "finished": jobs["finish"], "done, %": (done * 100).round(1)})  # fmt: skip
-    note = "Each job from its submission to its finish, or to the end of the replay; the colour shows its progress."
+    finished, jct = int(jobs["finish"].notna().sum()), jobs["jct_s"].median() / 3600
+    half = f", half of them within {jct:,.1f} h of their submission" if finished else ""
+    note = f"{finished:,} of {len(jobs):,} jobs finished{half}. Each runs from its submission to its finish, or to the "
+    note += "end of the replay; the colour shows its progress."
     return Chart("progress", "Progress of each job", note, blocks, table)
 
 

@@ -18,7 +18,16 @@ from bft.replay.report.run_comparison import names_of
 from bft.replay.report.run_files import RunFiles, read_run
 from bft.replay.report.svg_form import drawn
 from bft.replay.report.sweep_charts import charts_of_sweep, is_sweep, read_sweep, varied
-from bft.replay.report.tables import ROWS, behind, data, facts, jobs_table, kinds_table
+from bft.replay.report.tables import (
+    FEW_JOBS,
+    ROWS,
+    behind,
+    data,
+    facts,
+    jobs_table,
+    kinds_table,
+    when_done,
+)
 from bft.replay.report.words import markup
 from bft.replay.results.headlines import headlines
 from bft.replay.results.host import host_lines
@@ -262,10 +271,11 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
     if len(runs) > 1:
         which = f"{names_of(runs)[0]}, the first of {len(runs)} runs: its figures and charts follow those of all runs"
         before = [f'<p class="sub">{markup(which)}.</p>', *before]
-    origin = ""
-    if generated is not None:
-        text = f"A generated workload (load {generated:.2f}): its times say nothing about your jobs."
-        origin = f'<p class="note">{markup(text)}</p>'
+    jobs = _jobs(run, generated, sortable=not static)
+    if len(runs) == 1 and len(run.jobs) <= FEW_JOBS:
+        before = [*before, jobs]
+    else:
+        after = [jobs, *after]
     return Page(
         f"What training jobs get out of {machine}",
         sub,
@@ -276,11 +286,28 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
             *host,
             *kinds,
             *search,
-            _section("all", "Jobs", origin + jobs_table(run.jobs, sortable=not static)),
             *after,
             _glossary(),
         ],
     )
+
+
+def _jobs(run: RunFiles, generated: float | None, *, sortable: bool) -> str:
+    """The table of jobs: of few jobs also in a sentence when they were done."""
+    notes = [
+        "Times are UTC. Waiting ends with a job's first units; the mean of its units counts all its time in the "
+        "system, with none while it waits."
+    ]
+    few = len(run.jobs) <= FEW_JOBS
+    if generated is not None:
+        notes.append(
+            f"A generated workload (load {generated:.2f}): its times say nothing about your jobs."
+        )
+    if few:
+        notes.insert(0, when_done(run.jobs, run.steps["time"].max()))
+    note = f'<p class="note">{markup(" ".join(notes))}</p>'
+    title = "When the jobs were done" if few else "Jobs"
+    return _section("all", title, note + jobs_table(run.jobs, sortable=sortable))
 
 
 def _search(found: dict[str, Any] | None) -> list[str]:

@@ -111,8 +111,7 @@ def read_run(folder: Path) -> RunFiles:
             )
     unused = None
     if (folder / UNUSED).exists():
-        columns = {name: kind for name, kind in _ALLOCATIONS.items() if name != "job"}
-        unused = _checked(folder / UNUSED, columns)
+        unused = read_part(folder, UNUSED)
     nodes, units_per_node = _nodes(held, folder / ALLOCATIONS)
     return RunFiles(
         folder,

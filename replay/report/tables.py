@@ -12,6 +12,7 @@ from bft.models.errors import MAX_SENTENCE, printable
 from bft.replay.engine.ledger import BOOKS
 from bft.replay.report.job_charts import done_shares
 from bft.replay.report.words import markup
+from bft.replay.results.headlines import duration_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,14 +22,17 @@ ROWS = 100
 JOB_COLUMNS = (
     "job",
     "submitted",
+    "finished",
     "waited, h",
     "took, h",
-    "done",
+    "mean units",
     "lost",
+    "done",
     "preempted",
     "rescaled",
-    "mean units",
 )
+# Up to this many jobs their table is the answer to when they are done, and comes first.
+FEW_JOBS = 20
 # A cell: what it is sorted by (None where unknown: last), and what is shown.
 Cell = tuple[float | None, str]
 
@@ -116,26 +120,50 @@ def job_rows(jobs: pd.DataFrame) -> list[tuple[Any, ...]]:
         lost += jobs[f"lost_to_{book}"].to_numpy(dtype=np.float64)
     total = jobs["total_work"].to_numpy(dtype=np.float64)
     lost /= np.where(total > 0, total, 1.0)
-    submitted = [
-        (float(instant.timestamp()), f"{instant:%d %b %H:%M}")
-        for instant in jobs["submit"]
-    ]
     columns = (
         [_text(name) for name in jobs["name"]],
-        submitted,
+        *([_instant(at) for at in jobs[column]] for column in ("submit", "finish")),
         *(
             [_hours(seconds) for seconds in jobs[column].tolist()]
             for column in ("queueing_s", "jct_s")
         ),
-        [(share, f"{share:.0%}") for share in done_shares(jobs).round(4).tolist()],
+        [(units, f"{units:.1f}") for units in jobs["mean_units"].round(3).tolist()],
         [(share, f"{share:.1%}") for share in lost.round(5).tolist()],
+        [(share, f"{share:.0%}") for share in done_shares(jobs).round(4).tolist()],
         *(
             [(count, f"{count:,}") for count in jobs[column].tolist()]
             for column in ("preemptions", "rescales")
         ),
-        [(units, f"{units:.1f}") for units in jobs["mean_units"].round(3).tolist()],
     )
     return list(zip(*columns, strict=True))
+
+
+def when_done(jobs: pd.DataFrame, end: pd.Timestamp) -> str:
+    """Say in a sentence when jobs were done, and which were not by the end of a replay."""
+    finish, count = jobs["finish"], len(jobs)
+    done = finish.notna()
+    if not done.any():
+        return f"None of the {count:,} jobs was done by {end:%d %b %H:%M}."
+    last, first = finish.max(), jobs["submit"].min()
+    took = duration_text((last - first).total_seconds())
+    if done.all():
+        all_of = "The job was" if count == 1 else f"All {count:,} jobs were"
+        return (
+            f"{all_of} done by {last:%d %b %H:%M}, {took} after the first submission."
+        )
+    left = jobs[~done]
+    named = ", ".join(
+        f"{_text(name)} ({share:.0%} done)"
+        for name, share in zip(left["name"], done_shares(left), strict=True)
+    )
+    of = f"{int(done.sum()):,} of {count:,} jobs were done, the last of them by {last:%d %b %H:%M}"
+    return f"{of}. By the end, {end:%d %b %H:%M}, these were not: {named}."
+
+
+def _instant(at: Any) -> Cell:
+    if at != at:
+        return None, "-"
+    return float(at.timestamp()), f"{at:%d %b %H:%M}"
 
 
 def _hours(seconds: float) -> Cell:

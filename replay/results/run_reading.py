@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from bft.models import InputError, read_table
 from bft.models.limited_reading import read_json
 from bft.replay.engine.ledger import BOOKS
-from bft.replay.results.run_directory import ALLOCATIONS, FORMAT, JOBS, STEPS, SUMMARY
+from bft.replay.results.run_directory import (
+    ALLOCATIONS,
+    FORMAT,
+    JOBS,
+    STEPS,
+    SUMMARY,
+    UNUSED,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +28,12 @@ HINT = "copy the run again, or replay it again"
 ColumnKind: TypeAlias = Literal[
     "text", "instant", "instant or missing", "number", "number or missing"
 ]
+_SPANS: dict[str, ColumnKind] = {
+    "first_unit": "number",
+    "last_unit": "number",
+    "start": "instant",
+    "end": "instant",
+}
 # Kinds of the columns that are read back, by file and name.
 COLUMNS: dict[str, dict[str, ColumnKind]] = {
     STEPS: {
@@ -48,13 +61,8 @@ COLUMNS: dict[str, dict[str, ColumnKind]] = {
         "total_work": "number",
         **{f"lost_to_{book}": "number" for book in BOOKS},
     },
-    ALLOCATIONS: {
-        "job": "text",
-        "first_unit": "number",
-        "last_unit": "number",
-        "start": "instant",
-        "end": "instant",
-    },
+    ALLOCATIONS: {"job": "text", **_SPANS},
+    UNUSED: _SPANS,
 }
 
 

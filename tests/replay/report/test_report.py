@@ -162,6 +162,39 @@ def test_the_first_screen_says_machine_idle_share_worth_what_to_set_and_what_hos
     assert each in pages["best"]
 
 
+def test_of_few_jobs_the_page_begins_with_when_each_was_done(tmp_path: Path) -> None:
+    """Two nodes; a runs on both for 1,000 s from the start, b on what is left, c does not come to its end."""
+    (tmp_path / "trace.csv").write_text(
+        "time,node,idle\n2021-02-10T00:00:00Z,n0,1\n2021-02-10T00:00:00Z,n1,1\n"
+        "2021-02-10T02:00:00Z,n0,1\n"
+    )
+    rest = '6,3,"[0,1]","[0,1]","[0,1]"'
+    (tmp_path / "jobs.csv").write_text(
+        "name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n"
+        f"a,1,1,1000,2021-02-10T00:00:00Z,{rest}\n"
+        f"b,1,1,1800,2021-02-10T00:10:00Z,{rest}\n"
+        f"c,1,1,14400,2021-02-10T01:00:00Z,{rest}\n"
+    )
+    with contextlib.chdir(tmp_path):
+        inputs = ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "--backend", "exact"]
+        assert run([*inputs, "-Tfwd", "60", "--no-u", "--out", "run"]) == 0
+        assert run(["report", "--static", "run"]) == 0
+    text = first_screen(tmp_path / "run.html")
+    sentence = "2 of 3 jobs were done, the last of them by 10 Feb 00:40. By the end, 10 Feb 02:00, these were not: "
+    assert f"{sentence}c (25% done)." in text
+    rows = text.partition("rescaled")[2].split()
+    cells = {name: rows[rows.index(name) + 1 :] for name in "abc"}
+    # Submitted and finished (day, month, minute), waited and took (h), mean units, lost, done.
+    assert " ".join(cells["a"][:11]) == (
+        "10 Feb 00:00 10 Feb 00:16 0.00 0.28 1.0 0.0% 100%"
+    )
+    assert " ".join(cells["b"][:11]) == (
+        "10 Feb 00:10 10 Feb 00:40 0.00 0.50 1.0 0.0% 100%"
+    )
+    assert " ".join(cells["c"][:9]) == "10 Feb 01:00 - 0.00 - 1.0 0.0% 25%"
+    assert "the mean of its units counts all its time in the system" in text
+
+
 def test_u_is_said_to_hold_up_to_the_instant_at_which_all_jobs_were_done(
     finished: Path, tmp_path: Path
 ) -> None:
