@@ -10,14 +10,18 @@ import numpy as np
 
 from bft.models.extras import needs
 from bft.replay.report.chart import (
+    STRONG,
     Axis,
     Bars,
     Blocks,
     Chart,
     Curves,
     Drawing,
+    FloatArray,
     Heat,
+    IntArray,
     colour,
+    shade,
 )
 
 if TYPE_CHECKING:
@@ -323,20 +327,32 @@ def _heat(made: Any, drawing: Heat) -> None:
         PlainText,
         Range1d,
     )
-    from bokeh.palettes import Cividis256
 
     down, across = np.nonzero(~np.isnan(drawing.values))
-    values = drawing.values[down, across]
+    values, strength = drawing.values[down, across], drawing.strength()[down, across]
     source = ColumnDataSource({
         "x": across.astype(float), "y": down.astype(float), "value": values,
         "left": [drawing.across[k] for k in across], "top": [drawing.down[k] for k in down],
     })  # fmt: skip
     low, high = float(values.min()), float(values.max())
+    shades = [shade(share) for share in np.linspace(0, 1, 256).tolist()]
     mapper = LinearColorMapper(
-        palette=Cividis256, low=low, high=high if high > low else low + 1
+        palette=shades[::-1] if drawing.less_is_better else shades,
+        low=low,
+        high=high if high > low else low + 1,
     )
     made.rect("x", "y", width=0.96, height=0.94, source=source, line_color=None,
               fill_color={"field": "value", "transform": mapper})  # fmt: skip
+    if drawing.shows_numbers:
+        _numbers(made, across, down, values, strength)
+    else:
+        bar = ColorBar(
+            color_mapper=mapper,
+            width=10,
+            background_fill_alpha=0,
+            formatter=_ticks(drawing.value),
+        )
+        made.add_layout(bar, "right")
     made.x_range, made.y_range = (
         Range1d(-0.5, len(drawing.across) - 0.5),
         Range1d(len(drawing.down) - 0.5, -0.5),
@@ -350,19 +366,36 @@ def _heat(made: Any, drawing: Heat) -> None:
             k: PlainText(text=_short(name)) for k, name in enumerate(names)
         }
     made.grid.visible = False
-    bar = ColorBar(
-        color_mapper=mapper,
-        width=10,
-        background_fill_alpha=0,
-        formatter=_ticks(drawing.value),
-    )
-    made.add_layout(bar, "right")
     rows = [
         (drawing.x.label, "@left"),
         (drawing.y.label, "@top"),
         _field("@value", drawing.value),
     ]
     _hover(made, drawing.value, rows)
+
+
+def _numbers(
+    made: Any,
+    across: IntArray,
+    down: IntArray,
+    values: FloatArray,
+    strength: FloatArray,
+) -> None:
+    """Write the number of each cell; page.js gives those on weak colours the colour of the page's text."""
+    from bokeh.models import ColumnDataSource
+
+    for name, those in (("ink", strength < STRONG), ("strong", strength >= STRONG)):
+        source = ColumnDataSource(
+            {
+                "x": across[those].astype(float),
+                "y": down[those].astype(float),
+                "text": [f"{value:,.4g}" for value in values[those].tolist()],
+            }
+        )
+        made.text(
+            "x", "y", "text", source=source, name=name, text_align="center", text_baseline="middle",
+            text_font_size="12px", text_color="#ffffff",
+        )  # fmt: skip
 
 
 def _short(name: str) -> str:

@@ -24,6 +24,8 @@ COLOURS = (
 )  # fmt: skip
 
 
+# More columns of cells than these have no numbers in them.
+MAX_NUMBERED = 12
 # More rows than these have no names on the axis.
 MAX_NAMED_ROWS = 20
 
@@ -161,7 +163,10 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heat:
-    """A number for each pair of names: float64 of shape (down, across), NaN where there is none."""
+    """A number for each pair of names: float64 of shape (down, across), NaN where there is none.
+
+    What is better has the stronger colour: large numbers, or small ones where `less_is_better`.
+    """
 
     x: Axis
     y: Axis
@@ -169,6 +174,31 @@ class Heat:
     across: tuple[str, ...]
     down: tuple[str, ...]
     values: FloatArray
+    less_is_better: bool = False
+
+    @property
+    def shows_numbers(self) -> bool:
+        """Whether the cells are so few that each has its number."""
+        return len(self.across) <= MAX_NUMBERED
+
+    def strength(self) -> FloatArray:
+        """How strong the colour of each cell is, from 0 to 1: the best has 1."""
+        low, high = float(np.nanmin(self.values)), float(np.nanmax(self.values))
+        shares: FloatArray = (self.values - low) / (high - low or 1.0)
+        return 1 - shares if self.less_is_better else shares
+
+
+def shade(strength: float) -> str:
+    """A colour of a cell, which lets the page through where it is weak.
+
+    >>> shade(1.0), shade(0.0)
+    ('#2b83c4ff', '#2b83c41a')
+    """
+    return f"{COLOURS[1]}{round(255 * (0.1 + 0.9 * strength)):02x}"
+
+
+# Cells at least this strong have white numbers on them.
+STRONG = 0.5
 
 
 Drawing = Curves | Bars | Blocks | Heat

@@ -17,7 +17,13 @@ from bft.replay.report.run_charts import charts_of, charts_of_trace
 from bft.replay.report.run_comparison import names_of
 from bft.replay.report.run_files import RunFiles, read_run
 from bft.replay.report.svg_form import drawn
-from bft.replay.report.sweep_charts import charts_of_sweep, is_sweep, read_sweep, varied
+from bft.replay.report.sweep_charts import (
+    answer,
+    charts_of_sweep,
+    is_sweep,
+    read_sweep,
+    varied,
+)
 from bft.replay.report.tables import (
     FEW_JOBS,
     ROWS,
@@ -128,7 +134,11 @@ def _of_sweep(path: Path, title: str | None) -> Page:
         f"{len(table):,} replays that differ in {', '.join(varied(table)) or 'nothing'}"
     )
     return Page(
-        f"Which options suit {name}", sub, [], charts_of_sweep(table), [_glossary()]
+        f"Which options suit {name}",
+        sub,
+        [f'<p class="opening">{markup(answer(table))}</p>'],
+        charts_of_sweep(table),
+        [_glossary()],
     )
 
 

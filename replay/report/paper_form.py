@@ -11,6 +11,7 @@ import numpy as np
 
 from bft.models.extras import needs
 from bft.replay.report.chart import (
+    STRONG,
     Axis,
     Bars,
     Blocks,
@@ -186,9 +187,18 @@ def _blocks(axes: Axes, drawing: Blocks) -> None:
 
 
 def _heat(axes: Axes, drawing: Heat) -> None:
+    shades = "Blues_r" if drawing.less_is_better else "Blues"
     image = axes.imshow(
-        drawing.values, aspect="auto", cmap="cividis", interpolation="nearest"
+        drawing.values, aspect="auto", cmap=shades, interpolation="nearest"
     )
+    if drawing.shows_numbers:
+        strength = drawing.strength()
+        for (row, column), value in np.ndenumerate(drawing.values):
+            if value == value:
+                hue = "white" if strength[row, column] > STRONG else "black"
+                axes.text(
+                    column, row, f"{value:,.4g}", color=hue, ha="center", va="center"
+                )
     step = 1 if len(drawing.across) <= 12 else 3
     axes.set_xticks(
         range(0, len(drawing.across), step),

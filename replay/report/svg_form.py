@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bft.replay.report.chart import (
+    STRONG,
     Axis,
     Bars,
     Blocks,
@@ -20,6 +21,7 @@ from bft.replay.report.chart import (
     FloatArray,
     Heat,
     colour,
+    shade,
 )
 from bft.replay.report.words import markup
 from bft.replay.trace.node_trace import SECOND_NS
@@ -154,7 +156,7 @@ def _heat(title: str, drawing: Heat) -> str:
     high, top = 26, TOP + 8
     height = top + high * len(drawing.down) + BOTTOM
     wide = (WIDTH - LEFT - RIGHT) / len(drawing.across)
-    low, high_value = float(np.nanmin(drawing.values)), float(np.nanmax(drawing.values))
+    strength = drawing.strength()
     parts = [_open(f"{title}: {drawing.value.label}", height)]
     for row, name in enumerate(drawing.down):
         y = top + row * high
@@ -162,12 +164,18 @@ def _heat(title: str, drawing: Heat) -> str:
         parts.append(f"<text {at}>{markup(name)}</text>")
         for column, value in enumerate(drawing.values[row].tolist()):
             if value == value:
-                alpha = 0.1 + 0.9 * (value - low) / (high_value - low or 1.0)
                 what = markup(f"{name}, {drawing.across[column]}: {value:.4g}")
-                cell = f'<rect fill="{colour(1)}" fill-opacity="{alpha:.3f}" x="{LEFT + column * wide:.1f}" y="{y}"'
+                strong = float(strength[row, column])
+                cell = f'<rect fill="{shade(strong)}" x="{LEFT + column * wide:.1f}" y="{y}"'
                 parts.append(
                     f'{cell} width="{wide - 1:.1f}" height="{high - 1}"><title>{what}</title></rect>'
                 )
+                if drawing.shows_numbers:
+                    hue = "strong" if strong >= STRONG else "ink"
+                    at = f'x="{LEFT + (column + 0.5) * wide:.1f}" y="{y + high / 2}" dominant-baseline="middle"'
+                    parts.append(
+                        f'<text class="{hue}" {at} text-anchor="middle">{value:.4g}</text>'
+                    )
     step = 1 if len(drawing.across) <= 12 else 3
     for column in range(0, len(drawing.across), step):
         at = f'x="{LEFT + (column + 0.5) * wide:.1f}" y="{height - BOTTOM + 16}" text-anchor="middle"'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,13 +29,15 @@ FIGURES = {
     "host.delayed_share": ("Host starts that wait", "share", 1.0),
     "host.waiting_node_h": ("What host jobs wait", "node-hours", 1.0),
 }
+# An option that changes the outcome by less than this share hardly matters.
+HARDLY = 0.01
 MORE_IS_BETTER = ("outcome", "U", "share_of_bound")
 # Usual subjects of a sweep come first: across, then down.
 FIRST = ("tfwd_s", "max_jobs")
 NAMES = {"tfwd_s": "Tfwd", "max_jobs": "maxJ"}
 TITLES = {
     "tfwd_s": "Tfwd, s",
-    "max_jobs": "maxJ (0: no limit)",
+    "max_jobs": "maxJ, jobs in play",
     "reserve": "nodes kept free",
 }
 
@@ -92,18 +94,62 @@ def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
     return charts if reserves is None else [reserves, *charts]
 
 
+def answer(table: pd.DataFrame) -> str:
+    """Say what each varied option does to the outcome, the one that matters most first."""
+    effects = sorted(
+        (_effect(table, option) for option in varied(table)),
+        key=lambda effect: -effect[0],
+    )
+    sentence = "; ".join(text for _, text in effects)
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _effect(table: pd.DataFrame, option: str) -> tuple[float, str]:
+    """Return what an option's best value gives over its worst, as a share and in words.
+
+    By means over points that differ in nothing else, of those with every value of the option.
+    """
+    others = [name for name in Options().flat() if name in table and name != option]
+    told = table.assign(value=table[option].map(str))
+    rest = told[others].astype(str).agg("\x00".join, axis=1)
+    whole = told.groupby(rest)["value"].transform("nunique") == told["value"].nunique()
+    compared = told[whole] if whole.any() else told
+    means = compared.groupby("value")["outcome"].mean()
+    outcome = {str(value): float(mean) for value, mean in means.items()}
+    best, worst = (
+        max(outcome, key=outcome.__getitem__),
+        min(outcome, key=outcome.__getitem__),
+    )
+    if outcome[worst] <= 0:
+        return np.inf, f"with {_setting(table, option, worst)} nothing is trained"
+    gain = outcome[best] / outcome[worst] - 1
+    if gain < HARDLY:
+        name = NAMES.get(option, option)
+        return gain, f"{name} hardly matters (at most {gain:.1%} of the outcome)"
+    settings = [_setting(table, option, value) for value in (best, worst)]
+    return gain, f"{settings[0]}: {gain:+.1%} over {settings[1]}"
+
+
+def _setting(table: pd.DataFrame, option: str, told: str) -> str:
+    """Name a value of an option, which `told` writes as text."""
+    value = next(value for value in table[option] if str(value) == told)
+    if _unlimited(option, [value]):
+        return "all jobs in play"
+    return f"{NAMES.get(option, option)} {_value(option, value)}"
+
+
 def _chart(table: pd.DataFrame, column: str, options: list[str]) -> Chart:
     title, unit, size = FIGURES[column]
     means = table.assign(figure=table[column] / size).groupby(
         options, dropna=False, sort=True
     )["figure"]
     found = means.agg(["mean", "min", "max", "count"]).reset_index()
-    order = found["mean"].to_numpy(dtype=np.float64) * (
-        1 if column in MORE_IS_BETTER else -1
-    )
+    less_is_better = column not in MORE_IS_BETTER
+    order = found["mean"].to_numpy(dtype=np.float64) * (-1 if less_is_better else 1)
     best = found.iloc[int(np.nanargmax(order))]
     at = ", ".join(
-        f"{NAMES.get(option, option)} {_name(best[option])}" for option in options
+        f"{NAMES.get(option, option)} {_value(option, best[option])}"
+        for option in options
     )
     several = (
         " Means over what else varies; the table has their range."
@@ -113,9 +159,11 @@ def _chart(table: pd.DataFrame, column: str, options: list[str]) -> Chart:
     note = f"Best: {best['mean']:.4g} {unit} at {at}.{several}"
     names = [Axis(TITLES.get(option, option)) for option in options]
     key, value = f"sweep-{column.replace('.', '-').lower()}", Axis(unit)
-    if len(options) == 1 and np.issubdtype(
-        np.asarray(found[options[0]]).dtype, np.number
-    ):
+    across, down = _values(found, options[0]), [""]
+    if len(options) > 1:
+        down = _values(found, options[1])
+    is_numeric = np.issubdtype(np.asarray(found[options[0]]).dtype, np.number)
+    if len(options) == 1 and is_numeric and not _unlimited(options[0], across):
         curve = Curve(
             title,
             found[options[0]].to_numpy(dtype=np.float64),
@@ -124,18 +172,34 @@ def _chart(table: pd.DataFrame, column: str, options: list[str]) -> Chart:
         return Chart(
             key, title, note, Curves(names[0], value, (curve,)), found.round(4)
         )
-    across = found[options[0]].unique()
-    down = found[options[1]].unique() if len(options) > 1 else [""]
+    note += " The stronger a colour, the better."
     cells = np.full((len(down), len(across)), np.nan)
     for row in found.to_dict(orient="records"):
-        second = list(down).index(row[options[1]]) if len(options) > 1 else 0
-        cells[second, list(across).index(row[options[0]])] = row["mean"]
-    y = names[1] if len(options) > 1 else Axis("")
+        second = down.index(row[options[1]]) if len(options) > 1 else 0
+        cells[second, across.index(row[options[0]])] = row["mean"]
     heat = Heat(
-        names[0], y, value, tuple(map(_name, across)), tuple(map(_name, down)), cells
+        names[0],
+        names[1] if len(options) > 1 else Axis(""),
+        value,
+        tuple(_value(options[0], each) for each in across),
+        tuple(_value(options[-1], each) for each in down),
+        cells,
+        less_is_better,
     )
     return Chart(key, title, note, heat, found.round(4))
 
 
-def _name(value: object) -> str:
+def _values(found: pd.DataFrame, option: str) -> list[Any]:
+    """The values of an option, ascending; one that means no limit comes last."""
+    values = found[option].unique().tolist()
+    return sorted(values, key=lambda value: _unlimited(option, [value]))
+
+
+def _unlimited(option: str, values: Sequence[object]) -> bool:
+    return option == "max_jobs" and 0 in values
+
+
+def _value(option: str, value: object) -> str:
+    if _unlimited(option, [value]):
+        return "no limit"
     return f"{value:g}" if isinstance(value, int | float | np.number) else label(value)

@@ -423,6 +423,7 @@ def test_a_sweep_is_a_map_over_what_it_varied(
     expected[0][0] += 0.5  # only the second seed is there
     assert chart.drawing.values.tolist() == expected
     assert "Best: 700.5 10⁹ samples at Tfwd 600, maxJ 10." in chart.note
+    assert "The stronger a colour, the better." in chart.note
     assert run(["report", str(table)]) == 0
     assert "Which options suit idle nodes" in (tmp_path / "results.html").read_text(
         "utf-8"
@@ -439,6 +440,40 @@ def test_a_sweep_is_a_map_over_what_it_varied(
     assert (
         "is neither a run directory nor a table of a sweep" in capsys.readouterr().err
     )
+
+
+def test_the_page_of_a_sweep_begins_with_the_answer_and_has_numbers_in_its_cells(
+    tmp_path: Path,
+) -> None:
+    """All jobs in play do 6 % more; the window changes next to nothing, and a point of it failed."""
+    points = [
+        {"tfwd_s": tfwd, "max_jobs": jobs, "outcome": 1e9 * (106 if jobs == 0 else 100 - jobs / 100) + tfwd * 1e5,
+         "jct_s.mean": 3600.0 * (1 + jobs)}
+        for tfwd in (30.0, 120.0, 600.0) for jobs in (0, 5, 10)
+    ]  # fmt: skip
+    points[-1]["outcome"] = None
+    table = tmp_path / "results.parquet"
+    pd.DataFrame(points).to_parquet(table)
+    argv = ["report", str(table), "--static", "-o", str(tmp_path / "sweep.html")]
+    assert run(argv) == 0
+    text = (tmp_path / "sweep.html").read_text("utf-8")
+    opening = re.search(r'<p class="opening">([^<]+)</p>', text)
+    assert opening is not None
+    assert opening[1] == (
+        "All jobs in play: +6.1% over maxJ 10; Tfwd hardly matters (at most 0.1% of the outcome)."
+    )
+    outcome = text.partition('<section id="sweep-outcome">')[2].partition("</section>")[
+        0
+    ]
+    rows = re.findall(r'text-anchor="end" dominant-baseline="middle">([^<]+)<', outcome)
+    assert rows == ["5", "10", "no limit"]
+    assert re.findall(r'text-anchor="middle">([\d.]+)</text>', outcome)[:3] == ["99.95", "99.96", "100"]  # fmt: skip
+    times = text.partition('<section id="sweep-jct_s-mean">')[2].partition(
+        "</section>"
+    )[0]
+    cells = re.findall(r'<rect fill="#\w{6}(\w\w)"[^>]*><title>([^,]+),', times)
+    strength = {name: int(alpha, 16) for alpha, name in cells}
+    assert strength["no limit"] > strength["5"] > strength["10"]
 
 
 @pytest.mark.slow
