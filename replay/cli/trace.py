@@ -159,7 +159,7 @@ def _charted(
                 for label, value in _lines(statistics)
                 if label != "source"
             ]
-            write_trace_page(read, lines, draft, title)
+            write_trace_page(read, statistics, lines, draft, title)
         click.echo(html)
     if png is not None:
         with figure_folder(Path(png), force=force) as folder:

@@ -198,7 +198,7 @@ def shade(strength: float) -> str:
 
 
 # Cells at least this strong have white numbers on them.
-STRONG = 0.5
+STRONG = 0.85
 
 
 Drawing = Curves | Bars | Blocks | Heat

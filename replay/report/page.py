@@ -18,6 +18,7 @@ from bft.replay.report.run_comparison import names_of
 from bft.replay.report.run_files import RunFiles, read_run
 from bft.replay.report.svg_form import drawn
 from bft.replay.report.sweep_charts import (
+    NAMES,
     answer,
     charts_of_sweep,
     is_sweep,
@@ -113,26 +114,46 @@ def write_report(
 
 def write_trace_page(
     trace: NodeTrace,
-    statistics: Sequence[tuple[str, str]],
+    statistics: dict[str, Any],
+    lines: Sequence[tuple[str, str]],
     target: Path,
     title: str | None,
 ) -> None:
-    """Write the page of a node trace alone; `statistics` holds its figures, label and value."""
+    """Write the page of a node trace alone.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    statistics
+        Its statistics (`bft.replay.trace.trace_statistics.trace_statistics`).
+    lines
+        All its figures for people, label and value.
+    target
+        The HTML file.
+    title
+        Instead of the machine's name.
+    """
     name = _machine(title or trace.machine)
     units = f" of {trace.units:,} units" if trace.by_unit else ""
     page = Page(
-        f"{name[0].upper()}{name[1:]}", f"{len(trace.nodes):,} nodes{units}, {trace.duration_s / 86400:.1f} days", [],
-        charts_of_trace(trace), [_section("figures", "Figures", facts(statistics)), _glossary()],
-    )  # fmt: skip
+        f"{name[0].upper()}{name[1:]}",
+        f"{len(trace.nodes):,} nodes{units}, {statistics['start']} to {statistics['end']}",
+        [
+            f'<p class="opening">{markup(words.of_trace(statistics))}</p>',
+            _section("figures", "Figures", facts(lines)),
+        ],
+        charts_of_trace(trace),
+        [_glossary()],
+    )
     target.write_text(written(page, static=False), "utf-8")
 
 
 def _of_sweep(path: Path, title: str | None) -> Page:
     table = read_sweep(path)
     name = _machine(title)
-    sub = (
-        f"{len(table):,} replays that differ in {', '.join(varied(table)) or 'nothing'}"
-    )
+    options = ", ".join(NAMES.get(option, option) for option in varied(table))
+    sub = f"{len(table):,} replays that differ in {options or 'nothing'}"
     return Page(
         f"Which options suit {name}",
         sub,

@@ -111,7 +111,7 @@ def _effect(table: pd.DataFrame, option: str) -> tuple[float, str]:
     """
     others = [name for name in Options().flat() if name in table and name != option]
     told = table.assign(value=table[option].map(str))
-    rest = told[others].astype(str).agg("\x00".join, axis=1)
+    rest = [str(row) for row in told[others].itertuples(index=False, name=None)]
     whole = told.groupby(rest)["value"].transform("nunique") == told["value"].nunique()
     compared = told[whole] if whole.any() else told
     means = compared.groupby("value")["outcome"].mean()
@@ -127,7 +127,7 @@ def _effect(table: pd.DataFrame, option: str) -> tuple[float, str]:
         name = NAMES.get(option, option)
         return gain, f"{name} hardly matters (at most {gain:.1%} of the outcome)"
     settings = [_setting(table, option, value) for value in (best, worst)]
-    return gain, f"{settings[0]}: {gain:+.1%} over {settings[1]}"
+    return gain, f"{settings[0]}: {gain:+.1%} samples over {settings[1]}"
 
 
 def _setting(table: pd.DataFrame, option: str, told: str) -> str:

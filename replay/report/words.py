@@ -99,6 +99,27 @@ def _machine(summary: dict[str, Any]) -> str:
     return f"In {span} {idle[0].lower()}{idle[1:]}, which is worth {_nodes(worth)}."
 
 
+def of_trace(statistics: dict[str, Any]) -> str:
+    """Say of a trace how large the machine is, what share was idle, its worth, and how long nodes stay idle."""
+    what = "unit" if "units" in statistics else "node"
+    machine = f"Your {_counted(statistics[f'{what}s'], what)}"
+    share, span = statistics["idle_share"], duration_text(statistics["duration_s"])
+    if not share:
+        return f"{machine} were never idle in {span}."
+    worth = _counted(round(statistics[f"idle_{what}s_mean"], 1), what)
+    text = f"{machine} were idle for {share:.1%} of {span}, which is worth {worth}."
+    pieces = statistics["fragments"]
+    half = duration_text(pieces["seconds_quantiles"]["p50"])
+    left = pieces["share_outliving_startup"]["60 s"]
+    text += f" Half of the stretches of idle time last at most {half}; if a job needs 60 s to start on a {what}, "
+    text += f"{left:.1%} of the idle time is left to it."
+    if "host" in statistics:
+        price = statistics["host"]["break_even_price"]["120 s"]
+        text += f" If a node takes 120 s to return, training yields up to {price:,.3g} node-hours for each that your "
+        text += "own jobs wait."
+    return text
+
+
 def idle_share(summary: dict[str, Any]) -> float | None:
     """The idle part of all node-time in the window; None where there is no machine or no time."""
     metrics, trace = summary["metrics"], summary["inputs"]["trace"]
@@ -192,7 +213,7 @@ def beside_dedicated(metrics: dict[str, Any]) -> str | None:
     return f"By {when}, when one of the two had done all jobs, the idle nodes had done {own}."
 
 
-def _counted(count: int, what: str) -> str:
+def _counted(count: float, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 

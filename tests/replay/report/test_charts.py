@@ -448,7 +448,7 @@ def test_the_page_of_a_sweep_begins_with_the_answer_and_has_numbers_in_its_cells
     """All jobs in play do 6 % more; the window changes next to nothing, and a point of it failed."""
     points = [
         {"tfwd_s": tfwd, "max_jobs": jobs, "outcome": 1e9 * (106 if jobs == 0 else 100 - jobs / 100) + tfwd * 1e5,
-         "jct_s.mean": 3600.0 * (1 + jobs)}
+         "jct_s.mean": 3600.0 * (1 + jobs), "node_watts": None, "policy": "milp"}
         for tfwd in (30.0, 120.0, 600.0) for jobs in (0, 5, 10)
     ]  # fmt: skip
     points[-1]["outcome"] = None
@@ -460,7 +460,7 @@ def test_the_page_of_a_sweep_begins_with_the_answer_and_has_numbers_in_its_cells
     opening = re.search(r'<p class="opening">([^<]+)</p>', text)
     assert opening is not None
     assert opening[1] == (
-        "All jobs in play: +6.1% over maxJ 10; Tfwd hardly matters (at most 0.1% of the outcome)."
+        "All jobs in play: +6.1% samples over maxJ 10; Tfwd hardly matters (at most 0.1% of the outcome)."
     )
     outcome = text.partition('<section id="sweep-outcome">')[2].partition("</section>")[
         0
@@ -558,6 +558,30 @@ def test_a_trace_alone_has_a_page(
     assert "--force replaces it" in capsys.readouterr().err
 
 
+def test_the_page_of_a_trace_begins_with_its_headline_and_figures(
+    tmp_path: Path,
+) -> None:
+    """Four nodes of five hours: one idle for two, one for a minute; the first is taken back."""
+    (tmp_path / "t.csv").write_text(
+        "time,a,b,c,d\n2021-02-10T00:00:00Z,1,0,0,0\n2021-02-10T02:00:00Z,0,0,0,0\n"
+        "2021-02-10T04:59:00Z,0,1,0,0\n2021-02-10T05:00:00Z,0,0,0,0\n"
+    )
+    argv = ["trace", "info", str(tmp_path / "t.csv"), "--html"]
+    assert run([*argv, str(tmp_path / "t.html")]) == 0
+    text = (tmp_path / "t.html").read_text("utf-8")
+    opening, figures, chart = (
+        text.index(part) for part in ('class="opening"', 'id="figures"', 'id="idle"')
+    )
+    assert opening < figures < chart
+    headline = text[opening:figures]
+    assert (
+        "Your 4 nodes were idle for 10.1% of 5.0 h, which is worth 0.4 nodes."
+        in headline
+    )
+    assert "60 s to start on a node, 98.3% of the idle time is left" in headline
+    assert "If a node takes 120 s to return, training yields up to 30.2 node-hours" in headline  # fmt: skip
+
+
 def test_a_node_that_was_never_idle_leaves_a_page(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(
         "time,a,b\n2021-02-10T00:00:00Z,0,0\n2021-02-10T01:00:00Z,0,0\n"
@@ -574,3 +598,5 @@ def test_a_node_that_was_never_idle_leaves_a_page(tmp_path: Path) -> None:
         )
         == 0
     )
+    text = (tmp_path / "t.html").read_text("utf-8")
+    assert "Your 2 nodes were never idle in 1.0 h." in text
