@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import re
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Sequence
+from pathlib import Path
 from signal import Signals
 
 # As the console script does; a module of its own would be run twice.
@@ -46,3 +53,29 @@ def signalled(
 def result_of(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(command, capture_output=True, text=True, timeout=AMPLE_S)
+
+
+def on_terminal(args: Sequence[str], columns: int, folder: Path) -> list[str]:
+    """The lines that a command of ours shows on a terminal of so many columns, without colours."""
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    hidden = ("COLUMNS", "LINES")
+    environment = {key: value for key, value in os.environ.items() if key not in hidden}
+    done = subprocess.Popen(
+        [*SCRIPT, *args], stdin=child, stdout=child, stderr=subprocess.DEVNULL, cwd=folder,
+        env={**environment, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(child)
+    shown = b""
+    while True:
+        try:
+            part = os.read(parent, 65_536)
+        except OSError:  # Linux says so when the other end is closed
+            break
+        if not part:
+            break
+        shown += part
+    os.close(parent)
+    assert done.wait(AMPLE_S) == 0
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
+    return text.replace("\r\n", "\n").splitlines()

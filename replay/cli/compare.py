@@ -7,14 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from bft.replay.cli.figures import figure_options, write_into
 from bft.replay.cli.main import EXIT_DEGRADED
 from bft.replay.cli.messages import say_note, say_warning
-from bft.replay.cli.parameters import NamesWholeOption
+from bft.replay.cli.parameters import NamesWholeOption, parameter_name
 from bft.replay.cli.study_options import plan_of, plan_options, worker_options
+from bft.replay.options.options import FIELDS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bft.replay.studies.comparison import Comparison
 
 
@@ -34,6 +38,11 @@ if TYPE_CHECKING:
     default="compare-study",
     show_default=True,
     help="Folder of the runs.",
+)
+@click.option(
+    "--different-inputs",
+    is_flag=True,
+    help="With RUN...: compare runs of different traces or jobs too.",
 )
 @click.option("--again", is_flag=True, help="Repeat replays that are already done.")
 @click.option(
@@ -57,14 +66,15 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
 
     Every option of a replay takes several values, with commas between: --policy milp,pollux -Tfwd 60,120 compares four
     variants. Variants that differ only in --seed (--seed 0:8) count as one. The others are compared with the
-    first variant. A finished replay is reused. With RUN..., existing run directories are
-    compared instead.
+    first variant. A finished replay is reused. With RUN..., existing run directories are compared instead, which
+    had the same trace and jobs.
     """
     from bft.replay.cli.frames import (
         as_json,
         as_markdown,
         check_suffixes,
         show_table,
+        show_text,
         write_frame,
     )
     from bft.replay.cli.study_progress import study_progress
@@ -74,7 +84,14 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
 
     check_suffixes(given["outputs"])
     if runs:
-        comparison = compared_runs([Path(run) for run in runs], split=given["split"])
+        _refuse_beside_runs()
+        comparison = compared_runs(
+            [Path(run) for run in runs],
+            split=given["split"],
+            different=given["different_inputs"],
+        )
+    elif given["different_inputs"]:
+        raise click.UsageError("--different-inputs is for RUN...")
     else:
         plan = plan_of(given, bound=not given["no_bound"])
         with study_progress(again=given["again"]) as onlooker:
@@ -98,14 +115,39 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
     if given["as_json_"]:
         click.echo(as_json(document))
     else:
-        show_table(titles, rows)
+        show_table(titles, rows, names=1 if given["split"] is None else 2)
         for sentence in sentences:
-            click.echo(f"{sentence}.")
+            show_text(f"{sentence}.")
+        if comparison.finishes is not None:
+            click.echo("\nFinished (UTC):")
+            show_table(*_finishes(comparison.finishes))
+    if comparison.different:
+        say_warning(
+            f"the runs have different inputs: {'; '.join(comparison.different)}"
+        )
     for note, count in comparison.notes.items():
         say_note(f"{note} ({count} replay{'s' * (count != 1)})")
     for label, error in comparison.failures.items():
         say_warning(f"{label} is missing: {error}")
     return EXIT_DEGRADED if comparison.failures or comparison.degraded else 0
+
+
+# Options of `compare` that say how replays are done, beside those of a replay.
+OF_REPLAYS = {"variants", "plan_file", "workers", "no_bound", "out", "again"}
+
+
+def _refuse_beside_runs() -> None:
+    """Refuse options of replays beside runs that are done."""
+    context = click.get_current_context()
+    of_replays = OF_REPLAYS | {parameter_name(field) for field in FIELDS.values()}
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if name in of_replays and source is ParameterSource.COMMANDLINE:
+            flag = max(parameter.opts, key=len)
+            raise click.UsageError(
+                f"{flag} says how to replay, and RUN... are done: leave out one or the other"
+            )
 
 
 def _draw(comparison: Comparison, folder: Path, form: str) -> None:
@@ -129,8 +171,35 @@ def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
         },
         "differences": [asdict(difference) for difference in comparison.differences()],
         "sentences": sentences,
+        "finishes": _finishes_document(comparison.finishes),
         "failures": comparison.failures,
         "notes": comparison.notes,
+    }
+
+
+def _finishes(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Titles and cells of when each job finished under each variant."""
+    rows = [
+        [str(name), *(_instant(instant) for instant in row)]
+        for name, row in zip(table.index, table.itertuples(index=False), strict=True)
+    ]
+    return ["", *table.columns], rows
+
+
+def _instant(instant: pd.Timestamp) -> str:
+    return "not done" if instant != instant else f"{instant:%Y-%m-%d %H:%M}"
+
+
+def _finishes_document(table: pd.DataFrame | None) -> dict[str, dict[str, str | None]]:
+    """When each job finished under each variant, by their names; None where it did not."""
+    if table is None:
+        return {}
+    return {
+        str(label): {
+            str(name): None if instant != instant else instant.isoformat()
+            for name, instant in column.items()
+        }
+        for label, column in table.items()
     }
 
 

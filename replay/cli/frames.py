@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,34 +71,126 @@ def as_markdown(titles: Sequence[str], rows: Rows) -> str:
     )
 
 
-def show_table(titles: Sequence[str], rows: Rows) -> None:
-    """Print a table: with rules on a terminal, in columns elsewhere."""
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
+def show_table(titles: Sequence[str], rows: Rows, names: int = 1) -> None:
+    """Print a table: in columns, or on a terminal that is narrower with one row for each of them.
 
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for place, title in enumerate(titles):
-            table.add_column(title, justify="left" if place == 0 else "right")
-        for row in rows:
-            table.add_row(
-                *(
-                    Text(cell, style="bold green" if cell.endswith("*") else "")
-                    for cell in row
-                )
-            )
-        Console().print(table, highlight=False)
+    Parameters
+    ----------
+    titles, rows
+        Titles of the columns, and cells.
+    names
+        Number of first columns that name a row; numbers stand in the others.
+    """
+    if not sys.stdout.isatty():
+        for line in _in_columns(titles, rows, names):
+            click.echo("  ".join(line).rstrip())
         return
-    widths = [
-        max(len(row[place]) for row in (titles, *rows)) for place in range(len(titles))
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    for line in table_lines(titles, rows, names, console.width):
+        text = Text()
+        for place, cell in enumerate(line):
+            best = cell.rstrip().endswith("*")
+            text.append(("  " if place else "") + cell, "bold green" if best else "")
+        text.rstrip()
+        console.print(text, soft_wrap=True)
+
+
+def show_text(text: str) -> None:
+    """Print a sentence; on a terminal its lines break between words."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        text = textwrap.fill(
+            text, width, break_long_words=False, break_on_hyphens=False
+        )
+    click.echo(text)
+
+
+def table_lines(
+    titles: Sequence[str], rows: Rows, names: int, width: int
+) -> list[list[str]]:
+    """Return the padded cells of a table's lines, none of which is wider than `width` as long as its words are not.
+
+    A table that fits has a line for each row. Another one is turned: it has a line for each column and beside each
+    other as many rows as fit, and then those that are left.
+
+    Examples
+    --------
+    >>> rows = [["milp", "12 h", "3"], ["fifo, -maxJ 5", "7 h", "4"]]
+    >>> for line in table_lines(["", "JCT", "finished"], rows, 1, 20):
+    ...     print("  ".join(line).rstrip())
+              milp
+    JCT       12 h
+    finished     3
+    <BLANKLINE>
+                fifo,
+              -maxJ 5
+    JCT           7 h
+    finished        4
+    """
+    lines = _in_columns(titles, rows, names)
+    if max(map(_width, lines)) <= width:
+        return lines
+    figures = [str(title) for title in titles[names:]]
+    label = max(map(len, figures), default=0)
+    blocks: list[list[list[str]]] = []
+    block: list[list[str]] = []
+    room = 0
+    for row in rows:
+        column = _turned(row, names, max(width - label - 2, 1))
+        needed = max(map(len, column)) + 2
+        if not block or needed > room:
+            block = []
+            blocks.append(block)
+            room = width - label
+        block.append(column)
+        room -= needed
+    turned: list[list[str]] = []
+    for block in blocks:
+        turned += (
+            [[], *_side_by_side(figures, block)]
+            if turned
+            else _side_by_side(figures, block)
+        )
+    return turned
+
+
+def _turned(row: Sequence[str], names: int, width: int) -> list[str]:
+    """A row as the cells of a column: the lines of its name, and its figures."""
+    parts = [
+        part for name in row[:names] for part in name.replace(", ", ",\n").split("\n")
     ]
+    title = [line for part in parts for line in textwrap.wrap(part, width) or [""]]
+    return [*title, *row[names:]]
+
+
+def _side_by_side(figures: Sequence[str], columns: list[list[str]]) -> list[list[str]]:
+    """Lines of a block of columns whose last cells are the figures, and whose others are their names."""
+    height = max(map(len, columns))
+    labels = [""] * (height - len(figures)) + list(figures)
+    filled = [[""] * (height - len(column)) + column for column in columns]
+    left = [each.ljust(max(map(len, labels))) for each in labels]
+    cells = [
+        [each.rjust(max(map(len, column))) for each in column] for column in filled
+    ]
+    return [list(line) for line in zip(left, *cells, strict=True)]
+
+
+def _in_columns(titles: Sequence[str], rows: Rows, names: int) -> list[list[str]]:
+    """The padded cells of a table with a line for each row; names stand on the left, numbers on the right."""
+    columns = list(zip(titles, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    lines = []
     for row in (titles, *rows):
-        cells = [
-            row[0].ljust(widths[0]),
-            *(
-                cell.rjust(width)
-                for cell, width in zip(row[1:], widths[1:], strict=True)
-            ),
+        named = [
+            cell.ljust(width) for cell, width in zip(row[:names], widths, strict=False)
         ]
-        click.echo("  ".join(cells).rstrip())
+        numbers = zip(row[names:], widths[names:], strict=True)
+        lines.append([*named, *(cell.rjust(width) for cell, width in numbers)])
+    return lines
+
+
+def _width(line: Sequence[str]) -> int:
+    return sum(map(len, line)) + 2 * (len(line) - 1)

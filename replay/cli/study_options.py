@@ -147,18 +147,16 @@ def plan_of(given: dict[str, Any], *, bound: bool = False) -> Plan:
         grid.pop(name, None)
     options |= stated
     grid |= axes
-    named: set[str] = set()
     for text in given["variants"]:
         name, colon, rest = text.partition(":")
         if not (colon and name.strip()):
             raise click.BadParameter(
                 f"expected 'NAME: OPTIONS', not {text!r}", param_hint="--variant"
             )
-        if name.strip() in named:
+        if name.strip() in variants:
             raise click.BadParameter(
                 f"two variants are called {name.strip()!r}", param_hint="--variant"
             )
-        named.add(name.strip())
         variants[name.strip()] = _variant(name.strip(), rest)
     if bound:
         options.setdefault("bound", True)
@@ -184,9 +182,7 @@ def _stated(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]
         elif isinstance(field.check, Several):
             options[name] = value
         else:
-            grid[name] = list(
-                dict.fromkeys(each for values in value for each in values)
-            )
+            grid[name] = [each for values in value for each in values]
     return options, grid
 
 

@@ -334,7 +334,7 @@ def _shown(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
 
 
 def _label(row: pd.Series[Any], names: list[str]) -> str:
-    from bft.replay.studies.points import label_of
+    from bft.replay.options.naming import label_of
 
     return label_of({name: row[name] for name in names})
 

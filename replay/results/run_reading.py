@@ -101,6 +101,9 @@ def read_summary(folder: Path) -> dict[str, Any]:
     summary = read_json(path) if path.exists() else None
     if not isinstance(summary, dict) or summary.get("format") != FORMAT:
         raise InputError("is not a run directory", file=folder)
+    for part in ("metrics", "options", "inputs"):
+        if not isinstance(summary.get(part), dict):
+            raise InputError(f"damaged: it lacks {part!r}", file=path, hint=HINT)
     return summary
 
 

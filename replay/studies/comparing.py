@@ -9,12 +9,13 @@ from typing import Any
 
 from bft.models import InputError, JobTable, write_jobs
 from bft.replay.inputs.files import Files, digest
+from bft.replay.options.naming import different_inputs, label_of, names_of_runs
 from bft.replay.results.run_reading import read_summary
 from bft.replay.studies.breakdown import Split
 from bft.replay.studies.carry_out import Onlooker, carry_out
 from bft.replay.studies.comparison import Comparison, Variant, runs_of
 from bft.replay.studies.executors import Workers, local
-from bft.replay.studies.points import Plan, Point, key_of, label_of
+from bft.replay.studies.points import Plan, Point, key_of
 from bft.replay.studies.study import Study
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import write_trace
@@ -142,30 +143,47 @@ def compared(
     )
 
 
-def compared_runs(folders: Sequence[Path], *, split: str | None = None) -> Comparison:
-    """The comparison of existing run directories, by their names.
+def compared_runs(
+    folders: Sequence[Path], *, split: str | None = None, different: bool = False
+) -> Comparison:
+    """The comparison of existing run directories, named by what differs, or by their folders.
+
+    Parameters
+    ----------
+    folders
+        The run directories.
+    split
+        What to break the table down by.
+    different
+        Compare runs of different traces or jobs too.
 
     Raises
     ------
     InputError
-        When one is not a run directory, or there is only one.
+        When one is not a run directory, there is only one, or their inputs differ.
     """
     if len(folders) < 2:
         raise InputError(
             "one run alone cannot be compared; name at least two run directories"
         )
-    variants = []
-    names = Counter(folder.name for folder in folders)
     for folder, count in Counter(folder.resolve() for folder in folders).items():
         if count > 1:
             raise InputError(
                 "is named twice; name each run directory once", file=folder
             )
-    for folder in folders:
-        summary = read_summary(folder)
-        label = folder.name if names[folder.name] == 1 else str(folder)
-        variants.append(Variant(label, runs_of([folder], [summary])))
-    return Comparison(tuple(variants), split=split)
+    summaries = [read_summary(folder) for folder in folders]
+    labels = names_of_runs(folders, summaries)
+    phrases = different_inputs(labels, summaries)
+    if phrases and not different:
+        raise InputError(
+            f"the runs have different inputs: {'; '.join(phrases)}",
+            hint="replay them on the same trace and jobs; --different-inputs compares them all the same",
+        )
+    variants = [
+        Variant(label, runs_of([folder], [summary]))
+        for label, folder, summary in zip(labels, folders, summaries, strict=True)
+    ]
+    return Comparison(tuple(variants), split=split, different=tuple(phrases))
 
 
 def _refuse_equal(keys: Mapping[str, tuple[str, ...]]) -> None:

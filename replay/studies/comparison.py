@@ -23,11 +23,19 @@ from bft.replay.studies.intervals import (
     interval,
     relative,
 )
-from bft.replay.studies.run_tables import DAY_NS, Array, jobs_of, work_by_day
+from bft.replay.studies.run_tables import (
+    DAY_NS,
+    FEW_JOBS,
+    Array,
+    jobs_of,
+    work_by_day,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# A relative difference above this is said as a factor.
+MAX_SHARE = 1.0
 COSTS = ("preemption_cost", "rescale_cost", "stall_cost", "start_cost", "restart_cost")
 
 
@@ -110,6 +118,7 @@ COLUMNS = (
     ),
     Column("waiting_p999_s", "p99.9", Run.waiting_p999_s, more=False),
     Column("jobs_finished", "finished", _metric("jobs_finished"), more=True),
+    Column("makespan_s", "makespan", _metric("makespan_s"), more=False),
     Column("losses", "losses", Run.losses, more=False),
     Column("restarts_per_job", "restarts", _metric("restarts_per_job"), more=False),
     Column("longest_wait_s", "longest wait", _metric("longest_wait_s"), more=False),
@@ -215,15 +224,29 @@ class Difference:
             return (
                 f"{self.variant} and {self.against}: nothing to compare in {self.what}"
             )
-        same = abs(self.value) < 5e-4
-        share = f"{abs(100 * self.value):.1f} % {'more' if self.value > 0 else 'less'}"
-        if self.what == "outcome":
-            head = f"{self.variant} yields {'as much as' if same else f'{share} than'} {self.against}"
+        outcome = self.what == "outcome"
+        if abs(self.value) < 5e-4:
+            change = "as much as" if outcome else "as long {} as"
+        elif self._in_times:
+            change = (
+                f"{_factor(self.value)} times as {'much' if outcome else 'long {}'} as"
+            )
         else:
+            way = "more" if self.value > 0 else "less"
+            share = f"{abs(100 * self.value):.1f} % {way}"
+            change = f"{share} than" if outcome else f"{share} time {{}} than"
+        if outcome:
+            head = f"{self.variant} yields {change} {self.against}"
+        else:
+            under = change.format(f"under {self.variant}")
             jobs = f"the {self.jobs:,} jobs that both finish"
-            times = "as long" if same else f"{share} time"
-            head = f"{jobs} take {times} under {self.variant} {'as' if same else 'than'} under {self.against}"
+            head = f"{jobs} take {under} under {self.against}"
         return f"{head}; {self._of_days()}{self._of_seeds()}"
+
+    @property
+    def _in_times(self) -> bool:
+        """Whether it is said as a factor: more than 100 % more is hard to picture."""
+        return self.value is not None and self.value > MAX_SHARE
 
     def _of_days(self) -> str:
         if self.days is None and self.count_days >= MIN_DAYS:
@@ -243,10 +266,18 @@ class Difference:
         return ""
 
     def _range(self, found: Interval) -> str:
+        if self._in_times:
+            return f"{_factor(found.low)} to {_factor(found.high)} times"
         sign = -1 if (self.value or 0) < 0 else 1
         low, high = sorted((100 * sign * found.low, 100 * sign * found.high))
         unclear = ", which includes none" if low < 0 < high else ""
         return f"{low:.1f} to {high:.1f} %{unclear}"
+
+
+def _factor(value: float) -> str:
+    """A relative difference as a factor, with three digits: 125.272 is "126", 1.5 is "2.5"."""
+    factor = 1 + value
+    return f"{factor:,.0f}" if factor >= 100 else f"{factor:.3g}"
 
 
 @dataclass(frozen=True)
@@ -265,6 +296,8 @@ class Comparison:
         Labels of runs that used fallbacks or met invalid answers of a solver.
     split
         `vc`, `user`, `model`, `size` or `size:8` (up to 8 units, and more): break the table down.
+    different
+        Inputs in which the runs differ, where runs of different inputs are compared all the same.
     """
 
     variants: tuple[Variant, ...]
@@ -272,6 +305,7 @@ class Comparison:
     notes: dict[str, int] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
     split: str | None = None
+    different: tuple[str, ...] = ()
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -308,16 +342,38 @@ class Comparison:
         }
 
     def best(self) -> dict[str, list[bool]]:
-        """The best variants per column; none if all are equal."""
+        """The best variants per column; none if all are equal, and none of U where the variants compare with others.
+
+        U is relative to the same policy on dedicated nodes: a variant that does badly there too has a large U.
+        """
         frame = self.frame
         marks = {}
+        alone = {
+            run.metric("dedicated_outcome")
+            for variant in self.variants
+            for run in variant.runs
+        }
         for column in COLUMNS:
+            if column.name == "U" and len(alone) > 1:
+                continue
             if column.name in frame and self.split is None:
                 values = frame[column.name].astype(float)
                 top = values.max() if column.more else values.min()
                 found = np.isclose(values, top, rtol=SAME_RESULT, atol=0).tolist()
                 marks[column.name] = found if not all(found) else [False] * len(found)
         return marks
+
+    @cached_property
+    def finishes(self) -> pd.DataFrame | None:
+        """When each job finished (UTC) under each variant; None for more than 20 jobs, and of several seeds."""
+        import pandas as pd
+
+        runs = {variant.label: variant.runs for variant in self.variants}
+        if any(len(each) > 1 for each in runs.values()):
+            return None
+        columns = {label: each[0].jobs["finish"] for label, each in runs.items()}
+        table = pd.DataFrame(columns)
+        return table if len(table) <= FEW_JOBS else None
 
     def differences(self) -> list[Difference]:
         """Table of each variant relative to the first: outcome, and completion times of jobs that both finish."""

@@ -13,14 +13,11 @@ from typing import Any
 from bft.models import InputError
 from bft.models.checks import did_you_mean
 from bft.replay.inputs.files import INPUTS, Files, input_digests
+from bft.replay.options.naming import VARIANT, label_of
 from bft.replay.options.options import FIELDS, Options
 from bft.replay.results.run_directory import plain
 from bft.replay.run import versions
 
-# Key of a variant's name in a point's `varied`, next to names of options.
-VARIANT = "variant"
-# Options whose value alone is clear without their name.
-_TELLING = ("policy", "objective", "backend", "preset", "formulation")
 # More points than this are a typing error in a range.
 MAX_POINTS = 100_000
 
@@ -48,27 +45,6 @@ class Point:
     def label(self) -> str:
         """Label of the point for users: its varied values."""
         return label_of(self.varied)
-
-
-def label_of(varied: Mapping[str, Any]) -> str:
-    """The values of a point as a text.
-
-    >>> label_of({"policy": "pollux", "tfwd_s": 60.0})
-    'pollux, -Tfwd 60'
-    """
-    parts = []
-    for name, value in varied.items():
-        text = f"{value:g}" if isinstance(value, float) else _short(name, value)
-        flag = FIELDS[name].flag if name in FIELDS else name.removeprefix("set ")
-        joined = "=" if name.startswith("set ") else " "
-        parts.append(
-            text if name == VARIANT or name in _TELLING else f"{flag}{joined}{text}"
-        )
-    return ", ".join(parts) or "as given"
-
-
-def _short(name: str, value: Any) -> str:
-    return Path(value).name if name in INPUTS and isinstance(value, str) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +86,7 @@ class Plan:
         Raises
         ------
         InputError
-            When a value is not allowed, or a combination contradicts itself; names the point.
+            When a value is not allowed or given twice, or a combination contradicts itself; names the point.
         """
         axes = {name: list(values) for name, values in (grid or {}).items()}
         for name, values in axes.items():
@@ -118,6 +94,9 @@ class Plan:
                 raise InputError(f"unknown option {name!r}{did_you_mean(name, FIELDS)}")
             if not values:
                 raise InputError(f"{_flag(name)}: expected at least one value")
+            twice = next((each for each in values if values.count(each) > 1), None)
+            if twice is not None:
+                raise InputError(f"{_flag(name)}: {twice} is given twice")
         named = dict(variants or {"": {}})
         count = len(named)
         for values in axes.values():

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DAY_NS = 86_400 * SECOND_NS
+# Up to so many jobs each is of interest by its name.
+FEW_JOBS = 20
 Array = NDArray[np.float64]
 
 
@@ -44,16 +46,18 @@ def work_by_day(folder: Path, start_ns: int, days: int) -> Array:
 
 
 def jobs_of(folder: Path, end_ns: int) -> pd.DataFrame:
-    """Per job, by name: jobs.parquet, and the time without units, of which the longest stretch.
+    """Per job, by name: jobs.parquet, and the time with units (`run_s`) and without, of which the longest stretch.
 
     `waiting_s` and `longest_wait_s` are of what lies between its submission and its finish, or the end; `waiting_s` is
-    missing where that came before the submission; both are missing for jobs that were left out or refused.
+    missing where that came before the submission; all are missing for jobs that were left out or refused.
     """
     jobs, held = _frame(folder, JOBS), _frame(folder, ALLOCATIONS)
     if not held["job"].isin(jobs["name"]).all():
         what = f"damaged: it names a job that {JOBS} lacks"
         raise InputError(what, file=folder / ALLOCATIONS, hint=HINT)
-    jobs["waiting_s"], jobs["longest_wait_s"] = _waits_s(jobs, held, end_ns)
+    jobs["waiting_s"], jobs["longest_wait_s"], jobs["run_s"] = _waits_s(
+        jobs, held, end_ns
+    )
     return jobs.set_index("name")
 
 
@@ -67,8 +71,8 @@ def losses(jobs: pd.DataFrame) -> pd.Series[float]:
 
 def _waits_s(
     jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int
-) -> tuple[Array, Array]:
-    """Return each job's time without units from submission to finish or end, and the longest stretch of it."""
+) -> tuple[Array, Array, Array]:
+    """Return each job's seconds without units until its finish or the end, the longest stretch, and those with."""
     codes = {name: code for code, name in enumerate(jobs["name"])}
     job = held["job"].astype(str).map(codes).to_numpy(dtype=np.int64)
     start, end = _instants(held["start"]), _instants(held["end"])
@@ -91,13 +95,14 @@ def _waits_s(
         total[job[k]] += gap
         reached[job[k]] = max(reached[job[k]], end[k])
     last = np.maximum(until - reached, 0)
-    total_s = np.where(
-        _instants(jobs["submit"]) <= until, (total + last) / SECOND_NS, np.nan
-    )
+    submit = _instants(jobs["submit"])
+    total_s = np.where(submit <= until, (total + last) / SECOND_NS, np.nan)
+    run_s = (until - submit) / SECOND_NS - total_s
     longest_s = np.maximum(longest, last) / SECOND_NS
     if "left_out" in jobs:
-        total_s[jobs["left_out"]] = longest_s[jobs["left_out"]] = np.nan
-    return total_s, longest_s
+        for seconds in (total_s, longest_s, run_s):
+            seconds[jobs["left_out"]] = np.nan
+    return total_s, longest_s, run_s
 
 
 def _instants(column: pd.Series[Any]) -> NDArray[np.int64]:

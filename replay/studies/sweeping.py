@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from bft.models import InputError
 from bft.models.checks import did_you_mean
+from bft.replay.options.naming import VARIANT
 from bft.replay.options.options import FIELDS
 from bft.replay.studies.carry_out import carry_out
 from bft.replay.studies.executors import given, local
-from bft.replay.studies.points import VARIANT, Plan
+from bft.replay.studies.points import Plan
 from bft.replay.studies.study import Study
 
 if TYPE_CHECKING:

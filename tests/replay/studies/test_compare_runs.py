@@ -1,0 +1,227 @@
+"""Comparisons of runs that exist: the same inputs, names by what differs, and options that do not go with them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from processes import on_terminal
+
+from bft.models import read_jobs, write_jobs
+from bft.models.jobs import JobTable
+from bft.replay.cli.main import run
+from bft.replay.results.headlines import duration_text
+from bft.replay.studies.comparing import compared_runs
+from bft.replay.studies.comparison import Difference
+from bft.replay.studies.intervals import Interval
+
+
+@pytest.fixture
+def runs(files: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Three runs: two of the same inputs, and one of one job fewer."""
+    assert run([*files, "--policy", "fifo", "--out", "a"]) == 0
+    assert run([*files, "--policy", "equal-share", "--out", "b"]) == 0
+    write_jobs(JobTable(read_jobs("jobs.parquet").jobs[1:]), "fewer.parquet")
+    other = [*files, "--jobs", "fewer.parquet", "--policy", "srtf", "--out", "c"]
+    assert run(other) == 0
+    capsys.readouterr()
+    return files
+
+
+def test_runs_of_different_inputs_are_refused_by_name_of_what_differs(
+    runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["compare", "a", "c"]) == 2
+    said = capsys.readouterr().err
+    digests = [
+        json.loads(Path(folder, "summary.json").read_text())["inputs"]["digests_sha256"]
+        for folder in ("a", "c")
+    ]
+    assert "the runs have different inputs: --jobs (SHA-256 " in said
+    assert f"SHA-256 {digests[0]['jobs'][:12]} in " in said
+    assert f"SHA-256 {digests[1]['jobs'][:12]} in " in said
+    assert "number of jobs (8 in " in said
+    assert "--node-trace" not in said
+    assert "-ndmap" not in said
+    assert run(["compare", "a", "c", "--different-inputs"]) == 0
+    found = capsys.readouterr()
+    assert "warning: the runs have different inputs: --jobs" in found.err
+    assert "srtf" in found.out
+
+
+def test_another_part_of_the_same_trace_is_another_input(
+    runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*runs, "--policy", "fifo", "-nN", "3", "--out", "part"]) == 0
+    capsys.readouterr()
+    assert run(["compare", "b", "part"]) == 2
+    assert "-nN (none in " in capsys.readouterr().err
+
+
+def test_runs_are_called_by_what_differs(
+    runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["compare", "a", "b", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["runs"] == {"fifo": ["a"], "equal-share": ["b"]}
+    assert run([*runs, "--policy", "fifo", "-maxJ", "1", "--out", "d"]) == 0
+    capsys.readouterr()
+    assert run(["compare", "a", "d", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["runs"]) == {"-maxJ 10", "-maxJ 1"}
+
+
+def test_options_of_replays_do_not_go_with_runs_that_are_done(
+    runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for stated in (["--policy", "milp"], ["--no-bound"], ["--workers", "1"]):
+        assert run(["compare", "a", "b", *stated]) == 2
+        assert f"{stated[0]} says how to replay" in capsys.readouterr().err
+    assert run(["compare", "a", "b", "--split", "size", "-q"]) == 0
+    capsys.readouterr()
+    assert run(["compare", "--different-inputs", "--policy", "fifo,srtf"]) == 2
+    assert "--different-inputs is for RUN..." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        (
+            ["--variant", "a: --policy fifo", "--variant", "a: --policy srtf"],
+            "two variants are called 'a'",
+        ),
+        (
+            ["--plan", "plan.toml", "--variant", "short: --policy srtf"],
+            "two variants are called 'short'",
+        ),
+        (["--policy", "fifo,srtf,fifo"], "--policy: fifo is given twice"),
+    ],
+)
+def test_two_variants_of_one_name_are_refused(
+    files: list[str], capsys: pytest.CaptureFixture[str], stated: list[str], said: str
+) -> None:
+    Path("plan.toml").write_text("[variants.short]\nTfwd = 10\n[variants.long]\n")
+    assert run(["compare", *files, "--workers", "0", *stated]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_no_number_is_cut_on_a_terminal(
+    runs: list[str],
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    columns: int,
+) -> None:
+    assert run(["compare", "a", "b"]) == 0
+    plain = capsys.readouterr().out.splitlines()
+    lines = on_terminal(["compare", "a", "b"], columns, here)
+    assert max(map(len, lines)) <= columns
+    assert "\u2026" not in "".join(lines)
+    # Each figure of the table on a pipe, which is never cut, is there whole, beside what it is of.
+    titles = re.split(r"\s{2,}", plain[0].strip())
+    words = [re.split(r"\s{2,}", line.strip()) for line in lines]
+    for row in plain[1:3]:
+        name, *figures = re.split(r"\s{2,}", row.strip())
+        assert len(figures) == len(titles)
+        for title, figure in zip(titles, figures, strict=True):
+            in_columns = [name, *figures] in words
+            turned = any(each[0] == title and figure in each for each in words)
+            assert in_columns or turned, (title, figure)
+
+
+def test_few_jobs_are_listed_with_when_they_were_done(
+    runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*runs, "--policy", "fifo", "--force", "--out", "a"]) == 0
+    shown = capsys.readouterr().out
+    jobs = pd.read_parquet("a/jobs.parquet").set_index("name")
+    assert len(jobs) == 8
+    for name, job in jobs.iterrows():
+        line = next(line for line in shown.splitlines() if line.startswith(f"{name} "))
+        assert f"{job['submit']:%Y-%m-%d %H:%M}" in line
+        if pd.notna(job["finish"]):
+            assert f"{job['finish']:%Y-%m-%d %H:%M}" in line
+            # Waiting and running are all that there is between submission and finish.
+            jct_s = (job["finish"] - job["submit"]).total_seconds()
+            held = pd.read_parquet("a/allocations.parquet").query("job == @name")
+            ran_s = merged_s(held["start"], held["end"])
+            units = (held["end"] - held["start"]).dt.total_seconds() @ (
+                held["last_unit"] - held["first_unit"] + 1
+            )
+            assert f"  {units / ran_s:.1f}  " in line
+            assert duration_text(jct_s - ran_s) in line
+        elif pd.isna(job["start"]):
+            assert "not begun" in line
+        else:
+            assert f"{job['work'] / job['total_work']:.0%} done" in line
+    assert jobs["finish"].notna().any()
+    assert jobs["finish"].isna().any()
+
+
+def merged_s(starts: pd.Series, ends: pd.Series) -> float:
+    """Seconds that intervals cover together."""
+    total, reached = 0.0, None
+    for start, end in sorted(zip(starts, ends, strict=True)):
+        begin = start if reached is None else max(start, reached)
+        total += max((end - begin).total_seconds(), 0.0)
+        reached = end if reached is None else max(end, reached)
+    return total
+
+
+def test_a_comparison_says_when_each_of_few_jobs_was_done(
+    runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["compare", "a", "b"]) == 0
+    shown = capsys.readouterr().out.split("Finished (UTC):\n")[1].splitlines()
+    assert shown[0].split() == ["fifo", "equal-share"]
+    finishes = [pd.read_parquet(f"{each}/jobs.parquet")["finish"] for each in "ab"]
+    names = pd.read_parquet("a/jobs.parquet")["name"]
+    for line, name, *both in zip(shown[1:], names, *finishes, strict=True):
+        cells = [
+            "not done" if pd.isna(each) else f"{each:%Y-%m-%d %H:%M}" for each in both
+        ]
+        assert re.split(r"\s{2,}", line) == [name, *cells]
+    assert run(["compare", "a", "b", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["finishes"]
+    for label, finish in zip(("fifo", "equal-share"), finishes, strict=True):
+        told = [found[label][name] for name in names]
+        assert [each is None for each in told] == finish.isna().tolist()
+        assert pd.Timestamp(told[0]) == finish[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (125.272, "b yields 126 times as much as a"),
+        (1.5, "b yields 2.5 times as much as a"),
+        (0.999, "b yields 99.9 % more than a"),
+        (-0.96, "b yields 96.0 % less than a"),
+        (0.0, "b yields as much as a"),
+    ],
+)
+def test_what_is_more_than_twice_as_much_is_said_as_a_factor(
+    value: float, said: str
+) -> None:
+    days = Interval(value - 0.25, value + 0.5, 9)
+    sentence = Difference("b", "a", "outcome", value, days, None, 9, 1).sentence()
+    assert sentence.startswith(f"{said}; the 9 days' 95 % interval is ")
+    assert ("times" in sentence.split(";")[1]) == (value > 1)
+    longer = Difference("b", "a", "jct", value, days, None, 9, 1, 4).sentence()
+    if value > 1:
+        factor = said.split()[2]
+        assert f"both finish take {factor} times as long under b as under a" in longer
+
+
+def test_no_star_on_u_where_variants_compare_with_others(
+    files: list[str], here: Path
+) -> None:
+    shaped = [each for each in files if each != "--no-u"]
+    assert run([*shaped, "--policy", "fifo", "--out", "a"]) == 0
+    assert run([*shaped, "--policy", "equal-share", "--out", "b"]) == 0
+    found = compared_runs([here / "a", here / "b"])
+    assert found.whole["U"].nunique() == 2
+    assert "U" not in found.best()
+    assert any(found.best()["jct_mean_s"])
