@@ -407,6 +407,20 @@ class JobTable:
         """Positions of the jobs in order of submission, ties in the order of the table."""
         return sorted(range(len(self.jobs)), key=lambda i: self.jobs[i].tsub_ns)
 
+    def asking_at_most(self, units: int) -> JobTable:
+        """Return these jobs with a request (Jreq) of at most so many units, and at least Jmin.
+
+        Jobs that run on some sizes only keep their request.
+
+        Examples
+        --------
+        >>> curve = Curve([0, 4], [0, 40])
+        >>> table = JobTable((Job("a", 0, 1, 4, 3000.0, 5.0, 5.0, curve, curve),))
+        >>> [table.asking_at_most(units).jobs[0].request for units in (0, 2, 9)]
+        [1, 2, 4]
+        """
+        return replace(self, jobs=tuple(_asking(job, units) for job in self.jobs))
+
     def shifted(self, nanoseconds: int) -> JobTable:
         """Return these jobs submitted and due `nanoseconds` later."""
         return replace(
@@ -447,3 +461,9 @@ class JobTable:
     def beyond_curve(self) -> Sequence[Job]:
         """Jobs whose Jmax is beyond the last point of their scalability curve; the curve is constant from there on."""
         return [job for job in self.jobs if job.jmax > job.scalability.last]
+
+
+def _asking(job: Job, units: int) -> Job:
+    if job.request <= units or job.sizes is not None:
+        return job
+    return replace(job, jreq=max(units, job.jmin, 1))

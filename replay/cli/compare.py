@@ -104,17 +104,19 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
                 onlooker=onlooker,
             )
     titles, rows = _table(comparison)
-    sentences = comparison.sentences()
+    cautions, sentences = comparison.cautions(), comparison.sentences()
     document = _document(comparison, sentences)
     for output in given["outputs"]:
-        text = "\n\n".join(
-            [as_markdown(titles, rows), "\n".join(f"- {each}." for each in sentences)]
-        )
+        below = "\n".join(f"- {each}." for each in sentences)
+        parts = [*(f"{each}." for each in cautions), as_markdown(titles, rows), below]
+        text = "\n\n".join(parts)
         write_frame(comparison.frame, output, text, document)
     write_into(given, lambda folder, form: _draw(comparison, folder, form), force=True)
     if given["as_json_"]:
         click.echo(as_json(document))
     else:
+        for caution in cautions:
+            show_text(f"{caution}.")
         show_table(titles, rows, names=1 if given["split"] is None else 2)
         for sentence in sentences:
             show_text(f"{sentence}.")
@@ -170,6 +172,7 @@ def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
             v.label: [str(run.folder) for run in v.runs] for v in comparison.variants
         },
         "differences": [asdict(difference) for difference in comparison.differences()],
+        "cautions": comparison.cautions(),
         "sentences": sentences,
         "finishes": _finishes_document(comparison.finishes),
         "failures": comparison.failures,

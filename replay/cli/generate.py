@@ -108,6 +108,8 @@ def node_trace(
 )
 @click.option("--curve", metavar="FILE",
               help="Measured throughputs (model, units, throughput) of all jobs; --model picks one.")  # fmt: skip
+@click.option("--trace", metavar="FILE",
+              help="Node trace: jobs ask (Jreq) for at most half of the units that are idle on average.")  # fmt: skip
 @click.option(
     "-o",
     "--output",
@@ -121,6 +123,7 @@ def job_table(
     curve: str | None,
     model: str | None,
     count: int | None,
+    trace: str | None,
     output: str,
     force: bool,
     **given: Any,
@@ -130,6 +133,8 @@ def job_table(
     from bft.datasets.scenarios import SCENARIOS
     from bft.models import jobs_from_frame
     from bft.models.job_files import write_jobs
+    from bft.replay.trace.trace_files import read_trace
+    from bft.replay.trace.trace_statistics import half_of_idle
 
     refuse_existing(output, force=force)
     points = None
@@ -140,6 +145,8 @@ def job_table(
             scenario, jobs=count, model=model, curve=points, **given
         )
     made = jobs_from_frame(frame)
+    if trace is not None:
+        made = made.asking_at_most(half_of_idle(read_trace(trace)))
     with drafted(output) as draft:
         write_jobs(made, draft)
     click.echo(f"{output}: {len(made)} jobs")

@@ -6,6 +6,7 @@ import numpy as np
 
 from bft.models import JobTable, jobs_from_frame
 from bft.replay.trace.node_trace import NodeTrace
+from bft.replay.trace.trace_statistics import half_of_idle
 
 # Work of a training of the paper, images: 100 epochs of ImageNet.
 PAPER_PMAX = 1.3e8
@@ -34,7 +35,8 @@ def default_workload(trace: NodeTrace) -> tuple[JobTable, str]:
     )
     scale = wanted / needed_unit_seconds(jobs_from_frame(frame))
     frame["Pmax"] *= scale
-    jobs = jobs_from_frame(frame, source=f"generated: {count} DNN trainings")
+    made = jobs_from_frame(frame, source=f"generated: {count} DNN trainings")
+    jobs = made.asking_at_most(half_of_idle(trace))
     note = (
         f"no jobs given: {count:,} generated image-recognition trainings, one every {interval_s:,.0f} s, of "
         f"{PAPER_PMAX * scale:,.0f} images each: a load of {load(jobs, trace):.2f}. How long they wait and take "

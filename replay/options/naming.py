@@ -9,6 +9,7 @@ from typing import Any
 from bft.models.option_fields import INPUT, JOBS
 from bft.replay.options.options import FIELDS
 from bft.replay.options.presets import PRESETS
+from bft.replay.policies.registry import policy_names, policy_type
 
 # Key of a variant's name next to names of options.
 VARIANT = "variant"
@@ -102,6 +103,11 @@ def _distinctive(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _comparable(value: Any) -> Hashable:
     return repr(value)
+
+
+def is_rigid(policy: str) -> bool:
+    """Whether a policy runs jobs on Jreq units or not at all; False for one that is not registered."""
+    return policy in policy_names() and policy_type(policy).kind.rigid
 
 
 def different_inputs(

@@ -13,6 +13,7 @@ import numpy as np
 
 from bft.models import InputError
 from bft.models.tolerances import SAME_RESULT
+from bft.replay.options.naming import is_rigid
 from bft.replay.results.run_directory import SUMMARY
 from bft.replay.results.run_reading import damage_named
 from bft.replay.studies.breakdown import by_group, p999
@@ -28,6 +29,7 @@ from bft.replay.studies.run_tables import (
     FEW_JOBS,
     Array,
     jobs_of,
+    usually_idle,
     work_by_day,
 )
 
@@ -375,6 +377,18 @@ class Comparison:
         table = pd.DataFrame(columns)
         return table if len(table) <= FEW_JOBS else None
 
+    def cautions(self) -> list[str]:
+        """What to know before the table is read: rigid jobs that ask for more than is usually idle."""
+        # A run ends when its jobs are done: the longest shows most of the trace.
+        runs = [run for variant in self.variants for run in variant.runs]
+        usual = usually_idle(max(runs, key=lambda run: run.window[1]).folder)
+        asked: dict[str, list[str]] = {}
+        for variant in self.variants:
+            text = _asks_too_much(variant.runs[0], usual)
+            if text is not None:
+                asked.setdefault(text, []).append(variant.label)
+        return [f"{' and '.join(labels)}: {text}" for text, labels in asked.items()]
+
     def differences(self) -> list[Difference]:
         """Table of each variant relative to the first: outcome, and completion times of jobs that both finish."""
         if len(self.variants) < 2:
@@ -416,6 +430,23 @@ def runs_of(
                 file=folder,
             )
     return tuple(sorted(map(Run, folders, summaries), key=lambda run: run.seed))
+
+
+def _asks_too_much(run: Run, usual: int) -> str | None:
+    """Say how many jobs of a rigid policy ask for more units than are usually idle; None where none do."""
+    options = run.summary["options"]
+    if options.get("cluster") is not None or not is_rigid(options["policy"]):
+        return None
+    asked = run.jobs["units_asked"]
+    large = asked[asked > usual]
+    if large.empty:
+        return None
+    low, high = int(large.min()), int(large.max())
+    sizes = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return (
+        f"{len(large):,} of {len(asked):,} jobs run on {sizes} units (Jreq) or not at all, but for half of the time no "
+        f"more than {usual:,} are idle: the requests are compared too, not the policies alone (docs/studies.md)"
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -61,6 +61,18 @@ def jobs_of(folder: Path, end_ns: int) -> pd.DataFrame:
     return jobs.set_index("name")
 
 
+def usually_idle(folder: Path) -> int:
+    """Units that are idle for at least half of the time of a run."""
+    steps = _frame(folder, STEPS, ["time", "idle"])
+    seconds = np.diff(_instants(steps["time"]))
+    idle = steps["idle"].to_numpy(dtype=np.int64)[:-1]
+    order = np.argsort(-idle, kind="stable")
+    reached = np.cumsum(seconds[order])
+    if not len(reached) or not reached[-1]:
+        return 0
+    return int(idle[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
 def losses(jobs: pd.DataFrame) -> pd.Series[float]:
     """Samples that each job lost, for any reason."""
     lost: pd.Series[float] = jobs[

@@ -22,6 +22,17 @@ SPANS = 72
 QUANTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 
+def half_of_idle(trace: NodeTrace) -> int:
+    """Return half of the units that are idle on average, rounded down: what a rigid job of generated ones asks for.
+
+    Two such jobs run at once on average. On traces of several machines the outcome is near the best that one size
+    for all jobs gives (docs/studies.md).
+    """
+    if not trace.duration_s:
+        return 0
+    return int(trace.idle_unit_seconds() / trace.duration_s / 2)
+
+
 @dataclass(frozen=True, eq=False)
 class Fragments:
     """The stretches during which a node (or unit, where units turn idle one by one) is idle without a break.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from processes import on_terminal
@@ -17,6 +19,7 @@ from bft.replay.results.headlines import duration_text
 from bft.replay.studies.comparing import compared_runs
 from bft.replay.studies.comparison import Difference
 from bft.replay.studies.intervals import Interval
+from bft.replay.trace.trace_files import read_trace
 
 
 @pytest.fixture
@@ -225,3 +228,56 @@ def test_no_star_on_u_where_variants_compare_with_others(
     assert found.whole["U"].nunique() == 2
     assert "U" not in found.best()
     assert any(found.best()["jct_mean_s"])
+
+
+def test_rigid_jobs_that_ask_for_more_than_is_idle_are_said_before_the_table(
+    runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = read_jobs("jobs.parquet")
+    wide = tuple(
+        replace(job, jreq=3 if place < 3 else 1) for place, job in enumerate(table)
+    )
+    write_jobs(JobTable(wide), "wide.parquet")
+    files = [*runs, "--jobs", "wide.parquet"]
+    assert run([*files, "--policy", "fifo", "--out", "wide-fifo"]) == 0
+    assert run([*files, "--policy", "equal-share", "--out", "wide-share"]) == 0
+    capsys.readouterr()
+    steps = pd.read_parquet("wide-fifo/steps.parquet")
+    seconds = steps["time"].diff().dt.total_seconds().shift(-1).fillna(0)
+    at_least = {
+        units: seconds[steps["idle"] >= units].sum() / seconds.sum()
+        for units in range(5)
+    }
+    usual = max(units for units, share in at_least.items() if share >= 0.5)
+    assert run(["compare", "wide-share", "wide-fifo"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("fifo: 3 of 8 jobs run on 3 units (Jreq) or not at all")
+    assert f"no more than {usual} are idle" in first
+    # Nothing is said where requests fit, or no policy is rigid.
+    assert run(["compare", "a", "b"]) == 0
+    assert "Jreq" not in capsys.readouterr().out
+
+
+def test_generated_jobs_ask_for_half_of_what_is_idle(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = ["generate", "trace", "--nodes", "200", "-o", "idle.parquet"]
+    assert run(machine) == 0
+    trace = read_trace("idle.parquet")
+    spans = np.diff([*trace.times, trace.end]) / 1e9
+    half = int((trace.idle_counts() @ spans) / trace.duration_s / 2)
+    assert 1 < half < 46
+    jobs = ["generate", "jobs", "--jobs", "9", "--first-submit", "2021-02-10"]
+    assert run([*jobs, "-o", "plain.csv"]) == 0
+    assert run([*jobs, "--trace", "idle.parquet", "-o", "fitting.csv"]) == 0
+    plain, fitting = read_jobs("plain.csv"), read_jobs("fitting.csv")
+    assert min(job.request for job in plain) > half
+    assert {job.request for job in fitting} == {half}
+    assert [replace(job, jreq=None).pmax for job in fitting] == [
+        job.pmax for job in plain
+    ]
+    # So do those that are generated where a trace but no jobs are given.
+    made = ["-ndmap", "idle.parquet", "--policy", "fifo", "--no-u", "--out", "made"]
+    assert run(made) == 0
+    capsys.readouterr()
+    assert set(pd.read_parquet("made/jobs.parquet")["units_asked"]) == {half}
