@@ -3,8 +3,8 @@
     run = bft.replay(trace, jobs, tfwd=120, policy="milp")   a replay: paths, frames or objects
     run.summary, run.steps, run.jobs, run.allocations        the results
     run.plot(), run.report("run.html")                       a picture, a page to show
-    bft.compare(trace, jobs, ["milp", "pollux"])             variants side by side, replayed in parallel
-    bft.sweep(bft.replay.studies.Plan.of(...))               a grid of options, on anything that runs processes
+    bft.compare(trace, jobs, ["milp", "pollux"])             variants side by side, a bft.Comparison
+    bft.sweep(trace, jobs, {"tfwd": [10, 60, 120]})          a grid of options, on anything that runs processes
     bft.ingest(files)                                        a node trace of a scheduler's logs
     bft.solve(problem)                                       one decision
     bft.load_example()                                       the bundled trace and jobs
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from bft._replay import replay as replay
     from bft._run import Run as Run
     from bft._solve import solve as solve
+    from bft._study import Comparison as Comparison
+    from bft._study import compare as compare
+    from bft._study import sweep as sweep
     from bft.models.errors import InputError as InputError
-    from bft.replay.studies import compare as compare
-    from bft.replay.studies import sweep as sweep
 
 # A package that is called: docs/decisions/0017-python-api.md.
 _PACKAGES = ("datasets", "milp", "models", "replay")
@@ -47,6 +48,10 @@ _load, _names, _ = public_names(__name__)
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"bft.{name}")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("bft-replay")
     return _load(name)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from bft._arguments import arguments_named
 
 if TYPE_CHECKING:
     from bft.replay import NodeTrace
@@ -23,8 +26,9 @@ def ingest(
         Their format: `slurm`, `pbs`, `lsf`, `sge`, `cobalt` and so on (`bft-replay ingest --formats` lists all), or
         `auto`, which their first lines show.
     **options
-        Those of the command: `nodes`, `events`, `reservations` (each one file or several), `tz`, `begin`, `end`,
-        `min_gap_s`, `partition`, `machine` and others; see `bft.replay.logs.from_files.IngestOptions`.
+        Those of the command: `nodes`, `events`, `reservations` (each one file or several), `tz`, `begin`, `end`
+        (a text, datetime or Timestamp), `min_gap_s`, `partition`, `machine` and others; see
+        `bft.replay.logs.from_files.IngestOptions`.
 
     Returns
     -------
@@ -64,11 +68,15 @@ def ingest(
     for name in ("nodes", "events", "reservations"):
         if name in options:
             options[name] = _several(options[name])
+    for name in ("begin", "end"):
+        if isinstance(options.get(name), datetime):  # a Timestamp is one too
+            options[name] = options[name].isoformat()
     walltimes = options.pop("walltimes", None)
     asked = IngestOptions(walltimes=walltimes is not None, **options)
-    trace, diagnosis, _, planned = ingested(form, _several(files), asked)
-    if walltimes is not None and planned is not None:
-        write_walltimes(planned, walltimes)
+    with arguments_named():
+        trace, diagnosis, _, planned = ingested(form, _several(files), asked)
+        if walltimes is not None and planned is not None:
+            write_walltimes(planned, walltimes)
     return replace(trace, notes=(*trace.notes, *diagnosis.warnings()))
 
 

@@ -12,18 +12,25 @@ from bft.replay.report.over_time import held_over_time
 from bft.replay.report.time_charts import ns
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
 # Of time, in the panel of jobs: as fine as a screen shows.
 BINS = 600
+# Up to so many jobs each has a line of its own colour, and its name.
+FEW_LINES = 10
 
 
 def plotted(
     steps: pd.DataFrame, jobs: pd.DataFrame, allocations: pd.DataFrame
 ) -> Figure:
     """Draw two panels on one time axis: idle and used units, and how many each job held.
+
+    Up to ten jobs are lines with their names; more are rows of an image.
 
     Parameters
     ----------
@@ -35,17 +42,9 @@ def plotted(
     InputError
         When matplotlib is not installed, or the run has no steps.
     """
-    try:
-        from matplotlib.colors import LogNorm
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(
-            "a picture needs matplotlib", hint=how_to_install("report")
-        ) from None
-
+    figure = _figure()
     begin = steps["time"].iloc[0]
     hours = ((steps["time"] - begin).dt.total_seconds() / 3600).to_numpy()
-    figure = Figure(figsize=(9, 5), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
     top.fill_between(hours, steps["idle"], step="post", color="#d9d9d9", label="idle")
     instants, used = _used(steps, allocations)
@@ -56,19 +55,101 @@ def plotted(
     top.set_yscale("symlog", linthresh=10)
     top.set_ylim(0, None)
     top.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
-    held = _held(jobs, allocations, begin, hours[-1])
-    image = bottom.imshow(
+    bottom.set_xlabel(f"hours since {begin:%Y-%m-%d %H:%M} UTC")
+    if len(jobs) <= FEW_LINES:
+        _lines(bottom, jobs, allocations, begin, hours[-1])
+    else:
+        _rows(figure, bottom, jobs, allocations, begin, hours[-1])
+    return figure
+
+
+def plotted_comparison(
+    whole: pd.DataFrame, jobs: Mapping[str, Sequence[pd.DataFrame]]
+) -> Figure:
+    """Draw the outcome of each variant, and the share of all submitted jobs that were done within so many hours.
+
+    Parameters
+    ----------
+    whole
+        One row per variant, with the columns variant and outcome.
+    jobs
+        By variant the tables of jobs of its runs, with the column jct_s, which is missing for jobs not done.
+
+    Raises
+    ------
+    InputError
+        When matplotlib is not installed.
+    """
+    figure = _figure()
+    left, right = figure.subplots(1, 2)
+    left.barh(whole["variant"], whole["outcome"], color="#1f77b4")
+    left.invert_yaxis()
+    left.set_xlabel("outcome, samples")
+    for label, tables in jobs.items():
+        times = np.concatenate([table["jct_s"].to_numpy() for table in tables]) / 3600
+        done = np.sort(times[~np.isnan(times)])
+        shares = np.arange(len(done) + 1) / max(len(times), 1)
+        right.step([0.0, *done], shares, where="post", label=label)
+    right.set_ylim(0, 1.02)
+    right.set_xlabel("hours from submission to finish")
+    right.set_ylabel("share of all submitted jobs")
+    right.legend(frameon=False)
+    return figure
+
+
+def _figure() -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError(
+            "a picture needs matplotlib", hint=how_to_install("report")
+        ) from None
+    return Figure(figsize=(9, 5), layout="constrained")
+
+
+def _lines(
+    axes: Axes,
+    jobs: pd.DataFrame,
+    allocations: pd.DataFrame,
+    begin: pd.Timestamp,
+    hours: float,
+) -> None:
+    """Draw how many units each job held, a line with its name for each."""
+    no_limit = np.array([begin.value]), np.array([np.inf])
+    for name in jobs.sort_values("submit", kind="stable").index:
+        own = allocations[allocations["job"] == name]
+        start, end = ns(own["start"]), ns(own["end"])
+        units = own["units"].to_numpy(dtype=np.float64)
+        times, held = held_over_time([no_limit], start, end, units)
+        instants = [0.0, *((times - begin.value) / 3.6e12), hours]
+        axes.step(instants, [0.0, *held, 0.0], where="post", label=str(name))
+    axes.set_ylabel("nodes held")
+    axes.set_ylim(0, None)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+
+
+def _rows(
+    figure: Figure,
+    axes: Axes,
+    jobs: pd.DataFrame,
+    allocations: pd.DataFrame,
+    begin: pd.Timestamp,
+    hours: float,
+) -> None:
+    """Draw how many units each job held, a row of an image for each."""
+    from matplotlib.colors import LogNorm
+
+    held = _held(jobs, allocations, begin, hours)
+    image = axes.imshow(
         np.where(held > 0, held, np.nan),
         aspect="auto",
-        extent=(0, float(hours[-1]), len(held), 0),
+        extent=(0, float(hours), len(held), 0),
         norm=LogNorm(vmin=1, vmax=max(2.0, float(held.max(initial=0)))),
         cmap="viridis_r",
         interpolation="nearest",
     )
-    bottom.set_ylabel("jobs, by submission")
-    bottom.set_xlabel(f"hours since {begin:%Y-%m-%d %H:%M} UTC")
-    figure.colorbar(image, ax=bottom, label="nodes held")
-    return figure
+    axes.set_ylabel("jobs, by submission")
+    figure.colorbar(image, ax=axes, label="nodes held")
 
 
 def _used(

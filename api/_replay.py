@@ -7,12 +7,12 @@ import logging
 import re
 import shutil
 import tempfile
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bft._arguments import arguments_named, full_names
 from bft._run import Run
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from bft.replay.engine.watcher import Watcher
     from bft.replay.inputs.in_memory import InMemoryInputs
 
-# What a keyword may leave out at its end.
-_UNITS = ("_s", "_gib")
 _log = logging.getLogger("bft.replay")
 
 
@@ -88,59 +86,42 @@ def replay(
     bft.models.errors.InputError: unknown option 'tfwdd'; did you mean 'tfwd_s'?
     """
     from bft.models import InputError
-    from bft.replay.run import execute
+    from bft.replay.options.options import Options
 
-    in_memory, names = in_memory_inputs(trace, jobs, xi)
-    with chosen(policy) as name:
-        if (
-            in_memory.jobs is not None
-            and options.get("jobs_format", "native") != "native"
-        ):
+    with arguments_named():
+        in_memory, names = in_memory_inputs(trace, jobs, xi)
+        stated = {**options, **names}
+        native = options.get("jobs_format", "native") == "native"
+        if in_memory.jobs is not None and not native:
             raise InputError(
                 "jobs_format is for files: a frame or JobTable has the native columns"
             )
-        made = options_of({**options, **names, "policy": name})
-        folder, temporary = Path(out or tempfile.mkdtemp(prefix="bft-")), out is None
-        try:
-            with _watcher(progress=progress) as watcher:
-                execute(made, folder, force=force, watcher=watcher, in_memory=in_memory)
-            run = Run(folder)
-        except BaseException:
-            if temporary:
+        with chosen(policy) as name:
+            given = full_names({**stated, "policy": name})
+            made = Options.of(**{k: v for k, v in given.items() if v is not None})
+            if out is not None:
+                return _executed(made, Path(out), in_memory, force, progress)
+            folder = Path(tempfile.mkdtemp(prefix="bft-"))
+            try:
+                _executed(made, folder, in_memory, force, progress)
+                return Run.temporary(folder)
+            except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
-            raise
-    if temporary:
-        weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
-    return run
+                raise
 
 
-def options_of(stated: Mapping[str, Any]) -> Options:
-    """Options by name, with or without the unit at the end: `tfwd` is `tfwd_s`.
+def _executed(
+    options: Options,
+    folder: Path,
+    in_memory: InMemoryInputs,
+    force: bool,
+    progress: bool,
+) -> Run:
+    from bft.replay.run import execute
 
-    Raises
-    ------
-    InputError
-        For an unknown name, or a value that is not allowed.
-    """
-    from bft.models import InputError
-    from bft.replay.options.options import FIELDS, Options
-
-    flat: dict[str, Any] = {}
-    for name, value in stated.items():
-        whole = next(
-            (name + unit for unit in ("", *_UNITS) if name + unit in FIELDS), name
-        )
-        if whole in flat:
-            raise InputError(f"{name} and {whole} are one option: give it once")
-        flat[whole] = str(value) if isinstance(value, Path) else value
-    constants = flat.get("policy_options")
-    if isinstance(constants, Mapping):
-        flat["policy_options"] = tuple(
-            (key, str(value)) for key, value in constants.items()
-        )
-    return Options.of(
-        **{name: value for name, value in flat.items() if value is not None}
-    )
+    with _watcher(progress=progress) as watcher:
+        execute(options, folder, force=force, watcher=watcher, in_memory=in_memory)
+    return Run(folder)
 
 
 def in_memory_inputs(
@@ -188,31 +169,41 @@ def in_memory_inputs(
 
 
 @contextmanager
-def chosen(policy: Any) -> Iterator[str | None]:
-    """The name of a policy while the block runs; a class, a function or an object is known by its own."""
+def chosen(policy: Any, called: str | None = None) -> Iterator[str | None]:
+    """The name of a policy while the block runs; a class, a function or an object is known by its own, or as `called`.
+
+    A class of this package is known by the name that it has on the command line.
+    """
     from bft.replay.policies.registry import check_made, named
 
-    if policy is None or isinstance(policy, str):
-        yield policy
+    if policy is None or isinstance(policy, str) or is_built_in(policy):
+        yield policy.name if is_built_in(policy) else policy
         return
     if callable(policy):
-        factory, title = (
-            policy,
-            getattr(policy, "name", None) or getattr(policy, "__name__", ""),
-        )
+        factory = policy
+        title = getattr(policy, "name", None) or getattr(policy, "__name__", "")
     else:
         check_made(type(policy).__name__, policy)
         factory, title = _again(policy), policy.name
     if not isinstance(title, str):  # a property of instances
         title = policy.__name__
-    name = (
-        re.sub(
-            r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", title).lower()
-        ).strip("-")
-        or "own"
-    )
-    with named(name, factory):
-        yield name
+    with named(_as_name(called or title), factory):
+        yield _as_name(called or title)
+
+
+def is_built_in(policy: Any) -> bool:
+    """Whether this is the class of one of the policies that the command line knows."""
+    from bft.replay.policies.registry import BUILT_IN, policy_factory
+
+    name = getattr(policy, "name", None)
+    known = isinstance(name, str) and name in BUILT_IN
+    return known and policy_factory(str(name)) is policy
+
+
+def _as_name(title: str) -> str:
+    """A title in the form of the policies' names: SmallestFirst is smallest-first."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", title).lower()
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-") or "own"
 
 
 def _again(policy: Policy) -> Callable[[], Policy]:

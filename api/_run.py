@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
+import weakref
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -51,6 +53,22 @@ class Run:
 
         self.folder = Path(folder)
         self.summary: dict[str, Any] = read_summary(self.folder)
+        self._is_temporary = False
+
+    @classmethod
+    def temporary(cls, folder: Path) -> Run:
+        """The run in a folder that is removed with the object."""
+        run = cls(folder)
+        run._is_temporary = True
+        weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
+        return run
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle a run: as the path of its folder, or if that goes with the object as the content of its files."""
+        if not self._is_temporary:
+            return Run, (self.folder.absolute(),)
+        files = {path.name: path.read_bytes() for path in sorted(self.folder.iterdir())}
+        return _unpacked, (files,)
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -168,10 +186,16 @@ class Run:
         ...     sorted(path.name for path in kept.folder.glob("*.json"))
         ['summary.json', 'timing.json']
         """
+        from bft.models import InputError
         from bft.replay.results.run_directory import run_directory
 
-        with run_directory(Path(folder), force=False) as draft:
-            shutil.copytree(self.folder, draft, dirs_exist_ok=True)
+        try:
+            with run_directory(Path(folder), force=False) as draft:
+                shutil.copytree(self.folder, draft, dirs_exist_ok=True)
+        except InputError as error:
+            what = error.what.partition(";")[0]  # the rest names options of replays
+            hint = "name another folder"
+            raise InputError(what, file=error.file, hint=hint) from None
         return Run(folder)
 
     def _headlines(self) -> list[tuple[str, str]]:
@@ -206,3 +230,11 @@ class Run:
             f"{options['policy']}, {jobs['count']} jobs on {inputs['trace']['source']}"
         )
         return f"{what}, interrupted" if self.metrics["interrupted"] else what
+
+
+def _unpacked(files: dict[str, bytes]) -> Run:
+    """The run of these files, in a temporary folder of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="bft-"))
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return Run.temporary(folder)

@@ -3,7 +3,7 @@
 Names are loaded when first used, so that the command line starts quickly.
 
 The package is also called, as `bft.replay(trace, jobs, tfwd=120, policy="milp")`: a whole replay from paths, frames or
-objects; `help("bft._replay.replay")` lists its parameters.
+objects.
 
 >>> from bft.models import Curve, Job, JobTable
 >>> from bft.replay import EqualShare, Replay, always_idle
@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from bft.replay.trace.trace_statistics import fragments as fragments
     from bft.replay.trace.trace_statistics import trace_statistics as trace_statistics
 else:
-    __getattr__, __dir__, __all__ = public_names(__name__)
+    # Without __all__: help(bft.replay) would print every docstring of these names in full.
+    __getattr__, __dir__, _ = public_names(__name__)
 
 
 class _Called(ModuleType):
@@ -58,6 +59,19 @@ class _Called(ModuleType):
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         return import_module("bft._replay").replay(*args, **options)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        """The function first: who asks for help on `bft.replay` wants to call it."""
+        import inspect  # here: the command line need not wait for it
+
+        function = import_module("bft._replay").replay
+        parameters = [
+            each.replace(annotation=each.empty)
+            for each in inspect.signature(function).parameters.values()
+        ]
+        call = f"bft.replay{inspect.Signature(parameters)}"
+        return f"{call}\n\n{inspect.getdoc(function)}\n\nThe package\n\n{self.__dict__['__doc__']}"
 
     @property
     def __signature__(self) -> Any:

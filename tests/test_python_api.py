@@ -9,6 +9,7 @@ import pydoc
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -126,15 +127,15 @@ def test_a_custom_policy_is_a_class_an_object_or_a_function(
     assert "mine" not in bft.replay.policies.policy_names()
 
 
-def test_invalid_values_are_reported_as_on_the_command_line(
+def test_invalid_values_are_reported_with_the_names_of_arguments(
     example: bft.Example, here: Path
 ) -> None:
     for options, message in [
         ({"tfwdd": 1}, "unknown option 'tfwdd'; did you mean 'tfwd_s'"),
-        ({"tfwd": -1}, "-Tfwd: expected a number of seconds > 0"),
+        ({"tfwd": -1}, "tfwd_s: expected a number of seconds > 0"),
         ({"tfwd": 1, "tfwd_s": 1}, "are one option"),
-        ({"policy": "mlip"}, "--policy: 'mlip' is not one of .* did you mean 'milp'"),
-        ({"policy": EqualShare}, "there is a policy 'equal-share' already"),
+        ({"policy": "mlip"}, "policy: 'mlip' is not one of .* did you mean 'milp'"),
+        ({"policy": EqualShare()}, "there is a policy 'equal-share' already"),
         ({"policy": 3}, "it needs a `name`"),
         (
             {"jobs": 3},
@@ -170,8 +171,13 @@ def test_a_run_without_a_folder_is_removed_with_its_object_and_can_be_saved(
     gc.collect()
     assert not folder.exists()
     assert bft.Run("kept").summary == summary
-    with pytest.raises(bft.InputError, match="holds an earlier run"):
+    with pytest.raises(
+        bft.InputError, match="holds an earlier run; force=True replaces it, out names"
+    ):
+        bft.replay(*example, out="kept", **FEW)
+    with pytest.raises(bft.InputError, match="holds an earlier run") as refused:
         bft.Run("kept").save("kept")
+    assert "force" not in str(refused.value)
     with pytest.raises(bft.InputError, match="is not a run directory"):
         bft.Run(here)
 
@@ -254,3 +260,185 @@ def test_notebooks_are_typed(tmp_path: Path) -> None:
 def test_traces_say_what_they_are() -> None:
     assert isinstance(bft.load_example().trace, NodeTrace)
     assert repr(bft.load_example().trace).startswith("<NodeTrace: 512 nodes, ")
+
+
+def in_a_script(text: str, folder: Path) -> str:
+    """What a plain script prints: a file, run in a process of its own, without a guard around its calls."""
+    script = folder / "script.py"
+    script.write_text(text)
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=folder, capture_output=True, text=True, timeout=AMPLE_S, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_plain_script_compares_and_sweeps_in_processes(here: Path) -> None:
+    text = """
+        import bft
+        from bft.replay import Decision
+
+        class Mine:
+            name = "mine"
+
+            def __init__(self, most=3):
+                self.most = most
+
+            def decide(self, state):
+                counts = [0] * len(state.jobs)
+                if counts:
+                    counts[0] = min(self.most, state.jobs[0].job.jmax, state.idle)
+                return Decision(tuple(counts))
+
+        print("begins")
+        trace, jobs = bft.load_example()
+        few = jobs.head(3)
+        found = bft.compare(trace, few, ["fifo", "srtf"], dedicated=False, workers=2)
+        print(found.frame["variant"].tolist(), found.failures)
+        own = {"a": "fifo", "b": Mine, "c": Mine(9), "d": {"policy": "fifo", "max_jobs": 2}}
+        found = bft.compare(trace, few, own, dedicated=False, workers=2)
+        print(found.frame["variant"].tolist())
+        held = [run.folder for variant in found.variants for run in variant.runs]
+        print([int(bft.Run(folder).steps["used"].max()) for folder in held[1:3]])
+        frame = bft.sweep(trace, few, {"max_jobs": [1, 2]}, policy="fifo", dedicated=False, workers=2)
+        print(frame["status"].tolist(), frame["max_jobs"].tolist())
+    """
+    lines = in_a_script(inspect.cleandoc(text), here).splitlines()
+    assert lines == [
+        "begins",  # once: no process runs the script again
+        "['fifo', 'srtf'] {}",
+        "['a', 'b', 'c', 'd']",
+        "[3, 9]",
+        "['done', 'done'] [1, 2]",
+    ]
+
+
+def test_another_policy_of_the_same_name_is_replayed_again(
+    example: bft.Example, here: Path
+) -> None:
+    for most in (3, 5):
+        found = bft.compare(
+            *example, {"a": "fifo", "b": Mine(most)}, dedicated=False, workers=0
+        )
+        folder = found.variants[1].runs[0].folder
+        assert bft.Run(folder).steps["used"].max() == most
+
+
+def test_a_comparison_is_a_table_and_a_picture(
+    example: bft.Example, here: Path
+) -> None:
+    found = bft.compare(
+        *example, ["equal-share", "fifo"], dedicated=False, workers=0, bound=True
+    )
+    assert isinstance(found, bft.Comparison)
+    shown = found._repr_html_()
+    assert shown.count("<tr>") == 3
+    assert "<th>of bound</th>" in shown
+    outcome = found.frame["outcome"][0]
+    assert f"<td>{outcome:,.0f}" in shown
+    assert f"{outcome:,.0f}" in repr(found)
+    assert "fifo yields" in shown
+    assert "run on 46 to 52 units (Jreq)" in shown.split("<table>")[0]
+    left, right = found.plot().axes
+    assert [bar.get_width() for bar in left.patches] == found.frame["outcome"].tolist()
+    # Shares are of all submitted jobs: who finishes few does not reach the top.
+    ends = [line.get_ydata()[-1] for line in right.lines]
+    assert ends == (found.frame["jobs_finished"] / found.frame["jobs"]).tolist()
+
+
+def test_variants_are_told_apart(example: bft.Example, here: Path) -> None:
+    for variants, message in [
+        (["fifo", "fifo"], "two variants are called 'fifo'"),
+        ([Mine(3), Mine(4)], "there is a policy 'mine' already"),
+        ("fifo", "expected a list of policies"),
+        ({"a": {"polcy": "fifo"}, "b": "srtf"}, "unknown option 'polcy'"),
+        ({"a": {"tfwd": -1}, "b": "srtf"}, "a: tfwd_s: expected"),
+    ]:
+        with pytest.raises(bft.InputError, match=message):
+            bft.compare(*example, variants, workers=0, dedicated=False)
+
+
+def test_a_run_survives_a_process_pool(here: Path) -> None:
+    text = """
+        import bft
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        def outcome(most):
+            return bft.replay(policy="fifo", max_jobs=most, dedicated=False)
+
+        with ProcessPoolExecutor(2, get_context("fork")) as pool:
+            runs = list(pool.map(outcome, [1, 2]))
+        for run in runs:
+            assert run.folder.exists()
+            assert len(run.jobs) == run.metrics["jobs"] == 60, run.folder
+        print([run.summary["options"]["max_jobs"] for run in runs])
+        folders = [run.folder for run in runs]
+        del run, runs
+        print([folder.exists() for folder in folders])
+    """
+    assert in_a_script(inspect.cleandoc(text), here).splitlines() == [
+        "[1, 2]",
+        "[False, False]",
+    ]
+
+
+def test_help_shows_the_function_where_people_look() -> None:
+    text = pydoc.plain(pydoc.render_doc(bft.replay))
+    lines = text.splitlines()
+    assert len(lines) <= 120
+    assert any(
+        line.strip().startswith(
+            "bft.replay - bft.replay(trace=None, jobs=None, *, policy=None,"
+        )
+        for line in lines[:8]
+    )
+    assert text.index("A file, a frame in one of its forms") < text.index("PACKAGE CON")
+    assert bft.__version__ == metadata.version("bft-replay")
+
+
+def test_a_frame_of_a_trace_file_keeps_its_window(
+    example: bft.Example, here: Path
+) -> None:
+    import pandas as pd
+
+    # Nodes are busy for the last hour: no row states when the window ends.
+    write_trace(example.trace, "trace.parquet")
+    frame = pd.read_parquet("trace.parquet")
+    by_frame = bft.replay(frame, example.jobs, **FEW)
+    by_path = bft.replay("trace.parquet", example.jobs, **FEW)
+    assert by_frame.metrics == by_path.metrics
+    assert frame["time"].max() < pd.Timestamp(example.trace.end, unit="ns", tz="UTC")
+    kept = bft.models.read_table("trace.parquet").attrs
+    assert frame.attrs == kept
+
+
+def test_times_are_texts_datetimes_or_timestamps(here: Path) -> None:
+    from datetime import UTC, datetime
+
+    import pandas as pd
+
+    Path("log.csv").write_text(
+        "node,start,end\nn1,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z\n"
+    )
+    begin = datetime(2021, 2, 10, tzinfo=UTC)
+    for end in (
+        "2021-02-10T03:00:00",
+        datetime(2021, 2, 10, 3, tzinfo=UTC),
+        pd.Timestamp("2021-02-10T03:00:00Z"),
+    ):
+        trace = bft.ingest("log.csv", "intervals", begin=begin, end=end)
+        assert trace.duration_s == 3 * 3600
+        jobs = bft.datasets.generate_dnn_jobs(jobs=1, first_submit=end)
+        assert jobs["Tsub"][0] == pd.Timestamp("2021-02-10T03:00:00Z")
+
+
+def test_a_few_jobs_are_lines_with_their_names(example: bft.Example) -> None:
+    run = bft.replay(example.trace, example.jobs.head(5), **FEW)
+    _, bottom = run.plot().axes
+    names = [text.get_text() for text in bottom.get_legend().get_texts()]
+    assert names == example.jobs["name"].head(5).tolist()
+    for line, name in zip(bottom.lines, names, strict=True):
+        hours, held = line.get_xdata(), line.get_ydata()
+        area = (held[:-1] * (hours[1:] - hours[:-1])).sum() * 3600
+        assert area == pytest.approx(run.jobs.loc[name, "unit_seconds"])

@@ -79,6 +79,7 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
     )
     from bft.replay.cli.study_progress import study_progress
     from bft.replay.studies.comparing import compared, compared_runs
+    from bft.replay.studies.comparison_table import table_of
     from bft.replay.studies.executors import local
     from bft.replay.studies.study import Study
 
@@ -103,7 +104,7 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
                 again=given["again"],
                 onlooker=onlooker,
             )
-    titles, rows = _table(comparison)
+    titles, rows = table_of(comparison)
     cautions, sentences = comparison.cautions(), comparison.sentences()
     document = _document(comparison, sentences)
     for output in given["outputs"]:
@@ -204,47 +205,3 @@ def _finishes_document(table: pd.DataFrame | None) -> dict[str, dict[str, str | 
         }
         for label, column in table.items()
     }
-
-
-def _table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Titles and cells for people; the best of each column has a star."""
-    from bft.replay.studies.comparison import COLUMNS
-
-    frame = comparison.frame
-    titles = {column.name: column.title for column in COLUMNS} | {
-        "variant": "",
-        "queueing_p95_s": "queueing p95",
-        "unit_hours": "unit-hours",
-    }
-    best = comparison.best()
-    shown = [name for name in frame if name != "seeds" or frame["seeds"].max() > 1]
-    rows = []
-    for place, row in enumerate(frame.to_dict("records")):
-        marks = {name: "*" if marked[place] else "" for name, marked in best.items()}
-        padded = {
-            name: marks.get(str(name), "") or (" " if str(name) in best else "")
-            for name in shown
-        }
-        rows.append([_cell(str(name), row[name]) + padded[name] for name in shown])
-    return [titles.get(str(name), str(name)) for name in shown], rows
-
-
-def _cell(name: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if value is None or value != value:
-        return "-"
-    if name.endswith("_s"):
-        return _duration(value)
-    if name in ("share_of_bound", "U", "stopped_share"):
-        return f"{value:.1%}"
-    if name in ("fairness", "restarts_per_job"):
-        return f"{value:.2f}"
-    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.2f} {unit}"
-    return f"{seconds:.1f} s"

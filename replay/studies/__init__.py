@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from bft.models.lazy import public_names
 
 if TYPE_CHECKING:
-    from bft.replay.studies.comparing import compare as compare
     from bft.replay.studies.comparison import Comparison as Comparison
     from bft.replay.studies.comparison import Difference as Difference
     from bft.replay.studies.points import Plan as Plan

@@ -14,70 +14,11 @@ from bft.replay.results.run_reading import read_summary
 from bft.replay.studies.breakdown import Split
 from bft.replay.studies.carry_out import Onlooker, carry_out
 from bft.replay.studies.comparison import Comparison, Variant, runs_of
-from bft.replay.studies.executors import Workers, local
+from bft.replay.studies.executors import Workers
 from bft.replay.studies.points import Plan, Point, key_of
 from bft.replay.studies.study import Study
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import write_trace
-
-
-def compare(
-    trace: str | Path | NodeTrace | None = None,
-    jobs: str | Path | JobTable | None = None,
-    variants: Mapping[str, Mapping[str, Any]] | Sequence[str] = (),
-    *,
-    options: Mapping[str, Any] | None = None,
-    seeds: Sequence[int] = (),
-    study: str | Path = "compare-study",
-    workers: int | None = None,
-    split: str | None = None,
-) -> Comparison:
-    """Replay the same trace and jobs in several ways, in parallel.
-
-    Parameters
-    ----------
-    trace, jobs
-        Files, or their content; the bundled ones by default.
-    variants
-        For each variant name, options by their flat names (as in summary.json); or names of policies.
-    options
-        Options of all variants.
-    seeds
-        Each variant is replayed with each of these.
-    study
-        Folder of the runs; existing runs are reused.
-    workers
-        Number of processes; by default the number of processors. 0 runs everything in this process.
-    split
-        Break the table down by `vc`, `user`, `model`, `size`, or sizes up to bounds as in `size:8,64`.
-
-    Returns
-    -------
-    Comparison
-        `.frame` is the table; `.differences()` and `.sentences()` compare the other variants with the first.
-
-    Raises
-    ------
-    InputError
-        When a value is not allowed, or fewer than two variants could be replayed.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     found = compare(variants=["fifo", "srtf"], options={"dedicated": False}, study=folder, workers=0)
-    ...     found.frame[["variant", "jobs_finished"]].to_dict("list")
-    {'variant': ['fifo', 'srtf'], 'jobs_finished': [25.0, 31.0]}
-    """
-    place = Study(Path(study))
-    common = {**inputs(place, trace, jobs), **(options or {})}
-    named = (
-        variants
-        if isinstance(variants, Mapping)
-        else {name: {"policy": name} for name in variants}
-    )
-    plan = Plan.of(common, {"seed": list(seeds)} if seeds else {}, named)
-    return compared(place, plan, local(workers), split=split)
 
 
 def compared(
@@ -208,22 +149,18 @@ def inputs(
     study: Study,
     trace: str | Path | NodeTrace | None,
     jobs: str | Path | JobTable | None,
-) -> dict[str, Any]:
+) -> dict[str, str]:
     """Options for trace and jobs; inputs in memory are written to the study, named by their content."""
-    stated: dict[str, Any] = {}
+    stated: dict[str, str] = {}
+    if isinstance(trace, NodeTrace):
+        trace = _named(study, "trace", trace, write_trace)
+    if isinstance(jobs, JobTable):
+        jobs = _named(study, "jobs", jobs, write_jobs)
     if trace is not None:
-        stated["node_trace"] = (
-            _named(study, "trace", trace, write_trace)
-            if isinstance(trace, NodeTrace)
-            else trace
-        )
+        stated["node_trace"] = str(trace)
     if jobs is not None:
-        stated["jobs"] = (
-            _named(study, "jobs", jobs, write_jobs)
-            if isinstance(jobs, JobTable)
-            else jobs
-        )
-    return {name: str(value) for name, value in stated.items()}
+        stated["jobs"] = str(jobs)
+    return stated
 
 
 def _named(study: Study, what: str, value: Any, write: Any) -> Path:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
 from typing import TypeVar
 
 from bft.replay.studies.worker import Done, Task, prepare
@@ -52,10 +54,28 @@ def local(count: int | None = None) -> Workers:
     return Workers(lambda: _pool(count), count, f"{count} process{'es' * (count != 1)}")
 
 
+class _Worker(SpawnProcess):
+    """A process that does not import the program that starts it: a script needs no `if __name__ == "__main__"`."""
+
+    def start(self) -> None:
+        """Start the process, which sees an empty module in place of the program's."""
+        program = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = program
+
+
+class _Context(SpawnContext):
+    """Processes that are spawned, not forked: solvers and compiled kernels use threads."""
+
+    Process = _Worker
+
+
 @contextmanager
 def _pool(count: int) -> Iterator[Submit]:
-    # Spawned, not forked: solvers and compiled kernels use threads.
-    context = multiprocessing.get_context("spawn")
+    context = _Context()
     stopped = context.Event()
     with ProcessPoolExecutor(count, context, prepare, (stopped,)) as pool:
         try:

@@ -311,9 +311,11 @@ def _write_parquet(
             for name in columns
         }
     )
-    pq.write_table(
-        table.replace_schema_metadata(_metadata(trace)), path, compression="zstd"
-    )
+    metadata = _metadata(trace)
+    # What pandas.read_parquet puts into `attrs`: the window is in no row.
+    for_pandas = {"PANDAS_ATTRS": json.dumps({"metadata": metadata})}
+    described = table.replace_schema_metadata({**metadata, **for_pandas})
+    pq.write_table(described, path, compression="zstd")
 
 
 def _write_csv(trace: NodeTrace, columns: dict[str, NDArray[Any]], path: Path) -> None:

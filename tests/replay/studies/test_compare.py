@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bft import compare
 from bft.models import Curve, InputError, Job, JobTable, write_jobs
 from bft.replay import NodeTrace, Options, execute, from_changes
 from bft.replay.cli.main import run
-from bft.replay.studies import compare
 from bft.replay.studies.intervals import interval, relative
 from bft.replay.studies.run_tables import DAY_NS, jobs_of, losses, work_by_day
 from bft.replay.trace.node_trace import SECOND_NS

@@ -1,0 +1,264 @@
+"""Several replays from Python: variants side by side, and grids of options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from dataclasses import fields
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bft._arguments import arguments_named, full_names
+from bft._replay import chosen, in_memory_inputs, is_built_in
+from bft.replay.studies.comparison import Comparison as _Comparison
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from bft.models import JobTable
+    from bft.replay import NodeTrace
+    from bft.replay.studies.study import Study
+
+
+class Comparison(_Comparison):
+    """Variants on the same trace and jobs, as `bft.compare` returns them: a table in a notebook.
+
+    `.frame` is the table, `.differences()` and `.sentences()` compare the other variants with the first, `.finishes`
+    says when each of up to 20 jobs was done, `.variants` has the runs.
+    """
+
+    def __repr__(self) -> str:
+        from bft.replay.studies.comparison_table import table_of
+
+        titles, rows = table_of(self)
+        columns = list(zip(titles, *rows, strict=True))
+        widths = [max(map(len, column)) for column in columns]
+        lines = [
+            "  ".join(
+                cell.rjust(width) for cell, width in zip(row, widths, strict=True)
+            )
+            for row in zip(*columns, strict=True)
+        ]
+        cautions = [f"{each}." for each in self.cautions()]
+        return "\n".join(
+            [*cautions, *lines, *(f"{each}." for each in self.sentences())]
+        )
+
+    def _repr_html_(self) -> str:
+        """The table, for notebooks, with what is said before and after it."""
+        from bft.replay.studies.comparison_table import table_of
+
+        titles, rows = table_of(self)
+        head = "".join(f"<th>{escape(title)}</th>" for title in titles)
+        body = ""
+        for row in rows:
+            body += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+        before = "".join(f"<p>{escape(each)}.</p>" for each in self.cautions())
+        after = "".join(f"<li>{escape(each)}.</li>" for each in self.sentences())
+        return f"{before}<table><tr>{head}</tr>{body}</table><ul>{after}</ul>"
+
+    def plot(self) -> Figure:
+        """Draw the outcome of each variant, and the share of all submitted jobs done over time; needs matplotlib."""
+        from bft._plot import plotted_comparison
+
+        return plotted_comparison(self.whole, self.jobs)
+
+
+def compare(
+    trace: str | Path | pd.DataFrame | NodeTrace | None = None,
+    jobs: str | Path | pd.DataFrame | JobTable | None = None,
+    variants: Mapping[str, Any] | Sequence[Any] = (),
+    *,
+    seeds: Sequence[int] = (),
+    study: str | Path = "compare-study",
+    workers: int | None = None,
+    split: str | None = None,
+    **options: Any,
+) -> Comparison:
+    """Replay the same trace and jobs in several ways, in parallel.
+
+    Parameters
+    ----------
+    trace, jobs
+        Files, frames or objects, as for `bft.replay`; the bundled ones by default.
+    variants
+        Policies: names, classes or objects, as for `bft.replay`; or a dictionary of them, or of options, by name.
+    seeds
+        Each variant is replayed with each of these.
+    study
+        Folder of the runs; existing runs are reused, but those of policies of your own.
+    workers
+        Number of processes; by default the number of processors. 0 runs everything in this process, where policies of
+        your own always run.
+    split
+        Break the table down by `vc`, `user`, `model`, `size`, or sizes up to bounds as in `size:8,64`.
+    **options
+        Options of all variants, as for `bft.replay`.
+
+    Returns
+    -------
+    Comparison
+        A table in a notebook; `.frame` is the table, `.plot()` a picture, `.sentences()` compare with the first.
+
+    Raises
+    ------
+    InputError
+        When a value is not allowed, two variants have one name, or fewer than two could be replayed.
+
+    Examples
+    --------
+    >>> import bft
+    >>> from tempfile import TemporaryDirectory
+    >>> trace, jobs = bft.load_example()
+    >>> with TemporaryDirectory() as folder:
+    ...     found = bft.compare(trace, jobs, ["fifo", "srtf"], dedicated=False, study=folder, workers=0)
+    ...     found.frame[["variant", "jobs_finished"]].to_dict("list")
+    {'variant': ['fifo', 'srtf'], 'jobs_finished': [25.0, 31.0]}
+    """
+    from bft.replay.inputs.files import Files
+    from bft.replay.studies.carry_out import carry_out
+    from bft.replay.studies.comparing import compared
+    from bft.replay.studies.executors import local
+    from bft.replay.studies.points import Plan, key_of
+    from bft.replay.studies.study import Study
+
+    with arguments_named(), ExitStack() as registered:
+        place = Study(Path(study))
+        common = {**_inputs(place, trace, jobs), **full_names(options)}
+        named: dict[str, dict[str, Any]] = {}
+        own: set[str] = set()
+        for name, variant in _by_name(variants):
+            options_of = (
+                variant if isinstance(variant, Mapping) else {"policy": variant}
+            )
+            stated = full_names(options_of)
+            policy = stated.get("policy")
+            if policy is not None and not isinstance(policy, str):
+                stated["policy"] = registered.enter_context(chosen(policy, name))
+                if not is_built_in(policy):
+                    own.add(stated["policy"])
+            label = name or stated["policy"]
+            if label in named:
+                raise _twice(label)
+            named[label] = stated
+        plan = Plan.of(common, {"seed": list(seeds)} if seeds else {}, named)
+        mine = Plan(tuple(each for each in plan.points if each.options.policy in own))
+        if (
+            mine.points
+        ):  # known in this process only, and another policy might have had their name
+            files = Files()
+            keys = [key_of(point.options, files) for point in mine.points]
+            account = carry_out(place, mine, keys, local(0), whole=True, again=True)
+            for label, error in account.failures.items():
+                raise _failed(label, error)
+        found = compared(place, plan, local(workers), split=split)
+        return Comparison(*(getattr(found, field.name) for field in fields(found)))
+
+
+def sweep(
+    trace: str | Path | pd.DataFrame | NodeTrace | None = None,
+    jobs: str | Path | pd.DataFrame | JobTable | None = None,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    variants: Mapping[str, Mapping[str, Any]] | None = None,
+    study: str | Path = "sweep-study",
+    executor: Executor | None = None,
+    workers: int | None = None,
+    whole: bool = False,
+    **options: Any,
+) -> pd.DataFrame:
+    """Replay all combinations of the values of a grid that are not done yet.
+
+    Parameters
+    ----------
+    trace, jobs
+        Files, frames or objects, as for `bft.replay`; the bundled ones by default.
+    grid
+        Values by option: `{"tfwd": [10, 60], "max_jobs": [5, 0]}`; the last varies fastest.
+    variants
+        Named sets of options, each with all combinations.
+    study
+        Folder of the runs.
+    executor
+        Workers: anything with the protocol of `concurrent.futures.Executor` whose workers see `study`.
+    workers
+        Without an executor: number of processes on this machine, by default one per processor; 0 means this process.
+    whole
+        Keep whole run directories, not only their summaries.
+    **options
+        Options of all points, as for `bft.replay`.
+
+    Returns
+    -------
+    DataFrame
+        One row per point: `index`, `key`, `status` (done, failed, missing), `error`, every option, every metric.
+
+    Raises
+    ------
+    InputError
+        When a value is not allowed or given twice.
+
+    Examples
+    --------
+    >>> import bft
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     found = bft.sweep(grid={"max_jobs": [5, 10]}, policy="fifo", dedicated=False, study=folder, workers=0)
+    >>> found[["max_jobs", "status"]].values.tolist()
+    [[5, 'done'], [10, 'done']]
+    """
+    from bft.replay.studies.points import Plan
+    from bft.replay.studies.study import Study
+    from bft.replay.studies.sweeping import sweep as swept
+
+    with arguments_named():
+        common = {**_inputs(Study(Path(study)), trace, jobs), **full_names(options)}
+        named = {name: full_names(each) for name, each in (variants or {}).items()}
+        plan = Plan.of(common, full_names(grid or {}), named)
+        return swept(plan, study, executor, workers=workers, whole=whole)
+
+
+def _by_name(variants: Any) -> list[tuple[str | None, Any]]:
+    """The variants, each with its name; those of a list are called as their policy."""
+    if isinstance(variants, Mapping):
+        return [(str(name), variant) for name, variant in variants.items()]
+    if isinstance(variants, str) or not isinstance(variants, Sequence):
+        from bft.models import InputError
+
+        raise InputError(
+            f"variants: expected a list of policies, or a dictionary by name, not {variants!r}"
+        )
+    return [
+        (variant if isinstance(variant, str) else None, variant) for variant in variants
+    ]
+
+
+def _inputs(study: Study, trace: Any, jobs: Any) -> dict[str, str]:
+    """Options for trace and jobs; what is in memory is written to the study."""
+    from bft.replay.studies.comparing import inputs
+
+    held, names = in_memory_inputs(trace, jobs, None)
+    whole = held.node_trace(0, sort=False)
+    return inputs(
+        study,
+        names.get("node_trace") if whole is None else whole,
+        names.get("jobs") if held.jobs is None else held.jobs,
+    )
+
+
+def _twice(label: str) -> Exception:
+    from bft.models import InputError
+
+    return InputError(
+        f"two variants are called {label!r}",
+        hint="name them in a dictionary",
+    )
+
+
+def _failed(label: str, error: str) -> Exception:
+    from bft.replay.policies import PolicyError
+
+    return PolicyError(f"{label}: {error}")
