@@ -18,6 +18,8 @@ from bft.models.curves import Curve, FloatArray
 from bft.models.errors import InputError
 from bft.models.rounding import lowered
 
+# Rates of models that differ so many times make a sum of samples meaningless.
+MANY_FOLD = 100.0
 # A rigid policy asks for the smallest size that reaches this share of the rate at Jmax (docs/formats.md, Jreq).
 REQUEST_SHARE = 0.8
 # Ten times the units of any machine: a slip of the pen must not take all memory.
@@ -323,6 +325,12 @@ class Job:
         return replace(self, tsub_ns=tsub_ns, deadline_ns=due)
 
     @property
+    def unit_rate(self) -> float:
+        """Samples/s per unit on the smallest number of units that it runs on."""
+        fewest = max(self.jmin, 1)
+        return float(self.rates[fewest]) / fewest
+
+    @property
     def request(self) -> int:
         """Units that a rigid policy asks for."""
         return self.default_request if self.jreq is None else self.jreq
@@ -407,6 +415,21 @@ class JobTable:
         """Positions of the jobs in order of submission, ties in the order of the table."""
         return sorted(range(len(self.jobs)), key=lambda i: self.jobs[i].tsub_ns)
 
+    def rates_apart(self) -> tuple[Job, Job] | None:
+        """Return a job of the slowest and one of the fastest model, by samples/s on one unit; None without rates.
+
+        Examples
+        --------
+        >>> curves = Curve([0, 1], [0, 2]), Curve([0, 2], [0, 1000])
+        >>> table = JobTable(tuple(Job(f"{k}", 0, 1, 1, 9.0, 5.0, 5.0, c, c) for k, c in enumerate(curves)))
+        >>> [job.unit_rate for job in table.rates_apart()]
+        [2.0, 500.0]
+        """
+        known = [job for job in self.jobs if job.unit_rate > 0]
+        if not known:
+            return None
+        return min(known, key=_unit_rate), max(known, key=_unit_rate)
+
     def asking_at_most(self, units: int) -> JobTable:
         """Return these jobs with a request (Jreq) of at most so many units, and at least Jmin.
 
@@ -467,3 +490,21 @@ def _asking(job: Job, units: int) -> Job:
     if job.request <= units or job.sizes is not None:
         return job
     return replace(job, jreq=max(units, job.jmin, 1))
+
+
+def _unit_rate(job: Job) -> float:
+    return job.unit_rate
+
+
+def different_rates(jobs: JobTable) -> str | None:
+    """Say that samples of these jobs should not be added, where rates of models differ 100-fold; None elsewhere."""
+    found = jobs.rates_apart()
+    if found is None or found[1].unit_rate < MANY_FOLD * found[0].unit_rate:
+        return None
+    slow, fast = found
+    times = fast.unit_rate / slow.unit_rate
+    return (
+        f"on one unit {fast.model or fast.name} does {fast.unit_rate:,.4g} samples/s and {slow.model or slow.name} "
+        f"{slow.unit_rate:,.4g}, {times:,.0f} times fewer: a sum of their samples says little, and fast models get "
+        "units first; --objective power:0 or efficiency counts speed-ups instead"
+    )

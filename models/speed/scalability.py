@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.models.cells import Rows
+from bft.models.cells import Row, Rows
 from bft.models.curves import Curve, FloatArray
 from bft.models.errors import InputError
 from bft.models.speed.throughput import Observations, fit_throughput
@@ -21,6 +21,8 @@ from bft.models.tables import read_table
 
 Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
 KINDS: Final[tuple[Kind, ...]] = ("piecewise", "amdahl", "usl", "throughput")
+
+V = TypeVar("V")
 
 # Sizes that a law's parameters take to be determined.
 SIZES_NEEDED: Final[dict[Kind, int]] = {"amdahl": 2, "usl": 3}
@@ -429,12 +431,7 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
         "step_time",
         "expected a step that takes time: its rate is beyond all floats",
     )
-    named = next((column for column in ("model", "job") if rows.has(column)), None)
-    names = (
-        [name or Path(path).name.split(".")[0]] * len(rows)
-        if named is None
-        else rows.all_names(named).tolist()
-    )
+    names = _models(rows, path, name)
     result = []
     for model in dict.fromkeys(names):
         own = np.array([entry == model for entry in names])
@@ -443,6 +440,70 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
         ]
         result.append(Throughputs(model, units[own], throughput[own], *parts))
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class StatedJob:
+    """What a table of measurements states of the job of a model: its work in samples, and its submission (UTC ns)."""
+
+    pmax: float | None = None
+    submit_ns: int | None = None
+
+
+def read_stated_jobs(
+    path: str | Path, *, name: str | None = None
+) -> dict[str, StatedJob]:
+    r"""Read what a table of measurements states of each model's job, in its columns `pmax` and `submit`.
+
+    A model may state each on one of its rows, or the same on several.
+
+    Parameters
+    ----------
+    path, name
+        As for `read_throughputs`.
+
+    Raises
+    ------
+    InputError
+        Naming file, row and column, also when a model has two values.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "runs.csv")
+    ...     _ = file.write_text("model,units,throughput,pmax\nbert,1,10,2e8\nbert,2,19,\ngpt,1,3,\n")
+    ...     {model: stated.pmax for model, stated in read_stated_jobs(file).items()}
+    {'bert': 200000000.0, 'gpt': None}
+    """
+    rows = Rows(read_table(path), path)
+    works: dict[str, float] = {}
+    submits: dict[str, int] = {}
+    models = _models(rows, path, name)
+    for row, model in zip(rows, models, strict=True):
+        if rows.has("pmax"):
+            work = row.number("pmax", None, above=0)
+            _once(works, model, work, row, "pmax")
+        if rows.has("submit"):
+            _once(submits, model, row.instant("submit", None), row, "submit")
+    return {model: StatedJob(works.get(model), submits.get(model)) for model in models}
+
+
+def _once(
+    known: dict[str, V], model: str, value: V | None, row: Row, column: str
+) -> None:
+    """Take down a model's value, which may be repeated but not change."""
+    if value is not None and known.setdefault(model, value) != value:
+        raise row.error(column, f"expected one value for all rows of {model}")
+
+
+def _models(rows: Rows, path: str | Path, name: str | None) -> list[str]:
+    """The model of each row."""
+    named = next((column for column in ("model", "job") if rows.has(column)), None)
+    if named is None:
+        return [name or Path(path).name.split(".")[0]] * len(rows)
+    names: list[str] = rows.all_names(named).tolist()
+    return names
 
 
 def sizes_up_to(measured: Throughputs, max_units: int | None = None) -> list[int]:

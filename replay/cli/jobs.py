@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,7 +20,11 @@ from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
 
 if TYPE_CHECKING:
     from bft.models import JobTable
-    from bft.models.speed.scalability import ScalabilityFit, Throughputs
+    from bft.models.speed.scalability import (
+        ScalabilityFit,
+        StatedJob,
+        Throughputs,
+    )
     from bft.models.speed.step_times import StepTimes
 
 # A batch size that differs from the log's own by more than this factor is reported.
@@ -159,10 +163,12 @@ def fit(
     """Fit a scalability curve to the measurements of each model, and report how well it fits.
 
     MEASUREMENTS has the columns model (or job), units, and throughput (samples/s) or step_time (s) with batch_size;
-    optionally batch_size (samples a step over all units), nodes, sync_time. Points beyond what was measured are marked.
+    optionally batch_size (samples a step over all units), nodes, sync_time; for -o pmax and submit, which take
+    precedence over --pmax and --submit where a model states them. Points beyond what was measured are marked.
     """
     from bft.models.speed.scalability import (
         fit_scalability,
+        read_stated_jobs,
         read_throughputs,
         sizes_up_to,
     )
@@ -175,20 +181,19 @@ def fit(
         raise click.UsageError("--pattern is for logs")
     if units and max_units and not logs:
         raise click.UsageError("give --units or --max, not both")
-    if output and not submit:
-        raise click.UsageError(
-            "-o needs --submit, such as the start of the trace (bft-replay trace info shows it)"
-        )
     for file in (output, curves):
         if file:
             refuse_existing(file, force=force)
     if measurements is not None:
         measured = read_throughputs(measurements, name=name)
+        stated = read_stated_jobs(measurements, name=name)
     else:
         measured = [
             _from_logs(logs, pattern, warmup, units, name, batch_size, unit_batch)
         ]
-        units = None
+        units, stated = None, {}
+    if output:
+        _check_submits(measured, stated, submit)
     fitted = [
         fit_scalability(
             own,
@@ -210,6 +215,7 @@ def fit(
         say_note("--units-per-node has no effect without --model throughput")
     if output:
         from bft.models.job_files import write_jobs
+        from bft.models.jobs import different_rates
 
         smallest = [
             jmin or int(min(own.sizes()[0], entry.curve.last))
@@ -226,7 +232,9 @@ def fit(
                     f"{entry.model}: falls beyond its peak, {rate:.5g} samples/s at {jmax} units and {last:.5g} "
                     f"at {entry.curve.last:g}: Jmax is {jmax}"
                 )
-        table = _job_table(fitted, smallest, largest, submit, bounds)
+        table = _job_table(fitted, smallest, largest, stated, submit, bounds)
+        if text := different_rates(table):
+            say_note(text)
         with drafted(output) as draft:
             write_jobs(table, draft)
         click.echo(f"{output}: {len(table)} jobs")
@@ -409,6 +417,7 @@ def _job_table(
     fitted: Sequence[ScalabilityFit],
     smallest: Sequence[int],
     largest: Sequence[int],
+    stated: Mapping[str, StatedJob],
     submit: str | None,
     bounds: dict[str, float],
 ) -> JobTable:
@@ -416,23 +425,52 @@ def _job_table(
 
     from bft.models import jobs_from_frame
 
-    rows = [
-        {
+    rows = []
+    for entry, jmin, jmax in zip(fitted, smallest, largest, strict=True):
+        job = stated.get(entry.model)
+        pmax = None if job is None else job.pmax
+        submit_ns = None if job is None else job.submit_ns
+        row = {
             "name": entry.model,
             "model": entry.model,
             "Jmin": jmin,
             "Jmax": jmax,
-            "Pmax": bounds["pmax"],
-            "Tsub": submit,
+            "Pmax": bounds["pmax"] if pmax is None else pmax,
+            "Tsub": _instant_of(submit) if submit_ns is None else submit_ns,
             "Tcup": bounds["tcup_s"],
             "Tcdw": bounds["tcdw_s"],
             "Ns": entry.curve.ns.tolist(),
             "Ps": entry.curve.ps.tolist(),
             "Os": entry.curve.ps.tolist(),
         }
-        for entry, jmin, jmax in zip(fitted, smallest, largest, strict=True)
-    ]
-    return jobs_from_frame(pd.DataFrame(rows))
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    table["Tsub"] = pd.to_datetime(table["Tsub"], unit="ns", utc=True)
+    return jobs_from_frame(table)
+
+
+def _instant_of(submit: str | None) -> int:
+    """The instant of --submit, UTC ns, read as a cell of a table is."""
+    from bft.models.cells import Rows
+
+    (row,) = Rows.of([{"submit": submit}], "--submit")
+    return row.instant("submit")
+
+
+def _check_submits(
+    measured: Sequence[Throughputs],
+    stated: Mapping[str, StatedJob],
+    submit: str | None,
+) -> None:
+    """Refuse a job table in which a job would have no submission, before anything is fitted."""
+    for own in measured:
+        job = stated.get(own.model)
+        if submit is None and (job is None or job.submit_ns is None):
+            which = f": {own.model} has none" if len(measured) > 1 else ""
+            raise click.UsageError(
+                f"-o needs --submit, or a column submit of the table{which}; such as the start of the trace "
+                "(bft-replay trace info shows it)"
+            )
 
 
 def _points(fitted: Sequence[ScalabilityFit]) -> str:

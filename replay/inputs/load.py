@@ -18,7 +18,7 @@ from bft.models import (
     read_unit_memory,
     read_xi,
 )
-from bft.models.jobs import shown_sizes
+from bft.models.jobs import different_rates, shown_sizes
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import NoteTaker
 from bft.replay.inputs.default_workload import default_workload
@@ -37,6 +37,8 @@ from bft.replay.trace.outlook import Outlook
 from bft.replay.trace.trace_files import read_trace, select_nodes, trace_from_frame
 from bft.replay.trace.walltimes import read_walltimes
 
+# Objectives under which a fast model's samples count for as much as a slow one's.
+ADDS_SAMPLES = ("own", "throughput")
 # The published replayer skips the rows of its matrix before row 1,000.
 PUBLISHED_SKIP_ROWS = 1000
 
@@ -125,6 +127,7 @@ def load(
         jobs, note = default_workload(trace)
         notes.note(note)
     _note_unit_memory(jobs, run, notes)
+    _note_rates(jobs, options, notes)
     jobs = shaped(jobs, options, notes)
     generated = (
         load_of(jobs, trace)
@@ -186,6 +189,7 @@ def _load_cluster(
     if not len(jobs):
         raise InputError("the job table is empty", file=jobs.source or None)
     _note_unit_memory(jobs, run, notes)
+    _note_rates(jobs, options, notes)
     jobs = shaped(jobs, options, notes)
     pools = cluster_pools(options.cluster or "", jobs)
     return _inputs(run, jobs, pools, notes, in_memory, files)
@@ -245,6 +249,12 @@ def _note_unit_memory(jobs: JobTable, run: RunSpec, notes: NoteTaker) -> None:
         notes.note(
             "--unit-memory has no effect without --xi on jobs without total_memory_gib"
         )
+
+
+def _note_rates(jobs: JobTable, options: OptionTable, notes: NoteTaker) -> None:
+    """Say where models are so unlike that their samples should not be added."""
+    if options.objective in ADDS_SAMPLES and (text := different_rates(jobs)):
+        notes.note(text)
 
 
 def _read_jobs(

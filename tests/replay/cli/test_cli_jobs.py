@@ -444,3 +444,66 @@ def test_bad_skew_input_is_reported_and_leaves_nothing(
     assert run(["jobs", "skew", *arguments]) == 2
     assert message in capsys.readouterr().err
     assert sorted(here.iterdir()) == before
+
+
+def test_each_model_states_its_work_and_submission_in_the_table(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("runs.csv").write_text(
+        "model,units,throughput,pmax,submit\n"
+        "bert,1,410,2e8,2024-03-04T06:00:00\nbert,2,800,,\nbert,4,1530,2e8,\n"
+        "gpt,1,3,,2024-03-05\ngpt,2,5.8,4e5,2024-03-05T00:00:00\n"
+        "vit,1,900,,\nvit,2,1700,,\n"
+    )
+    made = ["jobs", "fit", "runs.csv", "-o", "jobs.csv"]
+    assert run(made) == 2
+    assert "a column submit of the table: vit has none" in capsys.readouterr().err
+    assert run([*made, "--submit", "2024-03-06", "--pmax", "7e7"]) == 0
+    said = capsys.readouterr().err
+    assert "vit does 900 samples/s and gpt 3, 300 times fewer" in said
+    assert "--objective power:0 or efficiency" in said
+    jobs = {job.name: job for job in read_jobs("jobs.csv")}
+    assert {name: job.pmax for name, job in jobs.items()} == {
+        "bert": 2e8,
+        "gpt": 4e5,
+        "vit": 7e7,
+    }
+    days = [pd.Timestamp(job.tsub_ns) for job in jobs.values()]
+    assert [day.isoformat()[:16] for day in days] == [
+        "2024-03-04T06:00",
+        "2024-03-05T00:00",
+        "2024-03-06T00:00",
+    ]
+
+
+def test_a_model_with_two_values_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("runs.csv").write_text(
+        "model,units,throughput,pmax\nbert,1,410,2e8\nbert,2,800,3e8\n"
+    )
+    made = ["jobs", "fit", "runs.csv", "-o", "jobs.csv", "--submit", "2024-03-06"]
+    assert run(made) == 2
+    said = capsys.readouterr().err
+    assert "runs.csv, row 2, column pmax: expected one value for all rows of be" in said
+    assert not Path("jobs.csv").exists()
+
+
+def test_a_replay_says_where_samples_should_not_be_added(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for fast, said in ((399, False), (400, True)):
+        Path("runs.csv").write_text(
+            f"model,units,throughput\nslow,1,4\nslow,2,7\nfast,1,{fast}\nfast,2,700\n"
+        )
+        fit = ["jobs", "fit", "runs.csv", "-o", "jobs.csv", "--pmax", "5e3", "--force"]
+        assert run([*fit, "--submit", "2024-03-04"]) == 0
+        assert ("100 times fewer" in capsys.readouterr().err) == said
+        machine = ["generate", "trace", "--nodes", "60", "--start", "2024-03-04"]
+        assert run([*machine, "-o", "trace.csv", "--force"]) == 0
+        replay = ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "--no-u", "--force"]
+        capsys.readouterr()
+        assert run([*replay, "--backend", "exact"]) == 0
+        assert ("a sum of their samples says little" in capsys.readouterr().err) == said
+        assert run([*replay, "--backend", "exact", "--objective", "power:0"]) == 0
+        assert "a sum of their samples" not in capsys.readouterr().err

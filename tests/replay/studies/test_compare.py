@@ -410,7 +410,9 @@ def test_files_of_every_kind(
     content = json.loads(Path("table.json").read_text())
     assert content["sentences"][0] in shown
     assert content["sentences"][0] in Path("table.md").read_text()
-    assert Path("table.md").read_text().startswith("|  | outcome |")
+    text = Path("table.md").read_text()
+    assert text.startswith("fifo: 4 of 12 jobs run on 3 units (Jreq)")
+    assert "\n\n|  | outcome |" in text
     assert (
         run(["compare", *files, *HERE, "--policy", "fifo,srtf", "-o", "table.xlsx"])
         == 2
@@ -499,7 +501,7 @@ def test_in_python_from_what_is_in_memory(here: Path) -> None:
         small_trace(),
         small_jobs(),
         {"queue": {"policy": "fifo"}, "share": {"policy": "equal-share"}},
-        options={"dedicated": False},
+        dedicated=False,
         study="study",
         workers=0,
     )
