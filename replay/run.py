@@ -228,7 +228,7 @@ class _Player:
         *,
         dedicated: bool = False,
     ) -> tuple[Outcome, float]:
-        """What came of a pool's jobs, and the seconds (wall time) that it took."""
+        """Replay a pool's jobs; return the outcome, and the seconds (wall time) that it took."""
         watcher, rules = self._watcher, self._options.rules
         watcher.stage(name, pool.trace.start, pool.trace.end)
         began = time.perf_counter()
@@ -367,7 +367,7 @@ def _replay(
 def _host_jobs(
     outcome: Outcome, options: OptionTable, pools: Sequence[Pool], notes: Notes
 ) -> dict[str, Any]:
-    """What harvesting costs the jobs of the machine whose nodes these are, with notes; empty for fixed clusters."""
+    """Compute what harvesting costs the machine's own jobs, with notes; empty for fixed clusters."""
     if outcome.host is None or options.cluster is not None or outcome.trace.by_unit:
         return {}
     rules, outlook = options.rules, pools[0].outlook
@@ -416,7 +416,7 @@ def _on_dedicated_nodes(
     inputs: Inputs,
     notes: Notes,
 ) -> tuple[list[Outcome], dict[str, float], bool]:
-    """The same jobs on as many dedicated nodes, for U; their time; and whether they were stopped before the end."""
+    """Replay the jobs on dedicated nodes, for U; return outcomes, times, and whether a replay was stopped."""
     dedicated: list[Outcome] = []
     timing: dict[str, float] = {}
     for trace in dedicated_traces(outcome):
@@ -525,7 +525,7 @@ def _verified(policies: Sequence[Policy]) -> dict[str, int]:
 def _stage_before(
     run: RunSpec, inputs: Inputs
 ) -> tuple[Stage | None, JobTable, Sequence[Pool]]:
-    """What the policy does with jobs before they come to their pools, the jobs that are left, and their pools."""
+    """Run the stage of a policy before the pools; return it, the jobs that are left, and their pools."""
     options, policy = run.options, run.make_policy(inputs.interference)
     jobs, pools = inputs.jobs, inputs.pools
     if isinstance(policy, Prepares):
@@ -617,7 +617,7 @@ def _decision_times(outcome: Outcome) -> dict[str, Any]:
 def _summary(
     options: OptionTable, inputs: Inputs, metrics: dict[str, Any], notes: Notes
 ) -> dict[str, Any]:
-    """Everything but wall-clock: the same input and options give the same bytes."""
+    """Make the summary without wall-clock times: the same input and options give the same bytes."""
     return {
         "format": results.FORMAT,
         "format_version": results.FORMAT_VERSION,

@@ -173,7 +173,7 @@ class LinearAnswer:
         )
 
     def above(self, constant: float) -> LinearAnswer:
-        """The same answer with `constant` added to objective and bound."""
+        """Return this answer with `constant` added to objective and bound."""
         return (
             replace(
                 self, objective=self.objective + constant, bound=self.bound + constant

@@ -606,7 +606,7 @@ class Replay:
         return [unit for node in nodes for unit in range(node * per, (node + 1) * per)]
 
     def _leave(self, leaving: list[int]) -> int:
-        """Take units back: a job that loses some keeps the rest and pays Tcdw x its rate before, once.
+        """Take units back; a job that loses some keeps the others and pays Tcdw x its rate before the event, once.
 
         If the policy is rigid, the job stops instead, and loses its work since the last checkpoint.
 

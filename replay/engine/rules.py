@@ -233,7 +233,7 @@ class Rules:
         return self.return_time_s is not None or self.reserve > 0
 
     def dedicated(self) -> Rules:
-        """The same rules on nodes that no other jobs want."""
+        """Return these rules for dedicated nodes, which no other jobs want."""
         return replace(self, return_time_s=None, reserve=0)
 
     def restart_s(self, units: int) -> float:

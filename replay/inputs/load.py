@@ -155,7 +155,7 @@ def _outlook(
     in_memory: InMemoryInputs,
     files: Files,
 ) -> Outlook:
-    """What is expected of the trace's nodes, by what is known of all nodes of the machine."""
+    """Return the outlook of the trace's nodes, by what is known of all nodes of the machine."""
     whole = trace
     if options.first_node or options.node_count is not None:
         whole = in_memory.node_trace(skip, sort=options.sort) or files.once(

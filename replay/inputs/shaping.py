@@ -86,7 +86,7 @@ def repeated(jobs: JobTable, times: int) -> JobTable:
 
 
 def shuffled(jobs: JobTable, rng: np.random.Generator) -> JobTable:
-    """The same jobs, and the same instants of submission, dealt out at random; deadlines keep their distance."""
+    """Deal the instants of submission out to the jobs at random; deadlines keep their distance."""
     instants = [job.tsub_ns for job in jobs]
     return _submitted(jobs, [instants[k] for k in rng.permutation(len(instants))])
 
@@ -94,7 +94,7 @@ def shuffled(jobs: JobTable, rng: np.random.Generator) -> JobTable:
 def with_arrivals(
     jobs: JobTable, per_hour: float, rng: np.random.Generator
 ) -> JobTable:
-    """The same jobs in the same order, with gaps between submissions that are exponential, of mean 1 / `per_hour` h.
+    """Submit the jobs in their order with exponential gaps, of mean 1 / `per_hour` h.
 
     The first keeps its instant. Deadlines keep their distance.
     """

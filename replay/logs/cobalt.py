@@ -59,7 +59,7 @@ def read(reading: Reading) -> Iterator[Record]:
 
 
 class _Table:
-    """One file."""
+    """The table of jobs or of machine status in one file."""
 
     def __init__(self, reading: Reading) -> None:
         self.file, self.settings, self.clock = (

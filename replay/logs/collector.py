@@ -261,7 +261,10 @@ class Intervals:
         return self._runs[0]
 
     def _settle(self) -> None:
-        """Merge what waits; unite all once the later runs hold as much as the first, so that each row moves rarely."""
+        """Merge the waiting intervals of nodes; unite all runs once the later ones are as long as the first.
+
+        So each row moves rarely.
+        """
         self.given += len(self._nodes)
         spans = np.frombuffer(self._spans, dtype=_SPAN)
         waiting = (
@@ -309,7 +312,7 @@ def _too_many(limit: int) -> InputError:
 
 
 class Collector:
-    """What readers hand over: which nodes there are, and when they were busy or unavailable.
+    """The collector of what readers hand over: which nodes there are, and when they were busy or unavailable.
 
     All times are UTC nanoseconds, an end of None is that of the observation.
 
@@ -424,7 +427,7 @@ class Collector:
 
     @contextmanager
     def beside(self, events: bool = True) -> Iterator[None]:
-        """What is read meanwhile supplements the logs of jobs: it does not change the window of observation."""
+        """Read files beside the logs of jobs: they do not change the window of observation."""
         before, self._beside = self._beside, events
         known = len(self.names)
         try:
@@ -817,7 +820,7 @@ class Collector:
         self._counted = (array("q"), array("q"), array("q"), array("q"))
 
     def _keep_latest_counts(self) -> None:
-        """Of counted jobs with several records keep the one with the latest end: those with names are merged anyway."""
+        """Keep the record with the latest end of each counted job: records with names are merged anyway."""
         rows = np.array(self._counted[3], dtype=np.int64)
         known = np.flatnonzero(rows >= 0)
         if len(known):

@@ -138,7 +138,7 @@ class Diagnosis:
 
     @contextmanager
     def reading(self, file: str) -> Iterator[None]:
-        """What is accounted for meanwhile is of this file; see `check_use`."""
+        """Account meanwhile for the lines of this file; see `check_use`."""
         used, skipped = self.used, _sum(self.skipped)
         yield
         self._files.append((file, self.used - used, _sum(self.skipped) - skipped))

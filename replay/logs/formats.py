@@ -216,7 +216,7 @@ def each_format_name() -> Iterator[str]:
 
 
 def format_names() -> tuple[str, ...]:
-    """The same at once.
+    """Return the names of all formats at once.
 
     >>> "slurm" in format_names()
     True

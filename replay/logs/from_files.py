@@ -58,7 +58,7 @@ def _silent(name: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """What is asked of `ingested`; the fields are the options of `bft-replay ingest`.
+    """The options of `ingested`, which are those of `bft-replay ingest`.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ class IngestOptions:
         return Unit.of(self.unit)
 
     def settings(self) -> Settings:
-        """What readers of the logs are told."""
+        """Return the settings that readers of the logs are given."""
         return Settings(
             fields=self.fields,
             delimiter=self.delimiter.replace("\\t", "\t"),
@@ -193,7 +193,7 @@ class _TableNames:
 
     @classmethod
     def of(cls, form: str, columns: str) -> _TableNames:
-        """What `--map` says."""
+        """Read the names of columns that `--map` states."""
         if not columns.strip():
             return cls(form)
         if "=" in columns:

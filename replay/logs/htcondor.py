@@ -62,7 +62,7 @@ def read(reading: Reading) -> Iterator[Record]:
 
 
 class _History:
-    """One file."""
+    """The history of jobs in one file."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading

@@ -63,7 +63,7 @@ def read(reading: Reading) -> Iterator[Record]:
 
 
 class _Table:
-    """One file: where its columns are, and first start and last end of its rows."""
+    """The table of one file: where its columns are, and first start and last end of its rows."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading

@@ -43,7 +43,7 @@ def read(reading: Reading) -> Iterator[Record]:
 
 
 class _Log:
-    """One file."""
+    """The log of pods and events in one file."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
@@ -170,7 +170,7 @@ class _Log:
         self.scheduled[pod] = host_names((assigned[1],), "message"), time_ns, line
 
     def time(self, text: object, what: str, line: int) -> int | None:
-        """UTC nanoseconds; None where there is none."""
+        """Return a time in UTC nanoseconds; None where there is none."""
         if not text:
             return None
         time_ns = self.reading.clock.parse(str(text), self.reading.file, line)

@@ -49,7 +49,7 @@ class _Samples:
         self.known: dict[str, int] = {}
 
     def below_header(self) -> Iterator[str]:
-        """The lines; the first that begins with # is the header, unless --fields stands for it."""
+        """Yield the lines below the header, which is the first that begins with #, unless --fields stands for it."""
         if self.reading.settings.fields:
             self._begin(list(self.reading.settings.fields))
         for line in self.reading.lines:

@@ -207,7 +207,7 @@ def _held(
     unit: Unit,
     sizes: Sequence[int | None],
 ) -> tuple[int, ...]:
-    """What a job held of each host: GPUs by its effective resource requirements, cores by its slots.
+    """Return the units that a job held of each host: GPUs by its resource requirements, cores by its slots.
 
     LSF writes rusage[ngpus_physical=4.00] into the requirements of each job with GPUs: so many on each host. `index` is
     that of the field after the hosts.

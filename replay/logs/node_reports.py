@@ -248,7 +248,7 @@ def _blocks(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
 
 
 def _resources(text: str) -> Resources:
-    """What scontrol or slurm.conf state of a node: CfgTRES, which has all that is configured, else Gres and CPUs."""
+    """Read the resources of a node from scontrol or slurm.conf: CfgTRES, which has all of them, else Gres and CPUs."""
     stated = {name.lower(): value for name, value in _KEY.findall(text)}
     configured = stated.get("cfgtres", "")
     cores = stated.get(
@@ -282,7 +282,7 @@ def _header_within(head: Sequence[str]) -> bool:
 
 
 def _header(line: str) -> tuple[str, list[str]] | None:
-    """Delimiter (blank: any white space) and columns of a header that names a column of sink."""
+    """Split a header line that names a column of sink into its delimiter (blank: any white space) and columns."""
     for mark in [mark for mark in _MARKS if mark in line] + [" "]:
         names = [name.strip().upper() for name in _cells(line, mark)]
         if any(name in names for name in _HEADERS):
@@ -479,7 +479,7 @@ def _kubernetes(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
 
 
 def _has(entry: dict[str, Any], name: str) -> Resources:
-    """What the nodes of an element have."""
+    """Return the resources that the nodes of an element have."""
     if name:
         available = entry.get("resources_available") or {}
         return Resources(

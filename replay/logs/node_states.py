@@ -60,7 +60,7 @@ _ORDER: tuple[State, ...] = ("absent", "unavailable", "busy", "idle")
 
 
 def state_of(text: str) -> State | None:
-    """What the state of a node amounts to; None for a word that is not known.
+    """Classify the state of a node; None for a word that is not known.
 
     Words may be joined (`IDLE+DRAIN`, `offline,job-exclusive`) and marked (`down*`, `idle~`): unavailable outweighs
     busy, which outweighs idle.
@@ -106,7 +106,7 @@ class NodeStates(Protocol):
         """Nodes were neither idle nor busy."""
 
     def observe(self, start_ns: int, end_ns: int) -> None:
-        """Nodes were observed."""
+        """Note that nodes were observed from `start_ns` to `end_ns`."""
 
     def shows_until(self, time_ns: int) -> None:
         """The log shows what happens up to this instant."""
@@ -133,7 +133,7 @@ class Snapshots:
             self._pack()
 
     def _pack(self) -> None:
-        """Compress what waits: neighbours are mostly in one state, and take a byte or two together."""
+        """Pack waiting observations: neighbours are mostly in one state, and take a byte or two together."""
         for stamp, states in self._waiting.items():
             known = self._states(stamp, max(states) + 1)
             for node, code in states.items():

@@ -249,7 +249,7 @@ def held_by(
     unit: Unit,
     sizes: Sequence[int | None],
 ) -> tuple[tuple[Held, ...] | None, bool]:
-    """What a job holds of each of its hosts, and whether only their sum is stated; None: all of them.
+    """Return the units that a job holds of each of its hosts, and whether only their sum is stated; None: all units.
 
     Of exec_gpus (Torque, which states the numbers of GPUs), exec_vnode, Resource_List.ngpus and exec_host, the first
     that states it.

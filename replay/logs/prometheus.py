@@ -53,7 +53,7 @@ def read(reading: Reading) -> Iterator[Record]:
 
 
 class _Counts:
-    """What one file says of how many nodes are in which state."""
+    """Counts of nodes by state that one file states."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading, self.file = reading, reading.file

@@ -301,7 +301,7 @@ OTHER_PARTITIONS = "jobs of other partitions were left out: nodes of this trace 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the user says about a log.
+    """Settings of the user for the readers of a log.
 
     Parameters
     ----------

@@ -167,7 +167,7 @@ class JobTimes:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What has begun: its hosts, UTC nanoseconds of its start, where its record is, and what it holds of each host.
+    """An interval that has begun: hosts, UTC nanoseconds of its start, place of its record, what it holds of each host.
 
     None for the latter: all of it.
     """
@@ -217,7 +217,7 @@ _pack = Struct("=qqiiI").pack
 
 
 def _crc32_table() -> NDArray[np.uint32]:
-    """What each byte adds to a CRC-32 (ISO 3309, the reflected polynomial 0xEDB88320), by table."""
+    """Return the table of what each byte adds to a CRC-32 (ISO 3309, the reflected polynomial 0xEDB88320)."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, table >> 1 ^ np.uint32(0xEDB88320), table >> 1)
@@ -372,7 +372,7 @@ class Runs:
         self._rows += rows.tobytes()
 
     def _of_file(self, file: str) -> None:
-        """What follows is of this file."""
+        """Count the rows that follow as rows of this file."""
         if file is not self._file:
             self._file = file
             self._file_rows.append(len(self))

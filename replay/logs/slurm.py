@@ -216,7 +216,7 @@ def _id(stated: dict[str, str]) -> str:
 def _stated(
     text: str, stated: dict[str, str], nodes: array[int], clusters: Clusters
 ) -> Stated:
-    """What a job has of its nodes."""
+    """Return the units that the text of a job states of its nodes."""
     of_node: dict[int, str] = {}
     for listed, resources in _DETAIL.findall(text):
         of_node.update(dict.fromkeys(clusters.lists("")(listed), resources))

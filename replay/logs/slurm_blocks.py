@@ -397,7 +397,7 @@ def read_blocks(
 
 
 class _Columns:
-    """Reads blocks."""
+    """A reader of the columns of blocks."""
 
     def __init__(self, reading: Reading, table: Table, rows: Rows) -> None:
         self._reading, self._table, self._rows = reading, table, rows
@@ -813,7 +813,7 @@ def _is_text(block: bytes) -> bool:
 
 
 def _begin_with_digit(ids: pa.Array) -> NDArray[np.bool_]:
-    """As ids of jobs do; a header that comes again does not, nor does a blank line."""
+    """Tell which ids begin with a digit, as those of jobs do; repeated headers and blank lines do not."""
     data, offsets = raw(ids)
     first = np.zeros(len(ids), dtype=np.uint8)
     some = offsets[1:] > offsets[:-1]

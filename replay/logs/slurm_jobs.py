@@ -39,7 +39,7 @@ _ALONE = frozenset({"NO", "EXCLUSIVE", "USER", "MCS", "TOPO", "NONE", "TRUE"})
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What a record states of a job's units.
+    """The units of a job that a record states.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def is_alone(text: str) -> bool:
 def held(
     stated: Stated, nodes: Sequence[int], log: UnitLog, reading: Reading, line: int
 ) -> tuple[Held, ...]:
-    """What a job that has run held of each of its nodes.
+    """Return the units that a job held of each of its nodes.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def held(
 
 
 def of_entry(entry: Mapping[str, Any]) -> Stated:
-    """What a job in JSON states: of sacct `tres.allocated`, else `tres_alloc_str`, `gres_detail` and the like.
+    """Read the units of a job in JSON: `tres.allocated` of sacct, else `tres_alloc_str`, `gres_detail` and the like.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def so_far(
 
 
 def plan(job: Job, known_ns: int | None, limit_ns: int | None) -> Plan:
-    """What the scheduler knew of a job: `count` is the number of nodes that it asks for while it waits.
+    """Make the plan of a job, as the scheduler knew it: `count` is the number of nodes that it asks for while it waits.
 
     A job that is cancelled while it waits has no start, or that of its end, and no nodes; one whose end is missing
     though it has ended is known no more, as nobody knows when it returned its nodes.

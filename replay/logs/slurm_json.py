@@ -124,7 +124,7 @@ def _number(value: Any) -> int:
 
 
 def _instant(value: Any) -> int | None:
-    """UTC nanoseconds; 0 and unset numbers are no time."""
+    """Read an instant as UTC nanoseconds; 0 and unset numbers are no time."""
     if isinstance(value, dict):  # {"set": true, "infinite": false, "number": 5}
         value = value["number"] if value.get("set", True) else 0
     if not isinstance(value, int) or not 0 <= value < MOST_EPOCH_S:

@@ -633,7 +633,7 @@ class _Aligner:
     def _held(
         self, column: int, fields: list[str], before: int, shift: int
     ) -> tuple[str, ...] | None:
-        """What is needed of a column that may hold delimiters; None when it cannot hold these fields."""
+        """Join the fields of a column that may hold delimiters; None when it cannot hold these fields."""
         if before > shift:
             return None
         kind = self._lists.get(self._columns[column])

@@ -61,7 +61,7 @@ def read(reading: Reading) -> Iterator[Record]:
 
 
 class _Workload:
-    """One file."""
+    """The workload of one file."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading, self.header = reading, dict[str, int]()
@@ -214,7 +214,7 @@ def _hosts(row: list[str], processors: float) -> tuple[str, ...]:
 
 
 def _number(row: list[str], index: int) -> float:
-    """A field; whole seconds stay exact: doubles hold them to 2^53."""
+    """Read a field of a row as a number; whole seconds stay exact, because doubles hold them to 2^53."""
     value = read_number(row[index])
     if math.isnan(value):
         raise Unusable(f"field {index + 1} is no number", ascii(row[index][:40]))

@@ -126,7 +126,7 @@ def renamed(
 def _rewritten(
     columns: Sequence[str], mark: str, convert: Mapping[str, Callable[[str], str]]
 ) -> Callable[[str], str]:
-    """What rewrites a row, all of its cells quoted; a row of another width stays as it is."""
+    """Return a function that rewrites a row, all of its cells quoted; a row of another width stays as it is."""
     wanted = [
         (columns.index(name), change)
         for name, change in convert.items()

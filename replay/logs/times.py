@@ -190,7 +190,7 @@ class Clock:
 
 
 def no_time(text: str) -> str:
-    """What a column of times holds instead, for a message, and what it looks like."""
+    """Describe for a message what a column of times holds instead, and what it looks like."""
     shown = ascii(text[:80])
     whole = text.strip().partition(".")[0]
     unit = _FINER.get(len(whole)) if whole.isdecimal() else None

@@ -249,7 +249,7 @@ def _hours(ns: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the node-time of the window of observation went to.
+    """The shares that the node-time of the window of observation went to.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ class Coverage:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
+        """Return the coverage as plain values, for JSON."""
         return asdict(self)
 
 
@@ -668,7 +668,7 @@ def _unstated(
     end: int,
     diagnosis: Diagnosis,
 ) -> Columns:
-    """What no row covers in a log that states when nodes were idle; notes what that and contradictions amount to."""
+    """Return the time that no row covers in a log that states when nodes were idle; note it, and contradictions."""
 
     def total_ns(of: Columns) -> int:  # exact, and beyond 64 bits
         lengths = of[2] - of[1]
@@ -864,7 +864,7 @@ def _clip(columns: Columns, index: NDArray[np.int64], start: int, end: int) -> C
 
 
 def _gaps(taken: Columns, size: int, start: int, end: int) -> Columns:
-    """What disjoint intervals, sorted, leave of [start, end) on each of `size` nodes; in no order."""
+    """Return the gaps that disjoint, sorted intervals leave of [start, end) on each of `size` nodes; in no order."""
     node, begins, ends = taken
     first = np.ones(len(node), dtype=bool)
     first[1:] = node[1:] != node[:-1]

@@ -34,7 +34,7 @@ _INDICES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a unit of the trace is: a GPU, or so many cores.
+    """The unit of a trace: a GPU, or a number of cores.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Unit:
 
     @property
     def plural(self) -> str:
-        """What units are, in a sentence."""
+        """Return the word for several units in a sentence."""
         return f"units of {self.cores} cores" if self.cores else "GPUs"
 
     def amount(self, gpus: int | None, cores: int | None) -> int | None:
@@ -260,7 +260,7 @@ class UnitLog:
                 self.stated[node] = size + (self.stated.get(node, 0) if part else 0)
 
     def sizes(self, nodes: Sequence[int]) -> list[int | None]:
-        """The same of several."""
+        """Return the units of several nodes, as `size` does of one."""
         return [self.size(node) for node in nodes]
 
     def add(

@@ -582,6 +582,6 @@ class OptionTable(OptionValues):
 
     @property
     def constants(self) -> dict[str, str]:
-        """What is set of the policy's own constants, as text by name; --set wins over --compat."""
+        """Return the constants of the policy that are set, as text by name; --set wins over --compat."""
         as_published = LUCID_CONSTANTS[self.policy] if self.compat == "lucid" else {}
         return {**as_published, **dict(self.policy_options)}

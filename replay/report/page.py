@@ -356,7 +356,7 @@ def _search(found: dict[str, Any] | None) -> list[str]:
 
 
 def _host(found: dict[str, Any]) -> list[str]:
-    """What harvesting costs the machine's own jobs."""
+    """Return the section on what harvesting costs the machine's own jobs."""
     lines = list(host_lines(found))
     return [_section("host", "Your own jobs", facts(lines))] if lines else []
 
