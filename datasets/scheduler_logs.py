@@ -210,16 +210,19 @@ def _pbs(jobs: Iterable[_Job], nodes: int) -> list[str]:
     for job in jobs:
         hosts = _hosts(job, nodes)
         chunks = "+".join(f"({host}:ncpus={CORES})" for host in hosts)
-        what = (
+        values = (
             f"user=u{job.number % 5} queue=workq jobname={_name(job)} "
             f"exec_host={'+'.join(f'{host}/0*{CORES}' for host in hosts)} exec_vnode={chunks} start={job.start_s}"
         )
         if job.limit_s is not None:
-            what += f" qtime={job.submit_s} etime={job.submit_s} Resource_List.walltime={_limit(job.limit_s)}"
-        records.append((job.start_s, f"S;{job.number}.pbs;{what}"))
+            values += f" qtime={job.submit_s} etime={job.submit_s} Resource_List.walltime={_limit(job.limit_s)}"
+        records.append((job.start_s, f"S;{job.number}.pbs;{values}"))
         if not job.runs:
             records.append(
-                (job.end_s, f"E;{job.number}.pbs;{what} end={job.end_s} Exit_status=0")
+                (
+                    job.end_s,
+                    f"E;{job.number}.pbs;{values} end={job.end_s} Exit_status=0",
+                )
             )
     return [
         f"{_utc(second):%m/%d/%Y %H:%M:%S};{record}"

@@ -252,10 +252,10 @@ class Rows:
         return self
 
     def error(
-        self, what: str, *, column: str | None = None, hint: str | None = None
+        self, message: str, *, column: str | None = None, hint: str | None = None
     ) -> InputError:
         """An error that names the file."""
-        return InputError(what, file=self.file or None, column=column, hint=hint)
+        return InputError(message, file=self.file or None, column=column, hint=hint)
 
     def __len__(self) -> int:
         return self._length
@@ -488,16 +488,16 @@ class Row:
 
         With `origin_ns` a number counts seconds from there.
         """
-        what = "a date and time such as 2021-02-10T20:21:15Z"
+        expected = "a date and time such as 2021-02-10T20:21:15Z"
         instant = self._rows.values_as_instants(column)[self.index]
         if instant is not None:
             return instant
         if origin_ns is not None:
-            what += ", or seconds"
+            expected += ", or seconds"
             seconds = self._rows.values_as_numbers(column)[self.index]
             if abs(seconds + origin_ns / SECOND_NS) < MAX_SECONDS:
                 return origin_ns + round(seconds * SECOND_NS)
-        return self._default(column, default, what, {})
+        return self._default(column, default, expected, {})
 
     def numbers(self, column: str, **bounds: Unpack[Bounds]) -> list[float]:
         """The list of finite numbers in a cell."""
@@ -518,15 +518,15 @@ class Row:
         numbers = [read_number(entry) for entry in listed]
         for entry, number in zip(listed, numbers, strict=True):
             if not (number == number and _within(number, bounds)):
-                what = f"expected a list of {_expected('finite numbers', bounds)}, not one with {shown(entry)}"
-                raise self.error(column, what, _hint(entry))
+                message = f"expected a list of {_expected('finite numbers', bounds)}, not one with {shown(entry)}"
+                raise self.error(column, message, _hint(entry))
         return numbers
 
-    def error(self, column: str, what: str, hint: str | None = None) -> InputError:
+    def error(self, column: str, message: str, hint: str | None = None) -> InputError:
         """An error in a cell."""
         rows = self._rows
         return InputError(
-            what,
+            message,
             file=rows.file or None,
             row=self.number_in_file,
             column=column,
@@ -545,13 +545,13 @@ class Row:
             else self.error(column or error.column or "", error.what, error.hint)
         )
 
-    def _default(self, column: str, default: Any, what: str, bounds: Bounds) -> Any:
+    def _default(self, column: str, default: Any, expected: str, bounds: Bounds) -> Any:
         value = self._rows.values(column)[self.index]
         if default is not _REQUIRED and is_gap(value):
             return default
         raise self.error(
             column,
-            f"expected {_expected(what, bounds)}, not {shown(value)}",
+            f"expected {_expected(expected, bounds)}, not {shown(value)}",
             _hint(value),
         )
 
@@ -566,12 +566,12 @@ def _within(value: float, bounds: Bounds) -> bool:
     return all(_COMPARE[bound][0](value, limit) for bound, limit in bounds.items())  # type: ignore[arg-type]
 
 
-def _expected(what: str, bounds: Bounds) -> str:
+def _expected(noun: str, bounds: Bounds) -> str:
     """The limits of a number in words."""
     limits = " and ".join(
         f"{_COMPARE[bound][1]} {limit:.16g}" for bound, limit in bounds.items()
     )
-    return f"{what} {limits}" if limits else what
+    return f"{noun} {limits}" if limits else noun
 
 
 def _hint(value: object) -> str | None:

@@ -63,7 +63,7 @@ class Number:
     @property
     def expected(self) -> str:
         """A description of valid values."""
-        what = (
+        message = (
             "a whole number"
             if self.whole
             else "a number of seconds"
@@ -75,7 +75,7 @@ class Number:
             limits.append(f"{'>' if self.above else '>='} {self.low:g}")
         if self.high is not None:
             limits.append(f"{'<' if self.below else 'at most'} {self.high:g}")
-        return " ".join((what, " and ".join(limits))).rstrip()
+        return " ".join((message, " and ".join(limits))).rstrip()
 
     def __call__(self, value: Any) -> Any:
         """Return an int or a float."""

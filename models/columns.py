@@ -37,13 +37,13 @@ def unknown_columns(rows: Rows, known: Iterable[str]) -> list[str]:
     for column in unknown:
         meant = next((name for name in lacking if is_misspelt(column, name)), None)
         if meant is not None:
-            how = (
+            difference = (
                 "by upper and lower case"
                 if column.lower() == meant.lower()
                 else "by one letter"
             )
             raise rows.error(
-                f"no such column; it differs from {meant!r} {how}",
+                f"no such column; it differs from {meant!r} {difference}",
                 column=column,
                 hint=f"call it {meant}, or give it another name if it is something else",
             )

@@ -161,8 +161,8 @@ class Job:
     def __post_init__(self) -> None:
         object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
 
-        def wrong(column: str, what: str) -> InputError:
-            return InputError(what, column=column, job=self.name)
+        def wrong(column: str, message: str) -> InputError:
+            return InputError(message, column=column, job=self.name)
 
         for column, text in (
             ("name", self.name),
@@ -234,8 +234,8 @@ class Job:
                 or (sizes[0], sizes[-1]) != ends
                 or any(a >= b for a, b in pairwise(sizes))
             ):
-                what = f"expected counts that increase from Jmin (at least 1) to Jmax, {ends[0]} to {ends[1]}"
-                raise wrong("sizes", f"{what}, not {shown_sizes(sizes)}")
+                message = f"expected counts that increase from Jmin (at least 1) to Jmax, {ends[0]} to {ends[1]}"
+                raise wrong("sizes", f"{message}, not {shown_sizes(sizes)}")
             if len(sizes) == sizes[-1] - sizes[0] + 1:
                 object.__setattr__(self, "sizes", None)
         if self.jreq is not None and not (self.jmin <= self.jreq <= self.jmax):

@@ -108,9 +108,9 @@ def reading(file: str | Path) -> Iterator[None]:
 def out_of_memory(error: Exception, file: str | Path | None = None) -> InputError:
     """The text for a MemoryError of Python, NumPy, or Arrow."""
     detail = str(error).strip().splitlines()
-    what = f"not enough memory{f': {detail[0]}' if detail else ''}"
+    message = f"not enough memory{f': {detail[0]}' if detail else ''}"
     return InputError(
-        what,
+        message,
         file=file,
         hint="a limit such as ulimit -v may be too low, or the input too large",
     )
@@ -129,7 +129,7 @@ def unpacking(
         Its first bytes, by which gzip, xz, zstd and bzip2 are known.
     """
     packing = next(
-        (how for magic, how in _PACKED.items() if head.startswith(magic)), None
+        (name for magic, name in _PACKED.items() if head.startswith(magic)), None
     )
     errors: tuple[type[Exception], ...] = (OSError, EOFError, ValueError)
     if packing == "gzip":
@@ -419,7 +419,7 @@ def decoded_json(content: bytes, file: str | Path) -> Any:
     try:
         return parse_json(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        what = f"not JSON: not UTF-8 text at byte {error.start}"
-        raise InputError(what, file=file, hint="save it as UTF-8") from error
+        message = f"not JSON: not UTF-8 text at byte {error.start}"
+        raise InputError(message, file=file, hint="save it as UTF-8") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}", file=file) from error

@@ -22,7 +22,7 @@ DAY_S = 86_400.0
 STEPS_PER_OCTAVE = 16
 STEPS_PER_AGE = 16
 # A job with less than this part of its work left counts as if it had this part left.
-LEAST_LEFT = 2.0**-10
+MIN_LEFT = 2.0**-10
 
 
 # --- curves -------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def srpt(standing: Standing, exponent: float) -> float:
 
     Pmax / remaining is rounded down to a power of 2^(1/16), and is at most 1024.
     """
-    octaves = math.log2(1.0 / max(standing.left, LEAST_LEFT))
+    octaves = math.log2(1.0 / max(standing.left, MIN_LEFT))
     return float(
         2.0 ** (exponent * math.floor(octaves * STEPS_PER_OCTAVE) / STEPS_PER_OCTAVE)
     )

@@ -68,8 +68,8 @@ class PluginGroup:
             )
         values = sorted({point.value for point in points})
         if len(values) > 1:
-            what = f"{self.kind} {name!r} is registered by several packages: {', '.join(values)}"
-            raise InputError(what, hint="uninstall all but one")
+            message = f"{self.kind} {name!r} is registered by several packages: {', '.join(values)}"
+            raise InputError(message, hint="uninstall all but one")
         label = f"{self.kind} {name!r} ({values[0]})"
         try:
             return next(iter(points)).load(), label

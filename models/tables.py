@@ -172,11 +172,11 @@ def _suffix(name: str) -> str | None:
 
 
 def _unknown(head: bytes, file: str) -> InputError:
-    what = _sniffed(head)
+    content = _sniffed(head)
     return InputError(
         f"has none of the suffixes {', '.join((*_READERS, *_PACKED, *_ARCHIVES))}",
         file=file,
-        hint=f"it looks like {what}" if what else None,
+        hint=f"it looks like {content}" if content else None,
     )
 
 
@@ -184,7 +184,7 @@ def _sniffed(head: bytes) -> str | None:
     """Say what a file is by its first bytes; None for text and for what is not known."""
     if head[257:262] == b"ustar":
         return "a tar archive"
-    return next((what for magic, what in _MAGIC if head.startswith(magic)), None)
+    return next((content for magic, content in _MAGIC if head.startswith(magic)), None)
 
 
 def _read(stream: BinaryIO, suffix: str, file: str, budget: Budget) -> pd.DataFrame:
@@ -380,13 +380,13 @@ def _arrow_table(source: BinaryIO, file: str, budget: Budget) -> pa.Table:
         try:
             column.validate(full=True)
         except pa.ArrowInvalid as error:
-            what = (
+            message = (
                 "not UTF-8 text"
                 if "UTF8" in str(error)
                 else f"damaged: {str(error).splitlines()[0]}"
             )
             raise InputError(
-                what, file=file, column=field.name, hint="save it as UTF-8"
+                message, file=file, column=field.name, hint="save it as UTF-8"
             ) from error
     return table
 
@@ -537,9 +537,9 @@ def _with_numbers(frame: pd.DataFrame, file: str) -> pd.DataFrame:
         points = like[name] & column.str.contains(".", regex=False, na=False)
         if decimal is not None and name in numeric and points.any():
             row = int(points.to_numpy().argmax())
-            what = f"{column.iloc[row]!r} has a point, while column {decimal} has decimal commas"
+            message = f"{column.iloc[row]!r} has a point, while column {decimal} has decimal commas"
             raise InputError(
-                what,
+                message,
                 file=file,
                 row=row + 1,
                 column=name,
@@ -614,8 +614,8 @@ def _read_jsonl(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
                 f"not UTF-8 text at byte {error.start}", file=file, row=row
             ) from error
         except UnicodeEncodeError as error:
-            what = f"a text holds {error.object[error.start : error.end]!a}, half of a character"
-            raise InputError(what, file=file, row=row) from error
+            message = f"a text holds {error.object[error.start : error.end]!a}, half of a character"
+            raise InputError(message, file=file, row=row) from error
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"not a line of JSON: {error}", file=file, row=row

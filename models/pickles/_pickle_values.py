@@ -56,14 +56,14 @@ def made(node: object, *makers: str) -> Made:
 
 def described(node: object) -> str:
     """Name a node in an error, as "a list" or "a Timestamp"."""
-    what = (
+    message = (
         node.maker
         if isinstance(node, Made)
         else node.label
         if isinstance(node, Name)
         else type(node).__name__
     )
-    return f"{'an' if what[:1].lower() in 'aeio' else 'a'} {what}"
+    return f"{'an' if message[:1].lower() in 'aeio' else 'a'} {message}"
 
 
 def integer(node: object, *, low: int = 0, high: int = MAX_LENGTH) -> int:

@@ -12,7 +12,7 @@ from bft.models.curves import FloatArray
 from bft.models.errors import InputError
 
 # Of larger numbers, sums and products could overflow.
-MOST: Final = 1e30
+MAX_VALUE: Final = 1e30
 
 
 def part(document: Any, key: str, kind: type) -> Any:
@@ -63,8 +63,10 @@ def same_length(key: str, *columns: Any) -> None:
 
 def _array(values: list[Any], key: str) -> FloatArray:
     # bool is an int to Python, and no number of a model.
-    if not all(type(value) in (int, float) and abs(value) <= MOST for value in values):
+    if not all(
+        type(value) in (int, float) and abs(value) <= MAX_VALUE for value in values
+    ):
         raise InputError(
-            f"not a model that can be used: {key!r} should hold numbers up to {MOST:g}"
+            f"not a model that can be used: {key!r} should hold numbers up to {MAX_VALUE:g}"
         )
     return np.array(values, dtype=np.float64)

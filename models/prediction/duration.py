@@ -291,9 +291,9 @@ def feature_names(optional: Sequence[str]) -> tuple[str, ...]:
     """
     cpus = ("cpus",) if "cpu_num" in optional else ()
     history = tuple(
-        f"{level}_{what}"
+        f"{level}_{statistic}"
         for level in _levels(optional)
-        for what in ("mean", "count", "last", "since")
+        for statistic in ("mean", "count", "last", "since")
     )
     return ("gpus", *cpus, "hour", "weekday", *history)
 

@@ -25,7 +25,7 @@ from bft.models.prediction.tree_learners import (
 from bft.models.prediction.trees import Trees
 
 # Fewer rows teach nothing.
-LEAST_ROWS: Final = 20
+MIN_ROWS: Final = 20
 
 
 class Regressor(Protocol):
@@ -76,8 +76,8 @@ def fit_regressor(kind: str, x: FloatArray, y: FloatArray, seed: int = 0) -> Reg
     """
     if kind not in _KINDS:
         raise InputError(f"no kind of regressor {kind!r}; there are {', '.join(KINDS)}")
-    if len(x) < LEAST_ROWS:
-        raise InputError(f"{len(x)} rows to learn from, expected at least {LEAST_ROWS}")
+    if len(x) < MIN_ROWS:
+        raise InputError(f"{len(x)} rows to learn from, expected at least {MIN_ROWS}")
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if (
         x.ndim != 2

@@ -69,10 +69,10 @@ class Evolution:
     )  # finished, youngest last
 
     def __post_init__(self) -> None:
-        for name, least in (("children", 0), ("population", 1), ("sample", 1)):
-            if getattr(self, name) < least:
+        for name, minimum in (("children", 0), ("population", 1), ("sample", 1)):
+            if getattr(self, name) < minimum:
                 raise ValueError(
-                    f"{name} must be at least {least}, not {getattr(self, name)}"
+                    f"{name} must be at least {minimum}, not {getattr(self, name)}"
                 )
         for name in ("step", "growth"):
             if not 0 <= getattr(self, name) < math.inf:

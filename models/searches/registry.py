@@ -41,16 +41,16 @@ def make_workload(text: str, settings: Mapping[str, Any]) -> Workload:
     bft.models.errors.InputError: workload 'hpo': eta must be at least 2, not 1
     """
     name, _, constants = text.partition(":")
-    what = f"workload {name!r}"
+    owner = f"workload {name!r}"
     given: dict[str, str] = {}
     for part in constants.split(",") if constants else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
             raise InputError(
-                f"{what}: expected NAME=VALUE behind the colon, not {part!r}"
+                f"{owner}: expected NAME=VALUE behind the colon, not {part!r}"
             )
         given[key] = value
-    made = built(what, _factory(name), settings, given)
+    made = built(owner, _factory(name), settings, given)
     check_workload(name, made)
     return cast("Workload", made)
 
@@ -64,16 +64,16 @@ def takes(text: str, setting: str) -> bool:
 
 def check_workload(name: str, made: object) -> None:
     """Refuse what is no workload, before anything is replayed."""
-    what = f"workload {name!r}"
+    owner = f"workload {name!r}"
     if not is_dataclass(made):
         raise InputError(
-            f"{what}: expected a dataclass, whose fields a checkpoint keeps"
+            f"{owner}: expected a dataclass, whose fields a checkpoint keeps"
         )
     if not isinstance(getattr(made, "name", None), str):
-        raise InputError(f"{what}: it needs a `name`, which the results record")
+        raise InputError(f"{owner}: it needs a `name`, which the results record")
     for method in ("rungs", "on"):
         if not callable(getattr(made, method, None)):
-            raise InputError(f"{what}: it needs a method {method}()")
+            raise InputError(f"{owner}: it needs a method {method}()")
 
 
 def _factory(name: str) -> Callable[..., Any]:

@@ -81,7 +81,7 @@ class Orders:
 
     def __post_init__(self) -> None:
         # A third party's workload may have put in anything.
-        for name, kind, what in (
+        for name, kind, expected in (
             ("submit", Job, "jobs"),
             ("cancel", str, "names of jobs"),
         ):
@@ -89,7 +89,9 @@ class Orders:
             if not isinstance(given, (tuple, list)) or not all(
                 isinstance(each, kind) for each in given
             ):
-                raise TypeError(f"Orders: {name} must be {what}, not {given!r:.100}")
+                raise TypeError(
+                    f"Orders: {name} must be {expected}, not {given!r:.100}"
+                )
             object.__setattr__(self, name, tuple(given))
         if self.score is not None:
             object.__setattr__(self, "score", float(self.score))

@@ -77,7 +77,7 @@ class Plan:
     devices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, good, what in (
+        for name, good, expected in (
             ("repeats", self.repeats >= 2, "at least 2"),
             ("steps", self.steps >= 1, "at least 1"),
             ("at_least_s", 0 <= self.at_least_s < math.inf, "seconds >= 0"),
@@ -86,7 +86,9 @@ class Plan:
             ("confidence", 0 < self.confidence < 1, "a number in (0, 1)"),
         ):
             if not good:
-                raise InputError(f"{name}: expected {what}, not {getattr(self, name)}")
+                raise InputError(
+                    f"{name}: expected {expected}, not {getattr(self, name)}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,14 +336,14 @@ class _Process:
         self._found: tuple[tuple[int, int], list[float]] = ((0, 0), [])
         self._look_after = 0.0
         visible = dict.fromkeys(VISIBLE, ",".join(map(str, devices))) if devices else {}
-        self._terminal, theirs = pty.openpty()
+        self._terminal, child_end = pty.openpty()
         try:
-            termios.tcsetwinsize(theirs, TERMINAL)
+            termios.tcsetwinsize(child_end, TERMINAL)
             self._process = subprocess.Popen(  # noqa: S603 - running the user's commands is the task
                 list(command),
                 stdin=subprocess.DEVNULL,
-                stdout=theirs,
-                stderr=theirs,
+                stdout=child_end,
+                stderr=child_end,
                 start_new_session=True,
                 env={**os.environ, **visible, "PYTHONUNBUFFERED": "1"},
             )
@@ -351,7 +353,7 @@ class _Process:
                 f"command {self.name} cannot be started: {error.strerror or error}"
             ) from error
         finally:
-            os.close(theirs)
+            os.close(child_end)
 
     def read(self, patience_s: float) -> bool:
         """Read the command's output for `patience_s`; return whether it was running at the start."""
@@ -384,12 +386,12 @@ class _Process:
         self, pattern: str | None, first: int = 0, *, running: bool
     ) -> list[float]:
         """Seconds of each step in its lines from `first` on; of a running process they may be some lines old."""
-        asked, now = (first, len(self.lines)), time.monotonic()
+        lines_read, now = (first, len(self.lines)), time.monotonic()
         same = self._found[0][0] == first
-        if self._found[0] != asked and (
+        if self._found[0] != lines_read and (
             not same or not running or now >= self._look_after
         ):
-            self._found = asked, _step_seconds(self.lines[first:], pattern)
+            self._found = lines_read, _step_seconds(self.lines[first:], pattern)
             # Reading uses the processor that is being measured: at most a fiftieth of the time.
             self._look_after = time.monotonic() + 50 * (time.monotonic() - now)
         return self._found[1]
@@ -408,14 +410,16 @@ class _Process:
             advice = "--time-limit gives it longer, --pattern describes its lines; "
             self._give_up("ran into the time limit", so_far, advice)
 
-    def _give_up(self, how: str, so_far: str, advice: str) -> NoReturn:
+    def _give_up(self, failure: str, so_far: str, advice: str) -> NoReturn:
         last = [*self._tail, *([self._rest] if self._rest.strip() else [])]
         printed = (
             "it printed\n" + "\n".join(f"  | {line}" for line in last)
             if last
             else "it printed nothing"
         )
-        raise InputError(f"command {self.name} {how} after {so_far}; {advice}{printed}")
+        raise InputError(
+            f"command {self.name} {failure} after {so_far}; {advice}{printed}"
+        )
 
     def stop(self) -> None:
         """End the command with its children."""

@@ -123,7 +123,7 @@ class XiEstimator:
         }
         points = np.vstack([pair.points for pair in self._pairs.values()])
         logs = np.concatenate([pair.logs for pair in self._pairs.values()])
-        self._most = float(logs.max())
+        self._max_log_xi = float(logs.max())
         self._centre = np.array([_mean(points[:, axis]) for axis in range(3)])
         self._range = {model: self._measured_range(model) for model in self._models}
         self._anywhere = _span(points)
@@ -225,17 +225,17 @@ class XiEstimator:
             ).all(axis=1)
             if fits.any():
                 return math.exp(pair.logs[fits].max()), MEASURED
-        asked = [
+        choices = [
             (value,) if not math.isnan(value) else self._values(victim, partner, axis)
             for axis, value in enumerate(point)
         ]
         answers = [
             self._unmeasured(victim, partner, np.array(place), pair)
-            for place in itertools.product(*asked)
+            for place in itertools.product(*choices)
         ]
         flag = max((flag for _, flag in answers), key=FLAGS.index)
         return math.exp(
-            min(max(0.0, *(value for value, _ in answers)), self._most)
+            min(max(0.0, *(value for value, _ in answers)), self._max_log_xi)
         ), flag
 
     def _unmeasured(
@@ -348,9 +348,9 @@ def _surrounding(points: FloatArray, query: FloatArray) -> NDArray[np.bool_] | N
 
     A line first: it is closer. None when there are neither.
     """
-    alike = np.isnan(points) | (points == query)
+    equal = np.isnan(points) | (points == query)
     for axis in range(points.shape[1]):
-        line: NDArray[np.bool_] = np.delete(alike, axis, axis=1).all(axis=1)
+        line: NDArray[np.bool_] = np.delete(equal, axis, axis=1).all(axis=1)
         along = points[line, axis]
         below, above = along[along < query[axis]], along[along > query[axis]]
         if len(below) and len(above):
@@ -359,8 +359,8 @@ def _surrounding(points: FloatArray, query: FloatArray) -> NDArray[np.bool_] | N
     corners = []
     for axis in range(points.shape[1]):
         along = points[:, axis]
-        if alike[:, axis].any():
-            corners.append([alike[:, axis]])
+        if equal[:, axis].any():
+            corners.append([equal[:, axis]])
             continue
         below, above = along[along < query[axis]], along[along > query[axis]]
         if not (len(below) and len(above)):

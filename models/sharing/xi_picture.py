@@ -16,7 +16,7 @@ from bft.models.sharing.xi_table import FLAGS
 # Sharing pays for equal jobs when both ratios are below 1.5 (docs: sjf-bsbf); 2 is as slow as taking turns.
 PAYS, TURNS = 1.5, 2.0
 # Up to this many columns the numbers in the cells are legible.
-MOST_NUMBERS = 24
+MAX_NUMBERS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def write_png(shown: Grid, path: Path) -> None:
         ) from None
 
     count = len(shown.names)
-    side = max(4.0, 0.5 * count if count <= MOST_NUMBERS else 0.22 * count)
+    side = max(4.0, 0.5 * count if count <= MAX_NUMBERS else 0.22 * count)
     figure = Figure(figsize=(side + 2.5, side + 1.2), dpi=100, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -86,12 +86,12 @@ def write_png(shown: Grid, path: Path) -> None:
     known = shown.ratios[~np.isnan(shown.ratios)]
     limit = max(TURNS, float(known.max())) if len(known) else TURNS
     image = axes.imshow(shown.ratios, vmin=1.0, vmax=limit, cmap="YlOrRd")
-    small = 8 if count <= MOST_NUMBERS else 6
+    small = 8 if count <= MAX_NUMBERS else 6
     axes.set_xticks(range(count), shown.names, rotation=90, fontsize=small)
     axes.set_yticks(range(count), shown.names, fontsize=small)
     axes.set_xlabel("beside")
     axes.set_ylabel("an iteration of")
-    if count <= MOST_NUMBERS:
+    if count <= MAX_NUMBERS:
         for (row, column), xi in np.ndenumerate(shown.ratios):
             if not np.isnan(xi):
                 text = f"{'~' if shown.estimated[row, column] else ''}{xi:.2f}"

@@ -64,21 +64,23 @@ def suspects(table: XiTable, implausible: float) -> list[Suspect]:
     ]
     for number, row in measured:
         for side in (row, row.swapped()):
-            what = (
+            reason = (
                 f"xi of {label(side, 'a')} beside {label(side, 'b')} is {side.xi_a:g}"
             )
             if side.xi_a < 1:
-                reasons.setdefault(number, []).append(f"{what}, below 1")
+                reasons.setdefault(number, []).append(f"{reason}, below 1")
             elif side.xi_a > implausible:
-                reasons.setdefault(number, []).append(f"{what}, above {implausible:g}")
+                reasons.setdefault(number, []).append(
+                    f"{reason}, above {implausible:g}"
+                )
             place = (side.model_a, side.batch_a, side.model_b, side.batch_b, side.units)
             repeated.setdefault(place, []).append((number, max(side.xi_a, 1.0)))
     for place, ratios in repeated.items():
         low, high = min(ratio for _, ratio in ratios), max(ratio for _, ratio in ratios)
         if high > (1 + ALIKE) * low:
             for number in dict.fromkeys(number for number, _ in ratios):
-                what = f"xi of {place[0]} beside {place[2]} was measured from {low:.3g} to {high:.3g}"
-                reasons.setdefault(number, []).append(what)
+                reason = f"xi of {place[0]} beside {place[2]} was measured from {low:.3g} to {high:.3g}"
+                reasons.setdefault(number, []).append(reason)
     return [
         Suspect(number, row, "; ".join(reasons[number]))
         for number, row in measured

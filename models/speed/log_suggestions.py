@@ -67,18 +67,20 @@ def in_question(doubts: Sequence[Doubt]) -> str:
     """Return what a refusal says of lines that could state a step time, with the pattern for each; or ""."""
     if not doubts:
         return ""
-    said: dict[str, str] = {}
+    by_reason: dict[str, str] = {}
     for doubt in doubts:
         why = doubt.why or _reason(doubt.text)
-        if why not in said:
+        if why not in by_reason:
             stamped = [other.text for other in doubts if _is_only_stamped(other.text)]
             advice = (
                 _counting(stamped)
                 if _is_only_stamped(doubt.text)
                 else _advice(doubt.text)
             )
-            said[why] = f"\n  {quoted_line(doubt.row, doubt.text)}: {why}{advice}"
-    return " for certain. In question:" + "".join(list(said.values())[:LISTED]) + "\n"
+            by_reason[why] = f"\n  {quoted_line(doubt.row, doubt.text)}: {why}{advice}"
+    return (
+        " for certain. In question:" + "".join(list(by_reason.values())[:LISTED]) + "\n"
+    )
 
 
 def _is_only_stamped(text: str) -> bool:
@@ -113,12 +115,12 @@ def _advice(text: str) -> str:
         (group, _pattern(text, plain, numbers[0].span("x"), group, step))
         for group in groups
     ]
-    told = [
+    advice = [
         f"--pattern '{pattern}' takes it as {group}"
         for group, pattern in suggestions
         if pattern
     ]
-    return "; " + ", or ".join(told) if told else ""
+    return "; " + ", or ".join(advice) if advice else ""
 
 
 def _step_span(text: str) -> tuple[int, int] | None:

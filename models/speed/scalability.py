@@ -95,10 +95,10 @@ class Throughputs:
                 | (whole & (values % 1 != 0))
             )
             if wrong.any():
-                what = f"{'whole ' * whole}numbers {'>= 0' if zero else '>= 1' if whole else '> 0'}"
+                expected = f"{'whole ' * whole}numbers {'>= 0' if zero else '>= 1' if whole else '> 0'}"
                 bad = int(np.argmax(wrong))
                 raise InputError(
-                    f"{self.model}: expected {what}, not {values[bad]}",
+                    f"{self.model}: expected {expected}, not {values[bad]}",
                     row=bad + 1,
                     column=column,
                 )
@@ -414,9 +414,9 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     nodes = rows.all_wholes("nodes", min=1) if rows.has("nodes") else None
     sync_s = rows.all_numbers("sync_time", min=0) if rows.has("sync_time") else None
 
-    def refuse(wrong: NDArray[np.bool_], column: str, what: str) -> None:
+    def refuse(wrong: NDArray[np.bool_], column: str, expected: str) -> None:
         if wrong.any():
-            raise rows[int(np.argmax(wrong))].error(column, what)
+            raise rows[int(np.argmax(wrong))].error(column, expected)
 
     if nodes is not None:
         refuse(nodes > units, "nodes", "expected at most as many nodes as units")

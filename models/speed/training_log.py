@@ -333,15 +333,15 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     unknown = sorted(groups - {*MEASURES, *FURTHER})
     counted = sorted(groups.intersection(COUNTED))
     if unknown:
-        what = f"an unknown group {unknown[0]}"
+        problem = f"an unknown group {unknown[0]}"
     elif not groups & set(MEASURES):
-        what = "no group that measures"
+        problem = "no group that measures"
     elif counted and "step" not in groups:
-        what = f"the group {counted[0]} but not step, which it needs"
+        problem = f"the group {counted[0]} but not step, which it needs"
     else:
         return compiled
     raise InputError(
-        f"the pattern {pattern!r} has {what}; expected one of {', '.join(MEASURES)}, and optionally step, samples; "
+        f"the pattern {pattern!r} has {problem}; expected one of {', '.join(MEASURES)}, and optionally step, samples; "
         f"or the name of a known form: {list_of_presets()}",
         hint=r"such as 'step (?P<step>\d+) took (?P<seconds>[\d.]+)'",
     )
@@ -361,13 +361,13 @@ def _matches(
                 numbers = _numbers(match)
             except ValueError as error:
                 name = str(error)
-                what = (
+                expected = (
                     "a time stamp such as 2021-02-10 20:21:15 or seconds"
                     if name == "time"
                     else "a number"
                 )
                 raise InputError(
-                    f"expected {what} in the group {name}, not {match[name]!r}",
+                    f"expected {expected} in the group {name}, not {match[name]!r}",
                     file=source or None,
                     row=row,
                 ) from None
@@ -435,13 +435,13 @@ def _chosen(log: _Log, batch_size: float | None) -> _Durations | None:
 
 def _durations(records: list[_Record], batch_size: float | None) -> _Durations:
     """Return the durations that the records of one form state or imply."""
-    said = {name for record in records for name in record.numbers}
-    if not records or not said & {"step_s", "samples_per_s", "tokens_per_s"}:
+    stated = {name for record in records for name in record.numbers}
+    if not records or not stated & {"step_s", "samples_per_s", "tokens_per_s"}:
         return _differences(records)
     found = _Durations(records[0].form)
     batch = batch_size or _stated_samples(records) or 1.0
-    if "step_s" not in said:
-        found.basis = "sample" if "samples_per_s" in said else "token"
+    if "step_s" not in stated:
+        found.basis = "sample" if "samples_per_s" in stated else "token"
     for record in records:
         numbers = record.numbers
         if found.basis == "step" and "step_s" in numbers:

@@ -73,7 +73,7 @@ def read_pollux_jobs(
     jobs = []
     for row in rows:
         model = row.name("application")
-        batch, asked = (
+        batch, requested = (
             row.whole(column, min=1) for column in ("batch_size", "num_replicas")
         )
         if model not in known:
@@ -94,9 +94,9 @@ def read_pollux_jobs(
             if model in SINGLE
             else min(MOST_REPLICAS, limits.most // limits.atomic_min)
         )
-        if not 1 <= asked <= jmax:
+        if not 1 <= requested <= jmax:
             raise row.error(
-                "num_replicas", f"expected 1 to {jmax} for {model}, not {asked}"
+                "num_replicas", f"expected 1 to {jmax} for {model}, not {requested}"
             )
         profile = ApplicationProfile(
             application, batch, tunable=model not in SINGLE, whole_seconds=whole_seconds
@@ -114,7 +114,7 @@ def read_pollux_jobs(
                 tcdw_s=0.0,
                 scalability=curves[model, batch],
                 objective=curves[model, batch],
-                jreq=asked,
+                jreq=requested,
                 model=model,
                 batch_size=float(batch),
                 profile=profile,

@@ -127,12 +127,14 @@ def _take(
     into: RigidTable,
 ) -> None:
     if len(fields) < len(FIELDS):
-        what = f"expected {len(FIELDS)} fields separated by blanks, not {len(fields)}"
-        raise InputError(what, file=file, row=line)
+        message = (
+            f"expected {len(FIELDS)} fields separated by blanks, not {len(fields)}"
+        )
+        raise InputError(message, file=file, row=line)
 
-    def wrong(field: int, what: str) -> InputError:
+    def wrong(field: int, message: str) -> InputError:
         return InputError(
-            what,
+            message,
             file=file,
             row=line,
             column=f"{field} ({FIELDS[field - 1]})",

@@ -24,7 +24,7 @@ MIB_PER_GIB: Final = 1024
 # Models that the artifact did not measure in pairs, and treats as neutral.
 INDIFFERENT: Final = ("NeuMF", "ResNet50", "BERT", "Transformer")
 # A job that hardly moves: ξ, its inverse, stays finite.
-_LEAST_SPEED: Final = 1e-9
+_MIN_SPEED: Final = 1e-9
 _COLOCATION: Final = (
     "model1",
     "batchsize1",
@@ -122,7 +122,7 @@ def read_colocation(
             _label(row.name(f"model{side}"), mixed=_is_mixed(row, f"amp{side}"))
             for side in "12"
         )
-        xi_a, xi_b = (1 / row.number(f"speed{side}", min=_LEAST_SPEED) for side in "12")
+        xi_a, xi_b = (1 / row.number(f"speed{side}", min=_MIN_SPEED) for side in "12")
         batch_a, batch_b = (row.number(f"batchsize{side}", above=0) for side in "12")
         measured.append(Measurement(a, b, xi_a, xi_b, batch_a, batch_b))
     apart = sorted(

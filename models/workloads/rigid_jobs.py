@@ -61,8 +61,8 @@ class RigidTable:
     def add(self, job: Job, row: int) -> None:
         """Take a job; InputError when its name is taken."""
         if job.name in self._rows:
-            what = f"the name appears twice, first in row {self._rows[job.name]}; expected unique names"
-            raise InputError(what, file=self.path, row=row, job=job.name)
+            message = f"the name appears twice, first in row {self._rows[job.name]}; expected unique names"
+            raise InputError(message, file=self.path, row=row, job=job.name)
         self._rows[job.name] = row
         self._jobs.append(job)
 

@@ -67,7 +67,7 @@ class Agenda:
     def due(self, now: int) -> tuple[list[Running], list[Running]]:
         """Remove the jobs that finish now, and those whose rate must be computed again; both in order of admission."""
         finished: dict[int, Running] = {}
-        asked: dict[int, Running] = {}
+        to_recompute: dict[int, Running] = {}
         later: list[Entry] = []
         while self._heap and self._heap[0][0] <= now + self._early_ns:
             entry = heappop(self._heap)
@@ -77,14 +77,16 @@ class Agenda:
             if kind == FINISH and self._active[index].due_ns <= now:
                 finished[turn] = self._active[index]
             elif time <= now:
-                asked[turn] = self._active[index]
+                to_recompute[turn] = self._active[index]
             else:
                 later.append(entry)
         for entry in later:
             heappush(self._heap, entry)
         self.from_ns = self._heap[0][0] - self._early_ns if self._heap else NEVER
         in_order = [finished[turn] for turn in sorted(finished)]
-        others = [asked[turn] for turn in sorted(asked) if turn not in finished]
+        others = [
+            to_recompute[turn] for turn in sorted(to_recompute) if turn not in finished
+        ]
         return in_order, others
 
     def _holds(self, entry: Entry) -> bool:

@@ -182,11 +182,11 @@ class Replay:
         """Refuse worlds in which nodes of the log cannot be exchanged or counted as those of host jobs."""
         if not self.rules.harms:
             return
-        what = "--return-time and --reserve are for whole nodes of one kind"
+        message = "--return-time and --reserve are for whole nodes of one kind"
         if self.trace.kinds:
-            raise InputError(f"{what}, not for kinds of units")
+            raise InputError(f"{message}, not for kinds of units")
         if self.trace.by_unit:
-            raise InputError(f"{what}, not for traces of units")
+            raise InputError(f"{message}, not for traces of units")
         if outlook is not None and self._traits.expects and self.rules.takes_free_first:
             raise self._traits.refusal(
                 "it expects nodes of the log to stay idle; free nodes first exchanges them: --no-free-first"
@@ -507,8 +507,8 @@ class Replay:
     # --- stages of an instant, in their order ---------------------------------------------------------------------
 
     def _finish(self) -> bool:
-        done, asked = self._motion.agenda.due(self.now)
-        for running in asked:
+        done, to_recompute = self._motion.agenda.due(self.now)
+        for running in to_recompute:
             self._motion.settle(running)
             if self._driver is not None:
                 self._driver.progressed(running)

@@ -284,7 +284,7 @@ class ExactSum:
 
 
 IntArray = NDArray[np.int64]
-HELD, LEAST, MOST = range(3)
+HELD, MIN_UNITS, MAX_UNITS = range(3)
 
 
 class InPlay:
@@ -515,12 +515,12 @@ class Window(Jobs):
     @property
     def least(self) -> IntArray:
         """Fewest units on which each job runs, at least 1: int64 of shape (jobs,), read-only."""
-        return self._in_play.copy(LEAST) if self._kept is None else self._kept.least
+        return self._in_play.copy(MIN_UNITS) if self._kept is None else self._kept.least
 
     @property
     def most(self) -> IntArray:
         """Most units on which each job runs: int64 of shape (jobs,), read-only."""
-        return self._in_play.copy(MOST) if self._kept is None else self._kept.most
+        return self._in_play.copy(MAX_UNITS) if self._kept is None else self._kept.most
 
     @property
     def sized(self) -> Sequence[int]:

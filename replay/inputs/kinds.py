@@ -42,8 +42,8 @@ def with_kinds(trace: NodeTrace, kinds: dict[str, str], path: str) -> NodeTrace:
     """
     missing = [node for node in trace.nodes if node not in kinds]
     if missing:
-        what = f"no row for {len(missing):,} of the trace's {len(trace.nodes):,} nodes, {missing[0]!r} among them"
-        raise InputError(what, file=path, column="node")
+        message = f"no row for {len(missing):,} of the trace's {len(trace.nodes):,} nodes, {missing[0]!r} among them"
+        raise InputError(message, file=path, column="node")
     return replace(trace, kinds=tuple(kinds[node] for node in trace.nodes))
 
 

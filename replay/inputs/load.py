@@ -228,9 +228,9 @@ def _inputs(
         )
     if run.published:  # which keeps such jobs in play
         if sized:
-            what = "the published replayer knows no sizes: leave out the column or --compat"
+            message = "the published replayer knows no sizes: leave out the column or --compat"
             raise InputError(
-                what, file=jobs.source or None, column="sizes", job=sized[0].name
+                message, file=jobs.source or None, column="sizes", job=sized[0].name
             )
         return Inputs(tuple(pools), jobs, digests, interference)
     fitted = fit_sizes(jobs, pools, options.oversized, rigid=run.policy.kind.rigid)
@@ -356,22 +356,22 @@ def _fit(
         "--align-jobs shifts them so that the first is submitted when the trace begins"
     )
     if len(late) == len(jobs):
-        what = (
+        message = (
             f"all jobs are submitted after the trace ends ({_second(min(job.tsub_ns for job in jobs))} and later; "
             f"the trace ends at {_second(trace.end)})"
         )
-        raise InputError(what, file=source, column="Tsub", hint=hint)
+        raise InputError(message, file=source, column="Tsub", hint=hint)
     if late:
         notes.note(
             f"{len(late)} of {len(jobs)} jobs are submitted after the trace ends and never run"
         )
     early = [trace.start - job.tsub_ns for job in jobs if job.tsub_ns < trace.start]
     if len(early) == len(jobs) and min(early) > trace.end - trace.start:
-        what = (
+        message = (
             f"all jobs are submitted {apart(min(early))} or more before the trace begins "
             f"({_second(trace.start)}), which is {apart(trace.end - trace.start)} long"
         )
-        raise InputError(what, file=source, column="Tsub", hint=hint)
+        raise InputError(message, file=source, column="Tsub", hint=hint)
     if early:
         notes.note(
             f"{len(early)} of {len(jobs)} jobs are submitted before the trace begins, by up to {apart(max(early))}: "

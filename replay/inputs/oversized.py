@@ -71,27 +71,27 @@ def fit_sizes(
         ]
         if not positions:
             continue
-        what = _sentence(
+        message = _sentence(
             [jobs.jobs[position] for position in positions], pool, largest, rigid=rigid
         )
         if mode == "refuse":
             raise InputError(
-                what,
+                message,
                 file=jobs.source or None,
                 column="Jreq" if rigid else "Jmin",
                 hint="--oversized skip leaves them out, --oversized cap runs them on what there is",
             )
         if mode == "skip":
             never_run += [jobs.jobs[position].name for position in positions]
-            notes.append(f"{what}; they never run (--oversized skip)")
+            notes.append(f"{message}; they never run (--oversized skip)")
         elif not largest:
             raise InputError(
-                f"{what}, so no size can be capped to it", file=jobs.source or None
+                f"{message}, so no size can be capped to it", file=jobs.source or None
             )
         else:
             for position in positions:
                 made[position] = capped(made[position], largest)
-            notes.append(f"{what}; they run on {largest} (--oversized cap)")
+            notes.append(f"{message}; they run on {largest} (--oversized cap)")
     table = replace(jobs, jobs=tuple(made))
     return Fitted(
         table, tuple(pool.of(table) for pool in pools), tuple(never_run), tuple(notes)

@@ -193,8 +193,8 @@ def _moved(job: Job, tsub_ns: int) -> Job:
 def _within_calendar(jobs: JobTable, flag: str, expected: str) -> JobTable:
     late = next((job for job in jobs if job.tsub_ns > LAST_NS), None)
     if late is not None:
-        what = f"{flag}: would be submitted after the year 2200; expected {expected}"
-        raise InputError(what, file=jobs.source or None, job=late.name)
+        message = f"{flag}: would be submitted after the year 2200; expected {expected}"
+        raise InputError(message, file=jobs.source or None, job=late.name)
     return jobs
 
 

@@ -179,5 +179,5 @@ class RunSpec:
             usable = ", ".join(
                 other for other in backend_names() if describe(other).available
             )
-            what = f"--backend {name} is not available here ({state.licence}); there are {usable}"
-            raise InputError(what, hint=state.how_to_get)
+            message = f"--backend {name} is not available here ({state.licence}); there are {usable}"
+            raise InputError(message, hint=state.how_to_get)

@@ -60,9 +60,9 @@ def costs(outcome: Outcome, rates: Rates) -> dict[str, Any]:
         result["additional_kwh"] = (busy - idle) * used / 1000
         result["total_kwh"] = (idle * unused + busy * used) / 1000
         if rates.co2_per_kwh is not None:
-            for what in ("additional", "total"):
-                result[f"{what}_co2_kg"] = (
-                    result[f"{what}_kwh"] * rates.co2_per_kwh / 1000
+            for part in ("additional", "total"):
+                result[f"{part}_co2_kg"] = (
+                    result[f"{part}_kwh"] * rates.co2_per_kwh / 1000
                 )
     if rates.price_per_node_hour is not None:
         result["value_used"] = rates.price_per_node_hour * used

@@ -116,7 +116,7 @@ def _apart(census: dict[str, Any]) -> str:
     """The jobs that could not finish, and why; empty where there are none."""
     counts = {"left out": "left_out", "refused": "refused", "cancelled": "cancelled"}
     apart = [
-        f"{census[group]} {what}" for what, group in counts.items() if census.get(group)
+        f"{census[group]} {word}" for word, group in counts.items() if census.get(group)
     ]
     return f" ({', '.join(apart)})" if apart else ""
 

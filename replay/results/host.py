@@ -336,11 +336,11 @@ def host_sentence(host: dict[str, Any]) -> str:
             "them from training; each second that a node takes to return makes them wait "
             f"{host['waiting_node_h_per_second']:,.3g} node-hours"
         )
-    least = "at least " if host["lower_bound"] else ""
+    at_least = "at least " if host["lower_bound"] else ""
     share = host["waiting_share_of_host"]
     of_time = "" if share is None else f"{share:.2%} of their node-time; "
     text = (
-        f"your own jobs would have waited {least}{host['waiting_node_h']:,.0f} node-hours more ({of_time}"
+        f"your own jobs would have waited {at_least}{host['waiting_node_h']:,.0f} node-hours more ({of_time}"
         f"{host['return_time_s']:g} s for a node to return)"
     )
     if host["break_even_price"] is not None:

@@ -32,7 +32,7 @@ def units_by_kind(outcome: Outcome) -> dict[str, dict[str, Any]]:
     result = {}
     for kind in dict.fromkeys(trace.kinds):
         idle = float(trace.of_kind(kind).idle_units() @ seconds)
-        mine = float(used[of == kind].sum())
+        used_of_kind = float(used[of == kind].sum())
         result[kind] = {
             "units": sum(
                 size
@@ -40,7 +40,7 @@ def units_by_kind(outcome: Outcome) -> dict[str, dict[str, Any]]:
                 if other == kind
             ),
             "idle_unit_s": idle,
-            "used_unit_s": mine,
-            "used_share": mine / idle if idle else None,
+            "used_unit_s": used_of_kind,
+            "used_share": used_of_kind / idle if idle else None,
         }
     return result

@@ -217,10 +217,10 @@ class NodeTrace:
         >>> replace(always_idle(3, 0, SECOND_NS), kinds=("fast", "slow", "slow")).of_kind("slow").idle_units().tolist()
         [2]
         """
-        mine = np.repeat(
+        of_kind = np.repeat(
             np.array(self.kinds) == kind, self.slots // max(len(self.nodes), 1)
         )
-        joined, left = mine[self.joined], mine[self.left]
+        joined, left = of_kind[self.joined], of_kind[self.left]
         joined_at, left_at = (
             np.concatenate([[0], np.cumsum(those)])[offsets]
             for those, offsets in ((joined, self.joined_at), (left, self.left_at))

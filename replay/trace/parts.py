@@ -47,13 +47,13 @@ def cut(trace: NodeTrace, start: int | None, end: int | None) -> NodeTrace:
         trace.start if start is None else start,
         trace.end if end is None else end,
     )
-    what = f"the window {iso(first)} to {iso(last)}"
+    window = f"the window {iso(first)} to {iso(last)}"
     if first >= last:
-        raise InputError(f"{what} is empty", file=trace.source or None)
+        raise InputError(f"{window} is empty", file=trace.source or None)
     if first < trace.start or last > trace.end:
         known = f"the trace was observed from {iso(trace.start)} to {iso(trace.end)}"
         raise InputError(
-            f"{what} reaches beyond the trace", file=trace.source or None, hint=known
+            f"{window} reaches beyond the trace", file=trace.source or None, hint=known
         )
     idle = fragments(trace)
     begins, ends = np.maximum(idle.start_ns, first), np.minimum(idle.end_ns, last)

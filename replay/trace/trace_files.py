@@ -505,10 +505,10 @@ def _from_native(
         bounds = [bound for bound in (start, end) if bound is not None]
         instants = np.unique(np.append(times, np.array(bounds, dtype=np.int64)))
     if skip_rows:
-        what = "times" if numbers is None else "rows"
+        counted = "times" if numbers is None else "rows"
         if skip_rows >= len(instants):
             raise InputError(
-                f"--skip-rows {skip_rows} leaves none of the {len(instants)} {what}",
+                f"--skip-rows {skip_rows} leaves none of the {len(instants)} {counted}",
                 file=source or None,
             )
         # The rest starts from the state at the end of the skipped part.
@@ -569,8 +569,8 @@ def _unit_numbers(column: pd.Series, source: str) -> NDArray[np.int64]:
         invalid = (numbers < 0) | (numbers >= MAX_UNITS)
     if invalid.any():
         row = _first(invalid)
-        what = f"expected the number of a unit of the node, from 0 to {MAX_UNITS - 1}, not {numbers[row]}"
-        raise InputError(what, file=source or None, row=row + 1, column=UNIT)
+        message = f"expected the number of a unit of the node, from 0 to {MAX_UNITS - 1}, not {numbers[row]}"
+        raise InputError(message, file=source or None, row=row + 1, column=UNIT)
     return numbers.astype(np.int64)
 
 
@@ -613,9 +613,9 @@ def _row_numbers(column: pd.Series, times: TimeArray, source: str) -> NDArray[np
         invalid[:] = True
     if invalid.any():
         row = _first(invalid)
-        what = f"expected the number of a row of a matrix, ascending and each of one time, not {numbers[row]!r}"
+        message = f"expected the number of a row of a matrix, ascending and each of one time, not {numbers[row]!r}"
         raise InputError(
-            what,
+            message,
             file=source or None,
             row=row + 1,
             column=ROW,
@@ -695,9 +695,9 @@ def _from_matrix(
     return _after_skipped(trace, skip_rows, "rows")
 
 
-def _after_skipped(trace: NodeTrace, count: int, what: str) -> NodeTrace:
+def _after_skipped(trace: NodeTrace, count: int, counted: str) -> NodeTrace:
     return (
-        replace(trace, notes=(f"{count} first {what} skipped", *trace.notes))
+        replace(trace, notes=(f"{count} first {counted} skipped", *trace.notes))
         if count
         else trace
     )

@@ -164,7 +164,7 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
     counts = trace.idle_counts()
     pieces = fragments(trace)
     seconds = pieces.seconds
-    what, whole = trace.turns_idle, trace.units if trace.by_unit else len(trace.nodes)
+    noun, whole = trace.turns_idle, trace.units if trace.by_unit else len(trace.nodes)
     idle = trace.idle_unit_seconds() if trace.by_unit else trace.idle_node_seconds()
     all_time = whole * trace.duration_s
     ever_idle = np.unique(
@@ -183,12 +183,12 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
         "events": len(trace),
         "joins": len(trace.joined),
         "leaves": len(trace.left),
-        f"idle_{what}_seconds": idle,
+        f"idle_{noun}_seconds": idle,
         "idle_share": idle / all_time if all_time else None,
         **({"idle_share_beside_jobs": beside_jobs(trace)} if trace.by_unit else {}),
-        f"idle_{what}s_mean": idle / trace.duration_s if trace.duration_s else 0.0,
-        f"idle_{what}s_max": int(counts.max()) if len(counts) else 0,
-        f"idle_{what}s_over_time": [
+        f"idle_{noun}s_mean": idle / trace.duration_s if trace.duration_s else 0.0,
+        f"idle_{noun}s_max": int(counts.max()) if len(counts) else 0,
+        f"idle_{noun}s_over_time": [
             round(float(mean), 3) for mean in idle_over_time(trace, SPANS)
         ],
         "notes": [*trace.assumptions, *trace.notes],
@@ -226,8 +226,8 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
             },
         }
         joins, leaves = np.diff(trace.joined_at), np.diff(trace.left_at)
-        result[f"{what}s_per_join_event"] = _batches(joins[joins > 0])
-        result[f"{what}s_per_leave_event"] = _batches(leaves[leaves > 0])
+        result[f"{noun}s_per_join_event"] = _batches(joins[joins > 0])
+        result[f"{noun}s_per_leave_event"] = _batches(leaves[leaves > 0])
         gaps = np.diff(trace.times) / SECOND_NS
         if len(gaps):
             result["event_gap_s"] = {

@@ -191,11 +191,11 @@ def read_walltimes(path: str | Path) -> Walltimes:
         ) from error
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
-        what = (
+        message = (
             f"missing column {', '.join(missing)}; walltimes have {', '.join(COLUMNS)}"
         )
         raise InputError(
-            what, file=path, hint="bft-replay ingest --walltimes FILE writes them"
+            message, file=path, hint="bft-replay ingest --walltimes FILE writes them"
         )
     columns: dict[str, Any] = {
         name: table.column(name).combine_chunks() for name in COLUMNS
@@ -230,8 +230,8 @@ def read_walltimes(path: str | Path) -> Walltimes:
     kinds = columns["kind"].to_pylist()
     odd = next((row for row, kind in enumerate(kinds) if kind not in KINDS), None)
     if odd is not None:
-        what = f"expected {' or '.join(KINDS)}, not {kinds[odd]!r}"
-        raise InputError(what, file=path, row=odd + 1, column="kind")
+        message = f"expected {' or '.join(KINDS)}, not {kinds[odd]!r}"
+        raise InputError(message, file=path, row=odd + 1, column="kind")
     sizes = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     reserved = np.array([kind == "reservation" for kind in kinds], dtype=bool)
     try:

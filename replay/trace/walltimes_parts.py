@@ -63,8 +63,8 @@ def walltimes_with_nodes(walltimes: Walltimes, names: Collection[str]) -> Wallti
     sizes = np.diff(walltimes.offsets)
     nameless = began & (sizes == 0) & (walltimes.count > 0)
     if nameless.any():
-        what = "walltimes: a job that began names no nodes, so that those of some nodes are not known"
-        raise InputError(what, row=int(np.argmax(nameless)) + 1)
+        message = "walltimes: a job that began names no nodes, so that those of some nodes are not known"
+        raise InputError(message, row=int(np.argmax(nameless)) + 1)
     wanted = set(names)
     chosen = np.array([name in wanted for name in walltimes.names], dtype=bool)[
         walltimes.nodes
@@ -102,10 +102,10 @@ def merged_walltimes(pairs: Sequence[tuple[Walltimes, NodeTrace]]) -> Walltimes:
     for walltimes, trace in sorted(
         pairs, key=lambda pair: (pair[1].start, pair[1].end)
     ):
-        alike = defaultdict(list)
+        ends_by_row = defaultdict(list)
         for row, end in _each(walltimes):
-            alike[row].append(end)
-        for row, ends in alike.items():
+            ends_by_row[row].append(end)
+        for row, ends in ends_by_row.items():
             # Of jobs that are alike the last to end are those that the next window has too.
             rows.update(
                 ((row, rank), (end, trace.end))

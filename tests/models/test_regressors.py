@@ -15,7 +15,7 @@ from bft.models.prediction.ga2m import AdditiveModel, Term, additive, importance
 from bft.models.prediction.mlp import from_sklearn
 from bft.models.prediction.regressors import (
     KINDS,
-    LEAST_ROWS,
+    MIN_ROWS,
     fit_regressor,
     regressor_from_document,
 )
@@ -164,7 +164,7 @@ def test_prediction_of_a_row_does_not_depend_on_the_others(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_fewest_rows_are_enough_and_one_less_is_refused(kind: str) -> None:
-    x, y = data(LEAST_ROWS)
+    x, y = data(MIN_ROWS)
     assert np.isfinite(fit_regressor(kind, x, y).predict(unseen())).all()
     with pytest.raises(InputError, match="19 rows to learn from, expected at least 20"):
         fit_regressor(kind, x[1:], y[1:])

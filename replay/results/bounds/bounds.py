@@ -89,13 +89,13 @@ def bounds_of(
     ]
     measured = sum(job.profile is not None for _, jobs in pools for job in jobs)
     if measured:
-        who, of = (
+        subject, of = (
             (f"{measured} jobs follow", "them")
             if measured > 1
             else ("1 job follows", "it")
         )
         return Bounds(
-            why_none=f"{who} a measured profile, not a curve: no bound is known for {of}"
+            why_none=f"{subject} a measured profile, not a curve: no bound is known for {of}"
         )
     parts = [
         _of_pool(trace, jobs, max_jobs, interference, refused or ())

@@ -33,7 +33,7 @@ def _of_whom_enough(
 ) -> tuple[FloatArray, IntArray, IntArray]:
     """The best value by size among classes with enough jobs, which class has it, and members of the other classes."""
     classes, sizes = rates.shape[0], rates.shape[1]
-    best, who = np.zeros(sizes), np.zeros(sizes, np.int64)
+    best, best_class = np.zeros(sizes), np.zeros(sizes, np.int64)
     scarce = np.zeros(classes, np.int64)
     for c in range(classes):
         smallest = 0
@@ -47,8 +47,8 @@ def _of_whom_enough(
             continue
         for n in range(smallest, sizes):
             if prices[c] * rates[c, n] > best[n]:
-                best[n], who[n] = prices[c] * rates[c, n], c
-    return best, who, scarce
+                best[n], best_class[n] = prices[c] * rates[c, n], c
+    return best, best_class, scarce
 
 
 @compiled
@@ -95,7 +95,7 @@ def best_mixes(
     units, classes = levels[-1], rates.shape[0]
     step = 1 if cap > 0 else 0
     rows = cap + 1 if cap > 0 else 1
-    best, who, scarce = _of_whom_enough(rates, prices, members, cap, units)
+    best, best_class, scarce = _of_whom_enough(rates, prices, members, cap, units)
     f = np.zeros((rows, units + 1))
     first = np.zeros((rows, units + 1), np.int64)
     for k in range(step, rows):
@@ -125,6 +125,6 @@ def best_mixes(
         while u > 0 and k >= step:
             n = first[k, u]
             if n:
-                done[i, who[n]] += rates[who[n], n]
+                done[i, best_class[n]] += rates[best_class[n], n]
             k, u = k - step, u - (n if n else 1 - step)
     return worth, done

@@ -88,14 +88,14 @@ def _prices(
         (np.ones(len(done)), (group, done)), shape=(len(limit), len(group) + len(tail))
     )
     worth = np.concatenate([limit[group] / limit.sum(), np.zeros(len(tail))])
-    most = np.concatenate([np.full(len(done), np.inf), offered.ravel() / scale])
+    upper = np.concatenate([np.full(len(done), np.inf), offered.ravel() / scale])
     result = linprog(
         -worth,
         A_ub=whole.tocsc(),
         b_ub=np.ones(len(limit)),
         A_eq=balance.tocsc(),
         b_eq=np.zeros(len(tail)),
-        bounds=np.stack([np.zeros(len(most)), most], axis=1),
+        bounds=np.stack([np.zeros(len(upper)), upper], axis=1),
         method="highs",
     )
     if result.status != 0:

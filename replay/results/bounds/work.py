@@ -109,10 +109,10 @@ def work_of(
         fastest = Supply(
             idle.edges, np.max(list(map(_fastest, supplies.values(), rates)), axis=0)
         )
-        mine = index == k
-        before = fastest.until(release[mine])
-        alone[mine] = fastest.when(before + total[mine])
-        limit[mine] = np.minimum(total[mine], fastest.total - before)
+        of_curve = index == k
+        before = fastest.until(release[of_curve])
+        alone[of_curve] = fastest.when(before + total[of_curve])
+        limit[of_curve] = np.minimum(total[of_curve], fastest.total - before)
     by_kind = np.array([list(map(best_per_unit, rates)) for rates in curves]).reshape(
         len(curves), len(supplies)
     )
