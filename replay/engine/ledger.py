@@ -45,8 +45,8 @@ _BOOKED = {
 }
 
 
-Standing = tuple[int, int, int, int, float]
-"""How a replay stands at a decision: units idle and used, jobs in play and running, and samples/s that these do."""
+Activity = tuple[int, int, int, int, float]
+"""The activity at a decision: units idle and used, jobs in play and running, and samples/s that these do."""
 
 
 class Step(NamedTuple):
@@ -486,7 +486,7 @@ class Ledger:
     def decided(
         self,
         now: int,
-        stands: Standing,
+        activity: Activity,
         rise: float,
         solution: Solution | None = None,
         status: str = "decided",
@@ -497,7 +497,7 @@ class Ledger:
         ----------
         now
             The instant, UTC ns.
-        stands
+        activity
             The state from now on.
         rise
             Increase in samples/s of the rescaled jobs.
@@ -509,13 +509,13 @@ class Ledger:
         self._extra_gain += self._rise * self._risen_s
         self._rise, self._risen_s = rise, 0.0
         if solution is None:
-            self._step(now, stands, status)
+            self._step(now, activity, status)
         else:
             value, bound = float(solution.objective), float(solution.bound)
             gap = relative_gap(value, bound)
             self._step(
                 now,
-                stands,
+                activity,
                 solution.status,
                 solution.backend,
                 solution.note,
@@ -525,7 +525,7 @@ class Ledger:
     def close(
         self,
         now: int,
-        stands: Standing,
+        activity: Activity,
         progress: Mapping[int, float],
         *,
         interrupted: bool,
@@ -537,7 +537,7 @@ class Ledger:
         ----------
         now
             The instant at which the replay ended.
-        stands
+        activity
             The state at that instant; no job runs any more.
         progress
             Progress of the jobs in play, by position in the table.
@@ -556,7 +556,7 @@ class Ledger:
         self._extra_gain += self._rise * self._risen_s
         for index, work in progress.items():
             self.records[index].work = work
-        self._step(now, stands, "end")
+        self._step(now, activity, "end")
         self._balance()
         self.progress_curve.closed(
             now, math.fsum(record.work for record in self.records)
@@ -585,7 +585,7 @@ class Ledger:
     def _step(
         self,
         now: int,
-        stands: Standing,
+        activity: Activity,
         status: str,
         backend: str = "",
         note: str = "",
@@ -595,7 +595,7 @@ class Ledger:
         since = self._since
         rescale, preemption, stall = since.rescale, since.preemption, since.stall
         start, restart = since.start, since.restart
-        idle, used, jobs, running, rate = stands
+        idle, used, jobs, running, rate = activity
         self._steps.append(
             Step(
                 now,

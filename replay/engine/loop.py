@@ -19,7 +19,7 @@ from weakref import ref
 from bft.models import InputError, Job, JobTable, Workload
 from bft.replay.engine.admission import Due, is_admitted
 from bft.replay.engine.history import Columns, Ending
-from bft.replay.engine.ledger import ConservationError, Ledger, Outcome, Standing
+from bft.replay.engine.ledger import Activity, ConservationError, Ledger, Outcome
 from bft.replay.engine.policy_api import (
     Decision,
     Machine,
@@ -298,7 +298,7 @@ class Replay:
             self._asked = self._state(instant)
             return self._asked
         self._place.wake_ns = NEVER
-        self.ledger.decided(instant, self._stands(), 0.0, status=NOTHING_IDLE)
+        self.ledger.decided(instant, self._activity(), 0.0, status=NOTHING_IDLE)
         return None
 
     def decide(self, decision: Decision) -> None:
@@ -348,7 +348,7 @@ class Replay:
             if before
             else 0.0
         )
-        self.ledger.decided(now, self._stands(), rise, decision.solution)
+        self.ledger.decided(now, self._activity(), rise, decision.solution)
         if self._driver is not None:
             self._obey(self._driver, now + 1)
 
@@ -761,7 +761,7 @@ class Replay:
         )
         return State(now, held.idle, jobs, self._machine, ended, motion.ended)
 
-    def _stands(self) -> Standing:
+    def _activity(self) -> Activity:
         held, play = self._held, self._in_play
         return self._idle, held.used, len(play.line), len(play.active), play.rates.value
 
