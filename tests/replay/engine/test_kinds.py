@@ -37,7 +37,7 @@ from bft.replay import (
 from bft.replay.cli.main import run
 from bft.replay.engine.policy_api import PolicyError
 from bft.replay.policies.sia import Sia
-from bft.replay.results.kinds import units_by_kind
+from bft.replay.results.metrics import units_by_kind
 from bft.replay.trace.node_trace import SECOND_NS
 
 LINE = [0.0, 10.0, 20.0, 30.0, 40.0]
