@@ -14,8 +14,7 @@ from bft.replay.results.bounds.fluid import fluid_bound
 from bft.replay.results.bounds.shared import pairs_of, shared_bound
 from bft.replay.results.bounds.supply import Supply, idle_units
 from bft.replay.results.bounds.times import completion_bound, last_completion_bound
-from bft.replay.results.bounds.unit_time import unit_time_bound
-from bft.replay.results.bounds.unit_time_by_kind import unit_time_by_kind
+from bft.replay.results.bounds.unit_time import unit_time_bound, unit_time_by_kind
 from bft.replay.results.bounds.work import Work, work_of
 from bft.replay.results.census import Census
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace

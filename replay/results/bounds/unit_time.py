@@ -1,11 +1,19 @@
-"""The unit-time bound: every sample takes at least 1 / max P(n)/n unit-seconds of idle units."""
+"""The unit-time bound: every sample takes at least 1 / max P(n)/n unit-seconds of idle units.
+
+Where units are of several kinds, it is a linear programme over unit-seconds of each kind.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
+
 import numpy as np
 
-from bft.replay.results.bounds.supply import Supply
+from bft.replay.results.bounds.supply import FloatArray, IntArray, Supply
 from bft.replay.results.bounds.work import Work
+
+logger = logging.getLogger(__name__)
 
 
 def unit_time_bound(idle: Supply, work: Work) -> float:
@@ -35,3 +43,97 @@ def unit_time_bound(idle: Supply, work: Work) -> float:
         chain -= taken
         samples -= rate * taken
     return samples
+
+
+def unit_time_by_kind(idle: Sequence[Supply], work: Work) -> float:
+    """The most samples that the idle unit-seconds of all kinds allow; `idle` of each kind, as in `work.by_kind`.
+
+    maximise  sum of e_jk u_jk   with   sum over k of e_jk u_jk <= L_j   and, for every kind k and instant r,
+    sum over jobs submitted at r or later of u_jk <= unit-seconds of kind k from r on
+
+    Of the programme only the prices y_kr of unit-seconds are used: at any prices >= 0 (docs/bounds.md)
+
+        sum over j of L_j max(0, max over k of 1 - lambda_jk / e_jk) + sum of y_kr (unit-seconds)
+
+    is a bound, lambda_jk = sum over r <= r_j of y_kr. So the solver's tolerances do not matter.
+    """
+    releases, release = np.unique(work.release, return_inverse=True)
+    # Jobs with the same curve and release count as one.
+    groups, group = np.unique(
+        np.stack([work.curve, release]), axis=1, return_inverse=True
+    )
+    curve, first = groups
+    limit: FloatArray = np.bincount(group.ravel(), weights=work.limit).astype(
+        np.float64
+    )
+    rates, offered = (
+        work.by_kind[curve],
+        np.stack([supply.total - supply.until(releases) for supply in idle]),
+    )
+    values = _prices(limit, rates, first, offered)
+    price = np.cumsum(values, axis=1)[:, first].T
+    gain = 1.0 - np.divide(price, rates, out=np.ones_like(rates), where=rates > 0)
+    return float(limit @ np.maximum(gain.max(axis=1), 0.0) + (values * offered).sum())
+
+
+def _prices(
+    limit: FloatArray, rates: FloatArray, first: IntArray, offered: FloatArray
+) -> FloatArray:
+    """Values of unit-seconds of each kind from each release on: samples/(unit x s), shape (kinds, releases).
+
+    Parameters
+    ----------
+    limit, rates, first
+        Of each group of jobs: most samples, best rate per unit on each kind, and the index of its release.
+    offered
+        Unit-seconds of each kind from each release on: shape (kinds, releases).
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array
+
+    (kinds, releases), scale = offered.shape, max(float(offered.max()), 1e-300)
+    group, kind = np.nonzero((rates > 0) & (limit[:, None] > 0))
+    if not len(group):
+        return np.zeros_like(offered)
+    # Columns: the part of a group's limit that is done on a kind; then the unit-seconds used from each release on.
+    done, tail = np.arange(len(group)), len(group) + np.arange(kinds * releases)
+    # Rows: what is used from a release on is what is used from the next one on, and by jobs of this release.
+    row = kind * releases + first[group]
+    later = np.arange(kinds * releases) % releases < releases - 1
+    balance = coo_array(
+        (
+            np.concatenate(
+                [
+                    np.ones(len(tail)),
+                    -np.ones(int(later.sum())),
+                    -limit[group] / rates[group, kind] / scale,
+                ]
+            ),
+            (
+                np.concatenate([np.arange(len(tail)), np.flatnonzero(later), row]),
+                np.concatenate([tail, tail[1:][later[:-1]], done]),
+            ),
+        ),
+        shape=(len(tail), len(group) + len(tail)),
+    )
+    whole = coo_array(
+        (np.ones(len(done)), (group, done)), shape=(len(limit), len(group) + len(tail))
+    )
+    worth = np.concatenate([limit[group] / limit.sum(), np.zeros(len(tail))])
+    upper = np.concatenate([np.full(len(done), np.inf), offered.ravel() / scale])
+    result = linprog(
+        -worth,
+        A_ub=whole.tocsc(),
+        b_ub=np.ones(len(limit)),
+        A_eq=balance.tocsc(),
+        b_eq=np.zeros(len(tail)),
+        bounds=np.stack([np.zeros(len(upper)), upper], axis=1),
+        method="highs",
+    )
+    if result.status != 0:
+        logger.warning("a bound is less tight than it could be: %s", result.message)
+        return np.zeros_like(offered)
+    values: FloatArray = (
+        np.maximum(-result.upper.marginals[tail], 0.0) * limit.sum() / scale
+    )
+    return values.reshape(kinds, releases)
