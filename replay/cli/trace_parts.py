@@ -152,9 +152,8 @@ def slice_(
     """
     from bft.replay.logs import Clock, Diagnosis
     from bft.replay.logs.from_files import instant
-    from bft.replay.trace.parts import cut
+    from bft.replay.trace.parts import cut, cut_walltimes
     from bft.replay.trace.trace_files import read_trace
-    from bft.replay.trace.walltimes_parts import cut_walltimes
 
     refuse_existing(output, force=force)
     beside = _Beside([walltimes], walltimes_output, [file], output, force=force)
@@ -187,9 +186,8 @@ def select(
     no nodes and are left out, which is said.
     """
     from bft.replay.logs.from_files import node_list
-    from bft.replay.trace.parts import with_nodes
+    from bft.replay.trace.parts import walltimes_with_nodes, with_nodes
     from bft.replay.trace.trace_files import read_trace
-    from bft.replay.trace.walltimes_parts import walltimes_with_nodes
 
     refuse_existing(output, force=force)
     beside = _Beside([walltimes], walltimes_output, [file], output, force=force)
@@ -233,9 +231,8 @@ def merge(
     Where one ends when the next begins, a node idle in both stays idle. Between windows no node is idle: a note says
     so. Jobs that the walltimes of several traces state count once.
     """
-    from bft.replay.trace.parts import merged
+    from bft.replay.trace.parts import merged, merged_walltimes
     from bft.replay.trace.trace_files import read_trace
-    from bft.replay.trace.walltimes_parts import merged_walltimes
 
     refuse_existing(output, force=force)
     beside = _Beside(walltimes, walltimes_output, files, output, force=force)
@@ -268,9 +265,8 @@ def anonymise(
     The same key gives a node the same name in every trace. Times and the order of nodes stay, so that replays give the
     same numbers.
     """
-    from bft.replay.trace.parts import anonymised
+    from bft.replay.trace.parts import anonymised, anonymised_walltimes
     from bft.replay.trace.trace_files import read_trace
-    from bft.replay.trace.walltimes_parts import anonymised_walltimes
 
     refuse_existing(output, force=force)
     beside = _Beside([walltimes], walltimes_output, [file], output, force=force)

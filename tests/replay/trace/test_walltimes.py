@@ -20,7 +20,16 @@ from bft.replay import NodeTrace, write_trace
 from bft.replay.cli.main import run
 from bft.replay.trace.node_trace import SECOND_NS, from_fragments
 from bft.replay.trace.outlook import Outlook, calibration
-from bft.replay.trace.parts import anonymised, cut, merged, with_nodes
+from bft.replay.trace.parts import (
+    anonymised,
+    anonymised_walltimes,
+    cut,
+    cut_walltimes,
+    merged,
+    merged_walltimes,
+    walltimes_with_nodes,
+    with_nodes,
+)
 from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.walltimes import (
     NEVER,
@@ -28,12 +37,6 @@ from bft.replay.trace.walltimes import (
     from_rows,
     read_walltimes,
     write_walltimes,
-)
-from bft.replay.trace.walltimes_parts import (
-    anonymised_walltimes,
-    cut_walltimes,
-    merged_walltimes,
-    walltimes_with_nodes,
 )
 
 # kind, known, start, end, expected end, count, nodes
