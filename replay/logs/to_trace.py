@@ -520,9 +520,10 @@ def _uncertain(
         "jobs that ran when the log ended": doubts.missing * busy_ns,
         "sampling": collected.sampled_node_ns * units_per_node,
     }
-    taken_ns = _node_ns(taken)
-    for why, some in doubtful.items():
-        parts[why] = _node_ns(merge(*_joined(taken, some))) - taken_ns
+    for why, some in doubtful.items():  # of what several doubt the first counts
+        with_doubt = merge(*_joined(taken, some))
+        parts[why] = _node_ns(with_doubt) - _node_ns(taken)
+        taken = with_doubt
     return parts
 
 

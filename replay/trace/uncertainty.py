@@ -12,6 +12,8 @@ from bft.models import InputError
 
 # Share of the node-time from which on a warning is due.
 WARN_FROM = 0.01
+# Smaller ones would be shown as 0.0%.
+_SHOWN_FROM = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,8 @@ class Uncertainty:
                 )
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{reason} {share:.1%}" for reason, share in self.parts)
+        shown = [part for part in self.parts if part[1] >= _SHOWN_FROM]
+        parts = ", ".join(f"{reason} {share:.1%}" for reason, share in shown)
         return f"uncertain: {self.share:.1%} of the node-time{f' ({parts})' if parts else ''}"
 
     @property
