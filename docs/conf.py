@@ -2,6 +2,7 @@
 
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from bft.replay.options.options import FIELDS
 from bft.replay.options.reference import options_page
@@ -24,7 +25,8 @@ options.write_text(options_page(FIELDS), encoding="utf-8")
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"bft-replay {release}"
-html_static_path: list[str] = []
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -40,3 +42,18 @@ autosummary_generate = True
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 default_role = "code"  # single backticks in docstrings are code, as in Markdown
+add_module_names = False  # functions have the names by which they are called
+
+
+def overview_as_code(
+    app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Keep the line breaks of the overview in the docstring of a package: its indented block is code."""
+    block = next((at for at, line in enumerate(lines) if line.startswith("    ")), None)
+    if what == "module" and block is not None:
+        lines[block:block] = [".. code-block:: text", ""]
+
+
+def setup(app: Any) -> None:
+    """Sphinx calls this."""
+    app.connect("autodoc-process-docstring", overview_as_code)
