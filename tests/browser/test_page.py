@@ -336,7 +336,10 @@ def test_a_sweep_is_a_map_of_the_means_in_its_table(opened: Any, runs: Path) -> 
     table = pd.read_parquet(runs / "swept" / "results.parquet")
     columns = "['left', 'top', 'value'].map(name => Array.from(f.renderers[0].data_source.data[name]))"
     cells = zip(*seen.model("sweep-outcome", columns), strict=True)
-    shown = {(float(across), float(down)): value for across, down, value in cells}
+    shown = {
+        (float(across), 0.0 if down == "no limit" else float(down)): value
+        for across, down, value in cells
+    }
     known = table.set_index(["tfwd_s", "max_jobs"])["outcome"].to_dict()
     assert shown.keys() == known.keys()
     scale = max(known.values()) / max(shown.values())
@@ -445,6 +448,36 @@ def test_jobs_are_sorted_by_what_a_column_means(opened: Any) -> None:
         known = [float(text) for text in texts if text != "-"]
         assert known == sorted(known, key=lambda hours, sign=sign: sign * hours)
         assert texts[-1] == "-"  # what is not known comes last either way
+    assert seen.quiet()
+
+
+def test_printed_columns_of_jobs_have_their_names(opened: Any) -> None:
+    seen = opened("demo")
+    seen.page.emulate_media(media="print")
+    heads = seen.page.locator("table.jobs th button")
+    assert all(head.is_visible() for head in heads.all())
+    assert not seen.page.locator("#theme").is_visible()
+
+
+def test_without_scripts_drawings_take_the_place_of_charts(
+    chromium: Any, runs: Path
+) -> None:
+    context = chromium.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto((runs / "demo.html").as_uri())
+    for key in ("idle", "held", "progress", "fragments"):
+        assert page.locator(f"#{key} svg").first.is_visible(), key
+        assert not page.locator(f".figure[data-chart='{key}']").is_visible()
+    context.close()
+
+
+def test_a_link_shows_a_chart_that_is_a_click_away(opened: Any) -> None:
+    seen = opened("demo")
+    seen.page.evaluate("document.querySelector('details.more').open = false")
+    seen.page.locator("nav summary").click()
+    seen.page.locator(".contents a[href='#work']").click()
+    assert seen.page.evaluate("document.querySelector('details.more').open")
+    assert seen.page.locator("#work h2").is_visible()
     assert seen.quiet()
 
 
