@@ -6,24 +6,24 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
-    from bft.milp import KindsProblem, Problem, Solution
+    from bft.milp import Problem, Solution
 
 
 @overload
-def solve(problem: Problem | KindsProblem, **options: Any) -> Solution: ...
+def solve(problem: Problem, **options: Any) -> Solution: ...
 @overload
 def solve(problem: Mapping[str, Any], **options: Any) -> dict[str, Any]: ...
 
 
 def solve(
-    problem: Problem | KindsProblem | Mapping[str, Any], **options: Any
+    problem: Problem | Mapping[str, Any], **options: Any
 ) -> Solution | dict[str, Any]:
     """Solve one allocation problem: which job gets how many of the units that are there.
 
     Parameters
     ----------
     problem
-        A `bft.milp.Problem` or `KindsProblem`, or a document as `bft-replay solve` reads it (docs/formats.md).
+        A `bft.milp.Problem`, or a document as `bft-replay solve` reads it (docs/formats.md).
     **options
         `backend`, `formulation`, `time_limit_s`, `gap`, `threads`, `ties` and others, with the checks of the command
         line: see `bft.replay.SolverOptions`.
@@ -59,7 +59,7 @@ def solve(
     if unknown is not None:
         raise InputError(f"unknown option {unknown!r}{did_you_mean(unknown, known)}")
     solver = SolverOptions(**{"backend": "auto", **options})
-    if isinstance(problem, milp.Problem | milp.KindsProblem):
+    if isinstance(problem, milp.Problem):
         return solver.solve(problem)
     document = milp.parse(problem)
     return milp.answer(document, solver.solve(document.problem))

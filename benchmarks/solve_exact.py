@@ -22,8 +22,7 @@ from _common import dnn_problem, milliseconds, queue_problem
 
 from bft.milp import Job, Problem
 from bft.milp.classes import classes_of
-from bft.milp.exact.dp import solve_core, solve_exact, solve_plain
-from bft.milp.values import objective
+from bft.milp.exact.dp import objective, solve_core, solve_exact, solve_plain
 
 # jobs, units, factor on the curves' 64 units, Jmin
 SIZES = [

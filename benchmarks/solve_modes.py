@@ -27,10 +27,9 @@ from bft.milp.backends import python_mip
 from bft.milp.backends.builtin import SOLVERS
 from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import describe
-from bft.milp.exact.dp import solve_exact
+from bft.milp.exact.dp import objective, solve_exact
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearModel
-from bft.milp.values import objective
 
 SIZES = [(j, n) for j in (5, 10, 20, 30) for n in (50, 100, 200, 500, 1000)] + [
     (30, 4734)

@@ -13,7 +13,6 @@ from bft.milp.backends.process import SolverProcess
 from bft.milp.backends.registry import backend_names
 from bft.milp.documents import Document, answer, parse
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, LinearStatus
-from bft.milp.kinds import KindsProblem
 from bft.milp.placement import move, settle
 from bft.milp.problem import (
     TIES,
@@ -25,6 +24,7 @@ from bft.milp.problem import (
     Solution,
     Ties,
     Transfer,
+    UnitKinds,
 )
 from bft.milp.solve import FORMULATIONS, solve
 from bft.milp.tolerances import TOLERANCE
@@ -40,7 +40,6 @@ __all__ = [
     "Document",
     "Feature",
     "Job",
-    "KindsProblem",
     "Limits",
     "LinearAnswer",
     "LinearModel",
@@ -52,6 +51,7 @@ __all__ = [
     "SolverProcess",
     "Ties",
     "Transfer",
+    "UnitKinds",
     "answer",
     "backend_names",
     "keep",

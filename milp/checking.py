@@ -11,6 +11,7 @@ from bft.milp.formulations.linear import Formulated, Limits, LinearAnswer, Nonse
 from bft.milp.problem import Solution, Status
 from bft.milp.tolerances import SOLVER_ZERO, TOLERANCE
 
+# A choice of each job (`Problem`): a number of units where all are alike.
 Counts = tuple[int, ...]
 
 
@@ -21,13 +22,13 @@ class Known:
     Parameters
     ----------
     kept
-        The counts with which every job keeps what it may.
+        The choices with which every job keeps what it may.
     ceiling
         An upper bound that does not depend on the solver: every job at its own best.
     largest
         The largest value of a job, in magnitude.
     value, complaint
-        Of counts: their value, and why they are infeasible (empty where they are feasible).
+        Of choices: their value, and why they are infeasible (empty where they are feasible).
     """
 
     kept: Counts

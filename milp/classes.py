@@ -46,7 +46,9 @@ class Classes:
 
 
 def classes_of(problem: Problem) -> Classes:
-    """Group the jobs of a problem."""
+    """Group the jobs of a problem; with several kinds of units each job is a class of its own."""
+    if problem.several_kinds:
+        return apart(problem)
     kinds, jobs = (
         _kinds(problem.jobs, problem.tfwd if problem.cost_model == "stall" else None),
         len(problem.jobs),

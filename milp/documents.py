@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from bft.milp.kinds import KindsProblem
 from bft.milp.placement import settle, settle_shared
 from bft.milp.problem import Job, Pair, Problem, ProblemError, Solution
 
@@ -28,6 +29,8 @@ JOB_FIELDS = {
     "sizes",
 }
 FIELDS = {"units", "Tfwd", "jobs", "cost_model", "xi", "id"}
+# The kind of all units where the document names none.
+ANY = ""
 # Ten times the units of any real machine: a typing error must not take all memory.
 MAX_WHOLE = 10_000_000
 # Length to which a message shortens an invalid value.
@@ -40,7 +43,7 @@ XI_FIELDS = {"a", "b", "xi_a", "xi_b"}
 class Document:
     """A problem as it was posed, and the unit indices, which the optimisation does not need."""
 
-    problem: Problem | KindsProblem
+    problem: Problem
     current: tuple[tuple[int, ...], ...]
     id: object = None  # the document's own name for the problem; the answer repeats it
 
@@ -59,85 +62,83 @@ def parse(document: object) -> Document:
     if not isinstance(document, Mapping):
         raise ProblemError(f"a problem is a JSON object, not {_kind(document)}")
     _no_others(document, FIELDS, "problem")
-    kinds = isinstance(document.get("units"), Mapping) and bool(document["units"])
-    units = 0 if kinds else _whole(document, "units", "units")
+    units = _units(document)
     tfwd = _number(document, "Tfwd", "Tfwd")
     entries = document.get("jobs")
     if not isinstance(entries, list):
         raise ProblemError(
             f"jobs: expected a list of job objects, not {_kind(entries)}"
         )
-    if kinds:
-        return _of_kinds(document, tfwd, entries)
-    jobs, current = [], []
-    holders: dict[int, list[int]] = {}
-    for index, entry in enumerate(entries):
-        job, held = _job(entry, f"jobs[{index}]")
-        for unit in held:
-            if not 0 <= unit < units:
-                raise ProblemError(
-                    f"jobs[{index}].current: unit {unit} lies outside 0 ... {units - 1}"
-                )
-            holders.setdefault(unit, []).append(index)
-        jobs.append(job)
-        current.append(held)
-    pairs = _pairs(document.get("xi", []), [job.name for job in jobs], holders)
-    model = document.get("cost_model", "bftrainer")
-    problem = Problem(
-        units, tfwd, tuple(jobs), tuple(len(held) for held in current), model, pairs
-    )
-    return Document(problem, tuple(current), _repeatable(document.get("id")))
-
-
-def _of_kinds(
-    document: Mapping[str, Any], tfwd: float, entries: list[object]
-) -> Document:
-    """A problem with several kinds of units."""
-    given = document["units"]
-    units = {str(kind): _whole(given, kind, f"units.{kind}") for kind in given}
-    if document.get("xi"):
+    kinds = isinstance(document["units"], Mapping)
+    if kinds and document.get("xi"):
         raise ProblemError(
             "xi: expected none with several kinds of units, where jobs cannot share"
         )
-    of_unit = [kind for kind, count in units.items() for _ in range(count)]
-    jobs, current, now = [], [], []
-    taken: set[int] = set()
+    ends = list(accumulate(units.values()))
+    jobs, current = [], []
+    holders: dict[int, list[int]] = {}
     for index, entry in enumerate(entries):
         path = f"jobs[{index}]"
-        curves = entry.get("Os") if isinstance(entry, Mapping) else None
-        by_kind = (
-            curves if isinstance(curves, Mapping) else dict.fromkeys(units, curves)
-        )
-        if not by_kind:
-            raise ProblemError(f"{path}.Os: expected the curve of at least one kind")
-        made = {}
-        for kind, curve in by_kind.items():
-            if kind not in units:
-                raise ProblemError(
-                    f"{path}.Os: unknown kind {kind!r}; the units are of {', '.join(units)}"
-                )
-            where = f"{path}.Os.{kind}" if by_kind is curves else f"{path}.Os"
-            one = {**entry, "Os": curve} if isinstance(entry, Mapping) else entry
-            made[kind], held = _job(one, path, curve=where)
+        by_kind, held = _on_kinds(entry, path, list(units), named=kinds)
         for unit in held:
-            if not 0 <= unit < len(of_unit):
+            if not 0 <= unit < ends[-1]:
                 raise ProblemError(
-                    f"{path}.current: unit {unit} lies outside 0 ... {len(of_unit) - 1}"
+                    f"{path}.current: unit {unit} lies outside 0 ... {ends[-1] - 1}"
                 )
-            if unit in taken or of_unit[unit] != of_unit[held[0]]:
-                wrong = (
-                    "is held by another job too"
-                    if unit in taken
-                    else f"is of another kind than unit {held[0]}"
+            if bisect_right(ends, unit) != bisect_right(ends, held[0]):
+                raise ProblemError(
+                    f"{path}.current: unit {unit} is of another kind than unit {held[0]}"
                 )
-                raise ProblemError(f"{path}.current: unit {unit} {wrong}")
-        taken.update(held)
-        jobs.append(made)
+            holders.setdefault(unit, []).append(index)
+        jobs.append(by_kind)
         current.append(held)
-        now.append((of_unit[held[0]], len(held)) if held else None)
+    job_names = [next(iter(by_kind.values())).name for by_kind in jobs]
+    pairs = _pairs(document.get("xi", []), job_names, holders)
     model = document.get("cost_model", "bftrainer")
-    problem = KindsProblem(units, tfwd, tuple(jobs), tuple(now), model)
+    if kinds:
+        names = list(units)
+        now = [
+            (names[bisect_right(ends, held[0])], len(held)) if held else None
+            for held in current
+        ]
+        problem = Problem.of_kinds(units, tfwd, jobs, now, model)
+    else:
+        own = tuple(by_kind[ANY] for by_kind in jobs)
+        counts = tuple(len(held) for held in current)
+        problem = Problem(units[ANY], tfwd, own, counts, model, pairs)
     return Document(problem, tuple(current), _repeatable(document.get("id")))
+
+
+def _units(document: Mapping[str, Any]) -> dict[str, int]:
+    """Idle units by kind; under ANY where the document has one number."""
+    given = document.get("units")
+    if not isinstance(given, Mapping) or not given:
+        return {ANY: _whole(document, "units", "units")}
+    return {str(kind): _whole(given, kind, f"units.{kind}") for kind in given}
+
+
+def _on_kinds(
+    entry: object, path: str, kinds: Sequence[str], *, named: bool
+) -> tuple[dict[str, Job], tuple[int, ...]]:
+    """Properties of a job on each kind that it can run on, and the units that it holds.
+
+    Os may be an object by kind where units have kinds (`named`), and is the same on all of them else.
+    """
+    curves = entry.get("Os") if isinstance(entry, Mapping) else None
+    if not (named and isinstance(curves, Mapping) and isinstance(entry, Mapping)):
+        job, held = _job(entry, path)
+        return dict.fromkeys(kinds, job), held
+    if not curves:
+        raise ProblemError(f"{path}.Os: expected the curve of at least one kind")
+    jobs: dict[str, Job] = {}
+    for kind, curve in curves.items():
+        if kind not in kinds:
+            raise ProblemError(
+                f"{path}.Os: unknown kind {kind!r}; the units are of {', '.join(kinds)}"
+            )
+        on_kind = {**entry, "Os": curve}
+        jobs[kind], held = _job(on_kind, path, curve=f"{path}.Os.{kind}")
+    return jobs, held
 
 
 def answer(document: Document, solution: Solution) -> dict[str, Any]:
@@ -150,17 +151,11 @@ def answer(document: Document, solution: Solution) -> dict[str, Any]:
     {'a': [0, 1]}
     """
     problem = document.problem
-    if isinstance(problem, KindsProblem):
-        names = list(problem.names)
-        placed = _settled(document.current, problem, solution)
-    elif solution.transfers:
-        names = [job.name for job in problem.jobs]
+    names = [job.name for job in problem.jobs]
+    if solution.transfers:
         placed = settle_shared(document.current, solution.transfers, problem.units)
     else:
-        names = [job.name for job in problem.jobs]
-        held = {unit for units in document.current for unit in units}
-        free = (unit for unit in range(problem.units) if unit not in held)
-        placed = settle(document.current, solution.counts, free)
+        placed = _settled(document.current, problem, solution)
     result: dict[str, Any] = {
         "status": solution.status,
         "objective": solution.objective,
@@ -183,25 +178,23 @@ def answer(document: Document, solution: Solution) -> dict[str, Any]:
 
 
 def _settled(
-    current: tuple[tuple[int, ...], ...], problem: KindsProblem, solution: Solution
+    current: tuple[tuple[int, ...], ...], problem: Problem, solution: Solution
 ) -> list[list[int]]:
     """Units of each job: kind by kind, as `settle` gives them. A job that changes its kind releases all."""
     placed: list[list[int]] = [[] for _ in current]
     held = {unit for units in current for unit in units}
+    kinds = {ANY: problem.units} if problem.kinds is None else problem.kinds.units
     first = 0
-    for kind, units in problem.units.items():
-        mine = range(first, first + units)
-        before = [tuple(unit for unit in of if unit in mine) for of in current]
+    for kind, units in kinds.items():
+        of_kind = range(first, first + units)
+        before = [tuple(u for u in own if u in of_kind) for own in current]
         counts = [
-            count if of == kind else 0
-            for count, of in zip(solution.counts, solution.kinds, strict=True)
+            count if not solution.kinds or solution.kinds[j] == kind else 0
+            for j, count in enumerate(solution.counts)
         ]
-        for of, gets in zip(
-            placed,
-            settle(before, counts, (unit for unit in mine if unit not in held)),
-            strict=True,
-        ):
-            of += gets
+        free = (unit for unit in of_kind if unit not in held)
+        for job, own in zip(placed, settle(before, counts, free), strict=True):
+            job += own
         first += units
     return placed
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -259,8 +261,107 @@ class Transfer:
 
 
 @dataclass(frozen=True, eq=False)
+class UnitKinds:
+    """The kinds of a problem's units, such as two types of GPU, and the properties of its jobs on each.
+
+    A job gets units of one kind, never of several.
+
+    Parameters
+    ----------
+    units
+        Idle units of each kind, >= 0. Among equally good kinds the first one is taken.
+    jobs
+        For each job, by kind: its properties on units of that kind. It cannot run on a kind that is missing.
+        Name, weight and objective without units are the same on all.
+    held
+        The kind of units that each job holds now, None where it holds none.
+    """
+
+    units: Mapping[str, int]
+    jobs: tuple[Mapping[str, Job], ...]
+    held: tuple[str | None, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "units", MappingProxyType(dict(self.units)))
+        jobs = tuple(MappingProxyType(dict(job)) for job in self.jobs)
+        object.__setattr__(self, "jobs", jobs)
+        if not self.units:
+            raise ProblemError("units: expected at least one kind")
+        for kind, units in self.units.items():
+            if units < 0:
+                raise ProblemError(f"units of kind {kind!r} must be >= 0, not {units}")
+        for job in jobs:
+            self._check(job)
+
+    def _check(self, job: Mapping[str, Job]) -> None:
+        if not job:
+            raise ProblemError("a job must be able to run on at least one kind")
+        first = next(iter(job.values()))
+        for kind, other in job.items():
+            if kind not in self.units:
+                known = ", ".join(map(repr, self.units))
+                raise ProblemError(
+                    f"job {first.name!r}: unknown kind {kind!r}; the units are of {known}"
+                )
+            if (other.name, other.weight, other.os[0]) != (
+                first.name,
+                first.weight,
+                first.os[0],
+            ):
+                raise ProblemError(
+                    f"job {first.name!r}: name, weight and Os[0] must be the same on every kind"
+                )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The kinds, in order."""
+        return tuple(self.units)
+
+    @cached_property
+    def firsts(self) -> IntArray:
+        """Number of units of all earlier kinds, for each kind: int64."""
+        sums = accumulate(self.units.values(), initial=0)
+        return np.array(list(sums)[:-1], dtype=np.int64)
+
+    def job(self, j: int) -> Job:
+        """Return the properties of job j on the kind that it holds; if it holds none, on its first kind."""
+        held = self.held[j]
+        if held is None:
+            return next(iter(self.jobs[j].values()))
+        return self.jobs[j][held]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A job on the units of one kind.
+
+    Parameters
+    ----------
+    kind
+        Position of the kind.
+    job
+        The job's properties on units of that kind.
+    held
+        How many of them it holds now.
+    units
+        How many of them are idle.
+    first
+        The number of a choice of n >= 1 of them is first + n: see `Problem`.
+    """
+
+    kind: int
+    job: Job
+    held: int
+    units: int
+    first: int
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """An allocation problem: jobs get some of `units` idle units for the next `tfwd` seconds.
+
+    What a job gets is its choice, a number: 0 for no units; n units of the kind with k units of earlier kinds are the
+    choice k + n. So where all units are alike, a choice is a number of units.
 
     Parameters
     ----------
@@ -279,6 +380,9 @@ class Problem:
     alike
         Groups of jobs that hold no units and are interchangeable, at least two each, positions ascending. A pair that
         names the first job of a group stands for all its jobs; one that names the first two, for any two of them.
+    kinds
+        The kinds of units, None where all are alike. Jobs cannot share units of several kinds. A job that changes to
+        another kind pays as one that grows: Tcup of the new kind, at its rate before. `of_kinds` makes such a problem.
 
     Examples
     --------
@@ -294,9 +398,55 @@ class Problem:
     cost_model: CostModel = "bftrainer"
     pairs: tuple[Pair, ...] = ()
     alike: tuple[tuple[int, ...], ...] = ()
+    kinds: UnitKinds | None = None
+
+    @classmethod
+    def of_kinds(
+        cls,
+        units: Mapping[str, int],
+        tfwd: float,
+        jobs: Sequence[Mapping[str, Job]],
+        current: Sequence[tuple[str, int] | None],
+        cost_model: CostModel = "bftrainer",
+    ) -> Problem:
+        """Make a problem with several kinds of units.
+
+        Parameters
+        ----------
+        units, jobs
+            As in `UnitKinds`.
+        tfwd, cost_model
+            As in `Problem`.
+        current
+            Kind and number of the units that each job holds now, None where it holds none.
+
+        Examples
+        --------
+        >>> fast, slow = (Job("a", 1, 4, ns=[0, 4], os=[0, o], tcup=20.0, tcdw=10.0) for o in (80, 40))
+        >>> Problem.of_kinds({"a100": 2, "v100": 4}, 120.0, [{"a100": fast, "v100": slow}], [("v100", 1)]).units
+        6
+        """
+        counts = tuple(now[1] if now else 0 for now in current)
+        held = tuple(now[0] if now and now[1] else None for now in current)
+        kinds = UnitKinds(units, tuple(jobs), held)
+        for job, kind, count in zip(kinds.jobs, held, counts, strict=False):
+            if kind is not None and (kind not in job or count < 0):
+                name = next(iter(job.values())).name
+                raise ProblemError(
+                    f"job {name!r} holds {count} units of kind {kind!r}, on which it cannot run"
+                )
+        if len(counts) != len(kinds.jobs):
+            raise ProblemError(
+                f"current has {len(counts)} entries for {len(kinds.jobs)} jobs"
+            )
+        own = tuple(kinds.job(j) for j in range(len(kinds.jobs)))
+        total = sum(kinds.units.values())
+        return cls(total, tfwd, own, counts, cost_model, kinds=kinds)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "jobs", tuple(self.jobs))
+        if self.kinds is not None:
+            self._check_kinds(self.kinds)
         if self.units < 0:
             raise ProblemError(f"units must be >= 0, not {self.units}")
         if not (np.isfinite(self.tfwd) and self.tfwd > 0):
@@ -327,6 +477,60 @@ class Problem:
             )
         if self.alike:
             self._check_alike()
+
+    @property
+    def several_kinds(self) -> bool:
+        """Whether units are of two kinds or more; one kind with a name is like none."""
+        return self.kinds is not None and len(self.kinds.units) > 1
+
+    def sides(self, j: int) -> list[Side]:
+        """Job j on each kind of units that it can run on, in the order of kinds."""
+        if self.kinds is None:
+            return [Side(0, self.jobs[j], self.current[j], self.units, 0)]
+        own, held = self.kinds.jobs[j], self.kinds.held[j]
+        sides = []
+        first = 0
+        for position, (kind, units) in enumerate(self.kinds.units.items()):
+            if kind in own:
+                now = self.current[j] if kind == held else 0
+                sides.append(Side(position, own[kind], now, units, first))
+            first += units
+        return sides
+
+    def choice(self, kind: int, units: int) -> int:
+        """Return the number of the choice of so many units of a kind, by its position; 0 for none."""
+        if self.kinds is None or not units:
+            return units
+        return int(self.kinds.firsts[kind]) + units
+
+    def kinds_and_units(
+        self, choices: Sequence[int] | IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """Position of the kind and number of units of some choices: int64 each; the kind of no units is 0."""
+        numbers = np.asarray(choices, dtype=np.int64)
+        if self.kinds is None:
+            return np.zeros_like(numbers), numbers
+        kinds = np.searchsorted(self.kinds.firsts, numbers, side="left") - 1
+        kinds = np.maximum(kinds, 0)
+        return kinds, numbers - self.kinds.firsts[kinds]
+
+    def held_kind(self, j: int) -> int:
+        """Position of the kind that job j holds, 0 where it holds none."""
+        held = None if self.kinds is None else self.kinds.held[j]
+        return 0 if self.kinds is None or held is None else self.kinds.names.index(held)
+
+    def named(
+        self, choices: Sequence[int]
+    ) -> tuple[tuple[int, ...], tuple[str | None, ...]]:
+        """Counts of units, and the names of their kinds, as a `Solution` has them, for one choice per job."""
+        if self.kinds is None:
+            return tuple(choices), ()
+        kinds, units = self.kinds_and_units(choices)
+        names = self.kinds.names
+        return tuple(units.tolist()), tuple(
+            names[kind] if count else None
+            for kind, count in zip(kinds.tolist(), units.tolist(), strict=True)
+        )
 
     @cached_property
     def holders(self) -> tuple[int, ...]:
@@ -371,6 +575,30 @@ class Problem:
     def _stands(self) -> dict[int, tuple[int, int]]:
         """The first two of its group for each job that has its likes."""
         return {job: (group[0], group[1]) for group in self.alike for job in group}
+
+    def _check_kinds(self, kinds: UnitKinds) -> None:
+        own = [kinds.job(j) for j in range(len(kinds.jobs))]
+        if (
+            sum(kinds.units.values()) != self.units
+            or len(own) != len(self.jobs)
+            or any(a is not b for a, b in zip(own, self.jobs, strict=True))
+        ):
+            raise ProblemError(
+                "kinds: expected those of these units and jobs; Problem.of_kinds makes a problem with kinds"
+            )
+        if self.pairs:
+            raise ProblemError(
+                "xi: expected none with several kinds of units, where jobs cannot share"
+            )
+        held = dict.fromkeys(kinds.units, 0)
+        for kind, count in zip(kinds.held, self.current, strict=True):
+            if kind is not None:
+                held[kind] += count
+        for kind, count in held.items():
+            if count > kinds.units[kind]:
+                raise ProblemError(
+                    f"the jobs hold {count} units of kind {kind!r}, but only {kinds.units[kind]} are idle"
+                )
 
     def _check_alike(self) -> None:
         seen: set[int] = set()

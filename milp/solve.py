@@ -17,15 +17,12 @@ from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, Nonsense
 from bft.milp.formulations.sharing import SharingAnswer, keep_answer, solve_sharing
 from bft.milp.formulations.transfers import shares_of, value_of
-from bft.milp.kinds import KindsProblem
 from bft.milp.problem import TIES, Problem, ProblemError, Solution, Status, Ties
-from bft.milp.solve_kinds import solver_answer
 from bft.milp.tolerances import TOLERANCE
 from bft.milp.values import (
     complaint,
     keep,
     largest_value,
-    objective,
     tamed,
     total_value,
     value_tables,
@@ -39,7 +36,7 @@ SHARING = ("items", "flow")
 
 
 def solve(
-    problem: Problem | KindsProblem,
+    problem: Problem,
     *,
     backend: str = "auto",
     formulation: str = "auto",
@@ -56,7 +53,7 @@ def solve(
     Parameters
     ----------
     problem
-        The problem to solve. With several kinds of units (`KindsProblem`) the formulation is `modes`.
+        The problem to solve. With kinds of units the formulation is `modes`.
     backend
         One of `backend_names()`: `cbc`, `highs`, `scipy`, `gurobi`, `exact` (modes only), or another package's; or
         `auto`: exact where it applies, else cbc. With kinds of units, `exact` leaves what is too much for it to cbc
@@ -129,11 +126,9 @@ def solve(
     return replace(solution, seconds=time.perf_counter() - asked.started)
 
 
-def _formulation(
-    problem: Problem | KindsProblem, formulation: str, *, strict_reference: bool
-) -> str:
+def _formulation(problem: Problem, formulation: str, *, strict_reference: bool) -> str:
     """The formulation that is meant, for which the problem is suitable."""
-    if isinstance(problem, KindsProblem):
+    if problem.kinds is not None:
         if formulation not in ("auto", "modes") or strict_reference:
             raise ProblemError(
                 "several kinds of units: expected formulation 'modes', without strict_reference"
@@ -158,7 +153,7 @@ def _formulation(
 class _Asked:
     """The checked arguments of `solve`."""
 
-    problem: Problem | KindsProblem
+    problem: Problem
     backend: str
     formulation: str
     strict: bool
@@ -176,9 +171,8 @@ class _Asked:
 
     def exact(self, part: float = 1.0) -> Optimum:
         """The answer of the exact DP within this part of the time limit."""
-        if isinstance(self.problem, KindsProblem):
-            return kinds_optimum(self.problem, self.left(part))
-        return optimum(self.problem, self.left(part))
+        find = kinds_optimum if self.problem.several_kinds else optimum
+        return find(self.problem, self.left(part))
 
     def ask(self, model: LinearModel, within: Limits | None = None) -> LinearAnswer:
         """The solver's answer, by default within what is left of the time limit."""
@@ -189,8 +183,6 @@ class _Asked:
 
     def own(self) -> Solution:
         """The solver's own answer, checked; raise Nonsense when it contradicts itself."""
-        if isinstance(self.problem, KindsProblem):
-            return solver_answer(self.problem, self.backend, self.ask, self.limits)
         return (_shared if self.formulation in SHARING else _alone)(self.problem, self)
 
 
@@ -209,10 +201,7 @@ def _require(backend: str, formulation: str) -> None:
 
 def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
     problem, best = asked.problem, None
-    kinds, pairs = (
-        isinstance(problem, KindsProblem),
-        isinstance(problem, Problem) and bool(problem.pairs),
-    )
+    kinds, pairs = problem.several_kinds, bool(problem.pairs)
     if asked.backend == "exact":
         best = asked.exact(0.5 if kinds else 1.0)
         if best.proven or not kinds:
@@ -228,7 +217,7 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
     except (SolverFailure, Nonsense) as failure:
         note = f"{asked.backend}: {failure}"
         logger.info("fallback: %s", note)
-        if isinstance(problem, Problem) and asked.formulation in SHARING:
+        if asked.formulation in SHARING:
             return replace(
                 _as_solution(keep_answer(problem, f"{note}; kept"), asked),
                 status="fallback",
@@ -329,19 +318,21 @@ def _alone(problem: Problem, asked: _Asked) -> Solution:
     )
     found = checked(answer, formulated, known, asked.limits, strict=asked.strict)
     value, bound = known.value(found.counts), found.bound
-    if (
-        posed is not problem
-    ):  # a job that must shrink pays in full, which shifts every answer by the same amount
-        shift = objective(problem, kept) - known.value(kept)
-        value, bound = objective(problem, found.counts), bound + shift
+    if posed is not problem:
+        # A job that must shrink pays in full, which shifts every answer by the same amount.
+        untamed = value_tables(problem)
+        value = total_value(untamed, found.counts)
+        bound += total_value(untamed, kept) - known.value(kept)
         if found.status != "infeasible":
             bound = max(bound, value)  # rounding of the shift
+    counts, kinds = problem.named(found.counts)
     return Solution(
         found.status,
-        found.counts,
+        counts,
         value,
         bound,
         asked.backend,
         asked.formulation,
         note=found.note,
+        kinds=kinds,
     )

@@ -10,7 +10,8 @@ from functools import lru_cache
 import numpy as np
 
 from bft.milp.classes import classes_of
-from bft.milp.problem import CostModel, FloatArray, IntArray, Job, Pair, Problem
+from bft.milp.problem import CostModel, FloatArray, Job, Pair, Problem
+from bft.milp.tolerances import EQUAL_SUMS
 
 Named = tuple[tuple[int, float], ...]
 """Units and the ratio there, where it differs (`Pair.at_a`)."""
@@ -25,6 +26,7 @@ def value_table(
     *,
     xi: float | FloatArray = 1.0,
     xi_now: float = 1.0,
+    given_up: float = 0.0,
 ) -> FloatArray:
     """v_j(n) for n = 0 ... min(jmax, units): float64, objective units, -inf where n is not allowed.
 
@@ -32,7 +34,8 @@ def value_table(
     `stall`: max(Tfwd - T, 0)·O(n) for n != current. Both are multiplied by the job's weight (docs/model.md).
     `xi` divides the O(n) of one unit and more, `xi_now` the current rate: a sharing job is slower by that ratio.
     An array gives the ratio for n = 0 ... min(jmax, units), infinite where n is not allowed; with several rows of
-    ratios the result has a table in each.
+    ratios the result has a table in each. `given_up` is the rate on units of another kind, which the job leaves for
+    these: under `bftrainer` that costs Tcup·given_up. `exact.scores` computes the same in compiled code, bit by bit.
 
     >>> job = Job("a", 1, 4, ns=[0, 4], os=[0, 40], tcup=20.0, tcdw=10.0)
     >>> value_table(job, current=1, units=4, tfwd=120.0, cost_model="bftrainer").tolist()
@@ -57,6 +60,8 @@ def value_table(
         values[..., current + 1 :] *= max(tfwd - job.tcup, 0.0) / tfwd
     if job.weight != 1.0:
         values *= job.weight
+    if given_up and cost_model == "bftrainer":
+        values -= job.weight * job.tcup * given_up
     first = 1
     for low, high in job.stretches:
         values[..., first:low] = -np.inf
@@ -69,7 +74,8 @@ def value_table(
 def value_tables(problem: Problem) -> list[FloatArray]:
     """The value table of every job without sharing, in the order of the problem; read-only.
 
-    Interchangeable jobs have one table in common.
+    Interchangeable jobs have one table in common. Entry c is the value of choice c (`Problem`), -inf where it is not
+    allowed: where all units are alike, that is v_j(c).
     """
     classes = classes_of(problem)
     tables = [table_of(problem, j) for j in classes.first]
@@ -78,6 +84,8 @@ def value_tables(problem: Problem) -> list[FloatArray]:
 
 def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
     """The value table of job j without sharing, or with its partner in `pair`."""
+    if problem.several_kinds:
+        return _table_on_kinds(problem, j)
     if pair is None:
         return _slowed(problem, j, 1.0)
     named = pair.named(j)
@@ -86,6 +94,30 @@ def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
         j,
         _ratios(problem, j, [(pair.xi(j), named)])[0] if named else pair.xi(j),
     )
+
+
+def _table_on_kinds(problem: Problem, j: int) -> FloatArray:
+    """The value table of job j over the choices of all kinds, one kind after another."""
+    holds, held, tfwd, model = (
+        problem.jobs[j],
+        problem.current[j],
+        problem.tfwd,
+        problem.cost_model,
+    )
+    table: FloatArray = np.full(problem.units + 1, -np.inf)
+    table[0] = value_table(holds, held, 0, tfwd, model)[0]
+    rate = holds.rate(held)
+    for side in problem.sides(j):
+        own = value_table(
+            side.job,
+            side.held,
+            side.units,
+            tfwd,
+            model,
+            given_up=0.0 if side.held else rate,
+        )
+        table[side.first + 1 : side.first + len(own)] = own[1:]
+    return table
 
 
 def _slowed(problem: Problem, j: int, xi: float | FloatArray) -> FloatArray:
@@ -168,65 +200,13 @@ def tables_of(problem: Problem) -> Tables:
     return Tables(problem)
 
 
-def values_at(problem: Problem, j: int, counts: IntArray) -> FloatArray:
-    """v_j at some counts from 0 on, equal bit by bit to `value_tables`, for a job whose table would be too large."""
-    job, held, tfwd = problem.jobs[j], problem.current[j], problem.tfwd
-    values = tfwd * np.interp(counts.astype(np.float64), job.ns, job.os)
-    fewer, more = counts < held, counts > held
-    if problem.cost_model == "bftrainer":
-        now = problem.partner(j) if problem.pairs else None
-        rate = job.rate(held) / (1.0 if now is None else now.xi(j, held))
-        if rate:
-            values[fewer] -= job.tcdw * rate
-            values[more] -= job.tcup * rate
-    else:
-        values[fewer] *= max(tfwd - job.tcdw, 0.0) / tfwd
-        values[more] *= max(tfwd - job.tcup, 0.0) / tfwd
-    if job.weight != 1.0:
-        values *= job.weight
-    allowed = counts == 0
-    for low, high in job.stretches:
-        allowed |= (counts >= low) & (counts <= min(high, problem.units))
-    values[~allowed] = -np.inf
-    return values
-
-
-def value_points(problem: Problem, j: int) -> tuple[IntArray, FloatArray]:
-    """The few points that define v_j: counts ascending from 0, int64, and values, float64.
-
-    v_j is linear between neighbours of one stretch of allowed counts; between stretches no count is allowed.
-    """
-    job, held = problem.jobs[j], problem.current[j]
-    counts = np.zeros(1, dtype=np.int64)
-    for min_units, last in job.stretches:
-        max_units = min(last, problem.units)
-        if min_units > max_units:
-            break
-        inner = job.ns[(job.ns > min_units) & (job.ns < max_units)]
-        # A change costs, so the held count is a point, between its two neighbours.
-        around = [n for n in (held - 1, held, held + 1) if min_units < n < max_units]
-        ends = np.array([min_units, max_units, *around])
-        counts = np.union1d(
-            counts,
-            np.concatenate((ends, np.floor(inner), np.ceil(inner))).astype(np.int64),
-        )
-    return counts, values_at(problem, j, counts)
-
-
-def objective(problem: Problem, counts: Sequence[int]) -> float:
-    """Like `total_value`, bit by bit, without the tables."""
-    return math.fsum(
-        float(values_at(problem, j, np.array([n]))[0]) for j, n in enumerate(counts)
-    )
-
-
-def total_value(tables: Sequence[FloatArray], counts: Sequence[int]) -> float:
-    """Sum of v_j(n_j), correctly rounded: equal counts give equal bits, in any order and on any Python.
+def total_value(tables: Sequence[FloatArray], choices: Sequence[int]) -> float:
+    """Sum of the values of choices, correctly rounded: equal ones give equal bits, in any order and on any Python.
 
     >>> total_value([np.array([0.0, 10.0]), np.array([0.0, 5.0, 7.0])], (1, 2))
     17.0
     """
-    return math.fsum(float(table[n]) for table, n in zip(tables, counts, strict=True))
+    return math.fsum(float(table[c]) for table, c in zip(tables, choices, strict=True))
 
 
 def tamed(problem: Problem) -> Problem:
@@ -240,7 +220,8 @@ def tamed(problem: Problem) -> Problem:
         max(job.tcup, job.tcdw) <= problem.tfwd
         for job in map(problem.jobs.__getitem__, problem.holders)
     )
-    if modest or problem.cost_model != "bftrainer":
+    # With several kinds `hopeful` leaves such changes out.
+    if modest or problem.cost_model != "bftrainer" or problem.several_kinds:
         return problem
     rates, stake, largest = [], 0.0, 0.0
     for j, (job, held) in enumerate(zip(problem.jobs, keep(problem), strict=True)):
@@ -284,17 +265,35 @@ def tamed(problem: Problem) -> Problem:
     return replace(problem, jobs=tuple(jobs))
 
 
+def hopeful(tables: Sequence[FloatArray], kept: Sequence[int]) -> list[FloatArray]:
+    """The tables without what no optimum can contain, however much the other jobs gain: it has the value -inf.
+
+    So a cost of 1e9 times the total value does not make other values vanish in a solver's tolerances. `kept` are
+    choices that all jobs can have together (`keep`).
+    """
+    best = [float(table.max()) for table in tables]
+    keeping = [float(table[c]) for table, c in zip(tables, kept, strict=True)]
+    stake = math.fsum(high - value for high, value in zip(best, keeping, strict=True))
+    # Rounding must not exclude an optimum.
+    stake += EQUAL_SUMS * (stake + max(map(abs, [*best, *keeping]), default=0.0))
+    return [
+        np.where(table >= high - stake, table, -np.inf)
+        for table, high in zip(tables, best, strict=True)
+    ]
+
+
 def keep(problem: Problem) -> tuple[int, ...]:
-    """Counts with which every job keeps what it has, as far as its bounds allow: a lower bound of any optimum.
+    """Choices with which every job keeps what it has, as far as its bounds allow: a lower bound of any optimum.
 
     >>> a, b = (Job(name, 1, 4, ns=[0, 1, 4], os=[0, 10, 30], tcup=20.0, tcdw=10.0) for name in "ab")
     >>> keep(Problem(units=5, tfwd=120.0, jobs=(a, b), current=(1, 0)))
     (1, 0)
     """
-    counts = [0] * len(problem.jobs)
+    choices = [0] * len(problem.jobs)
     for j in problem.holders:
-        counts[j] = problem.jobs[j].at_most(problem.current[j])
-    return tuple(counts)
+        kept = problem.jobs[j].at_most(problem.current[j])
+        choices[j] = problem.choice(problem.held_kind(j), kept)
+    return tuple(choices)
 
 
 def largest_value(tables: Sequence[FloatArray]) -> float:
@@ -307,15 +306,31 @@ def largest_value(tables: Sequence[FloatArray]) -> float:
 
 
 def complaint(
-    problem: Problem, tables: Sequence[FloatArray], counts: Sequence[int]
+    problem: Problem, tables: Sequence[FloatArray], choices: Sequence[int]
 ) -> str:
-    """Why `counts` are infeasible; an empty string if they are feasible."""
-    if len(counts) != len(problem.jobs):
-        return f"{len(counts)} counts for {len(problem.jobs)} jobs"
-    for job, table, n in zip(problem.jobs, tables, counts, strict=True):
-        if not 0 <= n < len(table) or table[n] == -np.inf:
-            allowed = [job.jmin, len(table) - 1] if job.sizes is None else [*job.sizes]
-            return f"job {job.name!r} gets {n} units, outside 0 and {allowed}"
-    if sum(counts) > problem.units:
-        return f"{sum(counts)} units given, {problem.units} idle"
+    """Why `choices` are infeasible; an empty string if they are feasible."""
+    if len(choices) != len(problem.jobs):
+        return f"{len(choices)} counts for {len(problem.jobs)} jobs"
+    for job, table, choice in zip(problem.jobs, tables, choices, strict=True):
+        if 0 <= choice < len(table) and table[choice] > -np.inf:
+            continue
+        if problem.several_kinds:
+            return f"job {job.name!r} gets choice {choice} of units by kind, which it may not have"
+        allowed = [job.jmin, len(table) - 1] if job.sizes is None else [*job.sizes]
+        return f"job {job.name!r} gets {choice} units, outside 0 and {allowed}"
+    if problem.several_kinds:
+        return _overspent(problem, choices)
+    if sum(choices) > problem.units:
+        return f"{sum(choices)} units given, {problem.units} idle"
+    return ""
+
+
+def _overspent(problem: Problem, choices: Sequence[int]) -> str:
+    """Say of which kind more units are given than are idle; an empty string if of none."""
+    counts, kinds = problem.named(choices)
+    idle = {} if problem.kinds is None else problem.kinds.units
+    for name, units in idle.items():
+        given = sum(n for n, kind in zip(counts, kinds, strict=True) if kind == name)
+        if given > units:
+            return f"{given} units of kind {name!r} given, {units} idle"
     return ""

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp.classes import Classes, classes_of
-from bft.milp.problem import FloatArray, IntArray, Job, Problem
+from bft.milp.classes import Classes, apart, classes_of
+from bft.milp.problem import BoolArray, FloatArray, IntArray, Job, Problem
 
 if TYPE_CHECKING:
     from bft.milp.exact.blocks import Stretches
@@ -96,15 +97,19 @@ def solve_exact(problem: Problem) -> tuple[int, ...]:
 
 
 def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
-    """The canonical optimum; at the time limit (seconds) the best known allocation, with an upper bound."""
+    """The canonical optimum; at the time limit (seconds) the best known allocation, with an upper bound.
+
+    Units are of one kind; `kinds.kinds_optimum` is for several.
+    """
     if not problem.jobs:
         return Optimum((), 0.0, 0.0)
     posed = _Posed.of(problem)
     scores = posed.scores()
-    counts, lost = _best(scores, problem.units, time_limit)
-    value = posed.objective(counts)
+    found, lost = _best(scores, problem.units, time_limit)
+    value = posed.objective(found)
     bound = value if lost is None else value + _worth(scores, lost, problem.units)
-    return Optimum(tuple(counts.tolist()), value, bound, lost is None)
+    counts, kinds = problem.named(found.tolist())
+    return Optimum(counts, value, bound, lost is None, kinds)
 
 
 def solve_plain(problem: Problem) -> tuple[int, ...]:
@@ -151,6 +156,22 @@ def share_units(
             0
         ].tolist()
     )
+
+
+def objective(problem: Problem, counts: Sequence[int]) -> float:
+    """The value of an allocation: equals `values.total_value` bit by bit, without a table of all counts."""
+    if not problem.jobs:
+        return 0.0
+    return _Posed.of(problem).objective(np.array(counts, dtype=np.int64))
+
+
+def value_points(problem: Problem) -> list[tuple[IntArray, FloatArray, BoolArray]]:
+    """For each job the few points that define v_j: see `scores.value_points`."""
+    counts, values, linear, offsets = _Posed.of(problem, apart(problem)).points()
+    return [
+        (counts[begin:end], values[begin:end], linear[begin:end])
+        for begin, end in pairwise(offsets.tolist())
+    ]
 
 
 def scores_of(problem: Problem, classes: Classes | None = None) -> Scores:
@@ -207,28 +228,36 @@ class _Posed:
             ),
         )
 
-    def scores(self) -> Scores:
-        """The scores of all classes."""
-        from bft.milp.exact.scores import scores, value_points
+    def points(self) -> tuple[IntArray, FloatArray, BoolArray, IntArray]:
+        """The points that define the values of all classes: see `scores.value_points`."""
+        from bft.milp.exact.scores import value_points
 
-        problem, sizes = self.problem, self.classes.sizes
-        stall = problem.cost_model == "stall"
-        points = value_points(
+        problem = self.problem
+        return value_points(
             *self.curves,
             *self.stretches,
             self.held,
             *self.terms,
             problem.units,
             problem.tfwd,
-            stall,
+            problem.cost_model == "stall",
         )
+
+    def scores(self) -> Scores:
+        """The scores of all classes."""
+        from bft.milp.exact.scores import scores
+
+        sizes = self.classes.sizes
         kept = self._of_each(Job.at_most, np.int64)
         return Scores(
-            *scores(*points, self.held, kept, sizes), self.classes.of, sizes, kept
+            *scores(*self.points(), self.held, kept, sizes),
+            self.classes.of,
+            sizes,
+            kept,
         )
 
     def objective(self, counts: IntArray) -> float:
-        """The value of an allocation: equals `values.objective` bit by bit."""
+        """The value of an allocation: equals `values.total_value` bit by bit."""
         from bft.milp.exact.scores import values_of
 
         problem, stall = self.problem, self.problem.cost_model == "stall"

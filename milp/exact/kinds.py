@@ -26,16 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.exact.dp import WIDEN, Optimum, alarm
-from bft.milp.kinds import (
-    Choice,
-    KindsProblem,
-    KindsTable,
-    hopeful,
-    kept_choices,
-    kinds_tables,
-    kinds_value,
-)
-from bft.milp.problem import FloatArray, IntArray, Job
+from bft.milp.problem import FloatArray, IntArray, Job, Problem
+from bft.milp.values import hopeful, keep, total_value, value_tables
 
 BITS = 60
 # Charge for a changed job, in quanta.
@@ -53,7 +45,7 @@ TOO_MANY = "too many combinations"
 IN_TIME = "time limit"
 
 
-def kinds_optimum(problem: KindsProblem, time_limit: float | None = None) -> Optimum:
+def kinds_optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
     """The canonical optimum.
 
     At the time limit (seconds), or where more than `MAX_ROWS` combinations would have to be examined, the best known
@@ -67,12 +59,11 @@ def kinds_optimum(problem: KindsProblem, time_limit: float | None = None) -> Opt
     )
 
 
-def _optimum(problem: KindsProblem, deadline: float) -> Optimum:
-    tables, kept = kinds_tables(problem), kept_choices(problem)
-    quantum, lines = _lines(
-        hopeful(tables, kept), [problem.now(j) for j in range(len(tables))]
-    )
-    capacity = np.array(list(problem.units.values()), dtype=np.int64)
+def _optimum(problem: Problem, deadline: float) -> Optimum:
+    tables, kept = value_tables(problem), keep(problem)
+    quantum, lines = _lines(problem, hopeful(tables, kept))
+    idle = [problem.units] if problem.kinds is None else problem.kinds.units.values()
+    capacity = np.array(list(idle), dtype=np.int64)
     prices, priced = _relaxed(lines, capacity)
     search = _Search([priced[id(line)] for line in lines], capacity, prices, deadline)
     best = [line.rank(choice) for line, choice in zip(lines, kept, strict=True)]
@@ -80,25 +71,16 @@ def _optimum(problem: KindsProblem, deadline: float) -> Optimum:
         best,
         sum(int(line.scores[rank]) for line, rank in zip(lines, best, strict=True)),
     )
-    choices = [
-        (int(line.kinds[rank]), int(line.units[rank]))
-        for line, rank in zip(lines, ranks, strict=True)
-    ]
-    value, names = kinds_value(tables, choices), list(problem.units)
+    choices = [int(line.choices[rank]) for line, rank in zip(lines, ranks, strict=True)]
+    value = total_value(tables, choices)
+    counts, names = problem.named(choices)
     # How much more another allocation may be worth: its score is higher by at most what is not excluded.
     more = (
         quantum * (search.lost - search.excluded + len(lines) * (CHARGE + 1))
         if search.limit
         else 0.0
     )
-    return Optimum(
-        tuple(units for _, units in choices),
-        value,
-        value + more,
-        not search.limit,
-        tuple(names[kind] if units else None for kind, units in choices),
-        search.limit,
-    )
+    return Optimum(counts, value, value + more, not search.limit, names, search.limit)
 
 
 @cache
@@ -111,7 +93,7 @@ def _compile() -> None:
         }
         for name in "xyz"
     ]
-    _optimum(KindsProblem({"a": 2, "b": 1}, 1.0, tuple(jobs), (None,) * 3), math.inf)
+    _optimum(Problem.of_kinds({"a": 2, "b": 1}, 1.0, jobs, [None] * 3), math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,12 +108,11 @@ class _Line:
     kinds: IntArray
     units: IntArray
     scores: IntArray
+    choices: IntArray
 
-    def rank(self, choice: Choice) -> int:
+    def rank(self, choice: int) -> int:
         """Return the rank of a choice among the choices of the job."""
-        return int(
-            np.flatnonzero((self.kinds == choice[0]) & (self.units == choice[1]))[0]
-        )
+        return int(np.flatnonzero(self.choices == choice)[0])
 
     def corners(self) -> IntArray:
         """Ranks of the choices that can matter to the relaxation: on each kind the others lie between them or below."""
@@ -162,25 +143,28 @@ class _Line:
         )
 
 
-def _lines(
-    tables: Sequence[KindsTable], now: Sequence[Choice]
-) -> tuple[float, list[_Line]]:
-    """The quantum, and the choices of each job."""
-    each = [table.points() for table in tables]
-    spread = math.fsum(float(values.max() - values.min()) for _, _, values in each)
-    at_stake = max(spread, *(float(np.abs(values).max()) for _, _, values in each))
+def _lines(problem: Problem, tables: Sequence[FloatArray]) -> tuple[float, list[_Line]]:
+    """The quantum, and the choices of each job: fewest units first, then in the order of kinds."""
+    each = []
+    for table in tables:
+        choices = np.flatnonzero(table > -np.inf)
+        kinds, units = problem.kinds_and_units(choices)
+        order = np.lexsort((kinds, units))
+        each.append((choices[order], kinds[order], units[order], table[choices[order]]))
+    spread = math.fsum(float(values.max() - values.min()) for *_, values in each)
+    at_stake = max(spread, *(float(np.abs(values).max()) for *_, values in each))
     exponent = math.ceil(math.log2(at_stake)) if at_stake > 0 else 0
     quantum = 2.0 ** max(exponent - BITS, -1000)
     known: dict[bytes, _Line] = {}
     lines = []
-    for (kinds, units, values), (kind, held) in zip(each, now, strict=True):
-        changes = (kinds != kind) | (units != held)
+    for j, (choices, kinds, units, values) in enumerate(each):
+        changes = (kinds != problem.held_kind(j)) | (units != problem.current[j])
         scores = (
             _levelled(np.rint((values - values.max()) / quantum).astype(np.int64))
             - CHARGE * changes
         )
-        key = b"".join(part.tobytes() for part in (kinds, units, scores))
-        lines.append(known.setdefault(key, _Line(kinds, units, scores)))
+        key = b"".join(part.tobytes() for part in (choices, scores))
+        lines.append(known.setdefault(key, _Line(kinds, units, scores, choices)))
     return quantum, lines
 
 

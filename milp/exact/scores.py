@@ -47,7 +47,7 @@ def value_points(
     tfwd: float,
     stall: bool,
 ) -> tuple[IntArray, FloatArray, BoolArray, IntArray]:
-    """Few points that define every v_j, as in `values.value_points`: counts, values, linearity, and offsets per job.
+    """Few points that define every v_j: counts ascending from 0, values, linearity, and offsets per job.
 
     Linearity: whether v_j is linear to the next point; else no count between the two is allowed. Job j's curve is
     ns, os[begins[j]:ends[j]]; besides 0 it may have the counts lows[i] to highs[i], i in stretches[j]:stretches[j+1].
@@ -78,21 +78,11 @@ def value_points(
             if min_units <= held[j] <= max_units and not stall:
                 rate = _on(ns, os, first, first, end, float(held[j]))[0]
         offsets[j + 1] = filled
-        less, more = 1.0, 1.0
-        if stall:
-            less, more = (
-                max(tfwd - tcdw[j], 0.0) / tfwd,
-                max(tfwd - tcup[j], 0.0) / tfwd,
-            )
         place = first
         for k in range(start, filled):
-            value, place = _on(ns, os, place, first, end, float(counts[k]))
-            value *= tfwd
-            if counts[k] < held[j]:
-                value = value * less - tcdw[j] * rate
-            elif counts[k] > held[j]:
-                value = value * more - tcup[j] * rate
-            values[k] = value * weight[j]
+            o, place = _on(ns, os, place, first, end, float(counts[k]))
+            seconds = _lost_s(counts[k], held[j], tcup[j], tcdw[j])
+            values[k] = _value(o, seconds, rate, weight[j], tfwd, stall)
     return counts[:filled], values[:filled], linear[:filled], offsets
 
 
@@ -173,15 +163,39 @@ def values_of(
     for j in range(len(of)):
         c, n = of[j], counts[j]
         first, end = begins[c], ends[c]
-        value = tfwd * _on(ns, os, first, first, end, float(n))[0]
-        if n != held[c]:
-            seconds = tcdw[c] if n < held[c] else tcup[c]
-            if stall:
-                value *= max(tfwd - seconds, 0.0) / tfwd
-            elif runs[c]:
-                value -= seconds * _on(ns, os, first, first, end, float(held[c]))[0]
-        values[j] = value * weight[c]
+        seconds = _lost_s(n, held[c], tcup[c], tcdw[c])
+        rate = 0.0
+        if seconds and runs[c] and not stall:
+            rate = _on(ns, os, first, first, end, float(held[c]))[0]
+        o = _on(ns, os, first, first, end, float(n))[0]
+        values[j] = _value(o, seconds, rate, weight[c], tfwd, stall)
     return values
+
+
+@compiled
+def _lost_s(n: int, held: int, tcup: float, tcdw: float) -> float:
+    """Seconds that a job loses which gets n units: Tcup or Tcdw where it grows or shrinks."""
+    if n == held:
+        return 0.0
+    return tcdw if n < held else tcup
+
+
+@compiled
+def _value(
+    objective: float,
+    seconds: float,
+    rate: float,
+    weight: float,
+    tfwd: float,
+    stall: bool,
+) -> float:
+    """v_j(n) from O(n), bit by bit as in `values.value_table`; a change loses `seconds` at `rate`."""
+    value = tfwd * objective
+    if stall:
+        value *= max(tfwd - seconds, 0.0) / tfwd
+    else:
+        value -= seconds * rate
+    return value * weight
 
 
 @compiled

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise, repeat
 
 import numpy as np
 
 from bft.milp.classes import classes_of
-from bft.milp.formulations.linear import Formulated, LinearModel
+from bft.milp.formulations.linear import Formulated, LinearModel, Nonsense
 from bft.milp.formulations.pruning import prune
 from bft.milp.problem import FloatArray, Job, Problem
 from bft.milp.tolerances import EQUAL_SLOPES
-from bft.milp.values import table_of
+from bft.milp.values import hopeful, keep, table_of
 
 # Up to this many classes a solver takes milliseconds, and all counts are posed: no pruning has to be proven right.
 POSED_WHOLE = 15
@@ -171,54 +171,87 @@ def limit_units(model: LinearModel, items: Iterable[Chosen], units: int) -> None
 def build(problem: Problem) -> Formulated:
     """Formulate `problem`.
 
-    For each class of interchangeable jobs with m members (mostly one): a whole number t per run with points
-    p0 < p1 < ... (members in the run), a number of members that are off, and whole numbers
+    For each class of interchangeable jobs with m members (mostly one), on each kind of units: a whole number t per run
+    with points p0 < p1 < ... (members in the run), a number of members that are off, and whole numbers
     0 <= x_i <= (p_{i+1} - p_i)·t per segment. Subject to
 
-        sum of t over the class's runs + off = m
-        sum over all runs of p0·t + x <= units
+        sum of t over the class's kinds and runs + off = m        so a member is active on one kind at most
+        sum over all runs on a kind of p0·t + x <= units of it    for each kind
 
     maximise the sum of v(p0)·t + slope_i·x_i. Runs are concave, so segments fill in order, for all members of a run at
     once: no unit of segment i + 1 is used before segment i is full, so its units can be given to members one by one.
 
-    With more than `POSED_WHOLE` classes only the counts that an optimum may need are posed (`pruning`).
+    With more than `POSED_WHOLE` classes only the counts that an optimum may need are posed (`pruning`), with several
+    kinds those that one can contain (`values.hopeful`). Decodes to choices (`Problem`).
     """
     classes = classes_of(problem)
     sizes = classes.sizes
     tables = [table_of(problem, j) for j in classes.first]
-    pruned = len(tables) > POSED_WHOLE
-    if pruned:
+    pruned = problem.several_kinds or len(tables) > POSED_WHOLE
+    if problem.several_kinds:
+        tables = hopeful(tables, keep(problem))
+    elif pruned:
         tables = prune(tables, sizes, problem.units)
-    model, constant, units = LinearModel(), 0.0, problem.units
-    items: list[
-        Chosen | int
-    ] = []  # a number: the units of each member, if only one count is possible
+    model, constant = LinearModel(), 0.0
+    left = [problem.units]
+    if problem.kinds is not None:
+        left = list(problem.kinds.units.values())
+    # Of each class its runs on each kind; a number: the units of each member, if only one count is possible.
+    items: list[dict[int, Chosen] | int] = []
     for j, members, table in zip(classes.first, sizes.tolist(), tables, strict=True):
-        allowed = table > -np.inf
-        if pruned and np.count_nonzero(allowed) == 1:
-            count = int(np.argmax(allowed))
+        if len(left) == 1 and pruned and np.count_nonzero(table > -np.inf) == 1:
+            count = int(np.argmax(table))
             items.append(count)
-            units -= members * count
+            left[0] -= members * count
             constant += members * float(table[count])
             continue
-        off = [model.variable(float(table[0]), float(members))] if allowed[0] else []
-        edges = np.flatnonzero(np.diff(allowed)).tolist() if pruned else ()
-        chosen, binaries = add_runs(
-            model,
-            list(mode_runs(problem.jobs[j], problem.current[j], table, edges)),
-            members,
-        )
-        model.row(
-            [*off, *binaries], [1.0] * (len(off) + len(binaries)), "=", float(members)
-        )
+        ones = []
+        if table[0] > -np.inf:
+            ones.append(model.variable(float(table[0]), float(members)))
+        chosen: dict[int, Chosen] = {}
+        for side in problem.sides(j):
+            # The first entry is no choice of this side; no run contains it.
+            last = side.first + min(side.job.jmax, side.units)
+            values = table[side.first : last + 1]
+            edges = np.flatnonzero(np.diff(values > -np.inf)).tolist() if pruned else ()
+            runs = list(mode_runs(side.job, side.held, values, edges))
+            chosen[side.kind], binaries = add_runs(model, runs, members)
+            ones += binaries
+        model.row(ones, [1.0] * len(ones), "=", float(members))
         items.append(chosen)
-    limit_units(model, [item for item in items if isinstance(item, Chosen)], units)
+    posed = [item for item in items if not isinstance(item, int)]
+    for kind, units in enumerate(left):
+        limit_units(model, [item[kind] for item in posed if kind in item], units)
 
     def decode(x: FloatArray) -> tuple[int, ...]:
-        given = [
-            repeat(item) if isinstance(item, int) else iter(item.counts(x, members))
-            for item, members in zip(items, sizes.tolist(), strict=True)
-        ]
+        given: list[Iterator[int]] = []
+        for j, item, members in zip(classes.first, items, sizes.tolist(), strict=True):
+            if isinstance(item, int):
+                given.append(repeat(item))
+            else:
+                given.append(iter(_choices(problem, j, item, x, members)))
         return tuple(next(given[c]) for c in classes.of.tolist())
 
     return Formulated(model, decode, constant)
+
+
+def _choices(
+    problem: Problem, j: int, chosen: Mapping[int, Chosen], x: FloatArray, members: int
+) -> list[int]:
+    """The choices of the members of job j's class in a solution `x`; raise Nonsense where there are no such choices."""
+    if not problem.several_kinds:
+        return chosen[0].counts(x, members)
+    active = [(kind, item.units(x)) for kind, item in chosen.items()]
+    active = [(kind, units) for kind, units in active if units]
+    name = problem.jobs[j].name
+    if len(active) > 1:
+        raise Nonsense(f"invalid answer: job {name!r} gets units of several kinds")
+    if not active:
+        return [0]
+    kind, units = active[0]
+    side = next(side for side in problem.sides(j) if side.kind == kind)
+    if not 0 < units <= side.units:
+        raise Nonsense(
+            f"invalid answer: job {name!r} gets {units} units of a kind of which {side.units} are idle"
+        )
+    return [problem.choice(kind, units)]

@@ -144,8 +144,6 @@ class MilpPolicy:
         targets: dict[int, int] = {}
         if self.curves == "profile":
             targets = self._advisor.targets(state, self._learned)
-        if kinds := state.machine.idle_by_kind():
-            return Decision.solved(self._solved(self.kinds_problem(state, kinds)))
         problem, certain = measured_first(self.problem(state), targets)
         solution = self._solved(problem)
         if certain:
@@ -163,7 +161,7 @@ class MilpPolicy:
             )
         )
 
-    def _solved(self, problem: milp.Problem | milp.KindsProblem) -> milp.Solution:
+    def _solved(self, problem: milp.Problem) -> milp.Solution:
         """Return the solver's answer to a problem; count whether it was checked, and whether it was proved invalid."""
         solution = self.solver.solve(problem)
         self.verified += solution.verified is not None
@@ -181,12 +179,24 @@ class MilpPolicy:
     def problem(self, state: State) -> milp.Problem:
         """The decision as an allocation problem."""
         jobs = self._posed(state)
+        tfwd_s = self.tfwd_s if self.window == "fixed" else self._expected_window(state)
+        idle = state.machine.idle_by_kind()
+        if idle:
+            posed = [
+                {kind: self._term_on(view.job, term, kind) for kind in idle}
+                for view, term in zip(state.jobs, jobs, strict=True)
+            ]
+            now = [
+                (state.machine.kind_of(view.held[0]), view.units)
+                if view.units
+                else None
+                for view in state.jobs
+            ]
+            return milp.Problem.of_kinds(idle, tfwd_s, posed, now, self.cost_model)
         alike = self.alike(state, jobs)
         return milp.Problem(
             units=state.idle,
-            tfwd=self.tfwd_s
-            if self.window == "fixed"
-            else self._expected_window(state),
+            tfwd=tfwd_s,
             jobs=jobs,
             current=tuple(state.counts.tolist()),
             cost_model=self.cost_model,
@@ -200,23 +210,10 @@ class MilpPolicy:
         left_s = (min(ends) - state.time_ns) / SECOND_NS if ends else self.tfwd_s
         return min(self.tfwd_s, max(left_s, LEAST_WINDOW_S))
 
-    def kinds_problem(self, state: State, idle: Mapping[str, int]) -> milp.KindsProblem:
-        """The decision where units are of several kinds, of which so many are idle."""
-        tfwd_s = self.tfwd_s if self.window == "fixed" else self._expected_window(state)
-        jobs = []
-        for view, term in zip(state.jobs, self._posed(state), strict=True):
-            curves = {kind: self._curve_on(view.job, kind) for kind in idle}
-            jobs.append(
-                {
-                    kind: replace(term, ns=curve.ns, os=curve.ps)
-                    for kind, curve in curves.items()
-                }
-            )
-        now = [
-            (state.machine.kind_of(view.held[0]), view.units) if view.units else None
-            for view in state.jobs
-        ]
-        return milp.KindsProblem(idle, tfwd_s, tuple(jobs), tuple(now), self.cost_model)
+    def _term_on(self, job: Job, term: milp.Job, kind: str) -> milp.Job:
+        """The terms of a job on units of a kind."""
+        curve = self._curve_on(job, kind)
+        return replace(term, ns=curve.ns, os=curve.ps)
 
     def _curve_on(self, job: Job, kind: str) -> Curve:
         known = self._on.get((job.name, kind))

@@ -132,7 +132,7 @@ class Sia:
         )
         return Decision(placement=placement, solution=solution, wake_ns=wake_ns)
 
-    def problem(self, state: State) -> milp.Problem | milp.KindsProblem:
+    def problem(self, state: State) -> milp.Problem:
         """The decision as an allocation problem: one second, in which a configuration is worth its utility."""
         machine = state.machine
         idle, held = (
@@ -154,9 +154,8 @@ class Sia:
             return milp.Problem(
                 state.idle, 1.0, tuple(job[""] for job in posed), tuple(counts)
             )
-        return milp.KindsProblem(
-            idle, 1.0, tuple(posed), tuple(zip(held, counts, strict=True))
-        )
+        current = list(zip(held, counts, strict=True))
+        return milp.Problem.of_kinds(idle, 1.0, posed, current)
 
     def _posed(self, job: Job, utilities: Mapping[int, float]) -> milp.Job:
         """A job on the configurations of a kind that it may get now, at their utilities."""

@@ -19,7 +19,7 @@ from bft.models.option_fields import POLICY_KNOWS, SOLVER, Condition, option
 from bft.models.plugins import PluginGroup
 
 if TYPE_CHECKING:
-    from bft.milp import KindsProblem, Problem, Solution
+    from bft.milp import Problem, Solution
 
 # As in `bft.milp.backend_names`, whose import would be too slow for printing help.
 BACKENDS = ("auto", "cbc", "highs", "scipy", "gurobi", "exact")
@@ -176,7 +176,7 @@ class SolverOptions:
         """Whether the solver's own answers count, so that no canonical optimum is found."""
         return self.gap > 0 or self.strict_reference
 
-    def solve(self, problem: Problem | KindsProblem) -> Solution:
+    def solve(self, problem: Problem) -> Solution:
         """Solve an allocation problem; see `bft.milp.solve` for what may be raised."""
         from bft import (
             milp,

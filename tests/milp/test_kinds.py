@@ -20,7 +20,6 @@ from strategies import allowed, curves, interpolated, problems, sizes
 
 from bft.milp import (
     Job,
-    KindsProblem,
     Problem,
     ProblemError,
     SolverProcess,
@@ -32,7 +31,7 @@ from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import describe
 from bft.milp.exact.kinds import kinds_optimum
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
-from bft.milp.kinds import kept_choices, kinds_complaint, kinds_tables, kinds_value
+from bft.milp.values import complaint, keep, total_value, value_tables
 from bft.replay.cli.main import run
 
 BACKENDS = [
@@ -48,10 +47,28 @@ def process() -> Iterator[SolverProcess]:
     mine.close()
 
 
+def stated(problem: Problem) -> dict[str, Any]:
+    """What `Problem.of_kinds` was given."""
+    assert problem.kinds is not None
+    held = zip(problem.kinds.held, problem.current, strict=True)
+    return {
+        "units": problem.kinds.units,
+        "tfwd": problem.tfwd,
+        "jobs": problem.kinds.jobs,
+        "current": tuple((kind, n) if kind else None for kind, n in held),
+        "cost_model": problem.cost_model,
+    }
+
+
+def restated(problem: Problem, **changes: Any) -> Problem:
+    """The problem with other arguments of `Problem.of_kinds`."""
+    return Problem.of_kinds(**{**stated(problem), **changes})
+
+
 @st.composite
 def kinds_problems(
     draw: st.DrawFn, *, whole: bool = False, max_jobs: int = 3
-) -> KindsProblem:
+) -> Problem:
     """Two or three kinds, jobs that hold anything; `whole`: small whole numbers, so that ties abound.
 
     Often some jobs are alike: the curves, bounds and costs of another one.
@@ -93,7 +110,7 @@ def kinds_problems(
         left[kind] -= held
         jobs.append(job)
         current.append((kind, held))
-    return KindsProblem(
+    return Problem.of_kinds(
         units,
         64.0,
         tuple(jobs),
@@ -102,9 +119,9 @@ def kinds_problems(
     )
 
 
-def worth(problem: KindsProblem, j: int, kind: str | None, n: int) -> float | None:
+def worth(problem: Problem, j: int, kind: str | None, n: int) -> float | None:
     """The value by the letter of docs/model.md; None where it is not allowed."""
-    jobs, now = problem.jobs[j], problem.current[j]
+    jobs, now = stated(problem)["jobs"][j], stated(problem)["current"][j]
     before = jobs[now[0]] if now else None
     held = now[1] if now else 0
     if kind is None:
@@ -130,30 +147,31 @@ def worth(problem: KindsProblem, j: int, kind: str | None, n: int) -> float | No
 Allocation = tuple[tuple[str | None, int], ...]
 
 
-def allocations(problem: KindsProblem) -> Iterator[tuple[Allocation, float]]:
+def allocations(problem: Problem) -> Iterator[tuple[Allocation, float]]:
     """All feasible allocations with their values."""
-    kinds = list(problem.units)
+    units = stated(problem)["units"]
+    kinds = list(units)
     choices = []
-    for j, job in enumerate(problem.jobs):
+    for j, job in enumerate(stated(problem)["jobs"]):
         mine: list[tuple[str | None, int]] = [(None, 0)]
         mine += [
             (kind, n)
             for kind in kinds
             if kind in job
-            for n in range(1, problem.units[kind] + 1)
+            for n in range(1, units[kind] + 1)
         ]
         choices.append(
             [(c, v) for c in mine if (v := worth(problem, j, *c)) is not None]
         )
     for choice in itertools.product(*choices):
         used = {kind: sum(n for (of, n), _ in choice if of == kind) for kind in kinds}
-        if all(used[kind] <= problem.units[kind] for kind in kinds):
+        if all(used[kind] <= units[kind] for kind in kinds):
             yield tuple(c for c, _ in choice), math.fsum(v for _, v in choice)
 
 
-def canonical(problem: KindsProblem) -> Allocation:
+def canonical(problem: Problem) -> Allocation:
     """The best; then the fewest changed jobs; then the last job has fewest units, of the first kind, and so on."""
-    kinds = [None, *problem.units]
+    kinds = [None, *stated(problem)["units"]]
 
     def rank(
         found: tuple[Allocation, float],
@@ -161,7 +179,7 @@ def canonical(problem: KindsProblem) -> Allocation:
         allocation, value = found
         changed = sum(
             c != (now or (None, 0))
-            for c, now in zip(allocation, problem.current, strict=True)
+            for c, now in zip(allocation, stated(problem)["current"], strict=True)
         )
         return (
             -value,
@@ -174,7 +192,7 @@ def canonical(problem: KindsProblem) -> Allocation:
 
 @given(kinds_problems(whole=True))
 def test_the_exact_answer_is_the_one_that_enumeration_names(
-    problem: KindsProblem,
+    problem: Problem,
 ) -> None:
     solution = solve(problem, backend="exact")
     assert tuple(zip(solution.kinds, solution.counts, strict=True)) == canonical(
@@ -183,7 +201,7 @@ def test_the_exact_answer_is_the_one_that_enumeration_names(
 
 
 def worth_exactly(
-    problem: KindsProblem, job: Mapping[str, Job], choice: tuple[str | None, int]
+    problem: Problem, job: Mapping[str, Job], choice: tuple[str | None, int]
 ) -> Fraction:
     """What a waiting job's choice is worth in decimals, as its table states them, and not in doubles."""
     kind, n = choice
@@ -204,7 +222,7 @@ def worth_exactly(
 
 
 @st.composite
-def tenths(draw: st.DrawFn) -> KindsProblem:
+def tenths(draw: st.DrawFn) -> Problem:
     """A waiting job whose objectives are tenths, so that choices are often worth the same, and rounded differently."""
     units = {kind: draw(st.integers(0, 6)) for kind in "ab"}
     job = {}
@@ -212,12 +230,14 @@ def tenths(draw: st.DrawFn) -> KindsProblem:
         ns = [0, *sorted(draw(st.sets(st.integers(1, 6), min_size=1, max_size=3)))]
         os = [0.0, *(draw(st.integers(0, 6)) / 10 for _ in ns[1:])]
         job[kind] = Job("j", 1, draw(st.integers(1, 6)), ns, os, 0.0, 0.0)
-    return KindsProblem(units, draw(st.sampled_from([64.0, 120.0])), (job,), (None,))
+    return Problem.of_kinds(
+        units, draw(st.sampled_from([64.0, 120.0])), (job,), (None,)
+    )
 
 
 @given(tenths())
 @example(
-    KindsProblem(
+    Problem.of_kinds(
         {"a": 6, "b": 6},
         64.0,
         (
@@ -230,14 +250,14 @@ def tenths(draw: st.DrawFn) -> KindsProblem:
     )
 )
 def test_choices_that_are_worth_the_same_but_for_rounding_are_taken_by_the_rule(
-    problem: KindsProblem,
+    problem: Problem,
 ) -> None:
-    job = problem.jobs[0]
+    job, units = stated(problem)["jobs"][0], stated(problem)["units"]
     choices: list[tuple[str | None, int]] = [(None, 0)]
     choices += [
         (kind, n)
         for kind in "ab"
-        for n in range(1, min(problem.units[kind], job[kind].jmax) + 1)
+        for n in range(1, min(units[kind], job[kind].jmax) + 1)
     ]
     first = min(
         choices,
@@ -263,7 +283,7 @@ def test_a_job_gets_no_units_that_are_worth_nothing_to_it(backend: str) -> None:
         for kind in "ab"
     }
     solution = solve(
-        KindsProblem({"a": 4, "b": 4}, 120.0, (flat, steep), (None, None)),
+        Problem.of_kinds({"a": 4, "b": 4}, 120.0, (flat, steep), (None, None)),
         backend=backend,
     )
     assert list(zip(solution.kinds, solution.counts, strict=True)) == [
@@ -273,20 +293,20 @@ def test_a_job_gets_no_units_that_are_worth_nothing_to_it(backend: str) -> None:
 
 
 @given(kinds_problems())
-def test_tables_and_optimum_agree_with_enumeration(problem: KindsProblem) -> None:
+def test_tables_and_optimum_agree_with_enumeration(problem: Problem) -> None:
     best = max(value for _, value in allocations(problem))
     found = kinds_optimum(problem)
     assert found.proven
     scale = 1e-9 * max(1.0, *(abs(value) for _, value in allocations(problem)))
     assert found.objective == pytest.approx(best, rel=1e-9, abs=scale)
-    kept = kinds_value(kinds_tables(problem), kept_choices(problem))
+    kept = total_value(value_tables(problem), keep(problem))
     assert found.objective >= kept - scale
 
 
 @examples(12)
 @given(problem=kinds_problems(whole=True))
 def test_every_backend_gives_the_canonical_answer(
-    problem: KindsProblem, process: SolverProcess
+    problem: Problem, process: SolverProcess
 ) -> None:
     exact = solve(problem, backend="exact")
     for backend in BACKENDS:
@@ -305,10 +325,10 @@ def test_every_backend_gives_the_canonical_answer(
 
 @given(problems(max_jobs=3, max_units=6))
 def test_one_kind_is_worth_what_the_usual_problem_is(problem: Problem) -> None:
-    if any(job.os[0] for job in problem.jobs) or not problem.jobs:
+    if not problem.jobs:
         return
     jobs = tuple({"only": job} for job in problem.jobs)
-    kinds = KindsProblem(
+    kinds = Problem.of_kinds(
         {"only": problem.units},
         problem.tfwd,
         jobs,
@@ -316,9 +336,56 @@ def test_one_kind_is_worth_what_the_usual_problem_is(problem: Problem) -> None:
         problem.cost_model,
     )
     usual, found = solve(problem, backend="exact"), solve(kinds, backend="exact")
-    assert found.objective == pytest.approx(
-        usual.objective, rel=1e-9, abs=1e-9 * max(1.0, abs(usual.bound))
-    )
+    assert (found.counts, found.objective) == (usual.counts, usual.objective)
+    assert found.kinds == tuple("only" if n else None for n in usual.counts)
+    assert value_tables(kinds)[0].tobytes() == value_tables(problem)[0].tobytes()
+
+
+def test_a_choice_is_numbered_by_kind_and_units() -> None:
+    job = curve_job("j", a=[0, 1], c=[0, 2])
+    problem = Problem.of_kinds({"a": 2, "b": 0, "c": 3}, 60.0, (job,), (("c", 1),))
+    choices = [problem.choice(0, n) for n in range(3)]
+    choices += [problem.choice(2, n) for n in range(1, 4)]
+    assert choices == [0, 1, 2, 3, 4, 5]
+    kinds, units = problem.kinds_and_units(choices)
+    assert kinds.tolist() == [0, 0, 0, 2, 2, 2]
+    assert units.tolist() == [0, 1, 2, 1, 2, 3]
+    assert problem.named((4,)) == ((2,), ("c",))
+    assert keep(problem) == (3,)
+
+
+def test_answers_that_exceed_a_kind_are_told_apart() -> None:
+    job = curve_job("j", a=[0, 1], b=[0, 2])
+    other = {kind: replace(side, name="k") for kind, side in job.items()}
+    problem = Problem.of_kinds({"a": 2, "b": 1}, 60.0, (job, other), (None, None))
+    tables = value_tables(problem)
+    assert complaint(problem, tables, (1, 3)) == ""
+    assert complaint(problem, tables, (3, 3)) == "2 units of kind 'b' given, 1 idle"
+    assert "job 'k' gets" in complaint(problem, tables, (0, 2))
+    assert "job 'k' gets" in complaint(problem, tables, (0, -1))
+
+
+def test_a_solver_that_gives_a_job_two_kinds_is_refused() -> None:
+    job = curve_job("j", a=[0, 1], b=[0, 2])
+    problem = Problem.of_kinds({"a": 1, "b": 1}, 60.0, (job,), (None,))
+
+    class Both(SolverProcess):
+        def solve(
+            self, model: LinearModel, backend: str, limits: Limits
+        ) -> LinearAnswer:
+            x = np.array([0.0, 1.0, 1.0])
+            return LinearAnswer("optimal", x, 180.0, 180.0)
+
+    found = solve(problem, backend="scipy", process=Both())
+    assert (found.status, found.kinds) == ("fallback", ("b",))
+    assert "job 'j' gets units of several kinds" in found.note
+
+
+def test_kinds_of_other_jobs_are_refused() -> None:
+    problem = Problem.of_kinds({"a": 1}, 60.0, (curve_job("j", a=[0, 1]),), (("a", 1),))
+    other = curve_job("k", a=[0, 1])["a"]
+    with pytest.raises(ProblemError, match=r"Problem\.of_kinds"):
+        replace(problem, jobs=(other,))
 
 
 def curve_job(name: str, **of: list[float]) -> dict[str, Job]:
@@ -333,10 +400,12 @@ def test_who_gains_most_from_the_fast_kind_gets_it_and_may_change_to_it() -> Non
     # j0 runs on two slow units at 10 a second; j1 gains more by fast units than j0 does.
     a = curve_job("a", fast=[0, 12, 24], slow=[0, 5, 10])
     b = curve_job("b", fast=[0, 40, 80], slow=[0, 5, 10])
-    problem = KindsProblem({"fast": 2, "slow": 2}, 100.0, (a, b), (("slow", 2), None))
+    problem = Problem.of_kinds(
+        {"fast": 2, "slow": 2}, 100.0, (a, b), (("slow", 2), None)
+    )
     assert solve(problem).kinds == ("slow", "fast")
     # With a third and fourth fast unit a changes too: 100 · 24 less Tcup · 10 is more than 100 · 10.
-    more = replace(problem, units={"fast": 4, "slow": 2})
+    more = restated(problem, units={"fast": 4, "slow": 2})
     found = solve(more)
     assert (found.kinds, found.counts, found.objective) == (
         ("fast", "fast"),
@@ -345,26 +414,27 @@ def test_who_gains_most_from_the_fast_kind_gets_it_and_may_change_to_it() -> Non
     )
     # It does not where the change costs more than it brings.
     dear = {kind: replace(job, tcup=200.0) for kind, job in a.items()}
-    assert solve(replace(more, jobs=(dear, b))).kinds == ("slow", "fast")
+    assert solve(restated(more, jobs=(dear, b))).kinds == ("slow", "fast")
 
 
 @given(kinds_problems(max_jobs=4), st.sampled_from([0, 3, 30]), st.booleans())
 def test_at_a_limit_the_best_known_answer_has_a_bound(
-    problem: KindsProblem, rows: int, in_time: bool
+    problem: Problem, rows: int, in_time: bool
 ) -> None:
     best = kinds_optimum(problem)
     with pytest.MonkeyPatch.context() as limited:
         limited.setattr("bft.milp.exact.kinds.MAX_ROWS", rows if in_time else 2**20)
         found = kinds_optimum(problem, None if in_time else 1e-9)
-    tables, scale = kinds_tables(problem), 1e-9 * max(1.0, abs(best.bound))
+    tables, scale = value_tables(problem), 1e-9 * max(1.0, abs(best.bound))
+    kinds = list(stated(problem)["units"])
     choices = [
-        (list(problem.units).index(kind) if kind else 0, units)
+        problem.choice(kinds.index(kind) if kind else 0, units)
         for kind, units in zip(found.kinds, found.counts, strict=True)
     ]
-    assert kinds_complaint(problem, tables, choices) == ""
-    assert found.objective == kinds_value(tables, choices)
+    assert complaint(problem, tables, choices) == ""
+    assert found.objective == total_value(tables, choices)
     assert (
-        kinds_value(tables, kept_choices(problem)) - scale
+        total_value(tables, keep(problem)) - scale
         <= found.objective
         <= best.objective + scale
     )
@@ -377,7 +447,7 @@ def test_at_a_limit_the_best_known_answer_has_a_bound(
 
 def large_problem(
     seed: int, jobs: int, units: int, classes: int, *, concave: bool
-) -> KindsProblem:
+) -> Problem:
     """Jobs of a few classes on two kinds, some of them running."""
     rng = np.random.default_rng(seed)
     left, made, current = {"fast": units, "slow": units}, [], []
@@ -401,7 +471,7 @@ def large_problem(
         left[kind] -= held
         made.append(job)
         current.append((kind, held))
-    return KindsProblem(
+    return Problem.of_kinds(
         {"fast": units, "slow": units}, 120.0, tuple(made), tuple(current)
     )
 
@@ -475,15 +545,15 @@ def test_too_many_combinations_are_left_to_a_solver_and_that_is_said(
     ],
 )
 def test_what_cannot_be_posed_is_refused(change: dict[str, Any], message: str) -> None:
-    problem = KindsProblem(
+    problem = Problem.of_kinds(
         {"a": 1, "b": 2}, 60.0, (curve_job("j", a=[0, 1], b=[0, 2]),), (("a", 1),)
     )
     with pytest.raises(ProblemError, match=message):
-        replace(problem, **change)
+        restated(problem, **change)
 
 
 def test_other_formulations_are_refused() -> None:
-    problem = KindsProblem({"a": 1}, 60.0, (curve_job("j", a=[0, 1]),), (None,))
+    problem = Problem.of_kinds({"a": 1}, 60.0, (curve_job("j", a=[0, 1]),), (None,))
     with pytest.raises(ProblemError, match="expected formulation 'modes'"):
         solve(problem, formulation="node")
 
