@@ -8,6 +8,9 @@
 (1, 4)
 """
 
+import warnings
+from typing import Any
+
 from bft.milp.backends.backend_api import Availability, Backend, Feature
 from bft.milp.backends.process import SolverProcess
 from bft.milp.backends.registry import backend_names
@@ -64,3 +67,15 @@ __all__ = [
     "value_table",
     "value_tables",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return `Problem.of_kinds` under its old name, with a warning."""
+    if name != "KindsProblem":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(
+        "bft.milp.KindsProblem is now bft.milp.Problem.of_kinds",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return Problem.of_kinds

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 
 from bft import milp
-from bft.models import Curve, Job, Objective, OnlineCurve, Standing, deadline_weight
+from bft.models import Job, Objective, Standing, deadline_weight
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
 from bft.replay.policies.predictions import ESTIMATE, number_in
-from bft.replay.policies.profiling import Advisor
+from bft.replay.policies.profiling import Advisor, KnownCurves, LearnedCurves
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -23,6 +23,86 @@ LEAST_PREDICTED = 0.05
 # Shortest window that expectations lead to, s: a node beyond its time has not left yet, and may stay.
 LEAST_WINDOW_S = 1.0
 _OWN = Objective.of("own")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The forward-looking window: `tfwd_s` seconds; `expected`: at most until the next idle node is expected to leave.
+
+    It is then no shorter than `LEAST_WINDOW_S`, and `tfwd_s` where nothing is expected (`State.expected_idle_until`).
+    """
+
+    tfwd_s: float
+    expected: bool = False
+
+    def seconds(self, state: State) -> float:
+        """Length of the window of a decision."""
+        if not self.expected:
+            return self.tfwd_s
+        ends = [end for end in state.expected_idle_until() if end is not None]
+        left_s = (min(ends) - state.time_ns) / SECOND_NS if ends else self.tfwd_s
+        return min(self.tfwd_s, max(left_s, LEAST_WINDOW_S))
+
+
+@dataclass
+class Weights:
+    """Weights of jobs, which change with time where the objective has factors or deadlines raise them.
+
+    Parameters
+    ----------
+    objective
+        The objective, for its factors.
+    deadline_boost, deadline_horizon_s
+        See `bft.models.deadline_weight`; a boost of 1 disables it.
+    known_left
+        Whether the factors use the true remaining work, or the predicted one.
+    """
+
+    objective: Objective
+    deadline_boost: float
+    deadline_horizon_s: float
+    known_left: bool
+    _steady: dict[str, range] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @property
+    def changing(self) -> bool:
+        """Whether weights change with time."""
+        return bool(self.objective.factors) or self.deadline_boost > 1.0
+
+    def steady(self, name: str, now_ns: int) -> bool:
+        """Whether a job's weight is still the one that was last asked for."""
+        return now_ns in self._steady[name]
+
+    def weight(self, view: JobView, now_ns: int) -> float:
+        """The present weight of a job."""
+        job = view.job
+        weight, steady_s = job.weight, 0.0
+        if self.deadline_boost > 1.0:
+            weight = deadline_weight(
+                job,
+                now_ns,
+                horizon_s=self.deadline_horizon_s,
+                boost=self.deadline_boost,
+            )
+        if self.objective.factors:
+            standing = self._standing(view, now_ns)
+            weight *= self.objective.factor(standing)
+            if self.deadline_boost == 1.0:
+                steady_s = self.objective.steady_s(standing.age_s)
+        self._steady[job.name] = range(now_ns, now_ns + round(steady_s * SECOND_NS))
+        return weight
+
+    def _standing(self, view: JobView, now_ns: int) -> Standing:
+        left, age_s = 1.0, 0.0
+        if self.objective.ageing_h:
+            age_s = (now_ns - view.job.tsub_ns) / SECOND_NS
+        if self.objective.uses_left:
+            left = _predicted_left(view)
+            if self.known_left:
+                left = view.remaining / view.job.pmax
+        return Standing(left, age_s)
 
 
 @dataclass
@@ -111,19 +191,16 @@ class MilpPolicy:
     kind: Kind = field(default=Kind(kinds=True), init=False, metadata=NOT_STORED)
     verified: int = field(default=0, init=False)
     mismatches: int = field(default=0, init=False)
-    _on: dict[tuple[str, str], Curve] = field(
-        default_factory=dict, init=False, repr=False, metadata=NOT_STORED
-    )
     _terms: dict[str, milp.Job] = field(
         default_factory=dict, init=False, repr=False, metadata=NOT_STORED
     )
-    _steady: dict[str, range] = field(
+    # Terms on each kind of units, and the terms from which they follow.
+    _terms_on: dict[str, tuple[milp.Job, dict[str, milp.Job]]] = field(
         default_factory=dict, init=False, repr=False, metadata=NOT_STORED
     )
-    _learned: dict[str, OnlineCurve] = field(
-        default_factory=dict, init=False, repr=False
-    )
-    _advisor: Advisor = field(init=False, repr=False, metadata=NOT_STORED)
+    _window: Window = field(init=False, repr=False, metadata=NOT_STORED)
+    _weights: Weights = field(init=False, repr=False, metadata=NOT_STORED)
+    _curves: KnownCurves | LearnedCurves = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for option, low in (("profile_s", 1e-3), ("profile_sizes", 1)):
@@ -131,19 +208,30 @@ class MilpPolicy:
                 raise ValueError(
                     f"{option}: expected at least {low}, not {getattr(self, option)}"
                 )
-        self._advisor = Advisor(self.profile_s, self.profile_sizes, self.profile_order)
-        if self.objective.uses_left and self.remaining == "known":
-            self.kind = replace(self.kind, clairvoyant=True)
-        if self.window == "expected":
-            self.kind = replace(self.kind, expects=True)
+        self._window = Window(self.tfwd_s, self.window == "expected")
+        self._weights = Weights(
+            self.objective,
+            self.deadline_boost,
+            self.deadline_horizon_s,
+            self.remaining == "known",
+        )
+        if self.curves == "known":
+            self._curves = KnownCurves(self.objective, self.by_kind)
+        else:
+            advisor = Advisor(self.profile_s, self.profile_sizes, self.profile_order)
+            profiles = self.curves == "profile"
+            self._curves = LearnedCurves(self.objective, advisor if profiles else None)
+        self.kind = replace(
+            self.kind,
+            clairvoyant=self.objective.uses_left and self.remaining == "known",
+            expects=self.window == "expected",
+            kinds=self.kind.kinds and self.curves == "known",
+        )
 
     def decide(self, state: State) -> Decision:
         """Pose the decision as a problem and solve it."""
-        if self.curves != "known":
-            self._learn(state)
-        targets: dict[int, int] = {}
-        if self.curves == "profile":
-            targets = self._advisor.targets(state, self._learned)
+        self._curves.learn(state)
+        targets = self._curves.targets(state)
         problem, certain = measured_first(self.problem(state), targets)
         solution = self._solved(problem)
         if certain:
@@ -155,11 +243,8 @@ class MilpPolicy:
         decision = Decision.solved(solution)
         if not targets:
             return decision
-        return decision.waking(
-            self._advisor.wake_ns(
-                state, targets, self._learned, self.cost_model == "stall"
-            )
-        )
+        stall = self.cost_model == "stall"
+        return decision.waking(self._curves.wake_ns(state, targets, stall))
 
     def _solved(self, problem: milp.Problem) -> milp.Solution:
         """Return the solver's answer to a problem; count whether it was checked, and whether it was proved invalid."""
@@ -169,7 +254,7 @@ class MilpPolicy:
         return solution
 
     def state(self) -> dict[str, Any]:
-        """Counts of verified and invalid answers, and the learned curves."""
+        """Counts of verified and invalid answers, and what has been learned of curves."""
         return snapshot(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -178,21 +263,10 @@ class MilpPolicy:
 
     def problem(self, state: State) -> milp.Problem:
         """The decision as an allocation problem."""
-        jobs = self._posed(state)
-        tfwd_s = self.tfwd_s if self.window == "fixed" else self._expected_window(state)
+        jobs, tfwd_s = self._posed(state), self._window.seconds(state)
         idle = state.machine.idle_by_kind()
         if idle:
-            posed = [
-                {kind: self._term_on(view.job, term, kind) for kind in idle}
-                for view, term in zip(state.jobs, jobs, strict=True)
-            ]
-            now = [
-                (state.machine.kind_of(view.held[0]), view.units)
-                if view.units
-                else None
-                for view in state.jobs
-            ]
-            return milp.Problem.of_kinds(idle, tfwd_s, posed, now, self.cost_model)
+            return self._problem_of_kinds(state, jobs, tfwd_s, idle)
         alike = self.alike(state, jobs)
         return milp.Problem(
             units=state.idle,
@@ -204,27 +278,35 @@ class MilpPolicy:
             alike=alike,
         )
 
-    def _expected_window(self, state: State) -> float:
-        """Seconds until the next idle node is expected to leave, within `LEAST_WINDOW_S` and `tfwd_s`."""
-        ends = [end for end in state.expected_idle_until() if end is not None]
-        left_s = (min(ends) - state.time_ns) / SECOND_NS if ends else self.tfwd_s
-        return min(self.tfwd_s, max(left_s, LEAST_WINDOW_S))
+    def _problem_of_kinds(
+        self,
+        state: State,
+        jobs: Sequence[milp.Job],
+        tfwd_s: float,
+        idle: Mapping[str, int],
+    ) -> milp.Problem:
+        posed, current = [], []
+        for view, term in zip(state.jobs, jobs, strict=True):
+            posed.append(self._on_kinds(view.job, term, idle))
+            held = None
+            if view.units:
+                held = state.machine.kind_of(view.held[0]), view.units
+            current.append(held)
+        return milp.Problem.of_kinds(idle, tfwd_s, posed, current, self.cost_model)
 
-    def _term_on(self, job: Job, term: milp.Job, kind: str) -> milp.Job:
-        """The terms of a job on units of a kind."""
-        curve = self._curve_on(job, kind)
-        return replace(term, ns=curve.ns, os=curve.ps)
-
-    def _curve_on(self, job: Job, kind: str) -> Curve:
-        known = self._on.get((job.name, kind))
-        if known is None:
-            known = (
-                self.objective.curve_on(job, kind)
-                if self.by_kind
-                else self.objective.curve(job)
-            )
-            self._on[job.name, kind] = known
-        return known
+    def _on_kinds(
+        self, job: Job, term: milp.Job, idle: Mapping[str, int]
+    ) -> Mapping[str, milp.Job]:
+        """The terms of a job on each kind of units."""
+        known = self._terms_on.get(job.name)
+        if known is None or known[0] is not term:
+            curves = {kind: self._curves.curve_on(job, kind) for kind in idle}
+            terms = {
+                kind: replace(term, ns=curve.ns, os=curve.ps)
+                for kind, curve in curves.items()
+            }
+            known = self._terms_on[job.name] = term, terms
+        return known[1]
 
     def alike(
         self, state: State, jobs: Sequence[milp.Job]
@@ -240,30 +322,29 @@ class MilpPolicy:
 
     def _posed(self, state: State) -> tuple[milp.Job, ...]:
         """The jobs in play with their curves and weights; unchanged jobs are the objects of the last decision."""
-        if self.curves != "known":
+        if self._curves.changing:
             self._terms.clear()
         known = list(map(self._terms.get, state.positions))
-        if self.objective.factors or self.deadline_boost > 1.0:
-            now_ns = state.time_ns
+        jobs, now_ns = state.jobs, state.time_ns
+        if not self._weights.changing:
             return tuple(
                 [
-                    term
-                    if term and now_ns in self._steady[term.name]
-                    else self._weighted(state.jobs[place], now_ns)
-                    for place, term in enumerate(known)
+                    term or self._term(jobs[position].job)
+                    for position, term in enumerate(known)
                 ]
             )
+        steady = self._weights.steady
         return tuple(
             [
-                term or self._term(state.jobs[place].job)
-                for place, term in enumerate(known)
+                term
+                if term and steady(term.name, now_ns)
+                else self._weighted(jobs[position], now_ns)
+                for position, term in enumerate(known)
             ]
         )
 
     def _term(self, job: Job) -> milp.Job:
-        curve = (
-            self.objective.curve(job) if self.curves == "known" else self._believed(job)
-        )
+        curve = self._curves.curve(job)
         term = milp.Job(
             job.name,
             job.jmin,
@@ -279,60 +360,13 @@ class MilpPolicy:
         return term
 
     def _weighted(self, view: JobView, now_ns: int) -> milp.Job:
-        """A job at its present weight, and for how long it is that. An unchanged job keeps its terms, and its class."""
+        """A job at its present weight. One whose weight is unchanged keeps its terms, and its class."""
         job = view.job
         term = self._terms.get(job.name) or self._term(job)
-        weight, steady_s = job.weight, 0.0
-        if self.deadline_boost > 1.0:
-            weight = deadline_weight(
-                job,
-                now_ns,
-                horizon_s=self.deadline_horizon_s,
-                boost=self.deadline_boost,
-            )
-        if self.objective.factors:
-            standing = self._standing(view, now_ns)
-            weight *= self.objective.factor(standing)
-            if self.deadline_boost == 1.0:
-                steady_s = self.objective.steady_s(standing.age_s)
-        self._steady[job.name] = range(now_ns, now_ns + round(steady_s * SECOND_NS))
+        weight = self._weights.weight(view, now_ns)
         if weight != term.weight:
             term = self._terms[job.name] = replace(term, weight=weight)
         return term
-
-    def _standing(self, view: JobView, now_ns: int) -> Standing:
-        left, age_s = 1.0, 0.0
-        if self.objective.ageing_h:
-            age_s = (now_ns - view.job.tsub_ns) / SECOND_NS
-        if self.objective.uses_left:
-            left = (
-                view.remaining / view.job.pmax
-                if self.remaining == "known"
-                else _predicted_left(view)
-            )
-        return Standing(left, age_s)
-
-    def _learn(self, state: State) -> None:
-        """Note at which rates each job has run on the units that it has held since the last decision."""
-        for position, view in enumerate(state.jobs):
-            for interval in state.intervals(position):
-                if (
-                    view.job.runs_on(interval.units) and not interval.shared
-                ):  # with partners xi changes its rate too
-                    curve = self._learned.setdefault(view.job.name, OnlineCurve())
-                    curve.observe(interval.units, interval.rate, interval.progressed_s)
-        for view in state.finished:
-            self._learned.pop(view.job.name, None)
-
-    def _believed(self, job: Job) -> Curve:
-        """The estimated objective curve of a job; where curves are only learned, its speed-up over one unit."""
-        believed = self._learned.get(job.name, OnlineCurve()).estimate(job.jmax)
-        if self.curves == "profile":
-            return self.objective.curve(
-                replace(job, scalability=believed, objective=believed)
-            )
-        one = float(believed.at(np.array([1.0]))[0])
-        return Curve(believed.ns, believed.ps / one) if one > 0 else believed
 
 
 def measured_first(

@@ -1,15 +1,18 @@
-"""MalleTrain's job profiling advisor: a job is measured at a few sizes before it is scheduled by its curve."""
+"""What a policy knows of curves: all, or what it learns while jobs run; MalleTrain's job profiling advisor."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
-from bft.models import Job, OnlineCurve
+import numpy as np
+
+from bft.models import Curve, Job, Objective, OnlineCurve
 from bft.models.tolerances import MEASURED_S
 from bft.replay.engine.policy_api import JobView, State
+from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
 from bft.replay.trace.node_trace import SECOND_NS
 
 Order = Literal["growing", "inverse"]
@@ -120,3 +123,130 @@ def _change_s(view: JobView, units: int) -> float:
     if units == view.units:
         return 0.0
     return view.job.tcup_s if units > view.units else view.job.tcdw_s
+
+
+@dataclass
+class KnownCurves:
+    """Objective curves of jobs that are known from the start.
+
+    Parameters
+    ----------
+    objective
+        The objective.
+    by_kind
+        Whether each kind of units has its own curves, or the usual curve counts on every kind.
+    """
+
+    objective: Objective
+    by_kind: bool = True
+    changing: ClassVar[bool] = False
+    _on: dict[tuple[str, str], Curve] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def learn(self, state: State) -> None:
+        """Learn nothing: all is known."""
+
+    def curve(self, job: Job) -> Curve:
+        """The objective curve of a job."""
+        return self.objective.curve(job)
+
+    def curve_on(self, job: Job, kind: str) -> Curve:
+        """The objective curve of a job on units of a kind."""
+        known = self._on.get((job.name, kind))
+        if known is None:
+            known = self.objective.curve(job)
+            if self.by_kind:
+                known = self.objective.curve_on(job, kind)
+            self._on[job.name, kind] = known
+        return known
+
+    def targets(self, state: State) -> dict[int, int]:
+        """Return no job that is to be measured."""
+        return {}
+
+    def wake_ns(
+        self, state: State, targets: Mapping[int, int], stall: bool
+    ) -> int | None:
+        """Return no instant: nothing is measured."""
+        return None
+
+    def state(self) -> dict[str, Any]:
+        """Nothing, as all follows from the jobs."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore nothing."""
+
+
+@dataclass
+class LearnedCurves:
+    """Objective curves that are learned from the rates at which jobs have run.
+
+    Parameters
+    ----------
+    objective
+        The objective of what is learned, where jobs are measured before they are scheduled. Without an advisor it is
+        the speed-up over one unit, because rates of jobs that never ran cannot be compared.
+    advisor
+        Which jobs are to be measured, and on how many units; None to learn only from what the decisions give.
+
+    Attributes
+    ----------
+    learned
+        The curve of each job in play that has run.
+    """
+
+    objective: Objective
+    advisor: Advisor | None = field(default=None, metadata=NOT_STORED)
+    changing: ClassVar[bool] = True
+    learned: dict[str, OnlineCurve] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def learn(self, state: State) -> None:
+        """Note at which rates each job has run on the units that it has held since the last decision."""
+        for position, view in enumerate(state.jobs):
+            for interval in state.intervals(position):
+                # With partners xi changes its rate too.
+                if view.job.runs_on(interval.units) and not interval.shared:
+                    curve = self.learned.setdefault(view.job.name, OnlineCurve())
+                    curve.observe(interval.units, interval.rate, interval.progressed_s)
+        for view in state.finished:
+            self.learned.pop(view.job.name, None)
+
+    def curve(self, job: Job) -> Curve:
+        """The objective curve of a job as far as it is known."""
+        believed = self.learned.get(job.name, OnlineCurve()).estimate(job.jmax)
+        if self.advisor is not None:
+            return self.objective.curve(
+                replace(job, scalability=believed, objective=believed)
+            )
+        one = float(believed.at(np.array([1.0]))[0])
+        return Curve(believed.ns, believed.ps / one) if one > 0 else believed
+
+    def curve_on(self, job: Job, kind: str) -> Curve:
+        """Refuse kinds: a rate that was seen says nothing of units of another kind."""
+        raise TypeError(f"curves on units of kind {kind!r} cannot be learned")
+
+    def targets(self, state: State) -> dict[int, int]:
+        """Units for each job that is measured now: see `Advisor.targets`."""
+        if self.advisor is None:
+            return {}
+        return self.advisor.targets(state, self.learned)
+
+    def wake_ns(
+        self, state: State, targets: Mapping[int, int], stall: bool
+    ) -> int | None:
+        """Return when the next job will have been measured for long enough: see `Advisor.wake_ns`."""
+        if self.advisor is None:
+            return None
+        return self.advisor.wake_ns(state, targets, self.learned, stall)
+
+    def state(self) -> dict[str, Any]:
+        """The learned curves."""
+        return snapshot(self, inner=True)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore `state`."""
+        restore_snapshot(self, state, inner=True)

@@ -18,6 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import allowed, curves, interpolated, problems, sizes
 
+from bft import milp
 from bft.milp import (
     Job,
     Problem,
@@ -379,6 +380,13 @@ def test_a_solver_that_gives_a_job_two_kinds_is_refused() -> None:
     found = solve(problem, backend="scipy", process=Both())
     assert (found.status, found.kinds) == ("fallback", ("b",))
     assert "job 'j' gets units of several kinds" in found.note
+
+
+def test_the_old_name_of_a_problem_with_kinds_still_works() -> None:
+    with pytest.warns(DeprecationWarning, match="is now bft.milp.Problem.of_kinds"):
+        old = milp.KindsProblem
+    problem = old({"a": 1}, 60.0, (curve_job("j", a=[0, 1]),), (None,))
+    assert solve(problem).kinds == ("a",)
 
 
 def test_kinds_of_other_jobs_are_refused() -> None:

@@ -107,7 +107,7 @@ class Watched(MilpPolicy):
                 {v.job.name: n for v, n in zip(state.jobs, counts, strict=True)},
             )
         )
-        for name, curve in self._learned.items():
+        for name, curve in self._curves.learned.items():
             self.known |= {(name, n): curve.rate(n) for n in curve.sizes}
         return decision
 
@@ -158,7 +158,7 @@ def test_what_is_measured_is_the_truth_and_who_is_measured_has_a_size_to_measure
         rate == pytest.approx(float(rates[name][n]), rel=1e-9)
         for (name, n), rate in policy.known.items()
     )
-    first = {job.name: set(policy._advisor.sizes(job)) | {0} for job in jobs}
+    first = {job.name: set(policy._curves.advisor.sizes(job)) | {0} for job in jobs}
     begun: set[str] = set()
     for _, counts in policy.given:
         for name, n in counts.items():
