@@ -34,6 +34,7 @@ BUILT_IN = {
     "srtf-ars": "srtf_sharing:SrtfAllShared",
     "srtf-wrs": "srtf_sharing:SrtfWiselyShared",
     "sjf-bsbf": "sjf_bsbf:SjfBestSharing",
+    "schedule": "schedule:Schedule",
 }
 _POLICIES = PluginGroup(GROUP, "policy", BUILT_IN)
 # Policies known only in this process, by name: see `named`.

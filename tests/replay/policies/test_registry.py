@@ -238,4 +238,5 @@ def test_the_kinds_of_our_own_are_what_they_were() -> None:
         "srtf-ars": (*seeing, "shares"),
         "srtf-wrs": (*seeing, "shares"),
         "sjf-bsbf": (*seeing, "shares"),
+        "schedule": ("migrates",),
     }
