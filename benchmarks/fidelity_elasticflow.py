@@ -1,0 +1,213 @@
+"""Admission by deadlines and the accounting against ElasticFlow's own run: 100 jobs on 16 nodes of 8 A100.
+
+python benchmarks/fidelity_elasticflow.py
+
+The data come with the repository (tests/data/elasticflow).
+
+1. With the allocations of its run (policy `schedule`) and `--admission deadline`: how many jobs are accepted, and how
+   far ends are from its log, with what its simulator does switched on one by one.
+2. Our own policies on the same jobs and machine, with the same admission.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bft.models import Curve, Job, JobTable
+from bft.replay import EqualShare, Policy, Replay, Rules, always_idle
+from bft.replay.policies.optimus import Optimus
+from bft.replay.policies.schedule import Schedule
+from bft.replay.trace.node_trace import SECOND_NS
+
+FloatArray = NDArray[np.float64]
+FOLDER = Path(__file__).parents[1] / "tests" / "data" / "elasticflow"
+UNITS = 128
+SLOT_S = 240
+HORIZON_S = 2_000_000
+# The most GPUs of a job by model and batch size, where that is not 64 (its simulator's table).
+MOST = {
+    ("bert", 64): 8,
+    ("bert", 128): 16,
+    ("gpt2", 128): 16,
+    ("gpt2", 256): 32,
+    ("inception3", 64): 16,
+    ("inception3", 128): 32,
+    ("resnet50", 64): 32,
+    ("vgg16", 64): 32,
+    ("deepspeech2", 32): 32,
+}
+# Seconds of a start or restart, by number of GPUs: 2 + 2 (log2 GPUs + 1); 2 where its GPUs were in use before.
+BY_SIZE = tuple((2**step, 2.0 + 2 * (step + 1)) for step in range(7))
+CACHED = ((64, 2.0),)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """When our jobs end, in seconds (NaN: not at all), and how many were refused."""
+
+    end_s: FloatArray
+    refused: int
+
+
+def read_jobs(folder: Path) -> JobTable:
+    """The jobs: power-of-two sizes, iterations as work, deadlines."""
+    jobs = []
+    for row in pd.read_csv(folder / "jobs.csv").itertuples(index=False):
+        rates = pd.read_csv(folder / "throughputs_A100" / f"{row.model}.csv")
+        measured = rates.set_index("global_batch_size").loc[row.batch_size]
+        most = MOST.get((row.model, row.batch_size), 64)
+        sizes = [2**step for step in range(most.bit_length())]
+        curve = Curve(
+            np.array([0, *sizes]),
+            np.array([0.0, *(float(measured[str(size)]) for size in sizes)]),
+        )
+        jobs.append(
+            Job(
+                str(row.job),
+                row.submit_s * SECOND_NS,
+                1,
+                most,
+                float(row.iterations),
+                0.0,
+                0.0,
+                curve,
+                curve,
+                deadline_ns=row.deadline_s * SECOND_NS,
+                sizes=tuple(sizes),
+            )
+        )
+    return JobTable(tuple(jobs))
+
+
+def read_run(folder: Path) -> pd.DataFrame:
+    """The run's own ends: submit_s, end_s, jct_s by job."""
+    return pd.read_csv(folder / "elasticflow.jobs.csv").set_index("job")
+
+
+def read_allocations(folder: Path) -> pd.DataFrame:
+    """The GPUs of each job from each of its decisions on: time_s, job, gpus; 0 when it ends."""
+    return pd.read_csv(folder / "elasticflow.allocations.csv.gz")
+
+
+def schedule(allocations: pd.DataFrame) -> Schedule:
+    """The recorded allocations; a job keeps its last one until its work is done, whenever that is.
+
+    Each job has 64 units of its own, so that one that ends late does not take those of others.
+    """
+    rows = []
+    for job, mine in allocations.groupby("job"):
+        running = mine[mine["gpus"] > 0]
+        until = [*mine["time_s"].tolist()[1:], HORIZON_S]
+        until[len(running) - 1] = HORIZON_S
+        for start, end, gpus in zip(mine["time_s"], until, mine["gpus"], strict=True):
+            if gpus and end > start:
+                first = 64 * int(str(job))
+                rows.append((str(job), first, first + gpus - 1, start, end))
+    frame = pd.DataFrame(
+        rows, columns=["job", "first_unit", "last_unit", "start", "end"]
+    )
+    for column in ("start", "end"):
+        frame[column] = pd.to_datetime(frame[column], unit="s", utc=True)
+    return Schedule.of(frame)
+
+
+def replayed(
+    jobs: JobTable,
+    policy: Policy,
+    restart_s: tuple[tuple[int, float], ...] = (),
+    *,
+    units: int = UNITS,
+) -> Replayed:
+    """Replay the jobs with admission by deadlines on 128 units."""
+    rules = Rules(
+        max_jobs=0,
+        admission="deadline",
+        admission_units=UNITS,
+        start_overhead_s=restart_s[-1][1] if restart_s else 0.0,
+        restart_overhead=restart_s,
+    )
+    machine = always_idle(units, 0, HORIZON_S * SECOND_NS)
+    outcome = Replay(machine, jobs, policy, rules).run()
+    ends = [
+        np.nan if record.finish_ns is None else record.finish_ns / SECOND_NS
+        for record in outcome.records
+    ]
+    refused = sum(record.refused_ns is not None for record in outcome.records)
+    return Replayed(np.array(ends), refused)
+
+
+def in_slots(allocations: pd.DataFrame, end_s: FloatArray, cost_s: float) -> FloatArray:
+    """Move each end as its simulator does: to a whole number of slots after the job's last decision, and its cost."""
+    moved = []
+    for job, mine in allocations[allocations["gpus"] > 0].groupby("job"):
+        last = float(mine["time_s"].iloc[-1]) + cost_s
+        slots = np.ceil(max(end_s[int(str(job))] - last, 1e-9) / SLOT_S)
+        moved.append(last + slots * SLOT_S)
+    return np.array(moved)
+
+
+def print_accounting(jobs: JobTable) -> None:
+    """Print acceptance and ends with the allocations of its run."""
+    run, allocations = read_run(FOLDER), read_allocations(FOLDER)
+    policy, units = schedule(allocations), 64 * len(jobs)
+    long = (run["jct_s"] > run["jct_s"].mean()).to_numpy()
+    print("1. with its allocations: error of JCT, %; jobs that end in the same second")
+    print(
+        f"{'restarts':<22} {'ends':<14} {'accepted':>8} {'median':>7} {'p90':>7} "
+        f"{'long jobs, largest':>18} {'mean JCT':>9} {'same':>5}"
+    )
+    for label, restart_s, slots in (
+        ("none", (), False),
+        ("4 to 16 s by size", BY_SIZE, False),
+        ("2 s (GPUs known)", CACHED, False),
+        ("none", (), True),
+        ("4 to 16 s by size", BY_SIZE, True),
+        ("2 s (GPUs known)", CACHED, True),
+    ):
+        ours = replayed(jobs, policy, restart_s, units=units)
+        cost_s = 2.0 if restart_s == CACHED else 0.0
+        ends = in_slots(allocations, ours.end_s, cost_s) if slots else ours.end_s
+        late = ends - run["end_s"].to_numpy()
+        off = np.abs(late / run["jct_s"].to_numpy())
+        print(
+            f"{label:<22} {'in slots' if slots else 'as they are':<14} {len(jobs) - ours.refused:>8} "
+            f"{100 * np.median(off):>7.2f} {100 * np.quantile(off, 0.9):>7.2f} "
+            f"{100 * off[long].max():>18.2f} {np.mean(ends - run['submit_s']):>9,.0f} "
+            f"{np.sum(np.abs(late) < 1):>5}"
+        )
+    print(f"{'its log':<37} {len(run):>8} {'':>34} {run['jct_s'].mean():>9,.0f}")
+
+
+def print_policies(jobs: JobTable) -> None:
+    """Print what our policies do with the same jobs."""
+    deadline = np.array([(job.deadline_ns or 0) / SECOND_NS for job in jobs])
+    submit = np.array([job.tsub_ns / SECOND_NS for job in jobs])
+    print("\n2. our policies on 128 GPUs, restarts of 4 to 16 s by size")
+    print(f"{'policy':<24} {'accepted':>8} {'deadlines met':>13} {'mean JCT':>9}")
+    policies: dict[str, Policy] = {
+        "equal-share": EqualShare(),
+        "optimus, every 240 s": Optimus(interval_s=SLOT_S),
+        "optimus, at events": Optimus(interval_s=0.0),
+    }
+    for name, policy in policies.items():
+        ours = replayed(jobs, policy, BY_SIZE)
+        print(
+            f"{name:<24} {len(jobs) - ours.refused:>8} {np.sum(ours.end_s <= deadline):>13} "
+            f"{np.nanmean(ours.end_s - submit):>9,.0f}"
+        )
+
+
+def main() -> None:
+    """Print both tables."""
+    jobs = read_jobs(FOLDER)
+    print_accounting(jobs)
+    print_policies(jobs)
+
+
+if __name__ == "__main__":
+    main()
