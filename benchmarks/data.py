@@ -1,41 +1,135 @@
-"""Check which reference data are there, and that our figures were measured with them (sources: docs/data.md).
+"""Get the reference data that have a public address, and check them (sources: docs/data.md).
 
-python -m benchmarks.data --check     each file that tests and benchmarks use: there, absent, or another content
-python -m benchmarks.data --write     make the list anew from the folder that BFT_REFERENCE names
+python -m benchmarks.data --check          each file that tests and benchmarks use: there, absent, or another content
+python -m benchmarks.data --fetch NAME     clone NAME's repository at its commit, and put what we use into its folder
+python -m benchmarks.data --fetch NAME --from CLONE     the same from a clone that is there already
+python -m benchmarks.data --write          make the list anew from the folder that BFT_REFERENCE names
 
-`data.sha256` is in the form of sha256sum: `cd $BFT_REFERENCE && sha256sum -c .../benchmarks/data.sha256` does the same.
+`data.sha256` lists each file with the SHA-256 of its content, of a .gz file that of what it unpacks to.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import os
+import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 LIST = Path(__file__).with_suffix(".sha256")
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A public repository: its address, a commit, and which of its folders become which of ours, in this order."""
+
+    url: str
+    commit: str
+    folders: tuple[tuple[str, str], ...]
+
+    def candidates(self, name: str) -> list[str]:
+        """Paths in the repository at which a file of ours may lie; .gz files are often unpacked there."""
+        found = []
+        for theirs, ours in self.folders:
+            if name.startswith(ours):
+                path = theirs + name.removeprefix(ours)
+                found += [path, path.removesuffix(".gz")]
+        return list(dict.fromkeys(found))
+
+
+SOURCES = {
+    "bftrainer": Source(
+        "https://github.com/BFTrainer/Replayer",
+        "515f0e500e34e4cc18e753b64ed000dd7b15f2ad",
+        (("dataset/", "bftrainer/"),),
+    ),
+    "tiresias": Source(
+        "https://github.com/SymbioticLab/Tiresias",
+        "959f9b08f44fa1b4f2b3aed79b01e4d439264a94",
+        (("simulator/", "tiresias/"), ("", "tiresias/")),
+    ),
+    "lucid": Source(
+        "https://github.com/S-Lab-System-Group/Lucid",
+        "63685a3ab7d15d8e940bb47ef98b6d5cca472b13",
+        (
+            ("", "lucid/"),
+            ("simulation/analyzer/", "lucid/"),
+            ("simulation/data/", "lucid/"),
+            ("simulation/data/Venus/", "lucid/"),
+            ("simulation/estimator/ebm/", "lucid/"),
+            ("simulation/estimator/lgb/", "lucid/"),
+            ("simulation/predictor/", "lucid/"),
+        ),
+    ),
+    "pollux": Source(
+        "https://github.com/petuum/adaptdl",
+        "c793c7089bd307462686339d29707925c461f9a9",
+        (
+            ("sched/traces/", "pollux/traces/"),
+            ("benchmark/workloads/", "pollux/workloads/"),
+            ("simulator/", "pollux/"),
+        ),
+    ),
+    "sia": Source(
+        "https://github.com/siasosp23/artifacts",
+        "aaf7a0de7b6cb5eab06ea020467ede5d2fd18e70",
+        (
+            ("sia-simulator/workloads/", "sia/workloads/"),
+            ("sia-simulator/traces/gpt_pmp/", "sia/profiles/gpt_pmp-"),
+        ),
+    ),
+    "elasticflow": Source(
+        "https://github.com/pkusys/ElasticFlow",
+        "04a0109a6acdd7d89f4cb31b6a6a7a128bee6bb0",
+        (("ElasticFlow/scheduler/", "elasticflow/"),),
+    ),
+}
+
+
+class FetchError(RuntimeError):
+    """A repository that cannot be had; says what to do."""
+
+
+def content_digest(content: bytes, name: str) -> str:
+    """SHA-256 of a file's content, unpacked if its name ends in .gz (but for archives)."""
+    packed = name.endswith(".gz") and not name.endswith(".tar.gz")
+    return hashlib.sha256(gzip.decompress(content) if packed else content).hexdigest()
+
+
 def digest(path: Path) -> str:
-    """SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """SHA-256 of the content of a file."""
+    return content_digest(path.read_bytes(), path.name)
+
+
+def listed() -> dict[str, str]:
+    """The digest of each file that tests and benchmarks use, by its name in the folder."""
+    lines = LIST.read_text().splitlines()
+    return {
+        name: expected for expected, name in (line.split("  ", 1) for line in lines)
+    }
+
+
+def state_of(path: Path, expected: str) -> str:
+    """Whether a file is there: same, different or absent."""
+    if not path.is_file():
+        return "absent"
+    try:
+        return "same" if digest(path) == expected else "different"
+    except (OSError, EOFError):  # a .gz file that cannot be unpacked
+        return "different"
 
 
 def check(folder: Path) -> int:
     """Print one line per folder, and each file that is absent or different; return 1 if there is one."""
     states: dict[str, Counter[str]] = {}
-    for line in LIST.read_text().splitlines():
-        expected, name = line.split("  ", 1)
-        path = folder / name
-        state = (
-            "absent"
-            if not path.is_file()
-            else "same"
-            if digest(path) == expected
-            else "different"
-        )
+    for name, expected in listed().items():
+        state = state_of(folder / name, expected)
         states.setdefault(name.split("/")[0], Counter())[state] += 1
         if state != "same":
             print(f"{state:<10}{name}")
@@ -47,8 +141,100 @@ def check(folder: Path) -> int:
     return int(any(set(counts) != {"same"} for counts in states.values()))
 
 
-def main() -> None:
-    """Check, or write the list."""
+def git(folder: str | Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run git in a folder, without asking for passwords."""
+    return subprocess.run(
+        ["git", "-C", str(folder), *arguments],  # noqa: S607 - the user's git
+        capture_output=True,
+        check=False,
+        env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
+    )
+
+
+def cloned(name: str, source: Source, target: str) -> None:
+    """Fetch one commit of a repository into an empty folder.
+
+    Raises
+    ------
+    FetchError
+        When it cannot be reached.
+    """
+    git(target, "init", "--quiet")
+    done = git(target, "fetch", "--quiet", "--depth", "1", source.url, source.commit)
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip().splitlines()
+        raise FetchError(
+            f"{name}: {source.url} cannot be reached ({reason[-1] if reason else 'git failed'}).\n"
+            f"Where there is a network: git clone {source.url} && git -C CLONE checkout {source.commit}\n"
+            f"Then here: python -m benchmarks.data --fetch {name} --from CLONE"
+        )
+
+
+def fetch(name: str, folder: Path, clone: str | None = None) -> int:
+    """Put the files of a source into `folder`; return 1 if one of its public files is not what we measured with.
+
+    Files that are there and right stay; those that are there and different are not replaced.
+
+    Parameters
+    ----------
+    name
+        One of `SOURCES`.
+    folder
+        That of the reference data.
+    clone
+        A clone of the repository that has the commit; None: it is fetched.
+
+    Raises
+    ------
+    FetchError
+        When the repository cannot be reached, or the clone lacks the commit.
+    """
+    source = SOURCES[name]
+    with TemporaryDirectory() as scratch:
+        if clone is None:
+            cloned(name, source, scratch)
+        repository = scratch if clone is None else clone
+        tree = git(repository, "ls-tree", "-r", "--name-only", "-z", source.commit)
+        if tree.returncode:
+            raise FetchError(f"{name}: {repository} does not have {source.commit}")
+        paths = set(tree.stdout.decode().split("\0"))
+        counts: Counter[str] = Counter()
+        for ours, expected in listed().items():
+            if ours.split("/")[0] != name:
+                continue
+            theirs = [path for path in source.candidates(ours) if path in paths]
+            counts[_place(folder / ours, expected, repository, source, theirs)] += 1
+    for state, count in sorted(counts.items()):
+        print(f"{count:>5} {state}")
+    return int(any(state.endswith("(!)") for state in counts))
+
+
+def _place(
+    target: Path, expected: str, repository: str, source: Source, theirs: Sequence[str]
+) -> str:
+    """Write one file of ours from the first of their files that has its content; return what became of it."""
+    state = state_of(target, expected)
+    if state == "same":
+        return "there already"
+    if state == "different":
+        print(f"different {target}: not replaced")
+        return "there with another content (!)"
+    for path in theirs:
+        content = git(repository, "show", f"{source.commit}:{path}").stdout
+        if hashlib.sha256(content).hexdigest() == expected:
+            packed = target.name.endswith(".gz") and not path.endswith(".gz")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(gzip.compress(content, mtime=0) if packed else content)
+            return "fetched"
+    return (
+        "derived from files there; see docs/data.md"
+        if theirs
+        else "without a public address; see docs/data.md"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Check, fetch, or write the list."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -56,12 +242,24 @@ def main() -> None:
     group.add_argument(
         "--check", action="store_true", help="compare the files with the list"
     )
+    group.add_argument("--fetch", metavar="NAME", choices=SOURCES, help="a source")
     group.add_argument("--write", action="store_true", help="make the list anew")
-    asked, folder = parser.parse_args(), Path(os.environ.get("BFT_REFERENCE", ""))
-    if not os.environ.get("BFT_REFERENCE") or not folder.is_dir():
+    parser.add_argument("--from", dest="clone", metavar="CLONE", help="with --fetch")
+    asked, folder = (
+        parser.parse_args(arguments),
+        Path(os.environ.get("BFT_REFERENCE", "")),
+    )
+    if not os.environ.get("BFT_REFERENCE"):
         parser.error(
             "set BFT_REFERENCE to the folder that holds the data: docs/data.md"
         )
+    if asked.fetch:
+        try:
+            sys.exit(fetch(asked.fetch, folder, asked.clone))
+        except FetchError as error:
+            sys.exit(str(error))
+    if not folder.is_dir():
+        parser.error(f"no folder {folder}, which BFT_REFERENCE names: docs/data.md")
     if asked.check:
         sys.exit(check(folder))
     files = sorted(

@@ -1,0 +1,118 @@
+"""Reference data: a source is fetched at its commit, what it gives is checked, and what is there is never replaced."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TABLE, CURVE = b"job,seconds\na,5\n", b"units,rate\n1,10\n"
+
+
+def git(folder: Path, *arguments: str) -> str:
+    own = ["-c", "user.name=a", "-c", "user.email=a@b.example"]
+    done = subprocess.run(
+        ["git", "-C", str(folder), *own, *arguments],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module, with a list of four files and one source: a repository whose newest commit has spoilt a table."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import data
+
+    clone = tmp_path / "clone"
+    (clone / "tables").mkdir(parents=True)
+    (clone / "tables" / "jobs.csv").write_bytes(TABLE)
+    (clone / "curves.csv").write_bytes(CURVE)
+    git(clone, "init", "--quiet")
+    git(clone, "config", "uploadpack.allowAnySHA1InWant", "true")
+    git(clone, "add", ".")
+    git(clone, "commit", "--quiet", "-m", "pinned")
+    commit = git(clone, "rev-parse", "HEAD")
+    (clone / "tables" / "jobs.csv").write_text("spoilt")
+    git(clone, "commit", "--quiet", "-a", "-m", "later")
+    folders = (("tables/", "own/"), ("", "own/"))
+    source = data.Source(clone.as_uri(), commit, folders)
+    monkeypatch.setattr(data, "SOURCES", {"own": source})
+    sums = {
+        "own/jobs.csv": TABLE,
+        "own/curves.csv.gz": CURVE,
+        "own/golden/ours.csv": b"computed",
+        "other/jobs.csv": TABLE,
+    }
+    lines = [
+        f"{hashlib.sha256(content).hexdigest()}  {name}\n"
+        for name, content in sums.items()
+    ]
+    (tmp_path / "list").write_text("".join(lines))
+    monkeypatch.setattr(data, "LIST", tmp_path / "list")
+    return data
+
+
+def test_files_come_from_the_pinned_commit_and_are_checked(
+    data: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "reference"
+    assert data.fetch("own", folder) == 0
+    assert (folder / "own" / "jobs.csv").read_bytes() == TABLE
+    assert gzip.decompress((folder / "own" / "curves.csv.gz").read_bytes()) == CURVE
+    printed = capsys.readouterr().out
+    assert "2 fetched" in printed
+    assert "1 without a public address" in printed
+    assert not (folder / "other").exists()
+    assert data.check(folder) == 1  # two files are absent still
+    printed = capsys.readouterr().out
+    assert "absent    own/golden/ours.csv" in printed
+    assert "own         1 absent, 2 same" in printed
+
+
+def test_a_file_with_another_content_is_neither_replaced_nor_taken_for_right(
+    data: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "reference" / "own" / "jobs.csv"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    (mine.parent / "curves.csv.gz").write_bytes(b"no gzip at all")
+    clone = str(tmp_path / "clone")
+    assert data.fetch("own", tmp_path / "reference", clone) == 1
+    assert mine.read_text() == "mine"
+    assert capsys.readouterr().out.count("not replaced") == 2
+    assert data.check(tmp_path / "reference") == 1
+    assert "different own/curves.csv.gz" in capsys.readouterr().out
+
+
+def test_without_a_way_there_it_says_how_to_place_the_files(
+    data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = data.Source((tmp_path / "gone").as_uri(), "0" * 40, (("", "own/"),))
+    monkeypatch.setattr(data, "SOURCES", {"own": gone})
+    monkeypatch.setenv("BFT_REFERENCE", str(tmp_path / "reference"))
+    with pytest.raises(SystemExit) as stopped:
+        data.main(["--fetch", "own"])
+    told = str(stopped.value)
+    assert "cannot be reached" in told
+    assert "--fetch own --from CLONE" in told
+    assert not (tmp_path / "reference").exists()
+    with pytest.raises(SystemExit, match="does not have 0000"):
+        data.main(["--fetch", "own", "--from", str(tmp_path / "clone")])
+
+
+def test_each_source_names_a_whole_commit_and_files_of_the_list() -> None:
+    code = "from benchmarks.data import SOURCES, listed\n" + (
+        "for name, source in SOURCES.items():\n"
+        "    assert len(source.commit) == 40, name\n"
+        "    assert any(source.candidates(each) for each in listed()), name\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
