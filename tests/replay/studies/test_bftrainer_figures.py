@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from bft.datasets import generate_dnn_jobs, generate_node_trace
@@ -63,17 +62,12 @@ def test_each_figure_is_a_table_and_a_picture(
     assert "throughput, h" in printed
 
 
-def test_dearer_rescales_and_fewer_jobs_in_play_yield_less(
-    small: Any, tmp_path: Path
-) -> None:
-    yielded: dict[str, pd.Series] = {}
-    for name in ("costs", "parallel"):
-        folder = tmp_path / name
-        folder.mkdir()
-        frame = small.replayed(name, folder, tmp_path / "study", workers=0)
-        yielded[name] = frame.set_index("label")["outcome"]
-    assert yielded["costs"]["1"] > yielded["costs"]["10"]
-    assert yielded["parallel"][0] > yielded["parallel"][1]
+def test_dearer_rescales_yield_less(small: Any, tmp_path: Path) -> None:
+    frame = small.replayed("costs", tmp_path, tmp_path / "study", workers=0)
+    once, tenfold = frame.set_index("label").loc[["1", "10"]].to_dict("records")
+    assert once["outcome"] > tenfold["outcome"]
+    assert once["preemption_cost"] < tenfold["preemption_cost"]
+    assert once["rescales"] >= tenfold["rescales"]
 
 
 @pytest.mark.slow
