@@ -64,9 +64,8 @@ def generate(path: Path, rows: int, steps: int, largest: int, wide: bool) -> Non
                 "datetime64[s]"
             )
             nodes = host_list(sorted(taken.tolist()))
-            line = (
-                f"|{nodes}|{size}|{begin}|{finish}|COMPLETED|{NAMES[job % 4]}{more}\n"
-            )
+            state = "COMPLETED" if job % 9 else "FAILED"
+            line = f"|{nodes}|{size}|{begin}|{finish}|{state}|{NAMES[job % 4]}{more}\n"
             log.write(f"{job + 1}{line}")
             for step in range(steps):
                 log.write(f"{job + 1}.{step}{line}")

@@ -112,12 +112,12 @@ def scontrol_reservations(jobs: Iterable[SyntheticJob]) -> str:
 
 
 def sacctmgr_reservations(jobs: Iterable[SyntheticJob]) -> str:
-    """`sacctmgr -P show reservation`."""
+    """`sacctmgr -P show reservation`, which calls its field NodeNames and the column NodeName."""
     rows = [
         f"c|m|{','.join(job.hosts)}|{stamp(job.start_s)}|{stamp(job.end_s)}"
         for job in jobs
     ]
-    return "\n".join(["Cluster|Name|NodeNames|TimeStart|TimeEnd", *rows]) + "\n"
+    return "\n".join(["Cluster|Name|NodeName|TimeStart|TimeEnd", *rows]) + "\n"
 
 
 def interval_table(

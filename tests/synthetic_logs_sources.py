@@ -98,6 +98,45 @@ def oar(jobs: Iterable[SyntheticJob]) -> str:
     return json.dumps(entries, indent=1)
 
 
+def oar_gantt(jobs: Iterable[SyntheticJob]) -> str:
+    """`oarstat -J --gantt` (get_history and parse_jobs_from_range of OAR 2.5), numbers as texts as MySQL has them.
+
+    Jobs of odd style are no jobs: one of two resources of each of their hosts was dead meanwhile.
+    """
+    resources = [
+        {
+            "resource_id": str(2 * place + core),
+            "network_address": host,
+            "state": "Alive",
+            "type": "default",
+        }
+        for place, host in enumerate(HOSTS)
+        for core in range(2)
+    ]
+    entries: dict[str, dict[str, object]] = {}
+    dead: dict[str, list[list[str]]] = {}
+    for number, job in enumerate(jobs):
+        times = [str(BEGIN_S + job.start_s), str(BEGIN_S + job.end_s)]
+        places = [HOSTS.index(host) for host in job.hosts]
+        if job.style % 2:
+            for place in places:
+                dead.setdefault(str(2 * place), []).append([*times, "Suspected"])
+            continue
+        entries[str(number)] = {
+            "job_id": str(number), "state": "Terminated", "queue_name": "default", "types": [], "user": "u",
+            "start_time": times[0], "stop_time": times[1], "network_address": list(job.hosts),
+            "resource_id": [str(2 * place + core) for place in places for core in range(2)],
+        }  # fmt: skip
+    # A forecast of a job that waits.
+    entries["99"] = {
+        "job_id": "99", "state": "Waiting", "start_time": str(BEGIN_S), "stop_time": str(BEGIN_S + 60),
+        "network_address": [HOSTS[0]], "resource_id": ["0"],
+    }  # fmt: skip
+    return json.dumps(
+        {"dead_resources": dead, "jobs": entries, "resources": resources}, indent=1
+    )
+
+
 def _condor_ads(jobs: Iterable[SyntheticJob]) -> list[dict[str, object]]:
     return [
         {

@@ -262,8 +262,8 @@ def anonymise(
 ) -> None:
     """Name nodes by a keyed hash (HMAC-SHA256), and leave out the names of machine and source, and notes.
 
-    The same key gives a node the same name in every trace. Times and the order of nodes stay, so that replays give the
-    same numbers.
+    The same key gives a node the same name in every trace. Nodes come in the order of their new names; times stay, so
+    that somebody who knows when a node was idle recognises it.
     """
     from bft.replay.trace.parts import anonymised, anonymised_walltimes
     from bft.replay.trace.trace_files import read_trace

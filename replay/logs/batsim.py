@@ -23,7 +23,13 @@ from bft.replay.logs.reading import (
 from bft.replay.logs.tables import split_fields
 from bft.replay.trace.node_trace import SECOND_NS
 
-_COLUMNS = ("job_id", "starting_time", "finish_time", "allocated_resources")
+# Older releases say jobID and allocated_processors.
+_COLUMNS = (
+    ("job_id", "jobid"),
+    ("starting_time",),
+    ("finish_time",),
+    ("allocated_resources", "allocated_processors"),
+)
 _NONE = frozenset({"", "-1", "nan", "NaN"})
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
@@ -39,20 +45,22 @@ def read(reading: Reading) -> Iterator[Record]:
     file = reading.file
 
     def below_header() -> Iterator[str]:
-        nonlocal columns, delimiter, header
+        nonlocal delimiter, header
         for line in reading.lines:
             if not columns and line.strip():
                 delimiter = reading.settings.delimiter or next(
                     (mark for mark in ",;\t" if mark in line), ","
                 )
                 names = [name.strip().lower() for name in split_fields(line, delimiter)]
-                lacking = [name for name in _COLUMNS if name not in names]
-                if lacking:
-                    raise InputError(
-                        f"is no jobs.csv of Batsim: it has no column {lacking[0]}, but {', '.join(names)[:200]}",
-                        file=file,
-                    )
-                columns, header = {name: names.index(name) for name in _COLUMNS}, line
+                for column, *older in _COLUMNS:
+                    there = next((n for n in (column, *older) if n in names), None)
+                    if there is None:
+                        raise InputError(
+                            f"is no jobs.csv of Batsim: it has no column {column}, but {', '.join(names)[:200]}",
+                            file=file,
+                        )
+                    columns[column] = names.index(there)
+                header = line
                 yield ""
             else:
                 yield "" if line == header else line
@@ -61,7 +69,9 @@ def read(reading: Reading) -> Iterator[Record]:
         row = split_fields(text, delimiter)
         if len(row) <= max(columns.values()):
             raise Unusable("has fewer fields than columns", str(len(row)))
-        job, start, end, resources = (row[columns[name]].strip() for name in _COLUMNS)
+        job, start, end, resources = (
+            row[columns[name]].strip() for name, *_ in _COLUMNS
+        )
         if start in _NONE or not resources:
             raise LeftOut("job that never started")
         start_ns = _time(start, "starting_time")

@@ -14,6 +14,7 @@ import numpy as np
 
 from bft.models import InputError
 from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.hidden import ColumnValues, Contradicted, ListedNodes, Vanished
 from bft.replay.logs.hostlists import other_forms
 from bft.replay.logs.node_states import Snapshots
 from bft.replay.logs.runs import OPEN as OPEN
@@ -192,6 +193,8 @@ def _next_starts(
 # Node index, start and end of intervals, a row each.
 Columns: TypeAlias = tuple[IndexArray, TimeArray, TimeArray]
 MIN_GAP_NS = 10 * SECOND_NS
+# Share of the jobs' node-time from which on nodes count as shared by jobs.
+_SHARED = 0.2
 MOST_NODES = 1_000_000
 # Merged node-intervals: three months of a machine of 4,600 nodes with jobs of an hour. They take some 2 GB in the end.
 MAX_FRAGMENTS = 10_000_000
@@ -216,13 +219,14 @@ class Intervals:
 
     Attributes
     ----------
-    given, closed
-        Node-intervals added, and gaps closed, so far.
+    given, given_s, closed
+        Node-intervals added, the node-seconds of those that have an end, and gaps closed, so far.
     """
 
     def __init__(self, min_gap_ns: int, max_fragments: int = MAX_FRAGMENTS) -> None:
         self.min_gap_ns, self.max_fragments = min_gap_ns, max_fragments
         self.given = 0
+        self.given_s = 0.0
         self.closed = 0
         self._nodes, self._spans = array("i"), bytearray()
         # Each sorted and merged in itself; the first one holds most.
@@ -232,6 +236,8 @@ class Intervals:
         """Add one interval of several nodes."""
         self._nodes.extend(nodes)
         self._spans += _pack(start, end, len(nodes))
+        if end != OPEN:
+            self.given_s += (end - start) / SECOND_NS * len(nodes)
         if len(self._nodes) >= BLOCK:
             self._settle()
 
@@ -239,6 +245,7 @@ class Intervals:
         self, nodes: IndexArray, counts: TimeArray, starts: TimeArray, ends: TimeArray
     ) -> None:
         """Add intervals, the nodes of one after the other; merged as if each were added by itself."""
+        self.given_s += float(((ends - starts) / SECOND_NS * counts).sum())
         spans = np.empty(len(counts), dtype=_SPAN)
         spans["start"], spans["end"], spans["count"] = starts, ends, counts
         until = np.cumsum(counts)
@@ -253,6 +260,13 @@ class Intervals:
             row, done = stop, last
             if len(self._nodes) >= BLOCK:
                 self._settle()
+
+    def overlap(self) -> float:
+        """The share of the node-time of all intervals that another interval on the same node has as well."""
+        _, starts, ends = self.merged()
+        known = ends < OPEN
+        alone_s = float(((ends - starts)[known] / SECOND_NS).sum())
+        return 1 - alone_s / self.given_s if self.given_s else 0.0
 
     def merged(self) -> Columns:
         """Node index, start and end of the merged intervals, sorted by node and start."""
@@ -361,6 +375,9 @@ class Collector:
         Jobs that held some units of a node, where these turn idle one by one; None: nodes turn idle as a whole.
     plans
         What the scheduler knew of jobs and reservations, where readers are asked for it (`Settings.walltimes`).
+    columns, listed, contradicted, vanished
+        What columns of tables of jobs hold, what the list of nodes says beyond which nodes there are, and jobs without
+        an end that later jobs ended, or that were gone in a later listing (`hidden`).
     reported
         Whether a log of jobs (no list of nodes, nothing read `beside`) reported anything of any time.
     lost_node_ns, lost_rows
@@ -424,6 +441,9 @@ class Collector:
         self.snapshots = Snapshots()
         self.units: UnitLog | None = None
         self.plans = Plans()
+        self.contradicted, self.vanished = Contradicted(), Vanished()
+        self.columns = ColumnValues()
+        self.listed = ListedNodes()
 
     @contextmanager
     def beside(self, events: bool = True) -> Iterator[None]:
@@ -727,6 +747,10 @@ class Collector:
     def settle(self, diagnosis: Diagnosis) -> None:
         """Resolve records that repeat or close others, when all files were read; further calls change nothing."""
         self.snapshots.settle(self, diagnosis)
+        for nodes, since_ns, until_ns in self.listed.absent:
+            self.unavailable_intervals.add(nodes, since_ns, until_ns)
+        self.listed.absent = []
+        under_way = self._under_way()
         found = self.job_times.outliers()
         # The records are forgotten below.
         self.outliers = self.outliers or [
@@ -740,6 +764,8 @@ class Collector:
         ):
             repeated, remaining = runs.settle(diagnosis)
             intervals.given -= repeated
+            if runs is self.job_runs:
+                remaining = self._without_contradicted(remaining + under_way, diagnosis)
             if runs is self.outage_runs:
                 remaining = self._without_ended(remaining, diagnosis)
             longest = self.job_times.longest() if runs is self.job_runs else 0
@@ -771,6 +797,100 @@ class Collector:
                 self.busy_intervals.given += (
                     0 if self.units is None else self.units.settle()
                 )
+
+    def _under_way(self) -> list[OpenRun]:
+        """Jobs that had begun when the last file ended, by records of their own; they last until its last record."""
+        kept, found = self.kept, []
+        begun = [
+            (key, each)
+            for key, each in kept.jobs.items()
+            if each.start_ns <= kept.last_ns
+        ]
+        ended = self.job_runs.have_ended([(key, each.start_ns) for key, each in begun])
+        for (key, each), over in zip(begun, ended, strict=True):
+            if over:
+                continue
+            nodes = self.indices(each.hosts)
+            held: Sequence[Held] | None = each.held
+            if held is not None:
+                nodes, held = self._some(nodes, held)
+            end_ns = self._seen(each.start_ns, kept.last_ns)
+            run = OpenRun(
+                nodes,
+                each.start_ns,
+                end_ns,
+                each.file,
+                each.line,
+                once=False,
+                key=key,
+                held=held,
+            )
+            found.append(run)
+        kept.jobs = {}
+        return found
+
+    def _without_contradicted(
+        self, remaining: list[OpenRun], diagnosis: Diagnosis
+    ) -> list[OpenRun]:
+        """End jobs of which no record states the end where a later job starts on a node, if jobs share no nodes.
+
+        Slurm calls them runaway; of PBS the record of the end is lost.
+        """
+        if self.units is not None or self.busy_intervals.overlap() > _SHARED:
+            return remaining
+        open_runs = [run for run in remaining if not isinstance(run.nodes, int)]
+        if not open_runs:
+            return remaining
+        # When jobs start on each node, those without an end among them.
+        starts = [self.busy_intervals.merged()]
+        starts += [
+            (
+                np.array(run.nodes, dtype=np.int32),
+                np.full(len(run.nodes), run.start_ns, dtype=np.int64),
+                np.full(len(run.nodes), run.start_ns, dtype=np.int64),
+            )
+            for run in open_runs
+            if not isinstance(run.nodes, int)
+        ]
+        node, begins, ends = (
+            np.concatenate([each[k] for each in starts]) for k in range(3)
+        )
+        order = np.lexsort((begins, node))
+        busy = node[order].astype(np.int32), begins[order], ends[order]
+        left: list[OpenRun] = []
+        cut = 0
+        first: OpenRun | None = None
+        for run in remaining:
+            if isinstance(run.nodes, int):
+                left.append(run)
+                continue
+            standing = array("i")
+            for each in run.nodes:
+                next_ns = _next_start(busy, each, run.start_ns)
+                if next_ns is None or (
+                    run.end_ns is not None and next_ns >= run.end_ns
+                ):
+                    standing.append(each)
+                    continue
+                self.busy_intervals.add(array("i", [each]), run.start_ns, next_ns)
+                self.contradicted.nodes += run.seen_ns is None
+                self._vanish(run, 1, next_ns)
+            if len(standing) < len(run.nodes) and run.seen_ns is None:
+                cut += 1
+                first = run if first is None or run.start_ns < first.start_ns else first
+            if standing:
+                left.append(replace(run, nodes=standing))
+                self._vanish(run, len(standing), run.end_ns)
+        if first is not None:
+            self.contradicted.count = cut
+            self.contradicted.file, self.contradicted.line = first.file, first.line
+        return left
+
+    def _vanish(self, run: OpenRun, nodes: int, end_ns: int | None) -> None:
+        """A run that was gone at `end_ns` had ended since it was seen last, on so many nodes."""
+        if run.seen_ns is not None and end_ns is not None:
+            self.vanished.count += nodes
+            self.vanished.node_s += nodes * max(0, end_ns - run.seen_ns) / SECOND_NS
 
     def _without_ended(
         self, remaining: list[OpenRun], diagnosis: Diagnosis

@@ -178,7 +178,7 @@ BUILT_IN: dict[str, LogFormat] = {
     "batsim": LogFormat(
         "Batsim: jobs.csv, as evalys reads it",
         _module("batsim"),
-        r"(?=.*\bstarting_time\b)(?=.*\ballocated_resources\b)",
+        r"(?=.*\bstarting_time\b)(?=.*\ballocated_(resources|processors)\b)",
     ),
     "philly": LogFormat(
         "Microsoft's Philly trace: cluster_job_log",

@@ -135,6 +135,8 @@ def _size(words: list[list[_Part]]) -> int:
 
 
 def _check_name(text: str) -> None:
+    if text.endswith("+"):
+        raise HostListError(f"{_short(text)} ends in +: a list that was cut")
     if len(text) > MAX_NAME or not _NAME.fullmatch(text):
         raise HostListError(f"{_short(text)} is no name of a host")
 

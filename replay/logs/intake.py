@@ -9,14 +9,16 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from bft.models import InputError
-from bft.replay.logs.collector import Collector
+from bft.replay.logs.collector import OPEN, Collector
 from bft.replay.logs.reading import (
     Clusters,
+    ColumnHeld,
     FileEnds,
     Ignored,
     JobBegan,
     JobBlock,
     JobEnded,
+    JobGone,
     JobPlanned,
     JobRan,
     JobShrank,
@@ -85,6 +87,8 @@ class Intake:
             NodesListed: self._listed,
             Reserved: self._reserved,
             RowUsed: self._row_used,
+            ColumnHeld: self._column_held,
+            JobGone: self._job_gone,
             Skipped: self._skipped,
             Ignored: self._ignored,
             Observed: self._observed,
@@ -252,7 +256,27 @@ class Intake:
         self._into.known(record.hosts)
         if self._into.units is not None:
             self._into.units.state_size(nodes, record.units, part=record.part)
+        listed = self._into.listed
+        if record.partitions:
+            for node in nodes:
+                known = listed.partitions.get(node, frozenset())
+                listed.partitions[node] = known.union(record.partitions)
+        if record.down:
+            listed.down.update(nodes)
+        if record.since_ns is not None:
+            listed.absent.append((nodes, 0, record.since_ns))
+        if record.until_ns is not None:
+            listed.absent.append((nodes, record.until_ns, OPEN))
+        if record.was:
+            others = self._clusters.indices(record.was, record.cluster)
+            listed.aliases.update(zip(others, nodes, strict=True))
         self._used()
+
+    def _column_held(self, record: ColumnHeld) -> None:
+        self._into.columns.see(*record)
+
+    def _job_gone(self, record: JobGone) -> None:
+        self._into.job_runs.gone(*record)
 
     def _reserved(self, record: Reserved) -> None:
         self._into.plans.reservation(record.nodes, record.start_ns, record.end_ns)
@@ -412,11 +436,6 @@ class Running:
         ]
 
 
-def _intervals(begun: Begun) -> int:
-    """How many nodes it is on, of those of which it holds anything."""
-    return len(begun.hosts) if begun.held is None else sum(map(bool, begun.held))
-
-
 class UnderWay:
     """What has begun in the files read into a collector so far and has not ended: jobs, and outages of nodes."""
 
@@ -445,21 +464,15 @@ class UnderWay:
         self._into.only_ended = not self._kept.starts
         if self._kept.starts:
             self._into.shows_until(self._kept.last_ns)
-        jobs, outages = self.jobs.last_until(now_ns), self.outages.last_until(now_ns)
-        # What was under way at the end of the file before has been stated as a whole since, or is now.
-        counts = (
-            sum(_intervals(begun) for _, begun in jobs),
-            sum(_intervals(begun) for _, begun in outages),
-        )
-        self._into.busy_intervals.given -= self._kept.counts[0]
-        self._into.unavailable_intervals.given -= self._kept.counts[1]
-        self._kept.counts = counts
-        for key, begun in jobs:
-            self._into.busy(
-                begun.hosts, begun.start_ns, now_ns, key=key, held=begun.held
-            )
+        outages = self.outages.last_until(now_ns)
+        # What was under way at the end of the file before has been stated as a whole since, or is now; jobs are handed
+        # over when all files were read.
+        count = sum(len(begun.hosts) for _, begun in outages)
+        self._into.unavailable_intervals.given -= self._kept.outage_nodes
+        self._kept.outage_nodes = count
         for _, begun in outages:
             self._into.unavailable(begun.hosts, begun.start_ns, now_ns)
+        self.jobs.last_until(now_ns)
         self._into.running += len(self._kept.jobs) - self._kept.running
         self._kept.running = len(self._kept.jobs)
         for count, what in (

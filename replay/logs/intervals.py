@@ -8,7 +8,6 @@ from bft.models import InputError
 from bft.replay.logs.collector import OPEN
 from bft.replay.logs.node_states import state_of
 from bft.replay.logs.reading import (
-    MISSING,
     Clusters,
     HostListError,
     Ignored,
@@ -20,6 +19,7 @@ from bft.replay.logs.reading import (
     Record,
     Settings,
     Skipped,
+    is_missing,
     no_time,
 )
 from bft.replay.logs.slurm_table import layout
@@ -116,7 +116,7 @@ class _Table:
             return Skipped(number, "column node holds no host list", str(error))
         if start is None:
             return Skipped(number, "column start holds no time", no_time(start_text))
-        if end is None and end_text not in MISSING:
+        if end is None and not is_missing(end_text):
             return Skipped(number, "column end holds no time", no_time(end_text))
         if end is not None and end < start:
             before = f"{(start - end) / 1e9:g} s before"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from bft.models import InputError
@@ -17,6 +18,7 @@ from bft.replay.logs.kubernetes import amounts
 from bft.replay.logs.node_states import BUSY, IDLE, UNAVAILABLE, State, state_of
 from bft.replay.logs.pbs import host_of
 from bft.replay.logs.reading import (
+    MISSING,
     Clock,
     Clusters,
     Ignored,
@@ -51,6 +53,10 @@ _MARKS = ",;|\t"
 # scontrol and slurm.conf; pbsnodes -F dsv.
 _NODE_NAME = re.compile(r"(?:(?<!\S)NodeName|^Name)=([^\s|]+)", re.IGNORECASE)
 _STATE = re.compile(r"(?<!\S)State=(\S+)", re.IGNORECASE)
+_PARTITIONS = re.compile(r"(?<!\S)Partitions=(\S+)")
+# Columns of a table of nodes beside the names, by what they are called here.
+_MORE = {"SINCE": "since", "UNTIL": "until", "WAS": "was", "PARTITION": "partitions"}
+NO_MORE: Mapping[str, str] = MappingProxyType({})
 _PAIR = re.compile(r"\s*\w+=")
 _KEY = re.compile(r"(?<![^\s|])([A-Za-z_][\w.]*)=([^\s|]*)")
 # Of a node's block that much is searched for what it has.
@@ -101,6 +107,8 @@ class Reported(NamedTuple):
         Whether it may be a part of a node (n1[0]).
     has
         What the nodes have.
+    more
+        Their partitions, since and until when they are there, and other names of theirs, as printed.
     """
 
     text: str
@@ -108,6 +116,7 @@ class Reported(NamedTuple):
     state: str = ""
     vnode: bool = False
     has: Resources = NOTHING
+    more: Mapping[str, str] = NO_MORE
 
 
 class NodesInState(NamedTuple):
@@ -122,6 +131,7 @@ class NodesInState(NamedTuple):
     cluster: str
     has: Resources
     part: bool
+    more: Mapping[str, str]
 
 
 Reports: TypeAlias = Iterator[Reported | Skipped]
@@ -157,7 +167,7 @@ class Report:
                 yield found
 
     def _nodes(self, reported: Reported) -> NodesInState | Skipped | Ignored | None:
-        text, line, state, vnode, has = reported
+        text, line, state, vnode, has, more = reported
         # qhost's line for all hosts, a ruler
         if not text or text == "global" or not text.strip("-"):
             return None
@@ -175,7 +185,8 @@ class Report:
         if state_of(state) == "absent":
             return Ignored(line, "a node that is not there yet (state FUTURE)")
         part = vnode and host_of(text) != text
-        return NodesInState(line, hosts, state_of(state), self.cluster, has, part)
+        found = state_of(state)
+        return NodesInState(line, hosts, found, self.cluster, has, part, more)
 
 
 def read_report(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
@@ -222,7 +233,9 @@ def _blocks(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
         if text.upper() == "DEFAULT":
             default, usual = state or default, has
         else:
-            yield Reported(text, begun, state or default, vnode=dsv, has=has)
+            stated = _PARTITIONS.search(stated_there)
+            more = {"partitions": stated[1]} if stated else NO_MORE
+            yield Reported(text, begun, state or default, dsv, has, more)
 
     for number, line in lines:
         report.line()
@@ -304,7 +317,7 @@ def _table(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
             mark, names = header
             column = next(names.index(name) for name in _HEADERS if name in names)
             continue
-        cells = _cells(line, mark)
+        cells = _with_blank(_cells(line, mark), mark, names)
         if column < 0 or not line.strip() or line.startswith(("#", "CLUSTER:")):
             continue
         whole = len(cells) == len(names)
@@ -319,10 +332,25 @@ def _table(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
             why = f"column {names[column]} names no node"
             yield Skipped(number, why, ascii(line[:80]))
         else:
-            state = _state(dict(zip(names, cells, strict=True))) if whole else ""
+            row = dict(zip(names, cells, strict=True)) if whole else {}
+            state = _state(row) if whole else ""
+            more = {
+                name: row[column].strip()
+                for column, name in _MORE.items()
+                if row.get(column, "").strip()
+            }
             if whole and "CLUSTER" in names:
                 report.cluster = cells[names.index("CLUSTER")].strip()
-            yield Reported(text, number, state, vnode=names[column] == "VNODE")
+            vnode = names[column] == "VNODE"
+            yield Reported(text, number, state, vnode, more=more)
+
+
+def _with_blank(cells: list[str], mark: str, names: list[str]) -> list[str]:
+    """The cells of a row, with an empty one where `sinfo -l` (23.02 on) leaves the column RESERVATION blank."""
+    if mark != " " or "RESERVATION" not in names or len(cells) != len(names) - 1:
+        return cells
+    place = names.index("RESERVATION")
+    return [*cells[:place], "", *cells[place:]]
 
 
 def _state(row: dict[str, str]) -> str:
@@ -535,10 +563,16 @@ def _entry(entry: dict[str, Any], name: str) -> tuple[list[str], str]:
         if isinstance(inner, dict)
         else [entry.get("name") or entry["hostname"]]
     )
-    state = (entry.get("node") or entry).get("state", "")
-    return [str(node) for node in names], "+".join(map(str, state)) if isinstance(
-        state, list
-    ) else str(state)
+    return [str(node) for node in names], "+".join(_states(entry.get("node") or entry))
+
+
+def _states(entry: Mapping[str, Any]) -> list[str]:
+    """State of a node of Slurm, and what qualifies it: up to 22.05 in `state_flags`, later in the same list."""
+    states: list[str] = []
+    for name in ("state", "state_flags"):
+        stated = entry.get(name) or []
+        states += map(str, stated) if isinstance(stated, list) else [str(stated)]
+    return states
 
 
 _COMMANDS = "scontrol show node, sinfo -N, pbsnodes -a, bhosts or qhost, or list the names one a line"
@@ -562,12 +596,53 @@ def read_nodes(reading: Reading) -> Iterator[Record]:
             any_nodes = True
             has = found.has
             size = None if units is None else units.unit.had(has.gpus, has.cores)
-            yield NodesListed(found.line, found.hosts, found.cluster, size, found.part)
+            listed = NodesListed(
+                found.line,
+                found.hosts,
+                found.cluster,
+                size,
+                found.part,
+                down=found.state == "unavailable",
+            )
+            yield _with_more(listed, found.more, reading)
         else:
             yield found
     if not any_nodes:
         hint = reading.diagnosis.losses() or f"export with {_COMMANDS}"
         raise InputError("names no node of the machine", file=reading.file, hint=hint)
+
+
+def _with_more(
+    listed: NodesListed, more: Mapping[str, str], reading: Reading
+) -> NodesListed | Skipped:
+    """The same with partitions, other names, and since and until when the nodes are there."""
+    if not more:
+        return listed
+    line = listed.line
+    times: dict[str, int | None] = {}
+    for name in ("since", "until"):
+        text = more.get(name, "")
+        text += "T00:00:00" * (len(text) == len("2024-01-31"))
+        times[name] = reading.clock.parse(text, reading.file, line)
+        if times[name] is None and text not in MISSING:
+            return Skipped(line, f"column {name} holds no time", no_time(text))
+    since, until = times["since"], times["until"]
+    if since is not None and until is not None and until < since:
+        return Skipped(line, "column until is before since", "")
+    try:
+        was = expand(more.get("was", ""))
+    except HostListError as error:
+        return Skipped(line, "column was holds no list of nodes", str(error))
+    if was and len(was) != len(listed.hosts):
+        why = "column was holds another number of names than the nodes of the row"
+        return Skipped(line, why, f"{len(was)} and {len(listed.hosts)}")
+    partitions = more.get("partitions", "").replace("*", "")
+    return listed._replace(
+        since_ns=since,
+        until_ns=until,
+        was=was,
+        partitions=tuple(filter(None, partitions.split(","))),
+    )
 
 
 class _NodeList(Report):

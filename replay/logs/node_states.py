@@ -30,7 +30,8 @@ _WORDS: dict[State, str] = {
         "failing failg error offline unk unknown state-unknown stale inval invalid_reg no_respond not_responding npc "
         "perfctrs boot booting reboot rebooting reboot_issued blocked block pow_up pow_dn powered_down "
         "closed closed_adm closed_lock closed_wind closed_ego closed_cu_excl closed_rc unavail unreach unlicensed "
-        "powering_down powering_up power_down power_up provisioning wait-provisioning initializing sleep unresolvable"
+        "powering_down powering_up power_down power_up power_drain power_down_force provisioning "
+        "wait-provisioning initializing sleep unresolvable"
     ),
     "absent": "future futr",
 }
@@ -44,6 +45,10 @@ _FLAGS = frozenset(
         "dynamic_norm",
         "dynamic_future",
         "reboot_requested",
+        "reboot_canceled",
+        "cancel_reboot",
+        "resume",
+        "external",
         "undrain",
         "power_down_asap",
     }

@@ -67,6 +67,7 @@ class _Counts:
         if entry.get("status", "success") != "success":
             raise Unusable("Prometheus reports an error", str(entry.get("error"))[:200])
         series = entry["data"]["result"]
+        self._refuse_partitions(series)
         used = 0
         for one in series:
             word, state = _state(one["metric"])
@@ -90,6 +91,22 @@ class _Counts:
         if not used:
             raise Unusable("no series counts idle nodes", f"{len(series)} series")
         yield RowUsed(line)
+
+    def _refuse_partitions(self, series: list[dict[str, Any]]) -> None:
+        """Refuse series of several partitions: a node may belong to several, and would count in each."""
+        counted = [
+            one["metric"] for one in series if _state(one["metric"])[1] is not None
+        ]
+        names = {
+            str(metric["partition"]) for metric in counted if "partition" in metric
+        }
+        if len(names) > 1:
+            some = ", ".join(sorted(names)[:4])
+            raise InputError(
+                f"counts the nodes of each partition ({ascii(some)[:80]}): those of several would count in each",
+                file=self.file,
+                hint='query the series of all nodes, or those of one partition: {...,partition="NAME"}',
+            )
 
     def jobs(self) -> Iterator[Record]:
         """Yield jobs of one node each for the nodes that are not idle."""

@@ -27,6 +27,7 @@ from bft.replay.logs.runs import Begun
 from bft.replay.logs.times import MISSING as MISSING
 from bft.replay.logs.times import MOST_EPOCH_S as MOST_EPOCH_S
 from bft.replay.logs.times import Clock as Clock
+from bft.replay.logs.times import is_missing as is_missing
 from bft.replay.logs.times import limit_ns as limit_ns
 from bft.replay.logs.times import no_time as no_time
 from bft.replay.logs.units import Held, UnitLog
@@ -192,6 +193,14 @@ class NodesListed(NamedTuple):
         Units of each; None: not stated.
     part
         Whether only a part of each node is meant, to which others add.
+    since_ns, until_ns
+        From when and to when they are there; None: all the time.
+    was
+        Names that they had before or later, in the order of the hosts.
+    partitions
+        Those that they belong to.
+    down
+        Whether they were down or drained when the list was made.
     """
 
     line: int
@@ -199,6 +208,11 @@ class NodesListed(NamedTuple):
     cluster: str = ""
     units: int | None = None
     part: bool = False
+    since_ns: int | None = None
+    until_ns: int | None = None
+    was: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    down: bool = False
 
 
 class Reserved(NamedTuple):
@@ -213,6 +227,29 @@ class RowUsed(NamedTuple):
     """A row is used, by records that come later."""
 
     line: int
+
+
+class ColumnHeld(NamedTuple):
+    """What a column of a table of jobs holds in all rows of jobs that ran: at most `MOST_VALUES` different texts.
+
+    `rows`: of those that were looked at.
+    """
+
+    column: str
+    values: frozenset[str]
+    rows: int
+
+
+class JobGone(NamedTuple):
+    """A job without an end ran at one instant and was gone at a later one.
+
+    It is no row of its own, and a row that states the end outweighs it.
+    """
+
+    key: Hashable
+    start_ns: int
+    seen_ns: int
+    gone_ns: int
 
 
 class Skipped(NamedTuple):
@@ -286,6 +323,8 @@ Record: TypeAlias = (
     | NodesListed
     | Reserved
     | RowUsed
+    | ColumnHeld
+    | JobGone
     | Skipped
     | Ignored
     | Observed
@@ -295,6 +334,8 @@ Record: TypeAlias = (
 )
 
 
+# Different texts of a column that are kept: one alone is suspicious.
+MOST_VALUES = 2
 NO_CLUSTER = "no cluster is stated: --cluster was not applied"
 OTHER_PARTITIONS = "jobs of other partitions were left out: nodes of this trace on which they ran look idle meanwhile"
 
@@ -651,6 +692,7 @@ def each_object(
     expected: str,
     command: str,
     bare: bool = True,
+    within: Collection[str] = (),
     nodes: str = "holds no names of nodes",
 ) -> Iterator[Record]:
     """Yield the records of each object; objects count as lines.
@@ -661,7 +703,7 @@ def each_object(
         As every reader has it.
     record
         Yields the records of an object, given with its key and line, or raises `Unusable` or `LeftOut`.
-    keys, bare
+    keys, bare, within
         As `elements` has them.
     expected
         What an object of another shape is not, for a message.
@@ -676,7 +718,9 @@ def each_object(
         When there is no such object.
     """
     lines, file = reading.lines, reading.file
-    for number, name, text in elements(lines, keys, file, command, bare=bare):
+    for number, name, text in elements(
+        lines, keys, file, command, bare=bare, within=within
+    ):
         reading.seen.lines += 1
         try:
             yield from record(json.loads(text), name, number)
@@ -723,6 +767,7 @@ def elements(
     command: str,
     *,
     bare: bool = False,
+    within: Collection[str] = (),
 ) -> Iterator[tuple[int, str, str]]:
     """Each object in the list, or in the object, that the outermost object has under one of the keys.
 
@@ -738,6 +783,8 @@ def elements(
         For messages.
     bare
         Also the objects of an outermost list, and outermost objects that have none of the keys.
+    within
+        Where all objects are taken: those under these keys are opened, and each object in them is taken instead.
 
     Raises
     ------
@@ -766,10 +813,10 @@ def elements(
                     last = name = ""
                 elif depth == 2 and outer == "[":
                     starts = 2 * (bare and kind == "{")
-                elif depth == 2 and keys is None:
+                elif depth == 2 and keys is None and last not in within:
                     name, starts = last, 2 * (kind == "{")
                 elif depth == 2:
-                    inside = last in (keys or ())
+                    inside = last in (within if keys is None else keys)
                     if inside:
                         seen, begun, pieces = True, 0, []
                 elif depth == 3 and inside and kind == "{":

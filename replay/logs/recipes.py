@@ -115,8 +115,9 @@ bft-replay ingest flux jobs.txt --nodes nodes.txt -o trace.parquet
 # OAR. Any user; times are seconds since 1970: no --tz is needed.
 # 1. Nodes of the machine:
 oarnodes -l > nodes.txt
-# 2. Jobs:
-oarstat -J -f --gantt "2024-01-01 00:00:00, 2024-02-01 00:00:00" > jobs.json
+# 2. Jobs that ended in a period or still run, and when nodes were absent or dead. (-f without --gantt lists those alone
+#    that have not ended.)
+oarstat -J --gantt "2024-01-01 00:00:00, 2024-02-01 00:00:00" > jobs.json
 bft-replay ingest oar jobs.json --nodes nodes.txt -o trace.parquet
 """,
     "htcondor": """\

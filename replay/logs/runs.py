@@ -82,6 +82,26 @@ class JobTimes:
             self._ends, dtype=np.int64
         )
 
+    def are_whole(self, unit_ns: int, least: int) -> bool:
+        """Whether all times of at least so many jobs are multiples of a unit."""
+        starts, ends = self._columns()
+        ends = ends[ends < OPEN]
+        if len(ends) < least:
+            return False
+        return not (starts % unit_ns).any() and not (ends % unit_ns).any()
+
+    def longest_pause(self, start_ns: int, end_ns: int) -> tuple[int, int, int] | None:
+        """Begin and end of the longest time in a window without any start or end, and the usual one; None: too few."""
+        starts, ends = self._columns()
+        times = np.unique(np.concatenate([starts, ends[ends < OPEN]]))
+        times = times[(times >= start_ns) & (times <= end_ns)]
+        if len(times) < _ENOUGH:
+            return None
+        pauses = np.diff(times)
+        place = int(pauses.argmax())
+        usual = float(np.quantile(pauses, 0.99))
+        return int(times[place]), int(times[place + 1]), round(usual)
+
     def last_start(self) -> int:
         """The latest start, 0 without jobs."""
         return max(self._starts, default=0)
@@ -189,10 +209,7 @@ class Kept:
     jobs: dict[Hashable, Begun] = field(default_factory=dict)
     outages: dict[Hashable, Begun] = field(default_factory=dict)
     running: int = 0
-    counts: tuple[int, int] = (
-        0,
-        0,
-    )  # node-intervals of both that were added at the end of the last file
+    outage_nodes: int = 0  # node-intervals that were added at the end of the last file
     last_ns: int = 0
     starts: bool = False
 
@@ -259,6 +276,8 @@ class OpenRun:
         As `Collector.job` has them, of jobs that hold some units of their nodes.
     reserved
         Whether it is a reservation, during which jobs may run.
+    seen_ns
+        When it was seen last, where it was gone at `end_ns`; None: not known so.
     """
 
     nodes: array[int] | int
@@ -270,6 +289,7 @@ class OpenRun:
     key: Hashable = None
     held: Sequence[Held] | None = None
     reserved: bool = False
+    seen_ns: int | None = None
 
 
 class Runs:
@@ -295,6 +315,10 @@ class Runs:
         self._open_again: tuple[int, str, int] = (0, "", 0)
         # Of jobs that run once at a time: records with an end so far settled, and whether a job has several runs.
         self.requeues_looked_for, self.requeued = 0, False
+        # Jobs among them, and those that ran several times.
+        self.jobs = self.jobs_again = 0
+        # Of runs without an end, when they were seen last, and when they were gone.
+        self._gone: dict[tuple[Hashable, int], tuple[int, int]] = {}
         self._clear()
 
     def _clear(self) -> None:
@@ -400,6 +424,10 @@ class Runs:
             nodes, start_ns, None, file, line, once, key, held, reserved
         )
 
+    def gone(self, key: Hashable, start_ns: int, seen_ns: int, gone_ns: int) -> None:
+        """A run went on at one instant and was gone at a later one: it ended by then, if no record says when."""
+        self._gone[key, start_ns] = seen_ns, gone_ns
+
     def open_starts(self) -> Iterable[int]:
         """Starts of the runs that have no end so far."""
         return (start_ns for _, start_ns in self._open)
@@ -453,8 +481,11 @@ class Runs:
         self.requeues_looked_for += len(rows)
         keys, starts = rows["key"], rows["start"]
         order = np.argsort(keys, kind="stable")
-        again = (np.diff(keys[order]) == 0) & (np.diff(starts[order]) != 0)
+        same = np.diff(keys[order]) == 0
+        again = same & (np.diff(starts[order]) != 0)
         self.requeued |= bool(again.any())
+        self.jobs += len(rows) - int(np.count_nonzero(same))
+        self.jobs_again += len(np.unique(keys[order][1:][again]))
 
     def _repeats(self, diagnosis: Diagnosis) -> int:
         """Take repeated records back; returns how many node-intervals they had."""
@@ -504,6 +535,8 @@ class Runs:
                 run.end_ns = min(later)
                 why = f"{self.what} without an end starts again later: its nodes count as taken until then"
                 diagnosis.note(why, run.file, run.line)
+            elif (key, start_ns) in self._gone:
+                run.seen_ns, run.end_ns = self._gone[key, start_ns]
         return remaining
 
     def _starts_by_key(self, hashes: Iterable[int]) -> dict[int, set[int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
 from bft.replay.logs.log_files import LogLines
@@ -16,7 +16,9 @@ from bft.replay.logs.reading import (
     MOST_ELEMENT,
     Clusters,
     HostListError,
+    JobGone,
     JobPlanned,
+    JobRan,
     LeftOut,
     Reading,
     Record,
@@ -70,8 +72,7 @@ def read(reading: Reading) -> Iterator[Record]:
         ("allocnodes", "nnodes"),
         ("cluster",),
     ]
-    if reading.settings.partition:
-        optional.append(("partition",))
+    optional += [("user",), ("partition",)]
     if reading.units is not None:
         optional += UNITS
     if reading.settings.walltimes:
@@ -99,6 +100,8 @@ _PAIR = re.compile(r"(?<!\S)([A-Za-z]\w*)=(\S*)")
 _DETAIL = re.compile(r"(?<!\S)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES(?:_IDX)?=(\S*)")
 # Lines looked at for the first that is not blank.
 _LOOKED_AT = 1_000
+# Running jobs of a listing, and the share of them in the next, from which on the latter is one of all jobs.
+_ENOUGH_LISTED, _LEAST_LISTED = 10, 0.25
 _NEEDED = ("JobState", "StartTime", "EndTime", "NodeList")
 
 
@@ -122,14 +125,67 @@ def read_text(reading: Reading) -> Iterator[Record]:
     column JobID. Once a job has ended, Slurm prints its nodes still, but which GPUs it had no more.
     """
     clusters = Clusters(reading)
+    listings = _Listings()
     for number, text in _blocks(reading):
         try:
-            yield from _records(text, clusters, number)
+            for record in _records(text, clusters, number):
+                if isinstance(record, JobRan):
+                    listings.see(record)
+                yield record
         except HostListError as error:
             why = "NodeList or Nodes holds no host list"
             yield Skipped(number, why, str(error))
         except (Unusable, LeftOut) as refused:
             yield refusal(refused, number)
+    yield from listings.vanished()
+
+
+class _Listings:
+    """Which jobs each of several listings has, as cron puts them one after the other.
+
+    One begins where a job comes again. When it was made no line says: not before any start or end that it states.
+    """
+
+    def __init__(self) -> None:
+        self._ids: set[Hashable] = set()
+        # Of each listing the latest time in it.
+        self._times = [0]
+        # Of jobs that ran when they were listed last, by which listing that was.
+        self._running: dict[Hashable, tuple[int, JobRan]] = {}
+
+        # Of each listing how many jobs run, and how many of those that ran in the one before it has.
+        self._counts = [[0, 0]]
+
+    def see(self, job: JobRan) -> None:
+        """A job is listed that has started."""
+        if job.key in self._ids:
+            self._ids.clear()
+            self._times.append(0)
+            self._counts.append([0, 0])
+        self._ids.add(job.key)
+        latest = job.start_ns if job.end_ns is None else job.end_ns
+        self._times[-1] = max(self._times[-1], latest)
+        now = len(self._times) - 1
+        before, _ = self._running.pop(job.key, (-1, job))
+        self._counts[-1][1] += before == now - 1
+        if job.end_ns is None:
+            self._running[job.key] = now, job
+            self._counts[-1][0] += 1
+
+    def vanished(self) -> Iterator[Record]:
+        """Yield jobs that ran in one listing and are in none after it: they had ended when the next one was made.
+
+        That is taken for a listing of all jobs which has many of those that ran in the one before.
+        """
+        for number, job in self._running.values():
+            if number + 1 >= len(self._times):
+                continue
+            ran, known = self._counts[number][0], self._counts[number + 1][1]
+            if ran < _ENOUGH_LISTED or known < _LEAST_LISTED * ran:
+                continue
+            seen_ns = max(self._times[number], job.start_ns)
+            gone_ns = max(self._times[number + 1], seen_ns)
+            yield JobGone(job.key, job.start_ns, seen_ns, gone_ns)
 
 
 def _blocks(reading: Reading) -> Iterator[tuple[int, str]]:
@@ -230,6 +286,8 @@ def _stated(
         together=stated.get("JOB_GRES", ""),
         per_node=stated.get("TresPerNode", ""),
         cores=_whole(stated, "NumCPUs"),
-        alone=is_alone(stated.get("OverSubscribe", "")),
+        alone=is_alone(
+            [stated.get("OverSubscribe", "")], [stated.get("Exclusive", "")]
+        ),
         detail=tuple(of_node.get(node, "") for node in nodes) if of_node else (),
     )

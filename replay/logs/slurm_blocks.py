@@ -411,8 +411,7 @@ class _Columns:
             places += rows.units.places
         if rows.planned is not None:
             places += [rows.planned.known, rows.planned.limit, rows.planned.nodes]
-        wanted = sorted({place for place in places if place >= 0})
-        self._wanted = [self._names[place] for place in wanted]
+        self._places = {place for place in places if place >= 0}
         # Clusters and partitions that rows have stated so far.
         self._met: set[tuple[bytes, bytes]] = set()
         # Lines of another number of fields in the block that was read last, up to where it was given up.
@@ -441,6 +440,8 @@ class _Columns:
     def _parsed(self, block: bytes) -> tuple[pa.Table, list[int]]:
         """The wanted columns, and the numbers of lines (from 1 on) of another number of fields."""
         odd: list[int] = []
+        places = sorted(self._places.union(self._rows.watched.values()))
+        wanted = [self._names[place] for place in places]
 
         def note(row: csv.InvalidRow) -> str:
             odd.append(row.number)
@@ -459,8 +460,8 @@ class _Columns:
                 invalid_row_handler=note,
             ),
             convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(self._wanted, _BYTES),
-                include_columns=self._wanted,
+                column_types=dict.fromkeys(wanted, _BYTES),
+                include_columns=wanted,
                 strings_can_be_null=False,
             ),
         )
@@ -500,6 +501,7 @@ class _Columns:
         usual &= sizes > 0
         if at_count >= 0:
             usual &= _equal_numbers(self._column(parsed, at_count), sizes)
+        self._see(parsed, usual)
         batch = _Batch(
             keys=self._keys(ids, origins),
             nodes=nodes,
@@ -528,6 +530,15 @@ class _Columns:
         yield from batch.records(done, len(jobs))
         for cluster, partition, first, others in origins.counts:
             rows.is_other(cluster, partition, first, others)
+
+    def _see(self, parsed: pa.Table, usual: NDArray[np.bool_]) -> None:
+        """Hand over what the watched columns hold in usual rows."""
+        values = {}
+        for name, place in self._rows.watched.items():
+            cells = self._column(parsed, place).filter(booleans(usual))
+            texts = cells.dictionary_encode().dictionary.to_pylist()
+            values[name] = [text.decode("utf-8", "surrogateescape") for text in texts]
+        self._rows.see(int(np.count_nonzero(usual)), values)
 
     def _alone(self, text: bytes, number: int) -> Iterator[Record]:
         """Yield one row that is not of the usual form."""

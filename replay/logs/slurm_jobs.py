@@ -10,7 +10,9 @@ from typing import Any
 from bft.models import InputError
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
 from bft.replay.logs.reading import (
+    MOST_VALUES,
     Clusters,
+    ColumnHeld,
     Ignored,
     JobPlanned,
     JobRan,
@@ -21,7 +23,15 @@ from bft.replay.logs.reading import (
     Unusable,
 )
 from bft.replay.logs.slurm_table import Table
-from bft.replay.logs.times import FEWEST, LIMITS, MISSING, UNLIMITED, limit_ns, no_time
+from bft.replay.logs.times import (
+    FEWEST,
+    LIMITS,
+    MISSING,
+    UNLIMITED,
+    is_missing,
+    limit_ns,
+    no_time,
+)
 from bft.replay.logs.units import (
     WHOLE,
     Held,
@@ -33,8 +43,11 @@ from bft.replay.logs.units import (
     spread,
 )
 
-# In OverSubscribe of a job, or `shared` and `exclusive` in JSON: nobody else's jobs run on its nodes.
-_ALONE = frozenset({"NO", "EXCLUSIVE", "USER", "MCS", "TOPO", "NONE", "TRUE"})
+# In OverSubscribe of a job up to 25.11, or `shared` in JSON: nobody else's jobs run on its nodes.
+_NOT_SHARED = frozenset({"NO", "EXCLUSIVE", "USER", "MCS", "TOPO", "NONE"})
+# The same in Exclusive, from 26.05 on beside an OverSubscribe that says NO of jobs as they are by default; in JSON
+# from 23.11 on.
+_EXCLUSIVE = frozenset({"NODE", "USER", "MCS", "TOPO", "TRUE", "EXCLUSIVE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +79,25 @@ class Stated:
     detail: tuple[str, ...] = ()
 
 
-def is_alone(text: str) -> bool:
-    """Whether OverSubscribe, or what JSON has for it, says that a job has its nodes alone."""
-    return text.strip().upper() in _ALONE
+def is_alone(shared: Iterable[str], exclusive: Iterable[str]) -> bool:
+    """Whether a job has its nodes alone.
+
+    Parameters
+    ----------
+    shared
+        Words of OverSubscribe, or of `shared` in JSON.
+    exclusive
+        Words of Exclusive, which decide where there are any.
+
+    Examples
+    --------
+    >>> is_alone(["NO"], []), is_alone(["NO"], ["NO"]), is_alone(["OK"], ["NODE"])
+    (True, False, True)
+    """
+    stated = {word.strip().upper() for word in exclusive} - {"", "NONE", "(NULL)"}
+    if stated:
+        return not stated.isdisjoint(_EXCLUSIVE)
+    return not _NOT_SHARED.isdisjoint(word.strip().upper() for word in shared)
 
 
 def held(
@@ -131,16 +160,13 @@ def of_entry(entry: Mapping[str, Any]) -> Stated:
             "/".join(filter(None, (str(each["type"]), str(each.get("name") or ""))))
             + f"={int(each['count'])}"
             for each in listed
+            if each.get("count") is not None  # energy that nothing measures
         )
     detail = entry.get("gres_detail")
     return Stated(
         allocated=allocated,
         per_node=str(entry.get("tres_per_node") or ""),
-        alone=any(
-            is_alone(word)
-            for name in ("shared", "exclusive")
-            for word in _words(entry.get(name))
-        ),
+        alone=is_alone(*(_words(entry.get(name)) for name in ("shared", "exclusive"))),
         detail=tuple(str(text) for text in detail) if isinstance(detail, list) else (),
     )
 
@@ -151,7 +177,7 @@ def _words(value: Any) -> list[str]:
     )
 
 
-# States in which a job that has started still holds its nodes.
+# States in which a job that has started still holds its nodes; in Slurm's data base they are numbers.
 HOLDING = frozenset(
     {
         "RUNNING",
@@ -163,6 +189,8 @@ HOLDING = frozenset(
         "STOPPED",
         "RESIZING",
         "",
+        "1",  # running
+        "2",  # suspended
     }
 )
 # States of jobs that have not started.
@@ -174,6 +202,7 @@ WAITING = frozenset(
         "REQUEUE_FED",
         "SPECIAL_EXIT",
         "RESV_DEL_HOLD",
+        "0",  # pending
     }
 )
 
@@ -253,12 +282,16 @@ def judge(job: Job, line: int) -> JobRan | Skipped | Ignored:
 COMMAND = "sacct -P -X --format=JobID,NodeList,AllocNodes,Start,End,State"
 # Further columns that --walltimes asks for, each by the name of the first that is there.
 PLANNED = (("eligible", "submit"), LIMITS, FEWEST)
+# Columns of which one value in all rows means that others were left out.
+WATCHED = ("user", "partition", "state")
 # Columns that state what a job held of its nodes.
 UNITS = [
     ("alloctres",),
     ("trespernode",),
     ("alloccpus", "ncpus"),
-    ("oversubscribe", "exclusive"),
+    ("oversubscribe",),
+    ("exclusive",),
+    ("allocgres",),  # up to 20.02
 ]
 
 
@@ -297,6 +330,10 @@ class Rows:
             f"the column Partition (export with {COMMAND},Partition)",
         )
         self._steps = self._first_step = 0
+        # Watched columns that hold one value so far, and what all of them hold; and rows that were looked at.
+        self.watched = {name: at[name] for name in WATCHED if at.get(name, -1) >= 0}
+        self._values = {name: set[str]() for name in self.watched}
+        self._looked_at = 0
         # By what they were left out: how many rows, and the line of the first.
         self._others: dict[str, tuple[int, int]] = {}
         self.units = HeldColumns(reading, table) if reading.units is not None else None
@@ -309,8 +346,20 @@ class Rows:
         """Whether rows name their nodes."""
         return self._named
 
+    def see(self, rows: int, values: Mapping[str, Iterable[str]]) -> None:
+        """Rows of jobs that ran hold these values in the watched columns."""
+        self._looked_at += rows
+        for name, texts in values.items():
+            held = self._values[name]
+            held.update(text.partition(" ")[0] for text in texts if text)
+            if len(held) >= MOST_VALUES:
+                del self.watched[name]
+
     def counted(self) -> Iterator[Record]:
-        """Yield the rows that were counted alone."""
+        """Yield what was counted alone: rows, and what columns hold."""
+        for name, held in self._values.items():
+            values = frozenset(sorted(held)[:MOST_VALUES])
+            yield ColumnHeld(name, values, self._looked_at)
         if self._steps:
             yield Ignored(self._first_step, "job step", self._steps)
         for other, (count, first) in self._others.items():
@@ -368,6 +417,12 @@ class Rows:
         try:
             nodes = self.clusters.lists(cluster)(nodes_text) if self._named else None
         except HostListError as error:
+            if nodes_text.rstrip().endswith("+"):
+                raise InputError(
+                    f"line {number}: the lists of nodes are cut: {nodes_text[-40:]!a} ends in +",
+                    file=reading.file,
+                    hint=f"export with {COMMAND}, in which columns have no width",
+                ) from error
             why = "column NodeList holds no host list"
             counted = fields[at_count] if at_count >= 0 else ""
             lost = _node_ns(counted, start, end)
@@ -388,6 +443,10 @@ class Rows:
             job = Job(key, state, start, end, nodes)
             yield self.planned.record(job, fields, counted, number)
         # The most frequent row, without a detour.
+        if has_run:
+            self.see(
+                1, {name: (fields[place],) for name, place in self.watched.items()}
+            )
         if nodes and start is not None and end is not None and start < end:
             yield JobRan(number, key, nodes, start, end, held, once=True)
             if at_count >= 0 and fields[at_count] != str(len(nodes)):
@@ -461,16 +520,19 @@ class HeldColumns:
     Attributes
     ----------
     places
-        Of resources, resources of each node, cores and whether the nodes are the job's alone, or -1.
+        Of the columns of `UNITS`, in their order, or -1.
     """
 
     def __init__(self, reading: Reading, table: Table) -> None:
         self._reading = reading
-        tres, per_node, cores, alone = (table.at[names[0]] for names in UNITS)
-        self.places = tres, per_node, cores, alone
+        at = {names[0]: table.at[names[0]] for names in UNITS}
+        self.places = tuple(at.values())
+        self._states_gres = at["allocgres"] >= 0
+        self._states_exclusive = at["exclusive"] >= 0
         units = reading.units
-        by_cores = units is not None and bool(units.unit.cores)
-        if tres < 0 and (cores if by_cores else per_node) < 0:
+        by_cores = units is not None and units.unit.cores > 0
+        stating = ("alloccpus",) if by_cores else ("trespernode", "allocgres")
+        if all(at[name] < 0 for name in ("alloctres", *stating)):
             raise InputError(
                 "the table has no column AllocTRES, which states what jobs held of their nodes",
                 file=reading.file,
@@ -491,15 +553,26 @@ class HeldColumns:
         log = self._reading.units
         if log is None:
             return None
-        tres, per_node, cores, alone = cells
+        tres, per_node, cores, shared, exclusive, gres = cells
+        if self._states_gres and not gres:
+            gres = "gpu:0"
         known = cores.isdecimal() and len(cores) < 10
         stated = Stated(
             allocated=tres,
+            together=gres,
             per_node=per_node,
             cores=int(cores) if known else None,
-            alone=is_alone(alone),
+            alone=self._is_alone(shared, exclusive, line),
         )
         return held(stated, nodes, log, self._reading, line)
+
+    def _is_alone(self, shared: str, exclusive: str, line: int) -> bool:
+        """Whether the job has its nodes alone; sacct has these columns from 26.05 on."""
+        if shared.strip().upper() == "NO" and not self._states_exclusive:
+            why = "OverSubscribe=NO is no statement: the column Exclusive states which jobs have their nodes alone"
+            self._reading.note(why, line, loud=True)
+            return False
+        return is_alone([shared], [exclusive])
 
 
 def _other(
@@ -518,7 +591,7 @@ def _other(
         ("Start", times[0], job.start),
         ("End", times[1], job.end),
     ):
-        if time is None and text not in MISSING:
+        if time is None and not is_missing(text):
             return Skipped(line, f"column {column} holds no time", no_time(text))
     if job.nodes is None:
         if not counted.isdecimal() and counted not in NO_HOSTS:

@@ -110,23 +110,22 @@ def _nodes(entry: dict[str, Any], *, queued: bool) -> int:
     )
 
 
+# What Slurm's data base has for a number that is not known, and for an infinite one, of 32 and of 64 bits.
+_UNSET = frozenset({2**32 - 2, 2**32 - 1, 2**64 - 2, 2**64 - 1})
+
+
 def _number(value: Any) -> int:
-    """A whole number; 0 for one that is unset or infinite."""
-    if isinstance(value, dict):
-        value = (
-            0
-            if value.get("infinite") or not value.get("set", True)
-            else value["number"]
-        )
+    """A whole number; 0 for one that is unset (null, or as `_UNSET` has it) or infinite."""
+    if isinstance(value, dict):  # {"set": true, "infinite": false, "number": 5}
+        no_value = value.get("infinite") or not value.get("set", True)
+        value = 0 if no_value else value["number"]
+    if value is None or value == "Infinity" or value in _UNSET:
+        return 0
     if not isinstance(value, int) or not 0 <= value < MOST_EPOCH_S:
         raise TypeError(f"{value!r} is no whole number")
     return value
 
 
 def _instant(value: Any) -> int | None:
-    """Read an instant as UTC nanoseconds; 0 and unset numbers are no time."""
-    if isinstance(value, dict):  # {"set": true, "infinite": false, "number": 5}
-        value = value["number"] if value.get("set", True) else 0
-    if not isinstance(value, int) or not 0 <= value < MOST_EPOCH_S:
-        raise TypeError(f"{value!r} is no time")
-    return value * SECOND_NS or None
+    """UTC nanoseconds; 0 and unset numbers are no time."""
+    return _number(value) * SECOND_NS or None

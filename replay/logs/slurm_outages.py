@@ -10,7 +10,6 @@ from itertools import chain
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.node_states import state_of
 from bft.replay.logs.reading import (
-    MISSING,
     Clusters,
     Ignored,
     Outage,
@@ -18,6 +17,7 @@ from bft.replay.logs.reading import (
     Record,
     Reserved,
     Skipped,
+    is_missing,
     no_time,
 )
 from bft.replay.logs.slurm_table import Table
@@ -45,7 +45,7 @@ def outage(
         return
     if began is None:
         yield Skipped(line, "its start is no time", no_time(start))
-    elif ended is None and end not in MISSING:
+    elif ended is None and not is_missing(end):
         yield Skipped(line, "its end is no time", no_time(end))
     elif ended is not None and ended < began:
         before = f"{(began - ended) / 1e9:g} s before"
@@ -125,7 +125,8 @@ def read_reservations(reading: Reading) -> Iterator[Record]:
     names = (
         ("timestart", "start"),
         ("timeend", "end"),
-        ("nodenames", "nodes", "nodelist"),
+        # The field is called NodeNames, its column NodeName.
+        ("nodename", "nodenames", "nodes", "nodelist"),
     )
     whole = replace(reading, lines=chain(before, source))
     table = Table(

@@ -213,7 +213,9 @@ class Order:
 MOST_JOINED = 1_000
 MOST_LENGTH = 4 << 20
 MOST_EXCESS = 64
-_HEADER = re.compile(r'"?([A-Za-z]\w*)"?([^\w"]+)"?[A-Za-z]')
+# pandas writes its index as a first column without a name, and calls it Unnamed: 0 when it writes it again.
+_INDEX = r'(?:"?(?:Unnamed: \d+)?"?[,;|\t])*'
+_HEADER = re.compile(rf'{_INDEX}"?([A-Za-z]\w*)"?([^\w"]+)"?[A-Za-z]')
 
 
 class Table:

@@ -44,6 +44,8 @@ def split_fields(line: str, delimiter: str) -> list[str]:
 
 MAGIC = b"PAR1"
 _ROWS = 50_000
+# Bytes of text in so many rows: 5 kB a row, on average.
+_MOST_TEXT = 256 << 20
 _MARKS = ",;|\t"
 
 
@@ -175,16 +177,20 @@ def parquet_lines(path: str | Path) -> Iterator[str]:
     Raises
     ------
     InputError
-        When it is no Parquet file.
+        When it is no Parquet file, or its rows hold more text than rows of a log do.
     """
     import pyarrow as pa
     from pyarrow import csv, parquet
 
     try:
-        with parquet.ParquetFile(path) as file:
+        schema = parquet.read_schema(path)
+        # As a dictionary, as they are stored: a few kB may state any number of copies of a long text.
+        texts = [field.name for field in schema if pa.types.is_string(field.type)]
+        with parquet.ParquetFile(path, read_dictionary=texts) as file:
             options = csv.WriteOptions(quoting_style="all_valid", include_header=True)
             first = True
             for batch in file.iter_batches(batch_size=_ROWS):
+                _refuse_copies(batch, str(path))
                 columns = {
                     name: _as_text(batch.column(name)) for name in batch.schema.names
                 }
@@ -204,6 +210,22 @@ def parquet_lines(path: str | Path) -> Iterator[str]:
         raise InputError(
             f"cannot be read as Parquet: {str(error).splitlines()[0]}", file=path
         ) from error
+
+
+def _refuse_copies(batch: pa.RecordBatch, path: str) -> None:
+    """Refuse rows whose texts would take far more memory than they do in the file, before they are written out."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    size = 0
+    for column in batch.columns:
+        kind = column.type
+        if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
+            lengths = compute.binary_length(column.dictionary).cast(pa.int64())
+            size += compute.sum(lengths.take(column.indices)).as_py() or 0
+    if size > _MOST_TEXT:
+        what = f"{len(batch):,} of its rows hold {size >> 20:,} MiB of text: no table of a log"
+        raise InputError(what, file=path)
 
 
 def _as_text(column: pa.Array) -> pa.Array | None:
@@ -228,7 +250,11 @@ def _as_text(column: pa.Array) -> pa.Array | None:
     return compute.replace_substring_regex(text, "[\r\n]+", " ")
 
 
-_NAME = re.compile(r"[\w.:+@-]+", re.ASCII)
+_PRINTED_LIST = re.compile(r"\[.*\]", re.DOTALL)
+# What a host list may be as well.
+_NUMBERS = re.compile(r"\[[\d,-]+\]", re.ASCII)
+# An item of a printed list, without its quotes: a name, or a host list of its own.
+_ITEM = re.compile(r"[\w.:+@-]+(?:\[[\d,-]+\][\w.:+@-]*)*", re.ASCII)
 # Relative times are below: a hundred years.
 _MOST_RELATIVE_S = 3.2e9
 # What is added to them, as no log has times of 1970: whole weeks, so that days of the week stay.
@@ -237,12 +263,15 @@ Convert = Callable[[str], str]
 
 
 def list_of_names(text: str) -> str:
-    """A list as Python prints it, as a host list.
+    """A list as Python, NumPy or JSON prints it, as a host list; a host list stays.
 
-    >>> list_of_names("['r1-n2', 'r3-n4']")
-    'r1-n2,r3-n4'
+    >>> [list_of_names(text) for text in ("['r1-n2', 'r3-n4']", "[1, 2]", "cn[001-003]", "[1-3]")]
+    ['r1-n2,r3-n4', '1,2', 'cn[001-003]', '[1-3]']
     """
-    return ",".join(_NAME.findall(text))
+    stripped = text.strip()
+    if not _PRINTED_LIST.fullmatch(stripped) or _NUMBERS.fullmatch(stripped):
+        return stripped
+    return ",".join(_ITEM.findall(stripped[1:-1]))
 
 
 def time_or_none(text: str) -> str:
@@ -285,9 +314,10 @@ class PublicTable:
 
 
 _SLURM = "JobID=job_id,NodeList=nodes,AllocNodes=num_nodes_alloc,Start=start_time,End=end_time,State=job_state"
+_LISTS = MappingProxyType({"nodes": list_of_names})
 PUBLIC_TABLES: dict[str, PublicTable] = {
-    "pm100": PublicTable("slurm", _SLURM),
-    "adastra": PublicTable("slurm", _SLURM),
+    "pm100": PublicTable("slurm", _SLURM, convert=_LISTS),
+    "adastra": PublicTable("slurm", _SLURM, convert=_LISTS),
     "fugaku": PublicTable("slurm", "JobID=jid,AllocNodes=nnumr,Start=sdt,End=edt"),
     "mit-supercloud": PublicTable(
         "slurm",

@@ -11,8 +11,12 @@ from bft.models.cells import read_number
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.trace.node_trace import SECOND_NS
 
-# What schedulers write where they know no time.
-MISSING = frozenset({"", "Unknown", "None", "N/A", "NONE", "UNKNOWN", "(null)", "-"})
+# What schedulers write where they know no time, and what dumps of their data bases have for it.
+MISSING = frozenset(
+    {"", "Unknown", "None", "N/A", "NONE", "UNKNOWN", "(null)", "-", "0", "NULL", "\\N"}
+)
+# 0 as a data base prints it where times are converted: near the begin of 1970, by the zone.
+_EPOCH_DAYS = ("1970-01-01", "1969-12-31")
 # Nanoseconds in 64 bits end in 2262; no scheduler's log is older than 1970.
 MOST_EPOCH_S = 9_200_000_000
 _TAILS = {
@@ -187,6 +191,15 @@ class Clock:
             self._hours.clear()
         if self._plain(hour) and len(key) == 13:
             self._hours[key] = _instant(hour.replace(tzinfo=self.zone))
+
+
+def is_missing(text: str) -> bool:
+    """Whether a text stands for a time that is not known, or that has not come.
+
+    >>> is_missing("Unknown"), is_missing("1970-01-01 01:00:00"), is_missing("soon")
+    (True, True, False)
+    """
+    return text in MISSING or text.startswith(_EPOCH_DAYS)
 
 
 def no_time(text: str) -> str:

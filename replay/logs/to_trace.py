@@ -17,6 +17,7 @@ from bft.models import InputError
 from bft.models.tolerances import SHARES
 from bft.replay.logs.collector import OPEN, Collector, Columns, merge
 from bft.replay.logs.diagnosis import Diagnosis
+from bft.replay.logs.hidden import Observed, Suspicions
 from bft.replay.logs.hostlists import difference, other_forms, unclear_forms
 from bft.replay.logs.runs import Outlier
 from bft.replay.logs.units import MAX_UNITS, UnitLog
@@ -452,6 +453,17 @@ def node_trace(
         gaps_closed=int((~long).sum()) + busy.closed + unavailable.closed,
         units=None if units is None else size,
     )
+    if units is None:
+        observed = Observed(
+            names,
+            index,
+            merge(*busy_now),
+            merge(*unavailable_now),
+            fragments,
+            start,
+            end,
+        )
+        _suspect(collected, diagnosis, observed, source)
     return trace, coverage
 
 
@@ -525,6 +537,25 @@ def _uncertain(
         parts[why] = _node_ns(with_doubt) - _node_ns(taken)
         taken = with_doubt
     return parts
+
+
+def _suspect(
+    collected: Collector, diagnosis: Diagnosis, observed: Observed, source: str
+) -> None:
+    """Look for what the logs hide."""
+    suspicions = Suspicions(diagnosis, source)
+    asked = collected.partition_met
+    suspicions.filtered(collected.columns, collected.listed, observed, asked=asked)
+    suspicions.clusters(collected.job_runs)
+    lengths = observed.idle[2] - observed.idle[1]
+    intervals = collected.busy_intervals.given
+    suspicions.contradicted(collected.contradicted, observed.share(lengths), intervals)
+    suspicions.vanished(collected.vanished, observed)
+    suspicions.membership(collected.listed, observed)
+    suspicions.down(collected.listed, observed)
+    if collected.stated is None:
+        suspicions.whole_minutes(collected.job_times, observed)
+        suspicions.gap(collected.job_times, observed)
 
 
 def _settle(
@@ -718,6 +749,8 @@ def _nodes(
     everybody = list(collected.names)
     _check_names(everybody, collected, diagnosis)
     forms = other_forms(everybody, collected.universe, collected.owners)
+    _check_aliases(everybody, collected)
+    forms.update(collected.listed.aliases)
     members = collected.universe
     if not members:
         only_events = _only_in_events(collected, forms, diagnosis)
@@ -742,10 +775,23 @@ def _nodes(
     index[placed] = np.arange(len(placed))
     if forms:
         index[list(forms)] = index[list(forms.values())]
-        (other, kept), *_ = forms.items()
+    stated = collected.listed.aliases
+    by_domain = {other: kept for other, kept in forms.items() if other not in stated}
+    if by_domain:
+        (other, kept), *_ = by_domain.items()
         diagnosis.note("nodes go by their short and their full name: taken for the same nodes", "", 0,
-                       f"{len(forms)}, such as {everybody[other]} and {everybody[kept]}")  # fmt: skip
+                       f"{len(by_domain)}, such as {everybody[other]} and {everybody[kept]}")  # fmt: skip
     return [everybody[node] for node in placed], index
+
+
+def _check_aliases(everybody: list[str], collected: Collector) -> None:
+    """Refuse a list of nodes in which a name that a node had is that of another node now."""
+    for other, node in collected.listed.aliases.items():
+        if other in collected.universe:
+            raise InputError(
+                f"the list of nodes says that {everybody[node]} was {everybody[other]}, which is a node as well",
+                hint="which of the two a job ran on is not clear: read the logs of before and after by themselves",
+            )
 
 
 def _check_names(

@@ -23,8 +23,9 @@ MAX_UNITS: Final = 1024
 _CORES = re.compile(r"cpu:([1-9]\d{0,5})")
 # gres/gpu=4, gres/gpu:a100=4 in TRES; gpu:4, gpu:a100:4(S:0-1), gres:gpu:4 in Gres and TresPerNode.
 _TRES = re.compile(r"(?:^|,)(?:gres/)?(gpu|cpu)(:[^=,]+)?=(\d{1,9})(?![^,])")
+# AllocGRES of old releases has the number that Slurm makes of the letters of gpu.
 _GRES = re.compile(
-    r"(?:^|,)(?:gres[:/])?gpu(?:[:/=]([A-Za-z_][^:,(=]*))?(?:[:=](\d{1,9}))?(\([^)]*\))?(?=,|$)"
+    r"(?:^|,)(?:gres[:/])?(?:gpu|7696487)(?:[:/=]([A-Za-z_][^:,(=]*))?(?:[:=](\d{1,9}))?(\([^)]*\))?(?=,|$)"
 )
 # mps and shard are shares of GPUs, with their numbers.
 _INDICES = re.compile(
@@ -135,8 +136,8 @@ def of_tres(text: str, name: str) -> int | None:
 def of_gres(text: str) -> int | None:
     """The number of GPUs in generic resources of a node; None: it states none.
 
-    >>> of_gres("gpu:a100:4(S:0-1),nvme:1"), of_gres("gres:gpu:2"), of_gres("gpu"), of_gres("(null)")
-    (4, 2, 1, None)
+    >>> [of_gres(text) for text in ("gpu:a100:4(S:0-1),nvme:1", "gres:gpu:2", "7696487:3", "gpu", "(null)")]
+    [4, 2, 3, 1, None]
     """
     entries = _GRES.findall(text)
     return sum(int(count or 1) for _, count, _ in entries) if entries else None

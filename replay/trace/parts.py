@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias, TypedDict
@@ -14,7 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.replay.trace.node_trace import IndexArray, NodeTrace, from_fragments
+from bft.replay.trace.node_trace import (
+    IndexArray,
+    NodeTrace,
+    TimeArray,
+    from_fragments,
+)
 from bft.replay.trace.trace_statistics import fragments, iso
 from bft.replay.trace.uncertainty import together
 from bft.replay.trace.walltimes import NEVER, Walltimes, from_rows
@@ -246,8 +251,8 @@ def _check_machine(order: Sequence[NodeTrace]) -> None:
 def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
     """The trace with nodes named by a keyed hash, and without machine, source, notes, assumptions and time zone.
 
-    The order of nodes stays, so that replays give the same numbers; it may reveal which nodes are neighbours. Times
-    stay too. The same key gives a node the same name in every trace.
+    Nodes come in the order of their new names, so that their places in a public list of nodes say nothing. Times stay:
+    somebody who knows when a node was idle recognises it. The same key gives a node the same name in every trace.
 
     Raises
     ------
@@ -260,15 +265,39 @@ def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
     >>> anonymised(always_idle(2, 0, 10**9), b"sixteen bytes or more").nodes
     ('n01cb108a5288', 'n82bfd4ea84b4')
     """
-    nodes = keyed_names(trace.nodes, key)
+    names = keyed_names(trace.nodes, key)
+    order = sorted(range(len(names)), key=names.__getitem__)
+    shuffled = _reordered(trace, order)
+    new_names = tuple(names[node] for node in order)
     return replace(
-        trace,
-        nodes=nodes,
+        shuffled,
+        nodes=new_names,
         machine="",
         source="",
         notes=(),
         assumptions=(),
         zone="",
+    )
+
+
+def _reordered(trace: NodeTrace, order: Sequence[int]) -> NodeTrace:
+    """The trace with its nodes in another order, given as their places in this one."""
+    place = np.empty(len(order), dtype=np.int32)
+    place[list(order)] = np.arange(len(order), dtype=np.int32)
+
+    def moved(slots: IndexArray, at: TimeArray) -> IndexArray:
+        event = np.repeat(np.arange(len(trace)), np.diff(at))
+        new = _moved(slots, place, trace)
+        return new[np.lexsort((new, event))]
+
+    units, kinds = trace.node_units, trace.kinds
+    return replace(
+        trace,
+        nodes=tuple(trace.nodes[node] for node in order),
+        joined=moved(trace.joined, trace.joined_at),
+        left=moved(trace.left, trace.left_at),
+        node_units=None if units is None else tuple(units[node] for node in order),
+        kinds=tuple(kinds[node] for node in order) if kinds else (),
     )
 
 
@@ -399,7 +428,8 @@ def merged_walltimes(pairs: Sequence[tuple[Walltimes, NodeTrace]]) -> Walltimes:
     """Merge walltimes of traces of one machine whose windows follow one another, each with its trace, in any order.
 
     A row that several state counts once, with the end that the last of them states. What had not ended when a trace
-    did, and no later one states, counts until the end of that trace.
+    did, and no later one states, counts until the end of that trace. A job that waits in one and has begun in a later
+    one counts as that one states it.
 
     Examples
     --------
@@ -419,6 +449,7 @@ def merged_walltimes(pairs: Sequence[tuple[Walltimes, NodeTrace]]) -> Walltimes:
         ends_by_row = defaultdict(list)
         for row, end in _each(walltimes):
             ends_by_row[row].append(end)
+        _forget_begun(rows, ends_by_row)
         for row, ends in ends_by_row.items():
             # Of jobs that are alike the last to end are those that the next window has too.
             rows.update(
@@ -447,6 +478,34 @@ def merged_walltimes(pairs: Sequence[tuple[Walltimes, NodeTrace]]) -> Walltimes:
         key=lambda row: (row[1], row[0] == "reservation", row[2], row[5], row[6])
     )  # as ingest has them
     return from_rows(made)
+
+
+def _forget_begun(
+    rows: dict[tuple[_Row, int], tuple[int, int]], later: Mapping[_Row, Sequence[int]]
+) -> None:
+    """Forget jobs that wait in the windows so far, and that a later window states as begun.
+
+    Files name no jobs: a job is found again by since when it was known, of several by the number of its nodes.
+    """
+    begun = defaultdict(list)
+    for row, ends in later.items():
+        reserved, known, start, _, count, _ = row
+        if not reserved and start < NEVER and (row, 0) not in rows:
+            begun[known].extend([count] * len(ends))
+    for same_count in (True, False):
+        for row, rank in sorted(rows, key=lambda entry: entry[1], reverse=True):
+            reserved, known, start, _, count, _ = row
+            counts = begun.get(known)
+            waits = start == NEVER and rows[row, rank][0] == NEVER
+            # Ranks of equal rows stay without gaps: the last one goes first.
+            if reserved or not counts or not waits or row in later:
+                continue
+            if count in counts:
+                counts.remove(count)
+                del rows[row, rank]
+            elif not same_count:
+                counts.pop()
+                del rows[row, rank]
 
 
 def _each(walltimes: Walltimes) -> Iterator[tuple[_Row, int]]:

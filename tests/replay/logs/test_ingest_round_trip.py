@@ -35,13 +35,14 @@ from synthetic_logs_sources import (
     flux_table,
     ldms,
     oar,
+    oar_gantt,
     philly,
     pods,
     prometheus,
     squeue_json,
 )
 
-from bft.replay.logs import Settings, format_names
+from bft.replay.logs import Settings, detect, format_names
 
 WRITERS: dict[str, tuple[str, Callable[[Iterable[SyntheticJob]], str]]] = {
     "sacct": ("slurm", sacct),
@@ -57,6 +58,7 @@ WRITERS: dict[str, tuple[str, Callable[[Iterable[SyntheticJob]], str]]] = {
     "flux jobs --json": ("flux", flux_json),
     "flux eventlogs": ("flux", flux_eventlogs),
     "oarstat": ("oar", oar),
+    "oarstat --gantt": ("oar", oar_gantt),
     "condor_history -l": ("htcondor", condor_long),
     "condor_history -json": ("htcondor", condor_json),
     "kubectl get pods": ("kubernetes", pods),
@@ -88,11 +90,15 @@ def test_round_trip(name: str, data: st.DataObject) -> None:
     )
 
 
+@pytest.mark.parametrize("older", [False, True])
 @given(jobs=job_lists())
-def test_round_trip_of_numbered_hosts(jobs: list[SyntheticJob]) -> None:
-    trace = ingest(
-        "batsim", batsim(jobs), hosts=[f"n{place}" for place in range(len(HOSTS))]
-    )
+def test_round_trip_of_numbered_hosts(older: bool, jobs: list[SyntheticJob]) -> None:
+    text = batsim(jobs)
+    if older:  # as evalys has it of Batsim before 2.0
+        text = text.replace("job_id,", "jobID,").replace("_resources", "_processors")
+    assert detect(text.partition("\n")[0]) == "batsim"
+    hosts = [f"n{place}" for place in range(len(HOSTS))]
+    trace = ingest("batsim", text, hosts=hosts)
     assert np.array_equal(idle_seconds_of(trace), idle_seconds(jobs))
 
 

@@ -169,7 +169,7 @@ def test_events_do_not_change_the_window(
     when: tuple[int, int | None],
 ) -> None:
     rows = [
-        f"{k}|n{k % 4}|1|{stamp(600 * k)}|{stamp(600 * k + 500)}|COMPLETED"
+        f"{k}|n{k % 4}|1|{stamp(600 * k)}|{stamp(600 * k + 500)}|{'FAILED' if k % 9 == 0 else 'COMPLETED'}"
         for k in range(432)
     ]
     Path("jobs").write_text("\n".join([HEADER, *rows]) + "\n")
@@ -947,9 +947,10 @@ def test_windows_outside_the_log(
     code: int,
     what: str,
 ) -> None:
-    Path("jobs").write_text(
-        sacct_rows([(str(k), f"n{k % 3}", 600 * k, 600 * k + 500) for k in range(432)])
+    rows = sacct_rows(
+        [(str(k), f"n{k % 3}", 600 * k, 600 * k + 500) for k in range(432)]
     )
+    Path("jobs").write_text(rows.replace("COMPLETED", "FAILED", 9))
     _, err = ingest(capsys, "slurm", "jobs", *window, code=code)
     assert what in err
     assert bool(what) == ("outside the logs" in err or "before the first" in err)

@@ -125,3 +125,19 @@ def test_published_accounting_log(reference: Path) -> None:
     found, diagnosis = busy(*text.splitlines())
     assert (diagnosis.rows, diagnosis.used) == (2, 2)
     assert found == {("testhost", 1311095354 - BEGIN_S, 1311095414 - BEGIN_S)}
+
+
+def test_a_summary_is_refused() -> None:
+    """Ten jobs of MPI that want more slots than any job on one host has, and none of which names a second host."""
+    smp = [record(job=100, pe="smp:32:0")]
+    wide = [record(job=number, pe="mpi:64:0") for number in range(10)]
+    with pytest.raises(
+        InputError, match=r"line 2: 10 jobs of MPI have more slots .* \(32\)"
+    ):
+        busy(*smp, *wide)
+    busy(*smp, *wide[:9])
+    busy(*smp, *wide, *(record("b", job=number, pe="mpi:64:0") for number in (8, 9)))
+    busy(*smp, *(record(job=number, pe="mpi:32:0") for number in range(10)))
+    diagnosis = Diagnosis(allow_few=True)
+    read_into(Collector(), diagnosis, "sge", "\n".join([*smp, *wide]))
+    assert "their other hosts look idle" in "".join(diagnosis.warnings())

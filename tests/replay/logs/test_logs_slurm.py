@@ -229,6 +229,17 @@ def test_columns_in_any_order_with_any_delimiter_and_headers_in_between() -> Non
     assert (diagnosis.rows, diagnosis.no_record) == (2, 6)
 
 
+@pytest.mark.parametrize("cut", ["n[1-3+", "n1,n2+", "n[1-3],gpu+"])
+def test_a_cut_list_of_nodes_is_refused(cut: str) -> None:
+    """sacct marks what a column's width cuts with +: which nodes are missing nobody knows."""
+    with pytest.raises(
+        InputError, match=r"line 3: the lists of nodes are cut: .* ends in \+"
+    ):
+        read_text(
+            f"{HEADER}\n{ROW.replace('|n1|', '|a|n1|')}\n2|a|{cut}|3|{T}1:00|{T}2:00|COMPLETED\n"
+        )
+
+
 def test_a_row_that_is_cut_off_does_not_swallow_the_next() -> None:
     collected, diagnosis = read_text(
         f"{HEADER}\n1|j|n1|1|{T}1:00|{T}2:\n2|j|n2|1|{T}1:00|{T}2:00|COMPLETED\n3|j|n3|1|{T}1:00|{T}2:00|CANC"

@@ -77,6 +77,36 @@ def sinfo_json(states: Mapping[str, str]) -> str:
     return json.dumps({"sinfo": nodes}, indent=1)
 
 
+def sinfo_json_flags(states: Mapping[str, str]) -> str:
+    """`sinfo --json` up to 22.05: one word, and flags beside it."""
+    words = {
+        "idle": ("idle", ["PLANNED"]),
+        "busy": ("idle", ["COMPLETING"]),
+        "down": ("idle", ["MAINTENANCE", "RESERVED", "PLANNED"]),
+    }
+    nodes = [
+        {"name": node, "hostname": "vm", "state": state, "state_flags": flags}
+        for node, (state, flags) in (
+            (node, words[state]) for node, state in states.items()
+        )
+    ]
+    return json.dumps(
+        {"meta": {"Slurm": {"release": "22.05.8"}}, "nodes": nodes}, indent=1
+    )
+
+
+def sinfo_l(states: Mapping[str, str]) -> str:
+    """`sinfo -l` from 23.02 on: a column RESERVATION that is blank but for reserved nodes."""
+    words = {"idle": "idle", "busy": "mixed", "down": "maint"}
+    head = "PARTITION AVAIL  TIMELIMIT   JOB_SIZE ROOT OVERSUBS     GROUPS  NODES       STATE RESERVATION NODELIST"
+    rows = [
+        f"all*         up   infinite 1-infinite   no       NO        all      1 {words[state]:>11} "
+        f"{'m1' if state == 'down' else '':>11} {node}"
+        for node, state in states.items()
+    ]
+    return "\n".join([head, *rows])
+
+
 def scontrol(states: Mapping[str, str]) -> str:
     words = {"idle": "IDLE", "busy": "MIXED+PLANNED", "down": "DOWN+NOT_RESPONDING"}
     return "\n".join(
@@ -156,6 +186,8 @@ WRITERS: dict[str, Callable[[Samples], str]] = {
     "sinfo -N -h -o": bodies(sinfo),
     "sinfo -N -l": bodies(sinfo_long),
     "sinfo --json": bodies(sinfo_json),
+    "sinfo --json, flags apart": bodies(sinfo_json_flags),
+    "sinfo -l, blank column": bodies(sinfo_l),
     "scontrol show node": bodies(scontrol),
     "pbsnodes -a": bodies(pbsnodes),
     "pbsnodes -F json": bodies(pbsnodes_json),

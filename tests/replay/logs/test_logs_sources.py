@@ -212,6 +212,24 @@ def test_answers_that_say_nothing_are_skipped(text: str, why: str) -> None:
     assert list(read_files("prometheus", text)[1].skipped) == [why]
 
 
+def test_series_of_several_partitions_are_refused() -> None:
+    def of(*partitions: str) -> str:
+        series = [
+            {
+                "metric": {"__name__": "slurm_nodes_idle", "partition": name},
+                "values": [[BEGIN_S, "1"], [BEGIN_S + 60, "1"]],
+            }
+            for name in partitions
+        ]
+        return json.dumps({"status": "success", "data": {"result": series}})
+
+    with pytest.raises(
+        InputError, match=r"counts the nodes of each partition \('all, gpu'\)"
+    ):
+        read_files("prometheus", of("gpu", "all"))
+    read_files("prometheus", of("all"))
+
+
 def test_one_sample_is_no_log() -> None:
     with pytest.raises(InputError, match="one sample is no log"):
         read_files("prometheus", answer([(0, "1")]))

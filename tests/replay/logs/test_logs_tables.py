@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic_logs import stamp
 from synthetic_logs_more import (
     BEGIN_S,
     HOSTS,
@@ -84,6 +85,81 @@ def test_any_table_with_a_map(
             IngestOptions(columns=columns, nodes=[",".join(HOSTS)], tz="UTC", **WINDOW),
         ).trace
     assert np.array_equal(idle_seconds_of(trace), idle_seconds(jobs))
+
+
+@pytest.mark.parametrize("again", [False, True])
+@given(jobs=job_lists())
+def test_the_index_that_pandas_writes_is_no_column(
+    again: bool, jobs: list[SyntheticJob]
+) -> None:
+    """`to_csv` without `index=False`, once or twice; host lists keep their commas."""
+    begun = [stamp(job.start_s) for job in jobs]
+    ended = [stamp(job.end_s) for job in jobs]
+    hosts = [",".join(job.hosts) for job in jobs]
+    table = pd.DataFrame(
+        {
+            "JobID": range(1, len(jobs) + 1),
+            "NodeList": hosts,
+            "Start": begun,
+            "End": ended,
+        }
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "jobs.csv")
+        table.to_csv(file)
+        if again:
+            pd.read_csv(file).to_csv(file)
+        options = IngestOptions(nodes=[",".join(HOSTS)], tz="UTC", **WINDOW)
+        trace = ingested("auto", [str(file)], options).trace
+    assert np.array_equal(idle_seconds_of(trace), idle_seconds(jobs))
+
+
+@pytest.mark.parametrize("name", ["pm100", "mit-supercloud"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "['cn[001-003]', 'gpu7']",
+        '["cn001", "cn002", "cn003", "gpu7"]',
+        "cn[001-003],gpu7",
+        "['cn001' 'cn002' 'cn003' 'gpu7']",
+    ],
+)
+def test_lists_in_published_tables_may_be_printed_and_hold_host_lists(
+    name: str, text: str, here: Path
+) -> None:
+    theirs = column_map(PUBLIC_TABLES[name].columns)
+    values = {
+        "JobID": 1,
+        "NodeList": text,
+        "AllocNodes": 4,
+        "Start": BEGIN_S,
+        "End": BEGIN_S + 60,
+        "State": "COMPLETED",
+    }
+    pd.DataFrame([{theirs[ours]: values[ours] for ours in theirs}]).to_csv(
+        here / "jobs.csv", index=False
+    )
+    made = ingested("auto", ["jobs.csv"], IngestOptions(columns=name, **WINDOW))
+    assert made.trace.nodes == ("cn001", "cn002", "cn003", "gpu7")
+
+
+def test_a_dump_of_slurms_data_base_has_numbers_for_states_and_no_times(
+    here: Path,
+) -> None:
+    """The table of jobs as mariadb prints it: states by enum job_states of slurm.h, 0 where a time has not come."""
+    Path("dump").write_text(
+        "id_job\tnodelist\tnodes_alloc\ttime_start\ttime_end\tstate\n"
+        f"1\tn01\t1\t{BEGIN_S}\t{BEGIN_S + 60}\t3\n"
+        f"2\tn02\t1\t{BEGIN_S + 60}\t0\t1\n"
+        "3\tNone assigned\t0\t0\t0\t0\n"
+        f"4\tNone assigned\t0\t0\t{BEGIN_S + 50}\t4\n"
+    )
+    columns = "JobID=id_job,NodeList=nodelist,AllocNodes=nodes_alloc,Start=time_start,End=time_end,State=state"
+    options = IngestOptions(columns=columns, nodes=["n01,n02"], **WINDOW)
+    made = ingested("slurm", ["dump"], options)
+    assert not made.diagnosis.skipped
+    assert made.diagnosis.used == 2
+    assert made.trace.idle_node_seconds() == (LENGTH_S - 60) + 60
 
 
 def test_a_table_of_counts_and_missing_ends(
@@ -244,3 +320,39 @@ def test_published_tables_are_read_as_their_format(
 
 def test_a_map_from_ours_to_theirs() -> None:
     assert column_map(" a = b , c=d=e") == {"a": "b", "c": "d=e"}
+
+
+def test_copies_of_a_long_text_are_refused_before_they_are_written_out(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import tracemalloc
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = 200_000
+    node = pa.DictionaryArray.from_arrays(
+        pa.array([0] * rows, pa.int32()), pa.array(["x" * 100_000])
+    )
+    times = pa.array([1_612_900_000] * rows)
+    for name, column in (
+        ("coded", node),
+        ("plain", node.slice(0, 9).dictionary_decode()),
+    ):
+        few = times.slice(0, len(column))
+        table = pa.table({"node": column, "start": few, "end": few})
+        pq.write_table(table, f"{name}.parquet")
+    assert Path("coded.parquet").stat().st_size < 100_000
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    assert run(["ingest", "intervals", "coded.parquet", "-o", "t.parquet"]) == 2
+    assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    tracemalloc.stop()
+    assert (
+        "coded.parquet: 50,000 of its rows hold 4,768 MiB of text"
+        in capsys.readouterr().err
+    )
+    assert pa.total_allocated_bytes() - before < 50 << 20
+    # A few long texts are read; they are no names.
+    assert run(["ingest", "intervals", "plain.parquet", "-o", "t.parquet"]) == 2
+    assert "column node holds no host list" in capsys.readouterr().err

@@ -478,7 +478,8 @@ def test_units_are_cores_where_so_many_are_one(tmp_path: Path) -> None:
 def test_per_node_counts_and_jobs_without_gpus(tmp_path: Path) -> None:
     assert len(held(tmp_path, one_job(TresPerNode="gres:gpu:a100:1"))) == 2
     assert not held(tmp_path, one_job(AllocTRES="cpu=18"))  # leaves the GPUs idle
-    assert len(held(tmp_path, one_job(AllocTRES="cpu=18", OverSubscribe="NO"))) == 8
+    alone = one_job(AllocTRES="cpu=18", OverSubscribe="EXCLUSIVE")
+    assert len(held(tmp_path, alone)) == 8
     assert len(held(tmp_path, one_job(AllocTRES=""))) == 8  # nothing known
 
 
@@ -493,6 +494,61 @@ def shown(**more: str) -> str:
     return TEXT.format(
         **{"start": stamp(10), "end": stamp(40), "third": "gpu:a100:1(IDX:1)", **more}
     )
+
+
+@pytest.mark.parametrize(
+    ("shared", "exclusive", "units"),
+    [
+        ("NO", "NO", 2),
+        ("NO", "NODE", 8),
+        ("OK", "USER", 8),
+        ("YES", "NO", 2),
+        ("NO", "", 8),
+    ],
+)
+def test_from_26_05_on_exclusive_says_which_jobs_have_their_nodes_alone(
+    shared: str, exclusive: str, units: int, tmp_path: Path
+) -> None:
+    """Words by job_exclusive_display_string and job_oversubscribe_string of slurm-26-05-3-1; empty: older jobs."""
+    cells = {"AllocTRES": "cpu=4,gres/gpu=2", "OverSubscribe": shared}
+    table = one_job(**cells, Exclusive=exclusive)
+    assert len(held(tmp_path, table)) == units
+    text = (
+        f"JobId=1 JobName=a JobState=COMPLETED\n   StartTime={stamp(10)} EndTime={stamp(40)}\n   NodeList=n[1-2]\n"
+        f"   NumNodes=2 AllocTRES=cpu=4,gres/gpu=2\n   OverSubscribe={shared} "
+        f"{f'Exclusive={exclusive} ' if exclusive else ''}Contiguous=0\n"
+    )
+    assert len(held(tmp_path, text)) == units
+    entry = {
+        "job_id": 1, "nodes": "n[1-2]", "state": {"current": ["COMPLETED"]},
+        "time": {"start": BEGIN_S + 10, "end": BEGIN_S + 40}, "exclusive": exclusive,
+        "tres": {"allocated": [
+            {"type": "cpu", "name": "", "id": 1, "count": 4}, {"type": "gres", "name": "gpu", "id": 1001, "count": 2},
+            {"type": "energy", "name": "", "id": 3, "count": None},
+        ]},
+        **({"oversubscribe": shared} if exclusive else {"shared": ["none"]}),
+    }  # fmt: skip
+    trace = read(tmp_path, "slurm-json", json.dumps({"jobs": [entry]})).trace
+    assert sum(not idle.all() for idle in idle_units(trace).values()) == units
+
+
+def test_over_subscribe_without_exclusive_is_no_statement_in_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = one_job(AllocTRES="cpu=4,gres/gpu=2", OverSubscribe="NO")
+    made = read(tmp_path, "slurm", table)
+    assert sum(not idle.all() for idle in idle_units(made.trace).values()) == 2
+    assert any(
+        "the column Exclusive states" in each for each in made.diagnosis.warnings()
+    )
+
+
+def test_gres_of_old_releases(tmp_path: Path) -> None:
+    """AllocGRES is of all nodes together (_get_gres_alloc of slurm-19-05); empty: none."""
+    assert len(held(tmp_path, one_job(AllocGRES="gpu:6"))) == 6
+    assert len(held(tmp_path, one_job(AllocGRES="7696487:2"))) == 2
+    assert not held(tmp_path, one_job(AllocGRES=""))
+    assert len(held(tmp_path, one_job(AllocTRES="cpu=4", AllocGRES="gpu:2"))) == 2
 
 
 def test_lines_of_scontrol_may_be_of_several_nodes(tmp_path: Path) -> None:

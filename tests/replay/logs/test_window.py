@@ -35,6 +35,9 @@ def exported() -> list[Row]:
         for line in generate_log("slurm", nodes=NODES, days=16).splitlines()[1:]
     ]
     assert all(len(row) == 7 for row in rows)
+    rows[::9] = [
+        [*row[:6], "TIMEOUT"] if row[6] == "COMPLETED" else row for row in rows[::9]
+    ]
     return [row for row in rows if row[4] < TO and row[5] > FROM]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +16,9 @@ from numpy.typing import NDArray
 from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_fragments
-from bft.replay.trace.parts import anonymised, cut, merged, with_nodes
+from bft.replay.trace.parts import anonymised, cut, keyed_names, merged, with_nodes
 from bft.replay.trace.trace_files import read_trace, write_trace
+from bft.replay.trace.trace_statistics import fragments
 
 KEY = b"a key of more than sixteen bytes"
 LENGTH_S = 20
@@ -247,6 +250,41 @@ def test_a_replay_of_an_anonymised_trace_gives_the_same_numbers(traces: Path) ->
             ]
         )
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("by_unit", [False, True])
+def test_anonymised_nodes_are_shuffled_and_keep_their_times(by_unit: bool) -> None:
+    rng = np.random.default_rng(0)
+    nodes = 40
+    if by_unit:
+        sizes = tuple(rng.integers(1, 5, nodes).tolist())
+        slots = np.array([4 * k + u for k, n in enumerate(sizes) for u in range(n)])
+        units: dict[str, Any] = {"units_per_node": 4, "node_units": sizes}
+    else:
+        slots, units = np.arange(nodes), {}
+    starts = rng.integers(1, 50, len(slots))
+    ends = starts + rng.integers(1, 40, len(slots))
+    names = tuple(f"n{k:03}" for k in range(nodes))
+    trace = from_fragments(names, slots.astype(np.int32), starts, ends, 0, 100, **units)
+    shown = anonymised(trace, KEY)
+    new_names = keyed_names(names, KEY)
+    assert shown.nodes == tuple(sorted(new_names))
+    assert [shown.nodes.index(name) for name in new_names] != list(range(nodes))
+    per = trace.units_per_node
+
+    def rows_of(some: NodeTrace, by_name: Mapping[str, str]) -> list[tuple[Any, ...]]:
+        pieces = fragments(some)
+        places = [by_name[some.nodes[slot // per]] for slot in pieces.node.tolist()]
+        within = (pieces.node % per).tolist()
+        times = pieces.start_ns.tolist(), pieces.end_ns.tolist()
+        return sorted(zip(places, within, *times, strict=True))
+
+    same = {name: name for name in shown.nodes}
+    renamed = dict(zip(names, new_names, strict=True))
+    assert rows_of(shown, same) == rows_of(trace, renamed)
+    assert shown.times.tolist() == trace.times.tolist()
+    for event in range(len(shown)):
+        assert np.all(np.diff(shown.joins(event)) > 0)
 
 
 def test_traces_of_two_machines_are_not_merged(

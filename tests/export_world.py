@@ -1,0 +1,488 @@
+"""A machine that is made up, of which all is known, and what admins export of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+
+BEGIN_S = 1_709_510_400  # Monday 2024-03-04, UTC
+DAY_S = 86_400
+DAYS = 7
+LENGTH_S = DAYS * DAY_S
+NODES = tuple(f"cn{number:02}" for number in range(1, 33))
+GPU_NODES = NODES[24:]
+USERS = ("ada", "ben", "cem", "dan", "eva")
+# Of jobs that ended; a job that ran out of its node ran again.
+STATES = (
+    "COMPLETED",
+    "COMPLETED",
+    "COMPLETED",
+    "COMPLETED",
+    "FAILED",
+    "TIMEOUT",
+    "CANCELLED by 1001",
+)
+WINDOW = ("--from", str(BEGIN_S), "--to", str(BEGIN_S + LENGTH_S))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a job: seconds since BEGIN_S, an end beyond the window where it still runs; nodes by number."""
+
+    job: int
+    nodes: tuple[int, ...]
+    start_s: int
+    end_s: int
+    state: str
+    user: str
+    partition: str
+
+    @property
+    def running(self) -> bool:
+        return self.end_s > LENGTH_S
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A node that was down or reserved: seconds since BEGIN_S."""
+
+    node: int
+    start_s: int
+    end_s: int
+    state: str
+
+
+@dataclass(frozen=True)
+class World:
+    """What happened."""
+
+    runs: tuple[Run, ...]
+    outages: tuple[Outage, ...]
+    reservations: tuple[Outage, ...]
+    # When nodes were not there: nothing that is exported says so.
+    absent: tuple[Outage, ...] = ()
+
+    def idle(self) -> NDArray[np.bool_]:
+        """Whether each node is idle in each second: bool of shape (nodes, seconds)."""
+        idle = np.ones((len(NODES), LENGTH_S), dtype=bool)
+        for run in self.runs:
+            idle[list(run.nodes), max(0, run.start_s) : run.end_s] = False
+        for outage in (*self.outages, *self.reservations, *self.absent):
+            idle[outage.node, outage.start_s : outage.end_s] = False
+        return idle
+
+
+def made(seed: int = 0) -> World:
+    """First come, first served on two partitions; nodes fail, their jobs run again; a day of maintenance on some."""
+    rng = np.random.default_rng(seed)
+    outages = _outages(rng)
+    reservations = tuple(
+        Outage(node, 3 * DAY_S + 28_800, 3 * DAY_S + 43_200, "MAINT")
+        for node in (4, 5, 6, 7)
+    )
+    closed = [*outages, *reservations]
+    runs: list[Run] = []
+    for partition, members, load, largest in (
+        ("batch", range(24), 0.72, 8),
+        ("gpu", range(24, 32), 0.62, 3),
+    ):
+        runs += _scheduled(
+            rng, partition, list(members), load, largest, closed, 1000 + len(runs)
+        )
+    return World(
+        tuple(sorted(runs, key=lambda run: (run.start_s, run.job))),
+        outages,
+        reservations,
+    )
+
+
+def _outages(rng: np.random.Generator) -> tuple[Outage, ...]:
+    """About 3 % of the node-time, down or drained."""
+    outages = []
+    for node in rng.permutation(len(NODES))[:20].tolist():
+        start = int(rng.integers(0, LENGTH_S - 2 * 36_000))
+        length = int(rng.integers(3 * 3600, 10 * 3600))
+        outages.append(
+            Outage(node, start, start + length, str(rng.choice(["DOWN*", "DRAIN"])))
+        )
+    return tuple(outages)
+
+
+def _scheduled(
+    rng: np.random.Generator,
+    partition: str,
+    members: Sequence[int],
+    load: float,
+    largest: int,
+    closed: Sequence[Outage],
+    first: int,
+) -> list[Run]:
+    """Jobs on whole nodes, each on the nodes that are free first; those on a node that fails run again."""
+    free = dict.fromkeys(members, -7200)
+    runs: list[Run] = []
+    clock, number = -7200.0, first
+    while clock < LENGTH_S:
+        size = int(rng.integers(1, largest + 1)) if rng.random() < 0.4 else 1
+        mean = 5400
+        clock += rng.exponential(
+            mean * (0.6 + 0.4 * (largest + 1) / 2) / (len(members) * load)
+        )
+        length = 120 + int(rng.exponential(mean))
+        user = str(rng.choice(USERS, p=[0.45, 0.25, 0.15, 0.1, 0.05]))
+        state = str(rng.choice(STATES))
+        submitted = int(clock)
+        while True:
+            run = _placed(
+                number, size, submitted, length, free, closed, state, user, partition
+            )
+            runs.append(run)
+            if run.state != "NODE_FAIL":
+                break
+            submitted = run.end_s + 121
+        number += 1
+    return [run for run in runs if run.start_s < LENGTH_S and run.end_s > 0]
+
+
+def _placed(
+    number: int, size: int, submitted: int, length: int, free: dict[int, int], closed: Sequence[Outage],
+    state: str, user: str, partition: str,
+) -> Run:  # fmt: skip
+    """The job on the nodes that are free first and not closed when it starts; a node that closes ends it."""
+    start = submitted
+    while True:
+        fit = [
+            node
+            for node in sorted(free, key=lambda node: (max(free[node], start), node))
+            if not any(
+                each.node == node and each.start_s - 60 <= start < each.end_s
+                for each in closed
+            )
+        ][:size]
+        if len(fit) == size and max(free[node] for node in fit) <= start:
+            break
+        later = [free[node] + 1 for node in fit] if len(fit) == size else [start + 600]
+        start = max(start + 1, *later)
+    end = start + length
+    for each in closed:
+        if each.node in fit and start < each.start_s < end:
+            end = each.start_s
+            state = "NODE_FAIL"
+    for node in fit:
+        free[node] = end + 1
+    if end > LENGTH_S:
+        state = "RUNNING"
+    return Run(number, tuple(sorted(fit)), start, end, state, user, partition)
+
+
+def share_wrong(trace: NodeTrace, world: World, *, sums: bool = False) -> float:
+    """The share of the node-time of which a trace says idle and it was not, or the other way round.
+
+    Nodes that the trace has beyond those of the machine count as well, all of their idle time being wrong. With `sums`,
+    of sampled logs and of counts, how far the idle node-time of each day is off.
+    """
+    truth = world.idle()
+    told = np.zeros((len(trace.nodes), LENGTH_S), dtype=bool)
+    for event, time in enumerate(trace.times.tolist()):
+        second = min(LENGTH_S, max(0, time // SECOND_NS - BEGIN_S))
+        told[trace.leaves(event), second:] = False
+        told[trace.joins(event), second:] = True
+    if sums:
+        off = told.sum(axis=0).astype(int) - truth.sum(axis=0)
+        return float(abs(off.reshape(-1, DAY_S).sum(axis=1)).sum() / truth.size)
+    places = {name: place for place, name in enumerate(NODES)}
+    wrong = 0
+    met = set()
+    for node, row in zip(trace.nodes, told, strict=True):
+        place = places.get(node.partition(".")[0])
+        if place is None or place in met:
+            wrong += int(row.sum())
+        else:
+            met.add(place)
+            wrong += int((row != truth[place]).sum())
+    wrong += sum(
+        int(truth[place].sum()) for place in range(len(NODES)) if place not in met
+    )
+    return wrong / truth.size
+
+
+def same_gaps(world: World, min_gap_s: int = 10) -> float:
+    """The share of the node-time in idle gaps that are too short to count as idle."""
+    short = 0
+    for row in world.idle():
+        edges = np.flatnonzero(
+            np.diff(np.concatenate([[False], row, [False]]).astype(np.int8))
+        )
+        lengths = edges[1::2] - edges[::2]
+        short += int(lengths[lengths < min_gap_s].sum())
+    return short / (len(NODES) * LENGTH_S)
+
+
+# -- what is exported
+
+
+def host_list(nodes: Iterable[int], names: Sequence[str] = NODES) -> str:
+    """Names of nodes as Slurm prints them."""
+    numbers = sorted(nodes)
+    if len(numbers) == 1:
+        return names[numbers[0]]
+    groups: list[list[int]] = []
+    for number in numbers:
+        if groups and number == groups[-1][-1] + 1:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    parts = [
+        names[group[0]][2:] + (f"-{names[group[-1]][2:]}" if len(group) > 1 else "")
+        for group in groups
+    ]
+    return f"{names[numbers[0]][:2]}[{','.join(parts)}]"
+
+
+def stamp(second: int, zone: str = "UTC") -> str:
+    return (
+        f"{datetime.fromtimestamp(BEGIN_S + second, ZoneInfo(zone)):%Y-%m-%dT%H:%M:%S}"
+    )
+
+
+COLUMNS = ("JobID", "NodeList", "AllocNodes", "Start", "End", "State")
+
+
+def row(run: Run, zone: str | None = None) -> dict[str, str]:
+    """A row of sacct, with epochs or, in a zone, with stamps."""
+
+    def time(second: int) -> str:
+        return str(BEGIN_S + second) if zone is None else stamp(second, zone)
+
+    return {
+        "JobID": str(run.job), "NodeList": host_list(run.nodes), "AllocNodes": str(len(run.nodes)),
+        "Start": time(run.start_s), "End": "Unknown" if run.running else time(run.end_s), "State": run.state,
+        "User": run.user, "Partition": run.partition, "Cluster": "made",
+    }  # fmt: skip
+
+
+def table(
+    rows: Iterable[dict[str, str]],
+    columns: Sequence[str] = COLUMNS,
+    mark: str = "|",
+    quoted: bool = False,
+) -> str:
+    """Rows with a header."""
+
+    def line(cells: Iterable[str]) -> str:
+        return mark.join(
+            f'"{cell}"' if quoted or mark in cell else cell for cell in cells
+        )
+
+    return (
+        "\n".join(
+            [line(columns), *(line(each[name] for name in columns) for each in rows)]
+        )
+        + "\n"
+    )
+
+
+def sacct(
+    world: World,
+    columns: Sequence[str] = COLUMNS,
+    zone: str | None = None,
+    mark: str = "|",
+) -> str:
+    return table((row(run, zone) for run in world.runs), columns, mark)
+
+
+def nodes_text(
+    states: dict[int, str] | None = None, names: Sequence[str] = NODES
+) -> str:
+    """`scontrol -o show node`."""
+    known = states or {}
+    return "".join(
+        f"NodeName={name} Arch=x86_64 CPUAlloc=0 CPUTot=32 State={known.get(place, 'IDLE')} ThreadsPerCore=1 "
+        f"Partitions={'gpu' if place >= 24 else 'batch'} BootTime=2024-01-01T00:00:00\n"
+        for place, name in enumerate(names)
+    )
+
+
+def events(world: World) -> str:
+    """`sacctmgr -P show event format=NodeName,TimeStart,TimeEnd,State`; the first row is of the cluster."""
+    lines = ["NodeName|TimeStart|TimeEnd|State", f"|{BEGIN_S - 10**6}|Unknown|"]
+    lines += [
+        f"{NODES[each.node]}|{BEGIN_S + each.start_s}|{BEGIN_S + each.end_s}|{each.state}"
+        for each in world.outages
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def reservations(world: World) -> str:
+    """`sacctmgr -P show reservation format=NodeNames,TimeStart,TimeEnd`."""
+    spans = {(each.start_s, each.end_s) for each in world.reservations}
+    lines = ["NodeName|TimeStart|TimeEnd"]
+    for start, end in sorted(spans):
+        nodes = [
+            each.node
+            for each in world.reservations
+            if (each.start_s, each.end_s) == (start, end)
+        ]
+        lines.append(f"{host_list(nodes)}|{BEGIN_S + start}|{BEGIN_S + end}")
+    return "\n".join(lines) + "\n"
+
+
+def pbs(world: World, lost: frozenset[int] = frozenset()) -> str:
+    """Accounting of PBS: S and E records; the E records of `lost` jobs are missing."""
+    records = []
+    for run in world.runs:
+        hosts = "+".join(f"{NODES[node]}/0*32" for node in run.nodes)
+        what = f"{run.job}.srv;user={run.user} queue={run.partition} exec_host={hosts} start={BEGIN_S + run.start_s}"
+        records.append((run.start_s, f"S;{what}"))
+        if not run.running and run.job not in lost:
+            records.append(
+                (run.end_s, f"E;{what} end={BEGIN_S + run.end_s} Exit_status=0")
+            )
+    return "".join(
+        f"{datetime.fromtimestamp(BEGIN_S + second, ZoneInfo('UTC')):%m/%d/%Y %H:%M:%S};{text}\n"
+        for second, text in sorted(records)
+    )
+
+
+def sge(world: World, summary: bool = False) -> str:
+    """Accounting of Grid Engine: a record for each host of a job, or one for all (accounting_summary)."""
+    lines = []
+    for run in sorted(world.runs, key=lambda run: run.end_s):
+        if run.running:
+            continue
+        for task, node in enumerate(run.nodes[:1] if summary else run.nodes):
+            pe = "mpi" if len(run.nodes) > 1 else "smp"
+            times = (
+                f"{BEGIN_S + run.start_s}:{BEGIN_S + run.start_s}:{BEGIN_S + run.end_s}"
+            )
+            lines.append(
+                f"{run.partition}.q:{NODES[node]}:users:{run.user}:j:{run.job}:sge:0:{times}:0:0:1{':0' * 17}"
+                f":project:default:{pe}:{32 * len(run.nodes)}:0:0:0:0:NONE:{task or 'NONE'}:0:0:0"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def running_at(world: World, second: int) -> list[Run]:
+    return [run for run in world.runs if run.start_s <= second < run.end_s]
+
+
+def scontrol_text(world: World, period_s: int, remembered_s: int) -> str:
+    """`scontrol -o show job` by cron: jobs that run, and those that ended not longer ago than Slurm remembers."""
+    lines = []
+    for second in range(0, LENGTH_S, period_s):
+        for run in world.runs:
+            if not (run.start_s <= second and run.end_s > second - remembered_s):
+                continue
+            over = run.end_s <= second
+            end = stamp(run.end_s) if over else stamp(run.start_s + 20 * DAY_S)
+            state = run.state.split()[0] if over else "RUNNING"
+            lines.append(
+                f"JobId={run.job} JobName=j UserId={run.user}(1) GroupId=u(1) JobState={state} "
+                f"StartTime={stamp(run.start_s)} EndTime={end} Partition={run.partition} "
+                f"NodeList={host_list(run.nodes)} NumNodes={len(run.nodes)}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def snapshots(world: World, period_s: int, flags: bool = False) -> str:
+    """States of all nodes by cron: `sinfo -N -h -o "%N %T"`, or JSON of 22.05, where flags say that a node is down."""
+    busy = np.zeros((len(NODES), LENGTH_S), dtype=bool)
+    for run in world.runs:
+        busy[list(run.nodes), max(0, run.start_s) : run.end_s] = True
+    idle = world.idle()
+    parts = []
+    for second in range(0, LENGTH_S, period_s):
+        states = [
+            "idle"
+            if idle[place, second]
+            else "allocated"
+            if busy[place, second]
+            else "drained"
+            for place in range(len(NODES))
+        ]
+        if flags:
+            entries = [
+                f'{{"name": "{name}", "state": "{"idle" if state == "drained" else state}", '
+                f'"state_flags": [{chr(34) + "DRAIN" + chr(34) if state == "drained" else ""}]}}'
+                for name, state in zip(NODES, states, strict=True)
+            ]
+            body = '{"nodes": [\n' + ",\n".join(entries) + "\n]}"
+        else:
+            body = "\n".join(
+                f"{name} {state}" for name, state in zip(NODES, states, strict=True)
+            )
+        parts.append(f"{BEGIN_S + second}\n{body}\n")
+    return "".join(parts)
+
+
+def prometheus(world: World, *, by_partition: bool) -> str:
+    """Numbers of nodes in each state, each minute; by partition: one of all nodes, and one of those with GPUs."""
+    idle = world.idle()[:, ::60]
+    busy = np.zeros_like(idle)
+    for run in world.runs:
+        first, last = -(-max(0, run.start_s) // 60), -(-run.end_s // 60)
+        busy[list(run.nodes), first:last] = True
+    closed = ~idle & ~busy
+    groups = (
+        {"all": range(len(NODES)), "gpu": range(24, 32)}
+        if by_partition
+        else {"": range(len(NODES))}
+    )
+    series = []
+    for state, which in (("idle", idle), ("alloc", busy), ("drain", closed)):
+        for partition, members in groups.items():
+            counts = which[list(members)].sum(axis=0).tolist()
+            metric = {"__name__": f"slurm_nodes_{state}"} | (
+                {"partition": partition} if partition else {}
+            )
+            values = [
+                [BEGIN_S + 60 * place, str(count)] for place, count in enumerate(counts)
+            ]
+            series.append({"metric": metric, "values": values})
+    return json.dumps(
+        {"status": "success", "data": {"resultType": "matrix", "result": series}}
+    )
+
+
+def lost_ends(world: World, many: int) -> frozenset[int]:
+    """Jobs whose end is lost: single runs from the middle of the week."""
+    counts: dict[int, int] = {}
+    for run in world.runs:
+        counts[run.job] = counts.get(run.job, 0) + 1
+    middle = [
+        run.job
+        for run in world.runs
+        if counts[run.job] == 1
+        and 2 * DAY_S < run.start_s < 5 * DAY_S
+        and not run.running
+    ]
+    return frozenset(middle[:: max(1, len(middle) // many)][:many])
+
+
+def check(world: World) -> None:
+    """No node runs two jobs at once, and none while it is closed."""
+    for node in range(len(NODES)):
+        spans = sorted(
+            (run.start_s, run.end_s) for run in world.runs if node in run.nodes
+        )
+        assert all(before[1] <= after[0] for before, after in pairwise(spans))
+        closed = [
+            each for each in (*world.outages, *world.reservations) if each.node == node
+        ]
+        assert not any(
+            start < each.end_s and each.start_s < end
+            for start, end in spans
+            for each in closed
+        )
+
+
+def without_runs(world: World, keep: Iterable[Run]) -> World:
+    return replace(world, runs=tuple(keep))
