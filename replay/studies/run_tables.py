@@ -63,7 +63,7 @@ def jobs_of(folder: Path, end_ns: int) -> pd.DataFrame:
 
 def usually_idle(folder: Path) -> int:
     """Units that are idle for at least half of the time of a run."""
-    steps = _frame(folder, STEPS, ["time", "idle"])
+    steps = _frame(folder, STEPS)
     seconds = np.diff(_instants(steps["time"]))
     idle = steps["idle"].to_numpy(dtype=np.int64)[:-1]
     order = np.argsort(-idle, kind="stable")
