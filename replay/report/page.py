@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from bft.replay.options.options import Options
 from bft.replay.report import words
 from bft.replay.report.bokeh_form import embedded, height
 from bft.replay.report.chart import Bars, Blocks, Chart, Curves, colour
@@ -27,17 +25,18 @@ from bft.replay.report.sweep_charts import (
 )
 from bft.replay.report.tables import (
     FEW_JOBS,
-    ROWS,
     behind,
     data,
     facts,
-    jobs_table,
-    kinds_table,
-    when_done,
+    host_section,
+    jobs_section,
+    kinds_section,
+    parameters,
+    search_section,
+    section,
 )
 from bft.replay.report.words import markup
 from bft.replay.results.headlines import headlines
-from bft.replay.results.host import host_lines
 from bft.replay.trace.node_trace import NodeTrace
 
 # Only the file itself: a browser refuses to fetch anything. Bokeh compiles the texts of hovers in the page.
@@ -141,7 +140,7 @@ def write_trace_page(
         f"{len(trace.nodes):,} nodes{units}, {statistics['start']} to {statistics['end']}",
         [
             f'<p class="opening">{markup(words.of_trace(statistics))}</p>',
-            _section("figures", "Figures", facts(lines)),
+            section("figures", "Figures", facts(lines)),
         ],
         charts_of_trace(trace),
         [_glossary()],
@@ -232,15 +231,11 @@ def _a_click_away(sections: Sequence[str], *, is_open: bool) -> list[str]:
 
 def _chart(chart: Chart, figure: str, *, static: bool) -> str:
     note = f'<p class="note">{markup(chart.note)}</p>' if chart.note else ""
-    return _section(
+    return section(
         chart.key,
         chart.title,
         f"{note}{_legend(chart, static=static)}{figure}{behind(chart.table, chart.title)}",
     )
-
-
-def _section(key: str, title: str, content: str) -> str:
-    return f'<section id="{key}"><h2>{markup(title)}</h2>{content}</section>'
 
 
 def _placeholder(chart: Chart) -> str:
@@ -294,26 +289,27 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
         generated = summary["inputs"]["jobs"].get("generated_load")
         window = f"{run.steps['time'].min():%Y-%m-%d %H:%M} to {run.steps['time'].max():%Y-%m-%d %H:%M} UTC"
         sub = f"policy {summary['options']['policy']}; {window}; bft-replay {summary['versions']['bft-replay']}"
-        before, after = _opening(summary), _parameters(runs)
+        before, notes, after = _opening(summary), _notes(summary), parameters(runs)
         lines = facts(list(headlines(summary["metrics"], generated)))
-        search = _search(summary["metrics"].get("search"))
-        kinds = _kinds(summary["metrics"].get("kinds", {}))
-        host = _host(summary["metrics"].get("host") or {})
+        search = search_section(summary["metrics"].get("search"))
+        kinds = kinds_section(summary["metrics"].get("kinds", {}))
+        host = host_section(summary["metrics"].get("host") or {})
     if len(runs) > 1:
         which = f"{names_of(runs)[0]}, the first of {len(runs)} runs: its figures and charts follow those of all runs"
         before = [f'<p class="sub">{markup(which)}.</p>', *before]
-    jobs = _jobs(run, generated, sortable=not static)
+    jobs = jobs_section(run, generated, sortable=not static)
     if len(runs) == 1 and len(run.jobs) <= FEW_JOBS:
         before = [*before, jobs]
     else:
         after = [jobs, *after]
+    before = [*before, *notes]
     return Page(
         f"What training jobs get out of {machine}",
         sub,
         before,
         charts,
         [
-            _section("figures", "All figures", lines),
+            section("figures", "All figures", lines),
             *host,
             *kinds,
             *search,
@@ -321,51 +317,6 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
             _glossary(),
         ],
     )
-
-
-def _jobs(run: RunFiles, generated: float | None, *, sortable: bool) -> str:
-    """The table of jobs: of few jobs also in a sentence when they were done."""
-    notes = [
-        "Times are UTC. Waiting ends with a job's first units; the mean of its units counts all its time in the "
-        "system, with none while it waits."
-    ]
-    few = len(run.jobs) <= FEW_JOBS
-    if generated is not None:
-        notes.append(
-            f"A generated workload (load {generated:.2f}): its times say nothing about your jobs."
-        )
-    if few:
-        notes.insert(0, when_done(run.jobs, run.steps["time"].max()))
-    note = f'<p class="note">{markup(" ".join(notes))}</p>'
-    title = "When the jobs were done" if few else "Jobs"
-    return _section("all", title, note + jobs_table(run.jobs, sortable=sortable))
-
-
-def _search(found: dict[str, Any] | None) -> list[str]:
-    """The best that a search had found, over time."""
-    if found is None or not found["best_over_time"]:
-        return []
-    rows = [
-        (
-            f"{best['time'][:19].replace('T', ' ')}",
-            f"{best['score']:.4f} by {best['job']}",
-        )
-        for best in found["best_over_time"][-ROWS:]
-    ]
-    return [_section("search", "Best found over time", facts(rows))]
-
-
-def _host(found: dict[str, Any]) -> list[str]:
-    """Return the section on what harvesting costs the machine's own jobs."""
-    lines = list(host_lines(found))
-    return [_section("host", "Your own jobs", facts(lines))] if lines else []
-
-
-def _kinds(found: dict[str, Any]) -> list[str]:
-    """Units offered and used, by kind."""
-    if not found:
-        return []
-    return [_section("kinds", "Units by kind", kinds_table(found))]
 
 
 def _opening(summary: dict[str, Any]) -> list[str]:
@@ -393,53 +344,19 @@ def _opening(summary: dict[str, Any]) -> list[str]:
     parts.append(f'<ul class="tiles">{tiles}</ul>')
     beside = words.beside_dedicated(metrics)
     parts += [f'<p class="note">{markup(beside)}</p>'] if beside else []
+    return parts
+
+
+def _notes(summary: dict[str, Any]) -> list[str]:
+    """Notes of the replay, and what was assumed when its trace was made."""
+    parts = []
     assumptions = summary["inputs"]["trace"].get("assumptions") or []
     for key, title, notes in (
         ("notes", "Notes", summary.get("notes") or []),
         ("assumptions", "What the trace of idle nodes assumes", assumptions),
     ):
         items = "".join(f"<li>{markup(note)}</li>" for note in notes)
-        parts += [_section(key, title, f"<ul>{items}</ul>")] if items else []
-    return parts
-
-
-def _parameters(runs: Sequence[RunFiles]) -> list[str]:
-    defaults = Options().flat()
-    parts: list[str] = []
-    for name, run in zip(names_of(runs), runs, strict=True):
-        with run.summary_used():
-            summary = run.summary
-            given = [
-                (option, _without_path(value))
-                for option, value in sorted(summary["options"].items())
-                if value != _plain(defaults.get(option))
-            ]
-            inputs = summary["inputs"]
-            rows = [
-                (kind, _without_path(str(inputs[kind]["source"])))
-                for kind in ("trace", "jobs")
-            ]
-            rows += [
-                (f"SHA-256 of {file}", digest)
-                for file, digest in sorted(inputs["digests_sha256"].items())
-            ]
-            rows += [
-                (f"version of {package}", version)
-                for package, version in sorted(summary["versions"].items())
-            ]
-        of = f" of {name}" if len(runs) > 1 else ""
-        number = len(parts) // 2
-        options = facts(given) if given else "<p>None.</p>"
-        parts.append(
-            _section(
-                f"options-{number}",
-                f"Options{of} that differ from the defaults",
-                options,
-            )
-        )
-        parts.append(
-            _section(f"input-{number}", f"Input and versions{of}", facts(rows))
-        )
+        parts += [section(key, title, f"<ul>{items}</ul>")] if items else []
     return parts
 
 
@@ -448,23 +365,12 @@ def _glossary() -> str:
         f"<dt>{markup(term)}</dt><dd>{markup(meaning)}</dd>"
         for term, meaning in words.GLOSSARY
     )
-    return _section("glossary", "What the words mean", f"<dl>{entries}</dl>")
+    return section("glossary", "What the words mean", f"<dl>{entries}</dl>")
 
 
 def _machine(name: Any) -> str:
     """The machine of a page; without a path, because the page is sent around."""
     return f"the idle nodes of {name}" if name else "idle nodes"
-
-
-def _without_path(value: Any) -> str:
-    """An option's value without folders of the sender's machine."""
-    text = value if isinstance(value, str) else json.dumps(value)
-    return Path(text).name if isinstance(value, str) and "/" in text else text
-
-
-def _plain(value: Any) -> Any:
-    """Return a default as JSON gives it back."""
-    return json.loads(json.dumps(value))
 
 
 def _asset(name: str) -> str:

@@ -1,18 +1,23 @@
-"""Tables of a page: facts, what is behind a chart, jobs."""
+"""Tables of a page and the sections around them: facts, what is behind a chart, jobs, options."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bft.models.errors import MAX_SENTENCE, printable
 from bft.replay.engine.ledger import BOOKS
+from bft.replay.options.options import Options
 from bft.replay.report.job_charts import done_shares
+from bft.replay.report.run_comparison import names_of
+from bft.replay.report.run_files import RunFiles
 from bft.replay.report.words import markup
 from bft.replay.results.headlines import duration_text
+from bft.replay.results.host import host_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,3 +217,103 @@ def data(key: str, content: str) -> str:
         content.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     )
     return f'<script type="application/json" id="{key}">{safe}</script>'
+
+
+def section(key: str, title: str, content: str) -> str:
+    """A part of a page with its heading; `key` is what links lead to."""
+    return f'<section id="{key}"><h2>{markup(title)}</h2>{content}</section>'
+
+
+def jobs_section(run: RunFiles, generated: float | None, *, sortable: bool) -> str:
+    """The table of jobs: of few jobs also in a sentence when they were done."""
+    notes = [
+        "Times are UTC. Waiting ends with a job's first units; the mean of its units counts all its time in the "
+        "system, with none while it waits."
+    ]
+    few = len(run.jobs) <= FEW_JOBS
+    if generated is not None:
+        notes.append(
+            f"A generated workload (load {generated:.2f}): its times say nothing about your jobs."
+        )
+    if few:
+        notes.insert(0, when_done(run.jobs, run.steps["time"].max()))
+    note = f'<p class="note">{markup(" ".join(notes))}</p>'
+    title = "When the jobs were done" if few else "Jobs"
+    return section("all", title, note + jobs_table(run.jobs, sortable=sortable))
+
+
+def search_section(found: dict[str, Any] | None) -> list[str]:
+    """The best that a search had found, over time."""
+    if found is None or not found["best_over_time"]:
+        return []
+    rows = [
+        (
+            f"{best['time'][:19].replace('T', ' ')}",
+            f"{best['score']:.4f} by {best['job']}",
+        )
+        for best in found["best_over_time"][-ROWS:]
+    ]
+    return [section("search", "Best found over time", facts(rows))]
+
+
+def host_section(found: dict[str, Any]) -> list[str]:
+    """What harvesting costs the machine's own jobs."""
+    lines = list(host_lines(found))
+    return [section("host", "Your own jobs", facts(lines))] if lines else []
+
+
+def kinds_section(found: dict[str, Any]) -> list[str]:
+    """Units offered and used, by kind."""
+    if not found:
+        return []
+    return [section("kinds", "Units by kind", kinds_table(found))]
+
+
+def parameters(runs: Sequence[RunFiles]) -> list[str]:
+    """Options that differ from the defaults, and inputs and versions, of each run."""
+    defaults = Options().flat()
+    parts: list[str] = []
+    for name, run in zip(names_of(runs), runs, strict=True):
+        with run.summary_used():
+            summary = run.summary
+            given = [
+                (option, _without_path(value))
+                for option, value in sorted(summary["options"].items())
+                if value != _plain(defaults.get(option))
+            ]
+            inputs = summary["inputs"]
+            rows = [
+                (kind, _without_path(str(inputs[kind]["source"])))
+                for kind in ("trace", "jobs")
+            ]
+            rows += [
+                (f"SHA-256 of {file}", digest)
+                for file, digest in sorted(inputs["digests_sha256"].items())
+            ]
+            rows += [
+                (f"version of {package}", version)
+                for package, version in sorted(summary["versions"].items())
+            ]
+        of = f" of {name}" if len(runs) > 1 else ""
+        number = len(parts) // 2
+        options = facts(given) if given else "<p>None.</p>"
+        parts.append(
+            section(
+                f"options-{number}",
+                f"Options{of} that differ from the defaults",
+                options,
+            )
+        )
+        parts.append(section(f"input-{number}", f"Input and versions{of}", facts(rows)))
+    return parts
+
+
+def _without_path(value: Any) -> str:
+    """An option's value without folders of the sender's machine."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return Path(text).name if isinstance(value, str) and "/" in text else text
+
+
+def _plain(value: Any) -> Any:
+    """Return a default as JSON gives it back."""
+    return json.loads(json.dumps(value))

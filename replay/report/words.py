@@ -141,6 +141,8 @@ def _trained(summary: dict[str, Any]) -> str:
     share = metrics.get("share_of_possible")
     if share is None:
         return f"With these settings {done} were done."
+    if finished == jobs:
+        return f"With these settings all jobs were done ({done})."
     trained = (
         f"With these settings {share:.1%} of what is possible was trained ({done})"
     )
@@ -170,7 +172,9 @@ def tiles(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         possible = metrics["share_of_possible"]
         rest = f"{max(0.0, 1 - possible):.1%}"
         yield f"{possible:.1%}", "of what is possible was trained"
-        if metrics["advised"]:
+        if metrics["jobs_finished"] == metrics["jobs"]:
+            yield "nothing", "to set: all jobs were done"
+        elif metrics["advised"]:
             yield metrics["advised"], f"to set: made to get the {rest} that are left"
         else:
             yield "nothing", f"to set: no more than {rest} are left"

@@ -104,7 +104,7 @@ def test_a_page_shows_the_figures_of_the_summary_and_executes_nothing(
     for told in (
         f"{metrics['outcome']:,.0f} samples",
         "your 4 nodes were idle for",
-        "of what is possible was trained (2 of 2 jobs)",
+        "With these settings all jobs were done (2 of 2 jobs).",
         "Tfwd",
         "2 of 2",
         "<script>alert('x')</script>&amp;\"J",
