@@ -294,9 +294,10 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
         search = search_section(summary["metrics"].get("search"))
         kinds = kinds_section(summary["metrics"].get("kinds", {}))
         host = host_section(summary["metrics"].get("host") or {})
+    figures = "All figures"
     if len(runs) > 1:
-        which = f"{names_of(runs)[0]}, the first of {len(runs)} runs: its figures and charts follow those of all runs"
-        before = [f'<p class="sub">{markup(which)}.</p>', *before]
+        before, sub = _opening_of_all(runs), f"{len(runs)} runs; {window}"
+        figures = f"All figures of {names_of(runs)[0]}, the first run"
     jobs = jobs_section(run, generated, sortable=not static)
     if len(runs) == 1 and len(run.jobs) <= FEW_JOBS:
         before = [*before, jobs]
@@ -309,7 +310,7 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
         before,
         charts,
         [
-            section("figures", "All figures", lines),
+            section("figures", figures, lines),
             *host,
             *kinds,
             *search,
@@ -317,6 +318,19 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
             _glossary(),
         ],
     )
+
+
+def _opening_of_all(runs: Sequence[RunFiles]) -> list[str]:
+    """What a comparison comes to, and whose charts follow those of all runs."""
+    names = names_of(runs)
+    summaries: dict[str, dict[str, Any]] = {}
+    for name, run in zip(names, runs, strict=True):
+        with run.summary_used():
+            words.compared({name: run.summary})  # a damaged summary is named
+            summaries[name] = run.summary
+    parts = [f'<p class="opening">{markup(words.compared(summaries))}</p>']
+    which = f"Charts of all runs come first, then those of {names[0]}, whose notes are below."
+    return [*parts, f'<p class="note">{markup(which)}</p>']
 
 
 def _opening(summary: dict[str, Any]) -> list[str]:

@@ -401,6 +401,14 @@ def test_several_runs_are_compared(hostile: Path, tmp_path: Path) -> None:
         [round(o / 1e9, 4) for o in outcomes]
     )
     assert table.loc["policy"].tolist() == ["milp", "equal-share"]
+    opening = re.search(r'class="opening">([^<]+)<', (tmp_path / "p.html").read_text())
+    assert opening is not None
+    best = int(np.argmax(outcomes))
+    names = ["run", "other"]
+    less = 1 - min(outcomes) / max(outcomes)
+    assert opening[1].startswith(f"{names[best]} trained most: ")
+    assert f"; {names[1 - best]} {less:.1%} less. In " in opening[1]
+    assert "your 4 nodes were idle for" in opening[1]
 
 
 def test_a_sweep_is_a_map_over_what_it_varied(
