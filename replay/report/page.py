@@ -324,18 +324,20 @@ def _opening_of_all(runs: Sequence[RunFiles]) -> list[str]:
     """What a comparison comes to, and whose charts follow those of all runs."""
     names = names_of(runs)
     summaries: dict[str, dict[str, Any]] = {}
+    warnings: list[str] = []
     for name, run in zip(names, runs, strict=True):
         with run.summary_used():
             words.compared({name: run.summary})  # a damaged summary is named
             summaries[name] = run.summary
+            warnings += _warnings(run.summary, f"{name}: ")
     parts = [f'<p class="opening">{markup(words.compared(summaries))}</p>']
     which = f"Charts of all runs come first, then those of {names[0]}, whose notes are below."
-    return [*parts, f'<p class="note">{markup(which)}</p>']
+    return [*parts, *warnings, f'<p class="note">{markup(which)}</p>']
 
 
-def _opening(summary: dict[str, Any]) -> list[str]:
+def _warnings(summary: dict[str, Any], of: str = "") -> list[str]:
+    """What is wrong with a run; `of` names it among several."""
     metrics = summary["metrics"]
-    parts = [f'<p class="opening">{markup(words.opening(summary))}</p>']
     warnings = (
         ["The replay was interrupted: these are partial results."]
         if metrics["interrupted"]
@@ -347,10 +349,16 @@ def _opening(summary: dict[str, Any]) -> list[str]:
         if summary["degraded"]
         else []
     )
-    parts += [
-        f'<p class="warning"><strong>{markup(warning)}</strong></p>'
+    return [
+        f'<p class="warning"><strong>{markup(f"{of}{warning}")}</strong></p>'
         for warning in warnings
     ]
+
+
+def _opening(summary: dict[str, Any]) -> list[str]:
+    metrics = summary["metrics"]
+    parts = [f'<p class="opening">{markup(words.opening(summary))}</p>']
+    parts += _warnings(summary)
     tiles = "".join(
         f"<li><strong>{markup(value)}</strong><span>{markup(what)}</span></li>"
         for value, what in words.tiles(summary)

@@ -409,6 +409,14 @@ def test_several_runs_are_compared(hostile: Path, tmp_path: Path) -> None:
     assert opening[1].startswith(f"{names[best]} trained most: ")
     assert f"; {names[1 - best]} {less:.1%} less. In " in opening[1]
     assert "your 4 nodes were idle for" in opening[1]
+    cut = tmp_path / "cut"
+    shutil.copytree(other, cut)
+    summary = json.loads((cut / "summary.json").read_text())
+    summary["metrics"]["interrupted"] = True
+    (cut / "summary.json").write_text(json.dumps(summary))
+    assert run(["report", str(hostile), str(cut), "-o", str(tmp_path / "q.html")]) == 0
+    warning = "cut: The replay was interrupted: these are partial results."
+    assert f"<strong>{warning}</strong>" in (tmp_path / "q.html").read_text()
 
 
 def test_a_sweep_is_a_map_over_what_it_varied(
