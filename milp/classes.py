@@ -9,7 +9,7 @@ one set of variables, however many members it has.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import attrgetter
 
 import numpy as np
@@ -34,7 +34,7 @@ class Classes:
     of: IntArray
     first: tuple[int, ...]
 
-    @property
+    @cached_property
     def sizes(self) -> IntArray:
         """Number of members of each class."""
         return np.bincount(self.of, minlength=len(self.first))
@@ -49,17 +49,28 @@ def classes_of(problem: Problem) -> Classes:
     """Group the jobs of a problem; with several kinds of units each job is a class of its own."""
     if problem.several_kinds:
         return apart(problem)
-    kinds, jobs = (
-        _kinds(problem.jobs, problem.tfwd if problem.cost_model == "stall" else None),
-        len(problem.jobs),
-    )
-    alone = sorted(
-        {*problem.holders, *(j for pair in problem.pairs for j in (pair.a, pair.b))}
-    )
-    if alone or problem.alike:
+    alone = problem.holders
+    if problem.pairs:
+        paired = (j for pair in problem.pairs for j in (pair.a, pair.b))
+        alone = tuple(sorted({*alone, *paired}))
+    stall = problem.cost_model == "stall"
+    return _classes(problem.jobs, alone, problem.alike, problem.tfwd if stall else None)
+
+
+# The jobs and those that hold units are mostly the same as at the last decision.
+@lru_cache(maxsize=4)
+def _classes(
+    members: tuple[Job, ...],
+    alone: tuple[int, ...],
+    alike: tuple[tuple[int, ...], ...],
+    tfwd: float | None,
+) -> Classes:
+    """The classes where the jobs at the positions `alone` are classes of their own, but for the groups of `alike`."""
+    kinds, jobs = _kinds(members, tfwd), len(members)
+    if alone or alike:
         kinds = kinds.copy()
-        kinds[alone] = np.arange(jobs, jobs + len(alone))
-    for group in problem.alike:
+        kinds[list(alone)] = np.arange(jobs, jobs + len(alone))
+    for group in alike:
         kinds[list(group)] = kinds[group[0]]
     first = np.full(2 * jobs, jobs, dtype=np.int64)
     first[kinds[::-1]] = np.arange(jobs)[

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,64 +180,84 @@ def scores_of(problem: Problem, classes: Classes | None = None) -> Scores:
 
 
 @dataclass(frozen=True, slots=True)
+class _Terms:
+    """What jobs are worth, as arrays for compiled code, one entry for each class: all but what they hold.
+
+    `curves` holds breakpoints and the objective there, each curve once, and begin and end of each class's curve;
+    `stretches` first and last count of each stretch of neighbouring counts, and the begins of each class's stretches;
+    `costs` Tcup, Tcdw and weight.
+    """
+
+    curves: tuple[FloatArray, FloatArray, IntArray, IntArray]
+    stretches: tuple[IntArray, IntArray, IntArray]
+    costs: tuple[FloatArray, FloatArray, FloatArray]
+
+
+# Most decisions concern the same jobs as the one before, of which the same hold units (`classes`).
+@lru_cache(maxsize=4)
+def _terms_of(jobs: tuple[Job, ...], first: tuple[int, ...]) -> _Terms:
+    """The terms of the classes whose first members are at these positions."""
+    members = [jobs[j] for j in first]
+    different = {job.waiting_key: job for job in members}
+    index = {key: curve for curve, key in enumerate(different)}
+    curve = np.array([index[job.waiting_key] for job in members], dtype=np.int64)
+    offsets = _offsets([job.ns for job in different.values()])
+    stretches = [stretch for job in members for stretch in job.stretches]
+    return _Terms(
+        (
+            np.concatenate([job.ns for job in different.values()]),
+            np.concatenate([job.os for job in different.values()]),
+            offsets[curve],
+            offsets[curve + 1],
+        ),
+        (
+            np.array([low for low, _ in stretches], dtype=np.int64),
+            np.array([high for _, high in stretches], dtype=np.int64),
+            _offsets([job.stretches for job in members]),
+        ),
+        (
+            np.array([job.tcup for job in members], dtype=np.float64),
+            np.array([job.tcdw for job in members], dtype=np.float64),
+            np.array([job.weight for job in members], dtype=np.float64),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class _Posed:
     """A problem as arrays for compiled code, one entry for each class of jobs.
 
-    `curves` holds breakpoints and the objective there, each curve once, and begin and end of each class's curve;
-    `stretches` first and last count of each stretch of neighbouring counts, and the begins of each class's stretches.
+    `kept` is the count of each member when every job keeps what it may, `runs` whether it makes progress on `held`.
     """
 
     problem: Problem
     classes: Classes
-    curves: tuple[FloatArray, FloatArray, IntArray, IntArray]
-    stretches: tuple[IntArray, IntArray, IntArray]
+    terms: _Terms
     held: IntArray
-    terms: tuple[FloatArray, FloatArray, FloatArray]
+    kept: IntArray
+    runs: BoolArray
 
     @classmethod
     def of(cls, problem: Problem, classes: Classes | None = None) -> _Posed:
+        """Pose a problem, with its jobs grouped by `classes_of` if no classes are given."""
+        from bft.milp.exact.scores import kept_counts
+
         classes = classes_of(problem) if classes is None else classes
-        jobs = [problem.jobs[j] for j in classes.first]
-        different = {job.waiting_key: job for job in jobs}
-        place = {key: curve for curve, key in enumerate(different)}
-        curve = np.array([place[job.waiting_key] for job in jobs], dtype=np.int64)
-        offsets = _offsets([job.ns for job in different.values()])
-        return cls(
-            problem,
-            classes,
-            (
-                np.concatenate([job.ns for job in different.values()]),
-                np.concatenate([job.os for job in different.values()]),
-                offsets[curve],
-                offsets[curve + 1],
-            ),
-            (
-                np.array(
-                    [low for job in jobs for low, _ in job.stretches], dtype=np.int64
-                ),
-                np.array(
-                    [high for job in jobs for _, high in job.stretches], dtype=np.int64
-                ),
-                _offsets([job.stretches for job in jobs]),
-            ),
-            np.array([problem.current[j] for j in classes.first], dtype=np.int64),
-            (
-                np.array([job.tcup for job in jobs], dtype=np.float64),
-                np.array([job.tcdw for job in jobs], dtype=np.float64),
-                np.array([job.weight for job in jobs], dtype=np.float64),
-            ),
-        )
+        terms = _terms_of(problem.jobs, classes.first)
+        held = np.array(problem.current, dtype=np.int64)[list(classes.first)]
+        kept, runs = kept_counts(*terms.stretches, held)
+        return cls(problem, classes, terms, held, kept, runs)
 
     def points(self) -> tuple[IntArray, FloatArray, BoolArray, IntArray]:
         """The points that define the values of all classes: see `scores.value_points`."""
         from bft.milp.exact.scores import value_points
 
-        problem = self.problem
+        problem, terms = self.problem, self.terms
         return value_points(
-            *self.curves,
-            *self.stretches,
+            *terms.curves,
+            *terms.stretches,
             self.held,
-            *self.terms,
+            *terms.costs,
             problem.units,
             problem.tfwd,
             problem.cost_model == "stall",
@@ -248,12 +268,11 @@ class _Posed:
         from bft.milp.exact.scores import scores
 
         sizes = self.classes.sizes
-        kept = self._of_each(Job.at_most, np.int64)
         return Scores(
-            *scores(*self.points(), self.held, kept, sizes),
+            *scores(*self.points(), self.held, self.kept, sizes),
             self.classes.of,
             sizes,
-            kept,
+            self.kept,
         )
 
     def objective(self, counts: IntArray) -> float:
@@ -262,27 +281,16 @@ class _Posed:
 
         problem, stall = self.problem, self.problem.cost_model == "stall"
         values = values_of(
-            *self.curves,
-            self._of_each(Job.runs_on, np.bool_),
+            *self.terms.curves,
+            self.runs,
             self.held,
-            *self.terms,
+            *self.terms.costs,
             self.classes.of,
             counts,
             problem.tfwd,
             stall,
         )
         return math.fsum(values.tolist())
-
-    def _of_each(
-        self, method: Callable[[Job, int], int], kind: type[np.generic]
-    ) -> NDArray[Any]:
-        """Call a method of each class's first job with the units that the class holds; 0 where it holds none."""
-        of_each = np.zeros(len(self.held), dtype=kind)
-        for c in np.flatnonzero(self.held).tolist():
-            of_each[c] = method(
-                self.problem.jobs[self.classes.first[c]], int(self.held[c])
-            )
-        return of_each
 
 
 def _best(

@@ -87,6 +87,25 @@ def value_points(
 
 
 @compiled
+def kept_counts(
+    lows: IntArray, highs: IntArray, stretches: IntArray, held: IntArray
+) -> tuple[IntArray, BoolArray]:
+    """The most units up to those held that each job may have, and whether it makes progress on what it holds.
+
+    As `Job.at_most` and `Job.runs_on`, for the stretches of `value_points`.
+    """
+    kept = np.zeros(len(held), np.int64)
+    runs = np.zeros(len(held), np.bool_)
+    for j in range(len(held)):
+        for i in range(stretches[j], stretches[j + 1]):
+            if lows[i] <= held[j]:
+                kept[j] = min(held[j], highs[i])
+        last = highs[stretches[j + 1] - 1]
+        runs[j] = held[j] > 0 and min(held[j], last) == kept[j]
+    return kept, runs
+
+
+@compiled
 def _break_points(
     ns: FloatArray,
     first: int,

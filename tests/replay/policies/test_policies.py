@@ -11,8 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bft import milp
 from bft.models import Curve, Job, JobTable, Objective
-from bft.replay import Replay, always_idle, from_changes
+from bft.replay import Options, Replay, Rules, always_idle, from_changes
+from bft.replay.engine.watcher import Silent
+from bft.replay.inputs.load import load
+from bft.replay.options.run_spec import RunSpec
 from bft.replay.policies import Decision, EqualShare, JobView, MilpPolicy, State
 from bft.replay.policies.solver import SolverOptions
 
@@ -279,3 +283,45 @@ def test_a_policy_that_learns_curves_detects_jobs_that_do_not_scale() -> None:
 def straight(name: str, rate: float) -> Job:
     curve = Curve(np.array([0.0, 8.0]), np.array([0.0, 8 * rate]))
     return Job(name, 0, 1, 8, 1e4 * rate, 0.0, 0.0, curve, curve)
+
+
+@pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
+def test_what_is_kept_between_decisions_changes_none_of_them(cost_model: Any) -> None:
+    inputs = load(RunSpec.of(Options()), Silent())
+    compared = []
+
+    class Compared(MilpPolicy):
+        """Every twentieth decision is also made by a new policy, of jobs that nothing has seen before."""
+
+        asked: int = 0
+
+        def decide(self, state: State) -> Decision:
+            decision = super().decide(state)
+            self.asked += 1
+            if self.asked % 20 == 0:
+                new = MilpPolicy(
+                    self.tfwd_s, self.solver, self.cost_model, self.objective
+                )
+                posed = new.problem(state)
+                fresh = replace(posed, jobs=tuple(replace(job) for job in posed.jobs))
+                found, solution = milp.solve(fresh, backend="exact"), decision.solution
+                assert solution is not None
+                assert (found.counts, found.objective, found.bound, found.status) == (
+                    solution.counts,
+                    solution.objective,
+                    solution.bound,
+                    solution.status,
+                )
+                compared.append(solution.counts)
+            return decision
+
+    policy = Compared(
+        60.0,
+        SolverOptions("exact"),
+        cost_model,
+        Objective.of("power:0.5+ageing:6:2"),
+    )
+    rules = Rules(cost_model=cost_model, max_jobs=0)
+    Replay(inputs.pools[0].trace, inputs.jobs, policy, rules).run()
+    assert len(compared) > 50
+    assert len(set(compared)) > 10
