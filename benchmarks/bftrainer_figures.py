@@ -10,7 +10,7 @@ parallel     U by the number of jobs in play (-maxJ; 0: all)
 costs        U by a factor on the costs of rescales (Tcup, Tcdw)
 objective    throughput against scaling efficiency: U, and the run time of each network
 hpo          the search's 1,000 ShuffleNets: U
-hpo-machine  the same on the whole machine, the search 15 times, as it is done in 2.7 of the 14.9 days there
+hpo-machine  the search on the whole machine, 15 times, as it is done in 2.7 of the 14.9 days there, by jobs in play
 
 The log is that of Summit, its first 512 nodes unless said otherwise; ten jobs in play and -Tfwd 120 where these are not
 varied. Replays that a study folder (--study) holds already are not repeated. Decisions are exact.
@@ -86,8 +86,8 @@ FIGURES = {
     "hpo": Figure("1,000 ShuffleNets", "-Tfwd, s", {"tfwd_s": (10, 120)}, jobs=SEARCH),
     "hpo-machine": Figure(
         "1,000 ShuffleNets 15 times, all nodes",
-        "-Tfwd, s",
-        {"tfwd_s": (10, 120)},
+        "-maxJ",
+        {"max_jobs": (10, 30, 0)},
         jobs=SEARCH,
         nodes=MACHINE,
         repeat=15,

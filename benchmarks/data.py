@@ -13,25 +13,64 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
+import json
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 LIST = Path(__file__).with_suffix(".sha256")
+_LOADS = ("0.5", "1.0", "1.5", "2.0")
+POLLUX_RESULTS = {
+    "results-inter": ("avoid", "inter25", "inter50", "noavoid"),
+    "results-jobload": tuple(
+        f"{policy}-{load}"
+        for policy in ("optimus", "pollux", "tiresias")
+        for load in _LOADS
+    ),
+    "results-period": (
+        "pollux-1m",
+        "pollux-2m",
+        "pollux-30s",
+        "pollux-4m",
+        "pollux-8m",
+    ),
+}
+POLLUX_WORKLOADS = (
+    "workload-1",
+    "workload-2",
+    "workload-4",
+    "workload-6",
+    "workload-7",
+)
+
+
+# The contents of a repository's files by path.
+Contents = Callable[[str], bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A public repository: its address, a commit, and which of its folders become which of ours, in this order."""
+    """A public repository.
+
+    Parameters
+    ----------
+    url, commit
+        Its address, and the commit that was read.
+    folders
+        Which of its folders become which of ours, in this order.
+    derived
+        Files of ours that are computed from several of its files: a function of these, by our name.
+    """
 
     url: str
     commit: str
     folders: tuple[tuple[str, str], ...]
+    derived: Mapping[str, Callable[[Contents], bytes]] = field(default_factory=dict)
 
     def candidates(self, name: str) -> list[str]:
         """Paths in the repository at which a file of ours may lie; .gz files are often unpacked there."""
@@ -41,6 +80,20 @@ class Source:
                 path = theirs + name.removeprefix(ours)
                 found += [path, path.removesuffix(".gz")]
         return list(dict.fromkeys(found))
+
+
+def pollux_averages(contents: Contents) -> bytes:
+    """The average JCT of each published run of Pollux' artifact, from the JCTs in its result files."""
+    lines = ["set,policy,workload,jobs,avg_jct"]
+    for folder, runs in POLLUX_RESULTS.items():
+        for run in runs:
+            file = f"simulator/{folder}/{run}/summary.json"
+            by_workload = json.loads(contents(file))["jcts"]
+            for workload in POLLUX_WORKLOADS:
+                jcts = list(by_workload[workload].values())
+                mean = sum(jcts) / len(jcts)
+                lines.append(f"{folder},{run},{workload},{len(jcts)},{mean!r}")
+    return "".join(f"{line}\r\n" for line in lines).encode()
 
 
 SOURCES = {
@@ -75,6 +128,7 @@ SOURCES = {
             ("benchmark/workloads/", "pollux/workloads/"),
             ("simulator/", "pollux/"),
         ),
+        {"pollux/published_avg_jct.csv": pollux_averages},
     ),
     "sia": Source(
         "https://github.com/siasosp23/artifacts",
@@ -198,39 +252,52 @@ def fetch(name: str, folder: Path, clone: str | None = None) -> int:
         if tree.returncode:
             raise FetchError(f"{name}: {repository} does not have {source.commit}")
         paths = set(tree.stdout.decode().split("\0"))
+
+        def contents(path: str) -> bytes:
+            return git(repository, "show", f"{source.commit}:{path}").stdout
+
         counts: Counter[str] = Counter()
         for ours, expected in listed().items():
             if ours.split("/")[0] != name:
                 continue
             theirs = [path for path in source.candidates(ours) if path in paths]
-            counts[_place(folder / ours, expected, repository, source, theirs)] += 1
+            target = folder / ours
+            state = state_of(target, expected)
+            if state == "same":
+                counts["there already"] += 1
+            elif state == "different":
+                print(f"different {target}: not replaced")
+                counts["there with another content (!)"] += 1
+            else:
+                found = _found(ours, expected, contents, source, theirs)
+                if found is None:
+                    counts["without a public address; see docs/data.md"] += 1
+                else:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(found)
+                    counts["fetched"] += 1
     for state, count in sorted(counts.items()):
         print(f"{count:>5} {state}")
     return int(any(state.endswith("(!)") for state in counts))
 
 
-def _place(
-    target: Path, expected: str, repository: str, source: Source, theirs: Sequence[str]
-) -> str:
-    """Write one file of ours from the first of their files that has its content; return what became of it."""
-    state = state_of(target, expected)
-    if state == "same":
-        return "there already"
-    if state == "different":
-        print(f"different {target}: not replaced")
-        return "there with another content (!)"
+def _found(
+    ours: str,
+    expected: str,
+    contents: Contents,
+    source: Source,
+    theirs: Sequence[str],
+) -> bytes | None:
+    """Return a file of ours, made of the first of their files that has its content; None if there is none."""
+    if ours in source.derived:
+        derived = source.derived[ours](contents)
+        return derived if content_digest(derived, ours) == expected else None
     for path in theirs:
-        content = git(repository, "show", f"{source.commit}:{path}").stdout
+        content = contents(path)
         if hashlib.sha256(content).hexdigest() == expected:
-            packed = target.name.endswith(".gz") and not path.endswith(".gz")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(gzip.compress(content, mtime=0) if packed else content)
-            return "fetched"
-    return (
-        "derived from files there; see docs/data.md"
-        if theirs
-        else "without a public address; see docs/data.md"
-    )
+            packed = ours.endswith(".gz") and not path.endswith(".gz")
+            return gzip.compress(content, mtime=0) if packed else content
+    return None
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

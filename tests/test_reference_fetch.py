@@ -28,7 +28,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module, with a list of four files and one source: a repository whose newest commit has spoilt a table."""
+    """The module, with a list of five files and one source: a repository whose newest commit has spoilt a table."""
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks import data
 
@@ -44,11 +44,16 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (clone / "tables" / "jobs.csv").write_text("spoilt")
     git(clone, "commit", "--quiet", "-a", "-m", "later")
     folders = (("tables/", "own/"), ("", "own/"))
-    source = data.Source(clone.as_uri(), commit, folders)
+
+    def both(contents: Any) -> bytes:
+        return bytes(contents("tables/jobs.csv") + contents("curves.csv"))
+
+    source = data.Source(clone.as_uri(), commit, folders, {"own/both.csv": both})
     monkeypatch.setattr(data, "SOURCES", {"own": source})
     sums = {
         "own/jobs.csv": TABLE,
         "own/curves.csv.gz": CURVE,
+        "own/both.csv": TABLE + CURVE,
         "own/golden/ours.csv": b"computed",
         "other/jobs.csv": TABLE,
     }
@@ -69,13 +74,14 @@ def test_files_come_from_the_pinned_commit_and_are_checked(
     assert (folder / "own" / "jobs.csv").read_bytes() == TABLE
     assert gzip.decompress((folder / "own" / "curves.csv.gz").read_bytes()) == CURVE
     printed = capsys.readouterr().out
-    assert "2 fetched" in printed
+    assert (folder / "own" / "both.csv").read_bytes() == TABLE + CURVE
+    assert "3 fetched" in printed
     assert "1 without a public address" in printed
     assert not (folder / "other").exists()
     assert data.check(folder) == 1  # two files are absent still
     printed = capsys.readouterr().out
     assert "absent    own/golden/ours.csv" in printed
-    assert "own         1 absent, 2 same" in printed
+    assert "own         1 absent, 3 same" in printed
 
 
 def test_a_file_with_another_content_is_neither_replaced_nor_taken_for_right(
