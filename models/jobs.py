@@ -118,6 +118,9 @@ class Job:
         them are the same as None.
     total_memory_gib
         Memory that its units must have together; None when unknown.
+    restart_s, policy_restart_s
+        Seconds without progress after each start, restart and move of this job, instead of what the options say; and
+        what a policy that weighs restarts takes them for. None: the options, and the policy's own constant.
     profile
         The measurements behind its rate, if it does not follow a curve.
     by_kind
@@ -154,6 +157,8 @@ class Job:
     spread_slowdown: float = 1.0
     sizes: tuple[int, ...] | None = None
     total_memory_gib: float | None = None
+    restart_s: float | None = None
+    policy_restart_s: float | None = None
     profile: Profile | None = None
     by_kind: Mapping[str, tuple[Curve, Curve]] = field(default_factory=lambda: _ALIKE)
     extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
@@ -196,6 +201,8 @@ class Job:
             ("Tcup", self.tcup_s),
             ("Tcdw", self.tcdw_s),
             ("weight", self.weight),
+            ("restart_s", self.restart_s or 0.0),
+            ("policy_restart_s", self.policy_restart_s or 0.0),
         ):
             if not (np.isfinite(value) and value >= 0):
                 raise wrong(column, f"expected a finite number >= 0, not {value}")

@@ -13,7 +13,12 @@ from bft.models import tolerances as models
 ROOT = Path(__file__).parents[1]
 DOUBLE = sys.float_info.epsilon
 # Small constants that are no tolerances: floors and weights that were published, and a unit of time.
-NO_TOLERANCES = {"FLOOR", "MEAN_PENALTY", "_MIN_SPEED"}
+NO_TOLERANCES = {
+    "FLOOR",
+    "MEAN_PENALTY",
+    "PUBLISHED_TOLERANCE",
+    "_MIN_SPEED",
+}
 
 
 def test_every_tolerance_is_larger_than_the_rounding_of_one_operation() -> None:

@@ -43,6 +43,16 @@ class ApplicationProfile:
         The agent chooses the batch size anew at whole multiples of this, and at the end of every epoch.
     whole_seconds
         Epochs end at whole seconds after they or an interval began, as in Pollux' simulator; else when they do.
+    slowdown
+        How many times longer every step takes than it was measured, >= 0 and not 0: of the application on another
+        cluster. Its agent does not know of it.
+    published_fit
+        The agent fits the throughput model as the published programs do (`fit_throughput`).
+
+    Raises
+    ------
+    ValueError
+        When the slowdown is not a finite number > 0.
     """
 
     application: Application
@@ -50,6 +60,14 @@ class ApplicationProfile:
     tunable: bool = True
     interval_s: float = 60.0
     whole_seconds: bool = False
+    slowdown: float = 1.0
+    published_fit: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.slowdown) and self.slowdown > 0):
+            raise ValueError(
+                f"slowdown: expected a finite number > 0, not {self.slowdown}"
+            )
 
     def start(self, *, tunes: bool = False) -> ApplicationDynamics:
         """A job that has not run yet; `tunes`: its agent chooses the batch size, if that may be changed."""
@@ -147,7 +165,7 @@ class ApplicationDynamics:
             return None
         limits = self.profile.application.limits
         return Goodput(
-            _fitted(tuple(self.observed.items())),
+            _fitted(tuple(self.observed.items()), self.profile.published_fit),
             noise_scale(*self.gradient, limits.initial),
             limits,
         )
@@ -243,7 +261,8 @@ class ApplicationDynamics:
             sqr, var = _gradient(application, epoch, batch)
             taken = _step_time(application, self._placement, split.atomic)
             gain = adascale_gain(sqr, var, batch / application.limits.initial)
-            speed = gain / (_iteration_s(taken, split) * self._slowdown)
+            iteration_s = _iteration_s(taken, split) * self.profile.slowdown
+            speed = gain / (iteration_s * self._slowdown)
             seen = (
                 (len(self._placement), replicas, split.atomic),
                 taken.step_s,
@@ -349,12 +368,14 @@ def _iteration_s(taken: StepTime, split: Split) -> float:
 @lru_cache(maxsize=1 << 12)  # jobs with equal runs learn the same
 def _fitted(
     observed: tuple[tuple[tuple[int, int, int], tuple[float, float]], ...],
+    published: bool,
 ) -> ThroughputParameters:
     nodes, replicas, atomic = np.array(
         [where for where, _ in observed], dtype=np.float64
     ).T
     step, sync = np.array([seconds for _, seconds in observed]).T
-    return fit_throughput(Observations(nodes, replicas, atomic, step, step - sync))
+    measured = Observations(nodes, replicas, atomic, step, step - sync)
+    return fit_throughput(measured, published=published)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -31,6 +31,9 @@ GAMMA = (1.0, 10.0)
 WEIGHT_GAMMA, WEIGHT_RETROGRESSION = 1e-3, 1e-2
 # Between nodes is at least this many times as slow as within one, until it has been measured.
 UNSEEN_NODES = 1.1
+# Where the published search begins, and when it ends (Sia's simulator, SOSP'23).
+PUBLISHED_START = (0.1, 0.01, 0.1, 0.01, 0.1, 0.01, 1.001)
+PUBLISHED_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,9 @@ class Observations:
         )
 
 
-def fit_throughput(observed: Observations) -> ThroughputParameters:
+def fit_throughput(
+    observed: Observations, *, published: bool = False
+) -> ThroughputParameters:
     """Fit the throughput model by the published objective (Pollux, §4.1) with L-BFGS-B.
 
         RMSE(log T_grad) + RMSE(log T_iter) + 1e-3 (γ - 1)² + 1e-2 ((β_n/α_n)² + (β_r/α_r)²)
@@ -202,6 +207,14 @@ def fit_throughput(observed: Observations) -> ThroughputParameters:
     What has not been observed yet is assumed as fast as can be, so that a scheduler tries it: with one batch size α_c
     is half the mean of T_grad; without several nodes their terms are 1.1 times the local ones (floor when there are
     none); without several replicas in one node those are at the floor; without more than two replicas both β are.
+
+    Parameters
+    ----------
+    observed
+        The measurements.
+    published
+        Search as the published programs do. Where few sizes were observed, many parameters fit them equally well, and
+        the search decides which of these a scheduler believes.
 
     Returns
     -------
@@ -222,11 +235,10 @@ def fit_throughput(observed: Observations) -> ThroughputParameters:
     >>> round(float(fitted.step_time(2, 6, 64)), 3)  # between the 0.35 s of 4 and the 0.40 s of 8 replicas
     0.375
     """
-    from scipy.optimize import minimize
-
     gradient = _gradient_times(observed)
     lower = np.array([FLOOR] * 6 + [GAMMA[0]])
-    upper = np.array([CEILING] * 6 + [GAMMA[1]])
+    # L-BFGS-B begins with another step where all parameters have both bounds.
+    upper = np.array([np.inf if published else CEILING] * 6 + [GAMMA[1]])
     pinned = np.full(7, np.nan)
     if len(np.unique(observed.atomic)) == 1:
         pinned[0] = (gradient[1] if len(gradient[1]) else observed.step_s).mean() / 2
@@ -239,9 +251,23 @@ def fit_throughput(observed: Observations) -> ThroughputParameters:
         pinned[[3, 5]] = FLOOR
     fixed = ~np.isnan(pinned)
     lower[fixed] = upper[fixed] = pinned[fixed]
-    scaled = np.r_[np.log(lower[:6]), lower[6]], np.r_[np.log(upper[:6]), upper[6]]
+    if published:
+        values = _published_search(_Objective(observed), lower, upper)
+    else:
+        values = _search(_Objective(observed), lower, upper, _start(observed, gradient))
+    if not across:
+        values[2] = max(values[2], UNSEEN_NODES * values[4])
+        values[3] = max(values[3], UNSEEN_NODES * values[5])
+    return ThroughputParameters(*map(float, values))
 
-    value_at = _Objective(observed)
+
+def _search(
+    value_at: _Objective, lower: FloatArray, upper: FloatArray, start: FloatArray
+) -> FloatArray:
+    """The parameters of the least objective, searched for in the logarithms of the times."""
+    from scipy.optimize import minimize
+
+    scaled = np.r_[np.log(lower[:6]), lower[6]], np.r_[np.log(upper[:6]), upper[6]]
 
     def in_logs(point: FloatArray) -> tuple[float, FloatArray]:
         values = point.copy()
@@ -250,7 +276,6 @@ def fit_throughput(observed: Observations) -> ThroughputParameters:
         slope[:6] *= values[:6]
         return value, slope
 
-    start = _start(observed, gradient)
     # Its matrices are tiny: more threads wait for each other, on a busy machine ten times as long as the rest takes.
     with _libraries().limit(limits=1, user_api="blas"):
         result = minimize(
@@ -261,11 +286,25 @@ def fit_throughput(observed: Observations) -> ThroughputParameters:
             bounds=list(zip(*scaled, strict=True)),
         )
     # exp and log may miss a bound by a rounding error.
-    values = np.clip(np.r_[np.exp(result.x[:6]), result.x[6]], lower, upper)
-    if not across:
-        values[2] = max(values[2], UNSEEN_NODES * values[4])
-        values[3] = max(values[3], UNSEEN_NODES * values[5])
-    return ThroughputParameters(*map(float, values))
+    return np.asarray(np.clip(np.r_[np.exp(result.x[:6]), result.x[6]], lower, upper))
+
+
+def _published_search(
+    value_at: _Objective, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
+    """The parameters where the published search ends: in the times themselves, from a fixed start."""
+    from scipy.optimize import minimize
+
+    with _libraries().limit(limits=1, user_api="blas"):
+        result = minimize(
+            value_at,
+            np.clip(PUBLISHED_START, lower, upper),
+            method="L-BFGS-B",
+            jac=True,
+            bounds=list(zip(lower, upper, strict=True)),
+            tol=PUBLISHED_TOLERANCE,
+        )
+    return np.asarray(np.clip(result.x, lower, upper))
 
 
 @cache

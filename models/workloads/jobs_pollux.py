@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
-from bft.models.cells import MAX_SECONDS, SECOND_NS, Rows
+from bft.models.cells import MAX_SECONDS, SECOND_NS, Row, Rows
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.jobs import JOB_BYTES, Job, JobTable
@@ -24,6 +25,21 @@ MOST_REPLICAS: Final = 64
 # ncf is not distributed, nor its batch size changed.
 ATOMIC_MAX: Final[Mapping[str, int]] = MappingProxyType({"yolov3": 8})
 SINGLE: Final = frozenset({"ncf"})
+# The table of what is known of applications beside the measurements, in their folder.
+SETTINGS: Final = "applications.csv"
+# A slip of the pen must not stop a replay for good.
+MAX_SLOWDOWN: Final = 1e3
+MAX_RESTART_S: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationSettings:
+    """What is stated of an application beside its measurements; see `Job`, `ApplicationProfile`, `read_application`."""
+
+    slowdown: float = 1.0
+    restart_s: float | None = None
+    policy_restart_s: float | None = None
+    max_local_bsz: int | None = None
 
 
 def read_pollux_jobs(
@@ -32,6 +48,7 @@ def read_pollux_jobs(
     *,
     units_per_node: int = 4,
     whole_seconds: bool = False,
+    published_fit: bool = False,
 ) -> JobTable:
     """Read a workload (CSV, Parquet or JSON lines), one job a row, and the measured applications that it names.
 
@@ -42,6 +59,10 @@ def read_pollux_jobs(
     | application             | model; its folder says how fast the job goes (`ApplicationProfile`)              |
     | num_replicas            | Jreq: what the user asks for; Jmin is 1, Jmax as far as batch and data reach     |
     | batch_size              | batch_size, kept unless the policy lets jobs tune it                             |
+
+    A table `applications.csv` beside the folders may state, by application: `slowdown`, how many times longer its steps
+    take than they were measured; `restart_s`, seconds without progress after each start; `policy_restart_s`, what
+    policies take these for; and `max_local_bsz`, most samples of a replica in one pass.
 
     Pmax is the whole training in samples at the initial batch size, rates are in these. The scalability curve, for
     policies that look at nothing else, is that of the user's batch size with the training's mean efficiency; it stays
@@ -57,6 +78,8 @@ def read_pollux_jobs(
         Where curves change from one node to several.
     whole_seconds
         Let epochs end at whole seconds, as the artifact's simulator does.
+    published_fit
+        Let agents fit the throughput model as the published programs do.
 
     Raises
     ------
@@ -68,6 +91,7 @@ def read_pollux_jobs(
         REQUIRED
     )
     folder = _applications(path) if applications is None else Path(applications)
+    settings = read_settings(folder)
     known: dict[str, Application] = {}
     curves: dict[tuple[str, int], Curve] = {}
     jobs = []
@@ -76,12 +100,9 @@ def read_pollux_jobs(
         batch, requested = (
             row.whole(column, min=1) for column in ("batch_size", "num_replicas")
         )
+        stated = settings.get(model, ApplicationSettings())
         if model not in known:
-            if Path(model).name != model or not (folder / model).is_dir():
-                raise row.error("application", f"no folder {model} in {folder}")
-            known[model] = read_application(
-                folder / model, atomic_max=ATOMIC_MAX.get(model)
-            )
+            known[model] = _measured(row, folder, stated)
         application = known[model]
         limits = application.limits
         if not limits.initial <= batch <= limits.most:
@@ -99,7 +120,12 @@ def read_pollux_jobs(
                 "num_replicas", f"expected 1 to {jmax} for {model}, not {requested}"
             )
         profile = ApplicationProfile(
-            application, batch, tunable=model not in SINGLE, whole_seconds=whole_seconds
+            application,
+            batch,
+            tunable=model not in SINGLE,
+            whole_seconds=whole_seconds,
+            slowdown=stated.slowdown,
+            published_fit=published_fit,
         )
         if (model, batch) not in curves:
             curves[model, batch] = _curve(profile, jmax, units_per_node)
@@ -117,10 +143,63 @@ def read_pollux_jobs(
                 jreq=requested,
                 model=model,
                 batch_size=float(batch),
+                restart_s=stated.restart_s,
+                policy_restart_s=stated.policy_restart_s,
                 profile=profile,
             )
         )
-    return JobTable(tuple(jobs), str(path))
+    return JobTable(tuple(jobs), str(path), _notes(settings, known))
+
+
+def _measured(row: Row, folder: Path, stated: ApplicationSettings) -> Application:
+    """Read the measurements of a row's application."""
+    model = row.name("application")
+    if Path(model).name != model or not (folder / model).is_dir():
+        raise row.error("application", f"no folder {model} in {folder}")
+    atomic_max = stated.max_local_bsz or ATOMIC_MAX.get(model)
+    return read_application(folder / model, atomic_max=atomic_max)
+
+
+def read_settings(folder: str | Path) -> dict[str, ApplicationSettings]:
+    """Read what `applications.csv` states of each application; empty where a folder has no such table.
+
+    Columns are `application` and any of `slowdown`, `restart_s`, `policy_restart_s` and `max_local_bsz`; an empty cell
+    states nothing.
+
+    Raises
+    ------
+    InputError
+        Naming file, row and column.
+    """
+    path = Path(folder) / SETTINGS
+    if not path.is_file():
+        return {}
+    rows = Rows(read_table(path), path).require(("application",))
+    settings: dict[str, ApplicationSettings] = {}
+    for row in rows:
+        name = row.name("application")
+        if name in settings:
+            raise row.error("application", f"the application {name!r} appears twice")
+        settings[name] = ApplicationSettings(
+            row.number("slowdown", 1.0, above=0, max=MAX_SLOWDOWN),
+            row.number("restart_s", None, min=0, max=MAX_RESTART_S),
+            row.number("policy_restart_s", None, min=0, max=MAX_RESTART_S),
+            row.whole("max_local_bsz", None, min=1),
+        )
+    return settings
+
+
+def _notes(
+    settings: Mapping[str, ApplicationSettings], known: Mapping[str, Application]
+) -> tuple[str, ...]:
+    """Say that a table of applications counts, and for which of the workload's it states nothing."""
+    if not settings:
+        return ()
+    missing = [name for name in known if name not in settings]
+    left_out = f"; it has no row for {', '.join(missing)}" if missing else ""
+    return (
+        f"{SETTINGS} states slowdowns and restart seconds by application{left_out}",
+    )
 
 
 def _applications(path: Path) -> Path:

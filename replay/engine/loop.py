@@ -776,9 +776,12 @@ class Replay:
         """Move units as decided: all releases come before any grant, then each job pays."""
         beside: set[int] = set()
         now = self._motion.now
+        shapes: dict[int, tuple[str, list[int]]] = {}
         for change in found:
             running = change.running
             self._motion.settle(running)
+            if self.rules.free_moves and running.units:
+                shapes[running.index] = self._held.shape(running.units)
             if running.partners:
                 beside.update(running.partners)
             if change.released:
@@ -796,7 +799,10 @@ class Replay:
                 self._held.grant(running.index, granted)
                 self.ledger.granted(running.index, granted, now)
                 self._in_play.hold(running, [*running.units, *granted])
-                self._pay(running, before, elsewhere=change.elsewhere)
+                if shapes.get(running.index) == self._held.shape(running.units):
+                    self._motion.set_rate(running)
+                else:
+                    self._pay(running, before, elsewhere=change.elsewhere)
         moved = [change.running for change in found]
         if self._in_play.shared or self._held.shared:
             self._partners.refresh(moved, beside, decided=True)
@@ -815,12 +821,7 @@ class Replay:
 
         `elsewhere`: to units of another kind, which is a restart whatever their number.
         """
-        record, job, rules, motion = (
-            running.record,
-            running.job,
-            self.rules,
-            self._motion,
-        )
+        record, job, motion = running.record, running.job, self._motion
         running.since_ns = now = motion.now
         if before:
             self.ledger.rescaled(record)
@@ -841,16 +842,23 @@ class Replay:
         elif not before:
             running.begun_ns = now
             if record.starts == 1:
-                motion.stall(running, rules.start_overhead_s, "start")
+                motion.stall(running, self._start_s(running), "start")
             else:
-                motion.stall(
-                    running,
-                    rules.restart_s(len(running.units)) * self._share_to_wait(running),
-                    "restart",
-                )
+                seconds = self._restart_s(running) * self._share_to_wait(running)
+                motion.stall(running, seconds, "restart")
         elif self._traits.migrates or elsewhere:
-            motion.stall(running, rules.restart_s(len(running.units)), "move")
+            motion.stall(running, self._restart_s(running), "move")
         motion.set_rate(running)
+
+    def _start_s(self, running: Running) -> float:
+        """Seconds without progress after a job's first start."""
+        own = running.job.restart_s
+        return self.rules.start_overhead_s if own is None else own
+
+    def _restart_s(self, running: Running) -> float:
+        """Seconds without progress after a job's later start, or its move, to the units that it holds."""
+        own = running.job.restart_s
+        return self.rules.restart_s(len(running.units)) if own is None else own
 
     def _share_to_wait(self, running: Running) -> float:
         """The part of a restart's overhead that does not overlap with other jobs on the same units until now."""

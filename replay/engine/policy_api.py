@@ -52,6 +52,8 @@ class JobView:
         Samples/s at present, as its log would show; 0 while it waits.
     dynamics
         How its rate follows from placement and progress, if not from a curve; otherwise None.
+    restarting
+        Whether it holds units and makes no progress yet, because of a start, restart or move.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class JobView:
     progress: float = float("nan")
     dynamics: Dynamics | None = None
     rate: float = 0.0
+    restarting: bool = False
 
     @property
     def remaining(self) -> float:

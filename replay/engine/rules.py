@@ -24,6 +24,10 @@ _RIGID = Condition(
     lambda run, _: run.policy.kind.rigid,
     "with --policy {policy}, whose jobs shrink when they lose nodes",
 )
+_MIGRATES = Condition(
+    lambda run, _: run.policy.kind.migrates,
+    "with --policy {policy}, which moves no job",
+)
 _RESTARTS_COST = Condition(
     lambda run, _: bool(run.options.rules.restart_overhead),
     "without --restart-overhead",
@@ -66,6 +70,9 @@ class Rules:
         Part of `restart_overhead` that overlaps with those who ran on the units until that very instant: a job is
         swapped in while another, which ends or is stopped then, still runs (Tiresias, NSDI'19). Where one of the units
         was free, the whole overhead counts.
+    free_moves
+        A move to as many units on each of as many nodes of the same kind is neither a restart nor a rescale, and costs
+        nothing (Sia's simulator, SOSP'23). A policy that migrates may then exchange nodes as it likes.
     network_interference
         Part of its rate that a job on several nodes loses where another one on several nodes has units on one of its
         nodes (Pollux, OSDI'21).
@@ -162,6 +169,15 @@ class Rules:
         section=COSTS,
         metavar="SHARE",
         conditions=(_RESTARTS_COST,),
+    )
+    free_moves: bool = option(
+        "--free-moves",
+        Flag(),
+        default=False,
+        help="A move to other nodes with as many units on each costs nothing.",
+        section=COSTS,
+        conditions=(_MIGRATES,),
+        for_policy=True,
     )
     network_interference: float = option(
         "--network-interference",

@@ -210,6 +210,7 @@ class Running:
             self.progress_at(now) if clairvoyant else math.nan,
             self.dynamics,
             self.rate,
+            units > 0 and self.stalled_until > now,
         )
         if not units:
             self.waiting_view = seen

@@ -439,6 +439,14 @@ class Holdings:
         """The kind of a unit; empty where all are alike."""
         return self.kinds[unit // self.units_per_node] if self.kinds else ""
 
+    def shape(self, units: Sequence[int]) -> tuple[str, list[int]]:
+        """The kind of some units, and how many of them are on each of their nodes, ascending."""
+        on_node: dict[int, int] = {}
+        for unit in units:
+            node = unit // self.units_per_node
+            on_node[node] = on_node.get(node, 0) + 1
+        return self.kind_of(units[0]), sorted(on_node.values())
+
     def idle_by_kind(self) -> dict[str, int]:
         """Idle units of each kind, held by jobs or not, in the order of the nodes; empty where all are alike."""
         idle = dict.fromkeys(self.kinds, 0)

@@ -28,7 +28,7 @@ from bft.replay.inputs.in_memory import InMemoryInputs
 from bft.replay.inputs.kinds import check_kinds, read_kinds, with_kinds
 from bft.replay.inputs.oversized import fit_sizes
 from bft.replay.inputs.shaping import apart, shaped
-from bft.replay.options.presets import JOB_FORMATS
+from bft.replay.options.presets import JOB_FORMATS, POLLUX_READING
 from bft.replay.options.run_spec import RunSpec
 from bft.replay.options.table import OptionTable
 from bft.replay.pools import Pool, cluster_pools, cluster_size
@@ -283,7 +283,7 @@ def _read_table(options: OptionTable, path: str, files: Files) -> JobTable:
         read,
         path,
         options.applications,
-        whole_seconds=options.compat == "pollux",
+        **POLLUX_READING.get(options.compat or "", {}),
         **per_node,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bft.replay.options.presets import LUCID_CONSTANTS
+from bft.replay.options.presets import CONSTANTS, POLLUX_READING
 from bft.replay.options.run_spec import RunSpec
 
 # Formulations in which two jobs may share units.
@@ -47,10 +47,10 @@ def conflicts(run: RunSpec) -> Iterator[str]:
         yield "the published replayer knows no jobs that depend on others: leave out --workload or --compat"
     if o.kinds is not None:
         yield from _with_kinds(run)
-    if o.compat == "lucid" and policy not in LUCID_CONSTANTS:
-        yield f"--compat lucid is for --policy {', '.join(LUCID_CONSTANTS)}, not {policy}"
-    if o.compat == "pollux" and o.jobs_format != "pollux":
-        yield f"--compat pollux is for --jobs-format pollux, not {o.jobs_format}"
+    if o.compat == "lucid" and policy not in CONSTANTS["lucid"]:
+        yield f"--compat lucid is for --policy {', '.join(CONSTANTS['lucid'])}, not {policy}"
+    if o.compat in POLLUX_READING and o.jobs_format != "pollux":
+        yield f"--compat {o.compat} is for --jobs-format pollux, not {o.jobs_format}"
     if run.solves:
         yield from _with_the_solver(run)
     yield from run.refused()

@@ -16,20 +16,28 @@ JOB_FORMATS = {
 MAX_JOBS = 10
 # What a decision may take, as published, seconds.
 DECISION_LIMIT_S = 10.0
-# What Pollux' artifact charges for every start, seconds.
+# What Pollux' artifact charges for every start, and Sia's for those of applications that state nothing, seconds.
 POLLUX_START_S = 30.0
 # What a restart of a preempted job costs in Lucid's artifact: units, seconds.
 LUCID_RESTARTS = ((8, 40.0), (64, 60.0))
-# Constants of the policies as Lucid's artifact runs them (docs/decisions/0011-lucid.md).
-LUCID_CONSTANTS = {
-    "lucid": {"compat": "yes"},
-    "srtf": {"compat": "yes"},
-    "tiresias-l": {
-        "compat": "yes",
-        "limits": "18000",
-        "interval_s": "60",
-        "placement": "all",
+# Constants of the policies as an artifact runs them, by --compat (docs/decisions/0011-lucid.md, 0022-sia.md).
+CONSTANTS: dict[str, dict[str, dict[str, str]]] = {
+    "lucid": {
+        "lucid": {"compat": "yes"},
+        "srtf": {"compat": "yes"},
+        "tiresias-l": {
+            "compat": "yes",
+            "limits": "18000",
+            "interval_s": "60",
+            "placement": "all",
+        },
     },
+    "sia": {"sia": {"freeze": "yes", "user_batch": "yes"}},
+}
+# By --compat, how the jobs of Pollux' artifact are read (`read_pollux_jobs`).
+POLLUX_READING: dict[str, dict[str, bool]] = {
+    "pollux": {"whole_seconds": True},
+    "sia": {"whole_seconds": True, "published_fit": True},
 }
 # -Tfwd as published, seconds.
 FORWARD_S = 10.0

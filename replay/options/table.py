@@ -45,12 +45,13 @@ from bft.models.searches.registry import make_workload, takes
 from bft.models.searches.workload_api import Workload
 from bft.replay.engine.rules import Rules
 from bft.replay.options.presets import (
+    CONSTANTS,
     DECISION_LIMIT_S,
     FORWARD_S,
     JOB_FORMATS,
-    LUCID_CONSTANTS,
     LUCID_RESTARTS,
     MAX_JOBS,
+    POLLUX_READING,
     POLLUX_START_S,
     PRESETS,
 )
@@ -124,7 +125,7 @@ def _draws(options: OptionTable) -> bool:
 
 
 def _restart_overhead(options: OptionTable) -> tuple[tuple[int, float], ...]:
-    if options.compat == "pollux":
+    if options.compat in POLLUX_READING:
         return SecondsBySize()(POLLUX_START_S)
     # Lucid itself does not preempt.
     return (
@@ -474,10 +475,11 @@ class OptionTable(OptionValues):
         metavar="MODEL,MODEL",
         conditions=(_SHARED,),
     )
-    compat: Literal["reference", "lucid", "pollux"] | None = option(
+    compat: Literal["reference", "lucid", "pollux", "sia"] | None = option(
         "--compat",
-        Maybe(Name(("reference", "lucid", "pollux"))),
-        help="Account as the published replayer; as Lucid's artifact; as Pollux' (30 s a start).",
+        Maybe(Name(("reference", "lucid", "pollux", "sia"))),
+        help="Account as the published replayer; as Lucid's artifact; as Pollux' or Sia's (30 s a start, or what "
+        "the application states).",
         section=COSTS,
         published=True,
     )
@@ -540,10 +542,15 @@ class OptionTable(OptionValues):
             "10; with --cluster or --preset best all",
         ),
         start_overhead_s=Depends(
-            lambda options: POLLUX_START_S if options.compat == "pollux" else 0.0,
-            "0; with --compat pollux 30",
+            lambda options: POLLUX_START_S if options.compat in POLLUX_READING else 0.0,
+            "0; with --compat pollux or sia 30",
         ),
-        restart_overhead=Depends(_restart_overhead, "0; with --compat pollux 30"),
+        free_moves=Depends(
+            lambda options: options.compat == "sia", "off; with --compat sia on"
+        ),
+        restart_overhead=Depends(
+            _restart_overhead, "0; with --compat pollux or sia 30"
+        ),
     )
     solver: SolverOptions = part(
         SolverOptions,
@@ -582,6 +589,6 @@ class OptionTable(OptionValues):
 
     @property
     def constants(self) -> dict[str, str]:
-        """Return the constants of the policy that are set, as text by name; --set wins over --compat."""
-        as_published = LUCID_CONSTANTS[self.policy] if self.compat == "lucid" else {}
+        """Return what is set of the policy's own constants, as text by name; --set wins over --compat."""
+        as_published = CONSTANTS.get(self.compat or "", {}).get(self.policy, {})
         return {**as_published, **dict(self.policy_options)}

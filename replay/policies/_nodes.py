@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from bft.replay.engine.policy_api import State
@@ -43,6 +44,14 @@ class Nodes:
             units += free[:count]
             self._free[node] = free[count:]
         return tuple(units)
+
+    def of(self, units: Sequence[int]) -> list[tuple[int, int]]:
+        """The nodes on which some units are: (node, units)."""
+        return list(Counter(unit // self._per for unit in units).items())
+
+    def has(self, units: Sequence[int]) -> bool:
+        """Whether all of some units can still be taken."""
+        return all(unit in self._free[unit // self._per] for unit in units)
 
     def emptiest(self, count: int, kind: str | None = None) -> list[tuple[int, int]]:
         """The nodes (of a kind) with the most free units, descending, until there are `count` units: (node, units)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -42,7 +42,7 @@ class Sia:
     interval_s
         Seconds between decisions; 0 decides whenever something happens.
     delay_s
-        Assumed cost of a restart in seconds.
+        Assumed cost of a restart in seconds, of jobs that do not state their own (`Job.policy_restart_s`).
     power
         The exponent, not 0: the lower, the more equal the jobs' utilities.
     no_allocation
@@ -51,6 +51,13 @@ class Sia:
         Factor to the most units that a job ever had, >= 1.
     most_replicas
         Upper bound for a job whose goodput is fitted.
+    free_moves
+        Whether a move to as many units on each of other nodes costs nothing (of the run's rules): then all jobs are
+        placed anew, so that none is on more nodes than it needs.
+    freeze
+        Leave a job what it holds while it starts, restarts or moves.
+    user_batch
+        Judge a job whose goodput is fitted by batches up to the one that its user chose; else up to its largest.
     solver
         The solver of decisions.
 
@@ -81,6 +88,14 @@ class Sia:
     )
     most_replicas: int = field(
         default=64, metadata={"help": "most replicas of a job whose goodput is fitted"}
+    )
+    free_moves: bool = False
+    freeze: bool = field(
+        default=False, metadata={"help": "leave a job its units while it restarts"}
+    )
+    user_batch: bool = field(
+        default=False,
+        metadata={"help": "judge a job by batches up to the one that its user chose"},
     )
     solver: SolverOptions = SolverOptions("auto")
     name: str = field(default="sia", init=False)
@@ -119,43 +134,64 @@ class Sia:
             state.idle and state.jobs
         ):
             return keep_what_is_left(state, wake_ns=wake_ns)
+        open_ones = self._open(state)
+        if not open_ones:
+            return Decision.keep(wake_ns=wake_ns)
         solution = self.solver.solve(self.problem(state))
+        counts = state.counts.tolist()
+        kinds: list[str | None] = [*_kinds_held(state)]
+        for position, count, kind in zip(
+            open_ones, solution.counts, solution.kinds or kinds, strict=False
+        ):
+            counts[position], kinds[position] = count, kind
         if state.machine.units_per_node == 1:
             return Decision(
-                solution.counts,
+                tuple(counts),
                 solution=solution,
                 wake_ns=wake_ns,
-                kinds=solution.kinds,
+                kinds=tuple(kinds) if solution.kinds else (),
             )
-        placement = _placed(
-            state, solution.counts, solution.kinds or ("",) * len(solution.counts)
-        )
+        placement = _placed(state, counts, kinds, anew=self.free_moves)
         return Decision(placement=placement, solution=solution, wake_ns=wake_ns)
 
+    def _open(self, state: State) -> list[int]:
+        """Positions of the jobs that a round decides: all but those that keep their units while they restart."""
+        return [
+            position
+            for position, view in enumerate(state.jobs)
+            if not (self.freeze and view.restarting and view.job.runs_on(view.units))
+        ]
+
     def problem(self, state: State) -> milp.Problem:
-        """The decision as an allocation problem: one second, in which a configuration is worth its utility."""
-        machine = state.machine
-        idle, held = (
-            machine.idle_by_kind(),
-            [machine.kind_of(view.held[0]) if view.held else "" for view in state.jobs],
-        )
-        offers = [
-            self.utilities(
-                view, state.time_ns, machine.units_per_node, list(idle) or [""], kind
+        """The decision as an allocation problem: one second, in which a configuration is worth its utility.
+
+        Jobs that keep their units while they restart are not part of it, nor are their units.
+        """
+        machine, now_ns = state.machine, state.time_ns
+        idle, held = machine.idle_by_kind(), _kinds_held(state)
+        open_ones = self._open(state)
+        kept = dict.fromkeys(idle, 0)
+        for position in set(range(len(state.jobs))).difference(open_ones):
+            kept[held[position]] = (
+                kept.get(held[position], 0) + state.jobs[position].units
             )
-            for view, kind in zip(state.jobs, held, strict=True)
-        ]
-        posed = [
-            {kind: self._posed(view.job, offer[kind]) for kind in offer}
-            for view, offer in zip(state.jobs, offers, strict=True)
-        ]
-        counts = state.counts.tolist()
+        posed, current = [], []
+        for position in open_ones:
+            view, kind = state.jobs[position], held[position]
+            offer = self.utilities(
+                view, now_ns, machine.units_per_node, list(idle) or [""], kind
+            )
+            posed.append({of: self._posed(view.job, offer[of]) for of in offer})
+            current.append((kind, view.units))
         if not idle:
             return milp.Problem(
-                state.idle, 1.0, tuple(job[""] for job in posed), tuple(counts)
+                state.idle - sum(kept.values()),
+                1.0,
+                tuple(job[""] for job in posed),
+                tuple(units for _, units in current),
             )
-        current = list(zip(held, counts, strict=True))
-        return milp.Problem.of_kinds(idle, 1.0, posed, current)
+        left = {kind: units - kept[kind] for kind, units in idle.items()}
+        return milp.Problem.of_kinds(left, 1.0, posed, current)
 
     def _posed(self, job: Job, utilities: Mapping[int, float]) -> milp.Job:
         """A job on the configurations of a kind that it may get now, at their utilities."""
@@ -218,7 +254,11 @@ class Sia:
             else 0
         )
         most = max(fewest, self.growth * self._largest.get(view.job.name, 0))
-        factor = restart_factor(view, now_ns, self.delay_s) if keeps else 1.0
+        factor = 1.0
+        if keeps:
+            own_s = view.job.policy_restart_s
+            delay_s = self.delay_s if own_s is None else own_s
+            factor = restart_factor(view, now_ns, delay_s)
         result: dict[str, dict[int, float]] = {kind: {} for kind in kinds}
         for kind, of in sizes.items():
             kept_here = keeps if kind == held else 0
@@ -240,10 +280,12 @@ class Sia:
         """Goodput on 0, 1, ... units on as few nodes as possible: 0 where the job may not have so many."""
         most, speed = job.jmax, cast("Speed", job.scalability)
         if isinstance(view.dynamics, ApplicationDynamics):
-            speed, most = (
-                view.dynamics.goodput,
-                min(self.most_replicas, view.dynamics.most, job.jmax),
-            )
+            speed = view.dynamics.goodput
+            most = min(self.most_replicas, view.dynamics.most, job.jmax)
+            if speed is not None and self.user_batch:
+                largest = view.dynamics.profile.batch
+                limits = replace(speed.limits, most=largest)
+                speed = replace(speed, limits=limits)
         by_nodes = goodput_table(speed, 2, most)
         table: NDArray[np.float64] = np.where(
             np.arange(most + 1) <= per, by_nodes[1], by_nodes[2]
@@ -267,24 +309,40 @@ def _configurations(view: JobView, per: int) -> list[int]:
     return [int(n) for n in (sizes[regular] if regular.any() else sizes)]
 
 
+def _kinds_held(state: State) -> list[str]:
+    """The kind of the units that each job holds, empty where it holds none or all are alike."""
+    kind_of = state.machine.kind_of
+    return [kind_of(view.held[0]) if view.held else "" for view in state.jobs]
+
+
 def _placed(
-    state: State, counts: tuple[int, ...], kinds: tuple[str | None, ...]
+    state: State,
+    counts: Sequence[int],
+    kinds: Sequence[str | None],
+    *,
+    anew: bool,
 ) -> dict[int, tuple[int, ...]]:
-    """Units of the jobs whose number or kind changes: the largest first, where they fit most tightly."""
+    """Units of the jobs whose number or kind changes: the largest first, where they fit most tightly.
+
+    `anew`: of all jobs. One that keeps number and kind keeps its units where these are still free and on as few nodes.
+    """
     machine = state.machine
-    changed = [
+    changed = {
         position
         for position, view in enumerate(state.jobs)
         if counts[position] != view.units
         or (view.units and machine.kind_of(view.held[0]) != kinds[position])
-    ]
-    nodes = Nodes(state, set(range(len(state.jobs))) - set(changed))
-    changed.sort(key=lambda position: -counts[position])
-    return {
-        position: nodes.take(
-            nodes.tightest(
-                counts[position], kinds[position] if counts[position] else None
-            )
-        )
-        for position in changed
     }
+    everybody = set(range(len(state.jobs)))
+    nodes = Nodes(state, () if anew else everybody - changed)
+    placement = {}
+    for position in sorted(
+        everybody if anew else changed, key=lambda each: (-counts[each], each)
+    ):
+        count, held = counts[position], state.jobs[position].held
+        chosen = nodes.tightest(count, kinds[position] if count else None)
+        if position not in changed and nodes.has(held):
+            own = nodes.of(held)
+            chosen = own if len(own) <= len(chosen) else chosen
+        placement[position] = nodes.take(chosen, held if anew else ())
+    return placement

@@ -14,7 +14,12 @@ from toy_application import EPOCHS, step_s, workload, write_application
 
 from bft.models import InputError, Job
 from bft.models.speed.applications import read_application
-from bft.models.speed.dynamics import SECOND_NS, ApplicationDynamics, split_batch
+from bft.models.speed.dynamics import (
+    SECOND_NS,
+    ApplicationDynamics,
+    ApplicationProfile,
+    split_batch,
+)
 from bft.models.speed.goodput import BatchLimits
 from bft.models.speed.throughput import Observations, fit_throughput, objective
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
@@ -118,6 +123,58 @@ def test_invalid_files_are_named(applications: Path, tmp_path: Path) -> None:
         read_pollux_jobs(table, tmp_path)
     with pytest.raises(InputError, match="twice"):
         workload(applications, "a,0,toy,1,64", "a,1,toy,1,64")
+
+
+def test_a_table_beside_the_folders_states_speed_and_restart_seconds(
+    tmp_path: Path,
+) -> None:
+    traces = tmp_path / "traces"
+    write_application(traces / "toy")
+    (traces / "applications.csv").write_text(
+        "application,slowdown,restart_s,policy_restart_s,max_local_bsz\ntoy,1.5,50,30,32\n"
+    )
+    table = workload(traces, "a,0,toy,2,128")
+    (job,) = table
+    assert (job.restart_s, job.policy_restart_s) == (50.0, 30.0)
+    assert table.notes == (
+        "applications.csv states slowdowns and restart seconds by application",
+    )
+    as_measured = read_application(traces / "toy", atomic_max=32)
+    assert isinstance(job.profile, ApplicationProfile)
+    assert job.profile.application.limits == as_measured.limits
+    rate, _ = dynamics(job).rate((2,), 0.0, 0)
+    unchanged = ApplicationProfile(as_measured, 128).start().rate((2,), 0.0, 0)[0]
+    assert rate == pytest.approx(unchanged / 1.5)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("toy,0,1,1", "column slowdown: expected a finite number > 0"),
+        ("toy,1,-1,1", "column restart_s: expected a finite number >= 0"),
+        ("toy,1,1,x", "column policy_restart_s: expected a finite number >= 0"),
+        ("toy,1,1,1\ntoy,1,1,1", "the application 'toy' appears twice"),
+    ],
+)
+def test_invalid_cells_of_that_table_are_named(
+    tmp_path: Path, row: str, message: str
+) -> None:
+    write_application(tmp_path / "traces" / "toy")
+    (tmp_path / "traces" / "applications.csv").write_text(
+        f"application,slowdown,restart_s,policy_restart_s\n{row}\n"
+    )
+    with pytest.raises(InputError) as caught:
+        workload(tmp_path / "traces", "a,0,toy,2,128")
+    assert message in str(caught.value)
+
+
+def test_a_table_that_lacks_an_application_says_so(tmp_path: Path) -> None:
+    traces = tmp_path / "traces"
+    write_application(traces / "toy")
+    (traces / "applications.csv").write_text("application,slowdown\nother,2\n")
+    table = workload(traces, "a,0,toy,2,128")
+    assert table.notes[0].endswith("it has no row for toy")
+    assert table.jobs[0].restart_s is None
 
 
 def test_the_artifacts_layout_is_found(applications: Path) -> None:
@@ -323,3 +380,4 @@ def test_an_agents_fit_stays_within_bounds(reference: Path) -> None:
         np.array([one.gradient_s for one in taken]),
     )
     assert objective(fit_throughput(observed), observed) < 0.1
+    assert objective(fit_throughput(observed, published=True), observed) < 0.1

@@ -100,6 +100,9 @@ CASES: dict[str, Case] = {
         ["--restart-overlap", "0.5"],
         0.5,
     ),
+    "free_moves": (
+        ["--cluster", "3x3", *POLLUX[2:-1], "sia", "--restart-overhead", "20"], [], ["--free-moves"], True
+    ),
     "network_interference": (
         ["--cluster", "3x3", *JOBS, "--policy", "equal-share"], [], ["--network-interference", "0.5"], 0.5
     ),

@@ -210,6 +210,7 @@ AT_ODDS: list[tuple[dict[str, Any], list[str], str]] = [
     ({"compat": "reference", "max_jobs": 0}, ["--compat", "reference", "-maxJ", "0"], "published replayer"),
     ({"compat": "lucid"}, ["--compat", "lucid"], "is for --policy lucid, srtf, tiresias-l, not milp"),
     ({"compat": "pollux"}, ["--compat", "pollux"], "is for --jobs-format pollux"),
+    ({"compat": "sia"}, ["--compat", "sia"], "is for --jobs-format pollux"),
     ({"memory_table": "m"}, ["--memory-table", "m"], "without --xi and --unit-memory"),
     ({"jobs_format": "swf"}, ["--jobs-format", "swf"], "no effect without --jobs"),
     ({"strict_reference": True, "formulation": "modes"}, ["--strict-reference", "--formulation", "modes"], "node"),
@@ -375,6 +376,9 @@ def test_defaults_that_depend_on_other_options_are_filled_in() -> None:
     pollux = {"jobs": "j", "jobs_format": "pollux", "compat": "pollux"}
     assert Options.of(**pollux).rules.start_overhead_s == 30.0
     assert Options.of(**pollux, start_overhead_s=0).rules.start_overhead_s == 0.0
+    sia = Options.of(**{**pollux, "compat": "sia"}, policy="sia")
+    assert (sia.rules.start_overhead_s, sia.rules.free_moves) == (30.0, True)
+    assert sia.constants == {"freeze": "yes", "user_batch": "yes"}
     assert Options(policy="lucid", compat="lucid").constants == {"compat": "yes"}
     assert Options(policy="lucid", compat="lucid").rules.restart_overhead == ()
     srtf = Options(policy="srtf", compat="lucid")

@@ -250,6 +250,45 @@ def test_a_stall_outlives_the_loss_of_some_units_only() -> None:
     )
 
 
+def test_a_job_with_restart_seconds_of_its_own_pays_these_at_each_start() -> None:
+    job = replace(rigid_job(units=1, seconds=100), restart_s=7.0)
+    rules = Rules(start_overhead_s=300, restart_overhead=((99, 600.0),))
+    policy = Scripted(start_all)
+    rows = [(0, "a", 1), (50, "a", 0), (80, "a", 1)]
+    outcome = replayed(
+        rows, 999, [job], policy, replace(rules, checkpoint_interval_s=0)
+    )
+    # 7 s, 43 s of work, 30 s without units, 7 s, and the 57 s that are left.
+    assert finish_s(outcome) == 144
+
+
+@pytest.mark.parametrize(
+    ("placement", "finish"), [((2, 3), 1000), ((4, 6), 1030), ((1, 0), 1000)]
+)
+def test_with_free_moves_only_another_shape_is_a_restart(
+    placement: tuple[int, ...], finish: int
+) -> None:
+    def move(state: State) -> Decision:
+        if state.time_ns == START:
+            return Decision.placed({0: (0, 1)}, wake_ns=START + 100 * SECOND)
+        return Decision.placed({0: placement})
+
+    rules = Rules(restart_overhead=((99, 30.0),), free_moves=True)
+    policy = Scripted(move, kind=Kind(migrates=True))
+    outcome = clustered(4, 2, [rigid_job()], policy, rules)
+    assert finish_s(outcome) == finish
+    assert outcome.records[0].rescales == (finish > 1000)
+
+
+def test_a_view_shows_that_a_job_restarts() -> None:
+    policy = Scripted(
+        lambda state: start_all(state).waking(state.time_ns + 20 * SECOND)
+    )
+    replayed([(0, "ab", 1)], 100, [rigid_job()], policy, Rules(start_overhead_s=40))
+    shown = [state.jobs[0].restarting for state in policy.seen]
+    assert shown == [False, True, False, False, False]
+
+
 @pytest.mark.parametrize(
     ("units", "seconds"),
     [(1, 10.0), (2, 40.0), (4, 40.0), (5, 60.0), (8, 60.0), (9, 60.0)],

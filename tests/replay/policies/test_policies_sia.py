@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,6 +133,61 @@ def test_jobs_double_at_most_and_restarts_are_weighed() -> None:
     policy._largest["a"] = 1
     found = policy.utilities(view, 60 * SECOND_NS, 1)
     assert found[""] == pytest.approx({1: 0.1, 2: 1.1 - (4 / 3) ** -0.5})
+
+
+def test_a_job_that_restarts_keeps_its_units_and_others_share_the_rest() -> None:
+    linear = [0.0, *(10.0 * n for n in range(1, 9))]
+    running, waiting = job("a", linear), job("b", linear)
+    views = [
+        JobView(running, 4, 0.0, starts=1, held=(0, 1, 2, 3), restarting=True),
+        JobView(waiting, 0, 0.0),
+    ]
+    state = State(NOW_NS, 4, views)
+    assert Sia(freeze=True).decide(state).counts == (4, 0)
+    assert Sia().decide(state).counts == (3, 1)  # else it shrinks for the other one
+    wider = State(NOW_NS, 6, views)
+    assert Sia(freeze=True).decide(wider).counts == (4, 1)
+    alone = State(NOW_NS, 4, views[:1])
+    assert Sia(freeze=True).decide(alone).counts_in(alone) == (4,)
+
+
+def test_a_policy_believes_the_restart_seconds_that_a_job_states() -> None:
+    curve = [0.0, *(10.0 * n for n in range(1, 9))]
+    stated = job("a", curve, policy_restart_s=120.0)
+    views = [JobView(one, 2, 0.0, starts=1) for one in (stated, job("b", curve))]
+    policy = Sia()
+    policy._largest.update(a=2, b=2)
+    found = [policy.utilities(view, NOW_NS, 1)[""][4] for view in views]
+    # At an age of 600 s: 600 / 720 and 600 / 630 of its life would not be restarts.
+    factors = [600 / (600 + assumed) for assumed in (120, 30)]
+    assert found == pytest.approx([1.1 - (4 * r) ** -0.5 for r in factors])
+
+
+@examples(20)
+@given(st.lists(st.integers(0, 2000), min_size=2, max_size=7), st.integers(0, 99))
+def test_where_moves_are_free_no_job_is_on_more_nodes_than_it_needs(
+    submits: list[int], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    curves = np.cumsum(rng.uniform(1, 10, (len(submits), 8)), axis=1)
+    jobs = JobTable(
+        tuple(
+            replace(
+                job(f"j{index}", [0.0, *curve.tolist()]),
+                tsub_ns=submit * SECOND_NS,
+                pmax=float(rng.uniform(100, 9000)),
+            )
+            for index, (submit, curve) in enumerate(zip(submits, curves, strict=True))
+        )
+    )
+    trace = always_idle(2, 0, 10**5 * SECOND_NS, units_per_node=4)
+    rules = Rules(max_jobs=0, free_moves=True)
+    replay = Replay(trace, jobs, Sia(free_moves=True), rules)
+    while replay.peek() is not None:
+        replay.step()
+        for running in replay._in_play:
+            nodes = {unit // 4 for unit in running.units}
+            assert len(nodes) == -(-len(running.units) // 4)
 
 
 def test_placements_are_packed_on_few_nodes() -> None:
