@@ -30,6 +30,11 @@ from bft.replay.cli.parameters import NamesWholeOption
     is_flag=True,
     help="Show all charts of the page at once. [the four that matter most]",
 )
+@click.option(
+    "--different-inputs",
+    is_flag=True,
+    help="Compare runs of different traces or jobs too; the page says so.",
+)
 @figure_options("Write the charts as PNG files into DIR, instead of a page.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def report(
@@ -38,6 +43,7 @@ def report(
     title: str | None,
     static: bool,
     all_charts: bool,
+    different_inputs: bool,
     force: bool,
     **figures: str | None,
 ) -> None:
@@ -45,13 +51,18 @@ def report(
 
     RUN may be the results.parquet of a sweep, alone: each figure is then shown over the options that it varied.
 
-    The page loads nothing, so it can be sent around. Of several runs it compares them, and then shows the first. Charts
+    The page loads nothing, so it can be sent around. Of several runs, which had the same trace and
+    jobs, it compares them, and then shows the first. Charts
     need the extra `report`: pip install bokeh matplotlib.
     """
     from bft.replay.report import write_figures, write_report
     from bft.replay.run_lock import mended
 
     folders = [Path(run) for run in runs]
+
+    def compare() -> tuple[list[str], list[str]]:
+        return _compared(folders, different=different_inputs)
+
     for folder in (folder for folder in folders if not folder.is_file()):
         for note in mended(folder):
             say_note(note)
@@ -66,8 +77,26 @@ def report(
     refuse_other_forms(page)
     refuse_existing(page, force=force)
     with drafted(page) as draft:
-        write_report(folders, draft, static=static, all_charts=all_charts, title=title)
+        write_report(
+            folders,
+            draft,
+            static=static,
+            all_charts=all_charts,
+            title=title,
+            compare=compare,
+        )
     click.echo(str(page))
+
+
+def _compared(folders: list[Path], *, different: bool) -> tuple[list[str], list[str]]:
+    """What to mind of several runs, and how the others compare with the first."""
+    from bft.replay.studies.comparing import compared_runs
+
+    found = compared_runs(folders, different=different)
+    inputs = "; ".join(found.different)
+    warnings = [f"The runs have different inputs: {inputs}."] if inputs else []
+    warnings += [f"{caution}." for caution in found.cautions()]
+    return warnings, [f"{sentence}." for sentence in found.sentences()]
 
 
 def _beside(folder: Path) -> Path:

@@ -12,7 +12,7 @@ from bft.replay.report import words
 from bft.replay.report.bokeh_form import embedded, height
 from bft.replay.report.chart import Bars, Blocks, Chart, Curves, colour
 from bft.replay.report.run_charts import charts_of, charts_of_trace
-from bft.replay.report.run_comparison import names_of
+from bft.replay.report.run_comparison import headline, names_of
 from bft.replay.report.run_files import RunFiles, read_run
 from bft.replay.report.svg_form import drawn
 from bft.replay.report.sweep_charts import (
@@ -49,6 +49,9 @@ POLICY = (
 # More charts than these are a click away.
 AT_ONCE = 4
 
+Compare = Callable[[], tuple[Sequence[str], Sequence[str]]]
+"""Returns warnings and sentences on several runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -71,6 +74,7 @@ def write_report(
     static: bool = False,
     all_charts: bool = False,
     title: str | None = None,
+    compare: Compare | None = None,
 ) -> None:
     """Write the page of one run, of several side by side, or of a sweep.
 
@@ -87,6 +91,8 @@ def write_report(
         Show all charts at once, not the most important four.
     title
         Instead of the machine's name.
+    compare
+        Of several runs: what to mind, and how the others compare with the first; called when the files are checked.
 
     Raises
     ------
@@ -106,7 +112,8 @@ def write_report(
     if is_sweep(folders):
         page = _of_sweep(folders[0], title)
     else:
-        page = _of_runs([read_run(folder) for folder in folders], title, static=static)
+        runs = [read_run(folder) for folder in folders]
+        page = _of_runs(runs, title, compare, static=static)
     text = written(page, static=static, all_charts=all_charts)
     target.write_text(text, "utf-8")
 
@@ -280,7 +287,13 @@ def _legend(chart: Chart, *, static: bool) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>' if items else ""
 
 
-def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Page:
+def _of_runs(
+    runs: Sequence[RunFiles],
+    title: str | None,
+    compare: Compare | None,
+    *,
+    static: bool,
+) -> Page:
     run = runs[0]
     charts = charts_of(runs)
     with run.summary_used():
@@ -296,8 +309,12 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
         host = host_section(summary["metrics"].get("host") or {})
     figures = "All figures"
     if len(runs) > 1:
-        before, sub = _opening_of_all(runs), f"{len(runs)} runs; {window}"
-        figures = f"All figures of {names_of(runs)[0]}, the first run"
+        names = names_of(runs)
+        before, sub = (
+            _opening_of_all(runs, compare),
+            f"{len(runs)} runs: {'; '.join(names)}; {window}",
+        )
+        figures = f"All figures of {names[0]}, the first of {len(runs)} runs"
     jobs = jobs_section(run, generated, sortable=not static)
     if len(runs) == 1 and len(run.jobs) <= FEW_JOBS:
         before = [*before, jobs]
@@ -320,19 +337,20 @@ def _of_runs(runs: Sequence[RunFiles], title: str | None, *, static: bool) -> Pa
     )
 
 
-def _opening_of_all(runs: Sequence[RunFiles]) -> list[str]:
-    """What a comparison comes to, and whose charts follow those of all runs."""
-    names = names_of(runs)
-    summaries: dict[str, dict[str, Any]] = {}
-    warnings: list[str] = []
-    for name, run in zip(names, runs, strict=True):
+def _opening_of_all(runs: Sequence[RunFiles], compare: Compare | None) -> list[str]:
+    """Return what several runs come to, what to mind, and how the others compare with the first."""
+    warnings, sentences = ([], []) if compare is None else compare()
+    parts = [
+        f'<p class="warning"><strong>{markup(warning)}</strong></p>'
+        for warning in warnings
+    ]
+    for name, run in zip(names_of(runs), runs, strict=True):
         with run.summary_used():
-            words.compared({name: run.summary})  # a damaged summary is named
-            summaries[name] = run.summary
-            warnings += _warnings(run.summary, f"{name}: ")
-    parts = [f'<p class="opening">{markup(words.compared(summaries))}</p>']
-    which = f"Charts of all runs come first, then those of {names[0]}, whose notes are below."
-    return [*parts, *warnings, f'<p class="note">{markup(which)}</p>']
+            parts += _warnings(run.summary, f"{name}: ")
+            machine = words.machine_sentence(run.summary)
+    opening = f'<p class="opening">{markup(f"{headline(runs)} {machine}")}</p>'
+    items = "".join(f"<li>{markup(sentence)}</li>" for sentence in sentences)
+    return [opening, *parts, *([f"<ul>{items}</ul>"] if items else [])]
 
 
 def _warnings(summary: dict[str, Any], of: str = "") -> list[str]:

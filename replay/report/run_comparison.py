@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bft.replay.options.naming import names_of_runs
 from bft.replay.report.chart import Axis, Bars, Chart, Curve, Curves, stepped
-from bft.replay.report.job_charts import cumulative, label, quantiles
+from bft.replay.report.job_charts import cumulative, label
 from bft.replay.report.over_time import mean_over_time, round_spans
 from bft.replay.report.run_files import RunFiles
 from bft.replay.report.time_charts import TIME, ns, stamps
@@ -41,25 +44,58 @@ DISTRIBUTIONS = {
     "jct_s": (
         "compared-times",
         "Completion times",
-        "share of those finished",
-        "Who finishes fewer jobs can show shorter times: see how many each of them finished.",
+        "share of all submitted jobs",
+        "Where a curve ends, so many of the submitted jobs were done.",
     ),
     "queueing_s": (
         "compared-queueing",
         "Queueing times",
-        "share of those started",
-        "From submission to first units.",
+        "share of all submitted jobs",
+        "From submission to first units. Where a curve ends, so many of the submitted jobs were started.",
     ),
 }
 
 
 def names_of(runs: Sequence[RunFiles]) -> list[str]:
-    """Names of the runs: their folders, numbered where names repeat."""
-    names = [label(run.name) for run in runs]
+    """Names of the runs: the options in which they differ, or their folders; numbered where names repeat."""
+    for run in runs:
+        with run.summary_used():
+            dict(run.summary["options"])
+    folders = [Path(run.name) for run in runs]
+    names = [label(name) for name in names_of_runs(folders, [r.summary for r in runs])]
     return [
         f"{name} ({number})" if names.count(name) > 1 else name
         for number, name in enumerate(names, start=1)
     ]
+
+
+def headline(runs: Sequence[RunFiles]) -> str:
+    """Say which run trained most and by how much; or where all trained as much, under which jobs took least time."""
+    outcomes = _metric(runs, "outcome").sort_values(ascending=False, kind="stable")
+    best, next_best = outcomes.index[:2]
+    most, second = outcomes.iloc[:2]
+    if most > second:
+        more = f"{most / second - 1:.1%} more" if second else "more"
+        others = f", the next of {len(runs)} runs" if len(runs) > 2 else ""
+        return f"{best} trained most: {most:,.0f} samples, {more} than {next_best}{others}."
+    if most > outcomes.iloc[-1]:
+        return f"{best} and {next_best} trained most, {most:,.0f} samples each."
+    times = _metric(runs, "jct_s.mean").dropna().sort_values(kind="stable") / 3600
+    if times.empty:
+        return "All runs trained as much."
+    return (
+        f"All runs trained as much; jobs took least time under {times.index[0]}: {times.iloc[0]:,.4g} h in the mean, "
+        f"against {times.iloc[-1]:,.4g} h under {times.index[-1]}."
+    )
+
+
+def _metric(runs: Sequence[RunFiles], path: str) -> pd.Series:
+    """A metric of each run, by its name."""
+    values = []
+    for run in runs:
+        with run.summary_used():
+            values.append(_number(run.summary["metrics"], path, 1.0))
+    return pd.Series(values, index=names_of(runs))
 
 
 def figures(runs: Sequence[RunFiles]) -> pd.DataFrame:
@@ -150,15 +186,29 @@ def _used(runs: Sequence[RunFiles]) -> Chart:
 def distribution(jobs: Mapping[str, pd.DataFrame], column: str) -> Chart | None:
     """Chart how long jobs took or waited (see `DISTRIBUTIONS`) in each run, by its name; None where none did."""
     key, title, share, note = DISTRIBUTIONS[column]
-    known = {
-        name: table[column]
+    curves = tuple(
+        _of_all(name, table[column] / 3600)
         for name, table in jobs.items()
         if table[column].notna().any()
-    }
-    curves = tuple(cumulative(name, seconds / 3600) for name, seconds in known.items())
+    )
     if not curves:
         return None
     axes = Axis("hours", "log"), Axis(share, "share")
-    return Chart(
-        key, f"{title} by run", note, Curves(*axes, curves), quantiles(curves, "h")
-    )
+    return Chart(key, f"{title} by run", note, Curves(*axes, curves), _reached(curves))
+
+
+def _of_all(name: str, hours: pd.Series) -> Curve:
+    """The share of all jobs, those without a time included, up to each time."""
+    curve = cumulative(name, hours)
+    return replace(curve, y=curve.y * hours.notna().mean())
+
+
+def _reached(curves: tuple[Curve, ...]) -> pd.DataFrame:
+    """The hours within which each share of all jobs is reached; missing beyond the end of a curve."""
+    shares = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0])
+    columns = {
+        f"{curve.name}, h": np.interp(shares, curve.y, curve.x, right=np.nan).round(3)
+        for curve in curves
+    }
+    named = [f"{share:.0%}" for share in shares]
+    return pd.DataFrame({"share of jobs": named, **columns})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from html import escape
 from typing import Any
 
@@ -75,27 +75,13 @@ def opening(summary: dict[str, Any]) -> str:
     """Say how large the machine is, what share was idle, what that is worth, what to set and what host jobs pay."""
     metrics = summary["metrics"]
     host = metrics.get("host") or {}
-    sentences = [_machine(summary), _trained(summary)]
+    sentences = [machine_sentence(summary), _trained(summary)]
     if host.get("starts"):
         sentences.append(f"{_capital(_host(host))}.")
     return " ".join(sentences)
 
 
-def compared(runs: Mapping[str, dict[str, Any]]) -> str:
-    """Say which of several runs did the most work, and how much less the others did; summaries by the runs' names."""
-    outcome = {name: float(each["metrics"]["outcome"]) for name, each in runs.items()}
-    best = max(outcome, key=outcome.__getitem__)
-    metrics = runs[best]["metrics"]
-    text = f"{best} trained most: {_large(outcome[best])} samples"
-    if metrics.get("share_of_possible") is not None:
-        text += f", {metrics['share_of_possible']:.1%} of what is possible"
-    for name, done in outcome.items():
-        if name != best and outcome[best] > 0:
-            text += f"; {name} {1 - done / outcome[best]:.1%} less"
-    return f"{text}. {_machine(runs[best])}"
-
-
-def _machine(summary: dict[str, Any]) -> str:
+def machine_sentence(summary: dict[str, Any]) -> str:
     """Return the machine, its idle share and what that is worth, in a sentence."""
     metrics, trace = summary["metrics"], summary["inputs"]["trace"]
     span = duration_text(metrics.get("duration_s") or 0.0)

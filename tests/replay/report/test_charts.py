@@ -405,9 +405,9 @@ def test_several_runs_are_compared(hostile: Path, tmp_path: Path) -> None:
     assert opening is not None
     best = int(np.argmax(outcomes))
     names = ["run", "other"]
-    less = 1 - min(outcomes) / max(outcomes)
+    more = max(outcomes) / min(outcomes) - 1
     assert opening[1].startswith(f"{names[best]} trained most: ")
-    assert f"; {names[1 - best]} {less:.1%} less. In " in opening[1]
+    assert f"{more:.1%} more than {names[1 - best]}" in opening[1]
     assert "your 4 nodes were idle for" in opening[1]
     cut = tmp_path / "cut"
     shutil.copytree(other, cut)
