@@ -403,11 +403,10 @@ def test_several_runs_are_compared(hostile: Path, tmp_path: Path) -> None:
     assert table.loc["policy"].tolist() == ["milp", "equal-share"]
     opening = re.search(r'class="opening">([^<]+)<', (tmp_path / "p.html").read_text())
     assert opening is not None
-    best = int(np.argmax(outcomes))
-    names = ["run", "other"]
-    more = max(outcomes) / min(outcomes) - 1
-    assert opening[1].startswith(f"{names[best]} trained most: ")
-    assert f"{more:.1%} more than {names[1 - best]}" in opening[1]
+    assert outcomes[0] == outcomes[1]
+    assert opening[1].startswith(
+        "All runs trained as much; jobs took least time under "
+    )
     assert "your 4 nodes were idle for" in opening[1]
     cut = tmp_path / "cut"
     shutil.copytree(other, cut)
