@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def names_of_runs(
     differing = [
         name
         for name in sorted(FIELDS, key=_rank)
-        if len({_comparable(each.get(name)) for each in options}) > 1
+        if len({_part(name, each.get(name)) for each in options}) > 1
     ]
     if differing and len(differing) <= MAX_NAMED:
         labels = [
@@ -99,10 +99,6 @@ def _distinctive(options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in options.items()
         if name != "oversized" and not (name in preset and preset[name] == value)
     } | {name: None for name in preset if options.get(name) == preset[name]}
-
-
-def _comparable(value: Any) -> Hashable:
-    return repr(value)
 
 
 def is_rigid(policy: str) -> bool:

@@ -414,8 +414,9 @@ def test_several_runs_are_compared(hostile: Path, tmp_path: Path) -> None:
     summary["metrics"]["interrupted"] = True
     (cut / "summary.json").write_text(json.dumps(summary))
     assert run(["report", str(hostile), str(cut), "-o", str(tmp_path / "q.html")]) == 0
-    warning = "cut: The replay was interrupted: these are partial results."
-    assert f"<strong>{warning}</strong>" in (tmp_path / "q.html").read_text()
+    warning = "equal-share: The replay was interrupted: these are partial results."
+    page = (tmp_path / "q.html").read_text()
+    assert re.search(f"<strong>[^<]*{warning}</strong>", page)
 
 
 def test_a_sweep_is_a_map_over_what_it_varied(
