@@ -193,6 +193,7 @@ def _next_starts(
 # Node index, start and end of intervals, a row each.
 Columns: TypeAlias = tuple[IndexArray, TimeArray, TimeArray]
 MIN_GAP_NS = 10 * SECOND_NS
+_DAY_NS = 86_400 * SECOND_NS
 # Share of the jobs' node-time from which on nodes count as shared by jobs.
 _SHARED = 0.2
 MOST_NODES = 1_000_000
@@ -383,7 +384,7 @@ class Collector:
     lost_node_ns, lost_rows
         Node-time of the rows of jobs that were skipped, as far as they state it, and how many others were skipped.
     overdue
-        Jobs without an end that have run longer than any job that ended: nodes, and since when they had.
+        Jobs without an end that run for more than a day and twice the longest that ended: nodes, and since when.
     sampled_node_ns
         Node-time by which states known at single instants may be off.
     free_overdue
@@ -769,12 +770,14 @@ class Collector:
             if runs is self.outage_runs:
                 remaining = self._without_ended(remaining, diagnosis)
             longest = self.job_times.longest() if runs is self.job_runs else 0
+            # A short log shows few long jobs: one that runs a little longer than these is no reason for doubt.
+            believed = max(2 * longest, _DAY_NS) if longest else 0
             for run in remaining:
                 end = OPEN if run.end_ns is None else run.end_ns
-                if end == OPEN and longest:
+                if end == OPEN and believed:
                     count = run.nodes if isinstance(run.nodes, int) else len(run.nodes)
-                    self.overdue.append((count, run.start_ns + longest))
-                    end = run.start_ns + longest if self.free_overdue else end
+                    self.overdue.append((count, run.start_ns + believed))
+                    end = run.start_ns + believed if self.free_overdue else end
                 if isinstance(run.nodes, int):
                     for column, value in zip(
                         self._counted, (run.nodes, run.start_ns, end, -1), strict=True

@@ -385,9 +385,7 @@ def node_trace(
     busy_now, unavailable_now = (
         _clip(columns, index, start, end) for columns in (busy_read, unavailable_read)
     )
-    if len(unavailable_read[0]) and not len(unavailable_now[0]):
-        diagnosis.note("no outage or reservation falls into the window of observation and on a node of the machine", "",
-                       0, loud=True)  # fmt: skip
+    _note_lost_outages(unavailable_read, unavailable_now, diagnosis)
     doubtful = _doubtful_spans(doubts, len(names), start, end)
     if not (placed or idle.given):
         signs = _joined(busy_now, unavailable_now)
@@ -423,16 +421,14 @@ def node_trace(
     )
     if doubtful and not doubts.idle:
         taken = merge(*_joined(taken, *doubtful.values()))
-    idle_node, idle_start, idle_end = _gaps(taken, size, start, end)
-    long = idle_end - idle_start >= collected.min_gap_ns
-    fragments = idle_node[long], idle_start[long], idle_end[long]
+    fragments, short = _by_length(_gaps(taken, size, start, end), collected.min_gap_ns)
     trace = (
         from_fragments(names, *fragments, start, end)
         if units is None
         else units.trace(fragments, start, end)
     )
-    if any(parts.values()):
-        shares = tuple((why, ns / all_ns) for why, ns in parts.items() if ns)
+    shares = tuple((why, ns / all_ns) for why, ns in parts.items() if ns)
+    if shares:
         trace = replace(trace, uncertain=Uncertainty(shares, uncertain))
     taken_ns = _node_ns(taken)
     coverage = Coverage(
@@ -446,11 +442,10 @@ def node_trace(
         idle=(trace.idle_node_seconds() if units is None else trace.idle_unit_seconds())
         * SECOND_NS
         / all_ns,
-        short_gaps=_node_ns((idle_node[~long], idle_start[~long], idle_end[~long]))
-        / all_ns,
+        short_gaps=_node_ns(short) / all_ns,
         intervals=given,
         overlaps_merged=given - merged - busy.closed - unavailable.closed,
-        gaps_closed=int((~long).sum()) + busy.closed + unavailable.closed,
+        gaps_closed=len(short[0]) + busy.closed + unavailable.closed,
         units=None if units is None else size,
     )
     if units is None:
@@ -465,6 +460,21 @@ def node_trace(
         )
         _suspect(collected, diagnosis, observed, source)
     return trace, coverage
+
+
+def _by_length(columns: Columns, min_ns: int) -> tuple[Columns, Columns]:
+    """Return intervals of at least `min_ns`, and the shorter ones."""
+    node, begins, ends = columns
+    long = ends - begins >= min_ns
+    shorter = node[~long], begins[~long], ends[~long]
+    return (node[long], begins[long], ends[long]), shorter
+
+
+def _note_lost_outages(read: Columns, now: Columns, diagnosis: Diagnosis) -> None:
+    """Note that outages were read of which none counts."""
+    if len(read[0]) and not len(now[0]):
+        message = "no outage or reservation falls into the window of observation and on a node of the machine"
+        diagnosis.note(message, "", 0, loud=True)
 
 
 def _doubtful_spans(

@@ -43,8 +43,12 @@ def round_spans(begin: int, end: int, most: int) -> tuple[TimeArray, str]:
     >>> (edges // second).tolist(), length
     ([50, 120, 240, 360, 400], '2 minutes')
     """
-    least_s = (end - begin) / SECOND_NS / most
-    length_s = next((length for length in ROUND_S if length >= least_s), ROUND_S[-1])
+
+    def spans(length_s: int) -> int:
+        length = length_s * SECOND_NS
+        return -(-end // length) - begin // length
+
+    length_s = next((each for each in ROUND_S if spans(each) <= most), ROUND_S[-1])
     length = length_s * SECOND_NS
     inner = np.arange(begin // length + 1, -(-end // length), dtype=np.int64) * length
     return np.concatenate([[begin], inner, [end]]), _in_words(length_s)

@@ -30,6 +30,7 @@ def traced(scheduler: str, text: str, folder: Path, nodes: int, end: str) -> Nod
         begin="2024-03-04",
         end=end,
         allow_few=True,
+        uncertain="idle",
     )
 
 
@@ -104,7 +105,8 @@ def test_as_many_gpus_of_each_node_are_idle_as_its_jobs_leave(
     file.write_text(text, "utf-8")
     stop = str(int(end) + 60)
     trace = bft.ingest(file, "slurm", nodes=",".join(names), tz="UTC", begin="2024-03-04", end=stop, allow_few=True,
-                       unit="gpu", units_per_node=per, min_gap_s=0)  # fmt: skip
+                       unit="gpu", units_per_node=per, min_gap_s=0,
+                       uncertain="idle")  # fmt: skip
     idle = np.zeros(trace.slots, dtype=bool)
     for event, time_ns in enumerate(trace.times.tolist()):
         idle[trace.leaves(event)] = False

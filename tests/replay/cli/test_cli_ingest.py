@@ -193,6 +193,7 @@ def test_what_ingest_assumed_travels_with_the_trace(
     (here / "logs").mkdir()
     Path("jobs.sacct").rename("logs/jobs.sacct")
     argv = ["ingest", "slurm", "logs/jobs.sacct", "-o", "trace.parquet"]
+    argv += ["--uncertain", "idle"]
     assert run([*argv, "--tz", "Europe/Berlin", "--to", "2021-02-10T03:00:00"]) == 0
     part = ["trace", "slice", "trace.parquet", "--from", "2021-02-10T00:50:00"]
     assert run([*part, "--tz", "Europe/Berlin", "-o", "part.parquet"]) == 0
