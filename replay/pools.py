@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,13 +12,10 @@ import numpy as np
 
 from bft.models import InputError, Job, JobTable, read_table
 from bft.models.cells import Rows
+from bft.models.cluster_nodes import Nodes, check_total, cluster_nodes
 from bft.replay.engine.ledger import Outcome
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle
 from bft.replay.trace.outlook import Outlook
-
-_SIZE = re.compile(r"(\d+)x(\d+)", re.ASCII)
-# Units of all pools together: several times those of any machine, and some 400 MB.
-MAX_UNITS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,33 +82,14 @@ class StagesBefore(Protocol):
         """Run the stage and return its result; None: there is no stage."""
 
 
-def cluster_size(cluster: str) -> tuple[int, int] | None:
-    """Nodes, and units of each, of a cluster such as 8x8; None when it is not written like that."""
-    match = _SIZE.fullmatch(cluster)
-    if match is None:
-        return None
-    # Python refuses to read a number of thousands of digits; these are beyond the limit with ten.
-    nodes, units = (int(digits.lstrip("0")[:10] or "0") for digits in match.groups())
-    _check_total(nodes * units, cluster)
-    return nodes, units
-
-
-def _check_total(units: int, cluster: str) -> None:
-    if units > MAX_UNITS:
-        raise InputError(
-            f"a cluster may have {MAX_UNITS:,} units (nodes x units of each), no more",
-            file=cluster,
-        )
-
-
 def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
     """Pools of a fixed cluster.
 
     Parameters
     ----------
     cluster
-        NODESxUNITS, such as 8x8: one pool. Or a CSV file with the columns vc, nodes, units_per_node: one pool a row,
-        for the jobs of that virtual cluster.
+        NODESxUNITS, such as 8x8, or with kinds of units 6x4:t4+2x8:a100: one pool. Or a CSV file with the columns
+        vc, nodes, units_per_node: one pool a row, for the jobs of that virtual cluster.
     jobs
         All jobs.
 
@@ -121,13 +98,15 @@ def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
     InputError
         When it is neither, or a job has no pool.
     """
-    size = cluster_size(cluster)
-    sizes = _read_sizes(cluster) if size is None else {"": size}
-    if not all(nodes > 0 and units > 0 for nodes, units in sizes.values()):
+    whole = cluster_nodes(cluster)
+    sizes = _read_sizes(cluster) if whole is None else {"": whole}
+    if not all(
+        part.nodes > 0 and part.units > 0 for parts in sizes.values() for part in parts
+    ):
         raise InputError(f"a cluster needs nodes and units on them, not {cluster}")
     members: dict[str, list[int]] = {name: [] for name in sizes}
     for position, job in enumerate(jobs):
-        name = job.vc if size is None else ""
+        name = job.vc if whole is None else ""
         if name not in members:
             what = f"its virtual cluster {name!r} is none of {', '.join(sizes)[:200]}"
             raise InputError(what, file=cluster, column="vc", job=job.name)
@@ -137,13 +116,7 @@ def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
         if positions:
             own = [jobs.jobs[position] for position in positions]
             start, end = min(job.tsub_ns for job in own), _long_enough(own)
-            trace = always_idle(
-                sizes[name][0],
-                start,
-                end,
-                units_per_node=sizes[name][1],
-                machine=name or cluster,
-            )
+            trace = _always_idle(sizes[name], start, end, name or cluster)
             pools.append(
                 Pool(
                     name,
@@ -156,6 +129,25 @@ def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
     return pools
 
 
+def _always_idle(
+    parts: Sequence[Nodes], start: int, end: int, machine: str
+) -> NodeTrace:
+    """The trace of a pool: its nodes in the order of the parts, idle from start to end."""
+    most = max(part.units for part in parts)
+    nodes = sum(part.nodes for part in parts)
+    trace = always_idle(nodes, start, end, units_per_node=most, machine=machine)
+    if parts[0].kind:
+        kinds = [part.kind for part in parts for _ in range(part.nodes)]
+        trace = replace(trace, kinds=tuple(kinds))
+    if any(part.units < most for part in parts):
+        units = [part.units for part in parts for _ in range(part.nodes)]
+        trace = replace(trace, node_units=tuple(units))
+        members = trace.members()
+        offsets = np.array([0, len(members)], dtype=np.int64)
+        trace = replace(trace, joined=members, joined_at=offsets)
+    return trace
+
+
 def _long_enough(jobs: Sequence[Job]) -> int:
     """An instant by which any schedule that leaves no pool empty has ended: all jobs in turn, at their lowest rates.
 
@@ -163,19 +155,23 @@ def _long_enough(jobs: Sequence[Job]) -> int:
     """
     serial = 0.0
     for job in jobs:
-        positive = job.rates[job.rates > 0]
-        serial += job.pmax / float(positive.min()) if len(positive) else 0.0
+        lowest = [
+            float(rates[rates > 0].min())
+            for rates in (job.on(kind).rates for kind in ("", *job.by_kind))
+            if (rates > 0).any()
+        ]
+        serial += job.pmax / min(lowest) if lowest else 0.0
     seconds = min(10 * serial + 86_400.0 * 30, 3e9)
     return max(job.tsub_ns for job in jobs) + round(seconds) * SECOND_NS
 
 
-def _read_sizes(path: str) -> dict[str, tuple[int, int]]:
+def _read_sizes(path: str) -> dict[str, list[Nodes]]:
     if not Path(path).exists():
         raise InputError(
-            "expected NODESxUNITS such as 8x8, or a file with the columns vc, nodes, units_per_node",
+            "expected NODESxUNITS such as 8x8 or 6x4:t4+2x8:a100, or a file with the columns vc, nodes, units_per_node",
             file=path,
         )
-    sizes: dict[str, tuple[int, int]] = {}
+    sizes: dict[str, list[Nodes]] = {}
     total = 0
     for row in Rows(read_table(path), path).require(("vc", "nodes", "units_per_node")):
         nodes, units = (
@@ -184,9 +180,9 @@ def _read_sizes(path: str) -> dict[str, tuple[int, int]]:
         name = row.name("vc")
         if name in sizes:
             raise row.error("vc", f"the virtual cluster {name!r} appears twice")
-        sizes[name] = nodes, units
+        sizes[name] = [Nodes(nodes, units, "")]
         total += nodes * units
-        _check_total(total, path)
+        check_total(total, path)
     return sizes
 
 

@@ -59,7 +59,7 @@ def check_kinds(kinds: Sequence[str], jobs: JobTable) -> list[str]:
     for job in jobs:
         if known and job.profile is not None:
             raise InputError(
-                "--kinds needs jobs with curves; this one has a profile",
+                "kinds of units need jobs with curves; this one has a profile",
                 file=file,
                 job=job.name,
             )

@@ -18,6 +18,7 @@ from bft.models import (
     read_unit_memory,
     read_xi,
 )
+from bft.models.cluster_nodes import cluster_nodes
 from bft.models.jobs import different_rates, shown_sizes
 from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.watcher import NoteTaker
@@ -31,7 +32,7 @@ from bft.replay.inputs.shaping import apart, shaped
 from bft.replay.options.presets import JOB_FORMATS, POLLUX_READING
 from bft.replay.options.run_spec import RunSpec
 from bft.replay.options.table import OptionTable
-from bft.replay.pools import Pool, cluster_pools, cluster_size
+from bft.replay.pools import Pool, cluster_pools
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.outlook import Outlook
 from bft.replay.trace.trace_files import read_trace, select_nodes, trace_from_frame
@@ -277,8 +278,8 @@ def _read_table(options: OptionTable, path: str, files: Files) -> JobTable:
     read: Callable[..., JobTable] = getattr(import_module(module), name)
     if options.jobs_format != "pollux":
         return files.once(read, path)
-    size = cluster_size(options.cluster or "")
-    per_node = {} if size is None else {"units_per_node": size[1]}
+    parts = cluster_nodes(options.cluster or "")
+    per_node = {} if parts is None else {"units_per_node": parts[0].units}
     return files.once(
         read,
         path,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bft.models.cluster_nodes import cluster_kinds
 from bft.replay.options.presets import CONSTANTS, POLLUX_READING
 from bft.replay.options.run_spec import RunSpec
 
@@ -45,7 +46,7 @@ def conflicts(run: RunSpec) -> Iterator[str]:
         yield f"--preset {o.preset} is for --policy milp, without --xi and --compat"
     if o.workload is not None and run.published:
         yield "the published replayer knows no jobs that depend on others: leave out --workload or --compat"
-    if o.kinds is not None:
+    if o.kinds is not None or cluster_kinds(o.cluster):
         yield from _with_kinds(run)
     if o.compat == "lucid" and policy not in CONSTANTS["lucid"]:
         yield f"--compat lucid is for --policy {', '.join(CONSTANTS['lucid'])}, not {policy}"
@@ -59,10 +60,12 @@ def conflicts(run: RunSpec) -> Iterator[str]:
 def _with_kinds(run: RunSpec) -> Iterator[str]:
     """Yield what does not go with several kinds of units."""
     o = run.options
+    kinds = "--kinds" if o.kinds is not None else "a --cluster of kinds"
+    if o.kinds is not None and o.cluster is not None:
+        yield "--kinds is for a node trace; a cluster names the kinds itself: --cluster 6x4:t4+2x8:a100"
     if not run.policy.kind.kinds:
-        yield f"--policy {o.policy} knows no kinds of units; with --kinds choose one that does, such as milp or sia"
+        yield f"--policy {o.policy} knows no kinds of units; with {kinds} choose one that does, such as milp or sia"
     for stated, flag in (
-        (o.cluster is not None, "--cluster"),
         (o.compat is not None, "--compat"),
         (o.xi is not None, "--xi"),
         (o.workload is not None, "--workload"),
@@ -75,10 +78,13 @@ def _with_kinds(run: RunSpec) -> Iterator[str]:
         (o.oversized == "cap", "--oversized cap"),
         (o.cap_units is not None, "--cap-units"),
         (o.rules.harms, "--return-time and --reserve"),
-        (o.node_trace is None, "the bundled trace: -ndmap FILE names another"),
+        (
+            o.node_trace is None and o.cluster is None,
+            "the bundled trace: -ndmap FILE names another",
+        ),
     ):
         if stated:
-            yield f"--kinds does not go with {flag}"
+            yield f"{kinds} does not go with {flag}"
 
 
 def _with_the_solver(run: RunSpec) -> Iterator[str]:

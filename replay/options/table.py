@@ -266,10 +266,10 @@ class OptionTable(OptionValues):
     cluster: str | None = option(
         "--cluster",
         _FILE,
-        help="A fixed cluster instead of a trace: N nodes of U units; or a file with virtual clusters: vc, "
-        "nodes, units_per_node.",
+        help="A fixed cluster instead of a trace: N nodes of U units, with kinds of units as 6x4:t4+2x8:a100; or a "
+        "file with virtual clusters: vc, nodes, units_per_node.",
         section=INPUT,
-        metavar="NxU|FILE",
+        metavar="NxU[:KIND+...]|FILE",
         input_file=True,
     )
     first_node: int = option(

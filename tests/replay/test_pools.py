@@ -190,6 +190,33 @@ def test_a_cluster_beyond_any_machine_is_refused_before_it_is_made(
     assert peak < 32 << 20
 
 
+def test_a_cluster_names_kinds_and_nodes_of_several_sizes() -> None:
+    (pool,) = cluster_pools("2x2:slow+1x4:fast", JobTable((rigid_job(),)))
+    trace = pool.trace
+    assert trace.kinds == ("slow", "slow", "fast")
+    assert (trace.units, trace.node_units) == (8, (2, 2, 4))
+    assert trace.joins(0).tolist() == [0, 1, 4, 5, 8, 9, 10, 11]
+    (equal,) = cluster_pools("2x2:slow+1x2:fast", JobTable((rigid_job(),)))
+    assert (equal.trace.by_unit, equal.trace.units) == (False, 6)
+    with pytest.raises(InputError, match="each need a kind"):
+        cluster_pools("2x2:slow+1x4", JobTable((rigid_job(),)))
+
+
+def test_kinds_of_a_cluster_are_replayed_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = Path(__file__).parents[2] / "examples" / "kinds" / "jobs.csv"
+    given = ["--cluster", "2x4:a100+3x2:v100", "--jobs", str(jobs), "--no-u"]
+    assert run([*given, "--backend", "exact", "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert "idle unit-hours on 8 units" in shown
+    assert "idle unit-hours on 6 units" in shown
+    assert run([*given, "--policy", "fifo", "--out", str(tmp_path / "no")]) == 2
+    assert "fifo knows no kinds of units" in capsys.readouterr().err
+    assert run([*given, "--kinds", "k", "--out", str(tmp_path / "no")]) == 2
+    assert "a cluster names the kinds itself" in capsys.readouterr().err
+
+
 def test_a_cluster_that_is_neither_a_size_nor_a_file_is_reported() -> None:
     for cluster in ("8by8", "8x", "no.csv", "-1x3"):
         with pytest.raises(InputError, match="NODESxUNITS"):
