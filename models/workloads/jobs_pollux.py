@@ -110,11 +110,7 @@ def read_pollux_jobs(
                 "batch_size",
                 f"expected {limits.initial} to {limits.most}, as measured, not {batch}",
             )
-        jmax = (
-            1
-            if model in SINGLE
-            else min(MOST_REPLICAS, limits.most // limits.atomic_min)
-        )
+        jmax = _most_replicas(application)
         if not 1 <= requested <= jmax:
             raise row.error(
                 "num_replicas", f"expected 1 to {jmax} for {model}, not {requested}"
@@ -149,6 +145,14 @@ def read_pollux_jobs(
             )
         )
     return JobTable(tuple(jobs), str(path), _notes(settings, known))
+
+
+def _most_replicas(application: Application) -> int:
+    """The largest number of replicas of an application."""
+    if application.name in SINGLE:
+        return 1
+    limits = application.limits
+    return min(MOST_REPLICAS, limits.most // limits.atomic_min)
 
 
 def _measured(row: Row, folder: Path, stated: ApplicationSettings) -> Application:
