@@ -149,7 +149,8 @@ def _trained(summary: dict[str, Any]) -> str:
     if metrics["advised"]:
         return f"{trained}; {metrics['advised']} is made to get the {1 - share:.1%} that they leave."
     if share < 1 - MUCH_LEFT:
-        return f"{trained}; the notes say what the rest was lost to."
+        used = metrics["used_share"] or 0.0
+        return f"{trained}; {used:.1%} of the idle node-time was used."
     return f"{trained}; no other setting can get much more."
 
 
