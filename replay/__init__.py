@@ -62,7 +62,7 @@ class _Called(ModuleType):
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
-        """The function first: who asks for help on `bft.replay` wants to call it."""
+        """Show the function first: a user who asks for help on `bft.replay` wants to call it."""
         import inspect  # here: the command line need not wait for it
 
         function = import_module("bft._replay").replay

@@ -444,7 +444,7 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
 
 @dataclass(frozen=True, slots=True)
 class StatedJob:
-    """What a table of measurements states of the job of a model: its work in samples, and its submission (UTC ns)."""
+    """Statement of a table of measurements on the job of a model: its work in samples, and its submission (UTC ns)."""
 
     pmax: float | None = None
     submit_ns: int | None = None

@@ -34,7 +34,7 @@ MAX_RESTART_S: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class ApplicationSettings:
-    """What is stated of an application beside its measurements; see `Job`, `ApplicationProfile`, `read_application`."""
+    """Statement on an application beside its measurements; see `Job`, `ApplicationProfile`, `read_application`."""
 
     slowdown: float = 1.0
     restart_s: float | None = None

@@ -89,7 +89,7 @@ def report(
 
 
 def _compared(folders: list[Path], *, different: bool) -> tuple[list[str], list[str]]:
-    """What to mind of several runs, and how the others compare with the first."""
+    """Return cautions about several runs, and how the others compare with the first."""
     from bft.replay.studies.comparing import compared_runs
 
     found = compared_runs(folders, different=different)

@@ -30,7 +30,7 @@ _NO_NODES = array("i")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a record states of a job; instants in UTC nanoseconds, None where it states none.
+    """Statement of a record on a job; instants in UTC nanoseconds, None where it states none.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ class Tally:
     loud: bool = False
 
     def in_short(self) -> str:
-        """The same without the folder of the file."""
+        """Return the note without the folder of its file."""
         return str(replace(self, file=PurePath(self.file).name))
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ class Diagnosis:
         ]
 
     def assumptions(self) -> tuple[str, ...]:
-        """What was skipped and noted, a sentence each, without the folders of files: for the trace made of the logs."""
+        """Return skipped rows and notes, a sentence each, without the folders of files: for the trace."""
         kinds = ((self.skipped, "rows were skipped: "), (self.notes, ""))
         return tuple(
             f"{kind}{reason}{f': {tally.in_short()}' if str(tally) else ''}"

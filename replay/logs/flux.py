@@ -162,7 +162,7 @@ def _job_ran(
 def _job(
     reading: Reading, lists: NodeLists
 ) -> Callable[[dict[str, Any], str, int], Iterator[Record]]:
-    """What uses an object of `flux jobs --json`."""
+    """Make the function that uses an object of `flux jobs --json`."""
 
     def record(entry: dict[str, Any], _: str, line: int) -> Iterator[Record]:
         end_ns = instant_ns(entry.get("t_inactive")) or instant_ns(

@@ -37,7 +37,7 @@ _SAID = 0.0005
 
 @dataclass(slots=True)
 class ListedNodes:
-    """What the list of nodes says of nodes, by their indices, beyond that they are the machine's.
+    """Statements of the list of nodes on nodes, by their indices, beyond that they are the machine's.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Vanished:
 
 @dataclass(slots=True)
 class ColumnValues:
-    """What columns of tables of jobs hold in all rows: a few different values, and how many rows were looked at."""
+    """Values of the columns of job tables in all rows: a few different values, and how many rows were looked at."""
 
     values: dict[str, set[str]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class ColumnValues:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was made of the logs.
+    """Nodes, busy and idle time that the logs show.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ class _History:
             yield begun, ad
 
     def record(self, ad: dict[str, Any], _: str, line: int) -> Iterator[Record]:
-        """One job."""
+        """Yield the records of one job."""
         if ad.get("JobUniverse") in _NO_SLOT:
             raise LeftOut(
                 "job of the scheduler, local or grid universe, which has no slot"

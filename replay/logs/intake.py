@@ -327,7 +327,7 @@ def each_record(
 
 
 class Add(Protocol):
-    """What receives intervals: `Collector.job` or `Collector.outage`."""
+    """Function that receives intervals: `Collector.job` or `Collector.outage`."""
 
     def __call__(
         self,
@@ -389,7 +389,7 @@ class Running:
         return again
 
     def replace(self, key: Hashable, begun: Begun) -> None:
-        """What is under way has other hosts from now on."""
+        """Give the run under way other hosts from now on."""
         self._begun[key] = begun
 
     def end(self, key: Hashable, end_ns: int, file: str = "", line: int = 0) -> bool:
@@ -413,7 +413,7 @@ class Running:
         return True
 
     def under_way(self, key: Hashable) -> Begun | None:
-        """What is under way."""
+        """Return the run under way."""
         return self._begun.get(key)
 
     def forget(self, key: Hashable) -> None:
@@ -421,7 +421,7 @@ class Running:
         self._begun.pop(key, None)
 
     def last_until(self, now_ns: int) -> list[tuple[Hashable, Begun]]:
-        """What is under way and lasts until now at the least, by key.
+        """Return the runs under way that last until now at the least, by key.
 
         What has ended by a record that was read before is under way no more: a copy of its beginning came late.
         """
@@ -437,7 +437,7 @@ class Running:
 
 
 class UnderWay:
-    """What has begun in the files read into a collector so far and has not ended: jobs, and outages of nodes."""
+    """Jobs and outages that have begun in the files read into a collector so far and have not ended."""
 
     def __init__(self, reading: Reading) -> None:
         into = reading.into

@@ -74,7 +74,7 @@ class _Samples:
             self.width = len(plain)
 
     def record(self, text: str, line: int) -> Iterator[Record]:
-        """Use one sample."""
+        """Yield the state of a node from one sample."""
         if self.columns is None:
             raise Foreign("has no header before it", text[:40])
         row = split_fields(text, ",")

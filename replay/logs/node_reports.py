@@ -97,7 +97,7 @@ NOTHING = Resources()
 
 
 class Reported(NamedTuple):
-    """What a line prints of a node, of a list of nodes, or of a vnode.
+    """Text that a line prints of a node, of a list of nodes, or of a vnode.
 
     Parameters
     ----------
@@ -444,7 +444,7 @@ def _queues(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
 
 
 def _json(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
-    """What sinfo, scontrol show node (a list of nodes) or pbsnodes -F json (an object of them) print."""
+    """Read what sinfo, scontrol show node (a list of nodes) or pbsnodes -F json (an object of them) print."""
     source = iter(lines)
     begun, first = next(source)
     body = chain([first], (line for _, line in source))
@@ -473,7 +473,7 @@ def _json(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
 
 
 def _kubernetes(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
-    """What `kubectl get nodes -o json` prints: a list of nodes, or one."""
+    """Read what `kubectl get nodes -o json` prints: a list of nodes, or one."""
     source = iter(lines)
     begun, first = next(source)
     body = chain([first], (line for _, line in source))
@@ -521,7 +521,7 @@ def _has(entry: dict[str, Any], name: str) -> Resources:
 
 
 def _resource_set(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
-    """What `flux resource R` prints (RFC 20): execution.nodelist names the hosts of all ranks, in their order."""
+    """Read what `flux resource R` prints (RFC 20): execution.nodelist names the hosts of all ranks, in their order."""
     numbered = list(lines)
     for _ in numbered:
         report.line()
@@ -615,7 +615,7 @@ def read_nodes(reading: Reading) -> Iterator[Record]:
 def _with_more(
     listed: NodesListed, more: Mapping[str, str], reading: Reading
 ) -> NodesListed | Skipped:
-    """The same with partitions, other names, and since and until when the nodes are there."""
+    """Return the list of nodes with partitions, other names, and since and until when the nodes are there."""
     if not more:
         return listed
     line = listed.line
@@ -790,7 +790,7 @@ def _state_rows(
 def _bodies(
     lines: Iterable[tuple[int, str]], report: _States
 ) -> Iterator[tuple[int, list[tuple[int, str]]]]:
-    """What was printed of each snapshot, with its stamp: the line before it, else `_stamp_of_file`."""
+    """Yield the printed lines of each snapshot, with its stamp: the line before it, else `_stamp_of_file`."""
     stamp_ns: int | None = None
     body: list[tuple[int, str]] = []
     reading = report.reading

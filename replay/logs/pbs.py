@@ -153,7 +153,7 @@ class _Accounting:
     def _held(
         self, values: dict[str, str], hosts: tuple[str, ...]
     ) -> tuple[Held, ...] | None:
-        """What a job holds of each host; None: all of it, or nodes turn idle as a whole."""
+        """Return the units that a job holds of each host; None: all of it, or nodes turn idle as a whole."""
         log = self.reading.units
         if log is None:
             return None

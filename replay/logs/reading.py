@@ -88,7 +88,7 @@ class JobBlock(NamedTuple):
 
 
 class JobPlanned(NamedTuple):
-    """What the scheduler knew of a job, running or waiting; it is no row of its own."""
+    """Knowledge of the scheduler on a job, running or waiting; it is no row of its own."""
 
     key: Hashable
     plan: Plan
@@ -230,7 +230,7 @@ class RowUsed(NamedTuple):
 
 
 class ColumnHeld(NamedTuple):
-    """What a column of a table of jobs holds in all rows of jobs that ran: at most `MOST_VALUES` different texts.
+    """Values that a column of a job table holds in all rows of jobs that ran: at most `MOST_VALUES` different texts.
 
     `rows`: of those that were looked at.
     """

@@ -63,7 +63,7 @@ def mask_of(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def booleans(mask: NDArray[np.bool_]) -> pa.Array:
-    """The same as a column."""
+    """Return a mask as an Arrow column."""
     bits = np.packbits(mask, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
 
@@ -652,7 +652,7 @@ class _Columns:
         return self._hosts[cluster]
 
     def _plans(self, parsed: pa.Table) -> _PlanCells | None:
-        """What the scheduler knew of jobs; rows that need a closer look are not usual."""
+        """Read what the scheduler knew of jobs; rows that need a closer look are not usual."""
         planned = self._rows.planned
         if planned is None:
             return None

@@ -542,14 +542,14 @@ class HeldColumns:
     def held(
         self, fields: list[str], nodes: Sequence[int], line: int
     ) -> tuple[Held, ...] | None:
-        """What the job of a row held of each node; None: all."""
+        """Return the units that the job of a row held of each node; None: all."""
         cells = [fields[place] if place >= 0 else "" for place in self.places]
         return self.of_cells(cells, nodes, line)
 
     def of_cells(
         self, cells: Sequence[str], nodes: Sequence[int], line: int
     ) -> tuple[Held, ...] | None:
-        """The same by the cells of `places`."""
+        """Return the units by the cells of `places`."""
         log = self._reading.units
         if log is None:
             return None

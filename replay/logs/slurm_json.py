@@ -127,5 +127,5 @@ def _number(value: Any) -> int:
 
 
 def _instant(value: Any) -> int | None:
-    """UTC nanoseconds; 0 and unset numbers are no time."""
+    """Return UTC nanoseconds; 0 and unset numbers are no time."""
     return _number(value) * SECOND_NS or None

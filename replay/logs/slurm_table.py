@@ -83,7 +83,7 @@ QUOTED = re.compile(r'"[^"]*"(\W)".*"\s*$')
 
 
 def layout(line: str, delimiter: str = "") -> str:
-    """What to say of the first line of a table without a header: the `--fields` that fit it; empty when none do."""
+    """Return a hint on the first line of a table without a header: the `--fields` that fit it; empty when none do."""
     quoted = QUOTED.match(line)
     mark = delimiter or (
         quoted[1] if quoted else next((mark for mark in "|,;\t" if mark in line), "")
@@ -167,7 +167,7 @@ class Order:
         ]
 
     def see(self, fields: Sequence[str]) -> None:
-        """One record."""
+        """Note the values of the columns in one record."""
         for k, (name, text) in enumerate(zip(self._columns, fields, strict=True)):
             if text in MISSING:
                 continue

@@ -244,7 +244,7 @@ class LearnedCurves:
         return self.advisor.wake_ns(state, targets, self.learned, stall)
 
     def state(self) -> dict[str, Any]:
-        """The learned curves."""
+        """Return the learned curves of the jobs."""
         return snapshot(self, inner=True)
 
     def restore(self, state: Mapping[str, Any]) -> None:

@@ -98,7 +98,7 @@ def who_held_what(run: RunFiles) -> Chart | None:
 
 @dataclass(frozen=True, slots=True)
 class _Classes:
-    """What the colours of jobs mean: the kind of class, their names, the class of each job, and who held most."""
+    """Meaning of the colours of jobs: the kind of class, their names, the class of each job, and who held most."""
 
     what: str
     names: tuple[str, ...]

@@ -354,7 +354,7 @@ def _opening_of_all(runs: Sequence[RunFiles], compare: Compare | None) -> list[s
 
 
 def _warnings(summary: dict[str, Any], of: str = "") -> list[str]:
-    """What is wrong with a run; `of` names it among several."""
+    """Return warnings about a run; `of` names it among several."""
     metrics = summary["metrics"]
     warnings = (
         ["The replay was interrupted: these are partial results."]

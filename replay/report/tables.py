@@ -257,7 +257,7 @@ def search_section(found: dict[str, Any] | None) -> list[str]:
 
 
 def host_section(found: dict[str, Any]) -> list[str]:
-    """What harvesting costs the machine's own jobs."""
+    """Return the section on what harvesting costs the machine's own jobs."""
     lines = list(host_lines(found))
     return [section("host", "Your own jobs", facts(lines))] if lines else []
 

@@ -378,7 +378,7 @@ class Comparison:
         return table if len(table) <= FEW_JOBS else None
 
     def cautions(self) -> list[str]:
-        """What to know before the table is read: rigid jobs that ask for more than is usually idle."""
+        """Return cautions for readers of the table: rigid jobs that ask for more than is usually idle."""
         # A run ends when its jobs are done: the longest shows most of the trace.
         runs = [run for variant in self.variants for run in variant.runs]
         usual = usually_idle(max(runs, key=lambda run: run.window[1]).folder)
