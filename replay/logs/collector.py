@@ -196,6 +196,8 @@ MIN_GAP_NS = 10 * SECOND_NS
 _DAY_NS = 86_400 * SECOND_NS
 # Share of the jobs' node-time from which on nodes count as shared by jobs.
 _SHARED = 0.2
+# Jobs from which on it can be told whether they share nodes.
+_ENOUGH_JOBS = 20
 MOST_NODES = 1_000_000
 # Merged node-intervals: three months of a machine of 4,600 nodes with jobs of an hour. They take some 2 GB in the end.
 MAX_FRAGMENTS = 10_000_000
@@ -839,7 +841,9 @@ class Collector:
 
         Slurm calls them runaway; of PBS the record of the end is lost.
         """
-        if self.units is not None or self.busy_intervals.overlap() > _SHARED:
+        if len(self.job_times) < _ENOUGH_JOBS or self.units is not None:
+            return remaining
+        if self.busy_intervals.overlap() > _SHARED:
             return remaining
         open_runs = [run for run in remaining if not isinstance(run.nodes, int)]
         if not open_runs:

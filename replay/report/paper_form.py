@@ -174,7 +174,7 @@ def _blocks(axes: Axes, drawing: Blocks) -> None:
         axes.set_yticks([])
     if drawing.classes:
         patches = [
-            Patch(color=hue, label=_label(name)) for name, hue in drawing.legend()
+            Patch(color=hue, label=_label(name[:24])) for name, hue in drawing.legend()
         ]
         axes.legend(
             handles=patches,

@@ -104,6 +104,10 @@ def read_summary(folder: Path) -> dict[str, Any]:
     for part in ("metrics", "options", "inputs"):
         if not isinstance(summary.get(part), dict):
             raise InputError(f"damaged: it lacks {part!r}", file=path, hint=HINT)
+    for part in ("trace", "jobs", "digests_sha256"):
+        if not isinstance(summary["inputs"].get(part, {}), dict):
+            what = f"damaged: it holds another kind of value: inputs.{part}"
+            raise InputError(what, file=path, hint=HINT)
     return summary
 
 

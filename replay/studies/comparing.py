@@ -10,7 +10,8 @@ from typing import Any
 from bft.models import InputError, JobTable, write_jobs
 from bft.replay.inputs.files import Files, digest
 from bft.replay.options.naming import different_inputs, label_of, names_of_runs
-from bft.replay.results.run_reading import read_summary
+from bft.replay.results.run_directory import SUMMARY
+from bft.replay.results.run_reading import damage_named, read_summary
 from bft.replay.studies.breakdown import Split
 from bft.replay.studies.carry_out import Onlooker, carry_out
 from bft.replay.studies.comparison import Comparison, Variant, runs_of
@@ -113,6 +114,9 @@ def compared_runs(
                 "is named twice; name each run directory once", file=folder
             )
     summaries = [read_summary(folder) for folder in folders]
+    for folder, summary in zip(folders, summaries, strict=True):
+        with damage_named(folder / SUMMARY):  # each alone, so that its file is named
+            different_inputs(names_of_runs([folder], [summary]), [summary])
     labels = names_of_runs(folders, summaries)
     phrases = different_inputs(labels, summaries)
     if phrases and not different:

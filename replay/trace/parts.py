@@ -498,7 +498,7 @@ def _forget_begun(
             counts = begun.get(known)
             waits = start == NEVER and rows[row, rank][0] == NEVER
             # Ranks of equal rows stay without gaps: the last one goes first.
-            if reserved or not counts or not waits or row in later:
+            if reserved or not counts or not waits or rank < len(later.get(row, ())):
                 continue
             if count in counts:
                 counts.remove(count)
