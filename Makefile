@@ -10,7 +10,7 @@ MINUTES ?= 60
 # Compiled test and source files are kept: the suite starts hundreds of processes, and each would compile all anew.
 test slow explore: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-python test-browser slow explore mutants sandbox lowest check format audit dist docs clean
+.PHONY: demo test test-python test-browser slow explore mutants evidence sandbox lowest check format audit dist docs clean
 
 ## demo: replay the bundled data set, print a summary, and write a report of it
 demo: $(VENV)/report.stamp
@@ -42,11 +42,19 @@ explore: $(VENV)/dev.stamp
 mutants: $(VENV)/dev.stamp
 	$(BIN)/python tests/mutants/run.py --workers $(WORKERS)
 
-## sandbox: install what slow tests run of other people's programs: Slurm and its data base (Debian, as root); tests
-## that miss them are skipped
+## evidence: run the benchmarks whose tables stand in the pages, and write these; those of more than ten minutes by name:
+## make evidence ONLY=benchmarks/beyond.py (docs/evidence.md)
+evidence: $(VENV)/dev.stamp
+	$(BIN)/python -m benchmarks.evidence $(ONLY)
+
+## sandbox: install what slow tests run of other people's programs: Slurm, Grid Engine, OAR and their data bases
+## (Debian, as root); tests that miss them are skipped
 sandbox:
-	for program in slurmctld slurmd slurmdbd munged mariadbd; do command -v $$program >/dev/null || { apt-get update -qq && \
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq slurm-wlm slurmdbd munge mariadb-server; exit $$?; }; done
+	for program in slurmctld slurmd slurmdbd munged mariadbd sge_qmaster sge_execd qconf Almighty oarsub oarnodesetting psql ip; do \
+		command -v $$program >/dev/null || { echo gridengine-master shared/gridengineconfig boolean false | debconf-set-selections; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+			slurm-wlm slurmdbd munge mariadb-server gridengine-master gridengine-exec gridengine-client \
+			oar-server oar-server-pgsql oar-user oar-user-pgsql oar-node postgresql iproute2; exit $$?; }; done
 
 ## lowest: install the lowest versions of all dependencies that pyproject.toml allows, in an environment of its own
 ## below the temporary directory, and run the demo, `solve` and `jobs fit` there; skipped where no package index answers

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any
 from bft.models.lazy import public_names
 
 if TYPE_CHECKING:
-    from bft._example import Example as Example
-    from bft._example import load_example as load_example
     from bft._ingest import ingest as ingest
+    from bft._replay import Example as Example
+    from bft._replay import load_example as load_example
     from bft._replay import replay as replay
     from bft._run import Run as Run
     from bft._solve import solve as solve

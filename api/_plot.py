@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bft.models import InputError
-from bft.models.extras import how_to_install
-from bft.replay.report.over_time import held_over_time
-from bft.replay.report.time_charts import ns
+from bft.models.plugins import how_to_install
+from bft.replay.report.over_time import changes_of, held_over_time
+from bft.replay.report.run_files import ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,7 +120,7 @@ def _lines(
         own = allocations[allocations["job"] == name]
         start, end = ns(own["start"]), ns(own["end"])
         units = own["units"].to_numpy(dtype=np.float64)
-        times, held = held_over_time([no_limit], start, end, units)
+        times, held = held_over_time([no_limit], *changes_of(start, end, units))
         instants = [0.0, *((times - begin.value) / 3.6e12), hours]
         axes.step(instants, [0.0, *held, 0.0], where="post", label=str(name))
     axes.set_ylabel("nodes held")
@@ -159,9 +159,8 @@ def _used(
     instants = ns(steps["time"])
     counted = [(instants, steps["used"].to_numpy(dtype=np.float64))]
     units = allocations["units"].to_numpy(dtype=np.float64)
-    times, used = held_over_time(
-        counted, ns(allocations["start"]), ns(allocations["end"]), units
-    )
+    changes = changes_of(ns(allocations["start"]), ns(allocations["end"]), units)
+    times, used = held_over_time(counted, *changes)
     return (times - instants[0]) / 3.6e12, used
 
 

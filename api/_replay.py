@@ -1,4 +1,4 @@
-"""A replay from Python."""
+"""A replay from Python, and the bundled data set for first steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bft._arguments import arguments_named, full_names
 from bft._run import Run
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from bft.models import JobTable, XiTable
     from bft.replay import NodeTrace, Options, Policy
     from bft.replay.engine.watcher import Watcher
-    from bft.replay.inputs.in_memory import InMemoryInputs
+    from bft.replay.inputs.files import InMemoryInputs
+
 
 _log = logging.getLogger("bft.replay")
 
@@ -137,7 +138,7 @@ def in_memory_inputs(
     import pandas as pd
 
     from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_frame
-    from bft.replay.inputs.in_memory import InMemoryInputs
+    from bft.replay.inputs.files import InMemoryInputs
     from bft.replay.trace.node_trace import NodeTrace
 
     frame = "(a DataFrame)"
@@ -235,3 +236,42 @@ def _watcher(*, progress: bool) -> Iterator[Watcher]:
     with Bar() as bar:
         yield bar
         bar.done()
+
+
+class Example(NamedTuple):
+    """A node trace, and a job table as a frame: one row per job.
+
+    Examples
+    --------
+    >>> import bft
+    >>> trace, jobs = bft.load_example()
+    >>> bft.Example(trace, jobs.head(3)).jobs["model"].tolist()
+    ['AlexNet', 'VGG16', 'ResNet18']
+    """
+
+    trace: NodeTrace
+    jobs: pd.DataFrame
+
+
+def load_example() -> Example:
+    """Load the bundled data set: a synthetic trace of 512 nodes over two days, and 60 training jobs.
+
+    Examples
+    --------
+    >>> import bft
+    >>> trace, jobs = bft.load_example()
+    >>> trace
+    <NodeTrace: 512 nodes, 1,474 events, 2021-02-10T00:00:00 to 2021-02-12T00:00:00>
+    >>> jobs.loc[0, "name"]
+    'J00000-AlexNet'
+    """
+    from bft.datasets import load_bundled
+    from bft.replay.trace.trace_files import trace_from_frame
+
+    table, jobs = load_bundled()
+    return Example(
+        trace_from_frame(
+            table.frame, source="bundled: summit-like-512", metadata=table.metadata
+        ),
+        jobs,
+    )

@@ -31,7 +31,7 @@ class Comparison(_Comparison):
     """
 
     def __repr__(self) -> str:
-        from bft.replay.studies.comparison_table import table_of
+        from bft.replay.studies.comparison import table_of
 
         titles, rows = table_of(self)
         columns = list(zip(titles, *rows, strict=True))
@@ -49,7 +49,7 @@ class Comparison(_Comparison):
 
     def _repr_html_(self) -> str:
         """The table, for notebooks, with what is said before and after it."""
-        from bft.replay.studies.comparison_table import table_of
+        from bft.replay.studies.comparison import table_of
 
         titles, rows = table_of(self)
         head = "".join(f"<th>{escape(title)}</th>" for title in titles)

@@ -6,6 +6,7 @@ import argparse
 import gzip
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -175,6 +176,18 @@ def published(name: str) -> Iterator[tuple[dict[str, Any], Problem]]:
             for j in range(entry["nJ"])
         )
         yield entry, Problem(entry["nN"], entry["Tfwd"], jobs, tuple(held))
+
+
+def print_head(*names: str) -> None:
+    """Print the head of a table in Markdown, as pages have it (benchmarks.evidence)."""
+    print_row(*names)
+    print("|" + "---|" * len(names))
+
+
+def print_row(*cells: object) -> None:
+    """Print a row of it at once, percentages with a space as pages have them."""
+    row = " | ".join(re.sub(r"(?<=\d)%", " %", str(cell)) for cell in cells)
+    print(f"| {row} |", flush=True)
 
 
 def milliseconds(seconds: Sequence[float]) -> str:

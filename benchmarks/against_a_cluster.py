@@ -9,7 +9,8 @@ recorded is when rounds began. The tables:
 1. Completion times (JCT). The clock of rounds is fixed, or taken from the ends of the other jobs: each job is replayed
    with a clock that does not know its end. Errors are relative to the measured JCT.
 2. Work: whether the seconds that a job ran, and the rounds that it held, are those that its work needs.
-3. Finish-time fairness: rho from their JCTs by our formula, against their lists.
+3. Costs: what starts and the loading of data sets explain of it.
+4. Finish-time fairness: rho from their JCTs by our formula, against their lists.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import reference_folder
+from _common import print_head, print_row, reference_folder
 from numpy.typing import NDArray
 
 from bft.models import Curve, Job, JobTable
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.policies.schedule import Schedule
-from bft.replay.results.fairness import ideal_rate
+from bft.replay.results.metrics import ideal_rate
 from bft.replay.trace.node_trace import SECOND_NS
 
 FloatArray = NDArray[np.float64]
@@ -41,6 +42,8 @@ POLICIES = (
 )
 WORKERS = 32
 ROUND_S = 120.0
+# What a preemption costs on the cluster, as a comment in its authors' program states: shares and seconds.
+PREEMPTION = ((0.0, 0.5, 0.75, 0.9, 1.0), (0.0, 5.0, 15.0, 27.0, 60.0))
 # The first rounds, in which data sets are loaded.
 LOADING = 12
 # A job ends this much before its last round does, so that rounding cannot move its end into the next one.
@@ -242,6 +245,60 @@ def starts(rounds: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.concatenate([[True], np.diff(rounds) > 1])
 
 
+@dataclass(frozen=True)
+class Held:
+    """What each job of a run held: seconds, rounds, starts, and rounds in which data sets are loaded."""
+
+    run: Recorded
+    seconds: FloatArray
+    rounds: FloatArray
+    starts: FloatArray
+    loading: FloatArray
+
+    @classmethod
+    def by(cls, run: Recorded) -> Held:
+        """Count them."""
+        lengths, held = np.diff(measured_clock(run)), run.rounds_of.values()
+        return cls(
+            run,
+            np.array([lengths[rounds].sum() for rounds in held]),
+            np.array([float(len(rounds)) for rounds in held]),
+            np.array([float(starts(rounds).sum()) for rounds in held]),
+            np.array([float(np.sum(rounds < LOADING)) for rounds in held]),
+        )
+
+    def share(self, *costs: FloatArray, more_s: FloatArray | float = 0.0) -> float:
+        """Share of jobs whose seconds run, and what is lost, end in their last round +- 1.
+
+        Parameters
+        ----------
+        costs
+            What costs the same time for all jobs: how often each job pays it, shape (jobs,) or (jobs, kinds). Each job
+            is held against a fit to all others.
+        more_s
+            Seconds of work taken away from each job.
+        """
+        lost_s = self.seconds - self.run.run_s.to_numpy() + more_s
+        table = np.column_stack(costs)
+        onto = table @ np.linalg.pinv(table)  # the fit, as a matrix
+        error_s = (lost_s - onto @ lost_s) / (1 - np.diag(onto))
+        round_s = (self.seconds - onto @ lost_s) / self.rounds
+        return float(np.mean(np.abs(error_s) <= round_s))
+
+    def share_by_chance(self, factor: float) -> float:
+        """The same if each start costs another time, as measured on the cluster: the mean of 20 draws."""
+        shares = []
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            drawn = [
+                np.interp(rng.random(int(count)), *PREEMPTION).sum()
+                for count in self.starts
+            ]
+            more_s = factor * np.array(drawn)
+            shares.append(self.share(self.rounds, self.starts, more_s=more_s))
+        return float(np.mean(shares))
+
+
 def rounds_off(
     run: Recorded,
     needed_s: pd.Series,
@@ -318,15 +375,19 @@ def jobs_present(run: Recorded) -> FloatArray:
 def spread(errors: FloatArray) -> str:
     """Median, 90th percentile and maximum in percent."""
     median, high, largest = np.quantile(np.abs(errors), [0.5, 0.9, 1.0]) * 100
-    return f"{median:6.2f} {high:6.2f} {largest:6.2f}"
+    return f"{median:.2f}, {high:.2f}, {largest:.2f}"
 
 
 def print_jct(runs: dict[str, Recorded]) -> dict[str, dict[str, FloatArray]]:
     """Print errors of JCT by clock, median, p90 and maximum in percent; return them by run and clock."""
-    clocks = ("120 s", "mean round", "loading, then 120 s", "other jobs' ends")
-    print("1. error of JCT by the clock of rounds, %: median, p90, largest")
-    head = " ".join(f"{clock:>22}" for clock in clocks)
-    print(f"{'run on the cluster':<24} {'rounds':>6} {'mean s':>6} {head}")
+    clocks = (
+        "rounds of 120 s",
+        "rounds of the mean length",
+        f"first {LOADING} as measured, then 120 s",
+        "clock of the other jobs",
+    )
+    print("1. error of JCT by the clock of rounds, %: median, p90, largest\n")
+    print_head("run", "rounds", "mean, s", *clocks, "median of the last, %")
     errors: dict[str, dict[str, FloatArray]] = {}
     for name, run in runs.items():
         measured = run.jobs["jct_s"].to_numpy()
@@ -341,20 +402,25 @@ def print_jct(runs: dict[str, Recorded]) -> dict[str, dict[str, FloatArray]]:
             clock: ours / measured - 1
             for clock, ours in zip(clocks, replayed, strict=True)
         }
-        cells = " ".join(f"{spread(error):>22}" for error in errors[name].values())
-        print(f"{name:<24} {run.rounds:>6} {mean:>6.1f} {cells}", flush=True)
+        cells = [spread(error) for error in errors[name].values()]
+        print_row(name, run.rounds, f"{mean:.1f}", *cells, cells[-1].split(",")[0])
     return errors
 
 
 def print_work(runs: dict[str, Recorded]) -> None:
     """Print how the work of jobs agrees with the seconds that they ran and the rounds that they held."""
     print(
-        "\n2. seconds run / exclusive seconds, also x (rate given / rate alone): median, p5, p95;"
-        "\n   seconds lost by round and start; share of jobs whose work ends in their last round +- 1"
+        "\n2. seconds run / exclusive seconds, also x (rate given / rate alone): median, 5-95 %;"
+        "\n   seconds lost by round and start; share of jobs whose work ends in their last round +- 1\n"
     )
-    print(
-        f"{'run':<36} {'run / exclusive':>20} {'x rates given':>20} {'lost by':>12} "
-        f"{'given, 20 s':>11} {'alone':>6} {'seconds run':>11}"
+    print_head(
+        "run",
+        "seconds run / exclusive: median, 5-95 %",
+        "the same × rate given / rate alone",
+        "lost by round, start, s",
+        "work ends in the last round ± 1",
+        "with rates given, 20 s a start",
+        "with the seconds run",
     )
     for name, run in runs.items():
         ran = (run.run_s / run.table["exclusive_s"]).to_numpy()
@@ -368,22 +434,55 @@ def print_work(runs: dict[str, Recorded]) -> None:
             rounds_off(run, run.run_s, as_given=False, **lost),
         )
         within = [float(np.mean(np.abs(off) <= 1)) for off in offs]
-        print(
-            f"{name:<36} {around(ran):>20} {around(given):>20} {by_round:>6.1f} {by_start:>5.1f} "
-            f"{within[0]:>11.0%} {within[1]:>6.0%} {within[2]:>11.0%}"
+        print_row(
+            name,
+            around(ran),
+            around(given),
+            f"{by_round:.1f}, {by_start:.1f}",
+            f"{within[1]:.0%}",
+            f"{within[0]:.0%}",
+            f"{within[2]:.0%}",
         )
+
+
+def print_costs(cluster: dict[str, Recorded], simulated: dict[str, Recorded]) -> None:
+    """Print which costs explain when the work of jobs ends."""
+    print(
+        "\n3. share of jobs whose seconds run end in their last round +- 1, each against a fit to all others\n"
+    )
+    print_head(
+        "run",
+        "cluster: by round and start",
+        f"also in each of the first {LOADING} rounds",
+        "and starts by network",
+        "simulator: by round and start",
+        "each start drawn",
+        "drawn × 2",
+    )
+    for name, run in cluster.items():
+        held, other = Held.by(run), Held.by(simulated[name])
+        networks = pd.get_dummies(run.table["model"]).to_numpy(dtype=np.float64)
+        shares = (
+            held.share(held.rounds, held.starts),
+            held.share(held.rounds, held.starts, held.loading),
+            held.share(held.rounds, held.starts[:, None] * networks, held.loading),
+            other.share(other.rounds, other.starts),
+            other.share_by_chance(1),
+            other.share_by_chance(2),
+        )
+        print_row(name, *(f"{share:.0%}" for share in shares))
 
 
 def around(ratios: FloatArray) -> str:
     """Median, and the 5th and 95th percentile."""
     low, median, high = np.quantile(ratios, [0.05, 0.5, 0.95])
-    return f"{median:.3f} {low:.3f} {high:.3f}"
+    return f"{median:.3f}, {low:.3f}-{high:.3f}"
 
 
 def print_rho(runs: dict[str, Recorded]) -> None:
     """Print how far our finish-time fairness on their JCTs is from their lists."""
-    print("\n3. rho by our formula against their lists, %: median, p90, largest")
-    print(f"{'run':<36} {'static':>22} {'Themis':>22} {'Themis, 1 GPU, ours':>22}")
+    print("\n4. rho by our formula against their lists, %: median, p90, largest\n")
+    print_head("run", "static", "Themis", "Themis, 1 GPU, ours")
     for name, run in runs.items():
         static, themis = run.jobs["rho_static"], run.jobs["rho_themis"]
         present = jobs_present(run)
@@ -393,7 +492,7 @@ def print_rho(runs: dict[str, Recorded]) -> None:
             rho(run, present, gangs=True) / themis - 1,
             (rho(run, present, gangs=False) / themis - 1)[single],
         )
-        print(f"{name:<36} " + " ".join(f"{spread(each):>22}" for each in columns))
+        print_row(name, *map(spread, columns))
 
 
 def draw(
@@ -407,8 +506,13 @@ def draw(
     for axis, (name, run) in zip(axes.flat, runs.items(), strict=False):
         hours = run.jobs["jct_s"] / 3600
         for clock, color, marker, label in (
-            ("120 s", "#d95f02", "x", "rounds of 120 s"),
-            ("other jobs' ends", "#1b5e8c", "o", "clock from the other jobs' ends"),
+            ("rounds of 120 s", "#d95f02", "x", "rounds of 120 s"),
+            (
+                "clock of the other jobs",
+                "#1b5e8c",
+                "o",
+                "clock from the other jobs' ends",
+            ),
         ):
             axis.scatter(
                 hours,
@@ -451,6 +555,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     both = {f"{name}, cluster": run for name, run in cluster.items()}
     both |= {f"{name}, simulated": run for name, run in simulated.items()}
     print_work(both)
+    print_costs(cluster, simulated)
     print_rho(both)
     if options.png:
         draw(cluster, errors, options.png)

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from _common import chosen_rows, reference_folder
+from _common import chosen_rows, print_head, print_row, reference_folder
 
 from bft.datasets import generate_dnn_jobs, generate_node_trace
 from bft.models import JobTable, jobs_from_frame
@@ -181,15 +181,15 @@ def main() -> None:
     chosen = chosen_rows(rows(), __doc__)
     if not chosen:
         return
-    print(
-        f"{'row':58} {'1e9 samples':>11} {'share':>6} {'JCT h':>14} {'makespan ks':>14} {'without h':>9} {'done':>5}"
-    )
+    print_head(
+        "row", "outcome, 10⁹ samples", "share", "mean JCT, h", "makespan, ks", "longest without, h", "jobs done"
+    )  # fmt: skip
     for row in chosen:
-        print(line(row), flush=True)
+        print_row(*line(row))
 
 
-def line(row: Row) -> str:
-    """Replay a row and write its line."""
+def line(row: Row) -> tuple[object, ...]:
+    """Replay a row and return its cells."""
     inputs = inputs_of(row.world)
     pool, bounds = inputs.pools[0], bounds_in(row.world)
     options = Options.of(**{"backend": "exact", **row.options})
@@ -207,16 +207,21 @@ def line(row: Row) -> str:
     ).run()
     print(f"{row.label}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
     metrics = {**summarise(outcome), **beside_bounds(outcome, bounds)}
-    share = (
-        f"{outcome.work / bounds.unit_time:6.1%}" if bounds.unit_time else f"{'-':>6}"
-    )
+    share = f"{outcome.work / bounds.unit_time:.1%}" if bounds.unit_time else "-"
     jct = f"{metrics['jct_to_end_mean_s'] / HOUR_S:.1f} / {(bounds.jct_mean_s or 0) / HOUR_S:.1f}"
     makespan = "-"
     if metrics["makespan_s"] and bounds.makespan_s:
         makespan = f"{metrics['makespan_s'] / 1e3:.1f} / {bounds.makespan_s / 1e3:.1f}"
     longest = metrics["without_units_s"]["longest"] / HOUR_S
-    done = metrics["jobs_finished"]
-    return f"{row.label:58} {outcome.work / 1e9:11.2f} {share} {jct:>14} {makespan:>14} {longest:9.1f} {done:5}"
+    return (
+        row.label,
+        f"{outcome.work / 1e9:.2f}",
+        share,
+        jct,
+        makespan,
+        f"{longest:.1f}",
+        metrics["jobs_finished"],
+    )
 
 
 @cache

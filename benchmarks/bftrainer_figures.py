@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
-from _common import reference_folder
+from _common import print_head, print_row, reference_folder
 
 from bft.models import JobTable, read_published_jobs, write_jobs
 from bft.replay.studies import Plan, sweep
@@ -138,18 +138,23 @@ def replayed(name: str, folder: Path, study: Path, workers: int) -> pd.DataFrame
 def print_figure(name: str, frame: pd.DataFrame) -> None:
     """Print the table of a figure."""
     figure = FIGURES[name]
-    print(f"\n{name}: {figure.title}; first {figure.nodes:,} nodes")
-    print(
-        f"{figure.label:>13} {'U':>6} {'outcome, 1e9':>12} {'finished':>8} {'rescales':>8} "
-        f"{'return':>7} {'lost to rescaling':>17} {'preemption':>10}"
-    )
+    print(f"\n{name}: {figure.title}; first {figure.nodes:,} nodes\n")
+    print_head(
+        figure.label, "U", "outcome, 10⁹ samples", "finished", "rescales", "return on a rescale",
+        "lost to rescaling, of the outcome", "to preemption",
+    )  # fmt: skip
     for row in frame.itertuples(index=False):
         gained = row.return_on_rescale
-        print(
-            f"{row.label!s:>13} {row.U:>6.3f} {row.outcome / 1e9:>12.1f} {row.jobs_finished:>8} {row.rescales:>8} "
-            f"{'-' if gained is None else f'{gained:.2f}':>7} {row.rescale_cost / row.outcome:>17.1%} "
-            f"{row.preemption_cost / row.outcome:>10.1%}",
-            flush=True,
+        all_jobs = name == "parallel" and row.label == 0
+        print_row(
+            "all" if all_jobs else row.label,
+            f"{row.U:.3f}",
+            f"{row.outcome / 1e9:.1f}",
+            row.jobs_finished,
+            f"{row.rescales:,}",
+            "-" if gained is None else f"{gained:.1f}",
+            f"{row.rescale_cost / row.outcome:.1%}",
+            f"{row.preemption_cost / row.outcome:.1%}",
         )
 
 
@@ -210,7 +215,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             frame = replayed(name, Path(scratch), study, given.workers)
             print_figure(name, frame)
             if name == "objective":
-                print(run_times_h(frame, study).round(1).to_string())
+                print("\nhours from start to finish\n")
+                times = run_times_h(frame, study).round(1)
+                print_head("network", *times.columns)
+                for row in times.itertuples():
+                    print_row(*row)
             if given.png:
                 given.png.mkdir(parents=True, exist_ok=True)
                 draw(name, frame, given.png)

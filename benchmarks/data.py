@@ -3,6 +3,7 @@
 python -m benchmarks.data --check          each file that tests and benchmarks use: there, absent, or another content
 python -m benchmarks.data --fetch NAME     clone NAME's repository at its commit, and put what we use into its folder
 python -m benchmarks.data --fetch NAME --from CLONE     the same from a clone that is there already
+python -m benchmarks.data --fetch NAME --run PYTHON     also runs its program, for the results that are reference data
 python -m benchmarks.data --write          make the list anew from the folder that BFT_REFERENCE names
 
 `data.sha256` lists each file with the SHA-256 of its content, of a .gz file that of what it unpacks to.
@@ -13,44 +14,22 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
-import json
+import io
 import os
+import re
 import subprocess
 import sys
+import tarfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks._derived import DERIVED, PROGRAMS, Contents, Derivation, Program
+
 LIST = Path(__file__).with_suffix(".sha256")
-_LOADS = ("0.5", "1.0", "1.5", "2.0")
-POLLUX_RESULTS = {
-    "results-inter": ("avoid", "inter25", "inter50", "noavoid"),
-    "results-jobload": tuple(
-        f"{policy}-{load}"
-        for policy in ("optimus", "pollux", "tiresias")
-        for load in _LOADS
-    ),
-    "results-period": (
-        "pollux-1m",
-        "pollux-2m",
-        "pollux-30s",
-        "pollux-4m",
-        "pollux-8m",
-    ),
-}
-POLLUX_WORKLOADS = (
-    "workload-1",
-    "workload-2",
-    "workload-4",
-    "workload-6",
-    "workload-7",
-)
-
-
-# The contents of a repository's files by path.
-Contents = Callable[[str], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +43,16 @@ class Source:
     folders
         Which of its folders become which of ours, in this order.
     derived
-        Files of ours that are computed from several of its files: a function of these, by our name.
+        Files of ours that are computed from its files: a function of these, by a pattern of our name.
+    program
+        What makes other files of ours.
     """
 
     url: str
     commit: str
     folders: tuple[tuple[str, str], ...]
-    derived: Mapping[str, Callable[[Contents], bytes]] = field(default_factory=dict)
+    derived: Mapping[str, Derivation] = field(default_factory=dict)
+    program: Program | None = None
 
     def candidates(self, name: str) -> list[str]:
         """Paths in the repository at which a file of ours may lie; .gz files are often unpacked there."""
@@ -82,30 +64,19 @@ class Source:
         return list(dict.fromkeys(found))
 
 
-def pollux_averages(contents: Contents) -> bytes:
-    """The average JCT of each published run of Pollux' artifact, from the JCTs in its result files."""
-    lines = ["set,policy,workload,jobs,avg_jct"]
-    for folder, runs in POLLUX_RESULTS.items():
-        for run in runs:
-            file = f"simulator/{folder}/{run}/summary.json"
-            by_workload = json.loads(contents(file))["jcts"]
-            for workload in POLLUX_WORKLOADS:
-                jcts = list(by_workload[workload].values())
-                mean = sum(jcts) / len(jcts)
-                lines.append(f"{folder},{run},{workload},{len(jcts)},{mean!r}")
-    return "".join(f"{line}\r\n" for line in lines).encode()
-
-
 SOURCES = {
     "bftrainer": Source(
         "https://github.com/BFTrainer/Replayer",
         "515f0e500e34e4cc18e753b64ed000dd7b15f2ad",
         (("dataset/", "bftrainer/"),),
+        program=PROGRAMS["bftrainer"],
     ),
     "tiresias": Source(
         "https://github.com/SymbioticLab/Tiresias",
         "959f9b08f44fa1b4f2b3aed79b01e4d439264a94",
         (("simulator/", "tiresias/"), ("", "tiresias/")),
+        DERIVED["tiresias"],
+        PROGRAMS["tiresias"],
     ),
     "lucid": Source(
         "https://github.com/S-Lab-System-Group/Lucid",
@@ -120,6 +91,12 @@ SOURCES = {
             ("simulation/predictor/", "lucid/"),
         ),
     ),
+    "lucid-results": Source(
+        "https://github.com/RayminL/2024Fall-SYSU-CSE-ACA",
+        "67c0f4c4317a3cb722ebca1253309bfa51f571b9",
+        (),
+        DERIVED["lucid-results"],
+    ),
     "pollux": Source(
         "https://github.com/petuum/adaptdl",
         "c793c7089bd307462686339d29707925c461f9a9",
@@ -128,7 +105,7 @@ SOURCES = {
             ("benchmark/workloads/", "pollux/workloads/"),
             ("simulator/", "pollux/"),
         ),
-        {"pollux/published_avg_jct.csv": pollux_averages},
+        DERIVED["pollux"],
     ),
     "sia": Source(
         "https://github.com/siasosp23/artifacts",
@@ -142,6 +119,12 @@ SOURCES = {
         "https://github.com/pkusys/ElasticFlow",
         "04a0109a6acdd7d89f4cb31b6a6a7a128bee6bb0",
         (("ElasticFlow/scheduler/", "elasticflow/"),),
+    ),
+    "shockwave": Source(
+        "https://github.com/uw-mad-dash/shockwave",
+        "8a44f4a27a45760520386809b695d51b665b3679",
+        (("LICENSE", "shockwave/LICENSE"),),
+        DERIVED["shockwave"],
     ),
 }
 
@@ -224,7 +207,9 @@ def cloned(name: str, source: Source, target: str) -> None:
         )
 
 
-def fetch(name: str, folder: Path, clone: str | None = None) -> int:
+def fetch(
+    name: str, folder: Path, clone: str | None = None, run: str | None = None
+) -> int:
     """Put the files of a source into `folder`; return 1 if one of its public files is not what we measured with.
 
     Files that are there and right stay; those that are there and different are not replaced.
@@ -237,6 +222,8 @@ def fetch(name: str, folder: Path, clone: str | None = None) -> int:
         That of the reference data.
     clone
         A clone of the repository that has the commit; None: it is fetched.
+    run
+        An interpreter for its program, which then makes the results that are absent; None: it does not run.
 
     Raises
     ------
@@ -253,14 +240,15 @@ def fetch(name: str, folder: Path, clone: str | None = None) -> int:
             raise FetchError(f"{name}: {repository} does not have {source.commit}")
         paths = set(tree.stdout.decode().split("\0"))
 
+        @cache
         def contents(path: str) -> bytes:
             return git(repository, "show", f"{source.commit}:{path}").stdout
 
         counts: Counter[str] = Counter()
+        absent = {}
         for ours, expected in listed().items():
-            if ours.split("/")[0] != name:
+            if ours.split("/")[0] != name.split("-")[0]:
                 continue
-            theirs = [path for path in source.candidates(ours) if path in paths]
             target = folder / ours
             state = state_of(target, expected)
             if state == "same":
@@ -269,16 +257,73 @@ def fetch(name: str, folder: Path, clone: str | None = None) -> int:
                 print(f"different {target}: not replaced")
                 counts["there with another content (!)"] += 1
             else:
+                theirs = [path for path in source.candidates(ours) if path in paths]
                 found = _found(ours, expected, contents, source, theirs)
                 if found is None:
-                    counts["without a public address; see docs/data.md"] += 1
+                    absent[ours] = expected
                 else:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    target.write_bytes(found)
+                    place(target, found)
                     counts["fetched"] += 1
+        if run and source.program and absent:
+            made = _made(source, repository, folder, run, absent)
+            counts["made by its program"] += made
+        elif source.program and absent:
+            print(
+                f"--run PYTHON makes more of them with its program: {source.program.needs}"
+            )
+        counts["not in this repository; see docs/data.md"] += sum(
+            not (folder / ours).exists() for ours in absent
+        )
     for state, count in sorted(counts.items()):
         print(f"{count:>5} {state}")
     return int(any(state.endswith("(!)") for state in counts))
+
+
+def place(target: Path, content: bytes) -> None:
+    """Write a file of ours."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+
+
+def _made(
+    source: Source,
+    repository: str | Path,
+    folder: Path,
+    run: str,
+    absent: Mapping[str, str],
+) -> int:
+    """Run the program of a source, and place those of its results that are absent; return how many.
+
+    Raises
+    ------
+    FetchError
+        When it fails, or a result is not the one that we measured with.
+    """
+    assert source.program is not None
+    count = 0
+    with TemporaryDirectory() as checkout:
+        archive = git(repository, "archive", "--format=tar", source.commit)
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+            files.extractall(checkout, filter="data")
+        try:
+            for ours, content in source.program.results(Path(checkout), folder, run):
+                if ours not in absent:
+                    continue
+                if hashlib.sha256(content).hexdigest() != absent[ours]:
+                    raise FetchError(
+                        f"{ours}: the program gives another result; it needs {source.program.needs}"
+                    )
+                packed = ours.endswith(".gz")
+                place(
+                    folder / ours,
+                    gzip.compress(content, mtime=0) if packed else content,
+                )
+                count += 1
+        except (RuntimeError, OSError) as error:
+            raise FetchError(
+                f"{source.url}: its program, which needs {source.program.needs}, failed: {error}"
+            ) from None
+    return count
 
 
 def _found(
@@ -289,9 +334,12 @@ def _found(
     theirs: Sequence[str],
 ) -> bytes | None:
     """Return a file of ours, made of the first of their files that has its content; None if there is none."""
-    if ours in source.derived:
-        derived = source.derived[ours](contents)
-        return derived if content_digest(derived, ours) == expected else None
+    for pattern, derive in source.derived.items():
+        if known := re.fullmatch(pattern, ours):
+            content = derive(known, contents)
+            if hashlib.sha256(content).hexdigest() != expected:
+                return None
+            return gzip.compress(content, mtime=0) if ours.endswith(".gz") else content
     for path in theirs:
         content = contents(path)
         if hashlib.sha256(content).hexdigest() == expected:
@@ -312,6 +360,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     group.add_argument("--fetch", metavar="NAME", choices=SOURCES, help="a source")
     group.add_argument("--write", action="store_true", help="make the list anew")
     parser.add_argument("--from", dest="clone", metavar="CLONE", help="with --fetch")
+    parser.add_argument("--run", metavar="PYTHON", help="with --fetch: its program")
     asked, folder = (
         parser.parse_args(arguments),
         Path(os.environ.get("BFT_REFERENCE", "")),
@@ -322,7 +371,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     if asked.fetch:
         try:
-            sys.exit(fetch(asked.fetch, folder, asked.clone))
+            sys.exit(fetch(asked.fetch, folder, asked.clone, asked.run))
         except FetchError as error:
             sys.exit(str(error))
     if not folder.is_dir():

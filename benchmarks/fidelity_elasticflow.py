@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from _common import print_head, print_row
 from numpy.typing import NDArray
 
 from bft.models import Curve, Job, JobTable
@@ -156,39 +157,43 @@ def print_accounting(jobs: JobTable) -> None:
     run, allocations = read_run(FOLDER), read_allocations(FOLDER)
     policy, units = schedule(allocations), 64 * len(jobs)
     long = (run["jct_s"] > run["jct_s"].mean()).to_numpy()
-    print("1. with its allocations: error of JCT, %; jobs that end in the same second")
-    print(
-        f"{'restarts':<22} {'ends':<14} {'accepted':>8} {'median':>7} {'p90':>7} "
-        f"{'long jobs, largest':>18} {'mean JCT':>9} {'same':>5}"
-    )
+    print("1. with its allocations: error of JCT; jobs that end in the same second\n")
+    print_head(
+        "a start or restart costs", "jobs end", "accepted", "JCT off, median", "p90",
+        "long jobs, largest", "same second", "mean JCT, s",
+    )  # fmt: skip
     for label, restart_s, slots in (
-        ("none", (), False),
+        ("nothing", (), False),
         ("4 to 16 s by size", BY_SIZE, False),
-        ("2 s (GPUs known)", CACHED, False),
-        ("none", (), True),
+        ("2 s", CACHED, False),
+        ("nothing", (), True),
         ("4 to 16 s by size", BY_SIZE, True),
-        ("2 s (GPUs known)", CACHED, True),
+        ("2 s", CACHED, True),
     ):
         ours = replayed(jobs, policy, restart_s, units=units)
         cost_s = 2.0 if restart_s == CACHED else 0.0
         ends = in_slots(allocations, ours.end_s, cost_s) if slots else ours.end_s
         late = ends - run["end_s"].to_numpy()
         off = np.abs(late / run["jct_s"].to_numpy())
-        print(
-            f"{label:<22} {'in slots' if slots else 'as they are':<14} {len(jobs) - ours.refused:>8} "
-            f"{100 * np.median(off):>7.2f} {100 * np.quantile(off, 0.9):>7.2f} "
-            f"{100 * off[long].max():>18.2f} {np.mean(ends - run['submit_s']):>9,.0f} "
-            f"{np.sum(np.abs(late) < 1):>5}"
+        print_row(
+            label,
+            f"in slots of {SLOT_S:.0f} s" if slots else "when their work is done",
+            len(jobs) - ours.refused,
+            f"{np.median(off):.2%}",
+            f"{np.quantile(off, 0.9):.2%}",
+            f"{off[long].max():.2%}",
+            np.sum(np.abs(late) < 1),
+            f"{np.mean(ends - run['submit_s']):,.0f}",
         )
-    print(f"{'its log':<37} {len(run):>8} {'':>34} {run['jct_s'].mean():>9,.0f}")
+    print_row("its log", "", len(run), "", "", "", "", f"{run['jct_s'].mean():,.0f}")
 
 
 def print_policies(jobs: JobTable) -> None:
     """Print what our policies do with the same jobs."""
     deadline = np.array([(job.deadline_ns or 0) / SECOND_NS for job in jobs])
     submit = np.array([job.tsub_ns / SECOND_NS for job in jobs])
-    print("\n2. our policies on 128 GPUs, restarts of 4 to 16 s by size")
-    print(f"{'policy':<24} {'accepted':>8} {'deadlines met':>13} {'mean JCT':>9}")
+    print("\n2. our policies on 128 GPUs, restarts of 4 to 16 s by size\n")
+    print_head("policy", "accepted", "deadlines kept", "mean JCT, s")
     policies: dict[str, Policy] = {
         "equal-share": EqualShare(),
         "optimus, every 240 s": Optimus(interval_s=SLOT_S),
@@ -196,9 +201,11 @@ def print_policies(jobs: JobTable) -> None:
     }
     for name, policy in policies.items():
         ours = replayed(jobs, policy, BY_SIZE)
-        print(
-            f"{name:<24} {len(jobs) - ours.refused:>8} {np.sum(ours.end_s <= deadline):>13} "
-            f"{np.nanmean(ours.end_s - submit):>9,.0f}"
+        print_row(
+            name,
+            len(jobs) - ours.refused,
+            np.sum(ours.end_s <= deadline),
+            f"{np.nanmean(ours.end_s - submit):,.0f}",
         )
 
 

@@ -23,7 +23,7 @@ from bft.models import Job, JobTable
 from bft.models.workloads.jobs_venus import ORIGIN, read_colocation, read_venus_jobs
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.engine.ledger import JobRecord
-from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.rules import Interference
 from bft.replay.policies import Policy
 from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.lucid.orchestrator import Lucid
@@ -33,7 +33,7 @@ from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
 from bft.replay.policies.tiresias import TiresiasL
 
 sys.path.insert(0, str(Path(__file__).parent))
-from _common import reference_folder
+from _common import print_head, print_row, reference_folder
 
 UNITS_PER_NODE = 8
 # The artifact's stand-in for estimates below 0, its stopped jobs' overhead, and the memory of its units.
@@ -258,15 +258,14 @@ CASES = (
 
 def golden_averages(folder: Path, column: str) -> dict[str, float]:
     """Average JCT of virtual clusters in the artifact, s; some are not published."""
-    if column == "lucid":
-        table = pd.read_csv(folder / "golden" / "lucid_upstream_by_vc.csv").set_index(
-            "vc"
-        )["avg_jct"]
-    else:
-        table = pd.read_csv(folder / "golden" / "avg_jct_by_vc.csv").set_index("vc")[
-            column
-        ]
-    return {str(vc): float(value) for vc, value in table.items()}
+    name = "lucid_upstream_by_vc" if column == "lucid" else "avg_jct_by_vc"
+    file = folder / "golden" / f"{name}.csv"
+    if not file.is_file():
+        print(f"{column}: no averages of virtual clusters, {file}", file=sys.stderr)
+        return {}
+    table = pd.read_csv(file).set_index("vc")
+    averages = table["avg_jct" if column == "lucid" else column]
+    return {str(vc): float(value) for vc, value in averages.items()}
 
 
 def jct_s(record: JobRecord) -> float:
@@ -308,10 +307,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         venus = load(reference_folder() / "lucid", Path(scratch))
         vcs = arguments.vc or list(venus.nodes)
-        head = f"{'policy':>20} {'by virtual cluster':>20} {'avg JCT':>10} {'artifact':>10} {'off by':>7} {'median':>8}"
-        print(
-            f"{head} {'avg queue':>10} {'artifact':>10} {'same end':>9} {'seconds':>8}"
-        )
+        print_head(
+            "policy", "by virtual cluster", "same end per job", "ours, all jobs", "artifact", "off by", "median",
+            "queueing", "artifact's",
+        )  # fmt: skip
         averages: dict[str, dict[str, float]] = {}
         for case in CASES:
             if arguments.policies and case.name not in arguments.policies:
@@ -333,11 +332,7 @@ def _row(case: Case, venus: Venus, vcs: list[str], *, whole: bool) -> dict[str, 
         if case.golden
         else float("nan")
     )
-    theirs = (
-        f"{case.avg_jct_s:10.2f} {jct.mean() / case.avg_jct_s - 1:+7.2%}"
-        if whole
-        else f"{'':10} {'':7}"
-    )
+    theirs = (f"{case.avg_jct_s:,.2f}", f"{jct.mean() / case.avg_jct_s - 1:+.1%}")
     wrong = whole and abs(jct.mean() / case.avg_jct_s - 1) > case.within
     of: dict[str, list[float]] = defaultdict(list)
     for record, value in zip(records, jct, strict=True):
@@ -348,30 +343,33 @@ def _row(case: Case, venus: Venus, vcs: list[str], *, whole: bool) -> dict[str, 
     spread = (
         f"{min(off):+.1%} to {max(off):+.1%}" if off else "-"
     )  # first, as errors cancel in a mean
-    print(
-        f"{case.name:>20} {spread:>20} {jct.mean():10.2f} {theirs} {np.median(jct):8.1f} {queue.mean():10.2f} "
-        f"{case.avg_queue_s if whole else float('nan'):10.2f} {'-' if np.isnan(same) else f'{same:.2%}':>9} "
-        f"{seconds:8.1f}{f'  beyond {case.within:.2%}' if wrong else ''}"
+    print_row(
+        case.name,
+        spread,
+        "-" if np.isnan(same) else f"{same:.1%}",
+        f"{jct.mean():,.2f}",
+        *(theirs if whole else ("", "")),
+        f"{np.median(jct):,.1f}",
+        f"{queue.mean():,.2f}",
+        f"{case.avg_queue_s:,.2f}" if whole else "",
     )
+    beyond = f", beyond {case.within:.2%}" if wrong else ""
+    print(f"{case.name}: {seconds:.1f} s{beyond}", file=sys.stderr)
     return averages
 
 
 def _by_vc(averages: dict[str, dict[str, float]], venus: Venus, vcs: list[str]) -> None:
     """Print average JCT by virtual cluster, and the deviation from the artifact where it is known."""
     golden = {case.name: golden_averages(venus.folder, case.by_vc) for case in CASES}
-    print(
-        f"\naverage JCT, s (off by)\n{'':>8} "
-        + " ".join(f"{name:>19}" for name in averages)
-    )
+    print("\naverage JCT, s (off by)\n")
+    print_head("virtual cluster", *averages)
     for vc in vcs:
         cells = []
         for name, of in averages.items():
             known = golden[name].get(vc)
-            cells.append(
-                f"{of[vc]:10.0f} "
-                + (f"({of[vc] / known - 1:+6.2%})" if known else f"{'':8}")
-            )
-        print(f"{vc:>8} " + " ".join(f"{cell:>19}" for cell in cells))
+            off = f" ({of[vc] / known - 1:+.2%})" if known else ""
+            cells.append(f"{of[vc]:.0f}{off}")
+        print_row(vc, *cells)
 
 
 if __name__ == "__main__":

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import argparse
 import csv
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from _common import reference_folder
+from _common import print_head, print_row, reference_folder
 
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.policies import Policy
-from bft.replay.policies._pollux_search import Moment, search
 from bft.replay.policies.optimus import Optimus
-from bft.replay.policies.pollux import Pollux
-from bft.replay.policies.tiresias_pollux import TiresiasPollux
+from bft.replay.policies.pollux import Moment, Pollux, search
+from bft.replay.policies.tiresias import TiresiasPollux
 from bft.replay.trace.node_trace import SECOND_NS
 
 NODES, UNITS_PER_NODE = 16, 4
@@ -85,9 +85,7 @@ def interference(
 ) -> None:
     """Print the artifact's table of interference, or some of its cells."""
     golden = published(folder, "results-inter")
-    print(
-        f"{'workload':10} {'cell':8} {'published':>10} {'ours':>10} {'deviation':>10}  runs"
-    )
+    print_head("workload", "cell", "published", "ours", "deviation", "runs")
     for workload in workloads:
         path = folder / LOADS["1.0"] / f"workload-{workload}.csv"
         for cell in cells:
@@ -99,10 +97,8 @@ def interference(
             ]
             goal, mean = golden[cell, path.stem], float(np.mean(runs))
             each = " ".join(f"{run:.2f}" for run in runs)
-            print(
-                f"{path.stem:10} {cell:8} {goal:10.2f} {mean:10.2f} {mean / goal - 1:+10.2%}  {each}",
-                flush=True,
-            )
+            figures = (f"{goal:,.2f}", f"{mean:,.2f}", f"{mean / goal - 1:+.1%}")
+            print_row(workload, cell, *figures, each)
 
 
 def main() -> None:
@@ -130,9 +126,7 @@ def main() -> None:
         )
         return
     golden = published(folder)
-    print(
-        f"{'load':>4} {'workload':10} {'policy':9} {'published':>10} {'ours':>10} {'deviation':>10}  runs"
-    )
+    print_head("load", "workload", "policy", "published", "ours", "deviation", "runs")
     for load in given.loads.split(","):
         for workload in given.workloads.split(","):
             path = folder / LOADS[load] / f"workload-{workload}.csv"
@@ -151,16 +145,17 @@ def main() -> None:
                     golden[f"{name}-{load}", f"workload-{workload}"],
                     float(np.mean(runs)),
                 )
-                print(
-                    f"{load:>4} {path.stem:10} {name:9} {goal:10.2f} {mean:10.2f} {mean / goal - 1:+10.2%}  "
-                    f"{' '.join(f'{run:.2f}' for run in runs)}  ({cpu_s:.0f} s CPU a run)",
-                    flush=True,
-                )
-    print("\none round of the search on 16 nodes of 4 units, CPU seconds (median of 5)")
+                each = " ".join(f"{run:.2f}" for run in runs)
+                figures = (f"{goal:,.2f}", f"{mean:,.2f}", f"{mean / goal - 1:+.1%}")
+                print_row(load, workload, name, *figures, each)
+                print(f"{name}: {cpu_s:.0f} s CPU a run", file=sys.stderr)
+    print(
+        "\none round of the search on 16 nodes of 4 units, CPU seconds (median of 5)\n"
+    )
+    print_head("jobs", "CPU s")
     for jobs in (10, 40, 80):
-        print(
-            f"{jobs:4} jobs {np.median([round_seconds(jobs, seed) for seed in range(5)]):8.3f}"
-        )
+        seconds = [round_seconds(jobs, seed) for seed in range(5)]
+        print_row(jobs, f"{np.median(seconds):.3f}")
 
 
 if __name__ == "__main__":

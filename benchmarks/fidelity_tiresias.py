@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from _common import reference_folder
+from _common import print_head, print_row, reference_folder
 
 from bft.models.workloads.jobs_tiresias import read_tiresias_jobs
 from bft.replay import Policy, Replay, Rules, always_idle
@@ -103,9 +104,7 @@ def main() -> None:
         .set_index(["cluster", "trace", "schedule"])
         .avg_jct
     )
-    print(
-        f"{'policy':<17} {'cluster':<7} {'trace':<12} {'simulator':>11} {'ours':>11} {'jobs':>5} {'differ':>6}"
-    )
+    print_head("policy", "cluster", "trace", "simulator", "ours", "jobs", "differ")
     for name, make in exactly(samples).items():
         for cluster, trace in CELLS:
             theirs = float(summary[cluster, trace, name])
@@ -116,35 +115,38 @@ def main() -> None:
                 if expected is None
                 else str(int((ours != expected.loc[ours.index]).any(axis=1).sum()))
             )
-            print(
-                f"{name:<17} {cluster:<7} {trace:<12} {theirs:>11.2f} {average:>11.2f} {len(ours):>5} {differ:>6}"
+            print_row(
+                name,
+                cluster,
+                trace,
+                f"{theirs:.2f}",
+                f"{average:.2f}",
+                len(ours),
+                differ,
             )
             assert abs(average / theirs - 1) < CLOSE
             assert name.startswith("dlas") or differ == "0"
-    print("\naverage JCT against the simulator's, %")
-    print(
-        f"{'policy':<17} {'cluster':<7} {'trace':<12} {'timely demotion':>15} {'own index':>10} {'as published':>13}"
-    )
-    for cluster, trace in CELLS:
-        theirs = float(summary[cluster, trace, "dlas-gpu"])
-        off = finished(folder, cluster, trace, TiresiasL())[1] / theirs - 1
-        print(
-            f"{'dlas-gpu':<17} {cluster:<7} {trace:<12} {percent(off):>15} {'-':>10} {percent(off):>13}"
-        )
-    for cluster, trace in CELLS:
-        theirs = float(summary[cluster, trace, "dlas-gpu-gittins"])
-        variants = (
+    print("\naverage JCT against the simulator's, %\n")
+    print_head("policy", *(f"{cluster} {trace}" for cluster, trace in CELLS))
+    variants: dict[str, tuple[str, Policy]] = {
+        "tiresias-l": ("dlas-gpu", TiresiasL()),
+        "tiresias-g": ("dlas-gpu-gittins", TiresiasG(samples=samples)),
+        "tiresias-g, timely demotion only": (
+            "dlas-gpu-gittins",
             TiresiasG(samples=samples, next_sample=True),
+        ),
+        "tiresias-g, own index only": (
+            "dlas-gpu-gittins",
             TiresiasG(samples=samples, late_demotion=True),
-            TiresiasG(samples=samples),
-        )
-        one, two, both = (
-            percent(finished(folder, cluster, trace, policy)[1] / theirs - 1)
-            for policy in variants
-        )
-        print(
-            f"{'dlas-gpu-gittins':<17} {cluster:<7} {trace:<12} {one:>15} {two:>10} {both:>13}"
-        )
+        ),
+    }
+    for name, (schedule, policy) in variants.items():
+        cells = []
+        for cluster, trace in CELLS:
+            theirs = float(summary[cluster, trace, schedule])
+            ours_s = finished(folder, cluster, trace, deepcopy(policy))[1]
+            cells.append(percent(ours_s / theirs - 1))
+        print_row(name, *cells)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from _common import chosen_rows, reference_folder
+from _common import chosen_rows, print_head, print_row, reference_folder
 
 from bft.replay.cli.main import run
 from bft.replay.options.options import Options
@@ -64,9 +64,9 @@ def main() -> None:
     chosen = chosen_rows(rows(), __doc__)
     if not chosen:
         return
-    print(
-        f"{'':<45}{'starts':>7}{'wait':>8}{'node-h':>10}{'price':>9}{'outcome':>17}{'change':>9}"
-    )
+    print_head(
+        "world, setting", "starts", "starts that wait", "node-h waiting", "break-even", "outcome, 10⁹", "change"
+    )  # fmt: skip
     named = 0.0
     with TemporaryDirectory() as scratch:
         inputs = (
@@ -78,17 +78,22 @@ def main() -> None:
             metrics = replayed(row, inputs, Path(scratch))
             if row.label.endswith("as named"):
                 named = metrics["outcome"]
-            print(line(row, metrics, named), flush=True)
+            print_row(*line(row, metrics, named))
 
 
-def line(row: Row, metrics: dict[str, Any], named: float) -> str:
-    """Return the line of a row; its change is against the last row with the nodes that the log names."""
+def line(row: Row, metrics: dict[str, Any], named: float) -> tuple[object, ...]:
+    """Return the cells of a row; its change is against the last row with the nodes that the log names."""
     host, outcome = metrics["host"], metrics["outcome"]
     change = f"{outcome / named - 1:+.2%}" if named else "-"
-    price = f"{host['break_even_price']:.2f}" if host["break_even_price"] else "-"
+    price = f"{host['break_even_price']:,.2f}" if host["break_even_price"] else "-"
     return (
-        f"{row.label:<45}{host['starts']:>7,}{host['delayed_share']:>8.1%}{host['waiting_node_h']:>10,.1f}"
-        f"{price:>9}{outcome:>17,.0f}{change:>9}"
+        row.label,
+        f"{host['starts']:,}",
+        f"{host['delayed_share']:.1%}",
+        f"{host['waiting_node_h']:,.1f}",
+        price,
+        f"{outcome / 1e9:.2f}",
+        change,
     )
 
 

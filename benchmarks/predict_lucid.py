@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from _common import reference_folder
 
-from bft.models.prediction.accuracy import Accuracy, accuracy, calibration
 from bft.models.prediction.duration import DurationEstimator
 from bft.models.prediction.forecast import FEATURES, Forecaster, ahead
 from bft.models.prediction.packing import (
@@ -25,13 +24,29 @@ from bft.models.prediction.packing import (
     sharing_scores,
 )
 from bft.models.prediction.regressors import KINDS
-from bft.models.prediction.shapes import write_shapes
+from bft.models.prediction.saved_models import (
+    Accuracy,
+    accuracy,
+    write_shapes,
+)
 
 # From when Venus' submit times count, the first day of the test of durations, and of that of submissions.
 ORIGIN, LATER, SEPTEMBER = (
     pd.Timestamp(day, tz="UTC") for day in ("2020-04-01", "2020-09-21", "2020-09-01")
 )
 HEAD = f"{'':16} {'MAE':>9} {'R²':>7} {'R² log':>7} {'rank':>6} {'slope':>6} {'fit s':>6} {'predict ms':>10}"
+
+
+def calibration(predicted: np.ndarray, actual: np.ndarray) -> pd.DataFrame:
+    """Return predictions in ten bins of about equal size, and the median and quartiles of what they came to."""
+    frame = pd.DataFrame({"predicted": predicted, "actual": actual})
+    # Equal predictions share their mean rank, and hence a bin.
+    rank = frame["predicted"].rank(method="average")
+    groups = frame.groupby(np.floor((rank - 0.5) / len(frame) * 10))
+    columns = {"rows": groups.size(), "predicted": groups["predicted"].median()}
+    for name, share in (("low", 0.25), ("median", 0.5), ("high", 0.75)):
+        columns[f"actual_{name}"] = groups["actual"].quantile(share)
+    return pd.DataFrame(columns).reset_index(drop=True)
 
 
 def row(name: str, figures: Accuracy, *times: float) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 from _common import dnn_problem
 
 from bft.milp import SolverProcess
-from bft.milp.backends.builtin import SOLVERS
 from bft.milp.backends.process import RECYCLE_BYTES
+from bft.milp.backends.registry import SOLVERS
 from bft.milp.backends.worker import resident_bytes
 from bft.milp.formulations import modes
 from bft.milp.formulations.linear import Limits

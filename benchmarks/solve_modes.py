@@ -3,6 +3,7 @@
 python benchmarks/solve_modes.py [--quick] [--instances K] [--node-limit VARIABLES]
 python benchmarks/solve_modes.py --queues [--quick]      only the queues of 1,000 jobs
 python benchmarks/solve_modes.py --options [--quick]     CBC's options instead, also on recorded decisions
+python benchmarks/solve_modes.py --largest [--quick]     10,000 jobs on 10,000 units, exact and cbc
 
 Solve times include the way to the solver process and back; every answer must be worth the exact DP's.
 """
@@ -11,10 +12,13 @@ from __future__ import annotations
 
 import argparse
 import math
+import resource
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from unittest.mock import patch
 
 import _lambda
@@ -22,11 +26,11 @@ import mip
 import numpy as np
 from _common import dnn_problem, milliseconds, published, queue_problem
 
-from bft.milp import Pair, Problem, SolverProcess, solve
+from bft.milp import Pair, Problem, SolverProcess, Ties, solve
 from bft.milp.backends import python_mip
-from bft.milp.backends.builtin import SOLVERS
 from bft.milp.backends.process import SolverFailure
-from bft.milp.backends.registry import describe
+from bft.milp.backends.registry import SOLVERS, describe
+from bft.milp.classes import classes_of
 from bft.milp.exact.dp import objective, solve_exact
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearModel
@@ -190,6 +194,54 @@ def compare_queues(process: SolverProcess, instances: int) -> None:
         print(f"{label} {times} {whole / cbc:11.1f} {cbc / exact:11.1f}", flush=True)
 
 
+def compare_largest(size: int) -> None:
+    """Print CPU time, peak memory and status of a decision with as many jobs as units, of few classes and of many.
+
+    `first` is of jobs that nothing has seen before; `next` of the same jobs, of which one has stopped.
+    """
+    print("classes backend  ties     first ms   next ms   MiB  status")
+    for running, apart in ((1000, False), (1000, True), (5000, True)):
+        for backend, ties in (("exact", "canonical"), ("cbc", "solver")):
+            with ProcessPoolExecutor(1, get_context("spawn")) as own:
+                print(
+                    own.submit(largest, size, running, apart, backend, ties).result(),
+                    flush=True,
+                )
+
+
+def largest(size: int, running: int, apart: bool, backend: str, ties: Ties) -> str:
+    """Return a row of `compare_largest`; the peak memory is that of this process and of the solver's."""
+    problem = queue_problem(size, size, running * size // 10_000, 0)
+    if apart:
+        draw = np.random.default_rng(1)
+        problem = replace(
+            problem,
+            jobs=tuple(
+                replace(job, os=job.os * draw.uniform(0.9, 1.1)) for job in problem.jobs
+            ),
+        )
+    process, seconds = SolverProcess(), []
+    for each in (queue_problem(20, 10, 2, 0), problem, stopped(problem)):
+        begin = cpu_seconds(process)
+        answer = solve(each, backend=backend, ties=ties, process=process)
+        seconds.append(cpu_seconds(process) - begin)
+    classes = len(classes_of(problem).first)
+    process.close()
+    mib = sum(
+        resource.getrusage(of).ru_maxrss / 1024
+        for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    times = f"{seconds[1] * 1e3:9.0f} {seconds[2] * 1e3:9.1f}"
+    return f"{classes:7} {backend:8} {ties:9} {times} {mib:5.0f}  {answer.status}"
+
+
+def stopped(problem: Problem) -> Problem:
+    """The same problem without what its first running job holds."""
+    current = list(problem.current)
+    current[problem.holders[0]] = 0
+    return replace(problem, current=tuple(current))
+
+
 def cpu_seconds(process: SolverProcess) -> float:
     """CPU time of this process and of the solver's so far."""
     clock = (
@@ -308,8 +360,13 @@ def main() -> None:
         "--queues", action="store_true", help="only the queues of 1,000 jobs"
     )
     parser.add_argument("--options", action="store_true", help="compare CBC's options")
+    parser.add_argument(
+        "--largest", action="store_true", help="only 10,000 jobs on 10,000 units"
+    )
     chosen = parser.parse_args()
-    if chosen.options:
+    if chosen.largest:
+        compare_largest(1000 if chosen.quick else 10_000)
+    elif chosen.options:
         compare_options(40 if chosen.quick else 1)
     elif chosen.queues:
         compare_queues(SolverProcess(), 3 if chosen.quick else chosen.instances)

@@ -7,7 +7,7 @@ import math
 from importlib import resources
 from typing import TYPE_CHECKING, Final, Literal
 
-from bft.datasets._times import utc
+from bft.models.checks import utc
 from bft.models.errors import InputError
 
 if TYPE_CHECKING:

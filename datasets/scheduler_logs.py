@@ -252,7 +252,9 @@ def _sge(jobs: Iterable[_Job], nodes: int) -> list[str]:
             times = (
                 f"{job.start_s}:{job.start_s}:{job.end_s}:0:0:{job.end_s - job.start_s}"
             )
-            rest = f"{':0' * 16}:project:default:mpi:{CORES * len(job.nodes)}:0:0:0:0:NONE:{task or 'NONE'}:0:0:0"
+            of_task = f"{task}.{host}" if task else "NONE"
+            slots = CORES * len(job.nodes)
+            rest = f"{':0' * 17}:project:default:mpi:{slots}:0:0:0:0:NONE:0:{of_task}:0:0:0"
             lines.append(f"{head}:{times}{rest}")
     return lines
 

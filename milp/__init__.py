@@ -16,7 +16,7 @@ from bft.milp.backends.process import SolverProcess
 from bft.milp.backends.registry import backend_names
 from bft.milp.documents import Document, answer, parse
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, LinearStatus
-from bft.milp.placement import move, settle
+from bft.milp.formulations.transfers import move, settle
 from bft.milp.problem import (
     TIES,
     CostModel,

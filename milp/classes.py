@@ -8,15 +8,157 @@ one set of variables, however many members it has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from operator import attrgetter
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bft.milp.problem import IntArray, Job, Problem
+from bft.milp.problem import FloatArray, IntArray, Job, Problem
 
-_waiting_key = attrgetter("waiting_key")
+
+class _Growing:
+    """Numbers to which more are appended; what was read before stays as it was."""
+
+    def __init__(self, dtype: type) -> None:
+        self._room: NDArray[Any] = np.empty(64, dtype=dtype)
+        self._filled = 0
+
+    def add(self, *parts: Sequence[float] | NDArray[Any]) -> None:
+        """Append the numbers of each part."""
+        end = self._filled + sum(map(len, parts))
+        if end > len(self._room):
+            room = np.empty(max(end, 2 * len(self._room)), dtype=self._room.dtype)
+            room[: self._filled] = self._room[: self._filled]
+            self._room = room
+        np.concatenate(parts, out=self._room[self._filled : end])
+        self._filled = end
+
+    def __len__(self) -> int:
+        return self._filled
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """All numbers: shape (len(self),)."""
+        return self._room[: self._filled]
+
+
+# Jobs that `_Rows` keeps beyond twice those of a decision: those that have finished or have another weight now.
+_SPARE = 1024
+
+
+class _Rows:
+    """The jobs of recent decisions as rows of arrays: a decision adds those that it has not seen before."""
+
+    def __init__(self) -> None:
+        self.row: dict[Job, int] = {}
+        self.kind: dict[str, int] = {}
+        self.kinds, self.ends, self.stretch_ends, self.lows, self.highs = (
+            _Growing(np.int64) for _ in range(5)
+        )
+        self.tcup, self.tcdw, self.weight, self.ns, self.os = (
+            _Growing(np.float64) for _ in range(5)
+        )
+        self.ends.add([0])
+        self.stretch_ends.add([0])
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Add the jobs that are not known."""
+        new = [job for job in dict.fromkeys(jobs) if job not in self.row]
+        self.row |= {job: row for row, job in enumerate(new, len(self.row))}
+        different = {job.waiting_key: job for job in new}
+        first = {key: job for key, job in different.items() if key not in self.kind}
+        self.kind |= {key: kind for kind, key in enumerate(first, len(self.kind))}
+        if first:
+            kinds = first.values()
+            curve_ends = np.cumsum([len(job.ns) for job in kinds]) + len(self.ns)
+            self.ends.add(curve_ends)
+            self.ns.add(*(job.ns for job in kinds))
+            self.os.add(*(job.os for job in kinds))
+            lengths = [len(job.stretches) for job in kinds]
+            self.stretch_ends.add(np.cumsum(lengths) + len(self.lows))
+            self.lows.add([low for job in kinds for low, _ in job.stretches])
+            self.highs.add([high for job in kinds for _, high in job.stretches])
+        self.kinds.add([self.kind[job.waiting_key] for job in new])
+        self.tcup.add([job.tcup for job in new])
+        self.tcdw.add([job.tcdw for job in new])
+        self.weight.add([job.weight for job in new])
+
+
+@dataclass(frozen=True, eq=False)
+class JobArrays:
+    """Jobs as arrays for compiled code, one entry for each job: all but what they hold.
+
+    Parameters
+    ----------
+    jobs
+        The jobs.
+    kinds
+        A number for each job, equal for jobs whose value while they wait is the same function, Tcup aside.
+    tcup, tcdw, weight
+        As of `Job`.
+    curves
+        Breakpoints and the objective there, one curve for each kind, and where a kind's curve ends.
+    stretches
+        First and last count of each stretch of neighbouring counts, and where a kind's stretches end.
+    """
+
+    jobs: tuple[Job, ...]
+    kinds: IntArray
+    tcup: FloatArray
+    tcdw: FloatArray
+    weight: FloatArray
+    curves: tuple[FloatArray, FloatArray, IntArray]
+    stretches: tuple[IntArray, IntArray, IntArray]
+    _stall: dict[float, IntArray] = field(default_factory=dict)
+
+    def alike(self, tfwd: float | None) -> IntArray:
+        """A number for each job, equal for jobs that are interchangeable while they wait; `tfwd` under `stall`."""
+        if tfwd is None:
+            return self.kinds
+        if tfwd not in self._stall:
+            runs_s = np.maximum(tfwd - self.tcup, 0.0)
+            different, place = np.unique(runs_s, return_inverse=True)
+            numbers = self.kinds * len(different) + place
+            self._stall.clear()
+            self._stall[tfwd] = np.unique(numbers, return_inverse=True)[1]
+        return self._stall[tfwd]
+
+
+_lock = threading.Lock()
+_rows = _Rows()
+_recent: tuple[JobArrays, ...] = ()
+
+
+def job_arrays(jobs: tuple[Job, ...]) -> JobArrays:
+    """The jobs as arrays; only jobs that recent decisions did not have are looked at."""
+    global _rows, _recent
+    # Tuples of the same objects compare without a call for each, which hashing them takes.
+    for known in _recent:
+        if known.jobs is jobs or known.jobs == jobs:
+            return known
+    with _lock:
+        rows = list(map(_rows.row.get, jobs))
+        if None in rows:
+            if len(_rows.row) > 2 * len(jobs) + _SPARE:
+                _rows = _Rows()
+            _rows.add(jobs)
+            rows = list(map(_rows.row.get, jobs))
+        at = np.array(rows, dtype=np.int64)
+        arrays = JobArrays(
+            jobs,
+            _rows.kinds.array[at],
+            _rows.tcup.array[at],
+            _rows.tcdw.array[at],
+            _rows.weight.array[at],
+            (_rows.ns.array, _rows.os.array, _rows.ends.array),
+            (_rows.lows.array, _rows.highs.array, _rows.stretch_ends.array),
+        )
+        _recent = (arrays, *_recent[:3])
+    return arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +177,11 @@ class Classes:
     first: tuple[int, ...]
 
     @cached_property
+    def positions(self) -> IntArray:
+        """`first` as an array: int64."""
+        return np.array(self.first, dtype=np.int64)
+
+    @cached_property
     def sizes(self) -> IntArray:
         """Number of members of each class."""
         return np.bincount(self.of, minlength=len(self.first))
@@ -45,55 +192,32 @@ class Classes:
         return np.split(order, np.cumsum(self.sizes)[:-1]) if self.first else []
 
 
+@lru_cache(maxsize=4)
 def classes_of(problem: Problem) -> Classes:
     """Group the jobs of a problem; with several kinds of units each job is a class of its own."""
-    if problem.several_kinds:
+    jobs = len(problem.jobs)
+    if problem.several_kinds or not jobs:
         return apart(problem)
     alone = problem.holders
     if problem.pairs:
         paired = (j for pair in problem.pairs for j in (pair.a, pair.b))
         alone = tuple(sorted({*alone, *paired}))
     stall = problem.cost_model == "stall"
-    return _classes(problem.jobs, alone, problem.alike, problem.tfwd if stall else None)
-
-
-# The jobs and those that hold units are mostly the same as at the last decision.
-@lru_cache(maxsize=4)
-def _classes(
-    members: tuple[Job, ...],
-    alone: tuple[int, ...],
-    alike: tuple[tuple[int, ...], ...],
-    tfwd: float | None,
-) -> Classes:
-    """The classes where the jobs at the positions `alone` are classes of their own, but for the groups of `alike`."""
-    kinds, jobs = _kinds(members, tfwd), len(members)
-    if alone or alike:
+    kinds = job_arrays(problem.jobs).alike(problem.tfwd if stall else None)
+    count = int(kinds.max()) + 1
+    if alone or problem.alike:
         kinds = kinds.copy()
-        kinds[list(alone)] = np.arange(jobs, jobs + len(alone))
-    for group in alike:
+        kinds[list(alone)] = np.arange(count, count + len(alone))
+    for group in problem.alike:
         kinds[list(group)] = kinds[group[0]]
-    first = np.full(2 * jobs, jobs, dtype=np.int64)
-    first[kinds[::-1]] = np.arange(jobs)[
-        ::-1
-    ]  # NumPy keeps the last value of a repeated index: the first job
-    present = np.flatnonzero(first < jobs)
-    present = present[np.argsort(first[present])]
-    number = np.empty(2 * jobs, dtype=np.int64)
-    number[present] = np.arange(len(present))
-    return Classes(number[kinds], tuple(first[present].tolist()))
-
-
-@lru_cache(maxsize=2)
-def _kinds(jobs: tuple[Job, ...], tfwd: float | None) -> IntArray:
-    """A number for each job, equal for jobs that are interchangeable while they wait; `tfwd` is given under `stall`.
-
-    Cached, because consecutive decisions mostly concern the same jobs.
-    """
-    keys: list[object] = list(map(_waiting_key, jobs))
-    if tfwd is not None:
-        keys = list(zip(keys, [max(tfwd - job.tcup, 0.0) for job in jobs], strict=True))
-    numbers = {key: kind for kind, key in enumerate(dict.fromkeys(keys))}
-    return np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
+    # NumPy keeps the last value of a repeated index: here the first job of each kind.
+    first = np.full(count + len(alone), jobs, dtype=np.int64)
+    first[kinds[::-1]] = np.arange(jobs - 1, -1, -1)
+    begins = np.sort(first)
+    begins = begins[: np.searchsorted(begins, jobs)]
+    number = np.empty(count + len(alone), dtype=np.int64)
+    number[kinds[begins]] = np.arange(len(begins))
+    return Classes(number[kinds], tuple(begins.tolist()))
 
 
 def apart(problem: Problem) -> Classes:

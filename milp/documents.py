@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bft.milp.placement import settle, settle_shared
+from bft.milp.formulations.transfers import settle, settle_shared
 from bft.milp.problem import Job, Pair, Problem, ProblemError, Solution
 
 JOB_FIELDS = {

@@ -6,7 +6,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from types import MappingProxyType
@@ -201,10 +201,18 @@ class Job:
         return float(np.interp(float(units), self.ns, self.os))
 
 
-@lru_cache(maxsize=2)
+_unique: tuple[Job, ...] = ()
+
+
 def _unique_names(jobs: tuple[Job, ...]) -> bool:
-    """Whether job names are unique; cached, because consecutive decisions mostly concern the same jobs."""
-    return len(set(map(_name, jobs))) == len(jobs)
+    """Whether job names are unique; those of the last problem are known, and comparing is faster than hashing."""
+    global _unique
+    if jobs is _unique or jobs == _unique:
+        return True
+    if len(set(map(_name, jobs))) < len(jobs):
+        return False
+    _unique = jobs
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -533,9 +541,14 @@ class Problem:
         )
 
     @cached_property
+    def counts(self) -> IntArray:
+        """Units that each job holds now: `current` as int64 of shape (jobs,)."""
+        return np.array(self.current, dtype=np.int64)
+
+    @cached_property
     def holders(self) -> tuple[int, ...]:
         """Positions of the jobs that hold units now, ascending."""
-        return tuple([j for j, held in enumerate(self.current) if held])
+        return tuple(np.flatnonzero(self.counts).tolist())
 
     @property
     def held(self) -> int:

@@ -27,6 +27,8 @@ EQUAL_GAINS = 1e-9
 PRUNING_SUMS = 1e-10
 # Two sums of floats this close, relative to the largest value, may be equal: nothing is excluded by less.
 EQUAL_SUMS = 2.0**-40
+# What draws one of several optima, for each job: less than any rounding of values, more than what solvers resolve.
+DRAWN_TIES = 1e-6
 # Quanta of the exact programme in its largest sum, as a power of two, and the quanta that a changed job is charged.
 SCORE_BITS = 60
 CHARGE_QUANTA = 2**14

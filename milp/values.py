@@ -1,4 +1,4 @@
-"""The value of an allocation: the value tables v_j(n) of docs/model.md, and the objective computed from them."""
+"""The value of an allocation: the value tables v_j(n) of docs/model.md, with ξ, and the objective made of them."""
 
 from __future__ import annotations
 

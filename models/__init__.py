@@ -11,12 +11,13 @@ from bft.models.lazy import public_names
 
 if TYPE_CHECKING:
     from bft.models.curves import Curve as Curve
+    from bft.models.curves import OnlineCurve as OnlineCurve
     from bft.models.errors import InputError as InputError
-    from bft.models.job_files import write_jobs as write_jobs
     from bft.models.job_tables import jobs_from_frame as jobs_from_frame
     from bft.models.job_tables import jobs_to_frame as jobs_to_frame
     from bft.models.job_tables import read_jobs as read_jobs
     from bft.models.job_tables import read_published_jobs as read_published_jobs
+    from bft.models.job_tables import write_jobs as write_jobs
     from bft.models.jobs import Dynamics as Dynamics
     from bft.models.jobs import Job as Job
     from bft.models.jobs import JobTable as JobTable
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from bft.models.searches.workload_api import Event as Event
     from bft.models.searches.workload_api import Orders as Orders
     from bft.models.searches.workload_api import Workload as Workload
-    from bft.models.sharing.sub_batch import SubBatch as SubBatch
-    from bft.models.sharing.sub_batch import fit_beside as fit_beside
+    from bft.models.sharing.unit_memory import SubBatch as SubBatch
     from bft.models.sharing.unit_memory import UnitMemory as UnitMemory
+    from bft.models.sharing.unit_memory import fit_beside as fit_beside
     from bft.models.sharing.unit_memory import read_unit_memory as read_unit_memory
     from bft.models.sharing.xi_estimator import XiEstimate as XiEstimate
     from bft.models.sharing.xi_estimator import XiEstimator as XiEstimator
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from bft.models.speed.goodput import noise_scale as noise_scale
     from bft.models.speed.goodput import replica_cap as replica_cap
     from bft.models.speed.goodput import speedup_table as speedup_table
-    from bft.models.speed.online import OnlineCurve as OnlineCurve
     from bft.models.speed.scalability import ScalabilityFit as ScalabilityFit
     from bft.models.speed.scalability import Throughputs as Throughputs
     from bft.models.speed.scalability import fit_scalability as fit_scalability

@@ -36,6 +36,15 @@ def refuse_inputs(output: str | Path, inputs: Iterable[str]) -> None:
             )
 
 
+def unwritable(target: Path, error: OSError) -> InputError:
+    """Return the error that names a file or folder which could not be written, and the system's reason."""
+    # Not strerror: pyarrow puts the name of a hidden file there.
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    if isinstance(error, FileExistsError):  # by mkdir
+        reason = "its folder is a file"
+    return InputError(f"cannot be written: {reason}", file=target)
+
+
 def _hidden_folder(parent: Path) -> tempfile.TemporaryDirectory[str]:
     """Make a hidden folder for drafts in `parent`, and remove those that killed processes have left there.
 
@@ -96,11 +105,7 @@ def drafted(output: str | Path) -> Iterator[Path]:
             raise
         raise InputError(error.what, file=target, hint=error.hint) from error
     except OSError as error:
-        # Not strerror: pyarrow puts the hidden file's name there.
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        if isinstance(error, FileExistsError):  # by mkdir
-            reason = "its folder is a file"
-        raise InputError(f"cannot be written: {reason}", file=target) from error
+        raise unwritable(target, error) from error
 
 
 @contextmanager
@@ -113,8 +118,7 @@ def _poured(target: Path) -> Iterator[Path]:
             with draft.open("rb") as content, target.open("wb") as stream:
                 shutil.copyfileobj(content, stream)
         except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise InputError(f"cannot be written: {reason}", file=target) from error
+            raise unwritable(target, error) from error
 
 
 @contextmanager
@@ -135,5 +139,4 @@ def figure_folder(target: Path, *, force: bool) -> Iterator[Path]:
             for file in made:
                 file.replace(target / file.name)
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise InputError(f"cannot be written: {reason}", file=target) from error
+        raise unwritable(target, error) from error

@@ -1,16 +1,24 @@
-"""Valid values of options: one set of checks for the command line, config files and Python."""
+"""Valid values of options: one set of checks for the command line, config files and Python.
+
+Dates and times are ISO 8601, as everything else reads differently in two countries.
+"""
 
 from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bft.models.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 # About 30 years: beyond it, products with rates and nanoseconds overflow.
 MAX_S = 1e9
@@ -407,3 +415,112 @@ def check_fields(made: Any) -> None:
             object.__setattr__(
                 made, each.name, value
             )  # the dataclass is frozen, and not yet handed out
+
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_INSTANT = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)? ?(?:[Zz]|UTC|GMT|[+-]\d\d(?::?\d\d)?)?",
+    re.ASCII,
+)
+# Seconds since 1970, from 1973 to 2286.
+_EPOCH = re.compile(r"\d{9,10}(?:\.\d{1,9})?", re.ASCII)
+
+
+def strict_instant(text: str) -> str | None:
+    """Return a date, or a date and time, as a date and time in ISO 8601 or seconds since 1970; None for other texts.
+
+    Parameters
+    ----------
+    text
+        2021-02-10, 2021-02-10T20:21 with seconds, a fraction and a zone or without, or seconds since 1970.
+
+    Examples
+    --------
+    >>> strict_instant("2021-02-10"), strict_instant("2021-02-10 20:21:15+01:00"), strict_instant("10/02/2021")
+    ('2021-02-10T00:00:00', '2021-02-10 20:21:15+01:00', None)
+    """
+    text = text.strip()
+    if _DAY.fullmatch(text):
+        return f"{text}T00:00:00"
+    return text if _INSTANT.fullmatch(text) or _EPOCH.fullmatch(text) else None
+
+
+def utc(when: str | pd.Timestamp) -> pd.Timestamp:
+    """Read an instant as `strict_instant` has it; UTC if it states no time zone."""
+    import pandas as pd
+
+    try:
+        text = strict_instant(when) if isinstance(when, str) else None
+        if isinstance(when, str) and text is None:
+            raise ValueError("no time")
+        is_epoch = text is not None and "-" not in text
+        stamp = (
+            pd.Timestamp(float(text), unit="s")
+            if text and is_epoch
+            else pd.Timestamp(text or when)
+        )
+    except ValueError as error:
+        raise InputError(
+            f"{when!r} is not a time", hint="write it as 2021-02-10T08:00:00"
+        ) from error
+    return stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
+
+
+_SIZE = re.compile(r"(\d+)x(\d+)(?::([^+]+))?", re.ASCII)
+# Units of all pools together: several times those of any machine, and some 400 MB.
+MAX_UNITS = 1_000_000
+
+
+class Nodes(NamedTuple):
+    """Equal nodes of a cluster: how many, the units of each, and their kind, empty where all units are alike."""
+
+    nodes: int
+    units: int
+    kind: str
+
+
+def cluster_nodes(cluster: str) -> list[Nodes] | None:
+    """The nodes of a cluster such as 8x8 or 6x4:t4+2x8:a100; None when it is not written like that.
+
+    Raises
+    ------
+    InputError
+        When there are too many units, or some nodes of several sizes have no kind.
+
+    Examples
+    --------
+    >>> cluster_nodes("6x4:t4+2x8:a100")
+    [Nodes(nodes=6, units=4, kind='t4'), Nodes(nodes=2, units=8, kind='a100')]
+    """
+    parts = []
+    for text in cluster.split("+"):
+        match = _SIZE.fullmatch(text)
+        if match is None:
+            return None
+        # Python refuses to read a number of thousands of digits; these are beyond the limit with ten.
+        nodes, units = (
+            int(digits.lstrip("0")[:10] or "0") for digits in match.group(1, 2)
+        )
+        parts.append(Nodes(nodes, units, match[3] or ""))
+    if len(parts) > 1 and not all(part.kind for part in parts):
+        what = (
+            "nodes of several sizes or kinds each need a kind, such as 6x4:t4+2x8:a100"
+        )
+        raise InputError(what, file=cluster)
+    check_total(sum(part.nodes * part.units for part in parts), cluster)
+    return parts
+
+
+def cluster_kinds(cluster: str | None) -> bool:
+    """Whether a cluster names kinds of units."""
+    parts = None if cluster is None else cluster_nodes(cluster)
+    return any(part.kind for part in parts or ())
+
+
+def check_total(units: int, cluster: str) -> None:
+    """Refuse a cluster of more units than any machine has."""
+    if units > MAX_UNITS:
+        raise InputError(
+            f"a cluster may have {MAX_UNITS:,} units (nodes x units of each), no more",
+            file=cluster,
+        )

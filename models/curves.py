@@ -1,8 +1,13 @@
-"""Scalability and objective curves: units -> samples per second, piecewise linear (docs/model.md)."""
+"""Scalability and objective curves: units -> samples per second, piecewise linear (docs/model.md).
+
+`OnlineCurve` is learned while a job runs, for policies that do not know the true one.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -78,3 +83,113 @@ class Curve:
     def table(self, max_units: int) -> FloatArray:
         """Rate at 0, 1, ..., most units: float64 of shape (most + 1,)."""
         return self.at(np.arange(max_units + 1))
+
+
+@dataclass(slots=True)
+class OnlineCurve:
+    """Observed rates, and what they make a scheduler hope for the sizes not seen yet.
+
+    Where the job ran, the rate is the mean of what was seen, weighted by seconds. Between two such sizes it is linear.
+    Beyond the largest it is hoped to scale perfectly from there, as Pollux does (OSDI'21, §4.1): a hope that is wrong
+    is tried once, a fear is never put to the test. Below the smallest it is in proportion too. A true curve whose rate
+    a unit never rises is never underestimated beyond the largest size seen.
+
+    Parameters
+    ----------
+    half_life_s
+        Seconds of running after which an observation counts half, for jobs whose speed changes; None: all count fully.
+
+    Examples
+    --------
+    >>> curve = OnlineCurve()
+    >>> curve.observe(2, rate=20.0, seconds=60.0)
+    >>> curve.observe(4, rate=30.0, seconds=60.0)
+    >>> curve.estimate(8).at([1, 3, 8]).tolist()  # linear between sizes, in proportion beyond them
+    [10.0, 25.0, 60.0]
+    """
+
+    half_life_s: float | None = None
+    _seconds: dict[int, float] = field(default_factory=dict)
+    _samples: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.half_life_s is not None and not self.half_life_s > 0:
+            raise ValueError(
+                f"half_life_s: expected seconds > 0, not {self.half_life_s}"
+            )
+
+    def observe(self, units: int, rate: float, seconds: float) -> None:
+        """The job ran on `units` at `rate` samples/s for `seconds`; nothing is learned from 0 seconds.
+
+        Raises
+        ------
+        ValueError
+            For units below 1, and for what is negative or not finite.
+        """
+        if units < 1 or not (
+            np.isfinite(rate) and rate >= 0 and np.isfinite(seconds) and seconds >= 0
+        ):
+            raise ValueError(
+                f"expected units >= 1, finite rate and seconds >= 0, not {units} units, {rate} samples/s, {seconds} s"
+            )
+        if seconds == 0:
+            return
+        if self.half_life_s is not None and units in self._seconds:
+            kept = 0.5 ** (seconds / self.half_life_s)
+            self._seconds[units] *= kept
+            self._samples[units] *= kept
+        self._seconds[units] = self._seconds.get(units, 0.0) + seconds
+        self._samples[units] = self._samples.get(units, 0.0) + rate * seconds
+
+    def state(self) -> dict[str, Any]:
+        """The observations as JSON values."""
+        seen = [
+            [units, seconds, self._samples[units]]
+            for units, seconds in self._seconds.items()
+        ]
+        return {"half_life_s": self.half_life_s, "seen": seen}
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> OnlineCurve:
+        """The curve that `state` was taken of."""
+        curve = cls(state["half_life_s"])
+        for units, seconds, samples in state["seen"]:
+            curve._seconds[units], curve._samples[units] = seconds, samples
+        return curve
+
+    @property
+    def sizes(self) -> list[int]:
+        """Sizes that the job ran on, increasing."""
+        return sorted(self._seconds)
+
+    @property
+    def largest(self) -> int:
+        """Largest size that the job ran on, 0 when it never ran."""
+        return max(self._seconds, default=0)
+
+    def seconds(self, units: int) -> float:
+        """Seconds that it ran on a size, 0 when it did not."""
+        return self._seconds.get(units, 0.0)
+
+    def rate(self, units: int) -> float:
+        """Return the mean samples/s on a size that the job ran on.
+
+        Raises
+        ------
+        KeyError
+            When it did not.
+        """
+        return self._samples[units] / self._seconds[units]
+
+    def estimate(self, max_units: int) -> Curve:
+        """The current estimate: samples/s on 0 to `max_units` units; 1 per unit when the job never ran."""
+        if max_units < 1:
+            raise ValueError(f"expected at least 1 unit, not {max_units}")
+        sizes = self.sizes
+        if not sizes:
+            return Curve(np.array([0.0, max_units]), np.array([0.0, max_units]))
+        ns, ps = [0, *sizes], [0.0, *(self.rate(size) for size in sizes)]
+        if max_units > sizes[-1]:
+            ns.append(max_units)
+            ps.append(ps[-1] * max_units / sizes[-1])
+        return Curve(np.array(ns, dtype=np.float64), np.array(ps))

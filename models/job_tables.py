@@ -1,22 +1,23 @@
-"""Job tables from files and frames: the native form and the published pair (docs/formats.md)."""
+"""Job tables from and to files and frames: the native form and the published pair (docs/formats.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from bft.models.cells import Bounds, Row, Rows, read_number, shown
-from bft.models.columns import unknown_columns
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.jobs import JOB_BYTES, MAX_UNITS, Job, JobTable
-from bft.models.tables import read_table
+from bft.models.tables import read_table, write_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 REQUIRED = ("Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os")
 OPTIONAL = (
@@ -424,3 +425,115 @@ def _by_name(rows: Rows) -> dict[str, Row]:
         if by_name.setdefault(row.job, row) is not row:
             raise row.error("name", "the name appears twice; expected unique names")
     return by_name
+
+
+# In shorter names another letter makes another word: Ns, Ps and Os are three columns.
+_MIN_LETTERS = 4
+
+
+def unknown_columns(rows: Rows, known: Iterable[str]) -> list[str]:
+    """Return the columns of a table that are not known, in the order of the table.
+
+    Parameters
+    ----------
+    rows
+        The table.
+    known
+        Names of all columns that its reader understands.
+
+    Raises
+    ------
+    InputError
+        When an unknown name differs only by upper and lower case, or by one letter, from a known one that the table
+        lacks. (Beside gpu_num a column cpu_num means something else.)
+
+    Examples
+    --------
+    >>> unknown_columns(Rows.of([{"weight": 1, "colour": "red"}]), ("weight", "deadline"))
+    ['colour']
+    """
+    names = set(known)
+    unknown = [column for column in rows.columns if column not in names]
+    lacking = sorted(names.difference(rows.columns))
+    for column in unknown:
+        meant = next((name for name in lacking if is_misspelt(column, name)), None)
+        if meant is not None:
+            difference = (
+                "by upper and lower case"
+                if column.lower() == meant.lower()
+                else "by one letter"
+            )
+            raise rows.error(
+                f"no such column; it differs from {meant!r} {difference}",
+                column=column,
+                hint=f"call it {meant}, or give it another name if it is something else",
+            )
+    return unknown
+
+
+def is_misspelt(name: str, known: str) -> bool:
+    """Whether a name differs from a known one by case, or by one letter: changed, missing, added or swapped.
+
+    >>> [is_misspelt(name, "weight") for name in ("Weight", "weigth", "wieghts", "load")]
+    [True, True, False, False]
+    """
+    name, known = name.lower(), known.lower()
+    if name == known:
+        return True
+    if min(len(name), len(known)) < _MIN_LETTERS:
+        return False
+    same = 0
+    while same < min(len(name), len(known)) and name[same] == known[same]:
+        same += 1
+    rest, known_rest = name[same:], known[same:]
+    changed = rest[1:] == known_rest[1:]
+    added, missing = rest[1:] == known_rest, rest == known_rest[1:]
+    swapped = rest[:2] == known_rest[1::-1] and rest[2:] == known_rest[2:]
+    return changed or added or missing or swapped
+
+
+LISTS = ("Ns", "Ps", "Os", "sizes")
+
+
+def write_jobs(jobs: JobTable, path: str | Path) -> None:
+    """Write a job table as Parquet, CSV (lists as JSON) or JSON lines, by suffix.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from bft.models import Curve, Job, read_jobs
+    >>> curve = Curve([0, 4], [0, 40])
+    >>> with TemporaryDirectory() as folder:
+    ...     write_jobs(JobTable((Job("a", 0, 1, 4, 3000.0, 5.0, 5.0, curve, curve),)), Path(folder, "jobs.csv"))
+    ...     [job.name for job in read_jobs(Path(folder, "jobs.csv"))]
+    ['a']
+    """
+    path = Path(path)
+    frame = jobs_to_frame(jobs)
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        write_parquet(frame, path)
+        return
+    for column in ("Tsub", "deadline"):
+        if column in frame:
+            frame[column] = [
+                None if stamp != stamp else stamp.isoformat() for stamp in frame[column]
+            ]
+    if suffix == ".csv":
+        for column in LISTS:
+            if column in frame:
+                frame[column] = [
+                    json.dumps(values) if isinstance(values, list) else None
+                    for values in frame[column]
+                ]
+        frame.to_csv(path, index=False)
+    elif suffix == ".jsonl":
+        # Not DataFrame.to_json: it rounds to 10 decimals.
+        records = (
+            frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
+        )
+        path.write_text(
+            "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        )
+    else:
+        raise InputError(
+            "a job table is written as .parquet, .csv or .jsonl", file=path
+        )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bft.models.curves import Curve, FloatArray
 from bft.models.errors import InputError
-from bft.models.rounding import lowered
+from bft.models.tolerances import lowered
 
 # Rates of models that differ so many times make a sum of samples meaningless.
 MANY_FOLD = 100.0
@@ -41,6 +41,7 @@ class Dynamics(Protocol):
         progress: float,
         now_ns: int,
         slowdown: float = 1.0,
+        kind: str = "",
     ) -> tuple[float, int | None]:
         """Rate from now on.
 
@@ -54,6 +55,8 @@ class Dynamics(Protocol):
             The instant, UTC nanoseconds; from then on its units make progress.
         slowdown
             How many times longer its steps take because of others on the network; the rate counts that in.
+        kind
+            The kind of its units; empty where all are alike.
 
         Returns
         -------

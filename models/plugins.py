@@ -1,10 +1,16 @@
-"""Objects that other packages add to those of this one: by name, registered as entry points."""
+"""Other packages: those of our extras, and objects that they add to ours by name, with the constants that users set."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+import re
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
+from importlib import import_module, metadata
 from importlib.metadata import entry_points
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bft.models.checks import did_you_mean
 from bft.models.errors import InputError
@@ -80,3 +86,204 @@ class PluginGroup:
             raise InputError(
                 f"{label} cannot be loaded: {type(error).__name__}: {error}"
             ) from error
+
+
+def how_to_install(name: str) -> str:
+    """The command that installs an extra of this package, in a clone as well as from a wheel.
+
+    >>> how_to_install("gurobi")
+    'pip install gurobipy'
+    """
+    needed = [
+        line
+        for line in metadata.requires("bft-replay") or []
+        if f'extra == "{name}"' in line
+    ]
+    return " ".join(
+        ["pip install", *(re.split(r"[<>=!~; ]", line)[0] for line in needed)]
+    )
+
+
+def extra(module: str, name: str = "ml") -> Any:
+    """Import a module of an extra of ours.
+
+    Raises
+    ------
+    InputError
+        When it is not installed; the hint is the command that installs it.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        what = f"this needs the package {error.name}, which is not installed"
+        raise InputError(what, hint=how_to_install(name)) from error
+
+
+@contextmanager
+def needs(what: str, name: str, otherwise: str = "") -> Iterator[None]:
+    """Guard a block that imports a package of the extra `name`: if it is missing, InputError says how to install it."""
+    try:
+        yield
+    except ImportError as error:
+        hint = how_to_install(name)
+        raise InputError(
+            f"{what} needs the package {error.name}, which is not installed",
+            hint=f"{hint}; {otherwise}" if otherwise else hint,
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant that a user may set: its name, type, default, and meaning."""
+
+    name: str
+    type: Any
+    default: Any
+    help: str
+
+    def parse(self, text: str) -> Any:
+        """Convert a text to the value; ValueError if it is not of this type."""
+        return _parsed(self.type, text.strip())
+
+    @property
+    def expected(self) -> str:
+        """A description of valid values."""
+        return _expected(self.type)
+
+
+def constants_of(
+    factory: Callable[..., Any], settings: Sequence[str] = ()
+) -> list[Constant]:
+    """The constants of what a class or function makes: the fields of its dataclass, but for those in `settings`."""
+    made: Any = factory  # a class with fields, or any function
+    if not is_dataclass(made):
+        return []
+    kinds = _types(factory)
+    return [
+        Constant(
+            field.name,
+            kinds[field.name],
+            _default(field),
+            str(field.metadata.get("help", "")),
+        )
+        for field in fields(made)
+        if field.init and not field.name.startswith("_") and field.name not in settings
+    ]
+
+
+@cache
+def _types(factory: Callable[..., Any]) -> dict[str, Any]:
+    """The types of a class's fields; they are asked for a dozen times per replay, and reading them takes long."""
+    return get_type_hints(factory)
+
+
+def parsed_constants(
+    what: str, own: Sequence[Constant], given: Mapping[str, str]
+) -> dict[str, Any]:
+    """The values of constants from texts by name; `what` is who has them, in messages.
+
+    Raises
+    ------
+    InputError
+        When there is no such constant, or a value does not fit.
+    """
+    known = {constant.name: constant for constant in own}
+    values = {}
+    for key, text in given.items():
+        if key not in known:
+            raise InputError(
+                f"{what} has no option {key!r}; it has {', '.join(known) or 'none'}"
+            )
+        try:
+            values[key] = known[key].parse(text)
+        except ValueError as error:
+            raise InputError(
+                f"{what}, option {key!r}: expected {known[key].expected}, not {text!r}"
+            ) from error
+    return values
+
+
+def built(
+    what: str,
+    factory: Callable[..., Any],
+    settings: Mapping[str, Any],
+    given: Mapping[str, str],
+) -> Any:
+    """Call a class or function with the run's values and the user's, and return its result.
+
+    Parameters
+    ----------
+    what
+        Who it is, in messages.
+    factory
+        Its dataclass fields are its constants.
+    settings
+        Values from the run, by field name: fields with these names get them, and users cannot set them.
+    given
+        Values from the user, as texts by field name.
+
+    Raises
+    ------
+    InputError
+        When there is no such constant, a value does not fit, or the factory fails.
+    """
+    known = {constant.name for constant in constants_of(factory)}
+    values = {key: value for key, value in settings.items() if key in known}
+    values.update(parsed_constants(what, constants_of(factory, list(settings)), given))
+    try:
+        return factory(**values)
+    except (Exception, SystemExit) as error:  # a third party's may raise anything
+        text = (
+            str(error)
+            if isinstance(error, ValueError | TypeError)
+            else f"{type(error).__name__}: {error}"
+        )
+        raise InputError(f"{what}: {text}") from error
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    return None if field.default_factory is MISSING else field.default_factory()
+
+
+def _parsed(kind: Any, text: str) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        if text.lower() in ("none", "") and type(None) in arguments:
+            return None
+        return _parsed(
+            next(argument for argument in arguments if argument is not type(None)), text
+        )
+    if origin is Literal:
+        if text not in map(str, arguments):
+            raise ValueError(text)
+        return next(argument for argument in arguments if str(argument) == text)
+    if origin is tuple:
+        return tuple(
+            _parsed(arguments[0], part.strip())
+            for part in text.split(",")
+            if part.strip()
+        )
+    if kind is bool:
+        if text.lower() not in ("1", "0", "true", "false", "yes", "no", "on", "off"):
+            raise ValueError(text)
+        return text.lower() in ("1", "true", "yes", "on")
+    if kind in (int, float, str):
+        return kind(text)
+    raise ValueError(f"an option of type {kind} cannot be given as text")
+
+
+def _expected(kind: Any) -> str:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return " or ".join(
+            "none" if argument is type(None) else _expected(argument)
+            for argument in arguments
+        )
+    if origin is Literal:
+        return f"one of {', '.join(map(str, arguments))}"
+    if origin is tuple:
+        return f"{_expected(arguments[0])}, several with commas between"
+    names = {bool: "yes or no", int: "a whole number", float: "a number", str: "a text"}
+    return names.get(kind, str(kind))

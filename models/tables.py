@@ -14,10 +14,14 @@ import sys
 import tarfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Self, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bft.models.cells import GAPS
 from bft.models.errors import InputError
@@ -85,6 +89,7 @@ _MAGIC: Final = (
     (b"ccopy_reg\n", "a pickle"),
 )
 
+Columns: TypeAlias = Mapping[str, NDArray[Any]]
 Reader: TypeAlias = "Callable[[BinaryIO, str, Budget], pd.DataFrame]"
 
 
@@ -141,6 +146,57 @@ def read_table(path: str | Path, *, row_bytes: int = 0) -> pd.DataFrame:
             frame = _read(stream, suffix, str(path), budget)
         budget.take(len(frame) * row_bytes)
         return frame
+
+
+def read_blocks(
+    path: str | Path,
+    in_blocks: Callable[[pa.Schema], bool],
+    *,
+    row_bytes: int = 0,
+    at_once: int | None = None,
+) -> Iterator[pd.DataFrame]:
+    """Read a table as `read_table` does, a Parquet file in blocks of rows: only one of them is in memory.
+
+    Parameters
+    ----------
+    path
+        The file.
+    in_blocks
+        Whether a Parquet file of this schema is wanted in blocks.
+    row_bytes
+        Memory that the caller will keep of each row, for the bound.
+    at_once
+        Rows of a block, `ROW_GROUP` where None.
+
+    Yields
+    ------
+    DataFrame
+        At least one, in the order of the file; as `read_table` returns them.
+    """
+    path = _found(Path(path))
+    if _suffix(path.name) != ".parquet":
+        yield read_table(path, row_bytes=row_bytes)
+        return
+    file = str(path)
+    with reading(path), path.open("rb") as stream:
+        _expect(_peek(stream), _READERS[".parquet"][0], ".parquet", file)
+        budget = Budget(file, path.stat().st_size)
+        with _parquet_errors(file):
+            import pyarrow.parquet as pq
+
+            parquet = pq.ParquetFile(stream)
+            budget.take(parquet.metadata.num_rows * row_bytes)
+            rows = (at_once or ROW_GROUP) if in_blocks(parquet.schema_arrow) else 0
+            tables = _arrow_tables(stream, file, budget, rows)
+        while True:
+            with _parquet_errors(file):
+                table = next(tables, None)
+                frame = None if table is None else _frame_of(table)
+            del table
+            if frame is None:
+                return
+            yield frame
+            del frame
 
 
 def _found(path: Path) -> Path:
@@ -267,6 +323,9 @@ def _read_archive(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
     """Read the one table of a .tar.gz out of the stream; nothing is written to disk."""
     _expect(_peek(stream), "gzip-compressed", ".tar.gz", file)
     members: list[tarfile.TarInfo] = []
+    tables: list[tarfile.TarInfo] = []
+    frame: pd.DataFrame | None = None
+    damage: InputError | None = None
     with _members(stream, file) as archive:
         for member in archive:
             members.append(member)
@@ -275,15 +334,14 @@ def _read_archive(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
                     f"holds more than {_MAX_MEMBERS:,} files, expected one table",
                     file=file,
                 )
-    tables = [
-        member
-        for member in members
-        # Links lead elsewhere, sparse files are as large as they claim, ._ files are macOS's.
-        if member.isreg()
-        and not member.issparse()
-        and not Path(member.name).name.startswith("._")
-        and any(member.name.lower().endswith(suffix) for suffix in _READERS)
-    ]
+            if not _is_table(member):
+                continue
+            tables.append(member)
+            if len(tables) == 1:  # read in passing: to unpack a large one takes long
+                try:
+                    frame = _read_member(archive, member, file, budget)
+                except InputError as error:
+                    damage = error
     if len(tables) != 1:
         names = [ascii(member.name)[1:-1] for member in tables or members]
         listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
@@ -292,17 +350,29 @@ def _read_archive(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
             file=file,
             hint=f"{'they are' if tables else 'it holds'} {listed or 'nothing'}",
         )
-    stream.seek(0)
-    with _members(stream, file) as archive:
-        wanted = next(member for member in archive if member.offset == tables[0].offset)
-        content = archive.extractfile(wanted)
-        if content is None:  # only what is no regular file
-            raise InputError("holds no file", file=file)
-        inside = ascii(wanted.name)[1:-1]
-        with content:
-            return _read_content(
-                content.read, _suffix(wanted.name) or "", f"{file}, {inside}", budget
-            )
+    if damage is not None:
+        raise damage
+    return cast("pd.DataFrame", frame)
+
+
+def _is_table(member: tarfile.TarInfo) -> bool:
+    # Links lead elsewhere, sparse files are as large as they claim, ._ files are macOS's.
+    regular = member.isreg() and not member.issparse()
+    known = any(member.name.lower().endswith(suffix) for suffix in _READERS)
+    return regular and known and not Path(member.name).name.startswith("._")
+
+
+def _read_member(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, file: str, budget: Budget
+) -> pd.DataFrame:
+    content = archive.extractfile(member)
+    if content is None:  # only what is no regular file
+        raise InputError("holds no file", file=file)
+    inside = ascii(member.name)[1:-1]
+    with content:
+        return _read_content(
+            content.read, _suffix(member.name) or "", f"{file}, {inside}", budget
+        )
 
 
 @contextmanager
@@ -323,13 +393,19 @@ def _read_pickle(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
 
 
 def _read_parquet(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
-    import pyarrow as pa
-
     # Arrow reads from the end: a member of an archive, which cannot be sought in, is brought into memory.
     source = stream if stream.seekable() else io.BytesIO(stream.read())
+    with _parquet_errors(file):
+        return _frame_of(next(_arrow_tables(source, file, budget)))
+
+
+@contextmanager
+def _parquet_errors(file: str) -> Iterator[None]:
+    """Tell what Arrow finds wrong with a file."""
+    import pyarrow as pa
+
     try:
-        table = _arrow_table(source, file, budget)
-        frame: pd.DataFrame = table.to_pandas()
+        yield
     except InputError:
         raise
     except MemoryError as error:  # Arrow's are of both kinds
@@ -339,37 +415,63 @@ def _read_parquet(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
         raise InputError(
             f"not a readable Parquet file: {reason}", file=file, hint="is it complete?"
         ) from error
-    frame.attrs["metadata"] = {
-        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
-        for key, value in (table.schema.metadata or {}).items()
-        if key not in _OWN_METADATA
-    }
+
+
+def _frame_of(table: pa.Table) -> pd.DataFrame:
+    """A table as a frame, with what its file says of itself."""
+    frame: pd.DataFrame = table.to_pandas()
+    frame.attrs["metadata"] = parquet_metadata(table.schema)
     return frame
 
 
-def _arrow_table(source: BinaryIO, file: str, budget: Budget) -> pa.Table:
-    """The table of a Parquet file, of which a few kB can state any number of rows, and of copies of long texts.
+def parquet_metadata(schema: pa.Schema) -> dict[str, str]:
+    """Return a Parquet file's own key-value metadata, without what pandas and Arrow add."""
+    return {
+        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for key, value in (schema.metadata or {}).items()
+        if key not in _OWN_METADATA
+    }
 
-    How many values there are, the file says before any is read. Texts are read as a dictionary, as they are stored,
-    and written out once their lengths are known.
+
+def _arrow_tables(
+    source: BinaryIO, file: str, budget: Budget, rows: int = 0
+) -> Iterator[pa.Table]:
+    """The table of a Parquet file, whole or in blocks of so many rows.
+
+    A few kB can state any number of rows, and of copies of long texts. How many values there are, the file says before
+    any is read. Texts are read as a dictionary, as they are stored, and written out once their lengths are known.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     parquet = pq.ParquetFile(source)
-    schema, described = parquet.schema_arrow, parquet.metadata
+    schema, total = parquet.schema_arrow, parquet.metadata.num_rows
+    at_once = min(rows, total) if rows else total
     nested = sum(pa.types.is_nested(field.type) for field in schema)
     row_bytes = sum(_width(field.type) for field in schema)
-    size = 8 * _values(source, file) if nested else row_bytes * described.num_rows
+    size = 8 * _values(source, file) if nested else row_bytes * at_once
     budget.take(2 * size)  # Arrow's, and pandas'
-    budget.take(
-        described.num_rows * (nested * _LIST_BYTES + 1) + len(schema) * _COLUMN_BYTES
-    )
+    budget.take(at_once * (nested * _LIST_BYTES + 1) + len(schema) * _COLUMN_BYTES)
     texts = [field.name for field in schema if _is_text(field.type)]
     if texts:
         source.seek(0)
         parquet = pq.ParquetFile(source, read_dictionary=texts)
-    table: pa.Table = parquet.read()
+    if not rows or not total:
+        yield _checked(parquet.read(), schema, texts, file, budget)
+        return
+    taken = budget.taken
+    for batch in parquet.iter_batches(rows):
+        budget.taken = taken  # the block before is gone
+        table = pa.Table.from_batches([batch])
+        yield _checked(table, schema, texts, file, budget)
+
+
+def _checked(
+    table: pa.Table, schema: pa.Schema, texts: list[str], file: str, budget: Budget
+) -> pa.Table:
+    """A table with its texts written out, after Arrow's own check of all values."""
+    import pyarrow as pa
+
     for index, field in enumerate(schema):
         column = table.column(index)
         if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
@@ -716,3 +818,29 @@ def write_parquet_parts(
     finally:
         if writer is not None:
             writer.close()
+
+
+def row_groups(parts: Iterable[Columns]) -> Iterator[Columns]:
+    """Yield the same rows in parts of `ROW_GROUP`; the last one, or the only one of no rows, has fewer.
+
+    >>> [part["k"].shape for part in row_groups([{"k": np.arange(2)}, {"k": np.arange(3)}])]
+    [(5,)]
+    """
+    waiting: list[Columns] = []
+    count = 0
+    for part in chain(parts, [None]):
+        if part is not None:
+            waiting.append(part)
+            count += len(next(iter(part.values())))
+        while waiting and (count >= ROW_GROUP or part is None):
+            rows = {
+                name: np.concatenate([one[name] for one in waiting])
+                for name in waiting[0]
+            }
+            waiting.clear()
+            yield {name: column[:ROW_GROUP] for name, column in rows.items()}
+            count -= ROW_GROUP
+            if count > 0:
+                waiting = [{name: column[ROW_GROUP:] for name, column in rows.items()}]
+            else:
+                count = 0

@@ -26,8 +26,8 @@ from bft.models.lazy import public_names
 if TYPE_CHECKING:
     from bft.replay.engine.ledger import Outcome as Outcome
     from bft.replay.engine.loop import Replay as Replay
+    from bft.replay.engine.rules import Interference as Interference
     from bft.replay.engine.rules import Rules as Rules
-    from bft.replay.engine.sharing_rules import Interference as Interference
     from bft.replay.options.options import Options as Options
     from bft.replay.policies import Decision as Decision
     from bft.replay.policies import EqualShare as EqualShare

@@ -12,10 +12,10 @@ import numpy as np
 
 from bft.models import InputError, Job, JobTable, read_table
 from bft.models.cells import Rows
-from bft.models.cluster_nodes import Nodes, check_total, cluster_nodes
-from bft.replay.engine.ledger import Outcome
+from bft.models.checks import Nodes, check_total, cluster_nodes
+from bft.replay.engine.ledger import Holds, Outcome
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle
-from bft.replay.trace.outlook import Outlook
+from bft.replay.trace.walltimes import Outlook
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,15 +224,13 @@ def merge(
         end_ns=end,
         records=tuple(records[position] for position in sorted(records)),
         steps=pd.concat(steps).sort_values("time", kind="stable", ignore_index=True),
-        allocations=pd.concat(held).sort_values(
-            ["job", "start_ns", "end_ns", "first_unit"], ignore_index=True
-        ),
+        holds=Holds.of(pd.concat(held)),
         idle_unit_seconds=trace.idle_unit_seconds(),
         used_unit_seconds=math.fsum(outcome.used_unit_seconds for outcome in outcomes),
         extra_gain=math.fsum(outcome.extra_gain for outcome in outcomes),
         paid=math.fsum(outcome.paid for outcome in outcomes),
-        decision_seconds=tuple(
-            seconds for outcome in outcomes for seconds in outcome.decision_seconds
+        decision_seconds=np.concatenate(
+            [outcome.decision_seconds for outcome in outcomes]
         ),
         interrupted=any(outcome.interrupted for outcome in outcomes),
     )

@@ -15,15 +15,14 @@ import numpy as np
 
 from bft.milp.backends.process import DIED
 from bft.models import InputError, JobTable, write_parquet
-from bft.replay.checkpoint import Checkpoint, checkpoint_path
+from bft.replay.checkpoint import Checkpoint, checkpoint_path, claimed
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.policy_timeout import PolicyCall
+from bft.replay.engine.policy_api import PolicyCall
 from bft.replay.engine.watcher import Notes, Silent, Watcher
-from bft.replay.inputs.files import Files
-from bft.replay.inputs.in_memory import InMemoryInputs
+from bft.replay.inputs.files import Files, InMemoryInputs
 from bft.replay.inputs.load import Inputs, load
-from bft.replay.inputs.oversized import MAX_NAMED, cap_all
+from bft.replay.inputs.shaping import MAX_NAMED, cap_all
 from bft.replay.options.options import Options
 from bft.replay.options.presets import PRESETS
 from bft.replay.options.run_spec import RunSpec
@@ -32,7 +31,6 @@ from bft.replay.policies import MilpPolicy, Policy, PolicyError
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
-from bft.replay.results.advice import BEST, MUCH_LEFT, advice
 from bft.replay.results.bounds.bounds import (
     Bounds,
     beside_bounds,
@@ -40,13 +38,12 @@ from bft.replay.results.bounds.bounds import (
     unit_time_of,
 )
 from bft.replay.results.census import Census
-from bft.replay.results.costs import Rates, costs
 from bft.replay.results.dedicated import dedicated_traces
+from bft.replay.results.headlines import BEST, MUCH_LEFT, Rates, advice, costs
 from bft.replay.results.host import host_metrics, host_notes
 from bft.replay.results.live_figures import Figures, Follower
 from bft.replay.results.metrics import summarise
 from bft.replay.results.search import search_metrics
-from bft.replay.run_lock import claimed
 from bft.replay.trace.node_trace import NodeTrace
 
 # Of the time that decisions took: enough of them to draw its distribution.
@@ -63,6 +60,7 @@ def execute(
     checkpoint_every_s: float | None = None,
     in_memory: InMemoryInputs = InMemoryInputs(),
     files: Files | None = None,
+    tables: bool = True,
 ) -> dict[str, Any]:
     """Replay as the options say and write the run directory.
 
@@ -85,6 +83,8 @@ def execute(
         Objects that take the place of files.
     files
         Reads the inputs; several runs of a process can share one, which caches files.
+    tables
+        Whether all is written, or only summary.json and timing.json.
 
     Returns
     -------
@@ -121,6 +121,7 @@ def execute(
             checkpoint_every_s,
             in_memory,
             files or Files(),
+            tables,
         )
 
 
@@ -133,6 +134,7 @@ def _execute(
     checkpoint_every_s: float | None,
     in_memory: InMemoryInputs,
     files: Files,
+    tables: bool,
 ) -> dict[str, Any]:
     saved = checkpoint_path(folder)
     resumes = (
@@ -170,11 +172,18 @@ def _execute(
         )
     else:
         metrics, timing, write = _replay(
-            run, inputs, watcher, notes, should_stop, checkpoint
+            run,
+            inputs,
+            watcher,
+            notes,
+            should_stop,
+            checkpoint,
+            results.existing(folder.parent),
         )
     # Only now, so that a replay that is killed leaves nothing but its checkpoint and the name of its lock.
     with results.run_directory(folder, force=force) as draft:
-        write(draft)
+        if tables:
+            write(draft)
         summary = _summary(run.options, inputs, metrics, notes)
         results.write_json(draft / results.SUMMARY, summary)
         results.write_json(
@@ -213,8 +222,10 @@ class _Player:
         inputs: Inputs,
         watcher: Watcher,
         should_stop: Callable[[], bool] | None,
+        spill: Path,
     ) -> None:
         self._options, self._inputs, self._watcher = run.options, inputs, watcher
+        self._spill = spill
         self._should_stop = should_stop
         self._never_run = frozenset(inputs.never_run)
         self.failed: PolicyError | None = None  # after it nothing more is replayed
@@ -245,6 +256,7 @@ class _Player:
             self._options.make_workload(),
             pool.outlook,
         )
+        replay.spill_to(self._spill)
         if isinstance(watcher, Follower):
             watcher.follow(Figures(replay.ledger))
         if checkpoint is not None and checkpoint.resume(replay):
@@ -290,8 +302,9 @@ def _replay(
     notes: Notes,
     should_stop: Callable[[], bool] | None,
     checkpoint: Checkpoint | None,
+    spill: Path,
 ) -> Replayed:
-    options, player = run.options, _Player(run, inputs, watcher, should_stop)
+    options, player = run.options, _Player(run, inputs, watcher, should_stop, spill)
     outcomes, policies, replay_s = [], [], 0.0
     stage, jobs, pools = _stage_before(run, inputs)
     if options.workload is not None and (stage is not None or len(pools) > 1):
@@ -591,7 +604,7 @@ def _replay_reference(
 
 
 def _decision_times(outcome: Outcome) -> dict[str, Any]:
-    seconds = np.array(outcome.decision_seconds)
+    seconds = outcome.decision_seconds
     if not len(seconds):
         return {"count": 0}
     named = dict(

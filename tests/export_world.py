@@ -36,7 +36,10 @@ WINDOW = ("--from", str(BEGIN_S), "--to", str(BEGIN_S + LENGTH_S))
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a job: seconds since BEGIN_S, an end beyond the window where it still runs; nodes by number."""
+    """A run of a job: seconds since BEGIN_S, an end beyond the window where it still runs; nodes by number.
+
+    `suspended`: from when to when it was suspended, if it was.
+    """
 
     job: int
     nodes: tuple[int, ...]
@@ -45,6 +48,7 @@ class Run:
     state: str
     user: str
     partition: str
+    suspended: tuple[int, int] | None = None
 
     @property
     def running(self) -> bool:
@@ -70,18 +74,22 @@ class World:
     reservations: tuple[Outage, ...]
     # When nodes were not there: nothing that is exported says so.
     absent: tuple[Outage, ...] = ()
+    # How long a node completes after a job.
+    epilog_s: int = 0
 
     def idle(self) -> NDArray[np.bool_]:
         """Whether each node is idle in each second: bool of shape (nodes, seconds)."""
         idle = np.ones((len(NODES), LENGTH_S), dtype=bool)
         for run in self.runs:
-            idle[list(run.nodes), max(0, run.start_s) : run.end_s] = False
+            first, last = run.suspended or (run.end_s, run.end_s)
+            idle[list(run.nodes), max(0, run.start_s) : first] = False
+            idle[list(run.nodes), last : run.end_s + self.epilog_s] = False
         for outage in (*self.outages, *self.reservations, *self.absent):
             idle[outage.node, outage.start_s : outage.end_s] = False
         return idle
 
 
-def made(seed: int = 0) -> World:
+def made(seed: int = 0, epilog_s: int = 0) -> World:
     """First come, first served on two partitions; nodes fail, their jobs run again; a day of maintenance on some."""
     rng = np.random.default_rng(seed)
     outages = _outages(rng)
@@ -96,12 +104,20 @@ def made(seed: int = 0) -> World:
         ("gpu", range(24, 32), 0.62, 3),
     ):
         runs += _scheduled(
-            rng, partition, list(members), load, largest, closed, 1000 + len(runs)
+            rng,
+            partition,
+            list(members),
+            load,
+            largest,
+            closed,
+            1000 + len(runs),
+            epilog_s,
         )
     return World(
         tuple(sorted(runs, key=lambda run: (run.start_s, run.job))),
         outages,
         reservations,
+        epilog_s=epilog_s,
     )
 
 
@@ -125,6 +141,7 @@ def _scheduled(
     largest: int,
     closed: Sequence[Outage],
     first: int,
+    epilog_s: int,
 ) -> list[Run]:
     """Jobs on whole nodes, each on the nodes that are free first; those on a node that fails run again."""
     free = dict.fromkeys(members, -7200)
@@ -145,6 +162,7 @@ def _scheduled(
                 number, size, submitted, length, free, closed, state, user, partition
             )
             runs.append(run)
+            free.update(dict.fromkeys(run.nodes, run.end_s + 1 + epilog_s))
             if run.state != "NODE_FAIL":
                 break
             submitted = run.end_s + 121
@@ -176,8 +194,6 @@ def _placed(
         if each.node in fit and start < each.start_s < end:
             end = each.start_s
             state = "NODE_FAIL"
-    for node in fit:
-        free[node] = end + 1
     if end > LENGTH_S:
         state = "RUNNING"
     return Run(number, tuple(sorted(fit)), start, end, state, user, partition)
@@ -265,8 +281,14 @@ def row(run: Run, zone: str | None = None) -> dict[str, str]:
     return {
         "JobID": str(run.job), "NodeList": host_list(run.nodes), "AllocNodes": str(len(run.nodes)),
         "Start": time(run.start_s), "End": "Unknown" if run.running else time(run.end_s), "State": run.state,
-        "User": run.user, "Partition": run.partition, "Cluster": "made",
+        "User": run.user, "Partition": run.partition, "Cluster": "made", "Suspended": span(run),
     }  # fmt: skip
+
+
+def span(run: Run) -> str:
+    """For how long a job was suspended, as sacct prints it."""
+    first, last = run.suspended or (0, 0)
+    return f"{(last - first) // 3600:02}:{(last - first) // 60 % 60:02}:{(last - first) % 60:02}"
 
 
 def table(
@@ -365,9 +387,50 @@ def sge(world: World, summary: bool = False) -> str:
             )
             lines.append(
                 f"{run.partition}.q:{NODES[node]}:users:{run.user}:j:{run.job}:sge:0:{times}:0:0:1{':0' * 17}"
-                f":project:default:{pe}:{32 * len(run.nodes)}:0:0:0:0:NONE:{task or 'NONE'}:0:0:0"
+                f":project:default:{pe}:{32 * len(run.nodes)}:0:0:0:0:NONE:0:{task or 'NONE'}:0:0:0"
             )
     return "\n".join(lines) + "\n"
+
+
+def lsf_events(world: World, lost: frozenset[int] = frozenset()) -> str:
+    """lsb.events: JOB_START and JOB_STATUS; the ends of `lost` jobs are missing."""
+    records = []
+    for number, run in enumerate(world.runs, 1):
+        hosts = " ".join(f'"{NODES[node]}"' for node in run.nodes)
+        begin = f'{BEGIN_S + run.start_s} {number} 4 7 7 60.0 {len(run.nodes)} {hosts} "" "" 0 "" 0'
+        records.append((run.start_s, f'"JOB_START" "10.1" {begin}'))
+        if not run.running and run.job not in lost:
+            end = BEGIN_S + run.end_s
+            status = f'"JOB_STATUS" "10.1" {end} {number} 64 0 0 1.0 {end} 0 0 0'
+            records.append((run.end_s, status))
+    return "\n".join(text for _, text in sorted(records)) + "\n"
+
+
+def suspended(world: World, *, preempted: bool = False) -> World:
+    """Every second job of two hours and more is suspended for half of its time; another may run there meanwhile."""
+    runs: list[Run] = []
+    for run in world.runs:
+        length = run.end_s - run.start_s
+        if run.start_s < 0 or run.running or length < 7200 or run.job % 2:
+            runs.append(run)
+            continue
+        first = run.start_s + length // 4
+        runs.append(replace(run, suspended=(first, first + length // 2)))
+        if preempted:
+            job = 10**6 + len(runs)
+            runs.append(replace(run, job=job, start_s=first, end_s=first + length // 2))
+    return replace(world, runs=tuple(sorted(runs, key=lambda run: run.start_s)))
+
+
+def power_saved(world: World, after_s: int = 600) -> World:
+    """Nodes that are idle so long are powered off until they are not idle any more."""
+    off = []
+    for node, idle in enumerate(world.idle()):
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], idle, [0]]).astype(int)))
+        for begin, end in edges.reshape(-1, 2).tolist():
+            if end - begin > after_s:
+                off.append(Outage(node, begin + after_s, end, "IDLE~"))
+    return replace(world, outages=(*world.outages, *off))
 
 
 def running_at(world: World, second: int) -> list[Run]:
@@ -384,9 +447,16 @@ def scontrol_text(world: World, period_s: int, remembered_s: int) -> str:
             over = run.end_s <= second
             end = stamp(run.end_s) if over else stamp(run.start_s + 20 * DAY_S)
             state = run.state.split()[0] if over else "RUNNING"
+            changed, before = "None", 0
+            if run.suspended and second >= run.suspended[0]:
+                first, last = run.suspended
+                changed = stamp(first if second < last else last)
+                before = first - run.start_s
+                state = "SUSPENDED" if second < last else state
             lines.append(
                 f"JobId={run.job} JobName=j UserId={run.user}(1) GroupId=u(1) JobState={state} "
-                f"StartTime={stamp(run.start_s)} EndTime={end} Partition={run.partition} "
+                f"StartTime={stamp(run.start_s)} EndTime={end} SuspendTime={changed} SecsPreSuspend={before} "
+                f"Partition={run.partition} "
                 f"NodeList={host_list(run.nodes)} NumNodes={len(run.nodes)}"
             )
     return "\n".join(lines) + "\n"
@@ -486,3 +556,118 @@ def check(world: World) -> None:
 
 def without_runs(world: World, keep: Iterable[Run]) -> World:
     return replace(world, runs=tuple(keep))
+
+
+# -- a machine whose GPUs turn idle one by one: 8 nodes of 4 GPUs, 32 cores, and 8 shards a GPU
+
+GPU_HOSTS = tuple(f"g{number}" for number in range(1, 9))
+GPUS, CORES, SHARDS = 4, 32, 8
+
+
+@dataclass(frozen=True)
+class GpuRun:
+    """A run of a job on one node: GPUs, or shards of one GPU; without either it has cores alone."""
+
+    job: int
+    node: int
+    start_s: int
+    end_s: int
+    cores: int
+    gpus: tuple[int, ...] = ()
+    shards: int = 0
+
+    @property
+    def tres(self) -> str:
+        """AllocTRES."""
+        more = f",gres/gpu={len(self.gpus)}" if self.gpus and not self.shards else ""
+        more += f",gres/shard={self.shards}" if self.shards else ""
+        return f"billing={self.cores},cpu={self.cores}{more},mem=1G,node=1"
+
+
+def gpu_runs(kind: str, seed: int = 0) -> list[GpuRun]:
+    """First come, first served on each node; beside jobs with GPUs there are those of a kind: `shards` or `cores`."""
+    rng = np.random.default_rng(seed)
+    runs: list[GpuRun] = []
+    for node in range(len(GPU_HOSTS)):
+        active: list[GpuRun] = []
+        now = 0
+        while now < LENGTH_S:
+            now += int(rng.exponential(2400))
+            length = 300 + int(rng.exponential(5400))
+            gpus = int(rng.integers(1, GPUS + 1))
+            wanted = GpuRun(0, node, 0, 0, 8 * gpus, tuple(range(gpus)))
+            if kind == "shards" and rng.random() < 0.6:
+                wanted = GpuRun(0, node, 0, 0, 1, shards=int(rng.integers(1, 9)))
+            if kind == "cores" and rng.random() < 0.25:
+                wanted = GpuRun(0, node, 0, 0, CORES)
+            active = [run for run in active if run.end_s > now]
+            for start in sorted({now, *(run.end_s for run in active)}):
+                fit = _fitting(wanted, [run for run in active if run.end_s > start])
+                if fit is not None:
+                    break
+            assert fit is not None
+            now = start
+            job = 1 + len(runs)
+            runs.append(
+                replace(fit, job=job, start_s=now, end_s=min(now + length, LENGTH_S))
+            )
+            active.append(runs[-1])
+    return [run for run in runs if run.start_s < run.end_s]
+
+
+def _fitting(wanted: GpuRun, active: list[GpuRun]) -> GpuRun | None:
+    """The job on the first GPUs that are free or, for shards, have room."""
+    if wanted.cores + sum(run.cores for run in active) > CORES:
+        return None
+    whole = {gpu for run in active if not run.shards for gpu in run.gpus}
+    used = [sum(run.shards for run in active if gpu in run.gpus) for gpu in range(GPUS)]
+    if wanted.shards:
+        room = [
+            gpu
+            for gpu in range(GPUS)
+            if gpu not in whole and used[gpu] + wanted.shards <= SHARDS
+        ]
+        return replace(wanted, gpus=(room[0],)) if room else None
+    free = [gpu for gpu in range(GPUS) if gpu not in whole and not used[gpu]]
+    if len(free) < len(wanted.gpus):
+        return None
+    return replace(wanted, gpus=tuple(free[: len(wanted.gpus)]))
+
+
+def gpu_sacct(runs: Iterable[GpuRun], *, tracked: bool = True) -> str:
+    """`sacct` with AllocTRES; where GPUs are not tracked it states none."""
+    rows = []
+    for run in runs:
+        tres = run.tres if tracked else f"cpu={run.cores},mem=1G,node=1"
+        state = "COMPLETED" if run.job % 7 else "FAILED"
+        times = f"{BEGIN_S + run.start_s}|{BEGIN_S + run.end_s}"
+        rows.append(f"{run.job}|{GPU_HOSTS[run.node]}|1|{times}|{state}|{tres}\n")
+    return "JobID|NodeList|AllocNodes|Start|End|State|AllocTRES\n" + "".join(rows)
+
+
+def gpu_nodes() -> str:
+    """`scontrol -o show node` of Slurm 22.05."""
+    return "".join(
+        f"NodeName={name} CPUAlloc=0 CPUEfctv={CORES} CPUTot={CORES} Gres=gpu:a100:{GPUS},shard:a100:{GPUS * SHARDS} "
+        f"State=IDLE Partitions=gpu CfgTRES=cpu={CORES},mem=3000M,gres/gpu={GPUS},gres/shard={GPUS * SHARDS}\n"
+        for name in GPU_HOSTS
+    )
+
+
+def gpu_share_wrong(trace: NodeTrace, runs: Iterable[GpuRun]) -> float:
+    """By how much the number of idle GPUs of each node is off, as a share of all GPU-time.
+
+    A GPU is idle while no job has it or a share of it, and cores of its node are left.
+    """
+    idle = np.ones((len(GPU_HOSTS), GPUS, LENGTH_S), dtype=bool)
+    for run in runs:
+        gpus = list(range(GPUS)) if run.cores == CORES else list(run.gpus)
+        idle[run.node, gpus, run.start_s : run.end_s] = False
+    told = np.zeros((trace.slots, LENGTH_S), dtype=bool)
+    for event, time in enumerate(trace.times.tolist()):
+        second = min(LENGTH_S, max(0, time // SECOND_NS - BEGIN_S))
+        told[trace.leaves(event), second:] = False
+        told[trace.joins(event), second:] = True
+    assert trace.nodes == GPU_HOSTS
+    counts = told.reshape(len(GPU_HOSTS), GPUS, LENGTH_S).sum(axis=1).astype(int)
+    return float(abs(counts - idle.sum(axis=1)).sum() / idle.size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bft.replay.policies._pollux_search import (
+from bft.replay.policies.pollux import (
     BACK,
     CROSSED,
     THINNED,
@@ -17,15 +17,60 @@ from bft.replay.policies._pollux_search import (
 )  # fmt: skip
 
 
-def fitness_of(moment: Moment, states: States) -> FloatArray:
+def objectives_of(moment: Moment, states: States) -> FloatArray:
     replicas = states.sum(axis=2, dtype=np.int16)
     nodes = np.minimum(np.count_nonzero(states, axis=2), 2)
     reached = moment.speedup[np.arange(states.shape[1]), nodes, replicas]
+    # One job after the other: the order of the sum is part of what is compared to the bit.
+    total = np.cumsum(reached, axis=1)[:, -1]
+    used = np.where((states > 0).any(axis=1), moment.capacity, 0).sum(axis=1)
     changed = (states != moment.current).any(axis=2)
     reached = (
         np.where(changed, reached * moment.penalty, reached) / moment.units_per_node
     )
-    return np.asarray(mean_term(reached, moment.power).mean(axis=1))
+    fitness = mean_term(reached, moment.power).mean(axis=1)
+    return np.column_stack([fitness, total / np.maximum(used, 1)])
+
+
+def ranks_of(values: FloatArray) -> IntArray:
+    """How many fronts are taken away before none dominates a candidate, by comparing all pairs."""
+    no_worse = (values[:, None] >= values).all(axis=2)
+    dominates = no_worse & (values[:, None] > values).any(axis=2)
+    ranks = np.full(len(values), -1)
+    rank = 0
+    while (ranks < 0).any():
+        left = ranks < 0
+        ranks[left & ~dominates[left].any(axis=0)] = rank
+        rank += 1
+    return ranks
+
+
+def distances_of(values: FloatArray, ranks: IntArray) -> FloatArray:
+    """The distance of each candidate within its front."""
+    distances = np.zeros(len(values))
+    for rank in range(ranks.max() + 1):
+        front = np.flatnonzero(ranks == rank)
+        _, first = np.unique(values[front], axis=0, return_index=True)
+        first = front[first]  # ascending by the first objective
+        gaps = np.abs(values[first[2:]] - values[first[:-2]])
+        extent = np.abs(values[first[-1]] - values[first[0]])
+        distances[first[1:-1]] = (gaps / extent).sum(axis=1) / 2
+        distances[first[[0, -1]]] = 2.0
+    return distances
+
+
+def best_of(values: FloatArray, count: int) -> tuple[IntArray, IntArray, FloatArray]:
+    """Positions of the best by rank; where not all of a rank have room, the most distant ones. Rank and distance."""
+    ranks = ranks_of(values)
+    distances = distances_of(values, ranks)
+    order = np.lexsort((-values[:, 1], -values[:, 0], ranks))
+    over = ranks[order[count - 1]] if count < len(order) else -1
+    if np.count_nonzero(ranks <= over) > count:
+        whole, cut = order[ranks[order] < over], order[ranks[order] == over]
+        cut = cut[np.argsort(-distances[cut], kind="stable")]
+        order = np.concatenate([whole, cut])
+    order = order[:count]
+    return order, ranks[order], distances[order]
 
 
 def repair(moment: Moment, states: States, rng: np.random.Generator) -> None:
@@ -121,17 +166,22 @@ def search(
     )
     repair(moment, states, rng)
     states = states[new(states, set())]
-    fitness = fitness_of(moment, states)
+    values = objectives_of(moment, states)
+    best, ranks, distances = best_of(values, len(states))
+    states, values = states[best], values[best]
     for _ in range(generations - 1):
-        children = cross(states, _parents(fitness, population, rng), rng)
+        parents = _parents(values, distances, population, rng)
+        children = cross(states, parents, rng)
         mutate(moment, children, rng)
         repair(moment, children, rng)
         children = children[new(children, {state.tobytes() for state in states})]
         states = np.concatenate([states, children])
-        fitness = np.concatenate([fitness, fitness_of(moment, children)])
-        best = np.argsort(-fitness, kind="stable")[:population]
-        states, fitness = states[best], fitness[best]
-    return states, fitness
+        values = np.concatenate([values, objectives_of(moment, children)])
+        best, ranks, distances = best_of(values, population)
+        states, values = states[best], values[best]
+    front = np.flatnonzero(ranks == 0)
+    front = front[np.lexsort((-values[front, 1], -values[front, 0]))]
+    return states[front], values[front, 0]
 
 
 def new(states: States, known: set[bytes]) -> list[int]:

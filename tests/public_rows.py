@@ -2,110 +2,143 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
 # Two jobs in one hour: a and b from :00 to :20, a alone from :20 to :30. Of the two nodes' 120 minutes 70 are idle.
 WINDOW = ["--from", "2025-03-01T12:00:00Z", "--to", "2025-03-01T13:00:00Z"]
-BEGIN = pd.to_datetime(["2025-03-01 12:00:00", "2025-03-01 12:20:00"])
-END = pd.to_datetime(["2025-03-01 12:20:00", "2025-03-01 12:30:00"])
+BEGIN_S = 1_740_830_400
 IDLE_S = 70 * 60
 
 
-def alcf(path: Path) -> None:
+@dataclass(frozen=True)
+class Ran:
+    """A job on nodes by number; seconds since 1970."""
+
+    nodes: tuple[int, ...]
+    start_s: int
+    end_s: int
+
+
+TWO_JOBS = (Ran((0, 1), BEGIN_S, BEGIN_S + 1200), Ran((0,), BEGIN_S + 1200, BEGIN_S + 1800))  # fmt: skip
+Rows = Sequence[Ran]
+
+
+def _frame(rows: Rows, begin: str, end: str, zone: str | None = "UTC") -> pd.DataFrame:
+    """Return times and numbers of jobs; without a zone they are UTC all the same."""
+    times = {begin: [row.start_s for row in rows], end: [row.end_s for row in rows]}
+    frame = pd.DataFrame(
+        {name: pd.to_datetime(times[name], unit="s", utc=True) for name in times}
+    )
+    for name in times:
+        local = frame[name].dt.tz_convert(zone or "UTC")
+        frame[name] = local if zone else local.dt.tz_localize(None)
+    return frame
+
+
+def _counts(rows: Rows) -> list[int]:
+    return [len(row.nodes) for row in rows]
+
+
+def alcf(path: Path, rows: Rows = TWO_JOBS) -> None:
     """Write ALCF's job table, with the columns that RAPS reads."""
-    table = pd.DataFrame(
-        {"JOB_NAME": ["1.a", "2.a"], "COBALT_JOBID": [1, 2], "QUEUED_TIMESTAMP": BEGIN}
-    )
+    table = _frame(rows, "START_TIMESTAMP", "END_TIMESTAMP", None)
+    names = [
+        ",".join(f"x4{node:03}c0s0b0n0" for node in row.nodes)
+        for row in rows
+    ]  # fmt: skip
     table = table.assign(
-        START_TIMESTAMP=BEGIN,
-        END_TIMESTAMP=END,
-        NODES_REQUESTED=[2, 1],
-        NODES_USED=[2, 1],
-    )
-    table = table.assign(
-        RUNTIME_SECONDS=[1200, 600], LOCATION=["x1c0s0b0n0,x1c0s1b0n0", "x1c0s0b0n0"]
+        JOB_NAME=[f"{number}.a" for number in range(len(rows))],
+        COBALT_JOBID=range(len(rows)),
+        MACHINE_NAME="aurora",
+        QUEUE_NAME="prod",
+        QUEUED_TIMESTAMP=table["START_TIMESTAMP"],
+        NODES_REQUESTED=_counts(rows),
+        NODES_USED=_counts(rows),
+        RUNTIME_SECONDS=[row.end_s - row.start_s for row in rows],
+        LOCATION=names,
     )
     table.to_csv(path, index=False)
 
 
-def swf(path: Path) -> None:
-    """Write Frontier's fields: the fifth counts cores, then nodes, then cores in a row without the last field."""
-    rows = [
-        "1 0 0 1200 224 -1 -1 224 7200 -1 1 1 1 -1 1 1 -1 -1 16 -1 frontier:excl:2x112",
-        "2 0 1200 600 1 -1 -1 1 7200 -1 1 1 1 -1 1 1 -1 -1 8 -1 frontier:excl:1x112",
-        "3 0 1200 600 224 -1 -1 224 7200 -1 1 1 1 -1 1 1 -1 -1 8 -1 -",
-    ]
-    path.write_text(
-        "\n".join(
-            [
-                f"; UnixStartTime: {int(BEGIN[0].timestamp())}",
-                "; MaxProcs: 1053696",
-                *rows,
-                "",
-            ]
+def swf(path: Path, rows: Rows = TWO_JOBS) -> None:
+    """Write Frontier's fields: the fifth counts cores, then nodes; the last row has no last field."""
+    begin_s = min(row.start_s for row in rows)
+    lines = [f"; UnixStartTime: {begin_s}", "; MaxProcs: 1053696"]
+    for number, row in enumerate(rows, start=1):
+        count, start_s = len(row.nodes), row.start_s - begin_s
+        field = count * 112 if number % 2 else count
+        lines.append(
+            f"{number} {start_s} 0 {row.end_s - row.start_s} {field} -1 -1 {field} 7200 -1 "
+            f"1 {number % 5} 1 -1 1 1 -1 -1 {8 * count} -1 frontier:excl:{count}x112"
         )
-    )
+    lines.append(f"{len(rows) + 1} 1200 0 600 224 -1 -1 224 7200 -1 1 1 1 -1 1 1 -1 -1 8 -1 -")  # fmt: skip
+    path.write_text("\n".join([*lines, ""]))
 
 
-def lassen(folder: Path) -> None:
-    """Write the two tables of LAST."""
-    times = {"begin_time": BEGIN + pd.Timedelta(microseconds=1), "end_time": END}
-    allocations = pd.DataFrame(
+def lassen(folder: Path, rows: Rows = TWO_JOBS) -> None:
+    """Write the two tables of LAST, with local times."""
+    times = _frame(rows, "begin_time", "end_time", "America/Los_Angeles")
+    jobs = pd.DataFrame(
         {
-            "allocation_id": [7, 8],
-            "primary_job_id": [1, 2],
-            "num_nodes": [2, 1],
-            **times,
+            "allocation_id": range(7, 7 + len(rows)),
+            "primary_job_id": range(len(rows)),
+            "num_nodes": _counts(rows),
+            "hashed_user_id": "u",
+            "begin_time": times["begin_time"].dt.tz_localize(None),
+            "end_time": times["end_time"].dt.tz_localize(None),
+            "queue": "pbatch",
         }
     )
-    allocations.to_csv(folder / "final_csm_allocation_history_hashed.csv", index=False)
+    jobs.to_csv(folder / "final_csm_allocation_history_hashed.csv", index=False)
+    pairs = [(7 + job, node) for job, row in enumerate(rows) for node in row.nodes]
     nodes = pd.DataFrame(
         {
-            "allocation_id": [7, 7, 8],
-            "node_name": ["l1", "l2", "l1"],
-            "shared": 0,
+            "allocation_id": [job for job, _ in pairs],
+            "node_name": [f"lassen{node}" for _, node in pairs],
+            "shared": "f",
             "energy": 1,
         }
     )
     nodes.to_csv(folder / "final_csm_allocation_node_history.csv", index=False)
 
 
-def kestrel(path: Path) -> None:
-    """Write Kestrel's job table, with the columns that others read."""
-    times = {"start_time": BEGIN.tz_localize("UTC"), "end_time": END.tz_localize("UTC")}
-    states = {
-        "nodes_req": [2, 1],
-        "nodes_used": [2, 1],
-        "state_simple": ["COMPLETED", "FAILED"],
-    }
-    pd.DataFrame({"id": [1, 2], **times, **states}).to_parquet(path)
+def kestrel(path: Path, rows: Rows = TWO_JOBS) -> None:
+    """Write Kestrel's job table, with the columns that others read; months differ in their zone."""
+    table = _frame(rows, "start_time", "end_time", "Etc/GMT+7")
+    table = table.assign(
+        id=[row.start_s * 1000 + row.nodes[0] for row in rows],
+        wallclock_req=pd.to_timedelta(7200, unit="s"),
+        nodes_req=_counts(rows),
+        nodes_used=_counts(rows),
+        state_simple="COMPLETED",
+        partition="standard",
+        user_hash="u",
+        gpus_requested=None,
+    )
+    table.to_parquet(path)
 
 
-def gpus(zone: str | None) -> Callable[[Path], None]:
-    """Return what writes a table of Acme or Helios; the third job has no GPU."""
+def gpus(zone: str | None) -> Callable[..., None]:
+    """Return what writes a table of Acme or Helios, a unit is a GPU; the last job has none."""
 
-    def write(path: Path) -> None:
-        start, end = (
-            BEGIN.append(BEGIN[:1]).tz_localize("UTC"),
-            END.append(END[:1]).tz_localize("UTC"),
-        )
-        start, end = start.tz_convert("Asia/Shanghai"), end.tz_convert("Asia/Shanghai")
+    def write(path: Path, rows: Rows = TWO_JOBS) -> None:
+        again = [*rows, rows[0]]
+        table = _frame(again, "start_time", "end_time", "Asia/Shanghai")
         if zone is None:
-            start, end = start.tz_localize(None), end.tz_localize(None)
-        table = pd.DataFrame(
-            {
-                "job_id": [1, 2, 3],
-                "user": "u1",
-                "node_num": 1,
-                "gpu_num": [2, 1, 0],
-                "cpu_num": 8,
-            }
+            for name in ("start_time", "end_time"):
+                table[name] = table[name].dt.tz_localize(None)
+        table = table.assign(
+            job_id=range(len(again)),
+            user="u1",
+            node_num=1,
+            gpu_num=[*_counts(rows), 0],
+            cpu_num=8,
+            state="COMPLETED",
         )
-        table.assign(state="COMPLETED", start_time=start, end_time=end).to_csv(
-            path, index=False
-        )
+        table.to_csv(path, index=False)
 
     return write

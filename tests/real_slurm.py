@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -77,14 +78,16 @@ class Slurm:
                 "sinfo", "-N", "-h", "-o", "%t"
             )
 
-        _until(idle, "jobs of Slurm did not end", patience_s)
+        wait_until(idle, "jobs of Slurm did not end", patience_s)
 
 
 @contextmanager
-def slurm_cluster(folder: Path, nodes: int, more: str = "") -> Iterator[Slurm]:
+def slurm_cluster(
+    folder: Path, nodes: int, more: str = "", gres: str = "gpu:a100:4"
+) -> Iterator[Slurm]:
     """Start munged, MariaDB, slurmdbd, slurmctld and one slurmd a node of 4 cores and 4 GPUs; end them all.
 
-    `more` are further lines of slurm.conf.
+    `more` are further lines of slurm.conf, and `gres` generic resources of a node.
     """
     require_slurm()
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +99,7 @@ def slurm_cluster(folder: Path, nodes: int, more: str = "") -> Iterator[Slurm]:
     }
     slurm = Slurm(folder, env)
     ports = _free_ports(3 + nodes)
-    _configure(folder, nodes, ports, more)
+    _configure(folder, nodes, ports, more, gres)
     with ExitStack() as stack:
 
         def daemon(*command: str) -> None:
@@ -105,11 +108,11 @@ def slurm_cluster(folder: Path, nodes: int, more: str = "") -> Iterator[Slurm]:
             process = subprocess.Popen(
                 command, env=env, cwd=folder, stdout=log, stderr=log
             )
-            stack.callback(_end, process)
+            stack.callback(end_process, process)
 
         daemon("munged", "--foreground", "--force", f"--socket={folder}/munge.sock", f"--key-file={folder}/munge.key",
                f"--pid-file={folder}/munge.pid", f"--seed-file={folder}/seed")  # fmt: skip
-        _until((folder / "munge.sock").exists)
+        wait_until((folder / "munge.sock").exists)
         subprocess.run(
             ("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={folder}/db", "--skip-test-db",
              "--auth-root-authentication-method=normal"), env=env, cwd=folder, capture_output=True, check=True,
@@ -118,7 +121,7 @@ def slurm_cluster(folder: Path, nodes: int, more: str = "") -> Iterator[Slurm]:
                "--bind-address=127.0.0.1", f"--port={ports[0]}", f"--pid-file={folder}/db.pid",
                "--innodb-buffer-pool-size=32M")  # fmt: skip
         sql = "CREATE USER 'slurm'@'%' IDENTIFIED BY 'slurm'; GRANT ALL ON slurm_acct_db.* TO 'slurm'@'%';"
-        _until(
+        wait_until(
             lambda: _works(
                 slurm,
                 "mariadb",
@@ -132,14 +135,14 @@ def slurm_cluster(folder: Path, nodes: int, more: str = "") -> Iterator[Slurm]:
             )
         )
         daemon("slurmdbd", "-D")
-        _until(lambda: _works(slurm, "sacctmgr", "-i", "-n", "show", "cluster"))
+        wait_until(lambda: _works(slurm, "sacctmgr", "-i", "-n", "show", "cluster"))
         slurm.run("sacctmgr", "-i", "add", "cluster", "sandbox")
         daemon("slurmctld", "-D", "-f", env["SLURM_CONF"])
         for node in range(1, nodes + 1):
             daemon("slurmd", "-D", "-N", f"n{node}", "-f", env["SLURM_CONF"])
         # A line for each node and partition.
         idle = "sinfo", "-N", "-h", "-t", "idle", "-o", "%N"
-        _until(
+        wait_until(
             lambda: (
                 _works(slurm, "sinfo") and len(set(slurm.run(*idle).split())) == nodes
             )
@@ -147,7 +150,9 @@ def slurm_cluster(folder: Path, nodes: int, more: str = "") -> Iterator[Slurm]:
         yield slurm
 
 
-def _configure(folder: Path, nodes: int, ports: list[int], more: str) -> None:
+def _configure(
+    folder: Path, nodes: int, ports: list[int], more: str, gres: str
+) -> None:
     """Write the configuration of all daemons, and the key that they share."""
     for name in ("state", "spool", "db"):
         (folder / name).mkdir()
@@ -173,15 +178,22 @@ StoragePass=slurm
 """)
     (folder / "slurmdbd.conf").chmod(0o600)
     names = "\n".join(
-        f"NodeName=n{node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs=4 Gres=gpu:a100:4 RealMemory=3000"
+        f"NodeName=n{node} NodeAddr=127.0.0.1 NodeHostname={host} Port={port} CPUs=4 Gres={gres} RealMemory=3000"
         for node, port in enumerate(daemons, 1)
     )
     for gpu in range(4):
         (folder / f"gpu{gpu}").symlink_to("/dev/null")  # Slurm wants devices
-    (folder / "gres.conf").write_text(f"Name=gpu Type=a100 File={folder}/gpu[0-3]\n")
+    shares = "".join(
+        f"Name={name} Count={count}\n"
+        for name, _, count in (part.partition(":") for part in gres.split(","))
+        if name != "gpu"
+    )
+    devices = f"Name=gpu Type=a100 File={folder}/gpu[0-3]\n"
+    (folder / "gres.conf").write_text(devices + shares)
+    kinds = ",".join(part.partition(":")[0] for part in gres.split(","))
     (folder / "slurm.conf").write_text(f"""\
 ClusterName=sandbox
-GresTypes=gpu
+GresTypes={kinds}
 SlurmdParameters=config_overrides
 DefMemPerCPU=100
 SlurmctldHost={host}(127.0.0.1)
@@ -236,7 +248,7 @@ def _works(slurm: Slurm, *command: str) -> bool:
     ).returncode
 
 
-def _until(
+def wait_until(
     done: Callable[[], bool],
     complaint: str = "Slurm's daemons did not come up: see their logs in the test's folder",
     patience_s: float = PATIENCE_S,
@@ -248,10 +260,23 @@ def _until(
         time.sleep(0.2)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end_process(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(20)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def commands(text: str) -> list[str]:
+    """The commands of a recipe: its lines that are no comment, and those that a comment gives to crontab -e."""
+    whole = text.replace("\\\n", " ")
+    found = []
+    for line in whole.splitlines():
+        cron = re.match(r"#?\s*(?:\*/5|\*) \* \* \* \* (.*)", line)
+        if cron:
+            found.append(cron[1].replace(r"\%", "%"))
+        elif line.strip() and not line.startswith("#"):
+            found.append(line)
+    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,16 +13,18 @@ import pytest
 from public_rows import IDLE_S, WINDOW, alcf, gpus, kestrel, lassen, swf
 
 from bft.replay.cli.main import run
+from bft.replay.logs.tables import public_tables
 from bft.replay.trace.trace_files import read_trace
 
 PAGE = (Path(__file__).parents[1] / "docs" / "data.md").read_text("utf-8")
 COMMANDS = re.findall(r"^    (?:bft-replay ingest )(.*)$", PAGE, flags=re.MULTILINE)
+# What writes the files of a command, and how many rows it uses.
 WRITERS: dict[str, Callable[[Path], None]] = {
     "ANL-ALCF-DJC-AURORA_20250127_20251231.csv.gz": alcf,
     "ANL-ALCF-DJC-POLARIS_20250101_20251231.csv.gz": alcf,
-    "frontier.swf": swf,
-    "lassen.csv": lassen,
-    "kestrel.parquet": kestrel,
+    "frontier-2024.swf": swf,
+    "final_csm_allocation_history_hashed.csv": lambda file: lassen(file.parent),
+    "kestrel_jobs_202503_0.parquet": kestrel,
     "trace_seren.csv": gpus("stated"),
     "cluster_log.csv": gpus(None),
 }
@@ -38,26 +39,40 @@ def test_each_way_of_the_page_is_tried() -> None:
 def test_rows_as_published_become_a_trace_with_their_idle_time(
     line: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    form, file, *options = [
-        {"N": "2", "9408": "2"}.get(word, word) for word in shlex.split(line)
-    ]
-    if file == "frontier.swf":
-        swf(here / "frontier-2024.swf")
-        awk = next(
-            row.strip() for row in PAGE.splitlines() if row.startswith("    awk ")
-        )
-        subprocess.run(["bash", "-c", awk], check=True, cwd=here)
-    elif file == "lassen.csv":
-        lassen(here)
-        code = re.search(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-        assert code is not None
-        exec(code[1], {})  # noqa: S102 - the page's own code
-    else:
-        WRITERS[file](here / file)
-    assert run(["ingest", form, file, *options, *WINDOW, "--json"]) == 0
+    words = shlex.split(line)
+    WRITERS[words[1]](here / words[1])
+    if "N" in words:
+        words[words.index("N")] = "2"
+    elif "frontier" in words:  # of more nodes than two
+        words += ["--machine-nodes", "2"]
+    assert run(["ingest", *words, *WINDOW, "--json"]) == 0
     account = json.loads(capsys.readouterr().out)
-    assert account["used"] == (3 if file == "lassen.csv" else 2)
+    assert account["used"] == 2
     assert read_trace(here / "trace.parquet").idle_node_seconds() == IDLE_S
+
+
+def test_frontier_has_its_published_number_of_nodes(here: Path) -> None:
+    swf(here / "f.swf")
+    command = ["ingest", "auto", "f.swf", "--map", "frontier", *WINDOW]
+    assert run([*command, "-o", "t.parquet"]) == 0
+    assert len(read_trace("t.parquet").nodes) == 9408
+
+
+def test_lassen_needs_both_tables(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lassen(here)
+    jobs = "final_csm_allocation_history_hashed.csv"
+    command = ["ingest", "auto", jobs, "--map", "lassen", "-o", "t.parquet"]
+    assert run(command) == 2
+    why = "expected two files, one of them with the columns allocation_id and node_name"
+    assert why in capsys.readouterr().err
+
+
+def test_the_help_of_ingest_names_all_maps(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ingest", "--help"]) == 0
+    told = set(re.findall(r"[\w-]+", capsys.readouterr().out))
+    assert set(public_tables()) <= told
 
 
 def test_frontier_as_it_is_published_says_that_jobs_want_more_nodes_than_there_are(
@@ -80,9 +95,6 @@ def test_the_rows_of_their_readmes_hold_gpus_from_start_to_end(
         pytest.skip(f"no {file}")
     rows = pd.read_csv(file, parse_dates=["start_time", "end_time"])
     start, end = rows["start_time"], rows["end_time"]
-    columns = (
-        "JobID=job_id,AllocNodes=gpu_num,Start=start_time,End=end_time,State=state"
-    )
     window = [
         "--from",
         start.min().isoformat(),
@@ -93,14 +105,14 @@ def test_the_rows_of_their_readmes_hold_gpus_from_start_to_end(
     ]
     options = [
         "--map",
-        columns,
+        "acme",
         "--machine-nodes",
         "200",
         "--tz",
         "Asia/Shanghai",
         *window,
     ]
-    assert run(["ingest", "slurm", str(file), *options, "-o", "trace.parquet"]) == 0
+    assert run(["ingest", "auto", str(file), *options, "-o", "trace.parquet"]) == 0
     length_s = (end.max() - start.min()).total_seconds()
     busy_s = (rows["gpu_num"] * (end - start).dt.total_seconds()).sum()
     assert (

@@ -104,9 +104,9 @@ def repository() -> list[str]:
     return [name for name in names if (ROOT / name).is_file()]
 
 
-def build(kind: str, source: Path, target: Path) -> Path:
-    """Build "sdist" or "wheel" by pyproject.toml, offline: setuptools is among the development tools."""
-    code = f"import setuptools.build_meta as backend; backend.build_{kind}({str(target)!r})"
+def build(kind: str, source: Path, target: Path, **settings: str) -> Path:
+    """Build "sdist", "wheel" or "editable" by pyproject.toml, offline: setuptools is a development tool."""
+    code = f"import setuptools.build_meta as backend; backend.build_{kind}({str(target)!r}, {settings!r})"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=source,
@@ -146,7 +146,8 @@ def test_the_wheel_holds_every_module_and_all_data(wheel: set[str]) -> None:
     for name, folder in tree().items():
         for path in (ROOT / folder).iterdir():
             if (
-                path.suffix in (".py", ".parquet", ".csv", ".md", ".js", ".css")
+                path.suffix
+                in (".py", ".parquet", ".csv", ".md", ".js", ".css", ".toml")
                 or path.name == "py.typed"
             ):
                 expected.add(f"{name.replace('.', '/')}/{path.name}")
@@ -425,3 +426,32 @@ def test_what_is_said_to_install_can_be_installed() -> None:
             r"pip install ([a-z][\w-]*(?: [a-z][\w-]*)*)(?=[`\"').;])", text
         ):
             assert {*named.split()} <= packages, path
+
+
+def test_an_editable_install_in_strict_mode_is_typed(
+    source: Path, tmp_path: Path
+) -> None:
+    """The command of docs/install.md: an import hook, which setuptools leaves by default, hides modules from mypy."""
+    option = "--config-settings editable_mode=strict"
+    assert option in (ROOT / "docs" / "install.md").read_text("utf-8")
+    (tmp_path / "wheel").mkdir()
+    wheel = build("editable", source, tmp_path / "wheel", editable_mode="strict")
+    venv.create(tmp_path / "venv")
+    (packages,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+    shutil.unpack_archive(wheel, packages, "zip")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from bft.replay import always_idle\n\nnumber: int = always_idle(2, 0, 60)\n"
+    )
+    python = str(tmp_path / "venv" / "bin" / "python")
+    command = [sys.executable, "-m", "mypy", "--python-executable", python]
+    checked = subprocess.run(
+        [*command, str(script)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=AMPLE_S,
+        check=False,
+    )
+    assert 'expression has type "NodeTrace", variable has type "int"' in checked.stdout
+    assert "Found 1 error" in checked.stdout, checked.stdout

@@ -16,7 +16,6 @@ import click
 import numpy as np
 import pandas as pd
 import pytest
-from public_rows import lassen
 from shown import refreshed
 from toy_application import write_application
 
@@ -144,16 +143,9 @@ def measurements(folder: Path) -> dict[str, Any]:
     return {"jobs": jobs}
 
 
-def tables_of_lassen(folder: Path) -> dict[str, Any]:
-    """Jobs and their nodes, in two tables."""
-    lassen(folder)
-    return {}
-
-
 # What the code of each page finds where it runs.
 PREPARED: dict[str, Callable[[Path], dict[str, Any]]] = {
     "README.md": small_world,
-    "docs/data.md": tables_of_lassen,
     "docs/models.md": measurements,
     "docs/policies.md": a_policy,
     "docs/studies.md": small_world,

@@ -45,16 +45,29 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     git(clone, "commit", "--quiet", "-a", "-m", "later")
     folders = (("tables/", "own/"), ("", "own/"))
 
-    def both(contents: Any) -> bytes:
+    def both(_name: Any, contents: Any) -> bytes:
         return bytes(contents("tables/jobs.csv") + contents("curves.csv"))
 
-    source = data.Source(clone.as_uri(), commit, folders, {"own/both.csv": both})
+    def results(checkout: Path, _reference: Path, interpreter: str) -> Any:
+        """A program that says how many lines the table of the commit has."""
+        count = "print(len(open('tables/jobs.csv').readlines()))"
+        words = [interpreter, "-c", count]
+        yield "own/golden/result.csv", subprocess.check_output(words, cwd=checkout)
+
+    source = data.Source(
+        clone.as_uri(),
+        commit,
+        folders,
+        {r"own/both\.csv": both},
+        data.Program("any Python", results),
+    )
     monkeypatch.setattr(data, "SOURCES", {"own": source})
     sums = {
         "own/jobs.csv": TABLE,
         "own/curves.csv.gz": CURVE,
         "own/both.csv": TABLE + CURVE,
         "own/golden/ours.csv": b"computed",
+        "own/golden/result.csv": b"2\n",
         "other/jobs.csv": TABLE,
     }
     lines = [
@@ -76,12 +89,60 @@ def test_files_come_from_the_pinned_commit_and_are_checked(
     printed = capsys.readouterr().out
     assert (folder / "own" / "both.csv").read_bytes() == TABLE + CURVE
     assert "3 fetched" in printed
-    assert "1 without a public address" in printed
+    assert "2 not in this repository" in printed
+    assert "--run PYTHON makes more of them" in printed
     assert not (folder / "other").exists()
-    assert data.check(folder) == 1  # two files are absent still
+    assert data.check(folder) == 1  # three files are absent still
     printed = capsys.readouterr().out
     assert "absent    own/golden/ours.csv" in printed
-    assert "own         1 absent, 3 same" in printed
+    assert "own         2 absent, 3 same" in printed
+
+
+def test_a_program_makes_its_results_and_no_others_are_taken(
+    data: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "reference"
+    assert data.fetch("own", folder, run=sys.executable) == 0
+    assert (folder / "own" / "golden" / "result.csv").read_bytes() == b"2\n"
+    printed = capsys.readouterr().out
+    assert "1 made by its program" in printed
+    assert "1 not in this repository" in printed
+
+    (folder / "own" / "golden" / "result.csv").unlink()
+    data.LIST.write_text(data.LIST.read_text().replace("own/jobs.csv", "own/gone.csv"))
+    other = hashlib.sha256(b"3\n").hexdigest()
+    mine = hashlib.sha256(b"2\n").hexdigest()
+    data.LIST.write_text(data.LIST.read_text().replace(mine, other))
+    with pytest.raises(data.FetchError, match="gives another result; it needs any"):
+        data.fetch("own", folder, run=sys.executable)
+    with pytest.raises(data.FetchError, match=r"no-such-python"):
+        data.fetch("own", folder, run="no-such-python")
+    assert not (folder / "own" / "golden" / "result.csv").exists()
+
+
+def test_a_pickle_of_results_may_hold_plain_values_only() -> None:
+    """Anything else is refused before it is made."""
+    import pickle
+
+    code = (
+        "import io, pickle, sys\n"
+        "from benchmarks._derived import _Results\n"
+        "print(_Results(io.BytesIO(sys.stdin.buffer.read())).load())"
+    )
+
+    def read(value: object) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-c", code],
+            input=pickle.dumps(value, protocol=2),
+            capture_output=True,
+            check=False,
+            cwd=ROOT,
+        )
+
+    assert read({"a": [1, (2.5, None)]}).stdout == b"{'a': [1, (2.5, None)]}\n"
+    refused = read(Path("anything"))
+    assert refused.returncode == 1
+    assert b"UnpicklingError: refused: pathlib" in refused.stderr
 
 
 def test_a_file_with_another_content_is_neither_replaced_nor_taken_for_right(
@@ -119,6 +180,17 @@ def test_each_source_names_a_whole_commit_and_files_of_the_list() -> None:
     code = "from benchmarks.data import SOURCES, listed\n" + (
         "for name, source in SOURCES.items():\n"
         "    assert len(source.commit) == 40, name\n"
-        "    assert any(source.candidates(each) for each in listed()), name\n"
+        "    assert source.derived or any(source.candidates(each) for each in listed()), name\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_four_fifths_of_the_comparisons_run_with_what_is_fetched() -> None:
+    """And the page says how many."""
+    page = (ROOT / "docs" / "fidelity.md").read_text("utf-8")
+    table = page[page.index("| policy | source |") :].split("\n\n")[0].splitlines()
+    said = [row.rsplit("|", 2)[1].split()[0].rstrip(":,") for row in table[2:]]
+    assert set(said) == {"yes", "no"}
+    count = said.count("yes")
+    assert count >= 0.8 * len(said)
+    assert f"{count} of {len(said)} rows" in page

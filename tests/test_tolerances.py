@@ -36,6 +36,13 @@ def test_what_a_solver_proves_passes_the_check_of_its_answer() -> None:
     assert milp.PROVEN_GAP + milp.SOLVER_ZERO < milp.TOLERANCE / 10
 
 
+def test_what_draws_one_of_several_optima_is_seen_by_solvers_and_by_no_rounding() -> (
+    None
+):
+    jobs, quantum = 500, 0.01
+    assert jobs * milp.PROVEN_GAP < milp.DRAWN_TIES < quantum / 2 / jobs
+
+
 def test_a_count_that_a_solver_takes_for_whole_is_whole_to_us() -> None:
     assert milp.INTEGRALITY < milp.WHOLE_ITEMS < 0.5
 

@@ -19,15 +19,28 @@ def step_s(placement: str, atomic: int) -> tuple[float, float]:
     return 0.1 + 0.01 * atomic + sync, sync
 
 
-def write_application(folder: Path, *, grad_var: float = 300.0) -> Path:
-    """Write the application; |g|² is 1 throughout, so the noise scale is 64 x `grad_var`."""
+def write_application(
+    folder: Path, *, grad_var: float = 300.0, **faster: float
+) -> Path:
+    """Write the application; |g|² is 1 throughout, so the noise scale is 64 x `grad_var`.
+
+    `faster`: how many times faster units of some kinds are, whose measurements are written too.
+    """
     folder.mkdir(parents=True)
     placements = ["1", "2", "3", "4", "11", "22", "24", "44", "444", "4444"]
-    rows = [(p, a, *step_s(p, a)) for p in placements for a in ATOMIC]
-    lines = [",".join(map(str, row)) for row in rows]
-    (folder / "placements.csv").write_text(
-        "\n".join(["placement,local_bsz,step_time,sync_time", *lines, ""])
-    )
+    for mark, times in {
+        "": 1.0,
+        **{f"-{kind}": faster[kind] for kind in faster},
+    }.items():
+        rows = [
+            (p, a, *(seconds / times for seconds in step_s(p, a)))
+            for p in placements
+            for a in ATOMIC
+        ]
+        lines = [",".join(map(str, row)) for row in rows]
+        (folder / f"placements{mark}.csv").write_text(
+            "\n".join(["placement,local_bsz,step_time,sync_time", *lines, ""])
+        )
     for batch in BATCHES:
         scale = batch / BATCHES[0]
         gain = (grad_var + 1) / (grad_var / scale + 1)

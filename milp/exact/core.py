@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bft.milp.exact.compiled import compiled
 from bft.milp.exact.knapsack import GAP
-from bft.milp.problem import IntArray
+from bft.milp.problem import FloatArray, IntArray
 
 # A linear stretch with more choices than this is convolved by a sliding minimum, whose cost does not depend on them.
 SHORT = 12
@@ -62,11 +62,42 @@ def price_of(
             first[filled], last[filled], times[filled] = a, b, sizes[j]
             slopes[filled] = -float(scores[b] - scores[a]) / (units[b] - units[a])
             filled += 1
-    for i in np.argsort(slopes[:filled], kind="mergesort"):
-        a, b = first[i], last[i]
-        left -= (units[b] - units[a]) * times[i]
-        if left < 0:
-            return int((scores[b] - scores[a]) // (units[b] - units[a]))
+    return _price_at(
+        left, slopes[:filled], first[:filled], last[:filled], times, units, scores
+    )
+
+
+@compiled
+def _price_at(
+    left: int,
+    slopes: FloatArray,
+    first: IntArray,
+    last: IntArray,
+    times: IntArray,
+    units: IntArray,
+    scores: IntArray,
+) -> int:
+    """The slope at which so many units run out, if they go to the steepest segments (least `slopes`) first, else 0.
+
+    Found as a quickselect finds a median; of equal slopes the first segment comes first.
+    """
+    active = np.arange(len(slopes))
+    while len(active):
+        pivot = slopes[active[len(active) // 2]]
+        side = np.sign(slopes[active] - pivot)
+        wanted = 0
+        for i in active[side < 0]:
+            wanted += (units[last[i]] - units[first[i]]) * times[i]
+        if wanted > left:
+            active = active[side < 0]
+            continue
+        left -= wanted
+        for i in active[side == 0]:
+            a, b = first[i], last[i]
+            left -= (units[b] - units[a]) * times[i]
+            if left < 0:
+                return int((scores[b] - scores[a]) // (units[b] - units[a]))
+        active = active[side > 0]
     return 0
 
 
@@ -420,6 +451,7 @@ def _places(
     return places
 
 
+@compiled
 def improve(
     ends: IntArray,
     low: IntArray,
@@ -430,60 +462,81 @@ def improve(
     price: int,
     bound: int,
     stop: NDArray[np.uint8],
-) -> IntArray | None:
-    """The canonical allocation with the least loss among the stretches, None if all lose more than `bound`.
+) -> tuple[bool, IntArray]:
+    """The canonical allocation with the least loss among the stretches; False if all lose more than `bound`.
 
-    Also None when `stop` is set during the search.
+    Also False when `stop` is set during the search.
     """
     jobs = len(ends) - 1
+    counts = np.zeros(jobs, np.int64)
     # After i jobs, the units given and left over lie in [min_units, max_units]: the other jobs can make up the rest.
-    min_units, max_units = (
-        np.append(capacity - np.cumsum(of[::-1])[::-1], capacity)
-        for of in (high[ends[1:] - 1], low[ends[:-1]])
-    )
+    min_units = np.full(jobs + 1, capacity)
+    max_units = np.full(jobs + 1, capacity)
+    for i in range(jobs - 1, -1, -1):
+        min_units[i] = min_units[i + 1] - high[ends[i + 1] - 1]
+        max_units[i] = max_units[i + 1] - low[ends[i]]
     # Units left over, at a loss of λ each, come first.
     idle = max_units[0] if price == 0 else min(max_units[0], bound // price)
-    origin = np.zeros(jobs + 1, dtype=np.int64)
+    origin = np.zeros(jobs + 1, np.int64)
     origin[0] = max(min_units[0], 0)
     if idle < origin[0]:
-        return None
-    places = _places(ends, low, high, min_units, max_units, int(origin[0]), int(idle))
+        return False, counts
+    places = _places(ends, low, high, min_units, max_units, origin[0], idle)
 
-    block = (
-        max(jobs, 1)
-        if places[jobs] <= KEPT_CHOICES
-        else max(1, int(np.sqrt(2.0 * jobs)))
-    )
-    begins = list(range(0, jobs, block))
-    known = (ends, low, high, first_loss, step, min_units, max_units, origin, bound)
-    losses_at = [price * np.arange(origin[0], idle + 1, dtype=np.int64)]
-    for begin in begins[:-1]:
+    block = max(jobs, 1)
+    if places[jobs] > KEPT_CHOICES:
+        block = max(1, int(np.sqrt(2.0 * jobs)))
+    unkept = np.empty(0, np.int32)
+    losses_at = [price * np.arange(origin[0], idle + 1)]
+    for begin in range(0, jobs - block, block):
         losses_at.append(
             sweep(
                 begin,
                 begin + block,
                 losses_at[-1],
-                *known,
-                np.empty(0, dtype=np.int32),
+                ends,
+                low,
+                high,
+                first_loss,
+                step,
+                min_units,
+                max_units,
+                origin,
+                bound,
+                unkept,
                 places,
                 stop,
             )
         )
-    counts = np.zeros(jobs, dtype=np.int64)
     used = capacity
-    for begin in reversed(begins):
+    for begin in range((jobs - 1) // block * block, -1, -block):
         end = min(begin + block, jobs)
         here = places - places[begin]
-        choices = np.empty(here[end], dtype=np.int32)
-        after = sweep(begin, end, losses_at.pop(), *known, choices, here, stop)
+        choices = np.empty(here[end], np.int32)
+        after = sweep(
+            begin,
+            end,
+            losses_at.pop(),
+            ends,
+            low,
+            high,
+            first_loss,
+            step,
+            min_units,
+            max_units,
+            origin,
+            bound,
+            choices,
+            here,
+            stop,
+        )
         if stop[0]:
-            return None
-        if end == jobs and not (
-            0 <= capacity - origin[jobs] < len(after)
-            and after[capacity - origin[jobs]] <= bound
-        ):
-            return None
+            return False, counts
+        if end == jobs:
+            last = capacity - origin[jobs]
+            if not 0 <= last < len(after) or after[last] > bound:
+                return False, counts
         for i in range(end - 1, begin - 1, -1):
             counts[i] = choices[here[i] + used - origin[i + 1]]
-            used -= int(counts[i])
-    return counts
+            used -= counts[i]
+    return True, counts

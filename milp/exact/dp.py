@@ -14,14 +14,14 @@ import time
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp.classes import Classes, apart, classes_of
+from bft.milp.classes import Classes, JobArrays, apart, classes_of, job_arrays
 from bft.milp.problem import BoolArray, FloatArray, IntArray, Job, Problem
 
 if TYPE_CHECKING:
@@ -184,43 +184,24 @@ class _Terms:
     """What jobs are worth, as arrays for compiled code, one entry for each class: all but what they hold.
 
     `curves` holds breakpoints and the objective there, each curve once, and begin and end of each class's curve;
-    `stretches` first and last count of each stretch of neighbouring counts, and the begins of each class's stretches;
-    `costs` Tcup, Tcdw and weight.
+    `stretches` likewise first and last count of each stretch of neighbouring counts; `costs` Tcup, Tcdw and weight.
     """
 
     curves: tuple[FloatArray, FloatArray, IntArray, IntArray]
-    stretches: tuple[IntArray, IntArray, IntArray]
+    stretches: tuple[IntArray, IntArray, IntArray, IntArray]
     costs: tuple[FloatArray, FloatArray, FloatArray]
 
-
-# Most decisions concern the same jobs as the one before, of which the same hold units (`classes`).
-@lru_cache(maxsize=4)
-def _terms_of(jobs: tuple[Job, ...], first: tuple[int, ...]) -> _Terms:
-    """The terms of the classes whose first members are at these positions."""
-    members = [jobs[j] for j in first]
-    different = {job.waiting_key: job for job in members}
-    index = {key: curve for curve, key in enumerate(different)}
-    curve = np.array([index[job.waiting_key] for job in members], dtype=np.int64)
-    offsets = _offsets([job.ns for job in different.values()])
-    stretches = [stretch for job in members for stretch in job.stretches]
-    return _Terms(
-        (
-            np.concatenate([job.ns for job in different.values()]),
-            np.concatenate([job.os for job in different.values()]),
-            offsets[curve],
-            offsets[curve + 1],
-        ),
-        (
-            np.array([low for low, _ in stretches], dtype=np.int64),
-            np.array([high for _, high in stretches], dtype=np.int64),
-            _offsets([job.stretches for job in members]),
-        ),
-        (
-            np.array([job.tcup for job in members], dtype=np.float64),
-            np.array([job.tcdw for job in members], dtype=np.float64),
-            np.array([job.weight for job in members], dtype=np.float64),
-        ),
-    )
+    @classmethod
+    def of(cls, jobs: JobArrays, first: IntArray) -> _Terms:
+        """The terms of the classes whose first members are at these positions."""
+        kind = jobs.kinds[first]
+        ns, os, ends = jobs.curves
+        lows, highs, stretch_ends = jobs.stretches
+        return cls(
+            (ns, os, ends[kind], ends[kind + 1]),
+            (lows, highs, stretch_ends[kind], stretch_ends[kind + 1]),
+            (jobs.tcup[first], jobs.tcdw[first], jobs.weight[first]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +224,9 @@ class _Posed:
         from bft.milp.exact.scores import kept_counts
 
         classes = classes_of(problem) if classes is None else classes
-        terms = _terms_of(problem.jobs, classes.first)
-        held = np.array(problem.current, dtype=np.int64)[list(classes.first)]
+        first = classes.positions
+        terms = _Terms.of(job_arrays(problem.jobs), first)
+        held = problem.counts[first]
         kept, runs = kept_counts(*terms.stretches, held)
         return cls(problem, classes, terms, held, kept, runs)
 
@@ -351,8 +333,8 @@ def _search(
         with alarm(
             deadline if _steps(stretches, left) > QUICK_STEPS else math.inf
         ) as stop:
-            totals = improve(*stretches, left, price, bound, stop)
-        if totals is not None:
+            found, totals = improve(*stretches, left, price, bound, stop)
+        if found:
             give_out(counts, undecided, begins, stretches, totals)
             return counts, None
         if stop[0]:

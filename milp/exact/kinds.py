@@ -9,7 +9,7 @@ With prices per unit of each kind (those of the linear relaxation) every allocat
 
 The programme looks for an allocation whose loss is at most B, which starts low and rises until there is one. Only
 choices and vectors within B are kept: most jobs have one choice left and are set aside. Vectors that are equal are
-merged (`vectors`), so jobs that are alike do not multiply them, and there are never more of them than products of
+merged (`knapsack`), so jobs that are alike do not multiply them, and there are never more of them than products of
 (units of a kind + 1). The same steps with few vectors, those of least loss, give the first allocation, which limits B.
 """
 
@@ -399,7 +399,7 @@ class _Search:
         stop: NDArray[np.uint8],
     ) -> _Vectors:
         """The vectors with one more job: within `bound`, and with the most and fewest units of `window`."""
-        from bft.milp.exact.vectors import add_job
+        from bft.milp.exact.knapsack import add_job
 
         sizes = [units + 1 for units in left.tolist()]
         if math.prod(sizes) > MAX_CODE:

@@ -38,7 +38,8 @@ def value_points(
     ends: IntArray,
     lows: IntArray,
     highs: IntArray,
-    stretches: IntArray,
+    stretch_begins: IntArray,
+    stretch_ends: IntArray,
     held: IntArray,
     tcup: FloatArray,
     tcdw: FloatArray,
@@ -50,13 +51,15 @@ def value_points(
     """Few points that define every v_j: counts ascending from 0, values, linearity, and offsets per job.
 
     Linearity: whether v_j is linear to the next point; else no count between the two is allowed. Job j's curve is
-    ns, os[begins[j]:ends[j]]; besides 0 it may have the counts lows[i] to highs[i], i in stretches[j]:stretches[j+1].
+    ns, os[begins[j]:ends[j]]; besides 0 it may have the counts lows[i] to highs[i], i in
+    stretch_begins[j]:stretch_ends[j].
     A cost that is the same for every count of a job is left out, because it would hide the differences: a job that
     holds more than it may keep must shrink in any case.
     """
     jobs = len(held)
     offsets = np.zeros(jobs + 1, np.int64)
-    room = 2 * (ends - begins).sum() + 5 * jobs + 2 * len(lows)
+    room = 2 * (ends - begins).sum() + 5 * jobs
+    room += 2 * (stretch_ends - stretch_begins).sum()
     counts = np.empty(room, np.int64)
     values = np.empty(room)
     linear = np.zeros(room, np.bool_)
@@ -66,7 +69,7 @@ def value_points(
         start, rate = filled, 0.0
         counts[filled] = 0
         filled += 1
-        for i in range(stretches[j], stretches[j + 1]):
+        for i in range(stretch_begins[j], stretch_ends[j]):
             min_units, max_units = lows[i], min(highs[i], units)
             if min_units > max_units:
                 break
@@ -88,7 +91,11 @@ def value_points(
 
 @compiled
 def kept_counts(
-    lows: IntArray, highs: IntArray, stretches: IntArray, held: IntArray
+    lows: IntArray,
+    highs: IntArray,
+    stretch_begins: IntArray,
+    stretch_ends: IntArray,
+    held: IntArray,
 ) -> tuple[IntArray, BoolArray]:
     """The most units up to those held that each job may have, and whether it makes progress on what it holds.
 
@@ -97,10 +104,10 @@ def kept_counts(
     kept = np.zeros(len(held), np.int64)
     runs = np.zeros(len(held), np.bool_)
     for j in range(len(held)):
-        for i in range(stretches[j], stretches[j + 1]):
+        for i in range(stretch_begins[j], stretch_ends[j]):
             if lows[i] <= held[j]:
                 kept[j] = min(held[j], highs[i])
-        last = highs[stretches[j + 1] - 1]
+        last = highs[stretch_ends[j] - 1]
         runs[j] = held[j] > 0 and min(held[j], last) == kept[j]
     return kept, runs
 

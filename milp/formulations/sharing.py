@@ -3,6 +3,8 @@
 Among several optima, keeping everything comes first, then the allocation that column generation and the search of its
 gap lead to: then no solver influences the answer. Otherwise a solver decides which jobs are active and who shares with
 whom, which may differ between solvers in case of ties; the exact DP then distributes the units of items among them.
+
+What ξ makes of a job's value is in `milp/values.py`.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from bft.milp.classes import classes_of
-from bft.milp.formulations import flow, gap_search
-from bft.milp.formulations.column_generation import relax, rounded
+from bft.milp.formulations.column_generation import relax, rounded, search_gap
 from bft.milp.formulations.items import Choice, Items
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, Nonsense
 from bft.milp.formulations.transfers import (
     complaint_about,
+    flow_model,
     keep_shared,
     transport,
     value_of,
@@ -188,9 +190,7 @@ class _Search:
 
     def _search_gap(self) -> None:
         """Search the entries that may be part of a better choice than the best known."""
-        loss, choice = gap_search.search(
-            self._items, self._relaxation, self._max_loss()
-        )
+        loss, choice = search_gap(self._items, self._relaxation, self._max_loss())
         self.bound = max(
             self.best.objective, min(self.bound, self._relaxation.bound - loss)
         )
@@ -232,7 +232,7 @@ class _Search:
 
     def _solve_flow(self) -> None:
         """Ask the solver for the optimum of the general formulation."""
-        model = flow.build(self.problem)
+        model = flow_model(self.problem)
         answer = self._asked(model.model)
         if answer is None:
             return

@@ -16,8 +16,7 @@ from bft.models.errors import InputError
 from bft.models.prediction.packing import sharing_scores
 from bft.models.sharing.co_runs import Plan, Slowdown, measure
 from bft.models.sharing.gpu_usage import Gauge
-from bft.models.sharing.xi_check import label_of
-from bft.models.sharing.xi_repairs import pair_key
+from bft.models.sharing.xi_repairs import label_of, pair_key
 from bft.models.sharing.xi_table import Measurement, xi_from_frame
 from bft.models.tables import read_table
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from bft.models.errors import InputError
-from bft.models.extras import how_to_install
+from bft.models.plugins import how_to_install
 
 MIB: Final = 2**20
 # Seconds that a tool may take to answer; drivers that load take some.

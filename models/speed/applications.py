@@ -5,6 +5,7 @@ A folder holds, each also as .csv.gz:
 - `placements.csv`: placement, local_bsz, step_time, sync_time. A placement is a string of digits, the replicas on each
   node in the order of the ring: 44 is two nodes of four. Rotations are one placement; the smallest is written.
 - `scalability.csv`, optional: num_nodes, num_replicas, local_bsz, step_time, sync_time, means beyond those sizes.
+- `placements-KIND.csv` and `scalability-KIND.csv`, optional: the same measured on units of a kind.
 - `validation-M.csv` for total batch sizes M: progress, iteration, grad_sqr, grad_var after each epoch.
 
 Times are seconds; step_time is a whole step, sync_time what of it is not overlapped by computing.
@@ -129,6 +130,15 @@ class Application:
         )
 
     @cached_property
+    def single_rate(self) -> float:
+        """Samples/s of one unit at the largest batch that was measured there."""
+        rows = self.steps.get((1,))
+        if rows is None:
+            most = self.limits.atomic_max
+            return most / self.step_time((1,), most).step_s
+        return float(rows[-1, 0] / rows[-1, 1])
+
+    @cached_property
     def observations(self) -> Observations:
         """Return all measured placements, in the order of the file."""
         rows = [
@@ -246,8 +256,15 @@ def canonical(placement: Iterable[int]) -> tuple[int, ...]:
     return min(ring[index:] + ring[:index] for index in range(len(ring)))
 
 
+def measured_kinds(folder: str | Path) -> list[str]:
+    """The kinds of units that an application has measurements of its own for, ascending."""
+    names = (path.name for path in Path(folder).iterdir())
+    pattern = re.compile(r"placements-(.+?)\.csv(?:\.gz)?")
+    return sorted({match[1] for name in names if (match := pattern.fullmatch(name))})
+
+
 def read_application(
-    folder: str | Path, *, atomic_max: int | None = None
+    folder: str | Path, *, atomic_max: int | None = None, kind: str = ""
 ) -> Application:
     """Read an application from a folder; the module's docstring lists its files.
 
@@ -257,6 +274,8 @@ def read_application(
         With placements.csv and validation-M.csv.
     atomic_max
         Most samples a replica takes in one pass, when not what was measured (Pollux' artifact allows yolov3 8).
+    kind
+        The kind of units whose measurements are meant, of `measured_kinds`; empty: those of no kind.
 
     Raises
     ------
@@ -266,12 +285,15 @@ def read_application(
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError("expected a folder with placements.csv", file=folder)
-    placements = _existing(folder / "placements.csv")
+    mark = f"-{kind}" if kind else ""
+    placements = _existing(folder / f"placements{mark}.csv")
     if placements is None:
         raise InputError(
-            "no placements.csv (or .csv.gz) in it", file=folder, hint="docs/models.md"
+            f"no placements{mark}.csv (or .csv.gz) in it",
+            file=folder,
+            hint="docs/models.md",
         )
-    scalability = _existing(folder / "scalability.csv")
+    scalability = _existing(folder / f"scalability{mark}.csv")
     named = {
         int(match[1]): path
         for path in folder.iterdir()

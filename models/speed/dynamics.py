@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ class ApplicationProfile:
     Parameters
     ----------
     application
-        The measurements.
+        The measurements, on units of any kind that `by_kind` does not name.
     batch
         Total batch size that the user chose, in samples.
     tunable
@@ -48,6 +48,8 @@ class ApplicationProfile:
         cluster. Its agent does not know of it.
     published_fit
         The agent fits the throughput model as the published programs do (`fit_throughput`).
+    by_kind
+        The measurements on units of some kinds; the training, and so its progress, is the same on all of them.
 
     Raises
     ------
@@ -62,6 +64,7 @@ class ApplicationProfile:
     whole_seconds: bool = False
     slowdown: float = 1.0
     published_fit: bool = False
+    by_kind: Mapping[str, Application] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.slowdown) and self.slowdown > 0):
@@ -72,6 +75,10 @@ class ApplicationProfile:
     def start(self, *, tunes: bool = False) -> ApplicationDynamics:
         """A job that has not run yet; `tunes`: its agent chooses the batch size, if that may be changed."""
         return ApplicationDynamics(self, tunes=tunes and self.tunable)
+
+    def on(self, kind: str) -> Application:
+        """The measurements on units of a kind."""
+        return self.by_kind.get(kind, self.application)
 
     @cached_property
     def total_samples(self) -> float:
@@ -103,11 +110,15 @@ def _within(split: Split, replicas: int, limits: BatchLimits) -> Split:
     return Split(max(min(split.atomic, max_atomic), 1), split.accumulation)
 
 
+# Kind of units, nodes, replicas, atomic batch.
+_Seen = tuple[str, int, int, int]
+
+
 class _Stretch(NamedTuple):
     """A time of constant rate: from when to when (ns), from which progress to which (steps at M0), and epochs then.
 
-    After it the agent will have seen a step of `step_s` at `seen` (nodes, replicas, atomic batch), `sync_s` of it
-    waiting, and the gradient's |g|² and variance.
+    After it the agent will have seen a step of `step_s` at `seen` (kind of units, nodes, replicas, atomic batch),
+    `sync_s` of it waiting, and the gradient's |g|² and variance.
     """
 
     begin_ns: int
@@ -115,7 +126,7 @@ class _Stretch(NamedTuple):
     begin: float
     end: float
     epoch: int
-    seen: tuple[int, int, int]
+    seen: _Seen
     step_s: float
     sync_s: float
     sqr: float
@@ -140,7 +151,7 @@ class ApplicationDynamics:
     Attributes
     ----------
     observed
-        (nodes, replicas, atomic batch) -> seconds of a step, and what of it waits for synchronisation.
+        (kind, nodes, replicas, atomic batch) -> seconds of a step, and what of it waits for synchronisation.
     gradient
         |g|² and variance of the epoch it was last in; None before it has run.
     split
@@ -149,10 +160,12 @@ class ApplicationDynamics:
 
     def __init__(self, profile: ApplicationProfile, *, tunes: bool) -> None:
         self.profile, self.tunes = profile, tunes
-        self.observed: dict[tuple[int, int, int], tuple[float, float]] = {}
+        self.observed: dict[_Seen, tuple[float, float]] = {}
         self.gradient: tuple[float, float] | None = None
+        self._fits: dict[str, ThroughputParameters] = {}  # of `observed`, by kind
         self.split = Split(0, 0)
         self._placement: tuple[int, ...] = ()
+        self._kind = ""
         self._slowdown = 1.0
         self._stretch: _Stretch | None = None
 
@@ -160,20 +173,30 @@ class ApplicationDynamics:
 
     @property
     def goodput(self) -> Goodput | None:
-        """The agent's goodput function as fitted to date; None before the job has run."""
-        if not self.observed or self.gradient is None:
+        """The agent's goodput function on the kind of units that it runs on; see `goodput_on`."""
+        return self.goodput_on(self._kind)
+
+    def goodput_on(self, kind: str) -> Goodput | None:
+        """The agent's goodput function on units of a kind, as fitted to date; None before the job has run on any."""
+        if kind not in self._fits:
+            observed = tuple(
+                (seen[1:], seconds)
+                for seen, seconds in self.observed.items()
+                if seen[0] == kind
+            )
+            if not observed:
+                return None
+            self._fits[kind] = _fitted(observed, self.profile.published_fit)
+        if self.gradient is None:
             return None
-        limits = self.profile.application.limits
-        return Goodput(
-            _fitted(tuple(self.observed.items()), self.profile.published_fit),
-            noise_scale(*self.gradient, limits.initial),
-            limits,
-        )
+        limits = self.profile.on(kind).limits
+        scale = noise_scale(*self.gradient, limits.initial)
+        return Goodput(self._fits[kind], scale, limits)
 
     @property
     def profiled(self) -> int:
         """Most replicas observed so far."""
-        return max((replicas for _, replicas, _ in self.observed), default=0)
+        return max((replicas for _, _, replicas, _ in self.observed), default=0)
 
     @property
     def most(self) -> int:
@@ -219,6 +242,7 @@ class ApplicationDynamics:
         progress: float,
         now_ns: int,
         slowdown: float = 1.0,
+        kind: str = "",
     ) -> tuple[float, int | None]:
         """Samples/s (at the initial batch size) from now on, and until when; see `bft.models.Dynamics`."""
         initial = self.profile.application.limits.initial
@@ -229,14 +253,18 @@ class ApplicationDynamics:
             if not _same(steps, stretch.begin):
                 self._learn(stretch)
             if _same(steps, stretch.at(now_ns)):
-                same = placement == self._placement and slowdown == self._slowdown
+                same = (placement, kind, slowdown) == (
+                    self._placement,
+                    self._kind,
+                    self._slowdown,
+                )
                 if now_ns < stretch.end_ns and same:
                     return self._towards(stretch, progress, now_ns)
                 if (
                     now_ns >= stretch.end_ns
                 ):  # where it has led: exactly, not as doubles have it
                     steps, epoch = stretch.end, stretch.epoch
-        self._placement, self._slowdown = placement, slowdown
+        self._placement, self._kind, self._slowdown = placement, kind, slowdown
         self._stretch = self._begin(now_ns, steps, epoch)
         return self._towards(self._stretch, progress, now_ns)
 
@@ -251,7 +279,7 @@ class ApplicationDynamics:
 
     def _begin(self, now_ns: int, begun: float, epoch: int) -> _Stretch:
         """The next time of constant rate: to the end of the epoch or of the interval, whichever comes first."""
-        application, replicas = self.profile.application, sum(self._placement)
+        application, replicas = self.profile.on(self._kind), sum(self._placement)
         ends = application.epoch_ends
         horizon_ns = self._horizon(now_ns)
         steps = begun
@@ -264,7 +292,7 @@ class ApplicationDynamics:
             iteration_s = _iteration_s(taken, split) * self.profile.slowdown
             speed = gain / (iteration_s * self._slowdown)
             seen = (
-                (len(self._placement), replicas, split.atomic),
+                (self._kind, len(self._placement), replicas, split.atomic),
                 taken.step_s,
                 taken.sync_s,
                 sqr,
@@ -304,7 +332,7 @@ class ApplicationDynamics:
 
     def _choose(self) -> Split:
         """The batch size for the placement at hand."""
-        limits, replicas = self.profile.application.limits, sum(self._placement)
+        limits, replicas = self.profile.on(self._kind).limits, sum(self._placement)
         if not self.tunes:
             return split_batch(self.profile.batch, replicas, limits)
         goodput = self.goodput
@@ -319,7 +347,9 @@ class ApplicationDynamics:
     def _learn(self, stretch: _Stretch) -> None:
         """Learn from a stretch of running."""
         self.gradient = stretch.sqr, stretch.var
-        self.observed.setdefault(stretch.seen, (stretch.step_s, stretch.sync_s))
+        if stretch.seen not in self.observed:
+            self.observed[stretch.seen] = stretch.step_s, stretch.sync_s
+            self._fits.pop(stretch.seen[0], None)
 
     # --- checkpoints
 
@@ -332,14 +362,17 @@ class ApplicationDynamics:
             "gradient": self.gradient,
             "split": self.split,
             "placement": self._placement,
+            "kind": self._kind,
             "slowdown": self._slowdown,
             "stretch": self._stretch,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Remember what `state` says."""
+        self._fits = {}
         self.observed = {
-            (row[0], row[1], row[2]): (row[3], row[4]) for row in state["observed"]
+            (row[0], row[1], row[2], row[3]): (row[4], row[5])
+            for row in state["observed"]
         }
         self.gradient = (
             None
@@ -347,14 +380,14 @@ class ApplicationDynamics:
             else (state["gradient"][0], state["gradient"][1])
         )
         self.split = Split(*state["split"])
-        self._placement, self._slowdown = tuple(state["placement"]), state["slowdown"]
+        self._placement, self._kind = tuple(state["placement"]), state["kind"]
+        self._slowdown = state["slowdown"]
         if state["stretch"] is None:
             self._stretch = None
         else:
             stretch = _Stretch(*state["stretch"])
-            self._stretch = stretch._replace(
-                seen=(stretch.seen[0], stretch.seen[1], stretch.seen[2])
-            )
+            kind, nodes, replicas, atomic = stretch.seen
+            self._stretch = stretch._replace(seen=(kind, nodes, replicas, atomic))
 
 
 def _same(one: float, other: float) -> bool:

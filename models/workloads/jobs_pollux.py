@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -14,7 +14,11 @@ from bft.models.cells import MAX_SECONDS, SECOND_NS, Row, Rows
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.jobs import JOB_BYTES, Job, JobTable
-from bft.models.speed.applications import Application, read_application
+from bft.models.speed.applications import (
+    Application,
+    measured_kinds,
+    read_application,
+)
 from bft.models.speed.dynamics import ApplicationProfile
 from bft.models.tables import read_table
 
@@ -27,6 +31,8 @@ ATOMIC_MAX: Final[Mapping[str, int]] = MappingProxyType({"yolov3": 8})
 SINGLE: Final = frozenset({"ncf"})
 # The table of what is known of applications beside the measurements, in their folder.
 SETTINGS: Final = "applications.csv"
+# Its columns of limits on units of a kind.
+MOST_ON: Final = "max_local_bsz@"
 # A slip of the pen must not stop a replay for good.
 MAX_SLOWDOWN: Final = 1e3
 MAX_RESTART_S: Final = 1e6
@@ -40,13 +46,20 @@ class ApplicationSettings:
     restart_s: float | None = None
     policy_restart_s: float | None = None
     max_local_bsz: int | None = None
+    max_local_bsz_on: Mapping[str, int] = field(default_factory=dict)
+
+    def atomic_max(self, name: str, kind: str = "") -> int | None:
+        """Most samples of a replica of the application in one pass on a kind of units; None: as measured."""
+        if kind:
+            return self.max_local_bsz_on.get(kind)
+        return self.max_local_bsz or ATOMIC_MAX.get(name)
 
 
 def read_pollux_jobs(
     path: str | Path,
     applications: str | Path | None = None,
     *,
-    units_per_node: int = 4,
+    units_per_node: int | Mapping[str, int] = 4,
     whole_seconds: bool = False,
     published_fit: bool = False,
 ) -> JobTable:
@@ -62,7 +75,8 @@ def read_pollux_jobs(
 
     A table `applications.csv` beside the folders may state, by application: `slowdown`, how many times longer its steps
     take than they were measured; `restart_s`, seconds without progress after each start; `policy_restart_s`, what
-    policies take these for; and `max_local_bsz`, most samples of a replica in one pass.
+    policies take these for; and `max_local_bsz`, most samples of a replica in one pass (`max_local_bsz@KIND`: on units
+    of a kind that has measurements of its own).
 
     Pmax is the whole training in samples at the initial batch size, rates are in these. The scalability curve, for
     policies that look at nothing else, is that of the user's batch size with the training's mean efficiency; it stays
@@ -75,7 +89,7 @@ def read_pollux_jobs(
     applications
         The folder that holds a folder for each application; None: `traces` beside the workload, or beside its folder.
     units_per_node
-        Where curves change from one node to several.
+        Where curves change from one node to several; by kind of units where there are several.
     whole_seconds
         Let epochs end at whole seconds, as the artifact's simulator does.
     published_fit
@@ -92,8 +106,11 @@ def read_pollux_jobs(
     )
     folder = _applications(path) if applications is None else Path(applications)
     settings = read_settings(folder)
-    known: dict[str, Application] = {}
-    curves: dict[tuple[str, int], Curve] = {}
+    sizes = (
+        units_per_node if isinstance(units_per_node, Mapping) else {"": units_per_node}
+    )
+    known: dict[str, dict[str, Application]] = {}
+    curves: dict[tuple[str, int], dict[str, Curve]] = {}
     jobs = []
     for row in rows:
         model = row.name("application")
@@ -103,7 +120,7 @@ def read_pollux_jobs(
         stated = settings.get(model, ApplicationSettings())
         if model not in known:
             known[model] = _measured(row, folder, stated)
-        application = known[model]
+        application = known[model][""]
         limits = application.limits
         if not limits.initial <= batch <= limits.most:
             raise row.error(
@@ -122,9 +139,11 @@ def read_pollux_jobs(
             whole_seconds=whole_seconds,
             slowdown=stated.slowdown,
             published_fit=published_fit,
+            by_kind={kind: one for kind, one in known[model].items() if kind},
         )
         if (model, batch) not in curves:
-            curves[model, batch] = _curve(profile, jmax, units_per_node)
+            curves[model, batch] = _curves(profile, jmax, sizes)
+        curve = curves[model, batch][""]
         jobs.append(
             Job(
                 name=row.name("name"),
@@ -134,14 +153,17 @@ def read_pollux_jobs(
                 pmax=profile.total_samples,
                 tcup_s=0.0,
                 tcdw_s=0.0,
-                scalability=curves[model, batch],
-                objective=curves[model, batch],
+                scalability=curve,
+                objective=curve,
                 jreq=requested,
                 model=model,
                 batch_size=float(batch),
                 restart_s=stated.restart_s,
                 policy_restart_s=stated.policy_restart_s,
                 profile=profile,
+                by_kind={
+                    kind: (on, on) for kind, on in curves[model, batch].items() if kind
+                },
             )
         )
     return JobTable(tuple(jobs), str(path), _notes(settings, known))
@@ -155,20 +177,26 @@ def _most_replicas(application: Application) -> int:
     return min(MOST_REPLICAS, limits.most // limits.atomic_min)
 
 
-def _measured(row: Row, folder: Path, stated: ApplicationSettings) -> Application:
-    """Read the measurements of a row's application."""
+def _measured(
+    row: Row, folder: Path, stated: ApplicationSettings
+) -> dict[str, Application]:
+    """Read the measurements of a row's application by kind of units, those of no kind first."""
     model = row.name("application")
     if Path(model).name != model or not (folder / model).is_dir():
         raise row.error("application", f"no folder {model} in {folder}")
-    atomic_max = stated.max_local_bsz or ATOMIC_MAX.get(model)
-    return read_application(folder / model, atomic_max=atomic_max)
+    return {
+        kind: read_application(
+            folder / model, atomic_max=stated.atomic_max(model, kind), kind=kind
+        )
+        for kind in ("", *measured_kinds(folder / model))
+    }
 
 
 def read_settings(folder: str | Path) -> dict[str, ApplicationSettings]:
     """Read what `applications.csv` states of each application; empty where a folder has no such table.
 
-    Columns are `application` and any of `slowdown`, `restart_s`, `policy_restart_s` and `max_local_bsz`; an empty cell
-    states nothing.
+    Columns are `application` and any of `slowdown`, `restart_s`, `policy_restart_s`, `max_local_bsz` and
+    `max_local_bsz@KIND`; an empty cell states nothing.
 
     Raises
     ------
@@ -179,6 +207,7 @@ def read_settings(folder: str | Path) -> dict[str, ApplicationSettings]:
     if not path.is_file():
         return {}
     rows = Rows(read_table(path), path).require(("application",))
+    by_kind = [name for name in rows.columns if name.startswith(MOST_ON)]
     settings: dict[str, ApplicationSettings] = {}
     for row in rows:
         name = row.name("application")
@@ -189,21 +218,34 @@ def read_settings(folder: str | Path) -> dict[str, ApplicationSettings]:
             row.number("restart_s", None, min=0, max=MAX_RESTART_S),
             row.number("policy_restart_s", None, min=0, max=MAX_RESTART_S),
             row.whole("max_local_bsz", None, min=1),
+            {
+                column.removeprefix(MOST_ON): most
+                for column in by_kind
+                if (most := row.whole(column, None, min=1)) is not None
+            },
         )
     return settings
 
 
 def _notes(
-    settings: Mapping[str, ApplicationSettings], known: Mapping[str, Application]
+    settings: Mapping[str, ApplicationSettings],
+    known: Mapping[str, Mapping[str, Application]],
 ) -> tuple[str, ...]:
-    """Say that a table of applications counts, and for which of the workload's it states nothing."""
-    if not settings:
-        return ()
-    missing = [name for name in known if name not in settings]
-    left_out = f"; it has no row for {', '.join(missing)}" if missing else ""
-    return (
-        f"{SETTINGS} states slowdowns and restart seconds by application{left_out}",
-    )
+    """Say that a table of applications counts, and for which of the workload's something is not stated."""
+    notes = []
+    if settings:
+        missing = [name for name in known if name not in settings]
+        left_out = f"; it has no row for {', '.join(missing)}" if missing else ""
+        notes.append(
+            f"{SETTINGS} states slowdowns and restart seconds by application{left_out}"
+        )
+    for kind in dict.fromkeys(kind for on in known.values() for kind in on):
+        without = ", ".join(name for name, on in known.items() if kind not in on)
+        if without:
+            notes.append(
+                f"{without} was not measured on kind {kind}: there it goes as measured without a kind"
+            )
+    return tuple(notes)
 
 
 def _applications(path: Path) -> Path:
@@ -219,9 +261,16 @@ def _applications(path: Path) -> Path:
     return nearest
 
 
-def _curve(profile: ApplicationProfile, max_units: int, units_per_node: int) -> Curve:
-    """Rate on 0, 1, ..., `max_units` units: such that a training takes as long as it does at this batch size."""
-    application, batch = profile.application, profile.batch
-    measured = application.curve(batch, max_units, units_per_node)
-    useful = profile.total_samples / application.samples(batch)
-    return Curve(np.arange(max_units + 1.0), measured.table(max_units) * useful)
+def _curves(
+    profile: ApplicationProfile, most: int, units_per_node: Mapping[str, int]
+) -> dict[str, Curve]:
+    """Rates on 0, 1, ..., `most` units by kind: such that a training takes as long as it does at this batch size."""
+    useful = profile.total_samples / profile.application.samples(profile.batch)
+    first = next(iter(units_per_node.values()))
+    curves = {}
+    for kind in dict.fromkeys(("", *units_per_node, *profile.by_kind)):
+        per = units_per_node.get(kind, first)
+        measured = profile.on(kind).curve(profile.batch, most, per)
+        rates = measured.table(most) * useful
+        curves[kind] = Curve(np.arange(most + 1.0), rates)
+    return curves

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bft.models.cells import MAX_SECONDS, SECOND_NS, Row, Rows
-from bft.models.columns import unknown_columns
+from bft.models.job_tables import unknown_columns
 from bft.models.jobs import JOB_BYTES, Job, JobTable
 from bft.models.tables import read_table
 from bft.models.workloads.rigid_jobs import jobs_of_rows, rigid_job

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from bft.models.cells import MAX_SECONDS, Row, Rows
-from bft.models.columns import unknown_columns
 from bft.models.errors import InputError
+from bft.models.job_tables import unknown_columns
 from bft.models.jobs import JOB_BYTES, Job, JobTable
 from bft.models.sharing.xi_table import Measurement, XiTable
 from bft.models.tables import read_table

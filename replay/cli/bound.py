@@ -8,9 +8,33 @@ from typing import Any
 
 import click
 
-from bft.replay.cli.parameters import NamesWholeOption, stated_options
-from bft.replay.cli.replay_options import bound_options
+from bft.models.option_fields import INPUT, JOBS, POLICY_KNOWS, SHARING, OptionField
+from bft.replay.cli.parameters import (
+    NamesWholeOption,
+    by_section,
+    section,
+    stated_options,
+    together,
+)
 from bft.replay.options.options import FIELDS, Options
+
+
+def _limits_bounds(field: OptionField) -> bool:
+    """Tell whether bounds depend on an option, whoever decides."""
+    describes_inputs = field.section in (INPUT, JOBS, SHARING)
+    return field.name == "max_jobs" or (
+        describes_inputs and POLICY_KNOWS not in field.conditions
+    )
+
+
+_of_bounds = {name: field for name, field in FIELDS.items() if _limits_bounds(field)}
+bound_options = together(
+    *(
+        section(title, *options)
+        for title, options in by_section(_of_bounds).items()
+        if options
+    )
+)
 
 
 @click.command(cls=NamesWholeOption)

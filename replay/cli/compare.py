@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from bft.replay.cli.figures import figure_options, write_into
+from bft.replay.cli.frames import figure_options, write_into
 from bft.replay.cli.main import EXIT_DEGRADED
 from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.parameters import NamesWholeOption, parameter_name
@@ -77,9 +77,9 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
         show_text,
         write_frame,
     )
-    from bft.replay.cli.study_progress import study_progress
+    from bft.replay.cli.study_options import study_progress
     from bft.replay.studies.comparing import compared, compared_runs
-    from bft.replay.studies.comparison_table import table_of
+    from bft.replay.studies.comparison import table_of
     from bft.replay.studies.executors import local
     from bft.replay.studies.study import Study
 

@@ -34,7 +34,7 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
     Pickles are read without running any code in them. The target is only replaced after a complete conversion.
     """
     from bft.models import jobs_from_frame, read_published_jobs, read_table
-    from bft.models.job_files import write_jobs
+    from bft.models.job_tables import write_jobs
     from bft.replay.trace.trace_files import trace_from_frame, write_trace
 
     target = Path(output)

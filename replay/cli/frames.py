@@ -1,4 +1,4 @@
-"""Tables for users and for programs: on a terminal, as Markdown, CSV, Parquet or JSON."""
+"""Tables and figures that commands write: on a terminal, as Markdown, CSV, Parquet or JSON; as PNG, SVG or PDF."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bft.models import InputError, write_parquet
-from bft.models.atomic_files import drafted
+from bft.models.atomic_files import drafted, figure_folder
+from bft.replay.cli.parameters import Decorator, together
 from bft.replay.results.run_directory import plain
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 SUFFIXES = (".csv", ".parquet", ".json", ".md")
 Rows = Sequence[Sequence[str]]
@@ -194,3 +196,46 @@ def _in_columns(titles: Sequence[str], rows: Rows, names: int) -> list[list[str]
 
 def _width(line: Sequence[str]) -> int:
     return sum(map(len, line)) + 2 * (len(line) - 1)
+
+
+# As bft.replay.report.FORMATS, which would import what nobody needs who asks for help.
+FORMS = ("png", "svg", "pdf")
+
+
+def figure_options(what: str) -> Decorator:
+    """The options of all forms; `what` is the help of the first."""
+    first, *others = FORMS
+    return together(
+        click.option(f"--{first}", metavar="DIR", help=what),
+        *(
+            click.option(
+                f"--{form}", metavar="DIR", help=f"The same as {form.upper()}."
+            )
+            for form in others
+        ),
+    )
+
+
+def refuse_other_forms(page: Path) -> None:
+    """Refuse a page under the name of another form than HTML, naming the option that writes that form."""
+    suffix = page.suffix.lower()
+    if suffix in (".html", ".htm"):
+        return
+    hint = f"--{suffix[1:]} DIR writes its charts so" if suffix[1:] in FORMS else None
+    raise InputError(
+        "a page is HTML: expected a name that ends in .html", file=page, hint=hint
+    )
+
+
+def write_into(
+    given: Mapping[str, str | None],
+    write: Callable[[Path, str], object],
+    *,
+    force: bool,
+) -> list[str]:
+    """Call `write` with a folder and the form for each form that is given; the folders that were filled."""
+    stated = {form: folder for form in FORMS if (folder := given[form]) is not None}
+    for form, folder in stated.items():
+        with figure_folder(Path(folder), force=force) as draft:
+            write(draft, form)
+    return list(stated.values())

@@ -132,7 +132,7 @@ def job_table(
     from bft.datasets import generate_scenario
     from bft.datasets.scenarios import SCENARIOS
     from bft.models import jobs_from_frame
-    from bft.models.job_files import write_jobs
+    from bft.models.job_tables import write_jobs
     from bft.replay.trace.trace_files import read_trace
     from bft.replay.trace.trace_statistics import half_of_idle
 

@@ -115,7 +115,8 @@ def _about(name: str) -> str:
               "in sacct's words; xdmod for XDMoD's.")  # fmt: skip
 @click.option("--map", "columns", metavar="OURS=THEIRS,...|NAME", default="", help="Names of the columns of a table, "
               "CSV or Parquet, in those of FORMAT: intervals node=nodes,start=start_time,end=end_time; or the NAME of "
-              "a public data set: pm100, adastra, fugaku, mit-supercloud, alibaba-2020.")  # fmt: skip
+              "a public data set: alcf, lassen, frontier, kestrel, acme, pm100, adastra, fugaku, mit-supercloud, "
+              "alibaba-2020.")  # fmt: skip
 @click.option(
     "--delimiter",
     metavar="TEXT",
@@ -148,16 +149,20 @@ def _about(name: str) -> str:
               "nodes, or each GPU or N cores of a node by itself (slurm, slurm-json, pbs, lsf).")  # fmt: skip
 @click.option("--units-per-node", type=click.IntRange(min=1), help="Units (GPUs) of a node; with --unit of the nodes "
               "of which --nodes states none. [1]")  # fmt: skip
-@click.option("--max-nodes", type=click.IntRange(min=1), default=1_000_000, show_default=True,
+@click.option("--max-nodes", type=click.IntRange(min=1), default=262_144, show_default=True,
               help="Refuse logs that name more nodes.")  # fmt: skip
-@click.option("--max-fragments", type=click.IntRange(min=1), default=10_000_000, show_default=True,
-              help="Refuse logs with more intervals of single nodes; ten million take some 2 GB.")  # fmt: skip
+@click.option("--max-fragments", type=click.IntRange(min=1), help="Refuse logs with more intervals of single nodes; "
+              "ten million take 1.5 GB. [10000000, or what takes 20 times the logs]")  # fmt: skip
 @click.option("--mtime", is_flag=True, help="snapshots: where nothing else states a snapshot's time, take "
               "that of the file's last change.")  # fmt: skip
 @click.option("--walltimes", metavar="FILE", help="Write what the scheduler knew of its jobs beside the trace, as "
               ".parquet: time limits, the queue, reservations (slurm, slurm-json, pbs, swf).")  # fmt: skip
 @click.option("--uncertain", metavar="unavailable|idle", default="unavailable", show_default=True, help="What time "
               "counts as of which the logs may not show what nodes did.")  # fmt: skip
+@click.option("--count-as", metavar="WORD=STATE,...", default="", help="What states of nodes count as "
+              "(idle, busy, unavailable) instead, such as completing=idle,powered_down=idle.")  # fmt: skip
+@click.option("--completing", "completing_s", type=Seconds(zero=True), default=0.0, show_default=True,
+              help="Seconds for which nodes complete when a job has ended (an epilog): busy so long.")  # fmt: skip
 @click.option(
     "--strict", is_flag=True, help="Refuse the first row that would be skipped."
 )

@@ -13,7 +13,7 @@ import click
 
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
-from bft.models.instants import strict_instant
+from bft.models.checks import strict_instant
 from bft.replay.cli.help import Group
 from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
@@ -214,7 +214,7 @@ def fit(
     if kind != "throughput" and units_per_node != 1:
         say_note("--units-per-node has no effect without --model throughput")
     if output:
-        from bft.models.job_files import write_jobs
+        from bft.models.job_tables import write_jobs
         from bft.models.jobs import different_rates
 
         smallest = [
@@ -502,7 +502,7 @@ def _points(fitted: Sequence[ScalabilityFit]) -> str:
 def _add_skew(source: str, output: str, skews: dict[str, float]) -> int:
     """Write the job table `source` with the skew of its models; returns for how many jobs it is known."""
     from bft.models import JobTable, read_jobs
-    from bft.models.job_files import write_jobs
+    from bft.models.job_tables import write_jobs
 
     table = read_jobs(source)
     known = sum(job.model in skews for job in table)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from bft.models.prediction.accuracy import Accuracy
+    from bft.models.prediction.saved_models import Accuracy
 
 # Slots that a figure shows of those predicted, the last ones: a week of ten minutes.
 SHOWN_SLOTS = 1008
@@ -138,7 +138,7 @@ def evaluate(
 
     Below the kinds are predictions without a model: a kind that is not better has learnt nothing.
     """
-    from bft.models.prediction.accuracy import accuracy
+    from bft.models.prediction.saved_models import accuracy
 
     if png is not None and what != "submissions":
         raise click.UsageError("--png draws submissions")
@@ -181,8 +181,7 @@ def show(model: str, png: str | None, table: str | None) -> None:
     from bft.models.prediction.duration import DurationEstimator
     from bft.models.prediction.forecast import FEATURES
     from bft.models.prediction.packing import PackingAnalyser
-    from bft.models.prediction.saved_models import read_model
-    from bft.models.prediction.shapes import write_shapes
+    from bft.models.prediction.saved_models import read_model, write_shapes
 
     if (png is None) != (table is None):
         raise click.UsageError("--png and --table go together")

@@ -1,4 +1,4 @@
-"""`bft-replay [replay]`: the main job."""
+"""`bft-replay [replay]`: the run, and the summary that it prints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -23,13 +23,21 @@ from bft.replay.cli.main import (
     on_interrupts,
 )
 from bft.replay.cli.messages import quiet, say_error
-from bft.replay.cli.parameters import NamesWholeOption, stated_options
-from bft.replay.cli.replay_options import replay_options
+from bft.replay.cli.parameters import (
+    NamesWholeOption,
+    stated_options,
+    table_options,
+)
 from bft.replay.options.options import FIELDS, Options
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bft.replay.cli.live import LiveTable
     from bft.replay.engine.watcher import Bar, PlainLines
+
+
+replay_options = table_options(FIELDS)
 
 
 @click.command(cls=NamesWholeOption)
@@ -40,7 +48,6 @@ def replay(**given: Any) -> int:
     Without -ndmap the bundled data set is replayed; without jobs a generated workload. Each option can also be
     given as an environment variable, as BFT_REPLAY_REPLAY_MAX_JOBS for --max-jobs, or in a --config file.
     """
-    from bft.replay.cli.summary import show
     from bft.replay.results.run_directory import LOG
 
     folder = _folder(given["name"], given["out"])
@@ -163,3 +170,78 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def show(summary: dict[str, Any], folder: Path, stream: TextIO | None = None) -> None:
+    """Print the headline metrics and where the rest is."""
+    from bft.replay.results.headlines import headlines
+
+    lines = list(
+        headlines(summary["metrics"], summary["inputs"]["jobs"]["generated_load"])
+    )
+    if stream is None and sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(show_header=False, box=None, pad_edge=False)
+        for label, value in lines:
+            table.add_row(label, value)
+        Console().print(table, highlight=False)
+    else:
+        width = max(len(label) for label, _ in lines)
+        for label, value in lines:
+            print(f"{label:<{width}}  {value}", file=stream)
+    if stream is None:
+        _show_jobs(summary, folder)
+    print(f"Results: {folder}", file=stream)
+
+
+def _show_jobs(summary: dict[str, Any], folder: Path) -> None:
+    """List the jobs of a run where they are few, each with when it was done."""
+    from bft.replay.results.headlines import FEW_JOBS
+    from bft.replay.studies.run_tables import jobs_of
+
+    count = (
+        summary["metrics"]["census"]["jobs"] if "census" in summary["metrics"] else 0
+    )
+    if not 0 < count <= FEW_JOBS:
+        return
+    import pandas as pd
+
+    from bft.replay.cli.frames import show_table
+
+    jobs = jobs_of(folder, pd.Timestamp(summary["metrics"]["window_end"]).value)
+    titles = ["job", "submitted (UTC)", "finished (UTC)", "waited", "units", "lost"]
+    click.echo()
+    show_table(titles, [_job_cells(str(name), job) for name, job in jobs.iterrows()])
+    click.echo("waited: without units; units: mean while it ran")
+    click.echo("lost: share of its samples, to rescales, preemptions and so on\n")
+
+
+def _job_cells(name: str, job: pd.Series[Any]) -> list[str]:
+    """The cells of a job: name, submitted, finished or how far it came, waited, units, lost."""
+    from bft.replay.results.headlines import duration_text
+    from bft.replay.studies.run_tables import losses
+
+    begun = job["start"] == job["start"]
+    if job["finish"] == job["finish"]:
+        finished = _minute(job["finish"])
+    elif begun:
+        finished = f"{job['work'] / job['total_work']:.0%} done"
+    else:
+        finished = "not begun"
+    waited = job["waiting_s"]
+    lost = losses(job.to_frame().T).iloc[0]
+    trained = job["work"] + lost
+    return [
+        name,
+        _minute(job["submit"]),
+        finished,
+        duration_text(waited) if waited == waited else "-",
+        f"{job['unit_seconds'] / job['run_s']:.1f}" if begun and job["run_s"] else "-",
+        f"{lost / trained:.1%}" if trained else "-",
+    ]
+
+
+def _minute(instant: pd.Timestamp) -> str:
+    return f"{instant:%Y-%m-%d %H:%M}"

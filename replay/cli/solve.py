@@ -25,10 +25,19 @@ from bft.models.limited_reading import (
     weigh_json,
     weigh_lines,
 )
+from bft.models.option_fields import option_fields
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
-from bft.replay.cli.parameters import NamesWholeOption
-from bft.replay.cli.solver_options import solver_options
+from bft.replay.cli.parameters import Decorator, NamesWholeOption, option, together
 from bft.replay.policies.solver import SolverOptions
+
+
+def solver_options(default: SolverOptions) -> Decorator:
+    """Give a command all options of the solver but --verify, which counts over the decisions of a replay."""
+    fields = [
+        each for each in option_fields(SolverOptions).values() if each.name != "verify"
+    ]
+    return together(*(option(each.with_default(each.of(default))) for each in fields))
+
 
 Solver = Callable[[object], dict[str, Any]]
 

@@ -118,7 +118,7 @@ def plan(**given: Any) -> None:
     study, planned, _ = _planned(given)
     say_progress(f"{len(planned.points)} points: {study.folder / 'plan.json'}")
     if given["system"]:
-        from bft.replay.studies.job_scripts import script
+        from bft.replay.studies.executors import script
         from bft.replay.studies.study import write_whole
 
         path = study.folder / f"sweep.{given['system']}.sh"
@@ -241,7 +241,7 @@ def _planned(given: dict[str, Any]) -> tuple[Study, Plan, list[str]]:
 
 
 def _run(study: Study, planned: Plan, keys: list[str], given: dict[str, Any]) -> int:
-    from bft.replay.cli.study_progress import study_progress
+    from bft.replay.cli.study_options import study_progress
     from bft.replay.studies.carry_out import carry_out
 
     only = given.get("index")
@@ -303,14 +303,14 @@ def _workers(given: dict[str, Any]) -> Workers:
         return local(0)
     if not asked:
         return local(given["workers"])
-    from bft.replay.studies import remote
+    from bft.replay.studies.executors import dask, jobqueue, parsl
 
     if asked == ["dask"]:
-        return remote.dask(given["dask"])
+        return dask(given["dask"])
     if asked == ["parsl"]:
-        return remote.parsl(given["parsl"])
+        return parsl(given["parsl"])
     resources = dict(_resource(text) for text in given["resources"])
-    return remote.jobqueue(given["jobqueue"], given["workers"] or 1, resources)
+    return jobqueue(given["jobqueue"], given["workers"] or 1, resources)
 
 
 def _resource(text: str) -> tuple[str, str]:

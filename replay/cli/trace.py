@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from bft.models.atomic_files import drafted, figure_folder, refuse_existing
-from bft.replay.cli.figures import refuse_other_forms
+from bft.replay.cli.frames import refuse_other_forms
 from bft.replay.cli.help import Group
 from bft.replay.cli.parameters import NamesWholeOption
 from bft.replay.cli.trace_parts import anonymise, merge, perturb, select, slice_
@@ -129,8 +129,7 @@ def info(
 def _calibration(
     read: NodeTrace, walltimes: str, given: dict[str, Any]
 ) -> dict[str, Any]:
-    from bft.replay.trace.outlook import Outlook, calibration
-    from bft.replay.trace.walltimes import read_walltimes
+    from bft.replay.trace.walltimes import Outlook, calibration, read_walltimes
 
     whole = _read({**given, "first_node": 0, "node_count": None})
     outlook = Outlook(read_walltimes(walltimes), whole, read.nodes)

@@ -15,23 +15,25 @@ from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.help import Group
 from bft.replay.cli.messages import say_note, say_progress
 from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf
-from bft.replay.cli.xi_files import (
+from bft.replay.cli.xi_tables import (
+    collect,
     gauge_of,
+    interruptible,
     measuring_options,
+    memory,
+    merge,
     pattern_option,
     plan_of,
     units_of,
     writable,
     write_xi,
 )
-from bft.replay.cli.xi_tables import collect, interruptible, memory, merge
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bft.models.sharing.co_runs import Slowdown
-    from bft.models.sharing.xi_picture import Grid
-    from bft.models.sharing.xi_repairs import Suspect
+    from bft.models.sharing.xi_repairs import Grid, Suspect
 
 # Beyond it a ratio is named: two jobs that only take turns slow down twofold.
 IMPLAUSIBLE = 5.0
@@ -129,8 +131,7 @@ def check(
     them again, `xi merge` puts the answers in their place.
     """
     from bft.models import read_xi
-    from bft.models.sharing.xi_check import check_xi
-    from bft.models.sharing.xi_repairs import suspects
+    from bft.models.sharing.xi_repairs import check_xi, suspects
 
     if retest is not None:
         refuse_existing(retest, force=force)
@@ -203,7 +204,7 @@ def _write_retest(file: str, found: Sequence[Suspect], output: str) -> None:
 def show(file: str, by: str, png: str | None) -> None:
     """Draw a xi table: how many times as long an iteration of the row's model takes beside the column's."""
     from bft.models import read_xi
-    from bft.models.sharing.xi_picture import grid, write_png
+    from bft.models.sharing.xi_repairs import grid, write_png
 
     shown = grid(read_xi(file), by_batch=by == "batch")
     if png is None:
@@ -389,7 +390,7 @@ def _print(shown: Grid) -> None:
 
 
 def _colour(ratio: float) -> str:
-    from bft.models.sharing.xi_picture import PAYS, TURNS
+    from bft.models.sharing.xi_repairs import PAYS, TURNS
 
     if ratio != ratio:
         return "dim"

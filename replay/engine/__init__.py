@@ -10,7 +10,8 @@ from typing import Any
 
 # Former modules, and those that now hold their names. Plugins may import the former ones for one more release.
 _MOVED = {
-    "asking": "policy_timeout",
+    "admission": "deadlines",
+    "asking": "policy_api",
     "columns": "history",
     "course": "history",
     "free_units": "units",
@@ -23,8 +24,11 @@ _MOVED = {
     "network": "progress",
     "partners": "progress",
     "places": "units",
+    "policy_timeout": "policy_api",
     "port": "policy_api",
+    "reserve": "units",
     "rooms": "units",
+    "sharing_rules": "rules",
     "steering": "workload_driver",
     "sums": "running",
 }

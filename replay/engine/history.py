@@ -2,20 +2,77 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import weakref
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bft.replay.engine.snapshot import NOT_STORED
 from bft.replay.trace.node_trace import SECOND_NS
 
+logger = logging.getLogger(__name__)
+
 # Rows that may wait to be put into columns together.
 ROWS = 256
+# Bytes of a table in memory from which on it goes to the spill file, and one row in so many that is sampled to sort it.
+SPILL_BYTES = 32 * 2**20
+SAMPLED = 1024
+
+Block = Mapping[str, NDArray[Any]]
+"""Columns of a table, or of a part of it; texts as numbers into its vocabulary."""
+
+
+class Spill:
+    """A nameless file to which tables put their rows, so that memory does not grow with the past of a replay.
+
+    Parameters
+    ----------
+    folder
+        Where the file lies: it vanishes with its last user.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._end = 0
+
+    @cached_property
+    def _file(self) -> int:
+        file = TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - kept open
+        weakref.finalize(self, file.close)
+        return file.fileno()
+
+    def write(self, column: NDArray[Any], offset: int = -1) -> int:
+        """Write a column at an offset, or behind all others; return the offset.
+
+        Raises
+        ------
+        OSError
+            When the disk is full.
+        """
+        at = self._end if offset < 0 else offset
+        content, done = column.view(np.uint8).data, 0
+        while done < len(content):
+            done += os.pwrite(self._file, content[done:], at + done)
+        self._end = max(self._end, at + done)
+        return at
+
+    def read(self, kind: np.dtype[Any], offset: int, count: int) -> NDArray[Any]:
+        """Return values of a column that begin at an offset."""
+        values = np.empty(count, dtype=kind)
+        content, done = values.view(np.uint8).data, 0
+        while done < len(content):
+            done += os.preadv(self._file, [content[done:]], offset + done)
+        return values
 
 
 class Columns:
@@ -44,59 +101,203 @@ class Columns:
     """
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
-        self._columns: dict[str, Any] = {
-            name: array(kind) if kind else [] for name, kind in kinds.items()
+        self._texts: dict[str, dict[str, int]] = {
+            name: {} for name, kind in kinds.items() if not kind
         }
+        self._columns = {name: array(kind or "i") for name, kind in kinds.items()}
         self._first = next(iter(self._columns.values()))
+        self._spill: Spill | None = None
+        self._row_bytes = sum(column.itemsize for column in self._columns.values())
+        # What has been written: how many rows, and where each column begins.
+        self._written: list[tuple[int, dict[str, int]]] = []
+        self._written_rows = 0
+        self._full = False  # the disk
+        # Once sorted: by block, where each bucket begins; and the rows in memory.
+        self._buckets: list[list[int]] = []
+        self._sorted: Block = {}
         self.latest: list[Sequence[Any]] = []
         self.append: Callable[[Sequence[Any]], None] = self.latest.append
 
     def __len__(self) -> int:
-        return len(self._first) + len(self.latest)
+        return self._written_rows + len(self._first) + len(self.latest)
+
+    @property
+    def written(self) -> int:
+        """Rows that are in the file."""
+        return self._written_rows
+
+    def spill_to(self, spill: Spill) -> None:
+        """Put rows into a file when there are many."""
+        self._spill = spill
 
     def settle(self) -> None:
         """Put the latest rows into columns."""
-        if self.latest:
-            for column, values in zip(
-                self._columns.values(), zip(*self.latest, strict=True), strict=True
-            ):
-                column.extend(values)
-            self.latest.clear()
+        if not self.latest:
+            return
+        columns = zip(*self.latest, strict=True)
+        for (name, column), values in zip(self._columns.items(), columns, strict=True):
+            column.extend(self._numbers(name, values))
+        self.latest.clear()
+        self._write_if_large()
 
-    def since(self, row: int) -> dict[str, list[Any]]:
-        """Return the rows from this one on, by column, as JSON values."""
+    def _write_if_large(self) -> None:
+        large = len(self._first) * self._row_bytes >= SPILL_BYTES
+        if large and self._spill is not None and not self._full:
+            self._write(self._spill)
+
+    def _numbers(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
+        """Values as a column has them: a text as its number in the order in which texts came."""
+        if name not in self._texts:
+            return values
+        known = self._texts[name]
+        return [known.setdefault(text, len(known)) for text in values]
+
+    def _write(self, spill: Spill) -> None:
+        """Move the rows in memory to the file; they stay where it is full."""
+        try:
+            places = {
+                name: spill.write(np.asarray(memoryview(column)))
+                for name, column in self._columns.items()
+            }
+        except OSError as error:
+            logger.warning("the history stays in memory: %s", error.strerror)
+            self._full = True
+            return
+        self._written.append((len(self._first), places))
+        self._written_rows += len(self._first)
+        self._clear()
+
+    def _clear(self) -> None:
+        for name, column in self._columns.items():
+            self._columns[name] = array(column.typecode)
+        self._first = next(iter(self._columns.values()))
+
+    def _parts(self, name: str) -> Iterator[tuple[int, Callable[[], NDArray[Any]]]]:
+        """Of each block, in the order of rows: how many, and what returns a column."""
         self.settle()
-        return {name: list(column[row:]) for name, column in self._columns.items()}
+        for count, places in self._written:
+            yield count, partial(self._read, name, places[name], count)
+        yield len(self._first), lambda: np.asarray(memoryview(self._columns[name]))
+
+    def _read(self, name: str, offset: int, count: int) -> NDArray[Any]:
+        kind = np.dtype(self._columns[name].typecode)
+        return self._file().read(kind, offset, count)
+
+    def _file(self) -> Spill:
+        if self._spill is None:
+            raise RuntimeError("rows were written, so there is a file")
+        return self._spill
+
+    def since(self, row: int, stop: int | None = None) -> dict[str, list[Any]]:
+        """Return the rows from this one on, or up to another, by column, as JSON values."""
+        found: dict[str, list[Any]] = {}
+        for name in self._columns:
+            begin, values = 0, []
+            for count, column in self._parts(name):
+                last = count if stop is None else min(count, stop - begin)
+                if begin + count > row and last > 0:
+                    values += column()[max(0, row - begin) : last].tolist()
+                begin += count
+            found[name] = self._values(name, values)
+        return found
+
+    def _values(self, name: str, numbers: list[Any]) -> list[Any]:
+        """Invert `_numbers`."""
+        if name not in self._texts:
+            return numbers
+        texts = list(self._texts[name])
+        return [texts[number] for number in numbers]
 
     def restore(self, columns: Mapping[str, list[Any]]) -> None:
         """Replace all rows by these."""
         self.latest.clear()
-        for name, column in self._columns.items():
-            column[:] = (
-                array(column.typecode, columns[name])
-                if isinstance(column, array)
-                else columns[name]
-            )
+        self._written.clear()
+        self._written_rows = 0
+        self._clear()
+        self.extend(columns)
 
-    def hand_over(self) -> dict[str, Any]:
-        """Return the columns as `arrays` does, for a caller that changes them: the table is empty afterwards."""
-        arrays = self.arrays()
-        for name, column in self._columns.items():
-            self._columns[name] = (
-                array(column.typecode) if isinstance(column, array) else []
-            )
-        self._first = next(iter(self._columns.values()))
-        return arrays
-
-    def arrays(self) -> dict[str, Any]:
-        """Return the columns by name, numbers as arrays on the same memory: no row can be added while one is in use."""
+    def extend(self, columns: Mapping[str, list[Any]]) -> None:
+        """Add rows that `since` has returned."""
         self.settle()
-        return {
-            name: np.asarray(memoryview(column))
-            if isinstance(column, array)
-            else column
-            for name, column in self._columns.items()
-        }
+        for name, column in self._columns.items():
+            column.extend(self._numbers(name, columns[name]))
+        self._write_if_large()
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the columns by name, texts as objects.
+
+        Numbers that are in memory are on the same memory: no row can be added while one is in use.
+        """
+        found = {}
+        for name in self._columns:
+            parts = [column() for _, column in self._parts(name)]
+            found[name] = np.concatenate(parts) if self._written else parts[-1]
+            if name in self._texts:
+                texts = np.array([*self._texts[name], ""], dtype=object)
+                found[name] = texts[found[name]]
+        return found
+
+    def sorted_blocks(self, keys: Sequence[str]) -> Iterator[Block]:
+        """Yield all rows in order of some columns, the first of which counts most, block by block.
+
+        Rows that agree in the first two keys are in one block. All columns are numbers. No row may be added any more.
+        """
+        if not self._sorted:
+            self._sort(keys)
+        for bucket in range(len(self._buckets[-1]) - 1):
+            rows = {name: self._bucket(name, bucket) for name in self._columns}
+            order = np.lexsort([rows[name] for name in reversed(keys)])
+            yield {name: column[order] for name, column in rows.items()}
+
+    def _sort(self, keys: Sequence[str]) -> None:
+        """Sort each block in its place, and find where the buckets between sampled rows begin in each."""
+        self.settle()
+        rows = {name: np.asarray(memoryview(of)) for name, of in self._columns.items()}
+        order = np.lexsort([rows[name] for name in reversed(keys)])
+        self._sorted = {name: column[order] for name, column in rows.items()}
+        del rows
+        self._clear()
+        samples = [[self._sorted[name][::SAMPLED] for name in keys[:2]]]
+        for count, places in self._written:
+            rows = {
+                name: self._read(name, places[name], count) for name in self._columns
+            }
+            order = np.lexsort([rows[name] for name in reversed(keys)])
+            samples.append([rows[name][order[::SAMPLED]] for name in keys[:2]])
+            for name, column in rows.items():
+                self._file().write(column[order], places[name])
+        major, minor = (np.concatenate(parts) for parts in zip(*samples, strict=True))
+        each = max(1, SPILL_BYTES // self._row_bytes // SAMPLED)
+        splits = np.lexsort((minor, major))[each::each]
+        for count, places in self._written:
+            both = {name: self._read(name, places[name], count) for name in keys[:2]}
+            self._buckets.append(_positions(both, keys, major[splits], minor[splits]))
+        self._buckets.append(
+            _positions(self._sorted, keys, major[splits], minor[splits])
+        )
+
+    def _bucket(self, name: str, bucket: int) -> NDArray[Any]:
+        """A column's values in one bucket, of all sorted blocks."""
+        parts = []
+        for (_, places), begins in zip(self._written, self._buckets, strict=False):
+            begin, end = begins[bucket : bucket + 2]
+            offset = places[name] + begin * self._columns[name].itemsize
+            parts.append(self._read(name, offset, end - begin))
+        begin, end = self._buckets[-1][bucket : bucket + 2]
+        return np.concatenate([*parts, self._sorted[name][begin:end]])
+
+
+def _positions(
+    rows: Block, keys: Sequence[str], majors: NDArray[Any], minors: NDArray[Any]
+) -> list[int]:
+    """Return where the buckets between splits begin in a sorted block, and its number of rows."""
+    major, minor = (rows[name] for name in keys[:2])
+    found = [0]
+    begins = np.searchsorted(major, majors, side="left").tolist()
+    ends = np.searchsorted(major, majors, side="right").tolist()
+    for begin, end, wanted in zip(begins, ends, minors, strict=True):
+        found.append(begin + int(np.searchsorted(minor[begin:end], wanted)))
+    return [*found, len(major)]
 
 
 Stall = tuple[int, float]

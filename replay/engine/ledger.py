@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bft.milp import Solution
 from bft.models import Job, JobTable
 from bft.models.tolerances import BALANCE
-from bft.replay.engine.history import ROWS, Columns, ProgressCurve, Stall
-from bft.replay.engine.reserve import HostReturns
+from bft.replay.engine.history import ROWS, Block, Columns, ProgressCurve, Stall
 from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
+from bft.replay.engine.units import HostReturns
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 if TYPE_CHECKING:
@@ -151,6 +153,56 @@ class _Since:
 
 
 @dataclass(frozen=True, eq=False)
+class Holds:
+    """Which job held which units when, in order of job, start, end and unit.
+
+    Parameters
+    ----------
+    parts
+        Returns the rows in parts: columns by name as in `HELD`. Rows that agree in job and start are in one part.
+    """
+
+    parts: Callable[[], Iterable[Block]]
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> Holds:
+        """Sort the rows of a table."""
+        ordered = frame.sort_values(list(HELD_ORDER), ignore_index=True)
+        columns = {name: ordered[name].to_numpy() for name in HELD}
+        return cls(lambda: [columns])
+
+    def frame(self) -> pd.DataFrame:
+        """Return all rows as one table."""
+        import pandas as pd
+
+        parts = list(self.parts())
+        columns = {
+            name: np.concatenate([part[name] for part in parts]) for name in HELD
+        }
+        return pd.DataFrame(columns, copy=False)
+
+
+# One row for each run of neighbouring units that a job received together and releases together.
+HELD = {"job": "i", "first_unit": "i", "last_unit": "i", "start_ns": "q", "end_ns": "q"}
+HELD_ORDER = ("job", "start_ns", "end_ns", "first_unit")
+
+
+def _joined(held: Block) -> Block:
+    """Join neighbouring runs of units with equal times, though released one by one; rows are in order."""
+    goes_on = held["first_unit"][1:] == held["last_unit"][:-1] + 1
+    for name in ("job", "start_ns", "end_ns"):
+        goes_on &= held[name][1:] == held[name][:-1]
+    if not goes_on.any():
+        return held
+    first = np.append(True, ~goes_on)
+    last = np.append(~goes_on, True)
+    return {
+        name: column[last if name == "last_unit" else first]
+        for name, column in held.items()
+    }
+
+
+@dataclass(frozen=True, eq=False)
 class Outcome:
     """The outcome of a replay.
 
@@ -165,8 +217,8 @@ class Outcome:
         One per job, in the order of the table.
     steps
         One row per decision and one at the end; columns STEP_COLUMNS.
-    allocations
-        The holders of units over time: job (position), first_unit, last_unit (int32), start_ns, end_ns (int64).
+    holds
+        The holders of units over time, which may be too many for memory; `allocations` has them as one table.
     idle_unit_seconds, used_unit_seconds
         Units offered and units held, integrated over the window.
     extra_gain, paid
@@ -199,16 +251,21 @@ class Outcome:
     end_ns: int
     records: tuple[JobRecord, ...]
     steps: pd.DataFrame
-    allocations: pd.DataFrame
+    holds: Holds
     idle_unit_seconds: float
     used_unit_seconds: float
     extra_gain: float
     paid: float
-    decision_seconds: tuple[float, ...]
+    decision_seconds: NDArray[np.float64]
     interrupted: bool = False
     progress_curve: ProgressCurve | None = None
     scores: pd.DataFrame | None = None
     host: HostReturns | None = None
+
+    @cached_property
+    def allocations(self) -> pd.DataFrame:
+        """The holders of units over time: job (position), first_unit, last_unit (int32), start_ns, end_ns (int64)."""
+        return self.holds.frame()
 
     @property
     def work(self) -> float:
@@ -308,16 +365,7 @@ class Ledger:
             }
         )
         self._seconds = Columns({"seconds": "d"})
-        # One row for each run of neighbouring units that a job received together and releases together.
-        self._held = Columns(
-            {
-                "job": "i",
-                "first_unit": "i",
-                "last_unit": "i",
-                "start_ns": "q",
-                "end_ns": "q",
-            }
-        )
+        self._held = Columns(HELD)
         self._scores = Columns(
             {"time_ns": "q", "job": "i", "progress": "d", "score": "d"}
         )
@@ -561,20 +609,21 @@ class Ledger:
         self.progress_curve.closed(
             now, math.fsum(record.work for record in self.records)
         )
-        steps = pd.DataFrame(self._steps.arrays())
+        steps = pd.DataFrame(self._steps.arrays(), copy=False)
         steps["time"] = pd.to_datetime(steps["time"], unit="ns", utc=True)
+        held = self._held
         return Outcome(
             trace=self.trace,
             start_ns=min(self._window_ns, now),
             end_ns=now,
             records=tuple(self.records),
             steps=steps,
-            allocations=self._allocations(),
+            holds=Holds(lambda: map(_joined, held.sorted_blocks(HELD_ORDER))),
             idle_unit_seconds=self._idle_unit_seconds,
             used_unit_seconds=self._used_unit_seconds,
             extra_gain=self._extra_gain,
             paid=self._paid,
-            decision_seconds=tuple(self._seconds.arrays()["seconds"].tolist()),
+            decision_seconds=self._seconds.arrays()["seconds"],
             interrupted=interrupted,
             progress_curve=self.progress_curve,
             scores=pd.DataFrame(self._scores.arrays()) if steered else None,
@@ -648,31 +697,3 @@ class Ledger:
             raise ConservationError(
                 f"{self._used_unit_seconds!r} unit-seconds used of {self._idle_unit_seconds!r}"
             )
-
-    def _allocations(self) -> pd.DataFrame:
-        """Units held, in order; neighbouring runs with equal times, though released one by one, are joined.
-
-        Rows are sorted within the memory of their columns, one column after the other: there may be millions.
-        """
-        import pandas as pd
-
-        held = self._held.hand_over()
-        order = np.lexsort(
-            [held[name] for name in ("first_unit", "end_ns", "start_ns", "job")]
-        )
-        goes_on = held["first_unit"][order[1:]] == held["last_unit"][order[:-1]] + 1
-        for name in ("job", "start_ns", "end_ns"):
-            column = held[name][order]
-            goes_on &= column[1:] == column[:-1]
-            del column
-        first, last = np.ones(len(order), dtype=bool), np.ones(len(order), dtype=bool)
-        first[1:] = last[:-1] = ~goes_on
-        count = int(first.sum())
-        for name, column in held.items():
-            if count < len(order):
-                column[:count] = column[order[last if name == "last_unit" else first]]
-            else:
-                column[:] = column[order]
-        return pd.DataFrame(
-            {name: column[:count] for name, column in held.items()}, copy=False
-        )

@@ -3,6 +3,9 @@
 Time is whole nanoseconds UTC, so that instants compare exactly and weeks of events do not drift; a finish is rounded up
 to the next nanosecond. At one instant finishes come first, then what a workload orders, leaves, joins, submits, timers,
 then one decision.
+
+`_admit` holds the jobs in play at -maxJ; `_leave` and `_stop` are a preemption; `_pay` is a rescale; `state` is what a
+checkpoint has.
 """
 
 from __future__ import annotations
@@ -12,35 +15,34 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 from weakref import ref
 
 from bft.models import InputError, Job, JobTable, Workload
-from bft.replay.engine.admission import Due, is_admitted
-from bft.replay.engine.history import Columns, Ending
+from bft.replay.engine.deadlines import Due, is_admitted
+from bft.replay.engine.history import Columns, Ending, Spill
 from bft.replay.engine.ledger import Activity, ConservationError, Ledger, Outcome
 from bft.replay.engine.policy_api import (
     Decision,
     Machine,
     Policy,
+    PolicyCall,
     PolicyError,
     Remembers,
     State,
     Traits,
 )
-from bft.replay.engine.policy_timeout import PolicyCall
 from bft.replay.engine.progress import Motion, Network, Partners
 from bft.replay.engine.reallocation import Change, changes
-from bft.replay.engine.reserve import Reserve
-from bft.replay.engine.rules import Rules
+from bft.replay.engine.rules import Interference, Rules
 from bft.replay.engine.running import NEVER, InPlay, Running, Window, finished_view
-from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.snapshot import restore_snapshot, snapshot
-from bft.replay.engine.units import Holdings
+from bft.replay.engine.units import Holdings, Reserve
 from bft.replay.engine.workload_driver import WorkloadDriver
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.outlook import Outlook
+from bft.replay.trace.walltimes import Outlook
 
 # Status of a step without idle units, where no policy was asked.
 NOTHING_IDLE = "nothing idle"
@@ -121,7 +123,10 @@ class Replay:
                 "it knows no kinds of units, and those of this trace are of several"
             )
         self._held = Holdings(
-            len(trace.nodes) * trace.units_per_node, trace.units_per_node, trace.kinds
+            len(trace.nodes) * trace.units_per_node,
+            trace.units_per_node,
+            trace.kinds,
+            trace.node_units,
         )
         self._reserve = Reserve(
             len(trace.nodes),
@@ -374,6 +379,12 @@ class Replay:
             "preemptions": reserve.preemptions,
         }
 
+    def spill_to(self, folder: Path) -> None:
+        """Put the history into a nameless file in a folder as it grows, instead of keeping it in memory."""
+        spill = Spill(folder)
+        for table in self.history.values():
+            table.spill_to(spill)
+
     def state(self, *, history: bool = True) -> dict[str, Any]:
         """The position of the replay between two steps as JSON values, for a checkpoint.
 
@@ -402,7 +413,10 @@ class Replay:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`; only in a new replay of the same trace, jobs, policy and rules."""
+        """Restore `state`; only in a new replay of the same trace, jobs, policy and rules.
+
+        Without its history, which is then restored before, table by table.
+        """
         restore_snapshot(self._place, state["place"])
         if isinstance(self.policy, Remembers):
             with self._policy_call:
@@ -415,8 +429,9 @@ class Replay:
         self._held.restore(state["held"])
         self._reserve.restore(state["reserve"])
         self.ledger.restore(state["ledger"])
-        for name, table in self.history.items():
-            table.restore(state["history"][name])
+        if "history" in state:
+            for name, table in self.history.items():
+                table.restore(state["history"][name])
         self._queue = [
             index
             for index in self._queue

@@ -1,4 +1,7 @@
-"""The progress of the jobs in play: rates, losses and finishes; slow-downs by shared units and by the network."""
+"""The progress of the jobs in play: rates, losses and finishes; slow-downs by shared units and by the network.
+
+`Motion.charge` takes work from a job; `loop` decides when: `_leave` and `_stop` (preemption), `_pay` (rescale).
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,8 @@ from bft.replay.engine.agenda import Agenda
 from bft.replay.engine.history import NONE_ENDED, EndedIntervals, Ending, Row
 from bft.replay.engine.ledger import Ledger, Loss
 from bft.replay.engine.policy_api import PolicyError, Traits
-from bft.replay.engine.rules import Rules
+from bft.replay.engine.rules import Interference, Rules
 from bft.replay.engine.running import NEVER, InPlay, Running
-from bft.replay.engine.sharing_rules import Interference
 from bft.replay.engine.units import Holdings
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -223,9 +225,10 @@ class Motion:
 
     def _rate_on_its_units(self, running: Running) -> float:
         """Samples/s of a job that shares nothing; also sets until when that rate holds."""
-        job = running.job
-        if self._kinds:
-            job = job.on(self._kinds[running.units[0] // self._units_per_node])
+        kind = (
+            self._kinds[running.units[0] // self._units_per_node] if self._kinds else ""
+        )
+        job = running.job.on(kind)
         if running.dynamics is None:
             rate: float = job.rates.item(len(running.units))
             if job.spread_slowdown > 1 and self._spread(running.units):
@@ -234,8 +237,10 @@ class Motion:
         on = Counter(unit // self._units_per_node for unit in running.units)
         placement = tuple(sorted(on.values(), reverse=True))
         begin = max(self.now, running.stalled_until)
+        # Dynamics of one's own need to know of kinds only where there are some.
+        of_kind = (kind,) if kind else ()
         rate, until = running.dynamics.rate(
-            placement, running.progress, begin, running.slowdown
+            placement, running.progress, begin, running.slowdown, *of_kind
         )
         running.ask_ns = NEVER if until is None else until
         return rate

@@ -324,6 +324,7 @@ class InPlay:
         self._copies: list[IntArray | None] = [None, None, None]
         self._running: tuple[int, ...] | None = None
         self._positions: dict[str, int] | None = None
+        self._in_table: tuple[Job, ...] | None = None
         self.rates = ExactSum()
         self.shared = 0
         self.active: dict[int, Running] = {}
@@ -371,6 +372,13 @@ class InPlay:
             }
         return self._positions
 
+    @property
+    def in_table(self) -> tuple[Job, ...]:
+        """The jobs as their table states them; rebuilt after a job has come or gone."""
+        if self._in_table is None:
+            self._in_table = tuple([running.job for running in self.line])
+        return self._in_table
+
     def of(self, indices: Iterable[int]) -> list[Running]:
         """The jobs in play among these distinct positions of the table, in order of admission."""
         found = [self._by_index[index] for index in indices if index in self._by_index]
@@ -409,7 +417,7 @@ class InPlay:
     def _come_or_gone(self) -> None:
         self._copies[:] = (None, None, None)
         self.counts = self._numbers[HELD, : len(self.line)]
-        self._positions = self._running = None
+        self._positions = self._running = self._in_table = None
 
     def hold(self, running: Running, units: list[int]) -> None:
         """A job holds exactly these units."""
@@ -512,6 +520,11 @@ class Window(Jobs):
     def positions(self) -> Mapping[str, int]:
         """Position of each job by its name."""
         return self._in_play.positions if self._kept is None else self._kept.positions
+
+    @property
+    def in_table(self) -> tuple[Job, ...]:
+        """The jobs as the job table states them; between two decisions the same object where no job came or went."""
+        return self._in_play.in_table if self._kept is None else self._kept.in_table
 
     @property
     def least(self) -> IntArray:

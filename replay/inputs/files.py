@@ -1,18 +1,78 @@
-"""The files that options name: read once as long as their content is the same, and known by their digests."""
+"""The files that options name, read once as long as their content is the same; or objects in place of files."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from bft.models import JobTable, XiTable
-from bft.replay.inputs.in_memory import digest_of
+from bft.models import InputError, JobTable, XiTable, jobs_to_frame
 from bft.replay.options.options import FIELDS
 from bft.replay.options.table import OptionTable
 from bft.replay.trace.node_trace import NodeTrace
+from bft.replay.trace.trace_files import trace_from_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class InMemoryInputs:
+    """The inputs of a run that no file holds; None where the options name a file, or nothing.
+
+    The options name such an object in words, as "(a NodeTrace)", so that they check and record it as they do a path.
+    """
+
+    trace: NodeTrace | pd.DataFrame | None = None
+    jobs: JobTable | None = None
+    xi: XiTable | None = None
+
+    def node_trace(self, skip_rows: int, *, sort: bool) -> NodeTrace | None:
+        """Return the trace that is in memory, or None.
+
+        Raises
+        ------
+        InputError
+            When a frame is no trace, and for skip_rows with a NodeTrace, which has no rows.
+        """
+        if self.trace is None:
+            return None
+        if not isinstance(self.trace, NodeTrace):
+            return trace_from_frame(
+                self.trace, source="(a DataFrame)", skip_rows=skip_rows, sort=sort
+            )
+        if skip_rows:
+            raise InputError(
+                "--skip-rows counts the rows of a file or frame; a NodeTrace has none"
+            )
+        return self.trace
+
+
+def digest_of(content: NodeTrace | JobTable | XiTable) -> str:
+    """SHA-256 of the content of an object, so that a result names its input exactly."""
+    if isinstance(content, NodeTrace):
+        units = [content.node_units] if content.by_unit else []
+        head = json.dumps(
+            [content.nodes, content.start, content.end, content.units_per_node, *units]
+        ).encode()
+        arrays = (
+            content.times,
+            content.joined,
+            content.joined_at,
+            content.left,
+            content.left_at,
+        )
+        text = b"".join([head, *(array.tobytes() for array in arrays)])
+    elif isinstance(content, JobTable):
+        text = repr(jobs_to_frame(content).to_dict(orient="records")).encode()
+    else:
+        text = repr(content.measurements).encode()
+    return hashlib.sha256(text).hexdigest()
+
 
 T = TypeVar("T")
 # Options that name a file, or a folder, on which a result depends.
@@ -39,7 +99,7 @@ class Files:
             )
         except OSError:  # `read` reports it better
             return read(*paths, **keywords)
-        key = (read, paths, digests, *sorted(keywords.items()))
+        key = (read, paths, digests, repr(sorted(keywords.items())))
         if key not in self._read:
             self._read[key] = read(*paths, **keywords)
         self._read.move_to_end(key)

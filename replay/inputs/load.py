@@ -1,4 +1,4 @@
-"""From options to the inputs of a replay: the trace, the jobs, and which jobs may share."""
+"""From options to the inputs of a replay: the trace, the jobs (or a workload of our own), and who may share."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from bft.models import (
     read_unit_memory,
     read_xi,
 )
-from bft.models.cluster_nodes import cluster_nodes
+from bft.models.checks import cluster_nodes
 from bft.models.jobs import different_rates, shown_sizes
-from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.rules import Interference
 from bft.replay.engine.watcher import NoteTaker
-from bft.replay.inputs.default_workload import default_workload
-from bft.replay.inputs.default_workload import load as load_of
-from bft.replay.inputs.files import Files, input_digests
-from bft.replay.inputs.in_memory import InMemoryInputs
-from bft.replay.inputs.kinds import check_kinds, read_kinds, with_kinds
-from bft.replay.inputs.oversized import fit_sizes
-from bft.replay.inputs.shaping import apart, shaped
+from bft.replay.inputs.files import Files, InMemoryInputs, input_digests
+from bft.replay.inputs.shaping import (
+    apart,
+    check_kinds,
+    fit_sizes,
+    read_kinds,
+    shaped,
+    with_kinds,
+)
 from bft.replay.options.presets import JOB_FORMATS, POLLUX_READING
 from bft.replay.options.run_spec import RunSpec
 from bft.replay.options.table import OptionTable
 from bft.replay.pools import Pool, cluster_pools
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.outlook import Outlook
 from bft.replay.trace.trace_files import read_trace, select_nodes, trace_from_frame
-from bft.replay.trace.walltimes import read_walltimes
+from bft.replay.trace.trace_statistics import half_of_idle
+from bft.replay.trace.walltimes import Outlook, read_walltimes
 
 # Objectives under which a fast model's samples count for as much as a slow one's.
 ADDS_SAMPLES = ("own", "throughput")
@@ -279,7 +281,8 @@ def _read_table(options: OptionTable, path: str, files: Files) -> JobTable:
     if options.jobs_format != "pollux":
         return files.once(read, path)
     parts = cluster_nodes(options.cluster or "")
-    per_node = {} if parts is None else {"units_per_node": parts[0].units}
+    sizes = {part.kind: part.units for part in parts or ()}
+    per_node = {"units_per_node": sizes} if sizes else {}
     return files.once(
         read,
         path,
@@ -389,3 +392,55 @@ def _fit(
 
 def _second(instant_ns: int) -> str:
     return str(np.datetime64(instant_ns // SECOND_NS, "s"))
+
+
+# Work of a training of the paper, images: 100 epochs of ImageNet.
+PAPER_PMAX = 1.3e8
+# Fewer jobs do not compete for nodes, more only cost time; their work is scaled so that the load is the same.
+MIN_JOBS, MAX_JOBS = 10, 10_000
+# Unit-seconds that the jobs need over those that the trace offers: more would only wait, less would leave nodes unused.
+LOAD = 1.0
+
+
+def default_workload(trace: NodeTrace) -> tuple[JobTable, str]:
+    """Trainings that together need as much as the trace offers, submitted evenly over it; and a note on this."""
+    from bft.datasets import generate_dnn_jobs
+
+    start = str(np.datetime_as_string(np.datetime64(trace.start, "ns")))
+    wanted = LOAD * trace.idle_unit_seconds()
+    models = jobs_from_frame(
+        generate_dnn_jobs(jobs=7, first_submit=start, pmax=PAPER_PMAX)
+    )  # one of each network
+    count = min(
+        max(round(wanted / (needed_unit_seconds(models) / len(models))), MIN_JOBS),
+        MAX_JOBS,
+    )
+    interval_s = round(trace.duration_s / count, 3)
+    frame = generate_dnn_jobs(
+        jobs=count, first_submit=start, interval_s=interval_s, pmax=PAPER_PMAX
+    )
+    scale = wanted / needed_unit_seconds(jobs_from_frame(frame))
+    frame["Pmax"] *= scale
+    made = jobs_from_frame(frame, source=f"generated: {count} DNN trainings")
+    jobs = made.asking_at_most(half_of_idle(trace))
+    note = (
+        f"no jobs given: {count:,} generated image-recognition trainings, one every {interval_s:,.0f} s, of "
+        f"{PAPER_PMAX * scale:,.0f} images each: a load of {load_of(jobs, trace):.2f}. How long they wait and take "
+        "describes this workload, not yours; give your own with --jobs, or -bdfn and -scfn"
+    )
+    return jobs, note
+
+
+def load_of(jobs: JobTable, trace: NodeTrace) -> float:
+    """Unit-seconds that jobs need, on as few units as they run on, over those that the trace offers."""
+    return needed_unit_seconds(jobs) / trace.idle_unit_seconds()
+
+
+def needed_unit_seconds(jobs: JobTable) -> float:
+    """Unit-seconds that jobs need on as few units as they run on, where their speed-up is best."""
+    needed = 0.0
+    for job in jobs:
+        fewest = max(job.jmin, 1)
+        rate = float(job.rates[fewest])
+        needed += fewest * job.pmax / rate if rate else 0.0
+    return needed

@@ -23,6 +23,7 @@ from bft.replay.logs.reading import (
     LeftOut,
     MachineDown,
     MachineStated,
+    Origin,
     Reading,
     Record,
     Unusable,
@@ -38,6 +39,7 @@ _NODES, _LOCATIONS, _MACHINE = (
     "MACHINE_NAME",
 )
 _QUEUES = "QUEUE_NAME", "QUEUE_GENID"
+_USER = "USERNAME_GENID"
 _ID, _NAME = "COBALT_JOBID", "JOB_NAME"
 _MOST_NODES = 10**7
 _MOST_FIELD = 16 << 20
@@ -162,20 +164,24 @@ class _Table:
         else:
             in_order(start_ns, end_ns)
         used = self._nodes_used(row)
+        user, *queues = (self._cell(row, name) for name in (_USER, *_QUEUES))
+        origin = Origin(user, next(filter(None, queues), ""))
         # Names of jobs need not be unique, and a job may have several blocks: the place is part of the key.
         identity = self._cell(row, _ID) or self._cell(row, _NAME) or tuple(row)
         machine = self._cell(row, _MACHINE)
         names = [name for name in _LOCATIONS if name in self.column]
         if not names:
             self.clusters.meet(machine)
-            return JobRan(line, (identity, machine, used), used, start_ns, end_ns)
+            key = identity, machine, used
+            return JobRan(line, key, used, start_ns, end_ns, origin=origin)
         location = next(
             (cell for name in names if (cell := self._cell(row, name)) not in MISSING),
             "",
         )
         hosts = self._hosts(location, used, line)
         nodes = self.clusters.indices(hosts, machine)
-        return JobRan(line, (identity, machine, location), nodes, start_ns, end_ns)
+        where = identity, machine, location
+        return JobRan(line, where, nodes, start_ns, end_ns, origin=origin)
 
     def _hosts(self, location: str, used: int, line: int) -> tuple[str, ...]:
         hosts = self.expanded.get(location)

@@ -6,19 +6,28 @@ from array import array
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count, filterfalse, pairwise
+from pathlib import Path
 from struct import Struct
 from typing import TypeAlias
 
 import numpy as np
 
 from bft.models import InputError
+from bft.models.limited_reading import TIMES_STORED, readable
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.hidden import ColumnValues, Contradicted, ListedNodes, Vanished
 from bft.replay.logs.hostlists import other_forms
 from bft.replay.logs.node_states import Snapshots
-from bft.replay.logs.runs import OPEN as OPEN
-from bft.replay.logs.runs import JobTimes, Kept, OpenRun, Outlier, Runs
+from bft.replay.logs.repeated_records import OPEN as OPEN
+from bft.replay.logs.repeated_records import (
+    JobTimes,
+    Kept,
+    OpenRun,
+    Outlier,
+    Runs,
+    Suspensions,
+)
 from bft.replay.logs.units import Held, UnitLog
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, TimeArray
 from bft.replay.trace.walltimes import NEVER, Walltimes
@@ -198,11 +207,15 @@ _DAY_NS = 86_400 * SECOND_NS
 _SHARED = 0.2
 # Jobs from which on it can be told whether they share nodes.
 _ENOUGH_JOBS = 20
-MOST_NODES = 1_000_000
-# Merged node-intervals: three months of a machine of 4,600 nodes with jobs of an hour. They take some 2 GB in the end.
+MOST_NODES = 262_144
+# Merged node-intervals that any logs may have: three months of a machine of 4,600 nodes with jobs of an hour; and the
+# memory that each takes in the end (benchmarks/year.py).
 MAX_FRAGMENTS = 10_000_000
+FRAGMENT_BYTES = 150
 # Node-intervals that are merged at once. Blocks that fit a processor's cache sort fastest.
 BLOCK = 500_000
+# Node-intervals of which some nodes' are merged at a time: they take ten times as much memory meanwhile.
+AT_ONCE = 4_000_000
 # Merged node-intervals, 20 bytes each, from which on blocks are united and short gaps closed before the end.
 MANY = 2_000_000
 # Start, end, and the number of nodes of an interval. Packed, as one row is written faster than three columns are.
@@ -296,7 +309,7 @@ class Intervals:
         ):
             self._unite()
             if len(self._runs[0][0]) > MANY:
-                closed = merge(*self._runs[0], gap_ns=self.min_gap_ns)
+                closed = _without_gaps(self._runs[0], self.min_gap_ns)
                 self.closed += len(self._runs[0][0]) - len(closed[0])
                 self._runs = [closed]
 
@@ -306,12 +319,25 @@ class Intervals:
                 raise _too_many(self.max_fragments)
 
     def _unite(self) -> None:
-        if len(self._runs) > 1:
-            columns = [
-                np.concatenate(column) for column in zip(*self._runs, strict=True)
-            ]
-            self._runs.clear()
-            self._runs.append(merge(columns[0], columns[1], columns[2]))
+        """Make one run of all, some nodes after the other, so that each merge is of a block."""
+        if len(self._runs) == 1:
+            return
+        every = BLOCK // len(self._runs) + 1
+        edges = np.unique(self._runs[0][0][every::every])
+        cuts = [
+            [0, *np.searchsorted(run[0], edges).tolist(), len(run[0])]
+            for run in self._runs
+        ]
+        parts = [
+            merge(
+                *_concatenated(
+                    _rows(run, at[part], at[part + 1])
+                    for run, at in zip(self._runs, cuts, strict=True)
+                )
+            )
+            for part in range(len(edges) + 1)
+        ]
+        self._runs = [_concatenated(parts)]
 
 
 def _next_start(busy: Columns, node: int, after_ns: int) -> int | None:
@@ -323,9 +349,27 @@ def _next_start(busy: Columns, node: int, after_ns: int) -> int | None:
     return int(busy[1][place]) if place < stop else None
 
 
+def most_fragments(files: Iterable[str]) -> int:
+    """Return how many merged node-intervals are usual for logs of this size."""
+    stored = sum(Path(file).stat().st_size for file in files if Path(file).is_file())
+    return max(MAX_FRAGMENTS, TIMES_STORED * stored // FRAGMENT_BYTES)
+
+
 def _too_many(limit: int) -> InputError:
     what = f"the logs state more than {limit:,} intervals of single nodes (jobs x their nodes)"
-    return InputError(what, hint="--max-fragments raises the limit")
+    takes = readable(limit * FRAGMENT_BYTES)
+    hint = f"they take {takes} of memory or more; --max-fragments raises the limit"
+    return InputError(what, hint=hint)
+
+
+def _rows(columns: Columns, first: int, stop: int) -> Columns:
+    node, starts, ends = columns
+    return node[first:stop], starts[first:stop], ends[first:stop]
+
+
+def _concatenated(parts: Iterable[Columns]) -> Columns:
+    node, starts, ends = zip(*parts, strict=True)
+    return np.concatenate(node), np.concatenate(starts), np.concatenate(ends)
 
 
 class Collector:
@@ -372,6 +416,11 @@ class Collector:
         Records that other records may repeat or close.
     kept
         What is under way from one file to the next; see `records.UnderWay`.
+    suspensions, suspended, never_suspended
+        Jobs that were suspended; of those of which no listing says when, nodes, start, end and for how long
+        (`settle`); and when other jobs ran.
+    pauses
+        Node and instant at which a job was suspended.
     snapshots
         States of nodes at single instants, until `settle` makes intervals of them.
     units
@@ -441,6 +490,10 @@ class Collector:
             Runs("idle row"),
         )
         self.kept = Kept()
+        self.suspensions = Suspensions()
+        self.suspended: list[tuple[array[int], int, int, int]] = []
+        self.pauses: set[tuple[int, int]] = set()
+        self.never_suspended: Columns | None = None
         self.snapshots = Snapshots()
         self.units: UnitLog | None = None
         self.plans = Plans()
@@ -472,13 +525,15 @@ class Collector:
         try:
             return array("i", map(names.__getitem__, hosts))
         except KeyError:
-            indices = array("i", (names.setdefault(host, len(names)) for host in hosts))
-        if len(names) > self.most_nodes:
+            new = dict.fromkeys(filterfalse(names.__contains__, hosts))
+        if len(names) + len(new) > self.most_nodes:
+            last = next(reversed(new))
             raise InputError(
-                f"the logs name more than {self.most_nodes:,} nodes, the last one {next(reversed(names))!r}",
+                f"the logs name more than {self.most_nodes:,} nodes, the last one {last!r}",
                 hint="--max-nodes raises the limit",
             )
-        return indices
+        names.update(zip(new, count(len(names)), strict=False))
+        return array("i", map(names.__getitem__, hosts))
 
     def busy(
         self,
@@ -514,6 +569,7 @@ class Collector:
         *,
         once: bool = False,
         held: Sequence[Held] | None = None,
+        suspended_ns: int = 0,
     ) -> None:
         """A record of a job that other records may repeat, or close when it has no end; see `Runs`.
 
@@ -531,6 +587,8 @@ class Collector:
             Whether this key has one run at a time, so that a later start ends the run before.
         held
             What it has of each node; None: all of it. Counts where `units` is not None.
+        suspended_ns
+            For how long it was suspended.
         """
         if held is not None and not isinstance(nodes, int):
             nodes, held = self._some(nodes, held)
@@ -549,6 +607,9 @@ class Collector:
             self.count(nodes, start_ns, end_ns, len(self.job_runs))
         elif held is not None:
             self.hold_units(key, nodes, held, start_ns, self._seen(start_ns, end_ns))
+        elif suspended_ns:
+            end_ns = self._seen(start_ns, end_ns)
+            self.suspensions.ran(key, nodes, start_ns, end_ns, suspended_ns)
         else:
             self.busy_intervals.add(nodes, start_ns, self._seen(start_ns, end_ns))
         self.job_runs.ended(key, nodes, start_ns, end_ns, file, line, once=once)
@@ -776,10 +837,12 @@ class Collector:
             believed = max(2 * longest, _DAY_NS) if longest else 0
             for run in remaining:
                 end = OPEN if run.end_ns is None else run.end_ns
-                if end == OPEN and believed:
+                likely = run.start_ns + believed
+                goes_on = end == OPEN or run.under_way
+                if goes_on and believed and likely < end:
                     count = run.nodes if isinstance(run.nodes, int) else len(run.nodes)
-                    self.overdue.append((count, run.start_ns + believed))
-                    end = run.start_ns + believed if self.free_overdue else end
+                    self.overdue.append((count, likely))
+                    end = likely if self.free_overdue else end
                 if isinstance(run.nodes, int):
                     for column, value in zip(
                         self._counted, (run.nodes, run.start_ns, end, -1), strict=True
@@ -787,6 +850,10 @@ class Collector:
                         column.append(value)
                 elif run.held is not None:
                     self.hold_units(run.key, run.nodes, run.held, run.start_ns, end)
+                elif runs is self.job_runs:
+                    listed = run.key, run.start_ns
+                    for begin, until in self.suspensions.running(listed, end):
+                        intervals.add(run.nodes, begin, until)
                 else:
                     intervals.add(run.nodes, run.start_ns, end)
             without_end = [run for run in remaining if run.end_ns is None]
@@ -798,10 +865,28 @@ class Collector:
                 )
             if runs is self.job_runs:
                 self.running += len(without_end)
+                self._add_suspended()
                 # Outages that have no end look at when jobs start.
                 self.busy_intervals.given += (
                     0 if self.units is None else self.units.settle()
                 )
+
+    def _add_suspended(self) -> None:
+        """Add the jobs that were suspended: busy but for the times that listings state."""
+        runs = self.suspensions.runs
+        if runs:
+            self.never_suspended = self.busy_intervals.merged()
+        for run, (nodes, end_ns, suspended_ns) in runs.items():
+            ran_ns = 0
+            for begin, until in self.suspensions.running(run, end_ns):
+                self.busy_intervals.add(nodes, begin, until)
+                ran_ns += until - begin
+                if until < end_ns:
+                    self.pauses.update((node, until) for node in nodes)
+            left_ns = min(suspended_ns, suspended_ns - (end_ns - run[1] - ran_ns))
+            if left_ns > 0:
+                self.suspended.append((nodes, run[1], end_ns, left_ns))
+        runs.clear()
 
     def _under_way(self) -> list[OpenRun]:
         """Jobs that had begun when the last file ended, by records of their own; they last until its last record."""
@@ -819,7 +904,10 @@ class Collector:
             held: Sequence[Held] | None = each.held
             if held is not None:
                 nodes, held = self._some(nodes, held)
-            end_ns = self._seen(each.start_ns, kept.last_ns)
+            end_ns = kept.last_ns
+            self._widen(each.start_ns, end_ns, end_ns)
+            if not self._beside:
+                self.job_times.add(each.start_ns, OPEN)  # how long it runs is not known
             run = OpenRun(
                 nodes,
                 each.start_ns,
@@ -829,6 +917,7 @@ class Collector:
                 once=False,
                 key=key,
                 held=held,
+                under_way=True,
             )
             found.append(run)
         kept.jobs = {}
@@ -841,12 +930,11 @@ class Collector:
 
         Slurm calls them runaway; of PBS the record of the end is lost.
         """
-        if len(self.job_times) < _ENOUGH_JOBS or self.units is not None:
+        open_runs = [run for run in remaining if not isinstance(run.nodes, int)]
+        few = len(self.job_times) < _ENOUGH_JOBS
+        if not open_runs or few or self.units is not None:
             return remaining
         if self.busy_intervals.overlap() > _SHARED:
-            return remaining
-        open_runs = [run for run in remaining if not isinstance(run.nodes, int)]
-        if not open_runs:
             return remaining
         # When jobs start on each node, those without an end among them.
         starts = [self.busy_intervals.merged()]
@@ -1008,58 +1096,85 @@ def merge(
     del some
     if not len(node):
         return node, start, end
-    # One number for node and time makes sorting, and a maximum over each node's intervals so far, quick. Times are
-    # counted in seconds for it if they can be; "open" is one unit beyond the last.
+    if len(node) > AT_ONCE:
+        return _merged_by_nodes(node, start, end, gap_ns)
+    # One number for node and time makes sorting quick. Times are counted in seconds for it if they can be; "open" is
+    # one unit beyond the last.
     open_ended = end == OPEN
     low = int(start.min())
-    top = max(int(start.max()), int(end[~open_ended].max(initial=0)))
-    offsets = (start - low, (end - low)[~open_ended])
+    begin, until = start - low, end - low
+    until[open_ended] = 0
+    top = max(int(begin.max()), int(until.max()))
     unit = next(
         unit
         for unit in (SECOND_NS, 10**6, 1)
-        if not any((offset % unit).any() for offset in offsets)
+        if all((times // unit * unit == times).all() for times in (begin, until))
     )
-    del offsets
-    span = (top - low) // unit + 2
+    span = top // unit + 2
     if span * (int(node.max()) + 1) >= 2**63:
-        return _merge_by_rank(node, start, end, gap_ns)
-    begin = node.astype(np.int64) * span
-    until = (end - low) // unit
+        return _without_gaps(_merge_by_columns(node, start, end), gap_ns)
+    begin //= unit
+    until //= unit
     until[open_ended] = span - 1
-    until += begin
-    begin += (start - low) // unit
-    order = np.argsort(begin)  # equal ones in any order: the maximum so far counts
-    begin, until = begin[order], until[order]
-    del order
-    np.maximum.accumulate(until, out=until)
-    opens = np.ones(len(begin), dtype=bool)
-    # The last end so far is that of this node, as later nodes are above all before; a new node opens of itself.
-    opens[1:] = begin[1:] > until[:-1]
-    if gap_ns:
-        opens[1:] &= (begin[1:] - until[:-1] >= -(-gap_ns // unit)) | (
-            begin[1:] // span != begin[:-1] // span
-        )
-    closes = np.append(opens[1:], True)
-    begin, until = begin[opens], until[closes]
+    of_node = node.astype(np.int64) * span
+    begin += of_node
+    until += of_node
+    del of_node, open_ended
+    # Where the i-th begin comes after the (i-1)-th end, all intervals that began before have ended: a union opens.
+    # A new node opens of itself, as its numbers are above all of those before.
+    begin.sort()
+    until.sort()
+    later = np.flatnonzero(begin[1:] > until[:-1])
+    begin = np.append(begin[:1], begin[later + 1])
+    until = np.append(until[later], until[-1:])
     which = begin // span
     begin -= which * span
     until -= which * span
-    return (
+    merged = (
         which.astype(np.int32),
         begin * unit + low,
         np.where(until == span - 1, OPEN, until * unit + low),
     )
+    return _without_gaps(merged, gap_ns)
 
 
-def _merge_by_rank(
+def _merged_by_nodes(
     node: IndexArray, start: TimeArray, end: TimeArray, gap_ns: int
 ) -> Columns:
+    """`merge` of so many rows that it takes some of the nodes at a time."""
+    until = np.cumsum(np.bincount(node))
+    parts, low = [], 0
+    while low < len(until):
+        before = int(until[low - 1]) if low else 0
+        high = max(low + 1, int(np.searchsorted(until, before + AT_ONCE, side="right")))
+        those = (node >= low) & (node < high)
+        columns = node[those], start[those], end[those]
+        del those
+        if high - low == 1:
+            parts.append(_without_gaps(_merge_by_columns(*columns), gap_ns))
+        else:
+            parts.append(merge(*columns, gap_ns=gap_ns))
+        low = high
+    return _concatenated(parts)
+
+
+def _merge_by_columns(node: IndexArray, start: TimeArray, end: TimeArray) -> Columns:
     """`merge` of times so fine and so far apart that node and time do not fit one number."""
-    order = np.lexsort((start, node))
-    node, start, end = node[order], start[order], end[order]
-    ranked = np.unique(end)
-    lift = node.astype(np.int64) * len(ranked)
-    reach = ranked[np.maximum.accumulate(np.searchsorted(ranked, end) + lift) - lift]
+    by_start, by_end = np.lexsort((start, node)), np.lexsort((end, node))
+    node, start, end = node[by_start], start[by_start], end[by_end]
     opens = np.ones(len(node), dtype=bool)
-    opens[1:] = (node[1:] != node[:-1]) | (start[1:] - reach[:-1] >= max(gap_ns, 1))
-    return node[opens], start[opens], reach[np.append(opens[1:], True)]
+    opens[1:] = (node[1:] != node[:-1]) | (start[1:] > end[:-1])
+    return node[opens], start[opens], end[np.append(opens[1:], True)]
+
+
+def _without_gaps(merged: Columns, gap_ns: int) -> Columns:
+    """Merged intervals without the gaps that are shorter."""
+    if not gap_ns:
+        return merged
+    node, start, end = merged
+    stays = (node[1:] != node[:-1]) | (start[1:] - end[:-1] >= gap_ns)
+    return (
+        node[np.append(True, stays)],
+        start[np.append(True, stays)],
+        end[np.append(stays, True)],
+    )

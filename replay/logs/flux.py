@@ -17,6 +17,7 @@ from bft.replay.logs.reading import (
     JobRan,
     LeftOut,
     NodeLists,
+    Origin,
     Reading,
     Record,
     RowUsed,
@@ -38,6 +39,8 @@ _COLUMNS = {
     "t_run": ("t_run",),
     "t_inactive": ("t_inactive", "t_cleanup"),
     "queue": ("queue",),
+    "user": ("user", "username"),
+    "result": ("result",),
 }
 _NEEDED = ("id", "nodelist", "t_run", "t_inactive")
 
@@ -100,7 +103,11 @@ def _table(reading: Reading, lists: NodeLists) -> Iterator[Record]:
                 raise Unusable(f"{name} is no time", no_time(cell))
             times.append(time_ns)
         job, nodes = row[columns["id"]], row[columns["nodelist"]]
-        yield _job_ran(lists, job, nodes, times[0], times[1], line)
+        stated = {
+            name: row[place] if place >= 0 else "" for name, place in columns.items()
+        }
+        origin = Origin(stated["user"], stated["queue"], stated["result"])
+        yield _job_ran(lists, job, nodes, times[0], times[1], line, origin)
 
     def below_header() -> Iterator[str]:
         nonlocal columns, delimiter, width, header
@@ -144,6 +151,7 @@ def _job_ran(
     start_ns: int | None,
     end_ns: int | None,
     line: int,
+    origin: Origin | None = None,
 ) -> JobRan:
     """Return the record of one job."""
     if start_ns is None:
@@ -156,7 +164,8 @@ def _job_ran(
         raise Unusable("job ran, but names no nodes", f"job {job[:80]}")
     if end_ns is not None:
         in_order(start_ns, end_ns)
-    return JobRan(line, ("flux", job), indices, start_ns, end_ns)
+    key = "flux", job
+    return JobRan(line, key, indices, start_ns, end_ns, origin=origin)
 
 
 def _job(
@@ -169,9 +178,13 @@ def _job(
             entry.get("t_cleanup")
         )
         start_ns = instant_ns(entry.get("t_run"))
-        reading.keep(line, partition=str(entry.get("queue") or ""))
+        user, queue, result = (
+            str(entry.get(name) or "") for name in ("username", "queue", "result")
+        )
+        reading.keep(line, partition=queue)
         job, nodes = str(entry["id"]), str(entry.get("nodelist") or "")
-        yield _job_ran(lists, job, nodes, start_ns, end_ns, line)
+        origin = Origin(user, queue, result)
+        yield _job_ran(lists, job, nodes, start_ns, end_ns, line, origin)
 
     return record
 

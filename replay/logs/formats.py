@@ -95,7 +95,7 @@ BUILT_IN: dict[str, LogFormat] = {
     ),
     "slurm-json": LogFormat(
         "Slurm: sacct --json, squeue --json, scontrol show job --json",
-        _module("slurm_json"),
+        _module("slurm", "read_json"),
         _SLURM_JSON,
         clusters=True,
         units=True,
@@ -104,14 +104,14 @@ BUILT_IN: dict[str, LogFormat] = {
     ),
     "slurm-events": LogFormat(
         "Slurm: sacctmgr -p show event (down and drained nodes)",
-        _module("slurm_outages", "read_events"),
+        _module("slurm", "read_events"),
         r"(?=.*\bNodeName\b)(?=.*\bTimeStart\b)",
         clusters=True,
         events=True,
     ),
     "slurm-reservations": LogFormat(
         "Slurm: scontrol show reservation, or sacctmgr -p show reservation",
-        _module("slurm_outages", "read_reservations"),
+        _module("slurm", "read_reservations"),
         clusters=True,
     ),
     "slurm-nodes": LogFormat(

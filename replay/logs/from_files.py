@@ -7,20 +7,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from bft.models import InputError
-from bft.models.checks import did_you_mean
-from bft.models.instants import strict_instant
-from bft.replay.logs.collector import Collector
+from bft.models.checks import did_you_mean, strict_instant
+from bft.replay.logs.collector import MOST_NODES, Collector, most_fragments
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import detect, format_names, log_format, read_log
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.log_files import LogLines, open_log
-from bft.replay.logs.reading import NO_CLUSTER, Reading, Settings
+from bft.replay.logs.reading import NO_CLUSTER, Reading, Settings, counts_as
 from bft.replay.logs.slurm_table import layout
-from bft.replay.logs.tables import column_map, public_table, renamed
+from bft.replay.logs.tables import column_map, looked_up, public_table, renamed
 from bft.replay.logs.times import Clock
 from bft.replay.logs.to_trace import Coverage, node_trace
 from bft.replay.logs.units import Unit, UnitLog
@@ -76,7 +76,7 @@ class IngestOptions:
         Columns of a file without a header line, and what separates them.
     columns
         Names of the columns of a table in those of its format, as `node=hosts,start=begin`, or the name of a public
-        data set (`PUBLIC_TABLES`); empty: they are those.
+        data set (`public_tables`); empty: they are those.
     cluster, partition
         Use only rows of this cluster, and jobs of this partition or queue; empty: all.
     processors_per_node, machine_nodes
@@ -87,6 +87,12 @@ class IngestOptions:
         Collect time limits, the queue and reservations as well.
     uncertain
         What time counts as of which the logs may not show what nodes did: `unavailable` or `idle`.
+    count_as
+        What states of nodes count as instead of the default, as `completing=idle,powered_down=idle`: of snapshots,
+        tables of intervals and events.
+    completing_s
+        Seconds for which the nodes of a job that has ended complete (an epilog), which no log of jobs states: they are
+        busy so long.
     machine
         Its name, for people.
     units_per_node
@@ -94,7 +100,8 @@ class IngestOptions:
     unit
         What turns idle: `node`, `gpu`, or `cpu:N` for N cores.
     max_nodes, max_fragments
-        Refuse logs with more nodes, and with more intervals of single nodes.
+        Refuse logs with more nodes, and with more intervals of single nodes; None: than ten million, or so many that
+        they take 20 times as much memory as the logs.
     strict
         Refuse the first row that would be skipped.
     allow_few
@@ -123,19 +130,26 @@ class IngestOptions:
     machine: str = ""
     unit: str = "node"
     units_per_node: int | None = None
-    max_nodes: int = 1_000_000
-    max_fragments: int = 10_000_000
+    max_nodes: int = MOST_NODES
+    max_fragments: int | None = None
     mtime: bool = False
     walltimes: bool = False
     uncertain: Literal["unavailable", "idle"] = "unavailable"
+    count_as: str = ""
+    completing_s: float = 0.0
     strict: bool = False
     allow_few: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.min_gap_s < math.inf:
-            raise InputError(
-                f"--min-gap: expected a number of seconds from 0 on, not {self.min_gap_s!r}"
-            )
+        counts_as(self.count_as)
+        for option, seconds in (
+            ("--min-gap", self.min_gap_s),
+            ("--completing", self.completing_s),
+        ):
+            if not 0 <= seconds < math.inf:
+                raise InputError(
+                    f"{option}: expected a number of seconds from 0 on, not {seconds!r}"
+                )
         for name in (
             "processors_per_node",
             "machine_nodes",
@@ -176,20 +190,21 @@ class IngestOptions:
             machine_nodes=self.machine_nodes,
             mtime=self.mtime,
             walltimes=self.walltimes,
+            counts_as=counts_as(self.count_as),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _TableNames:
-    """How a table of others is read: the format, names of columns, what converts cells, all columns without a header.
-
-    Without names of columns a file is read as it is.
-    """
+    """How a table of others is read; see `PublicTable`. Without names of columns a file is read as it is."""
 
     form: str
     columns: Mapping[str, str] = field(default_factory=dict)
     convert: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
     header: tuple[str, ...] = ()
+    lookup: Mapping[str, str] = field(default_factory=dict)
+    processors_per_node: int | None = None
+    machine_nodes: int | None = None
 
     @classmethod
     def of(cls, form: str, columns: str) -> _TableNames:
@@ -200,11 +215,23 @@ class _TableNames:
             return cls(form, column_map(columns))
         public = public_table(columns.strip(), form)
         return cls(
-            public.form, column_map(public.columns), public.convert, public.header
+            public.form,
+            column_map(public.columns) if public.columns else {},
+            public.convert,
+            public.header,
+            public.lookup,
+            public.processors_per_node,
+            public.machine_nodes,
         )
 
     def settings(self, settings: Settings) -> Settings:
-        """Settings in which `--fields` names the columns of a table without a header, in the words of its format."""
+        """Settings with what the table is known to have: all columns, in the words of its format, and its machine."""
+        settings = replace(
+            settings,
+            processors_per_node=settings.processors_per_node
+            or self.processors_per_node,
+            machine_nodes=settings.machine_nodes or self.machine_nodes,
+        )
         if not self.header:
             return settings
         ours = {theirs: name for name, theirs in self.columns.items()}
@@ -212,6 +239,42 @@ class _TableNames:
             settings,
             fields=tuple(ours.get(name, f"their_{name}") for name in self.header),
         )
+
+    def with_cells_of(
+        self, files: Sequence[str], settings: Settings, diagnosis: Diagnosis
+    ) -> tuple[_TableNames, list[str]]:
+        """Look up the cells that other files have; return how the files that are left are read, and these.
+
+        Raises
+        ------
+        InputError
+            When none of the files has such a column, or none is left.
+        """
+        table, left = self, list(files)
+        for key, column in self.lookup.items():
+            cells: dict[str, str] = {}
+            for name in files:
+                with open_log(name) as lines:
+                    found = looked_up(lines, key, column, settings.delimiter)
+                if found is not None:
+                    cells |= found
+                    left.remove(name)
+                    what = f"the column {column} was looked up for {len(found):,} different {key}"
+                    diagnosis.note(what, name, 0)
+            if not cells or not left:
+                raise InputError(
+                    f"--map: expected two files, one of them with the columns {key} and {column}"
+                )
+            convert: dict[str, Callable[[str], str]] = {
+                **table.convert,
+                key: partial(_cell_of, cells),
+            }
+            table = replace(table, convert=convert)
+        return table, left
+
+
+def _cell_of(cells: Mapping[str, str], key: str) -> str:
+    return cells.get(key.strip(), "")
 
 
 _DEFAULTS = IngestOptions()
@@ -251,7 +314,7 @@ def ingested(
     collected = Collector(
         min_gap_ns=round(options.min_gap_s * SECOND_NS),
         most_nodes=options.max_nodes,
-        max_fragments=options.max_fragments,
+        max_fragments=options.max_fragments or most_fragments(files),
     )
     if options.turns_idle is not None:
         collected.units = UnitLog(options.turns_idle, options.units_per_node)
@@ -280,8 +343,10 @@ def ingested(
             read(name, _TableNames("slurm-nodes"), Settings(cluster=options.cluster))
         else:
             collected.known(node_list(name))
-    for name in files:
-        read(name, table, table.settings(options.settings()))
+    stated = table.settings(options.settings())
+    table, tables = table.with_cells_of(files, stated, diagnosis)
+    for name in tables:
+        read(name, table, stated)
     _refuse_unknown_partition(collected, options.partition)
     states_outages = collected.states_outages()
     for kind, names in (
@@ -289,7 +354,12 @@ def ingested(
         ("slurm-reservations", options.reservations),
     ):
         known = options.walltimes and kind == "slurm-reservations"
-        settings = Settings(cluster=options.cluster, events=True, walltimes=known)
+        settings = Settings(
+            cluster=options.cluster,
+            events=True,
+            walltimes=known,
+            counts_as=counts_as(options.count_as),
+        )
         for (
             name
         ) in names:  # after the jobs: an outage may be one of all nodes known so far
@@ -300,9 +370,10 @@ def ingested(
         diagnosis,
         start_ns=start_ns,
         end_ns=end_ns,
-        machine_nodes=options.machine_nodes,
+        machine_nodes=stated.machine_nodes,
         source=source,
         uncertain=options.uncertain,
+        completing_ns=round(options.completing_s * SECOND_NS),
     )
     if made.uncertain is not None and made.uncertain.is_large:
         diagnosis.note(str(made.uncertain), "", 0, loud=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.runs import JobTimes, Runs
+from bft.replay.logs.repeated_records import JobTimes, Runs
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, TimeArray
 
 # Rows from which on one value in all of them is no chance.
@@ -31,6 +31,10 @@ _LONGER = 2
 _MUCH_LONGER, _PAUSE_NS = 20, 4 * 3600 * SECOND_NS
 # Share of the nodes that have their first and last sign of life together from which on they were renamed.
 _RENAMED = 0.25
+# Gaps between jobs that begin all of a sudden, from which on an epilog is suspected, of these lengths; and the part of
+# all gaps that may have none.
+_ENOUGH_GAPS, _FEW_TOUCH = 20, 0.01
+_SHORTEST_EPILOG_NS, _LONGEST_EPILOG_NS = 2 * SECOND_NS, 300 * SECOND_NS
 # Share of the node-time from which on something is said.
 _SAID = 0.0005
 
@@ -49,12 +53,17 @@ class ListedNodes:
         Nodes, and from when to when they were not there, UTC nanoseconds.
     aliases
         For the index of a name that a node had the index of the node.
+    power, idle, states_power
+        Of nodes `NodesListed.power`; those that were idle; and whether outages state when nodes were powered off.
     """
 
     partitions: dict[int, frozenset[str]] = field(default_factory=dict)
     down: set[int] = field(default_factory=set)
     absent: list[tuple[array[int], int, int]] = field(default_factory=list)
     aliases: dict[int, int] = field(default_factory=dict)
+    power: dict[int, frozenset[str]] = field(default_factory=dict)
+    idle: set[int] = field(default_factory=set)
+    states_power: bool = False
 
 
 @dataclass(slots=True)
@@ -87,6 +96,19 @@ class ColumnValues:
         self.values.setdefault(column, set()).update(values)
         self.rows[column] = self.rows.get(column, 0) + rows
 
+    def see_job(self, user: str, partition: str, state: str) -> None:
+        """A job states these; empty ones are not stated."""
+        for column, text in (
+            ("user", user),
+            ("partition", partition),
+            ("state", state),
+        ):
+            if text:
+                held = self.values.setdefault(column, set())
+                if len(held) < 2:  # one alone is suspicious
+                    held.add(text.partition(" ")[0])
+                self.rows[column] = self.rows.get(column, 0) + 1
+
     def only(self, column: str) -> str:
         """The value of a column that holds one in all rows, of which there are enough; else empty."""
         held = self.values.get(column, set())
@@ -103,7 +125,7 @@ class Observed:
     ----------
     names, index
         The machine's nodes, and for each node that was named its place among them, or -1.
-    busy, unavailable, idle
+    busy, idle
         Disjoint intervals of each, sorted by node and start: place, UTC nanoseconds of start and end.
     start_ns, end_ns
         The window.
@@ -112,7 +134,6 @@ class Observed:
     names: Sequence[str]
     index: NDArray[np.int64]
     busy: tuple[IndexArray, TimeArray, TimeArray]
-    unavailable: tuple[IndexArray, TimeArray, TimeArray]
     idle: tuple[IndexArray, TimeArray, TimeArray]
     start_ns: int
     end_ns: int
@@ -185,21 +206,25 @@ class Suspicions:
         told = f"about {share:.2%} of the node-time{more}"
         self._diagnosis.note(why, "", 0, told, loud=True)
 
-    def filtered(
-        self, columns: ColumnValues, listed: ListedNodes, seen: Observed, *, asked: bool
-    ) -> None:
-        """Refuse rows of one user, partition or state; `asked`: jobs of one partition were asked for."""
-        user, partition, state = map(columns.only, ("user", "partition", "state"))
+    def filtered(self, columns: ColumnValues) -> None:
+        """Refuse rows of one user or state."""
+        user, state = columns.only("user"), columns.only("state")
         if user:
             why = f"all {columns.rows['user']:,} rows have the User {user[:80]!a}: were the jobs of all users exported?"
-            hint = "with PrivateData=jobs users see their own jobs only: an operator exports all (sacct -a)"
+            hint = "where users see their own jobs only (PrivateData=jobs), an operator exports all (sacct -a)"
             self._refuse(why, hint)
         if state and not state.startswith("RUNNING"):
             why = f"all {columns.rows['state']:,} rows have the State {state[:80]!a}: those of other jobs are missing"
             self._refuse(why, "export without a choice of states (sacct -s)")
-        if not partition or asked:
+
+    def partition(
+        self, columns: ColumnValues, listed: ListedNodes, seen: Observed
+    ) -> None:
+        """Refuse rows of one partition where nodes are listed of others, without a job."""
+        partition = columns.only("partition")
+        if not partition:
             return
-        used = set(seen.busy[0].tolist())
+        used = set(np.unique(seen.busy[0]).tolist())
         others = {
             place
             for node, names in listed.partitions.items()
@@ -268,6 +293,58 @@ class Suspicions:
             why, jobs.file, jobs.line, detail, count=jobs.count, loud=True
         )
 
+    def suspended(self, share: float) -> None:
+        """Say so where jobs were suspended and no listing says when."""
+        if share >= _SAID:
+            why = "jobs were suspended, and nothing says when: Slurm calls their nodes idle meanwhile, here they "
+            why += "are busy; scontrol show job, listed by cron, says when"
+            self._say(why, share)
+
+    def completing(self, times: JobTimes, seen: Observed, touching: int) -> None:
+        """Suspect an epilog where no job follows another on its node at once; `touching`: so many intervals do."""
+        node, begins, ends = seen.busy
+        gaps = (begins[1:] - ends[:-1])[node[1:] == node[:-1]]
+        if not len(gaps) or touching > _FEW_TOUCH * len(gaps):
+            return
+        least = int(gaps.min())
+        sudden = int(np.count_nonzero(gaps < 2 * least)) >= _ENOUGH_GAPS
+        share = seen.share(np.minimum(gaps, least))
+        if not (
+            _SHORTEST_EPILOG_NS <= least <= _LONGEST_EPILOG_NS
+            and sudden
+            and share >= _SAID
+        ) or times.are_whole(_MINUTE_NS, _ENOUGH_MINUTES):
+            return
+        seconds = f"{least / SECOND_NS:g}"
+        why = f"no job starts within {seconds} s of another's end on its node: do nodes complete so long (an epilog)? "
+        why += f"they look idle meanwhile; --completing {seconds} makes them busy"
+        self._say(why, share)
+
+    def power_saving(self, listed: ListedNodes, seen: Observed) -> None:
+        """Say so where the list has nodes of a cloud, or powered off, and no event says when any was off."""
+        place = {node: int(seen.index[node]) for node in {*listed.power, *listed.idle}}
+        place = {node: at for node, at in place.items() if at >= 0}
+        power = [listed.power.get(node, frozenset()) for node in place]
+        off = sum("off" in some for some in power)
+        cloud = {
+            at
+            for some, at in zip(power, place.values(), strict=True)
+            if "cloud" in some
+        }
+        if listed.states_power or not (off or cloud):
+            return
+        length = seen.idle[2] - seen.idle[1]
+        if cloud:  # off whenever it has no job; other nodes never are
+            share = seen.share(length[np.isin(seen.idle[0], list(cloud))])
+            detail = f"at most; {len(cloud)} nodes of a cloud"
+        else:  # of the nodes without a job that many were off when the list was made
+            idle = off + sum(node in listed.idle for node in place)
+            share = seen.share(length) * off / idle
+            detail = f"{off} of {idle} nodes without a job"
+        if share >= _SAID:
+            why = "power saving takes nodes of the list down, and no --events say when: they look idle then"
+            self._say(why, share, detail)
+
     def vanished(self, jobs: Vanished, seen: Observed) -> None:
         """Say so where jobs were listed while they ran and not after: they ended at some time between."""
         share = jobs.node_s / seen.node_s
@@ -281,6 +358,8 @@ class Suspicions:
 
     def down(self, listed: ListedNodes, seen: Observed) -> None:
         """Say so where the list says that nodes are down, and no outage does."""
+        if not listed.down:
+            return
         _, trailing, _ = seen.signs_of_life()
         found = {
             place: trailing[place]
@@ -304,7 +383,7 @@ class Suspicions:
         before, after, longest = seen.signs_of_life()
         least = max(_HALF_DAY_NS, _LONGER * longest)
         down = {int(seen.index[node]) for node in listed.down}
-        used = set(seen.busy[0].tolist())
+        used = set(np.unique(seen.busy[0]).tolist())
         late = {node: ns for node, ns in before.items() if ns >= least and node in used}
         gone = {
             node: ns

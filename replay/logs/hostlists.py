@@ -13,6 +13,8 @@ NO_HOSTS = frozenset(
     {"", "None assigned", "None", "(null)", "N/A", "NONE", "Unknown", "-"}
 )
 MOST_HOSTS = 262_144
+# Characters of the names of one list: as many hosts with names of 64.
+_MOST_TEXT = 16 << 20
 # Longest name that the name service knows.
 MAX_NAME = 255
 CACHE_BYTES = 64 << 20
@@ -52,7 +54,7 @@ def expand(text: str, *, max_hosts: int = MOST_HOSTS) -> tuple[str, ...]:
     words = _words(text)
     if _size(words) > max_hosts:
         raise HostListError(f"{_short(text)} has more than {max_hosts:,} hosts")
-    return _written(words)
+    return _written(words, text)
 
 
 def count(text: str) -> int:
@@ -119,7 +121,11 @@ def _words(text: str) -> list[list[_Part]]:
     return words
 
 
-def _written(words: list[list[_Part]]) -> tuple[str, ...]:
+def _written(words: list[list[_Part]], text: str) -> tuple[str, ...]:
+    """All names; HostListError where they are longer together than those of any machine, before one is written."""
+    size = sum(_size([word]) * sum(part.width for part in word) for word in words)
+    if size > _MOST_TEXT:
+        raise HostListError(f"{_short(text)} has names of {size:,} characters")
     names: list[str] = []
     for word in words:
         choices = [part.texts() for part in word]
@@ -231,7 +237,7 @@ class NodeLists:
                     f"{_short(prefix)}[...] has more than {MOST_HOSTS:,} hosts"
                 ) from None
             for piece, words in new.items():
-                known[piece] = self._indices(_written(words)).tobytes()
+                known[piece] = self._indices(_written(words, piece)).tobytes()
                 self._bytes += 300 + len(known[piece])
             parts = [known[piece] for piece in pieces]
         nodes = array("i")

@@ -14,6 +14,7 @@ from bft.replay.logs.reading import (
     MISSHAPEN,
     JobRan,
     LeftOut,
+    Origin,
     Reading,
     Record,
     Skipped,
@@ -31,7 +32,7 @@ _ATTRIBUTE = re.compile(r"(\w+)\s*=\s*(.*?)\s*", re.DOTALL)
 _WANTED = frozenset(
     {"ClusterId", "ProcId", "GlobalJobId", "JobUniverse", "JobStatus", "JobStartDate", "JobCurrentStartDate",
      "CompletionDate", "EnteredCurrentStatus", "RemoteWallClockTime", "NumJobStarts", "NumShadowStarts",
-     "LastRemoteHost", "RemoteHost", "AllRemoteHosts"}
+     "LastRemoteHost", "RemoteHost", "AllRemoteHosts", "Owner"}
 )  # fmt: skip
 # Universes (scheduler, grid, local) whose jobs have no slot of the pool.
 _NO_SLOT = frozenset({7, 9, 12})
@@ -135,7 +136,8 @@ class _History:
             why = "a job ran more than once: of its earlier runs neither time nor host is known, their nodes look idle"
             self.reading.note(why, line, f"job {job[:80]}", loud=True)
         nodes = self.reading.nodes(hosts)
-        yield JobRan(line, ("condor", job), nodes, start_ns, end_ns)
+        origin = Origin(str(ad.get("Owner") or ""))
+        yield JobRan(line, ("condor", job), nodes, start_ns, end_ns, origin=origin)
 
     def _end(
         self, ad: dict[str, Any], status: object, start_ns: int, line: int

@@ -1,4 +1,7 @@
-"""Uses the records that readers yield: one place for duplicates, restarts, units, sampling and the account of rows."""
+"""The intake of the records that readers yield: filters, units, sampling and the account of rows, in one place.
+
+Records that state the same run of a job are found in `repeated_records`.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from bft.replay.logs.reading import (
     JobPlanned,
     JobRan,
     JobShrank,
+    JobSuspended,
     LeftOut,
     MachineDown,
     MachineStated,
@@ -41,7 +45,7 @@ from bft.replay.logs.reading import (
     WrittenUntil,
     refusal,
 )
-from bft.replay.logs.runs import Begun, Runs
+from bft.replay.logs.repeated_records import Begun, Runs
 from bft.replay.logs.units import Held
 
 
@@ -75,6 +79,7 @@ class Intake:
             JobRan: self._job,
             JobBlock: self._jobs,
             JobPlanned: self._planned,
+            JobSuspended: self._suspended,
             JobBegan: self._job_began,
             JobEnded: self._job_ended,
             JobShrank: self._job_shrank,
@@ -143,10 +148,15 @@ class Intake:
         )
 
     def _job(self, record: JobRan) -> None:
-        line, key, nodes, start_ns, end_ns, held, once, same_row = record
-        self._into.job(
-            key, nodes, start_ns, end_ns, self._file, line, once=once, held=held
+        line, key, nodes, start_ns, end_ns, held, once, same_row, lost_ns, origin = (
+            record
         )
+        self._into.job(
+            key, nodes, start_ns, end_ns, self._file, line, once=once, held=held,
+            suspended_ns=lost_ns,
+        )  # fmt: skip
+        if origin is not None:
+            self._into.columns.see_job(*origin)
         if end_ns is not None:
             self._under_way.jobs.forget(key)
         if not same_row:
@@ -176,8 +186,13 @@ class Intake:
     def _planned(self, record: JobPlanned) -> None:
         self._into.plans.job(record.key, record.plan)
 
+    def _suspended(self, record: JobSuspended) -> None:
+        self._into.suspensions.see(record.key, record.start_ns, record[2:])
+
     def _job_began(self, record: JobBegan) -> None:
-        line, key, hosts, start_ns, held, name = record
+        line, key, hosts, start_ns, held, name, origin = record
+        if origin is not None:
+            self._into.columns.see_job(*origin)
         if self._under_way.jobs.begin(key, hosts, start_ns, self._file, line, held):
             why = "a job starts again without having ended: its nodes count as taken until then"
             self._diagnosis.note(why, self._file, line, name)
@@ -209,7 +224,8 @@ class Intake:
         self._used()
 
     def _outage(self, record: Outage) -> None:
-        line, key, nodes, start_ns, end_ns, reserved = record
+        line, key, nodes, start_ns, end_ns, reserved, powered_off = record
+        self._into.listed.states_power |= powered_off
         self._into.outage(
             key, nodes, start_ns, end_ns, self._file, line, reserved=reserved
         )
@@ -256,6 +272,7 @@ class Intake:
         self._into.known(record.hosts)
         if self._into.units is not None:
             self._into.units.state_size(nodes, record.units, part=record.part)
+            self._into.units.state_more(nodes, record.cores, record.shares)
         listed = self._into.listed
         if record.partitions:
             for node in nodes:
@@ -263,6 +280,10 @@ class Intake:
                 listed.partitions[node] = known.union(record.partitions)
         if record.down:
             listed.down.update(nodes)
+        if record.idle:
+            listed.idle.update(nodes)
+        if record.power:
+            listed.power.update(dict.fromkeys(nodes, record.power))
         if record.since_ns is not None:
             listed.absent.append((nodes, 0, record.since_ns))
         if record.until_ns is not None:

@@ -94,7 +94,7 @@ class _Table:
             return Skipped(number, "has fewer fields than columns", str(len(fields)))
         stated = {name: fields[index].strip() for name, index in self.column.items()}
         word, cluster = stated.get("state", ""), stated.get("cluster", "")
-        state = state_of(word) if word else "busy"
+        state = state_of(word, reading.settings.counts_as) if word else "busy"
         if state is None:
             expected = "busy, idle, down, drain, maintenance, reserved"
             why = f"column state: expected {expected}, or what sinfo or pbsnodes print"

@@ -23,6 +23,10 @@ _FOREIGN = {
 }
 
 
+# Blank lines, and nothing else in a block, from which on a file is refused.
+_MOST_BLANK = 100_000
+
+
 class LogLines:
     """The lines of a log, which a reader may also take in blocks of bytes, from any line on.
 
@@ -133,7 +137,19 @@ def open_log(
                 progress(stored.tell()) if progress and stored.seekable() else None
             ),
         )
-        yield LogLines(blocks)
+        yield LogLines(_refusing_blank(blocks, name))
+
+
+def _refusing_blank(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """The blocks; refuses one of blank lines alone, as each takes as long as one of a job."""
+    begun = 1
+    for block in blocks:
+        lines = block.count(b"\n") + 1
+        if lines > _MOST_BLANK and block.isspace():
+            why = f"line {begun} and the {lines - 1:,} after it are blank: no log"
+            raise InputError(why, file=name)
+        begun += lines
+        yield block
 
 
 def _lines_of_parquet(path: str | Path, name: str) -> Iterator[str]:

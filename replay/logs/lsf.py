@@ -20,6 +20,7 @@ from bft.replay.logs.reading import (
     JobEnded,
     JobRan,
     LeftOut,
+    Origin,
     OutageBegan,
     OutageEnded,
     Reading,
@@ -37,7 +38,7 @@ _REPEATED = re.compile(r"\d+\*")
 _GPUS = re.compile(r"\bngpus_physical=(\d{1,6}(?:\.\d{1,6})?)")
 _SLOTS = re.compile(r"(?:(\d{1,6})\*)?(.+)", re.DOTALL)
 _FLOAT = re.compile(r"\d+\.\d+", re.ASCII)
-_EVENT_TIME, _JOB, _START, _QUEUE, _ASKED = 2, 3, 10, 12, 22
+_EVENT_TIME, _JOB, _START, _USER, _QUEUE, _ASKED = 2, 3, 10, 11, 12, 22
 # From jStatus on, in fields: to the number of -R extensions; from the end of host usages to runTime.
 _TO_EXTENSIONS, _TO_RUN_TIME = 53, 13
 _OTHERS: Final = {
@@ -99,7 +100,8 @@ def read(reading: Reading) -> Iterator[Record]:
                 f"a job without {log.unit.plural} leaves those of its nodes idle",
                 line,
             )
-        yield JobRan(line, text, nodes, start_ns, end_ns, held)
+        origin = Origin(unquoted(row[_USER]), queue)
+        yield JobRan(line, text, nodes, start_ns, end_ns, held, origin=origin)
 
     yield from each_line(reading, record)
 

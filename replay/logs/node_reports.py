@@ -15,7 +15,14 @@ from typing import Any, NamedTuple, TypeAlias
 from bft.models import InputError
 from bft.replay.logs.hostlists import HostListError, count, expand
 from bft.replay.logs.kubernetes import amounts
-from bft.replay.logs.node_states import BUSY, IDLE, UNAVAILABLE, State, state_of
+from bft.replay.logs.node_states import (
+    BUSY,
+    IDLE,
+    UNAVAILABLE,
+    State,
+    power_of,
+    state_of,
+)
 from bft.replay.logs.pbs import host_of
 from bft.replay.logs.reading import (
     MISSING,
@@ -32,7 +39,7 @@ from bft.replay.logs.reading import (
     no_time,
 )
 from bft.replay.logs.tables import split_fields
-from bft.replay.logs.units import of_gres, of_tres
+from bft.replay.logs.units import of_gres, of_shares, of_tres
 from bft.replay.trace.node_trace import SECOND_NS
 
 # Lines looked at to see what prints such a file.
@@ -79,10 +86,11 @@ _AVAILABLE = frozenset({"up", "down", "drain", "inact"})
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """GPUs and cores of a node; None: not stated."""
+    """GPUs, cores and shares of GPUs (shards, MPS) of a node; None: not stated."""
 
     gpus: int | None = None
     cores: int | None = None
+    shares: int | None = None
 
     def or_else(self, usual: Resources) -> Resources:
         """With what is usual in the place of what is not stated."""
@@ -90,7 +98,7 @@ class Resources:
             usual.gpus if self.gpus is None else self.gpus,
             usual.cores if self.cores is None else self.cores,
         )
-        return Resources(gpus, cores)
+        return Resources(gpus, cores, self.shares or usual.shares)
 
 
 NOTHING = Resources()
@@ -122,7 +130,7 @@ class Reported(NamedTuple):
 class NodesInState(NamedTuple):
     """Nodes that a line reports, and their state; None: none that is known.
 
-    `part`: each is a part of a node.
+    `part`: each is a part of a node; `power`: as `power_of` has it.
     """
 
     line: int
@@ -132,6 +140,7 @@ class NodesInState(NamedTuple):
     has: Resources
     part: bool
     more: Mapping[str, str]
+    power: frozenset[str]
 
 
 Reports: TypeAlias = Iterator[Reported | Skipped]
@@ -185,8 +194,9 @@ class Report:
         if state_of(state) == "absent":
             return Ignored(line, "a node that is not there yet (state FUTURE)")
         part = vnode and host_of(text) != text
-        found = state_of(state)
-        return NodesInState(line, hosts, found, self.cluster, has, part, more)
+        found = state_of(state, self.reading.settings.counts_as)
+        power = power_of(state)
+        return NodesInState(line, hosts, found, self.cluster, has, part, more, power)
 
 
 def read_report(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
@@ -264,12 +274,9 @@ def _resources(text: str) -> Resources:
     """Read the resources of a node from scontrol or slurm.conf: CfgTRES, which has all of them, else Gres and CPUs."""
     stated = {name.lower(): value for name, value in _KEY.findall(text)}
     configured = stated.get("cfgtres", "")
-    cores = stated.get(
-        "cputot",
-        stated.get(
-            "cpus", stated.get("resources_available.ncpus", stated.get("np", ""))
-        ),
-    )
+    # CPUEfctv: without those that jobs cannot have.
+    counted = ("cpuefctv", "cputot", "cpus", "resources_available.ncpus", "np")
+    cores = next((stated[name] for name in counted if name in stated), "")
     gpus = of_tres(configured, "gpu")
     if gpus is None and "gres" in stated:
         gpus = of_gres(stated["gres"]) or 0
@@ -277,7 +284,10 @@ def _resources(text: str) -> Resources:
         gpus = 0
     if gpus is None:
         gpus = _whole(stated.get("resources_available.ngpus", stated.get("gpus", "")))
-    return Resources(gpus, _whole(cores) if cores else of_tres(configured, "cpu"))
+    shares = of_tres(configured, "shard", "mps") or of_shares(stated.get("gres", ""))
+    return Resources(
+        gpus, _whole(cores) if cores else of_tres(configured, "cpu"), shares
+    )
 
 
 def _whole(text: str) -> int | None:
@@ -514,10 +524,12 @@ def _has(entry: dict[str, Any], name: str) -> Resources:
             *(_whole(str(available.get(key, ""))) for key in ("ngpus", "ncpus"))
         )
     tres, gres, cores = (entry.get(key) for key in ("tres", "gres", "cpus"))
+    cores = entry.get("effective_cpus", cores)
     gpus = of_tres(tres, "gpu") if isinstance(tres, str) else None
     if gpus is None and (isinstance(tres, str) or isinstance(gres, str)):
         gpus = (of_gres(gres) if isinstance(gres, str) else None) or 0
-    return Resources(gpus, cores if isinstance(cores, int) else None)
+    shares = of_tres(tres, "shard", "mps") if isinstance(tres, str) else None
+    return Resources(gpus, cores if isinstance(cores, int) else None, shares)
 
 
 def _resource_set(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
@@ -602,7 +614,11 @@ def read_nodes(reading: Reading) -> Iterator[Record]:
                 found.cluster,
                 size,
                 found.part,
-                down=found.state == "unavailable",
+                down=found.state == "unavailable" and "off" not in found.power,
+                idle=found.state == "idle",
+                power=found.power,
+                cores=has.cores,
+                shares=has.shares,
             )
             yield _with_more(listed, found.more, reading)
         else:

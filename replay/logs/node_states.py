@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 import zlib
 from array import array
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -19,8 +20,9 @@ from bft.replay.trace.node_trace import SECOND_NS, TimeArray
 State: TypeAlias = Literal["busy", "idle", "unavailable", "absent"]
 
 _WORDS: dict[State, str] = {
-    # Slurm's planned: idle, and the backfill scheduler has an idea of what comes next.
-    "idle": "idle free planned plnd up",
+    # Slurm's planned: idle, and the backfill scheduler has an idea of what comes next. It calls the nodes of suspended
+    # jobs idle.
+    "idle": "idle free planned plnd up suspended",
     "busy": (
         "busy alloc allocated mix mixed comp completing running job-exclusive job-sharing job-busy closed_full "
         "closed_excl closed_busy"
@@ -53,38 +55,104 @@ _FLAGS = frozenset(
         "power_down_asap",
     }
 )
-# Slurm's marks behind a state: no answer, powered down, up or off, in maintenance, booting; those that change nothing:
-# a reboot or power-down to come, and planned by the backfill scheduler.
-_MARKS: dict[str, State | None] = {
-    **dict.fromkeys("*~#%$^", "unavailable"),
-    **dict.fromkeys("!@-", None),
+# Words for what Slurm's marks behind a state say; empty: nothing that changes it (a reboot or power-down to come,
+# planned by the backfill scheduler).
+_MARKS = {
+    "*": "no_respond",
+    "~": "powered_down",
+    "#": "powering_up",
+    "%": "powering_down",
+    "$": "maintenance",
+    "^": "reboot",
+    **dict.fromkeys("!@-", ""),
 }
+# The word for a state of which there are several.
+_SAME = {
+    "comp": "completing",
+    "maint": "maintenance",
+    "resv": "reserved",
+    "boot": "booting",
+    "provisioning": "booting",
+    "reboot": "rebooting",
+    "reboot_issued": "rebooting",
+    "pow_up": "powering_up",
+    "power_up": "powering_up",
+    "pow_dn": "powering_down",
+    "power_down": "powering_down",
+    "power_down_force": "powering_down",
+}
+_POWER_OFF = frozenset({"powered_down", "powering_down"})
 _APART = re.compile(r"[+,&|\s]+")
 # Of several states at once the first of these holds.
 _ORDER: tuple[State, ...] = ("absent", "unavailable", "busy", "idle")
+CountsAs: TypeAlias = Mapping[str, State]
+"""The states that words count as, where a user wants another one than `state_of` has."""
+AS_USUAL: CountsAs = MappingProxyType({})
 
 
-def state_of(text: str) -> State | None:
+def counts_as(text: str) -> CountsAs:
+    """Read what words of states count as, such as `completing=idle,powered_down=idle`.
+
+    Raises
+    ------
+    InputError
+        When a word is none of a state, or counts as none of idle, busy and unavailable.
+
+    Examples
+    --------
+    >>> counts_as("comp=idle")
+    {'completing': 'idle'}
+    """
+    found: dict[str, State] = {}
+    for part in filter(None, map(str.strip, text.lower().split(","))):
+        word, _, state = part.partition("=")
+        if word not in _STATES or state not in ("idle", "busy", "unavailable"):
+            raise InputError(
+                f"--count-as: expected WORD=idle, busy or unavailable with a word of Slurm for a state of a node, such "
+                f"as completing=idle, not {part[:80]!a}"
+            )
+        found[_SAME.get(word, word)] = _STATES[state]
+    return found
+
+
+def _words(text: str) -> Iterator[str]:
+    """The words of a state, and those for its marks; one that is not known as it is."""
+    for word in _APART.split(text.strip().lower()):
+        while word and word not in _STATES and word[-1] in _MARKS:
+            yield _MARKS[word[-1]]
+            word = word[:-1]
+        yield _SAME.get(word, word)
+
+
+def state_of(text: str, as_asked: CountsAs = AS_USUAL) -> State | None:
     """Classify the state of a node; None for a word that is not known.
 
     Words may be joined (`IDLE+DRAIN`, `offline,job-exclusive`) and marked (`down*`, `idle~`): unavailable outweighs
-    busy, which outweighs idle.
+    busy, which outweighs idle. `as_asked` states what words count as instead.
 
     >>> [state_of(text) for text in ("idle", "mixed", "IDLE+DRAIN", "idle~")]
     ['idle', 'busy', 'unavailable', 'unavailable']
+    >>> state_of("idle~", {"powered_down": "idle"})
+    'idle'
     """
     met: set[State] = set()
-    for word in _APART.split(text.strip().lower()):
-        while word and word not in _STATES and word[-1] in _MARKS:
-            mark = _MARKS[word[-1]]
-            if mark is not None:
-                met.add(mark)
-            word = word[:-1]
+    for word in _words(text):
         if word in _STATES:
-            met.add(_STATES[word])
+            met.add(as_asked.get(word, _STATES[word]))
         elif word and word not in _FLAGS:
             return None
     return next((state for state in _ORDER if state in met), None)
+
+
+def power_of(text: str) -> frozenset[str]:
+    """`off` for a node that power saving has taken down, and `cloud` for one of a cloud, which is off without a job.
+
+    >>> sorted(power_of("IDLE+CLOUD+POWERED_DOWN")), sorted(power_of("idle%")), sorted(power_of("idle"))
+    (['cloud', 'off'], ['off'], [])
+    """
+    words = set(_words(text))
+    off = {"off"} if words & _POWER_OFF else set()
+    return frozenset(off | ({"cloud"} & words))
 
 
 # States of a node in a snapshot; where a node is met twice in one, the later outweighs the earlier.
@@ -209,11 +277,10 @@ class _Runs:
         }
         self._states = np.full(len(into.names), -1, dtype=np.int8)
         self._since = np.zeros(len(into.names), dtype=np.int64)
-        self._seen = np.zeros(len(into.names), dtype=np.int64)  # snapshots of the run
         # Runs that another state preceded: not cut by the begin of the window, or by missing snapshots.
         self._begun = np.zeros(len(into.names), dtype=bool)
-        # Idle runs that began and ended between snapshots: how many, and how many of them two snapshots saw.
-        self.idle = self.idle_twice = 0
+        # Idle runs that began and ended between snapshots.
+        self.idle = 0
         # How often a node turned idle, or was idle no more.
         self.changes = 0
 
@@ -227,11 +294,8 @@ class _Runs:
         self.changes += int(np.count_nonzero(turned))
         whole = changed[(before == IDLE) & (after != UNSEEN) & self._begun[changed]]
         self.idle += len(whole)
-        self.idle_twice += int(np.count_nonzero(self._seen[whole] > 1))
         self._begun[changed] = before > UNSEEN
         self._states[changed], self._since[changed] = after, stamp
-        self._seen[changed] = 0
-        self._seen += 1
 
     def end(self, stamp: int) -> None:
         """The window ends."""
@@ -244,39 +308,14 @@ class _Runs:
                 self._add[state](array("i", (node,)), since, stamp)
 
 
-def missed_fragments(seen: int, seen_twice: int) -> float | None:
-    """How many idle fragments no snapshot met, as far as those that were met tell.
-
-    Lengths of the shortest fragments are taken to be exponential: then of those that a snapshot meets the share
-    q = exp(-period/mean) is still there at the next one, and of all of them the share 1 - (1 - q) / -ln(q) falls
-    between two snapshots. None when there is nothing to judge by.
-
-    >>> round(missed_fragments(seen=1000, seen_twice=500))
-    386
-    """
-    if not seen or not seen_twice:
-        return None
-    if seen_twice == seen:
-        return 0.0
-    q = seen_twice / seen
-    met = (1 - q) / -math.log(q)
-    return seen * (1 - met) / met
-
-
 def _say(
     stamps: TimeArray, period: float, gaps: int, runs: _Runs, diagnosis: Diagnosis
 ) -> None:
     """How well snapshots tell what nodes did."""
     seconds = period / SECOND_NS
-    missed = missed_fragments(runs.idle, runs.idle_twice)
-    estimate = (
-        f"{runs.idle:,} fragments were seen whole, about {missed:,.0f} more were missed, as those seen suggest"
-        if missed is not None
-        else f"{runs.idle:,} fragments were seen whole, too few to tell how many were missed"
-    )
     diagnosis.note(f"nodes were looked at every {seconds:g} s: begin and end of an idle fragment are known to "
                    f"{seconds:g} s, and shorter ones may be missed", "", 0,
-                   f"{len(stamps):,} snapshots; {estimate}", loud=True)  # fmt: skip
+                   f"{len(stamps):,} snapshots; {runs.idle:,} fragments were seen whole", loud=True)  # fmt: skip
     if gaps:
         diagnosis.note(f"snapshots are missing: nodes count as unavailable from {MOST_PERIODS} periods after one until "
                        "the next", "", 0, f"{gaps / SECOND_NS / 3600:.3g} hours", loud=True)  # fmt: skip

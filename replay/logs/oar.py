@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from bft.replay.logs.reading import (
     JobRan,
     LeftOut,
+    Origin,
     Outage,
     Reading,
     Record,
@@ -97,7 +98,9 @@ class _Gantt:
             in_order(start_ns, end_ns)
         hosts = host_names(map(str, nodes), "assigned_network_address")
         key = ("oar", str(_of(entry, "Job_Id", "job_id", "id") or name))
-        return JobRan(line, key, self._reading.nodes(hosts), start_ns, end_ns)
+        origin = Origin(str(_of(entry, "owner", "job_user", "user") or ""), queue)
+        nodes = self._reading.nodes(hosts)
+        return JobRan(line, key, nodes, start_ns, end_ns, origin=origin)
 
     def outages(self) -> Iterator[Record]:
         """Yield when resources were dead: a node with one that was is unavailable."""

@@ -18,6 +18,7 @@ from bft.replay.logs.reading import (
     JobRan,
     JobShrank,
     LeftOut,
+    Origin,
     OutageBegan,
     OutageEnded,
     Plan,
@@ -44,7 +45,7 @@ _LIMIT = "Resource_List.walltime"
 _OF_JOBS = frozenset({"E", "R", "S"})
 _WANTED = frozenset({"start", "end", "exec_host", "exec_vnode", "nodes", "exec_gpus", "Resource_List.place",
                      "Resource_List.ngpus", "Resource_List.ncpus", "resources_used.ncpus",
-                     "etime", "qtime", "ctime", "queue", _LIMIT})  # fmt: skip
+                     "etime", "qtime", "ctime", "queue", "user", _LIMIT})  # fmt: skip
 
 
 def read(reading: Reading) -> Iterator[Record]:
@@ -130,7 +131,9 @@ class _Accounting:
         hosts = _hosts(values)
         held = self._held(values, hosts)
         nodes = self.reading.nodes(hosts)
-        yield JobRan(self.line, job, nodes, start_ns, end_ns, held)
+        yield JobRan(
+            self.line, job, nodes, start_ns, end_ns, held, origin=_origin(values)
+        )
         yield from self._plan(job, hosts, start_ns, end_ns, values)
 
     def _started(
@@ -139,7 +142,7 @@ class _Accounting:
         start_ns, hosts = self._time(values, "start", stamp), _hosts(values)
         yield from self._plan(job, hosts, start_ns, None, values)
         held, name = self._held(values, hosts), f"job {job[:80]}"
-        yield JobBegan(self.line, job, hosts, start_ns, held, name)
+        yield JobBegan(self.line, job, hosts, start_ns, held, name, _origin(values))
 
     def _shrunk(self, job: str, stamp: str, values: dict[str, str]) -> JobShrank:
         """A running job has released nodes (pbs_release_nodes); the record lists those it keeps."""
@@ -212,6 +215,10 @@ def _values(message: str) -> dict[str, str]:
     return {
         key: _unquoted(value) for key, value in _PAIR.findall(message) if key in _WANTED
     }
+
+
+def _origin(values: Mapping[str, str]) -> Origin:
+    return Origin(values.get("user", ""), values.get("queue", ""))
 
 
 def _unquoted(value: str) -> str:

@@ -10,6 +10,7 @@ from bft.replay.logs.reading import (
     MISSING,
     JobRan,
     LeftOut,
+    Origin,
     Reading,
     Record,
     Unusable,
@@ -80,10 +81,14 @@ def read(reading: Reading) -> Iterator[Record]:
                 str(job.get("jobid"))[:80],
             )
         key = ("philly", str(job["jobid"]))
+        origin = Origin(
+            *(str(job.get(name) or "") for name in ("user", "vc", "status"))
+        )
         for number, (nodes, start_ns, end_ns, held) in enumerate(runs):
             yield JobRan(
-                line, key, nodes, start_ns, end_ns, held, same_row=bool(number)
-            )
+                line, key, nodes, start_ns, end_ns, held, same_row=bool(number),
+                origin=origin,
+            )  # fmt: skip
 
     yield from each_object(
         reading,

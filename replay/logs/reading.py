@@ -23,7 +23,9 @@ from bft.replay.logs.diagnosis import LeftOut as LeftOut
 from bft.replay.logs.diagnosis import Unusable as Unusable
 from bft.replay.logs.hostlists import HostListError as HostListError
 from bft.replay.logs.hostlists import NodeLists as NodeLists
-from bft.replay.logs.runs import Begun
+from bft.replay.logs.node_states import CountsAs
+from bft.replay.logs.node_states import counts_as as counts_as
+from bft.replay.logs.repeated_records import Begun
 from bft.replay.logs.times import MISSING as MISSING
 from bft.replay.logs.times import MOST_EPOCH_S as MOST_EPOCH_S
 from bft.replay.logs.times import Clock as Clock
@@ -34,6 +36,18 @@ from bft.replay.logs.units import Held, UnitLog
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, TimeArray
 
 # All times are UTC nanoseconds. Nodes are indices, by `Reading.nodes`, or how many there are where a log has no names.
+
+
+class Origin(NamedTuple):
+    """Whose job it is, of which partition or queue, and how it ended; empty: not stated.
+
+    One value in all rows means that others were left out (`hidden.ColumnValues`). Readers state how jobs ended where
+    what exports them can choose by that.
+    """
+
+    user: str = ""
+    partition: str = ""
+    state: str = ""
 
 
 class JobRan(NamedTuple):
@@ -53,6 +67,10 @@ class JobRan(NamedTuple):
         Whether this key has one run at a time, so that a later start ends the run before.
     same_row
         Whether a record before has stated that this row is used.
+    suspended_ns
+        For how long of that time it was suspended, so that Slurm calls its nodes idle.
+    origin
+        User, partition and state of the job.
     """
 
     line: int
@@ -63,6 +81,8 @@ class JobRan(NamedTuple):
     held: Sequence[Held] | None = None
     once: bool = False
     same_row: bool = False
+    suspended_ns: int = 0
+    origin: Origin | None = None
 
 
 class JobBlock(NamedTuple):
@@ -94,6 +114,16 @@ class JobPlanned(NamedTuple):
     plan: Plan
 
 
+class JobSuspended(NamedTuple):
+    """A job is suspended since, or was until an instant, before which it had run so long; it is no row of its own."""
+
+    key: Hashable
+    start_ns: int
+    changed_ns: int
+    ran_ns: int
+    goes_on: bool
+
+
 class JobBegan(NamedTuple):
     """A job begins whose end a later record states, in this file or in the next; `name` is for messages."""
 
@@ -103,6 +133,7 @@ class JobBegan(NamedTuple):
     start_ns: int
     held: tuple[Held, ...] | None = None
     name: str = ""
+    origin: Origin | None = None
 
 
 class JobEnded(NamedTuple):
@@ -128,6 +159,7 @@ class Outage(NamedTuple):
     """Nodes were down, or reserved; an end of None is not known. `key` as `JobRan` has it.
 
     An outage without an end in any row ends on each node when a job starts there, a reservation does not.
+    `powered_off`: power saving took the nodes down.
     """
 
     line: int
@@ -136,6 +168,7 @@ class Outage(NamedTuple):
     start_ns: int
     end_ns: int | None
     reserved: bool = False
+    powered_off: bool = False
 
 
 class OutageBegan(NamedTuple):
@@ -201,6 +234,10 @@ class NodesListed(NamedTuple):
         Those that they belong to.
     down
         Whether they were down or drained when the list was made.
+    idle, power
+        Whether they were idle then; and what `power_of` says of them.
+    cores, shares
+        Cores, and shares of GPUs (shards, MPS), of each; None: not stated.
     """
 
     line: int
@@ -213,6 +250,10 @@ class NodesListed(NamedTuple):
     was: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     down: bool = False
+    idle: bool = False
+    power: frozenset[str] = frozenset()
+    cores: int | None = None
+    shares: int | None = None
 
 
 class Reserved(NamedTuple):
@@ -311,6 +352,7 @@ Record: TypeAlias = (
     JobRan
     | JobBlock
     | JobPlanned
+    | JobSuspended
     | JobBegan
     | JobEnded
     | JobShrank
@@ -364,6 +406,8 @@ class Settings:
         Take the time of a file's last change for that of its snapshot, where nothing else states one.
     walltimes
         Hand over time limits and the queue as well (`Collector.plans`), of jobs or of reservations.
+    counts_as
+        What words for states of nodes count as, where that is not what `state_of` has.
     """
 
     fields: tuple[str, ...] = ()
@@ -375,6 +419,7 @@ class Settings:
     events: bool = False
     mtime: bool = False
     walltimes: bool = False
+    counts_as: CountsAs = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -53,7 +53,7 @@ RECIPES: dict[str, str] = {
 #    -a takes all users, -X leaves out job steps, -D keeps what was requeued.
 #    A job that runs at the end of one export and ends in the next is one job: exports of single days may be joined.
 SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S 2024-01-01 -E 2024-02-01 \\
-  --format=JobID,NodeList,AllocNodes,Start,End,State | xz > jobs.sacct.xz
+  --format=JobID,NodeList,AllocNodes,Start,End,State,Suspended | xz > jobs.sacct.xz
 # 2. Nodes of the machine, any user:
 scontrol -o show node > nodes.txt
 #    How many GPUs of a node are idle: add AllocTRES to the columns of 1, and --unit gpu to the last command. Which ones
@@ -97,7 +97,8 @@ qhost > nodes.txt
 # 2. Jobs:
 xz -c $SGE_ROOT/$SGE_CELL/common/accounting > accounting.xz
 bft-replay ingest sge accounting.xz --nodes nodes.txt -o trace.parquet
-# The record of a parallel job names its master host only if accounting_summary is TRUE in its parallel environment.
+# The record of a parallel job names its master host only if its parallel environment says accounting_summary TRUE, or
+# if its tasks are not started by Grid Engine (by mpirun with its support, or qrsh -inherit).
 """,
     "snapshots": _snapshots(),
     "flux": """\

@@ -12,6 +12,7 @@ from bft.replay.logs.reading import (
     Foreign,
     JobRan,
     LeftOut,
+    Origin,
     Reading,
     Record,
     Unusable,
@@ -20,9 +21,10 @@ from bft.replay.logs.reading import (
     in_order,
 )
 
-_QUEUE, _HOST, _JOB, _SUBMIT, _START, _END, _PE, _SLOTS, _TASK = (
+_QUEUE, _HOST, _OWNER, _JOB, _SUBMIT, _START, _END, _PE, _SLOTS, _TASK = (
     0,
     1,
+    3,
     5,
     8,
     9,
@@ -45,8 +47,8 @@ _MS_DIGITS = 13
 def read(reading: Reading) -> Iterator[Record]:
     """Read an accounting file; see `LogFormat` for errors.
 
-    A parallel job has a record for each of its tasks, with their hosts, unless the parallel environment says
-    accounting_summary: then only the master's host is known, which is noted.
+    A parallel job has a record for each of its tasks that Grid Engine starts, with their hosts, unless the parallel
+    environment says accounting_summary: then only the master's host is known, which is noted.
     """
     clock = reading.clock
     parallel = _Parallel()
@@ -71,7 +73,8 @@ def read(reading: Reading) -> Iterator[Record]:
         )
         in_order(start_ns, end_ns)
         hosts = host_names([row[_HOST]], "hostname, field 2,")
-        yield JobRan(line, text, reading.nodes(hosts), start_ns, end_ns)
+        nodes, origin = reading.nodes(hosts), Origin(row[_OWNER], row[_QUEUE])
+        yield JobRan(line, text, nodes, start_ns, end_ns, origin=origin)
         if len(row) > _TASK:
             parallel.add(row, hosts, line)
 
@@ -144,8 +147,8 @@ class _Parallel:
                 and job.slots > 1
                 and len(job.hosts) == 1
             ):
-                why = "a parallel job names one host only: if it ran on several (accounting_summary), the others look "
-                why += "idle"
+                why = "a parallel job names one host only: if it ran on several (accounting_summary, or tasks that "
+                why += "Grid Engine did not start), the others look idle"
                 reading.note(why, job.line, f"job {number}, {job.slots} slots")
 
 

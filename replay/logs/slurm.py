@@ -1,4 +1,4 @@
-"""Slurm's accounting as `sacct -P` prints it, and its jobs as `scontrol show job` prints them.
+"""What Slurm prints: jobs of `sacct -P`, of `scontrol show job` and of JSON, events of nodes, and reservations.
 
 With -d, scontrol states which GPUs of each node a job has.
 """
@@ -7,23 +7,34 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
+from typing import Any
 
+from bft.replay.logs.hostlists import expand
 from bft.replay.logs.log_files import LogLines
+from bft.replay.logs.node_states import power_of, state_of
 from bft.replay.logs.reading import (
     MISSING,
     MOST_ELEMENT,
+    MOST_EPOCH_S,
     Clusters,
     HostListError,
+    Ignored,
     JobGone,
     JobPlanned,
     JobRan,
     LeftOut,
+    Origin,
+    Outage,
     Reading,
     Record,
+    Reserved,
     Skipped,
     Unusable,
+    each_object,
+    is_missing,
     limit_ns,
     no_time,
     refusal,
@@ -38,10 +49,13 @@ from bft.replay.logs.slurm_jobs import (
     held,
     is_alone,
     judge,
+    of_entry,
     plan,
     so_far,
+    suspension,
 )
 from bft.replay.logs.slurm_table import Table
+from bft.replay.trace.node_trace import SECOND_NS
 
 
 def read(reading: Reading) -> Iterator[Record]:
@@ -72,7 +86,7 @@ def read(reading: Reading) -> Iterator[Record]:
         ("allocnodes", "nnodes"),
         ("cluster",),
     ]
-    optional += [("user",), ("partition",)]
+    optional += [("user",), ("partition",), ("suspended",)]
     if reading.units is not None:
         optional += UNITS
     if reading.settings.walltimes:
@@ -228,7 +242,19 @@ def _records(text: str, clusters: Clusters, line: int) -> Iterator[Record]:
         if log is None or not has_run
         else held(_stated(text, stated, nodes, clusters), nodes, log, reading, line)
     )
-    job = Job(key, state, start, end, nodes, _whole(stated, "NumNodes") or 0, has)
+    user = stated.get("UserId", "").partition("(")[0]
+    job = Job(
+        key, state, start, end, nodes, _whole(stated, "NumNodes") or 0, has,
+        origin=Origin(user, stated.get("Partition", ""), state),
+    )  # fmt: skip
+    before = _whole(stated, "SecsPreSuspend")
+    before_ns = None if before is None else before * SECOND_NS
+    changed = None
+    if before or state == "SUSPENDED":
+        changed = _time(stated, "SuspendTime", reading, line)
+    if start is not None and end is not None and changed is not None and before_ns:
+        job = replace(job, suspended_ns=max(0, changed - start - before_ns))
+    yield from suspension(job, changed, before_ns)
     if reading.settings.walltimes:
         known = next(
             (
@@ -291,3 +317,285 @@ def _stated(
         ),
         detail=tuple(of_node.get(node, "") for node in nodes) if of_node else (),
     )
+
+
+def read_json(reading: Reading) -> Iterator[Record]:
+    """Read the jobs of `sacct --json`, one at a time, so that a month of them need not fit the memory.
+
+    Times are seconds since 1970 there. Releases differ in how they print numbers and states; all ways are taken. What
+    `squeue` and `scontrol show job` print are the jobs of an instant: the end of one that runs is its limit there, and
+    the start of one that waits is a guess; neither is read as what came.
+    """
+    clusters = Clusters(reading)
+
+    def record(entry: dict[str, Any], _: str, line: int) -> Iterator[Record]:
+        return _entry_records(entry, clusters, line)
+
+    yield from each_object(
+        reading,
+        record,
+        keys=("jobs",),
+        expected="job: expected nodes and time.start, time.end as whole numbers",
+        command="sacct --json",
+        bare=False,
+        nodes="nodes holds no host list",
+    )
+
+
+def _entry_records(
+    entry: dict[str, Any], clusters: Clusters, line: int
+) -> Iterator[Record]:
+    reading = clusters.reading
+    cluster = str(entry.get("cluster") or "")
+    partition = str(entry.get("partition") or "")
+    reading.keep(line, cluster=cluster, partition=partition)
+    queued = "time" not in entry  # of squeue or scontrol
+    state = (
+        entry.get("job_state", "")
+        if queued
+        else entry.get("state", {}).get("current", "")
+    )
+    state = state[0] if isinstance(state, list) and state else state
+    state = state if isinstance(state, str) else ""
+    text = entry["nodes"]
+    if not isinstance(text, str):
+        raise TypeError("nodes is no text")
+    nodes: array[int] = clusters.lists(cluster)(text)
+    if queued:
+        start, end = so_far(
+            state,
+            _entry_instant(entry["start_time"]),
+            _entry_instant(entry["end_time"]),
+        )
+    else:
+        start, end = (_entry_instant(entry["time"][name]) for name in ("start", "end"))
+    key = cluster, str(entry["job_id"]) if "job_id" in entry else text
+    log = reading.units
+    has_run = start is not None and (end is None or end > start)
+    some = (
+        held(of_entry(entry), nodes, log, reading, line)
+        if log is not None and has_run
+        else None
+    )
+    user = str(entry.get("user_name" if queued else "user") or "")
+    origin = Origin(user, partition, state)
+    job = Job(key, state, start, end, nodes, held=some, origin=origin)
+    if queued:
+        before_ns = _entry_number(entry.get("pre_sus_time", 0)) * SECOND_NS
+        yield from suspension(job, _entry_instant(entry.get("suspend_time")), before_ns)
+    else:
+        lost_ns = _entry_number(entry["time"].get("suspended", 0)) * SECOND_NS
+        job = replace(job, suspended_ns=lost_ns)
+    if reading.settings.walltimes:
+        job = replace(job, count=_entry_nodes(entry, queued=queued))
+        names = (
+            ("eligible_time", "submit_time") if queued else ("eligible", "submission")
+        )
+        stated = entry if queued else entry["time"]
+        known = next(
+            (
+                time
+                for time in (_entry_instant(stated.get(name, 0)) for name in names)
+                if time is not None
+            ),
+            None,
+        )
+        minutes = _entry_number(stated.get("time_limit" if queued else "limit", 0))
+        limit = minutes * 60 * SECOND_NS or None
+        yield JobPlanned(key, plan(job, known, limit))
+    yield judge(job, line)
+
+
+def _entry_nodes(entry: dict[str, Any], *, queued: bool) -> int:
+    """How many nodes a job asks for; 0 where that is not stated."""
+    if queued:
+        return _entry_number(entry.get("node_count", 0))
+    asked = [
+        each
+        for each in entry.get("tres", {}).get("requested", [])
+        if each.get("type") == "node"
+    ]
+    return (
+        _entry_number(asked[0].get("count", 0))
+        if asked
+        else _entry_number(entry.get("allocation_nodes", 0))
+    )
+
+
+# What Slurm's data base has for a number that is not known, and for an infinite one, of 32 and of 64 bits.
+_UNSET = frozenset({2**32 - 2, 2**32 - 1, 2**64 - 2, 2**64 - 1})
+
+
+def _entry_number(value: Any) -> int:
+    """A whole number; 0 for one that is unset (null, or as `_UNSET` has it) or infinite."""
+    if isinstance(value, dict):  # {"set": true, "infinite": false, "number": 5}
+        no_value = value.get("infinite") or not value.get("set", True)
+        value = 0 if no_value else value["number"]
+    if value is None or value == "Infinity" or value in _UNSET:
+        return 0
+    if not isinstance(value, int) or not 0 <= value < MOST_EPOCH_S:
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _entry_instant(value: Any) -> int | None:
+    """Return UTC nanoseconds; 0 and unset numbers are no time."""
+    return _entry_number(value) * SECOND_NS or None
+
+
+def outage(
+    nodes: str,
+    start: str,
+    end: str,
+    line: int,
+    clusters: Clusters,
+    *,
+    cluster: str = "",
+    reserved: bool = False,
+    powered_off: bool = False,
+) -> Iterator[Record]:
+    """Yield the records of one row: these nodes were down, or reserved; an end that is missing is still to come."""
+    reading = clusters.reading
+    file, clock = reading.file, reading.clock
+    began = clock.parse(start, file, line)
+    ended = clock.parse(end, file, line, began)
+    try:
+        hosts = expand(nodes)
+    except HostListError as error:
+        yield Skipped(line, "names no nodes that can be read", str(error))
+        return
+    if began is None:
+        yield Skipped(line, "its start is no time", no_time(start))
+    elif ended is None and not is_missing(end):
+        yield Skipped(line, "its end is no time", no_time(end))
+    elif ended is not None and ended < began:
+        before = f"{(began - ended) / 1e9:g} s before"
+        yield Skipped(line, "ends before it starts", before)
+    elif not hosts:
+        yield Ignored(line, "names no nodes")
+    else:
+        indices = clusters.indices(hosts, cluster)
+        yield Outage(line, nodes, indices, began, ended, reserved, powered_off)
+        if reading.settings.walltimes:
+            yield Reserved(indices, began, ended)
+
+
+EVENTS_COMMAND = (
+    "sacctmgr -P show event all_time format=NodeName,TimeStart,TimeEnd,State"
+)
+
+
+def read_events(reading: Reading) -> Iterator[Record]:
+    """Read events of nodes: whatever made a node unfit for jobs makes it unavailable, until the event's end.
+
+    Slurm records an event when a node stops being able to run jobs: a state that is not known is an outage.
+
+    Events of a whole cluster, which name no node, tell of its size and are left out.
+    """
+    names = (("timestart", "start"), ("timeend", "end"), ("nodename", "nodelist"))
+    optional = (("state",), ("cluster",))
+    table = Table(reading, needed=names, optional=optional, command=EVENTS_COMMAND)
+    at_start, at_end, at_node = (table.at[name[0]] for name in names)
+    at_state, at_cluster = (table.at[name[0]] for name in optional)
+    clusters = Clusters(reading)
+    for number, fields in table:
+        if fields is None:
+            yield table.skipped
+            continue
+        cluster = fields[at_cluster] if at_cluster >= 0 else ""
+        if reading.other(number, cluster=cluster):
+            yield Ignored(number, "event of another cluster")
+        elif not fields[at_node]:
+            yield Ignored(number, "event of the whole cluster")
+        elif at_state >= 0 and state_of(
+            fields[at_state], reading.settings.counts_as
+        ) in ("idle", "busy"):
+            yield Ignored(number, "event of a node that could run jobs")
+        else:
+            yield from outage(
+                fields[at_node],
+                fields[at_start],
+                fields[at_end],
+                number,
+                clusters,
+                cluster=cluster,
+                powered_off=at_state >= 0 and "off" in power_of(fields[at_state]),
+            )
+
+
+RESERVATIONS_COMMAND = "sacctmgr -P show reservation format=NodeNames,TimeStart,TimeEnd"
+_WORDS = re.compile(r"(?<!\S)(\w+)=(\S*)")
+# A reservation takes some ten lines.
+_MOST_LINES = 1_000
+
+
+def read_reservations(reading: Reading) -> Iterator[Record]:
+    """Read reservations: reserved nodes are unavailable, also when only some of their cores are reserved.
+
+    What scontrol shows of itself it knows of the past only what has not been purged; sacctmgr knows all.
+    """
+    clusters = Clusters(reading)
+    source = iter(reading.lines)
+    before: list[str] = []
+    for line in source:
+        before.append(line)
+        if line.strip():
+            break
+    if before and (
+        "ReservationName=" in before[-1] or before[-1].startswith("No reservations")
+    ):
+        yield from _reservation_blocks(chain(before, source), clusters)
+        return
+    names = (
+        ("timestart", "start"),
+        ("timeend", "end"),
+        # The field is called NodeNames, its column NodeName.
+        ("nodename", "nodenames", "nodes", "nodelist"),
+    )
+    whole = replace(reading, lines=chain(before, source))
+    table = Table(
+        whole, needed=names, optional=[("cluster",)], command=RESERVATIONS_COMMAND
+    )
+    at_start, at_end, at_nodes = (table.at[name[0]] for name in names)
+    at_cluster = table.at["cluster"]
+    for number, fields in table:
+        if fields is None:
+            yield table.skipped
+            continue
+        cluster = fields[at_cluster] if at_cluster >= 0 else ""
+        if reading.other(number, cluster=cluster):
+            yield Ignored(number, "reservation of another cluster")
+        else:
+            yield from outage(
+                fields[at_nodes],
+                fields[at_start],
+                fields[at_end],
+                number,
+                clusters,
+                cluster=cluster,
+                reserved=True,
+            )
+
+
+def _reservation_blocks(lines: Iterable[str], clusters: Clusters) -> Iterator[Record]:
+    """Blocks of key=value that begin with ReservationName, over several lines or on one (scontrol -o)."""
+
+    def use(block: list[str], number: int) -> Iterator[Record]:
+        pairs = dict(_WORDS.findall("\n".join(block[:_MOST_LINES])))
+        times = pairs.get("StartTime", ""), pairs.get("EndTime", "")
+        nodes = pairs.get("Nodes", "")
+        return outage(nodes, *times, number, clusters, reserved=True)
+
+    block: list[str] = []
+    begun = 0
+    for number, line in enumerate(lines, 1):
+        clusters.reading.seen.lines += 1
+        if line.lstrip().startswith("ReservationName="):
+            if block:
+                yield from use(block, begun)
+            block, begun = [line], number
+            continue
+        if block and len(block) < _MOST_LINES:
+            block.append(line)
+    if block:
+        yield from use(block, begun)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -193,6 +194,8 @@ _PLAIN = re.compile(rb"([A-Za-z][\w.:+@-]{0,200}?)(\d{1,6})")
 # Names before the bracket that are tried in a block, and that are known at the most: each takes up to 4 MB.
 _MOST_PREFIXES, _MOST_KNOWN = 4, 16
 _COMMA, _HYPHEN, _CLOSING = b",-]"
+# Hosts of a block that are expanded together, some 40 bytes each; the lists after them are read one by one.
+_MOST_TOGETHER = 1 << 22
 
 
 class HostColumns:
@@ -212,14 +215,16 @@ class HostColumns:
         self._indices, self._lists = indices, lists
         # Of a name and the width of its numbers: the node of each number, -1 where there is none yet.
         self._known: dict[tuple[bytes, int], NDArray[np.int32]] = {}
+        self._room_for = _MOST_TOGETHER
 
     def expanded(
         self, column: pa.Array, wanted: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int32], Whole]:
         """Nodes of the wanted lists, one list after the other, and how many each list of the column has.
 
-        Lists that are none, or not wanted, have 0 nodes.
+        Lists that are none, or not wanted, have 0 nodes; so have those that would be too many together.
         """
+        self._room_for = _MOST_TOGETHER
         data, offsets = raw(column)
         sizes = np.zeros(len(column), dtype=np.int64)
         parts: list[tuple[Whole, NDArray[np.int32]]] = []
@@ -262,18 +267,28 @@ class HostColumns:
         """Lists one by one, each that comes several times once."""
         encoded = column.dictionary_encode()
         lists = []
+        held = 0
         for text in encoded.dictionary.to_pylist():
-            try:
-                lists.append(self._lists(text.decode("utf-8", "surrogateescape")))
-            except HostListError:
-                lists.append(array("i"))
+            nodes = array("i")
+            if held <= self._room_for:
+                with suppress(HostListError):
+                    nodes = self._lists(text.decode("utf-8", "surrogateescape"))
+            lists.append(nodes)
+            held += len(nodes)
         counts = np.array([len(nodes) for nodes in lists], dtype=np.int64)
         flat = np.frombuffer(
             b"".join(nodes.tobytes() for nodes in lists), dtype=np.int32
         )
         which = codes(encoded)
-        begins = np.cumsum(counts) - counts
-        return flat[spread(begins[which], counts[which])], counts[which]
+        begins = (np.cumsum(counts) - counts)[which]
+        sizes = self._within(counts[which])
+        return flat[spread(begins, sizes)], sizes
+
+    def _within(self, sizes: Whole) -> Whole:
+        """Lists of these many hosts: 0 from the one on that would be too many together."""
+        sizes = np.where(np.cumsum(sizes) <= self._room_for, sizes, 0)
+        self._room_for -= int(sizes.sum())
+        return sizes
 
     def _one_host_each(
         self, data: Bytes, offsets: Whole, rows: Whole
@@ -333,6 +348,7 @@ class HostColumns:
         spans = np.where(right, high - low + 1, 0)
         counts = np.add.reduceat(spans, first)
         whole &= counts <= MOST_HOSTS
+        whole &= self._within(np.where(whole, counts, 0)) > 0
         kept = np.repeat(whole, np.diff(np.concatenate([first, [len(low)]])))
         numbers = spread(low[kept], spans[kept])
         return rows[whole], self._nodes(prefix, width, numbers), counts[whole]
@@ -404,7 +420,7 @@ class _Columns:
         # By cluster, as far as rows state theirs.
         self._hosts: dict[str, HostColumns] = {}
         self._names = [str(place) for place in range(len(table.columns))]
-        places = [*rows.places, rows.at_cluster]
+        places = [*rows.places, rows.at_cluster, rows.at_suspended]
         if rows.filtered:
             places.append(rows.at_partition)
         if rows.units is not None:
@@ -494,6 +510,8 @@ class _Columns:
         end, end_ok = times_of(end_texts, self._reading.clock)
         usual = start_ok & end_ok & (start < end) & _begin_with_digit(ids)
         usual &= origins.usual
+        if rows.at_suspended >= 0:
+            usual &= _never(self._column(parsed, rows.at_suspended))
         plans = self._plans(parsed)
         if plans is not None:
             usual &= plans.usual
@@ -627,6 +645,7 @@ class _Columns:
         """Look nodes up row by row: plans of equal jobs are sorted by their nodes, as rows name these first."""
         sizes = np.zeros(len(usual), dtype=np.int64)
         parts = []
+        held = 0
         of_cluster = origins.of_cluster.tolist() or [0] * len(usual)
         clusters = origins.clusters or [""]
         lists_of = self._rows.clusters.lists
@@ -638,8 +657,9 @@ class _Columns:
                 nodes = lists_of(clusters[of_cluster[place]])(text)
             except HostListError:
                 continue
-            if usual[place]:
+            if usual[place] and held + len(nodes) <= _MOST_TOGETHER:
                 sizes[place] = len(nodes)
+                held += len(nodes)
                 parts.append(nodes.tobytes())
         return np.frombuffer(b"".join(parts), dtype=np.int32), sizes
 
@@ -848,6 +868,11 @@ def _equal_numbers(column: pa.Array, sizes: NDArray[np.int64]) -> NDArray[np.boo
         dtype=np.int64,
     )
     return np.asarray(numbers[codes(encoded)] == sizes)
+
+
+def _never(column: pa.Array) -> NDArray[np.bool_]:
+    """Where a job was never suspended."""
+    return mask_of(pc.is_in(column, value_set=cells_of([b"00:00:00", b""])))
 
 
 def _missing(column: pa.Array) -> NDArray[np.bool_]:

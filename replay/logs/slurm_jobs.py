@@ -16,6 +16,8 @@ from bft.replay.logs.reading import (
     Ignored,
     JobPlanned,
     JobRan,
+    JobSuspended,
+    Origin,
     Plan,
     Reading,
     Record,
@@ -39,6 +41,7 @@ from bft.replay.logs.units import (
     check,
     indices,
     of_gres,
+    of_shares,
     of_tres,
     spread,
 )
@@ -128,6 +131,15 @@ def held(
         why = "a job states no resources: it counts as on all units of its nodes"
         reading.note(why, line, loud=True)
         return (WHOLE,) * len(nodes)
+    if not total and not unit.cores:
+        shared = _shares(stated, nodes, log, reading, line)
+        if shared is not None:
+            return shared
+        cores_of_job = stated.cores if cores is None else cores
+        if log.are_full(nodes, cores_of_job):
+            why = "a job without GPUs has all cores of its nodes: it counts as on all their GPUs"
+            reading.note(why, line)
+            return (WHOLE,) * len(nodes)
     if not total:
         why = f"a job without {unit.plural} leaves those of its nodes idle"
         reading.note(why, line)
@@ -141,6 +153,26 @@ def held(
         why = f"the {unit.plural} of a job are known of all its nodes together: they count as spread evenly"
         reading.note(why, line)
     return given
+
+
+def _shares(
+    stated: Stated, nodes: Sequence[int], log: UnitLog, reading: Reading, line: int
+) -> tuple[Held, ...] | None:
+    """Return the shares of GPUs (shards, MPS) that a job without GPUs held; None: it had none."""
+    total = of_tres(stated.allocated, "shard", "mps")
+    total = of_shares(stated.together) if total is None else total
+    if total is None and stated.per_node:
+        each = of_shares(stated.per_node)
+        total = None if each is None else each * len(nodes)
+    if not total:
+        return None
+    held = log.shared(nodes, total)
+    if held is None:
+        why = "how many shares (shards, MPS) a GPU has is not known (--nodes: scontrol show node says it): each job "
+        why += "with some counts as on one GPU of each node"
+        reading.note(why, line, loud=True)
+        return (1,) * len(nodes)
+    return held
 
 
 def of_entry(entry: Mapping[str, Any]) -> Stated:
@@ -212,7 +244,7 @@ class Job:
     """Key, state, UTC nanoseconds of start and end (None: unknown), and node indices, or None and their count.
 
     What it held of each node is None if that is all of it. The key is that of `Collector.job`: the id with cluster and
-    array element or component.
+    array element or component. `suspended_ns`: for how long it was suspended, as far as that is stated.
     """
 
     key: Hashable
@@ -222,6 +254,17 @@ class Job:
     nodes: array[int] | None
     count: int | None = None
     held: Sequence[Held] | None = None
+    suspended_ns: int = 0
+    origin: Origin | None = None
+
+
+def suspension(
+    job: Job, changed_ns: int | None, before_ns: int | None
+) -> Iterator[JobSuspended]:
+    """Yield when a listed job was suspended or resumed last; it had run for `before_ns` when it was suspended."""
+    goes_on = job.state == "SUSPENDED"
+    if job.start is not None and changed_ns is not None and (before_ns or goes_on):
+        yield JobSuspended(job.key, job.start, changed_ns, before_ns or 0, goes_on)
 
 
 def so_far(
@@ -276,7 +319,10 @@ def judge(job: Job, line: int) -> JobRan | Skipped | Ignored:
             return Ignored(line, "job that never started")
         return Skipped(line, "job ran, but names no nodes", job.state)
     nodes = size if job.nodes is None else job.nodes
-    return JobRan(line, job.key, nodes, job.start, job.end, job.held, once=True)
+    return JobRan(
+        line, job.key, nodes, job.start, job.end, job.held, once=True,
+        suspended_ns=job.suspended_ns, origin=job.origin,
+    )  # fmt: skip
 
 
 COMMAND = "sacct -P -X --format=JobID,NodeList,AllocNodes,Start,End,State"
@@ -302,7 +348,7 @@ class Rows:
     ----------
     places
         Columns of id, start, end, nodes, and number of nodes (-1: there is none).
-    at_cluster, at_partition
+    at_cluster, at_partition, at_suspended
         Columns of these where they matter, or -1.
     units, planned
         What reads units and plans off a row; None: not asked for.
@@ -321,6 +367,7 @@ class Rows:
             at["allocnodes"],
         )
         self._at_state, self.at_cluster = at["state"], at["cluster"]
+        self.at_suspended = at["suspended"]
         self._named = table.columns[at["nodelist"]] == "nodelist"
         self.clusters = Clusters(reading)
         self.filtered = bool(reading.settings.cluster or reading.settings.partition)
@@ -447,8 +494,12 @@ class Rows:
             self.see(
                 1, {name: (fields[place],) for name, place in self.watched.items()}
             )
+        at_suspended = self.at_suspended
+        lost_ns = limit_ns(fields[at_suspended]) or 0 if at_suspended >= 0 else 0
         if nodes and start is not None and end is not None and start < end:
-            yield JobRan(number, key, nodes, start, end, held, once=True)
+            yield JobRan(
+                number, key, nodes, start, end, held, once=True, suspended_ns=lost_ns
+            )
             if at_count >= 0 and fields[at_count] != str(len(nodes)):
                 why = "NodeList and AllocNodes (NNodes) tell different numbers of nodes"
                 reading.note(why, number, f"{len(nodes)} and {fields[at_count]!r}")

@@ -15,9 +15,8 @@ from itertools import chain, islice, pairwise
 from bft.models import InputError
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.log_files import LogLines
-from bft.replay.logs.reading import Reading, Settings, Skipped
+from bft.replay.logs.reading import MISSING, Reading, Settings, Skipped
 from bft.replay.logs.tables import split_fields
-from bft.replay.logs.times import MISSING
 
 # What XDMoD's ingestion has sacct print, without a header.
 PRESETS = {

@@ -21,6 +21,7 @@ from bft.replay.logs.reading import (
     JobRan,
     LeftOut,
     MachineStated,
+    Origin,
     Plan,
     Reading,
     Record,
@@ -33,7 +34,7 @@ from bft.replay.trace.node_trace import SECOND_NS
 _HEADER = re.compile(r";\s*([A-Za-z]+)\s*:\s*(.*\S)")
 _NUMBER = re.compile(r"\d{1,12}", re.ASCII)
 _FIELDS = 18
-_QUEUE, _PARTITION = 14, 15
+_USER, _QUEUE, _PARTITION = 11, 14, 15
 # What separates nodes in field 19 where it is no host list: n1+n2, n1/0+n1/1, n1;n2.
 _APART = re.compile(r"[+;|]")
 _NODE = re.compile(r"[A-Za-z].*\d|\d.*[A-Za-z]", re.ASCII)
@@ -95,6 +96,7 @@ class _Workload:
             )
         partition = row[_QUEUE] if row[_PARTITION] == "-1" else row[_PARTITION]
         reading.keep(line, partition=partition)
+        origin = Origin(row[_USER].removeprefix("-1"), partition.removeprefix("-1"))
         processors, start_s, end_s = self._stated(row, line)
         start_ns, end_ns = _ns(start_s), _ns(end_s)
         hosts = _hosts(row, processors) if len(row) > _FIELDS else ()
@@ -110,7 +112,7 @@ class _Workload:
                     ascii(row[-1][:40]),
                 )
             nodes = reading.nodes(hosts)
-            yield JobRan(line, text, nodes, start_ns, end_ns)
+            yield JobRan(line, text, nodes, start_ns, end_ns, origin=origin)
             yield from self._plan(row, text, start_ns, end_ns, nodes)
             return
         if len(row) > _FIELDS:
@@ -121,7 +123,7 @@ class _Workload:
             why = "neither --processors-per-node nor MaxProcs and MaxNodes of the header tell how many processors a "
             reading.note(f"{why}node has: each processor is taken for a node", line)
         count = math.ceil(processors / per_node)
-        yield JobRan(line, text, count, start_ns, end_ns)
+        yield JobRan(line, text, count, start_ns, end_ns, origin=origin)
         yield from self._plan(row, text, start_ns, end_ns, count)
 
     def _plan(

@@ -6,12 +6,15 @@ import csv
 import io
 import math
 import re
+import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bft.models import InputError
 from bft.models.cells import read_number
@@ -46,7 +49,11 @@ MAGIC = b"PAR1"
 _ROWS = 50_000
 # Bytes of text in so many rows: 5 kB a row, on average.
 _MOST_TEXT = 256 << 20
+# All rows may hold this many times the size of the file, and a quarter of what a part may.
+_TIMES_STORED = 100
 _MARKS = ",;|\t"
+# The Standard Workload Format has 18; converters append others.
+_SWF_FIELDS = 18
 
 
 def column_map(text: str) -> dict[str, str]:
@@ -91,7 +98,8 @@ def renamed(
     lines, file, delimiter
         Of the table; an empty delimiter: as in the header.
     names
-        Our names of columns, and theirs.
+        Our names of columns, and theirs; where ours are numbers, fields of a table without a header whose fields are
+        separated by blanks (SWF): those beyond the standard ones are read only where they are named.
     convert
         What makes the cells of columns, by their names there, readable.
     header
@@ -107,6 +115,9 @@ def renamed(
     >>> list(renamed(["id,begin,end", "1,2,3"], {"start": "begin", "end": "id"}, "", "f"))
     ['end,start,end_', '1,2,3']
     """
+    if names and all(name.isdecimal() for name in names):
+        yield from _moved_fields(lines, names, convert or {})
+        return
     stated = new = ",".join(header)
     row = _rewritten(header, ",", convert or {}) if header else None
     for line in lines:
@@ -123,6 +134,30 @@ def renamed(
             yield new
         else:
             yield row(line) if row and line.strip() else line
+
+
+def _moved_fields(
+    lines: Iterable[str],
+    names: Mapping[str, str],
+    convert: Mapping[str, Callable[[str], str]],
+) -> Iterator[str]:
+    """The lines of SWF with fields in the places of others; rows that lack a field that is named stay as they are."""
+    if not all(0 < int(name) <= _SWF_FIELDS for name in names) or not all(
+        name.isdecimal() and int(name) > 0 for name in names.values()
+    ):
+        raise InputError(
+            f"--map: expected OURS=THEIRS with numbers of fields, ours from 1 to {_SWF_FIELDS}, such as 5=21"
+        )
+    for line in lines:
+        fields = line.split()
+        if line.startswith(";") or len(fields) < max(map(int, names.values())):
+            yield line
+            continue
+        new = fields[:_SWF_FIELDS]
+        for ours, theirs in names.items():
+            cell = fields[int(theirs) - 1]
+            new[int(ours) - 1] = convert.get(theirs, str)(cell)
+        yield " ".join(new)
 
 
 def _rewritten(
@@ -189,8 +224,13 @@ def parquet_lines(path: str | Path) -> Iterator[str]:
         with parquet.ParquetFile(path, read_dictionary=texts) as file:
             options = csv.WriteOptions(quoting_style="all_valid", include_header=True)
             first = True
+            # Of all rows; those of a few bytes may be any number.
+            left = _MOST_TEXT // 4 + _TIMES_STORED * Path(path).stat().st_size
             for batch in file.iter_batches(batch_size=_ROWS):
-                _refuse_copies(batch, str(path))
+                left -= _text(batch, str(path))
+                if left < 0:
+                    why = f"its rows hold more than {_TIMES_STORED} times its size of text: no table of a log"
+                    raise InputError(why, file=path)
                 columns = {
                     name: _as_text(batch.column(name)) for name in batch.schema.names
                 }
@@ -212,20 +252,23 @@ def parquet_lines(path: str | Path) -> Iterator[str]:
         ) from error
 
 
-def _refuse_copies(batch: pa.RecordBatch, path: str) -> None:
-    """Refuse rows whose texts would take far more memory than they do in the file, before they are written out."""
+def _text(batch: pa.RecordBatch, path: str) -> int:
+    """The bytes that the cells of rows take; refuses more than a log has, before they are written out."""
     import pyarrow as pa
     from pyarrow import compute
 
-    size = 0
+    size = others = 0
     for column in batch.columns:
         kind = column.type
         if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
             lengths = compute.binary_length(column.dictionary).cast(pa.int64())
             size += compute.sum(lengths.take(column.indices)).as_py() or 0
+        else:
+            others += column.nbytes
     if size > _MOST_TEXT:
         what = f"{len(batch):,} of its rows hold {size >> 20:,} MiB of text: no table of a log"
         raise InputError(what, file=path)
+    return size + others
 
 
 def _as_text(column: pa.Array) -> pa.Array | None:
@@ -293,7 +336,7 @@ def stamp_of_seconds(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PublicTable:
-    """A table that others have published.
+    """A table that others have published, as public_tables.toml has it.
 
     Parameters
     ----------
@@ -305,35 +348,55 @@ class PublicTable:
         All of its columns, for files without a header line.
     convert
         What makes cells of some of their columns readable.
+    lookup
+        Columns whose cells are replaced by those of another file: by the column that both have, that of the other.
+    processors_per_node, machine_nodes
+        As the options of `ingest`, where these are not given.
     """
 
     form: str
     columns: str
     header: tuple[str, ...] = ()
     convert: Mapping[str, Convert] = field(default_factory=lambda: MappingProxyType({}))
+    lookup: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    processors_per_node: int | None = None
+    machine_nodes: int | None = None
+
+    @classmethod
+    def of(cls, stated: Mapping[str, Any]) -> PublicTable:
+        """Make one of its section in public_tables.toml."""
+        rest = {**stated, "header": tuple(stated.get("header", ()))}
+        convert = {
+            name: _CONVERSIONS[word] for name, word in rest.pop("convert", {}).items()
+        }
+        for name, pattern in rest.pop("extract", {}).items():
+            convert[name] = _extracting(pattern)
+        return cls(**rest, convert=convert)
 
 
-_SLURM = "JobID=job_id,NodeList=nodes,AllocNodes=num_nodes_alloc,Start=start_time,End=end_time,State=job_state"
-_LISTS = MappingProxyType({"nodes": list_of_names})
-PUBLIC_TABLES: dict[str, PublicTable] = {
-    "pm100": PublicTable("slurm", _SLURM, convert=_LISTS),
-    "adastra": PublicTable("slurm", _SLURM, convert=_LISTS),
-    "fugaku": PublicTable("slurm", "JobID=jid,AllocNodes=nnumr,Start=sdt,End=edt"),
-    "mit-supercloud": PublicTable(
-        "slurm",
-        "JobID=id_job,NodeList=nodelist,Start=time_start,End=time_end",
-        convert=MappingProxyType(
-            {"nodelist": list_of_names, "time_start": time_or_none, "time_end": time_or_none}
-        ),
-    ),
-    "alibaba-2020": PublicTable(
-        "intervals",
-        "node=machine,start=start_time,end=end_time",
-        header=("job_name", "task_name", "inst_name", "worker_name", "inst_id", "status", "start_time", "end_time",
-                "machine"),
-        convert=MappingProxyType({"start_time": stamp_of_seconds, "end_time": stamp_of_seconds}),
-    ),
-}  # fmt: skip
+_CONVERSIONS: dict[str, Convert] = {
+    "list": list_of_names,
+    "zero-is-none": time_or_none,
+    "relative-seconds": stamp_of_seconds,
+}
+
+
+def _extracting(pattern: str) -> Convert:
+    """Return what gives the first group of a cell that matches as a whole, else -1, as SWF calls the unknown."""
+    compiled = re.compile(pattern, re.ASCII)
+
+    def extract(text: str) -> str:
+        match = compiled.fullmatch(text.strip())
+        return match[1] if match else "-1"
+
+    return extract
+
+
+@cache
+def public_tables() -> dict[str, PublicTable]:
+    """Return all published tables that have a map here, by name."""
+    text = Path(__file__).with_name("public_tables.toml").read_text("utf-8")
+    return {name: PublicTable.of(part) for name, part in tomllib.loads(text).items()}
 
 
 def public_table(name: str, form: str) -> PublicTable:
@@ -344,13 +407,38 @@ def public_table(name: str, form: str) -> PublicTable:
     InputError
         When there is none, or it is read as another format.
     """
-    table = PUBLIC_TABLES.get(name.lower())
+    table = public_tables().get(name.lower())
     if table is None:
-        meant = did_you_mean(name, PUBLIC_TABLES)
-        there = ", ".join(PUBLIC_TABLES)
+        meant = did_you_mean(name, public_tables())
+        there = ", ".join(public_tables())
         raise InputError(
             f"--map: expected OURS=THEIRS,... or one of {there}, not {name!r}{meant}"
         )
     if form not in ("auto", table.form):
         raise InputError(f"--map {name} is read as {table.form}, not as {form}")
     return table
+
+
+def looked_up(
+    lines: Iterable[str], key: str, column: str, delimiter: str
+) -> dict[str, str] | None:
+    """Cells of a column by the cells of another, those of one key with commas between; None without these columns.
+
+    >>> looked_up(["id,node", "7,a", "8,b", "7,c"], "id", "node", "")
+    {'7': 'a,c', '8': 'b'}
+    """
+    rows = iter(lines)
+    header = next(rows, "")
+    mark = delimiter or max(_MARKS, key=header.count)
+    names = [name.strip() for name in split_fields(header, mark)]
+    if not {key, column} <= set(names):
+        return None
+    from_column, to_column = names.index(key), names.index(column)
+    cells: dict[str, list[str]] = {}
+    for row in rows:
+        fields = split_fields(row, mark)
+        if len(fields) == len(names):
+            cells.setdefault(fields[from_column], []).append(
+                sys.intern(fields[to_column].strip())
+            )
+    return {key: ",".join(values) for key, values in cells.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from bft.replay.logs.collector import OPEN, Collector, Columns, merge
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.hidden import Observed, Suspicions
 from bft.replay.logs.hostlists import difference, other_forms, unclear_forms
-from bft.replay.logs.runs import Outlier
+from bft.replay.logs.repeated_records import Outlier
 from bft.replay.logs.units import MAX_UNITS, UnitLog
 from bft.replay.trace.node_trace import (
     SECOND_NS,
@@ -41,8 +41,11 @@ _NOTED_MISSING = 0.005
 
 OUTSIDE = "window outside the logs"
 QUIET = "no job starts any more"
+SUSPENDED = "suspended jobs"
 SILENT = "nodes before their first or after their last sign of life"
 _SILENT_NS = 86_400 * SECOND_NS
+# Jobs without GPUs from which on it is no chance that there are no others.
+_ENOUGH_WITHOUT = 100
 # Pauses of nodes from which on the longest of them says how long nodes are idle.
 _ENOUGH_PAUSES = 10
 
@@ -319,6 +322,7 @@ def node_trace(
     machine_nodes: int | None = None,
     source: str = "",
     uncertain: Literal["idle", "unavailable"] = "idle",
+    completing_ns: int = 0,
 ) -> tuple[NodeTrace, Coverage]:
     """The idle nodes of a machine: those of its nodes that are neither busy nor unavailable.
 
@@ -339,6 +343,8 @@ def node_trace(
         busy at once.
     uncertain
         What time counts as of which the logs may not show what nodes did.
+    completing_ns
+        How much longer than a job its nodes are busy.
 
     Raises
     ------
@@ -370,7 +376,7 @@ def node_trace(
         collected.idle_intervals,
     )
     busy_read, unavailable_read, idle_read = (
-        busy.merged(),
+        _longer(busy.merged(), completing_ns, collected.pauses),
         unavailable.merged(),
         idle.merged(),
     )
@@ -387,17 +393,21 @@ def node_trace(
     )
     _note_lost_outages(unavailable_read, unavailable_now, diagnosis)
     doubtful = _doubtful_spans(doubts, len(names), start, end)
+    taken = _union(busy_now, unavailable_now)
     if not (placed or idle.given):
-        signs = _joined(busy_now, unavailable_now)
-        if units is not None:
-            signs = _joined(signs, _clip(held, index, start, end))
+        signs = (
+            taken if units is None else _union(taken, _clip(held, index, start, end))
+        )
         doubtful[SILENT] = _silences(signs, len(names), start, end)
     size = len(names)
     if units is not None:
         names, size = units.names, units.total
         doubtful = {why: units.of_nodes(some) for why, some in doubtful.items()}
-        busy_now = merge(*_joined(units.of_nodes(busy_now), units.of_jobs(start, end)))
+        busy_now = merge(
+            *_joined(units.of_nodes(busy_now), units.of_jobs(start, end, completing_ns))
+        )
         unavailable_now = units.of_nodes(unavailable_now)
+        taken = _union(busy_now, unavailable_now)
     if idle.given:
         idle_now = _clip(idle_read, index, start, end)
         idle_now = idle_now if units is None else units.of_nodes(idle_now)
@@ -407,10 +417,10 @@ def node_trace(
         if busy.given:
             unavailable_now = _joined(unavailable_now, rest)
         else:
-            busy_now = rest
-    taken = merge(*_joined(busy_now, unavailable_now))
+            busy_now = merge(*rest)
+        taken = merge(*_joined(busy_now, unavailable_now))
     all_ns, busy_ns = size * (end - start), _node_ns(busy_now)
-    parts = _uncertain(
+    parts, with_doubts = _uncertain(
         collected,
         doubts,
         doubtful,
@@ -418,9 +428,10 @@ def node_trace(
         busy_ns,
         (start, end),
         size / max(1, len(names)),
+        index,
     )
-    if doubtful and not doubts.idle:
-        taken = merge(*_joined(taken, *doubtful.values()))
+    if not doubts.idle:
+        taken = with_doubts
     fragments, short = _by_length(_gaps(taken, size, start, end), collected.min_gap_ns)
     trace = (
         from_fragments(names, *fragments, start, end)
@@ -448,17 +459,14 @@ def node_trace(
         gaps_closed=len(short[0]) + busy.closed + unavailable.closed,
         units=None if units is None else size,
     )
-    if units is None:
-        observed = Observed(
-            names,
-            index,
-            merge(*busy_now),
-            merge(*unavailable_now),
-            fragments,
-            start,
-            end,
-        )
-        _suspect(collected, diagnosis, observed, source)
+    seen = Observed(names, index, busy_now, fragments, start, end)
+    _suspect(
+        collected,
+        Suspicions(diagnosis, source),
+        seen if units is None else None,
+        parts[SUSPENDED] / all_ns,
+        completing_ns,
+    )
     return trace, coverage
 
 
@@ -495,8 +503,9 @@ def _silences(signs: Columns, nodes: int, start: int, end: int) -> Columns:
     """Return when nodes may not have been there: before their first and after their last sign of life.
 
     That is in doubt where it is longer than a day, and than twice the longest pause between two signs of any node.
+    The signs are merged intervals.
     """
-    node, begins, ends = merge(*signs)
+    node, begins, ends = signs
     same = node[1:] == node[:-1]
     pauses = (begins[1:] - ends[:-1])[same]
     if len(pauses) < _ENOUGH_PAUSES:
@@ -526,8 +535,12 @@ def _uncertain(
     busy_ns: int,
     window: tuple[int, int],
     units_per_node: float,
-) -> dict[str, float]:
-    """Return the node-time (of units: the unit-time) in nanoseconds of which the logs do not say what nodes did."""
+    index: NDArray[np.int64],
+) -> tuple[dict[str, float], Columns]:
+    """Return the node-time in nanoseconds of which the logs do not say what nodes did, and what is taken with it.
+
+    Of units it is the unit-time. The first are sums by reason, the second merged intervals.
+    """
     start, end = window
     jobs = len(collected.job_times)
     lost_ns = collected.lost_node_ns * units_per_node
@@ -541,31 +554,89 @@ def _uncertain(
         "jobs without an end": overdue_ns * units_per_node,
         "jobs that ran when the log ended": doubts.missing * busy_ns,
         "sampling": collected.sampled_node_ns * units_per_node,
+        SUSPENDED: _suspended_ns(collected, index, start, end),
     }
     for why, some in doubtful.items():  # of what several doubt the first counts
-        with_doubt = merge(*_joined(taken, some))
+        with_doubt = _union(taken, some)
         parts[why] = _node_ns(with_doubt) - _node_ns(taken)
         taken = with_doubt
-    return parts
+    return parts, taken
+
+
+def _suspended_ns(
+    collected: Collector, index: NDArray[np.int64], start: int, end: int
+) -> float:
+    """Return for how long nodes had suspended jobs alone, of which nothing says when.
+
+    On each node that is how much longer than they ran suspended jobs were there while no other job was.
+    """
+    if not collected.suspended or collected.never_suspended is None:
+        return 0.0
+    nodes, *rest = zip(*collected.suspended, strict=True)
+    sizes = [len(each) for each in nodes]
+    node = index[np.concatenate([np.array(each, dtype=np.int64) for each in nodes])]
+    begun, ended, lost_ns = (np.repeat(np.array(each), sizes) for each in rest)
+    begins, ends = np.maximum(begun, start), np.minimum(ended, end)
+    inside = (node >= 0) & (begins < ends)
+    node, begins, ends = node[inside].astype(np.int32), begins[inside], ends[inside]
+    lengths = (ends - begins).astype(np.float64)
+    lost = lengths * lost_ns[inside] / (ended - begun)[inside]
+    others = _clip(collected.never_suspended, index, start, end)
+    everything = merge(*_joined(others, (node, begins, ends)))
+
+    def by_node(of: IndexArray, time: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums: NDArray[np.float64] = np.bincount(of, time, len(index)).astype(np.float64)
+        return sums
+
+    alone = by_node(everything[0], (everything[2] - everything[1]).astype(np.float64))
+    alone -= by_node(others[0], (others[2] - others[1]).astype(np.float64))
+    idle = alone - by_node(node, lengths - lost)
+    return float(np.clip(idle, 0, by_node(node, lost)).sum())
+
+
+def _longer(
+    columns: Columns, by_ns: int, pauses: Collection[tuple[int, int]]
+) -> Columns:
+    """Return intervals that end later, but for those that end where a job paused: node and instant."""
+    if not by_ns:
+        return columns
+    node, begins, ends = columns
+    later = ends != OPEN
+    paused = np.array([instant for _, instant in pauses], dtype=np.int64)
+    for at in np.flatnonzero(np.isin(ends, paused)).tolist():
+        later[at] = (int(node[at]), int(ends[at])) not in pauses
+    return merge(node, begins, np.where(later, ends + by_ns, ends))
 
 
 def _suspect(
-    collected: Collector, diagnosis: Diagnosis, observed: Observed, source: str
+    collected: Collector,
+    suspicions: Suspicions,
+    observed: Observed | None,
+    suspended: float,
+    completing_ns: int,
 ) -> None:
-    """Look for what the logs hide."""
-    suspicions = Suspicions(diagnosis, source)
-    asked = collected.partition_met
-    suspicions.filtered(collected.columns, collected.listed, observed, asked=asked)
+    """Look for what the logs hide; where units turn idle one by one, only in what rows hold."""
+    suspicions.filtered(collected.columns)
     suspicions.clusters(collected.job_runs)
+    if observed is None:
+        return
+    if not collected.partition_met:
+        suspicions.partition(collected.columns, collected.listed, observed)
     lengths = observed.idle[2] - observed.idle[1]
     intervals = collected.busy_intervals.given
     suspicions.contradicted(collected.contradicted, observed.share(lengths), intervals)
     suspicions.vanished(collected.vanished, observed)
     suspicions.membership(collected.listed, observed)
     suspicions.down(collected.listed, observed)
+    suspicions.power_saving(collected.listed, observed)
+    suspicions.suspended(suspended)
     if collected.stated is None:
         suspicions.whole_minutes(collected.job_times, observed)
         suspicions.gap(collected.job_times, observed)
+    if collected.stated is None and not completing_ns:
+        busy = collected.busy_intervals
+        touching = busy.given - len(busy.merged()[0])
+        suspicions.completing(collected.job_times, observed, touching)
 
 
 def _settle(
@@ -624,6 +695,13 @@ class _Units:
             size = log.size(node)
             if size is not None:
                 known[int(index[node])] = max(size, known.get(int(index[node]), 0))
+        untracked = 0 if log.unit.cores else log.names_none()
+        if untracked >= _ENOUGH_WITHOUT and not diagnosis.allow_few:
+            raise InputError(
+                f"--unit gpu: none of {untracked:,} jobs states a GPU",
+                file=source or None,
+                hint="is gres/gpu tracked (AccountingStorageTRES in slurm.conf)? --allow-few takes all GPUs for idle",
+            )
         unknown = [name for place, name in enumerate(names) if place not in known]
         if unknown:
             raise InputError(
@@ -665,12 +743,13 @@ class _Units:
         units = (np.repeat(self._first[node], sizes) + rank).astype(np.int32)
         return units, np.repeat(begins, sizes), np.repeat(ends, sizes)
 
-    def of_jobs(self, start: int, end: int) -> Columns:
+    def of_jobs(self, start: int, end: int, completing_ns: int) -> Columns:
         """Units that jobs held inside the window; they may overlap where the log says so."""
         units, begins, ends = self.log.placed(
             self._index, self._first, self._sizes, self._diagnosis
         )
-        begins, ends = np.maximum(begins, start), np.minimum(ends, end)
+        begins = np.maximum(begins, start)
+        ends = np.minimum(np.minimum(ends, end) + completing_ns, end)
         some = begins < ends
         return units[some], begins[some], ends[some]
 
@@ -697,8 +776,16 @@ class _Units:
 
 
 def _joined(*parts: Columns) -> Columns:
-    node, begins, ends = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    some = [part for part in parts if len(part[0])] or parts[:1]
+    if len(some) == 1:
+        return some[0]
+    node, begins, ends = (np.concatenate([part[k] for part in some]) for k in range(3))
     return node, begins, ends
+
+
+def _union(merged: Columns, others: Columns) -> Columns:
+    """Merge intervals into ones that are merged already."""
+    return merge(*_joined(merged, others)) if len(others[0]) else merged
 
 
 def _unstated(
@@ -839,7 +926,8 @@ def _only_in_events(
         collected.busy_intervals.merged()[0],
         collected.idle_intervals.merged()[0],
     )
-    found.difference_update(*(nodes.tolist() for nodes in with_jobs))
+    if found:
+        found.difference_update(*(np.unique(nodes).tolist() for nodes in with_jobs))
     if collected.units is not None:
         found.difference_update(collected.units.intervals()[0].tolist())
     if found:
@@ -908,16 +996,16 @@ def _natural(name: str) -> list[str | int]:
 
 
 def _clip(columns: Columns, index: NDArray[np.int64], start: int, end: int) -> Columns:
-    """The intervals of the machine's nodes inside the window, with the nodes renumbered; disjoint as those given."""
-    node, begins, ends = (
-        index[columns[0]],
-        np.maximum(columns[1], start),
-        np.minimum(columns[2], end),
-    )
+    """The intervals of the machine's nodes inside the window, with the nodes renumbered; merged."""
+    node = index.astype(np.int32)[columns[0]]
+    begins, ends = np.maximum(columns[1], start), np.minimum(columns[2], end)
     inside = (node >= 0) & (begins < ends)
-    clipped = node[inside].astype(np.int32), begins[inside], ends[inside]
-    one_name_each = np.count_nonzero(index >= 0) == index.max(initial=-1) + 1
-    return clipped if one_name_each else merge(*clipped)
+    if not inside.all():
+        node, begins, ends = node[inside], begins[inside], ends[inside]
+    apart = (node[1:] == node[:-1]) & (begins[1:] > ends[:-1])
+    if (apart | (node[1:] > node[:-1])).all():  # each keeps its place
+        return node, begins, ends
+    return merge(node, begins, ends)
 
 
 def _gaps(taken: Columns, size: int, start: int, end: int) -> Columns:

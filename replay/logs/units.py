@@ -16,16 +16,31 @@ from bft.models import InputError
 from bft.replay.logs.diagnosis import Diagnosis, Unusable
 from bft.replay.trace.node_trace import IndexArray, TimeArray
 
-Held: TypeAlias = "int | tuple[int, ...]"
-"""Units of one node that a job held: so many, just these (numbers from 0 on), or `WHOLE`."""
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """So many shares of GPUs of a node (shards, MPS), of which one GPU has `of`; true if there are any."""
+
+    count: int
+    of: int
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+
+Held: TypeAlias = "int | tuple[int, ...] | Shares"
+"""Units of one node that a job held: so many, just these (numbers from 0 on), `WHOLE`, or shares of some."""
 WHOLE: Final = -1
 MAX_UNITS: Final = 1024
 _CORES = re.compile(r"cpu:([1-9]\d{0,5})")
 # gres/gpu=4, gres/gpu:a100=4 in TRES; gpu:4, gpu:a100:4(S:0-1), gres:gpu:4 in Gres and TresPerNode.
-_TRES = re.compile(r"(?:^|,)(?:gres/)?(gpu|cpu)(:[^=,]+)?=(\d{1,9})(?![^,])")
+_TRES = re.compile(r"(?:^|,)(?:gres/)?(gpu|cpu|shard|mps)(:[^=,]+)?=(\d{1,9})(?![^,])")
 # AllocGRES of old releases has the number that Slurm makes of the letters of gpu.
-_GRES = re.compile(
-    r"(?:^|,)(?:gres[:/])?(?:gpu|7696487)(?:[:/=]([A-Za-z_][^:,(=]*))?(?:[:=](\d{1,9}))?(\([^)]*\))?(?=,|$)"
+_GRES, _SHARES = (
+    re.compile(
+        rf"(?:^|,)(?:gres[:/])?(?:{name})(?:[:/=]([A-Za-z_][^:,(=]*))?(?:[:=](\d{{1,9}}))?(\([^)]*\))?(?=,|$)"
+    )
+    for name in ("gpu|7696487", "shard|mps")
 )
 # mps and shard are shares of GPUs, with their numbers.
 _INDICES = re.compile(
@@ -118,14 +133,16 @@ class Unit:
         )
 
 
-def of_tres(text: str, name: str) -> int | None:
-    """The number of `gpu` or `cpu` in a list of trackable resources; of GPUs by type all types. None: not stated.
+def of_tres(text: str, *names: str) -> int | None:
+    """The number of `gpu`, `cpu`, `shard` or `mps` in a list of trackable resources; by type all types.
+
+    None: not stated.
 
     >>> of_tres("billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,node=1", "gpu"), of_tres("cpu=8", "gpu")
     (2, None)
     """
     entries = [
-        (kind, int(count)) for what, kind, count in _TRES.findall(text) if what == name
+        (kind, int(count)) for what, kind, count in _TRES.findall(text) if what in names
     ]
     if not entries:
         return None
@@ -140,6 +157,16 @@ def of_gres(text: str) -> int | None:
     [4, 2, 3, 1, None]
     """
     entries = _GRES.findall(text)
+    return sum(int(count or 1) for _, count, _ in entries) if entries else None
+
+
+def of_shares(text: str) -> int | None:
+    """The number of shards, or of MPS, in generic resources; None: it states none.
+
+    >>> of_shares("gpu:a100:4,shard:a100:32(S:0-1)"), of_shares("gpu:4")
+    (32, None)
+    """
+    entries = _SHARES.findall(text)
     return sum(int(count or 1) for _, count, _ in entries) if entries else None
 
 
@@ -197,6 +224,8 @@ def check(named: Sequence[Held], sizes: Sequence[int | None]) -> None:
         When it has one.
     """
     for some, size in zip(named, sizes, strict=True):
+        if isinstance(some, Shares):
+            continue
         if isinstance(some, tuple) and size is not None and max(some) >= size:
             raise Unusable(
                 "a job has more units than its nodes",
@@ -227,12 +256,16 @@ class UnitLog:
         Units of nodes, by index of the node, as lists of nodes state them.
     without
         Nodes of which a list states no units, though it states those of others: they have none.
+    cores, shares
+        Of nodes, as lists state them, cores and shares of all GPUs.
     """
 
     def __init__(self, unit: Unit, default: int | None = None) -> None:
         self.unit, self.default = unit, default
         self.stated: dict[int, int] = {}
         self.without: set[int] = set()
+        self.cores: dict[int, int] = {}
+        self.shares: dict[int, int] = {}
         self._held: dict[Held, int] = {}  # what jobs hold of a node, numbered
         # What records without an end name, by hash of the job's key and start: nodes, and what is held of each.
         self._named: dict[
@@ -259,6 +292,36 @@ class UnitLog:
                 self.without.add(node)
             else:
                 self.stated[node] = size + (self.stated.get(node, 0) if part else 0)
+
+    def state_more(
+        self, nodes: Sequence[int], cores: int | None, shares: int | None
+    ) -> None:
+        """A list states the cores, and the shares of GPUs, that nodes have; None: it does not."""
+        if cores:
+            self.cores.update(dict.fromkeys(nodes, cores))
+        if shares:
+            self.shares.update(dict.fromkeys(nodes, shares))
+
+    def shared(self, nodes: Sequence[int], total: int) -> tuple[Held, ...] | None:
+        """What a job with so many shares of GPUs holds; None where it is not known how many shares a GPU has."""
+        per_gpu = []
+        for node in nodes:
+            shares, gpus = self.shares.get(node, 0), self.size(node)
+            if not shares or not gpus:
+                return None
+            per_gpu.append(max(1, shares // gpus))
+        counts = spread(total, [self.shares[node] for node in nodes])
+        return tuple(map(Shares, counts, per_gpu))
+
+    def are_full(self, nodes: Sequence[int], cores: int | None) -> bool:
+        """Whether a job with so many cores leaves none of those of its nodes: nothing else can start there."""
+        known = [self.cores[node] for node in nodes if node in self.cores]
+        return bool(cores) and len(known) == len(nodes) and (cores or 0) >= sum(known)
+
+    def names_none(self) -> int:
+        """How many jobs have no units, where none has any but the whole of its nodes; otherwise 0."""
+        named = any(some and some != WHOLE for some in self._held)
+        return 0 if named else len(self._bare[0])
 
     def sizes(self, nodes: Sequence[int]) -> list[int | None]:
         """Return the units of several nodes, as `size` does of one."""
@@ -369,9 +432,7 @@ class UnitLog:
         nodes, what, starts, ends = self._columns()
         at = place[nodes] if len(nodes) else np.zeros(0, dtype=np.int64)
         wants = list(self._held)
-        many = np.array(
-            [len(some) if isinstance(some, tuple) else some for some in wants] or [0]
-        )[what]
+        many = np.array([_gpus_of(some) for some in wants] or [0])[what]
         named = np.array(
             [isinstance(some, tuple) or some == WHOLE for some in wants] or [False]
         )[what]
@@ -420,6 +481,13 @@ class UnitLog:
             )
 
 
+def _gpus_of(some: Held) -> int:
+    """How many units that is; `WHOLE` stays."""
+    if isinstance(some, Shares):
+        return -(-some.count // some.of)
+    return len(some) if isinstance(some, tuple) else some
+
+
 class _Node:
     """The units of one node, and until when each is held. Jobs come in order of their start."""
 
@@ -427,6 +495,8 @@ class _Node:
         self._until = [-(2**63)] * size
         # Of units that jobs name: their starts, ascending, and the latest end up to each.
         self._named: list[tuple[list[int], list[int]]] = [([], []) for _ in range(size)]
+        # Of units of which jobs hold shares: until when each holds how many.
+        self._shares: list[list[tuple[int, int]]] = [[] for _ in range(size)]
 
     def will_hold(self, some: Held, start: int, end: int) -> None:
         """A job will hold these units: others are to leave them free if they can."""
@@ -440,7 +510,9 @@ class _Node:
     def take(self, some: Held, start: int, end: int) -> tuple[list[int], int]:
         """The units that a job gets, and how many it should."""
         size = len(self._until)
-        if isinstance(some, tuple):
+        if isinstance(some, Shares):
+            got, wanted = self._shared(some, start, end), _gpus_of(some)
+        elif isinstance(some, tuple):
             got, wanted = [unit for unit in some if unit < size], len(some)
         elif some == WHOLE:
             got, wanted = list(range(size)), size
@@ -453,6 +525,26 @@ class _Node:
         for unit in got:
             self._until[unit] = max(self._until[unit], end)
         return got, wanted
+
+    def _shared(self, some: Shares, start: int, end: int) -> list[int]:
+        """The units on which a job gets its shares: the first with room, as in Slurm."""
+        got: list[int] = []
+        left = some.count
+        while left > 0:
+            fits: list[tuple[bool, int]] = []
+            for unit, held in enumerate(self._shares):
+                held[:] = [(until, count) for until, count in held if until > start]
+                used = sum(count for _, count in held)
+                free = not used and self._until[unit] <= start
+                if (used or free) and used + min(left, some.of) <= some.of:
+                    fits.append((self._is_named(unit, start, end), unit))
+            if not fits:
+                break
+            unit = min(fits)[1]
+            self._shares[unit].append((end, min(left, some.of)))
+            got.append(unit)
+            left -= some.of
+        return got
 
     def _is_named(self, unit: int, start: int, end: int) -> bool:
         """Whether a job names this unit during [start, end)."""

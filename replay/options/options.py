@@ -1,4 +1,4 @@
-"""Everything that decides a replay's result."""
+"""Everything that decides a replay's result, as a value; each option's default and check are in `table`."""
 
 from __future__ import annotations
 
@@ -87,8 +87,7 @@ class Options(OptionTable):
 def _check_together(options: Options) -> None:
     """Refuse what does not go together, and constants that do not fit."""
     # Imported late: to print help, no policy need be loaded.
-    from bft.replay.options.conflicts import conflicts
-    from bft.replay.options.run_spec import RunSpec
+    from bft.replay.options.run_spec import RunSpec, conflicts
 
     run = RunSpec.of(options)
     conflict = next(conflicts(run), None)

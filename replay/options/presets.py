@@ -12,8 +12,6 @@ JOB_FORMATS = {
     "philly": "bft.models.workloads.jobs_philly:read_philly_jobs",
     "swf": "bft.models.workloads.jobs_swf:read_swf_jobs",
 }
-# Jobs in play at once where nodes come and go, as published; on a fixed cluster all are.
-MAX_JOBS = 10
 # What a decision may take, as published, seconds.
 DECISION_LIMIT_S = 10.0
 # What Pollux' artifact charges for every start, and Sia's for those of applications that state nothing, seconds.
@@ -32,7 +30,7 @@ CONSTANTS: dict[str, dict[str, dict[str, str]]] = {
             "placement": "all",
         },
     },
-    "sia": {"sia": {"freeze": "yes", "user_batch": "yes"}},
+    "sia": {"sia": {"freeze": "yes", "user_batch": "yes", "quantum": "0.01"}},
 }
 # By --compat, how the jobs of Pollux' artifact are read (`read_pollux_jobs`).
 POLLUX_READING: dict[str, dict[str, bool]] = {

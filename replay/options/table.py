@@ -26,7 +26,7 @@ from bft.models.checks import (
     seconds,
     whole,
 )
-from bft.models.objective_terms import ObjectiveText
+from bft.models.objectives import ObjectiveText
 from bft.models.option_fields import (
     COSTS,
     INPUT,
@@ -41,8 +41,7 @@ from bft.models.option_fields import (
     option,
     part,
 )
-from bft.models.searches.registry import make_workload, takes
-from bft.models.searches.workload_api import Workload
+from bft.models.searches.workload_api import Workload, make_workload, takes
 from bft.replay.engine.rules import Rules
 from bft.replay.options.presets import (
     CONSTANTS,
@@ -50,7 +49,6 @@ from bft.replay.options.presets import (
     FORWARD_S,
     JOB_FORMATS,
     LUCID_RESTARTS,
-    MAX_JOBS,
     POLLUX_READING,
     POLLUX_START_S,
     PRESETS,
@@ -537,7 +535,7 @@ class OptionTable(OptionValues):
         Rules,
         max_jobs=Depends(
             lambda options: options.from_preset(
-                "max_jobs", MAX_JOBS if options.cluster is None else 0
+                "max_jobs", Rules().max_jobs if options.cluster is None else 0
             ),
             "10; with --cluster or --preset best all",
         ),

@@ -16,6 +16,9 @@ BoolArray = NDArray[np.bool_]
 States = NDArray[np.int16]
 Marks = NDArray[np.uint64]
 
+# Distance of the candidates that are best by one of the objectives; that of others is at most 1.
+FARTHEST = 2.0
+
 
 @compiled
 def cross(states: States, parents: IntArray, point: IntArray) -> States:
@@ -202,9 +205,13 @@ def reached(
     speedup: FloatArray,
     penalty: FloatArray,
     units_per_node: int,
-) -> FloatArray:
-    """The speed-up of each job in each candidate in whole nodes, less where its row changes: (candidates, jobs)."""
+) -> tuple[FloatArray, FloatArray]:
+    """The speed-up of each job in each candidate in whole nodes, less where its row changes: (candidates, jobs).
+
+    Second, the sum of the speed-ups of each candidate, whatever changes: (candidates,).
+    """
     result = np.empty(states.shape[:2])
+    total = np.zeros(len(states))
     for c in range(states.shape[0]):
         for j in range(states.shape[1]):
             replicas, used, changed = 0, 0, False
@@ -213,8 +220,86 @@ def reached(
                 used += states[c, j, n] > 0
                 changed |= states[c, j, n] != current[j, n]
             value = speedup[j, min(used, 2), replicas]
+            total[c] += value
             result[c, j] = (value * penalty[j] if changed else value) / units_per_node
-    return result
+    return result, total
+
+
+@compiled
+def ranked(
+    values: FloatArray, order: IntArray, count: int
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """The `count` best candidates by two objectives, higher is better: positions, rank from 0, and distance.
+
+    Candidates that none other dominates have rank 0, those that only these dominate rank 1, and so on. Within a rank,
+    the distance is how far apart the neighbours on both sides are as a share of the range, `FARTHEST` for the best by
+    one objective, and 0 for candidates equal to one before.
+
+    Parameters
+    ----------
+    values
+        Both objectives: (candidates, 2).
+    order
+        Positions by the first objective, then by the second one, both descending.
+    count
+        How many to return, if there are so many.
+    """
+    rank = np.empty(len(values), np.int64)
+    # By rank: the last candidate, whose second objective is the highest, the first one having it, and how many.
+    high, first = np.empty(len(values)), np.empty(len(values))
+    size = np.zeros(len(values), np.int64)
+    ranks = 0
+    for p in order:
+        one, other = values[p]
+        r = 0
+        while r < ranks and (high[r] > other or (high[r] == other and first[r] > one)):
+            r += 1
+        if r == ranks:
+            ranks += 1
+        if size[r] == 0 or other > high[r]:
+            high[r], first[r] = other, one
+        size[r] += 1
+        rank[p] = r
+    best = np.empty(min(count, len(values)), np.int64)
+    distance = np.zeros(len(values))
+    filled = 0
+    for r in range(ranks):
+        if filled == len(best):
+            break
+        front = np.empty(size[r], np.int64)
+        k = 0
+        for p in order:
+            if rank[p] == r:
+                front[k] = p
+                k += 1
+        _distances(values, front, distance)
+        room = len(best) - filled
+        if len(front) > room:
+            # A stable sort, so that the answer does not depend on the algorithm.
+            front = front[np.argsort(-distance[front], kind="mergesort")[:room]]
+        best[filled : filled + len(front)] = front
+        filled += len(front)
+    return best, rank[best], distance[best]
+
+
+@compiled
+def _distances(values: FloatArray, front: IntArray, distance: FloatArray) -> None:
+    """Write the distance of each candidate of a front, which is in descending order of the first objective."""
+    unique = np.empty(len(front), np.int64)
+    count = 0
+    for p in front:
+        if count and (values[p] == values[unique[count - 1]]).all():
+            distance[p] = 0.0
+        else:
+            unique[count] = p
+            count += 1
+    ends = values[unique[0]] - values[unique[count - 1]]
+    for k in range(count):
+        if k in (0, count - 1):
+            distance[unique[k]] = FARTHEST
+        else:
+            apart = values[unique[k - 1]] - values[unique[k + 1]]
+            distance[unique[k]] = (apart[0] / ends[0] + apart[1] / ends[1]) / 2
 
 
 @compiled

@@ -1,6 +1,12 @@
-"""Policies that decide in rounds: at whole multiples of an interval, in UTC, whatever happens in between."""
+"""Policies that decide in rounds: at whole multiples of an interval, in UTC, whatever happens in between.
+
+`Nodes` keeps the books of a round: units of each node that jobs keep, and what is left to hand out.
+"""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
 
 from bft.replay.engine.policy_api import Decision, State
 from bft.replay.trace.node_trace import SECOND_NS
@@ -31,3 +37,76 @@ def keep_what_is_left(state: State, *, wake_ns: int | None) -> Decision:
         if len(held) < views[position].units
     }
     return Decision.placed(fewer, wake_ns=wake_ns)
+
+
+class Nodes:
+    """The units that can be handed out if some jobs keep theirs and the others start from nothing.
+
+    Parameters
+    ----------
+    state
+        The moment.
+    keeping
+        Positions of the jobs that keep their units.
+    """
+
+    def __init__(self, state: State, keeping: Collection[int]) -> None:
+        self._per, self._kind_of = state.machine.units_per_node, state.machine.kind_of
+        taken = {unit for position in keeping for unit in state.jobs[position].held}
+        self._free: list[list[int]] = [
+            [
+                unit
+                for unit in range(node * self._per, (node + 1) * self._per)
+                if unit not in taken and state.machine.is_idle(unit)
+            ]
+            if idle
+            else []
+            for node, idle in enumerate(state.machine.idle_by_node())
+        ]
+
+    def take(
+        self, counts: Sequence[tuple[int, int]], held: Sequence[int] = ()
+    ) -> tuple[int, ...]:
+        """Take units of nodes, given as (node, units); units in `held` come first."""
+        mine = set(held)
+        units: list[int] = []
+        for node, count in counts:
+            free = sorted(self._free[node], key=lambda unit: unit not in mine)
+            units += free[:count]
+            self._free[node] = free[count:]
+        return tuple(units)
+
+    def of(self, units: Sequence[int]) -> list[tuple[int, int]]:
+        """The nodes on which some units are: (node, units)."""
+        return list(Counter(unit // self._per for unit in units).items())
+
+    def has(self, units: Sequence[int]) -> bool:
+        """Whether all of some units can still be taken."""
+        return all(unit in self._free[unit // self._per] for unit in units)
+
+    def emptiest(self, count: int, kind: str | None = None) -> list[tuple[int, int]]:
+        """The nodes (of a kind) with the most free units, descending, until there are `count` units: (node, units)."""
+        chosen: list[tuple[int, int]] = []
+        for node in sorted(self._of(kind), key=lambda node: -len(self._free[node])):
+            if not count:
+                break
+            part = min(count, len(self._free[node]))
+            chosen.append((node, part))
+            count -= part
+        return chosen
+
+    def tightest(self, count: int, kind: str | None = None) -> list[tuple[int, int]]:
+        """The node (of a kind) with the fewest free units that has `count`; else as `emptiest`: (node, units)."""
+        able = [node for node in self._of(kind) if len(self._free[node]) >= count]
+        if not count or not able:
+            return self.emptiest(count, kind)
+        return [(min(able, key=lambda node: len(self._free[node])), count)]
+
+    def _of(self, kind: str | None) -> Sequence[int]:
+        """Return the nodes of a kind, all nodes for None."""
+        nodes = range(len(self._free))
+        return (
+            nodes
+            if kind is None
+            else [node for node in nodes if self._kind_of(node * self._per) == kind]
+        )

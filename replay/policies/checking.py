@@ -19,13 +19,12 @@ from bft.replay.engine.policy_api import (
     Decision,
     Machine,
     Policy,
+    PolicyCall,
     PolicyError,
     Remembers,
     State,
 )
-from bft.replay.engine.policy_timeout import PolicyCall
-from bft.replay.engine.rules import Rules
-from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.rules import Interference, Rules
 from bft.replay.engine.units import Holdings
 from bft.replay.policies.registry import check_made, make_policy, policy_options
 from bft.replay.policies.solver import SolverOptions

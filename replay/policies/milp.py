@@ -8,13 +8,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bft import milp
 from bft.models import Job, Objective, Standing, deadline_weight
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
-from bft.replay.policies.predictions import ESTIMATE, number_in
-from bft.replay.policies.profiling import Advisor, KnownCurves, LearnedCurves
+from bft.replay.policies.predictions import (
+    ESTIMATE,
+    Advisor,
+    KnownCurves,
+    LearnedCurves,
+    number_in,
+)
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -23,6 +29,7 @@ LEAST_PREDICTED = 0.05
 # Shortest window that expectations lead to, s: a node beyond its time has not left yet, and may stay.
 LEAST_WINDOW_S = 1.0
 _OWN = Objective.of("own")
+_NEVER_NS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +69,14 @@ class Weights:
     deadline_boost: float
     deadline_horizon_s: float
     known_left: bool
-    _steady: dict[str, range] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     @property
     def changing(self) -> bool:
         """Whether weights change with time."""
         return bool(self.objective.factors) or self.deadline_boost > 1.0
 
-    def steady(self, name: str, now_ns: int) -> bool:
-        """Whether a job's weight is still the one that was last asked for."""
-        return now_ns in self._steady[name]
-
-    def weight(self, view: JobView, now_ns: int) -> float:
-        """The present weight of a job."""
+    def weight(self, view: JobView, now_ns: int) -> tuple[float, int]:
+        """The present weight of a job, and the instant from which on it may be another."""
         job = view.job
         weight, steady_s = job.weight, 0.0
         if self.deadline_boost > 1.0:
@@ -91,8 +91,7 @@ class Weights:
             weight *= self.objective.factor(standing)
             if self.deadline_boost == 1.0:
                 steady_s = self.objective.steady_s(standing.age_s)
-        self._steady[job.name] = range(now_ns, now_ns + round(steady_s * SECOND_NS))
-        return weight
+        return weight, now_ns + round(steady_s * SECOND_NS)
 
     def _standing(self, view: JobView, now_ns: int) -> Standing:
         left, age_s = 1.0, 0.0
@@ -103,6 +102,18 @@ class Weights:
             if self.known_left:
                 left = view.remaining / view.job.pmax
         return Standing(left, age_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Posed:
+    """The jobs of the last decision: when it was made, in the job table, posed, and until when each is as posed."""
+
+    asked_ns: int = 0
+    in_table: tuple[Job, ...] = ()
+    jobs: tuple[milp.Job, ...] = ()
+    until_ns: NDArray[np.int64] = field(
+        default_factory=lambda: np.empty(0, dtype=np.int64), compare=False
+    )
 
 
 @dataclass
@@ -191,8 +202,8 @@ class MilpPolicy:
     kind: Kind = field(default=Kind(kinds=True), init=False, metadata=NOT_STORED)
     verified: int = field(default=0, init=False)
     mismatches: int = field(default=0, init=False)
-    _terms: dict[str, milp.Job] = field(
-        default_factory=dict, init=False, repr=False, metadata=NOT_STORED
+    _last: _Posed = field(
+        default_factory=_Posed, init=False, repr=False, metadata=NOT_STORED
     )
     # Terms on each kind of units, and the terms from which they follow.
     _terms_on: dict[str, tuple[milp.Job, dict[str, milp.Job]]] = field(
@@ -322,51 +333,44 @@ class MilpPolicy:
 
     def _posed(self, state: State) -> tuple[milp.Job, ...]:
         """The jobs in play with their curves and weights; unchanged jobs are the objects of the last decision."""
-        if self._curves.changing:
-            self._terms.clear()
-        known = list(map(self._terms.get, state.positions))
-        jobs, now_ns = state.jobs, state.time_ns
-        if not self._weights.changing:
-            return tuple(
-                [
-                    term or self._term(jobs[position].job)
-                    for position, term in enumerate(known)
-                ]
-            )
-        steady = self._weights.steady
-        return tuple(
-            [
-                term
-                if term and steady(term.name, now_ns)
-                else self._weighted(jobs[position], now_ns)
-                for position, term in enumerate(known)
-            ]
-        )
+        last, now_ns, in_table = self._last, state.time_ns, state.in_table
+        if self._curves.changing or now_ns < last.asked_ns:
+            last = _Posed()
+        terms: list[milp.Job | None] = list(last.jobs)
+        until_ns = last.until_ns
+        if in_table is not last.in_table:
+            before = zip(last.jobs, until_ns.tolist(), strict=True)
+            # By identity: another job may have the same name.
+            known = dict(zip(map(id, last.in_table), before, strict=True))
+            kept = [known.get(id(job), (None, now_ns)) for job in in_table]
+            terms = [term for term, _ in kept]
+            until_ns = np.array([until for _, until in kept], dtype=np.int64)
+        due = np.flatnonzero(until_ns <= now_ns).tolist()
+        for at in due:
+            terms[at], until_ns[at] = self._term(state.jobs[at], now_ns, terms[at])
+        jobs = last.jobs
+        if due or in_table is not last.in_table:
+            jobs = tuple([term for term in terms if term is not None])
+        self._last = _Posed(now_ns, in_table, jobs, until_ns)
+        return jobs
 
-    def _term(self, job: Job) -> milp.Job:
-        curve = self._curves.curve(job)
-        term = milp.Job(
-            job.name,
-            job.jmin,
-            job.jmax,
-            curve.ns,
-            curve.ps,
-            job.tcup_s,
-            job.tcdw_s,
-            job.weight,
-            job.sizes,
-        )
-        self._terms[job.name] = term
-        return term
-
-    def _weighted(self, view: JobView, now_ns: int) -> milp.Job:
-        """A job at its present weight. One whose weight is unchanged keeps its terms, and its class."""
+    def _term(
+        self, view: JobView, now_ns: int, before: milp.Job | None
+    ) -> tuple[milp.Job, int]:
+        """A job at its present weight, and when that may change; at the weight of `before`, that object."""
         job = view.job
-        term = self._terms.get(job.name) or self._term(job)
-        weight = self._weights.weight(view, now_ns)
-        if weight != term.weight:
-            term = self._terms[job.name] = replace(term, weight=weight)
-        return term
+        weight, until_ns = job.weight, _NEVER_NS
+        if self._weights.changing:
+            weight, until_ns = self._weights.weight(view, now_ns)
+        if before is not None:
+            same = weight == before.weight
+            return before if same else replace(before, weight=weight), until_ns
+        curve = self._curves.curve(job)
+        bounds, costs = (job.jmin, job.jmax), (job.tcup_s, job.tcdw_s)
+        term = milp.Job(
+            job.name, *bounds, curve.ns, curve.ps, *costs, weight, job.sizes
+        )
+        return term, until_ns
 
 
 def measured_first(

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from bft import milp
 from bft.models.sharing.xi_table import SizedRatio
 from bft.replay.engine.policy_api import JobView, Kind, State
-from bft.replay.engine.sharing_rules import XI_PARTNERS, Interference, Sides
+from bft.replay.engine.rules import XI_PARTNERS, Interference, Sides
 from bft.replay.engine.snapshot import NOT_STORED
 from bft.replay.policies.milp import MilpPolicy
 

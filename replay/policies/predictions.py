@@ -1,21 +1,30 @@
-"""Predictions of saved models, written before a replay to columns that policies read."""
+"""Predictions of saved models, written before a replay to columns that policies read; what is known of curves.
+
+A policy knows all curves, or what it learns while jobs run, as by MalleTrain's job profiling advisor.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from bft.models import InputError, Job, JobTable
+import numpy as np
+
+from bft.models import Curve, InputError, Job, JobTable, Objective, OnlineCurve
 from bft.models.cells import is_gap, read_number, shown
+from bft.models.tolerances import MEASURED_S
+from bft.replay.engine.policy_api import JobView, State
+from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
 from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+
 
 ESTIMATE: Final = "estimate_s"
 SCORE: Final = "sharing_score"
@@ -142,3 +151,240 @@ def _with_column(
             extra=MappingProxyType({**completed[position].extra, column: value}),
         )
     return JobTable(tuple(completed), jobs.source)
+
+
+Order = Literal["growing", "inverse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Advisor:
+    """An advisor that says which jobs are to be measured now, and on how many units.
+
+    A job is measured on its smallest size, about twice that, and so on, `count` of its sizes. Each is measured for
+    `seconds` of progress in total, over all interruptions. Meanwhile it trains: what measuring costs are the rescales,
+    and that its size is not the best. `growing` goes from the smallest size up, `inverse` from the largest down, as
+    published: one growth, and then shrinks, of which each takes Tcdw and not Tcup seconds. No job is measured on more
+    than its equal share of the idle units, unless its smallest size is larger; a larger size waits until it fits, and
+    meanwhile the job is scheduled by the sizes that are measured.
+
+    Parameters
+    ----------
+    seconds
+        For each size.
+    count
+        How many sizes.
+    order
+        Which of them comes first.
+    """
+
+    seconds: float
+    count: int
+    order: Order
+
+    def sizes(self, job: Job) -> list[int]:
+        """The sizes at which a job is to be measured, ascending.
+
+        >>> from bft.models import Curve
+        >>> curve = Curve([0, 64], [0, 64])
+        >>> Advisor(60.0, 4, "growing").sizes(Job("a", 0, 3, 20, 1e6, 0, 0, curve, curve))
+        [3, 6, 12, 20]
+        """
+        first = max(job.jmin, 1)
+        return sorted(
+            {job.at_most(min(first * 2**k, job.jmax)) for k in range(self.count)}
+        )
+
+    def targets(
+        self, state: State, learned: Mapping[str, OnlineCurve]
+    ) -> dict[int, int]:
+        """Units for each job that is measured now, 0 while it must wait for that; by position in `state.jobs`.
+
+        A job of which nothing fits now is scheduled by what is measured of it, and measured further once it fits.
+
+        Parameters
+        ----------
+        state
+            The moment.
+        learned
+            What has been measured of each job.
+        """
+        left, targets = state.idle, {}
+        share = state.idle // max(len(state.jobs), 1)
+        for position, view in enumerate(state.jobs):
+            curve = learned.get(view.job.name, OnlineCurve())
+            sizes = self.sizes(view.job)
+            most = min(left, max(share, sizes[0]))
+            fits = [n for n in sizes if n <= most and self._lacks(curve, n) > 0]
+            if fits:
+                targets[position] = max(fits) if self.order == "inverse" else min(fits)
+                left -= targets[position]
+            elif not curve.sizes:
+                targets[position] = 0
+        return targets
+
+    def wake_ns(
+        self,
+        state: State,
+        targets: Mapping[int, int],
+        learned: Mapping[str, OnlineCurve],
+        stall: bool,
+    ) -> int | None:
+        """Return when the next of some jobs will have been measured for long enough, if nothing happens before.
+
+        Parameters
+        ----------
+        state, targets, learned
+            As for `targets`, and its answer.
+        stall
+            Whether a change stops a job for Tcup or Tcdw seconds, in which nothing can be measured.
+        """
+        seconds = []
+        for position, units in targets.items():
+            if units:
+                view = state.jobs[position]
+                lacks = self._lacks(learned.get(view.job.name, OnlineCurve()), units)
+                seconds.append(lacks + (_change_s(view, units) if stall else 0.0))
+        return (
+            state.time_ns + max(math.ceil(min(seconds) * SECOND_NS), 1)
+            if seconds
+            else None
+        )
+
+    def _lacks(self, curve: OnlineCurve, units: int) -> float:
+        """Return the seconds for which a job is still to be measured on a number of units."""
+        lacking = self.seconds - curve.seconds(units)
+        return lacking if lacking > MEASURED_S else 0.0
+
+
+def _change_s(view: JobView, units: int) -> float:
+    """Seconds for which a change to so many units stops a job."""
+    if units == view.units:
+        return 0.0
+    return view.job.tcup_s if units > view.units else view.job.tcdw_s
+
+
+@dataclass
+class KnownCurves:
+    """Objective curves of jobs that are known from the start.
+
+    Parameters
+    ----------
+    objective
+        The objective.
+    by_kind
+        Whether each kind of units has its own curves, or the usual curve counts on every kind.
+    """
+
+    objective: Objective
+    by_kind: bool = True
+    changing: ClassVar[bool] = False
+    _on: dict[tuple[str, str], Curve] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def learn(self, state: State) -> None:
+        """Learn nothing: all is known."""
+
+    def curve(self, job: Job) -> Curve:
+        """The objective curve of a job."""
+        return self.objective.curve(job)
+
+    def curve_on(self, job: Job, kind: str) -> Curve:
+        """The objective curve of a job on units of a kind."""
+        known = self._on.get((job.name, kind))
+        if known is None:
+            known = self.objective.curve(job)
+            if self.by_kind:
+                known = self.objective.curve_on(job, kind)
+            self._on[job.name, kind] = known
+        return known
+
+    def targets(self, state: State) -> dict[int, int]:
+        """Return no job that is to be measured."""
+        return {}
+
+    def wake_ns(
+        self, state: State, targets: Mapping[int, int], stall: bool
+    ) -> int | None:
+        """Return no instant: nothing is measured."""
+        return None
+
+    def state(self) -> dict[str, Any]:
+        """Nothing, as all follows from the jobs."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore nothing."""
+
+
+@dataclass
+class LearnedCurves:
+    """Objective curves that are learned from the rates at which jobs have run.
+
+    Parameters
+    ----------
+    objective
+        The objective of what is learned, where jobs are measured before they are scheduled. Without an advisor it is
+        the speed-up over one unit, because rates of jobs that never ran cannot be compared.
+    advisor
+        Which jobs are to be measured, and on how many units; None to learn only from what the decisions give.
+
+    Attributes
+    ----------
+    learned
+        The curve of each job in play that has run.
+    """
+
+    objective: Objective
+    advisor: Advisor | None = field(default=None, metadata=NOT_STORED)
+    changing: ClassVar[bool] = True
+    learned: dict[str, OnlineCurve] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def learn(self, state: State) -> None:
+        """Note at which rates each job has run on the units that it has held since the last decision."""
+        for position, view in enumerate(state.jobs):
+            for interval in state.intervals(position):
+                # With partners xi changes its rate too.
+                if view.job.runs_on(interval.units) and not interval.shared:
+                    curve = self.learned.setdefault(view.job.name, OnlineCurve())
+                    curve.observe(interval.units, interval.rate, interval.progressed_s)
+        for view in state.finished:
+            self.learned.pop(view.job.name, None)
+
+    def curve(self, job: Job) -> Curve:
+        """The objective curve of a job as far as it is known."""
+        believed = self.learned.get(job.name, OnlineCurve()).estimate(job.jmax)
+        if self.advisor is not None:
+            return self.objective.curve(
+                replace(job, scalability=believed, objective=believed)
+            )
+        one = float(believed.at(np.array([1.0]))[0])
+        return Curve(believed.ns, believed.ps / one) if one > 0 else believed
+
+    def curve_on(self, job: Job, kind: str) -> Curve:
+        """Refuse kinds: a rate that was seen says nothing of units of another kind."""
+        raise TypeError(f"curves on units of kind {kind!r} cannot be learned")
+
+    def targets(self, state: State) -> dict[int, int]:
+        """Units for each job that is measured now: see `Advisor.targets`."""
+        if self.advisor is None:
+            return {}
+        return self.advisor.targets(state, self.learned)
+
+    def wake_ns(
+        self, state: State, targets: Mapping[int, int], stall: bool
+    ) -> int | None:
+        """Return when the next job will have been measured for long enough: see `Advisor.wake_ns`."""
+        if self.advisor is None:
+            return None
+        return self.advisor.wake_ns(state, targets, self.learned, stall)
+
+    def state(self) -> dict[str, Any]:
+        """Return the learned curves of the jobs."""
+        return snapshot(self, inner=True)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore `state`."""
+        restore_snapshot(self, state, inner=True)

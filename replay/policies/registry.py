@@ -9,8 +9,13 @@ from importlib import import_module
 from typing import Any
 
 from bft.models import InputError
-from bft.models.constants import Constant, built, constants_of, parsed_constants
-from bft.models.plugins import PluginGroup
+from bft.models.plugins import (
+    Constant,
+    PluginGroup,
+    built,
+    constants_of,
+    parsed_constants,
+)
 from bft.replay.engine.policy_api import Kind, Policy
 
 GROUP = "bft.policies"
@@ -27,7 +32,7 @@ BUILT_IN = {
     "optimus": "optimus:Optimus",
     "tiresias-l": "tiresias:TiresiasL",
     "tiresias-g": "tiresias:TiresiasG",
-    "tiresias-pollux": "tiresias_pollux:TiresiasPollux",
+    "tiresias-pollux": "tiresias:TiresiasPollux",
     "pollux": "pollux:Pollux",
     "sia": "sia:Sia",
     "lucid": "lucid.orchestrator:Lucid",

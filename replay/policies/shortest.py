@@ -9,7 +9,7 @@ from heapq import merge
 from typing import ClassVar, Literal
 
 from bft.models import Job
-from bft.models.rounding import rounded
+from bft.models.tolerances import rounded
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.policies.rigid import run, run_by_quota, start
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
@@ -10,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft import milp
+from bft.milp.tolerances import DRAWN_TIES
 from bft.models import Job
 from bft.models.speed.dynamics import ApplicationDynamics
-from bft.models.speed.goodput import Speed, goodput_table
+from bft.models.speed.goodput import Goodput, Speed, goodput_table
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.snapshot import restore_snapshot, snapshot
-from bft.replay.policies._nodes import Nodes
-from bft.replay.policies._rounds import is_round, keep_what_is_left, next_round
+from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
 from bft.replay.policies.pollux import restart_factor
 from bft.replay.policies.solver import SolverOptions
 
@@ -27,7 +28,7 @@ class Sia:
 
     A configuration is a number of units: powers of two within a node, then whole nodes (every number where a unit is
     a node), of those that the job may have. A job that has only other sizes may have all of these. With G the goodput
-    of a configuration over the job's smallest goodput, times the units of its smallest configuration, the utility is
+    of a configuration over the smallest that is offered, times the units of the job's smallest one, the utility is
 
         no_allocation - (r·G)^power  for power < 0        no_allocation + (r·G)^power  for power > 0
 
@@ -58,6 +59,11 @@ class Sia:
         Leave a job what it holds while it starts, restarts or moves.
     user_batch
         Judge a job whose goodput is fitted by batches up to the one that its user chose; else up to its largest.
+    quantum
+        Round (r·G)^power to whole multiples of this; 0 does not round.
+    ties
+        0: of several optima the solver's canonical one; else the first in an order of all configurations that is drawn
+        with this seed.
     solver
         The solver of decisions.
 
@@ -97,6 +103,12 @@ class Sia:
         default=False,
         metadata={"help": "judge a job by batches up to the one that its user chose"},
     )
+    quantum: float = field(
+        default=0.0, metadata={"help": "what utilities are rounded to, 0: not at all"}
+    )
+    ties: int = field(
+        default=0, metadata={"help": "seed of the order of ties, 0: the canonical one"}
+    )
     solver: SolverOptions = SolverOptions("auto")
     name: str = field(default="sia", init=False)
     kind: ClassVar[Kind] = Kind(migrates=True, tunes=True, kinds=True)
@@ -107,7 +119,8 @@ class Sia:
     def __post_init__(self) -> None:
         least = 1.0 if self.power < 0 else 0.0
         for option, low in (
-            ("interval_s", 0), ("delay_s", 0), ("growth", 1), ("most_replicas", 1), ("no_allocation", least)
+            ("interval_s", 0), ("delay_s", 0), ("growth", 1), ("most_replicas", 1), ("no_allocation", least),
+            ("quantum", 0), ("ties", 0),
         ):  # fmt: skip
             if not getattr(self, option) >= low:
                 raise ValueError(
@@ -167,7 +180,7 @@ class Sia:
 
         Jobs that keep their units while they restart are not part of it, nor are their units.
         """
-        machine, now_ns = state.machine, state.time_ns
+        machine = state.machine
         idle, held = machine.idle_by_kind(), _kinds_held(state)
         open_ones = self._open(state)
         kept = dict.fromkeys(idle, 0)
@@ -178,9 +191,15 @@ class Sia:
         posed, current = [], []
         for position in open_ones:
             view, kind = state.jobs[position], held[position]
-            offer = self.utilities(
-                view, now_ns, machine.units_per_node, list(idle) or [""], kind
-            )
+            offer = self.utilities(view, state.time_ns, machine.units_by_kind(), kind)
+            if self.ties:
+                offer = {
+                    of: {
+                        n: u + DRAWN_TIES * self._rank(view.job, of, n)
+                        for n, u in offer[of].items()
+                    }
+                    for of in offer
+                }
             posed.append({of: self._posed(view.job, offer[of]) for of in offer})
             current.append((kind, view.units))
         if not idle:
@@ -192,6 +211,11 @@ class Sia:
             )
         left = {kind: units - kept[kind] for kind, units in idle.items()}
         return milp.Problem.of_kinds(left, 1.0, posed, current)
+
+    def _rank(self, job: Job, kind: str, units: int) -> float:
+        """The place of a configuration in the order of ties, in [0, 1): the same at every round."""
+        drawn = random.Random(f"{self.ties} {job.name} {kind} {units}")  # noqa: S311  # nosec B311
+        return drawn.random()
 
     def _posed(self, job: Job, utilities: Mapping[int, float]) -> milp.Job:
         """A job on the configurations of a kind that it may get now, at their utilities."""
@@ -216,12 +240,7 @@ class Sia:
         )
 
     def utilities(
-        self,
-        view: JobView,
-        now_ns: int,
-        per: int,
-        kinds: Sequence[str] = ("",),
-        held: str = "",
+        self, view: JobView, now_ns: int, nodes: Mapping[str, int], held: str = ""
     ) -> dict[str, dict[int, float]]:
         """Utility of each configuration that a job may get at an instant, by kind and number of units, ascending.
 
@@ -231,21 +250,26 @@ class Sia:
             The job.
         now_ns
             UTC nanoseconds.
-        per
-            Units of a node.
-        kinds, held
-            The kinds of units, and the one that it holds; one without a name where all are alike.
+        nodes
+            Units of a node of each kind; one kind without a name where all are alike.
+        held
+            The kind of the units that it holds.
         """
-        goodput = {kind: self._goodput(view, view.job.on(kind), per) for kind in kinds}
+        goodput = {kind: self._goodput(view, kind, nodes) for kind in nodes}
         sizes = {
-            kind: [n for n in _configurations(view, per) if n < len(of) and of[n] > 0]
+            kind: [
+                n
+                for n in _configurations(view, nodes[kind])
+                if n < len(of) and of[n] > 0
+            ]
             for kind, of in goodput.items()
         }
-        all_sizes = [n for of in sizes.values() for n in of]
-        if not all_sizes:
-            return {kind: {} for kind in kinds}
-        fewest = min(all_sizes)
-        least = min(float(goodput[kind][n]) for kind, of in sizes.items() for n in of)
+        fewest = min((n for of in sizes.values() for n in of), default=0)
+        if not fewest:
+            return {kind: {} for kind in nodes}
+        most = max(fewest, self.growth * self._tried(view))
+        offered = {kind: [n for n in of if n <= most] for kind, of in sizes.items()}
+        least = min(float(goodput[kind][n]) for kind in nodes for n in offered[kind])
         keeps = (
             view.units
             if view.units
@@ -253,42 +277,57 @@ class Sia:
             and goodput[held][view.units] > 0
             else 0
         )
-        most = max(fewest, self.growth * self._largest.get(view.job.name, 0))
         factor = 1.0
         if keeps:
             own_s = view.job.policy_restart_s
             delay_s = self.delay_s if own_s is None else own_s
             factor = restart_factor(view, now_ns, delay_s)
-        result: dict[str, dict[int, float]] = {kind: {} for kind in kinds}
-        for kind, of in sizes.items():
+        result: dict[str, dict[int, float]] = {kind: {} for kind in nodes}
+        for kind in nodes:
             kept_here = keeps if kind == held else 0
-            for n in sorted({*of, kept_here} - {0}):
-                scaled = (
-                    fewest
-                    * float(goodput[kind][n])
-                    / least
-                    * (1.0 if n == kept_here else factor)
-                )
-                if (n <= most or n == kept_here) and scaled > 0:
+            for n in sorted({*offered[kind], kept_here} - {0}):
+                share = 1.0 if n == kept_here else factor
+                scaled = fewest * float(goodput[kind][n]) / least * share
+                if scaled > 0:
                     utility = scaled**self.power
+                    if self.quantum:
+                        utility = round(utility / self.quantum) * self.quantum
                     result[kind][n] = self.no_allocation + (
                         utility if self.power > 0 else -utility
                     )
         return result
 
-    def _goodput(self, view: JobView, job: Job, per: int) -> NDArray[np.float64]:
-        """Goodput on 0, 1, ... units on as few nodes as possible: 0 where the job may not have so many."""
-        most, speed = job.jmax, cast("Speed", job.scalability)
+    def _tried(self, view: JobView) -> int:
+        """The most units that a job ever had, as far as its agent has seen it run on them."""
         if isinstance(view.dynamics, ApplicationDynamics):
-            speed = view.dynamics.goodput
-            most = min(self.most_replicas, view.dynamics.most, job.jmax)
-            if speed is not None and self.user_batch:
-                largest = view.dynamics.profile.batch
-                limits = replace(speed.limits, most=largest)
-                speed = replace(speed, limits=limits)
-        by_nodes = goodput_table(speed, 2, most)
-        table: NDArray[np.float64] = np.where(
-            np.arange(most + 1) <= per, by_nodes[1], by_nodes[2]
+            return view.dynamics.profiled
+        return self._largest.get(view.job.name, 0)
+
+    def _goodput(
+        self, view: JobView, kind: str, nodes: Mapping[str, int]
+    ) -> NDArray[np.float64]:
+        """Goodput on 0, 1, ... units of a kind, on as few nodes as possible: 0 where the job may not have so many.
+
+        On a kind where a fitted job never ran it is that of the first one where it did, by their rates on one unit.
+        """
+        job, dynamics = view.job.on(kind), view.dynamics
+        most, of, times, batch = job.jmax, kind, 1.0, None
+        speed = cast("Speed", job.scalability)
+        if isinstance(dynamics, ApplicationDynamics):
+            most = min(self.most_replicas, dynamics.most, job.jmax)
+            seen = (each for each in (kind, *nodes) if dynamics.goodput_on(each))
+            of = next(seen, kind)
+            speed = dynamics.goodput_on(of)
+            rates = (dynamics.profile.on(each).single_rate for each in (kind, of))
+            times = next(rates) / next(rates)
+            batch = dynamics.profile.batch if self.user_batch else None
+        by_nodes = (
+            _up_to_the_users(speed, batch, most)
+            if isinstance(speed, Goodput) and batch is not None
+            else goodput_table(speed, 2, most)
+        )
+        table: NDArray[np.float64] = times * np.where(
+            np.arange(most + 1) <= nodes[of], by_nodes[1], by_nodes[2]
         )
         table[~job.allowed[: most + 1]] = 0.0
         return table
@@ -300,6 +339,16 @@ class Sia:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
         restore_snapshot(self, state, inner=True)
+
+
+def _up_to_the_users(speed: Goodput, batch: int, most: int) -> NDArray[np.float64]:
+    """As `goodput_table` on two nodes, at the best batch up to the user's, or the least that so many can share out."""
+    limits, counts = speed.limits, np.arange(most + 1)
+    table = goodput_table(replace(speed, limits=replace(limits, most=batch)), 2, most)
+    nodes = np.minimum(np.arange(3)[:, None], np.maximum(counts, 1))
+    least = speed.at(np.maximum(nodes, 1), np.maximum(counts, 1), limits.atomic_min)
+    beyond = (counts * limits.atomic_min > batch) & (table == 0)
+    return np.where(beyond, least, table)
 
 
 def _configurations(view: JobView, per: int) -> list[int]:

@@ -7,9 +7,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from bft.replay.engine.policy_api import Decision, Kind, State
-from bft.replay.engine.sharing_rules import Interference
-from bft.replay.policies._shared_places import Refused, SharedPlaces, free_units
-from bft.replay.policies.pairing import pays, together_s
+from bft.replay.engine.rules import Interference
+from bft.replay.policies._shared_units import (
+    Refused,
+    SharedPlaces,
+    free_units,
+    pays,
+    together_s,
+)
 from bft.replay.policies.shortest import seconds_at_request
 
 

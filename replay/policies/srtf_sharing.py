@@ -8,9 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.engine.sharing_rules import Interference
-from bft.replay.policies._shared_places import Refused, SharedPlaces, free_units
-from bft.replay.policies.pairing import pays, speed, together_s
+from bft.replay.engine.rules import Interference
+from bft.replay.policies._shared_units import (
+    Refused,
+    SharedPlaces,
+    free_units,
+    pays,
+    speed,
+    together_s,
+)
 from bft.replay.policies.rigid import run
 from bft.replay.policies.shortest import seconds_at_request
 

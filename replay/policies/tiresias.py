@@ -1,24 +1,29 @@
 """Tiresias: least attained service first, in few queues (Gu et al., NSDI'19).
 
 docs/decisions/0010-tiresias.md lists the differences from its public simulator.
+`TiresiasPollux` is the policy of Pollux' artifact (docs/decisions/0012-pollux.md).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from bft.models import Job
+import numpy as np
+
+from bft.models import Job, read_table
+from bft.models.cells import Rows
 from bft.models.speed.skew import THRESHOLD
 from bft.models.tolerances import SERVICE
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.snapshot import restore_snapshot, snapshot
-from bft.replay.policies._rounds import is_round, next_round
-from bft.replay.policies.gittins import ServiceDistribution, read_samples
-from bft.replay.policies.rigid import run, run_by_quota
+from bft.replay.policies._rounds import Nodes, is_round, next_round
+from bft.replay.policies.rigid import run, run_by_quota, within_quota
 from bft.replay.trace.node_trace import SECOND_NS
 
 # A timer that is due at a whole nanosecond must not come one late: the part of a nanosecond that counts as none.
@@ -125,7 +130,7 @@ class TiresiasL:
         self._admit(positions)
         for view in state.jobs:
             if view.starts:
-                self._place(view, state.time_ns)
+                self._change_queue(view, state.time_ns)
         self._sort(state, positions)
         if self.compat:
             for queue in self._queues:
@@ -170,7 +175,7 @@ class TiresiasL:
                 self._standings[name] = _Standing()
                 self._queues[0].append(name)
 
-    def _place(self, view: JobView, now_ns: int) -> None:
+    def _change_queue(self, view: JobView, now_ns: int) -> None:
         """Demote a job that has reached limits, promote one that has waited long enough."""
         one = self._standings[view.job.name]
         slack = -SERVICE if self.compat else SERVICE
@@ -317,3 +322,135 @@ class TiresiasG(TiresiasL):
             queue.sort(
                 key=lambda name: (-index[name], state.jobs[positions[name]].job.tsub_ns)
             )
+
+
+COLUMNS = ("service", "duration")
+
+
+class ServiceDistribution:
+    """The distribution of total service per job, as samples.
+
+    Parameters
+    ----------
+    samples
+        Unit-seconds of past jobs, in any order.
+    delta
+        Length of the next quantum in unit-seconds.
+    """
+
+    def __init__(self, samples: Iterable[float], delta: float) -> None:
+        self.delta = delta
+        self.samples = sorted(samples)
+        self._sums = np.concatenate(
+            [[0.0], np.cumsum(self.samples)]
+        )  # of the first k samples
+
+    def learn(self, sample: float) -> None:
+        """Add the service of another finished job."""
+        index = bisect_right(self.samples, sample)
+        self.samples.insert(index, sample)
+        self._sums = np.concatenate(
+            [self._sums[: index + 1], self._sums[index:] + sample]
+        )
+
+    def index(self, attained: float) -> float:
+        """The index of a job with this many attained unit-seconds; 0 beyond the largest sample.
+
+        With n samples d in ascending order, i of them up to a and e up to a + Δ (docs/policies.md):
+
+            P = (e − i) / (n − i)        the job finishes within the quantum
+            E = (Σ d[i:e] + Δ·(n − e)) / (n − i)        its expected service in the quantum
+            index = P / E
+        """
+        samples, n = self.samples, len(self.samples)
+        first = bisect_right(samples, attained)
+        if first == n:
+            return 0.0
+        last = bisect_right(samples, attained + self.delta)
+        return (last - first) / self._service(first, last)  # n − i is a factor of both
+
+    def index_of_next_sample(self, attained: float) -> float:
+        """The index that Tiresias' public simulator uses: one unit-second before the next sample is reached.
+
+        There the largest sample never counts as finished within the quantum, P is rounded to five digits and E down to
+        a whole number, so more indices are equal.
+        """
+        samples, n = self.samples, len(self.samples)
+        index = bisect_right(samples, attained)
+        if index == n:
+            return 0.0
+        before = samples[index] - 1
+        first, last = (
+            bisect_right(samples, before),
+            min(bisect_right(samples, before + self.delta), n - 1),
+        )
+        chance = round((last - first) / (n - first), 5)
+        return round(chance * 1e6 / (self._service(first, last) // (n - first)), 4)
+
+    def _service(self, first: int, last: int) -> float:
+        """Σ d[i:e] + Δ·(n − e)."""
+        return float(self._sums[last] - self._sums[first]) + self.delta * (
+            len(self.samples) - last
+        )
+
+
+def read_samples(path: str | Path) -> list[float]:
+    """Read the service of past jobs: a table with a column `service` (unit-seconds), or `duration`.
+
+    Raises
+    ------
+    InputError
+        Naming file, row and column.
+    """
+    rows = Rows(read_table(path), path)
+    column = next((name for name in COLUMNS if rows.has(name)), None)
+    if column is None:
+        raise rows.error(
+            f"expected a column {' or '.join(COLUMNS)} with unit-seconds of past jobs"
+        )
+    samples: list[float] = rows.require((column,)).all_numbers(column, above=0).tolist()
+    return samples
+
+
+@dataclass
+class TiresiasPollux(TiresiasL):
+    """Tiresias-l in rounds, with two queues, where running jobs do not come before waiting ones.
+
+    Jobs that fit by number of units run; all others stop. Jobs that start, in this order, get the nodes with the most
+    free units. `placement`, `skew_threshold`, `late_demotion` and `compat` have no effect.
+    """
+
+    limits: tuple[float, ...] = field(
+        default=(57_600.0,),
+        metadata={"help": "unit-seconds at which a job leaves each queue but the last"},
+    )
+    interval_s: float = field(
+        default=60.0, metadata={"help": "seconds between decisions, 0: at every event"}
+    )
+    name: str = field(default="tiresias-pollux", init=False)
+
+    def decide(self, state: State) -> Decision:
+        """Give units to jobs in the order of their queues, at the start of each round."""
+        wake_ns = next_round(state.time_ns, self.interval_s)
+        if not is_round(state.time_ns, self.interval_s):
+            return Decision.keep(wake_ns=wake_ns)
+        positions = state.positions
+        self._admit(positions)
+        for view in state.jobs:
+            if view.starts:
+                self._change_queue(view, state.time_ns)
+        runs = within_quota(
+            state, (positions[name] for queue in self._queues for name in queue)
+        )
+        nodes = Nodes(
+            state, [position for position in runs if state.jobs[position].units]
+        )
+        changed: dict[int, tuple[int, ...]] = {
+            position: () for position in state.running if position not in runs
+        }
+        for position in runs:
+            if not state.jobs[position].units:
+                changed[position] = nodes.take(
+                    nodes.emptiest(state.jobs[position].job.request)
+                )
+        return Decision.placed(changed, wake_ns=wake_ns)

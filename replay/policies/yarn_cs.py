@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from bft.models import Job
-from bft.models.rounding import lowered, rounded
-from bft.models.tolerances import SHARES
+from bft.models.tolerances import SHARES, lowered, rounded
 from bft.replay.engine.policy_api import Decision, Kind, State
 
 

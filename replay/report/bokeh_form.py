@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bft.models.extras import needs
+from bft.models.plugins import needs
 from bft.replay.report.chart import (
     STRONG,
     Axis,

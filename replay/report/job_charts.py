@@ -16,8 +16,8 @@ from bft.replay.report.chart import (
     FloatArray,
     IntArray,
 )
-from bft.replay.report.run_files import RunFiles
-from bft.replay.report.time_charts import TIME, ns
+from bft.replay.report.run_files import RunFiles, ns
+from bft.replay.report.time_charts import TIME
 
 # Progress of a job; the last two stages apply to the end of their block.
 WAITED, FINISHED = 0, 5

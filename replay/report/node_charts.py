@@ -1,9 +1,10 @@
-"""Charts of the nodes: which job held which node, and how long nodes stay idle."""
+"""Charts of the nodes: which job held which, how long they stay idle, and what harvesting costs host jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -24,13 +25,13 @@ from bft.replay.report.chart import (
 )
 from bft.replay.report.job_charts import GROUPS, label
 from bft.replay.report.over_time import mean_over_time, round_spans
-from bft.replay.report.run_files import RunFiles
-from bft.replay.report.time_charts import SPANS, TIME, ns, stamps
+from bft.replay.report.run_comparison import names_of
+from bft.replay.report.run_files import RunFiles, Spans
+from bft.replay.report.time_charts import SPANS, TIME, stamps
+from bft.replay.results.host import host_sentence
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import Fragments
 
-# Limits the page to 5 MB; the longest blocks are drawn.
-MAX_BLOCKS = 300_000
 MAX_NODES = 25
 DAY_QUARTERS = 96
 # The entry of idle units that no job held.
@@ -40,32 +41,30 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 def who_held_what(run: RunFiles) -> Chart | None:
     """Chart which job held which units, and when, in the colours of classes; None if no unit was held."""
-    held = run.allocations
-    if not len(held):
+    held = run.held
+    if not held.rows:
         return None
-    jobs = held["job"].astype("category")
-    names = [label(name) for name in jobs.cat.categories]
-    rows = held.assign(who=jobs.cat.codes)
+    jobs = pd.Index(held.names)
+    names = [label(name) for name in jobs]
+    longest = held.longest
+    weights, rows = held.unit_ns, held.rows
     if run.unused is not None:
-        rows = pd.concat([rows, run.unused.assign(who=len(names))])
-    begin, end = (ns(rows[column]) - run.begin_ns for column in ("start", "end"))
-    first, last, who = (
-        rows[column].to_numpy(dtype=np.int64)
-        for column in ("first_unit", "last_unit", "who")
-    )
-    length = end - begin
-    weight = (length * (last - first + 1)).astype(np.float64)
-    by_job = np.bincount(who, weights=weight, minlength=len(names) + 1).astype(float)
-    classes = _classes(run, jobs.cat.categories, by_job[:-1])
-    drawn = np.sort(np.argsort(-length, kind="stable")[:MAX_BLOCKS])
+        unused = Spans.of(run.unused, np.full(len(run.unused), len(names)))
+        longest = longest.with_more(unused)
+        rows += len(unused)
+        weights = np.append(weights, unused.unit_ns.sum())
+    else:
+        weights = np.append(weights, 0.0)
+    classes = _classes(run, jobs, weights[:-1])
     note = classes.sentence
     if run.unused is not None:
-        note += f"{by_job[-1] / by_job.sum():.1%} of the idle unit-time was not used (grey). Empty areas were busy. "
+        note += f"{weights[-1] / weights.sum():.1%} of the idle unit-time was not used (grey). Empty areas were busy. "
     else:
         note += "Empty areas were busy, or idle and not used. "
     note += "Zoom in for single units; hover shows the job."
-    if len(drawn) < len(rows):
-        note += f" The shortest are left out ({1 - weight[drawn].sum() / weight.sum():.1%} of the unit-time)."
+    if len(longest) < rows:
+        drawn = longest.unit_ns.sum() / weights.sum()
+        note += f" The shortest are left out ({1 - drawn:.1%} of the unit-time)."
     is_unused = run.unused is not None
     blocks = Blocks(
         TIME,
@@ -74,11 +73,11 @@ def who_held_what(run: RunFiles) -> Chart | None:
         names=[*names, UNUSED],
         origin=run.begin_ns / 1e6,
         seconds=max(1, (run.end_ns - run.begin_ns) // SECOND_NS),
-        who=who[drawn],
-        first=first[drawn],
-        last=last[drawn],
-        begin=begin[drawn] // SECOND_NS,
-        end=-(-end[drawn] // SECOND_NS),
+        who=longest.who,
+        first=longest.first,
+        last=longest.last,
+        begin=(longest.begin - run.begin_ns) // SECOND_NS,
+        end=-(-(longest.end - run.begin_ns) // SECOND_NS),
         units=run.units_per_node,
         empty="busy" if is_unused else "nobody",
         classes=(*classes.names, UNUSED) if is_unused else classes.names,
@@ -89,7 +88,7 @@ def who_held_what(run: RunFiles) -> Chart | None:
         {
             "job": names,
             classes.what: [classes.names[number] for number in classes.of],
-            "unit-hours": (by_job[:-1] / 3.6e12).round(2),
+            "unit-hours": (weights[:-1] / 3.6e12).round(2),
         }
     )
     table = hours.sort_values("unit-hours", ascending=False, kind="stable")
@@ -301,3 +300,127 @@ def _whole_units(seconds: float) -> str:
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:g} {unit}"
     return f"{seconds:g} s"
+
+
+# What knowing the starts ahead would give, with the host's jobs known: the node-hours of waiting that it moves to
+# training, the price by which the harvest follows from all waiting, and the starts that would still wait.
+KNOWN = (
+    "host.announced.waiting_node_h",
+    "host.break_even_price",
+    "host.announced.delayed_share",
+)
+
+
+def host_jobs(runs: Sequence[RunFiles]) -> list[Chart]:
+    """Return which starts wait and where the node-hours are, by size; nothing where no run states a return time."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, run in zip(names_of(runs), runs, strict=True):
+        with run.summary_used():
+            host = run.summary["metrics"].get("host") or {}
+            if host.get("starts") and "by_size" in host:
+                found[name] = host
+                _check(host)
+    return _who_waits(found) if found else []
+
+
+def _check(host: dict[str, Any]) -> None:
+    """Use all values once, so that a damaged summary is named."""
+    host_sentence(host)
+    for row in host["by_size"]:
+        (
+            str(row["nodes"]),
+            float(row["starts"]),
+            float(row["delayed"]),
+            float(row["waiting_node_h"]),
+        )
+
+
+def _who_waits(found: dict[str, dict[str, Any]]) -> list[Chart]:
+    shares, hours, rows = {}, {}, []
+    for name, host in found.items():
+        starts, delayed, waiting = (
+            np.array([row[key] for row in host["by_size"]], dtype=np.float64)
+            for key in ("starts", "delayed", "waiting_node_h")
+        )
+        shares[_entry(name, host)] = delayed / np.maximum(starts, 1.0)
+        hours[_entry(name, host)] = waiting
+        rows += [{"run": name, **row} for row in host["by_size"]]
+    first = next(iter(found.values()))
+    sizes = tuple(f"{row['nodes']} ({row['starts']:,})" for row in first["by_size"])
+    table = pd.DataFrame(rows).rename(
+        columns={
+            "mean_delay_s": "mean delay, s",
+            "waiting_node_h": "node-hours waiting",
+        }
+    )
+    table = table if len(found) > 1 else table.drop(columns="run")
+    sentence = host_sentence(first)
+    note = f"{sentence[0].upper()}{sentence[1:]}. By the nodes of a start; how many there were stands in brackets."
+    other = "A reserve spares the many small starts; the few large ones hold most of the node-hours."
+    waits = Bars(sizes, Axis("share of starts that wait", "share"), shares)
+    costs = Bars(sizes, Axis("node-hours waiting"), hours)
+    return [
+        Chart("who-waits", "Which of your own jobs wait", note, waits, table.round(3)),
+        Chart(
+            "who-waits-hours",
+            "Where their node-hours are",
+            other,
+            costs,
+            table.round(3),
+        ),
+    ]
+
+
+def _entry(name: str, host: dict[str, Any]) -> str:
+    kept = f"{host['reserve']} nodes kept free" if host["reserve"] else "none kept free"
+    return f"{name}: {kept}"
+
+
+def front(table: pd.DataFrame) -> Chart | None:
+    """Return starts that wait over the training given up, from a sweep over `reserve`; None for any other sweep."""
+    columns = {"reserve", "host.delayed_share", "host.waiting_node_h"}
+    if (
+        not columns <= set(table)
+        or table["reserve"].nunique() < 2
+        or table["host.delayed_share"].isna().all()
+    ):
+        return None
+    figures = [
+        "outcome",
+        "host.delayed_share",
+        "host.waiting_node_h",
+        *(set(KNOWN) & set(table)),
+    ]
+    means = table.groupby("reserve", sort=True)[figures].mean().reset_index()
+    least = means.iloc[0]
+    given_up = (1 - means["outcome"] / least["outcome"]).to_numpy(dtype=np.float64)
+    waits = means["host.delayed_share"].to_numpy(dtype=np.float64)
+    points = ", ".join(
+        f"{row.reserve:g}: {wait:.0%} for {up:.1%}"
+        for row, wait, up in zip(means.itertuples(), waits, given_up, strict=True)
+    )
+    note = f"Starts that wait, for the training given up against --reserve {least['reserve']:g}, "
+    note += f"by nodes kept: {points}."
+    curves = [Curve("nodes kept free", 100 * given_up, waits)]
+    if set(KNOWN) <= set(table):
+        spared, price, left = (float(least[column]) for column in KNOWN)
+        given_back = spared / (price * least["host.waiting_node_h"]) if spared else 0.0
+        known = "nothing kept, nodes given back for announced starts"
+        curves.append(
+            Curve(known, np.array([0.0, 100 * given_back]), np.array([waits[0], left]))
+        )
+    axes = Axis("training given up, %"), Axis("share of starts that wait", "share")
+    shown = means.rename(
+        columns={
+            "host.delayed_share": "share that waits",
+            "host.waiting_node_h": "node-hours waiting",
+        }
+    )
+    shown = shown.assign(**{"training given up": given_up})
+    return Chart(
+        "front",
+        "What sparing your own jobs costs training",
+        note,
+        Curves(*axes, tuple(curves)),
+        shown.round(4),
+    )

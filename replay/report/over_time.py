@@ -98,11 +98,29 @@ def mean_over_time(
     return means
 
 
+def changes_of(
+    start: TimeArray, end: TimeArray, units: FloatArray
+) -> tuple[TimeArray, FloatArray]:
+    """Return the instants (ns, ascending) at which units are given or released, and how many more are held then.
+
+    >>> instants, change = changes_of(np.array([0, 0]), np.array([6, 10]), np.array([3.0, 1.0]))
+    >>> instants.tolist(), change.tolist()
+    ([0, 6, 10], [4.0, -3.0, -1.0])
+    """
+    instants, index = np.unique(np.concatenate([start, end]), return_inverse=True)
+    both = np.concatenate([units, -units])
+    return instants, sums(index, both, len(instants))
+
+
+def sums(index: NDArray[np.int64], weights: FloatArray, count: int) -> FloatArray:
+    """Return the sum of the weights of each index below `count`."""
+    return np.bincount(index, weights=weights, minlength=count).astype(np.float64)
+
+
 def held_over_time(
     counted: Iterable[tuple[TimeArray, FloatArray]],
-    start: TimeArray,
-    end: TimeArray,
-    units: FloatArray,
+    instants: TimeArray,
+    change: FloatArray,
 ) -> tuple[TimeArray, FloatArray]:
     """Units in use between decisions too, when jobs finish and give theirs back without a row in the steps.
 
@@ -110,8 +128,8 @@ def held_over_time(
     ----------
     counted
         For each pool the instants of its steps (ns, ascending) and the units in use from then on.
-    start, end, units
-        Of each allocation the instants (ns) and its units. Units that two jobs share are in two of them.
+    instants, change
+        As `changes_of` returns them. Units that two jobs share count twice.
 
     Returns
     -------
@@ -120,20 +138,17 @@ def held_over_time(
     Examples
     --------
     >>> steps = np.array([0, 10]), np.array([4.0, 0.0])
-    >>> times, used = held_over_time([steps], np.array([0, 0]), np.array([6, 10]), np.array([3.0, 1.0]))
+    >>> times, used = held_over_time([steps], np.array([0, 6, 10]), np.array([4.0, -3.0, -1.0]))
     >>> times.tolist(), used.tolist()
     ([0, 6, 10], [4.0, 1.0, 0.0])
     """
     counted = list(counted)
-    times = np.unique(
-        np.concatenate([start, end, *(instants for instants, _ in counted)])
-    )
+    times = np.unique(np.concatenate([instants, *(steps for steps, _ in counted)]))
     used = np.zeros(len(times))
-    for instants, values in counted:
+    for steps, values in counted:
         used += np.concatenate([[0.0], values])[
-            np.searchsorted(instants, times, side="right")
+            np.searchsorted(steps, times, side="right")
         ]
-    change = np.zeros(len(times))
-    np.add.at(change, np.searchsorted(times, start), units)
-    np.add.at(change, np.searchsorted(times, end), -units)
-    return times, np.minimum(used, np.cumsum(change))
+    changes = np.zeros(len(times))
+    np.add.at(changes, np.searchsorted(times, instants), change)
+    return times, np.minimum(used, np.cumsum(changes))

@@ -14,8 +14,7 @@ from bft.replay.report.chart import Bars, Blocks, Chart, Curves, colour
 from bft.replay.report.run_charts import charts_of, charts_of_trace
 from bft.replay.report.run_comparison import headline, names_of
 from bft.replay.report.run_files import RunFiles, read_run
-from bft.replay.report.svg_form import drawn
-from bft.replay.report.sweep_charts import (
+from bft.replay.report.study_charts import (
     NAMES,
     answer,
     charts_of_sweep,
@@ -23,8 +22,8 @@ from bft.replay.report.sweep_charts import (
     read_sweep,
     varied,
 )
+from bft.replay.report.svg_form import drawn
 from bft.replay.report.tables import (
-    FEW_JOBS,
     behind,
     data,
     facts,
@@ -36,7 +35,7 @@ from bft.replay.report.tables import (
     section,
 )
 from bft.replay.report.words import markup
-from bft.replay.results.headlines import headlines
+from bft.replay.results.headlines import FEW_JOBS, headlines
 from bft.replay.trace.node_trace import NodeTrace
 
 # Only the file itself: a browser refuses to fetch anything. Bokeh compiles the texts of hovers in the page.

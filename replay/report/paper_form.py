@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bft.models.extras import needs
+from bft.models.plugins import needs
 from bft.replay.report.chart import (
     STRONG,
     Axis,
@@ -23,7 +23,7 @@ from bft.replay.report.chart import (
 )
 from bft.replay.report.run_charts import charts_of, charts_of_trace
 from bft.replay.report.run_files import read_run
-from bft.replay.report.sweep_charts import charts_of_sweep, is_sweep, read_sweep
+from bft.replay.report.study_charts import charts_of_sweep, is_sweep, read_sweep
 from bft.replay.trace.node_trace import NodeTrace
 
 if TYPE_CHECKING:

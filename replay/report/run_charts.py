@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bft.replay.report import (
-    host_charts,
     job_charts,
     node_charts,
     time_charts,
@@ -47,7 +46,7 @@ OF_A_RUN: tuple[Callable[[RunFiles], Chart | None], ...] = (
 def charts_of(runs: Sequence[RunFiles]) -> list[Chart]:
     """The charts of a page, the most important first; of several runs those that compare them, then the first's."""
     own = [chart for draw in OF_A_RUN if (chart := draw(runs[0])) is not None]
-    host = host_charts.of_runs(runs)
+    host = node_charts.host_jobs(runs)
     if len(runs) > 1:
         return [*compared(runs), *host, *own]
     before = [chart for chart in own if chart.key in BEFORE_HOST]

@@ -12,6 +12,7 @@ import numpy as np
 
 from bft.models import InputError
 from bft.models.limited_reading import read_json
+from bft.replay.report.over_time import FloatArray, TimeArray, changes_of, sums
 from bft.replay.results.run_directory import (
     ALLOCATIONS,
     JOBS,
@@ -24,11 +25,134 @@ from bft.replay.results.run_reading import (
     HINT,
     damage_named,
     read_part,
+    read_part_in_blocks,
     read_summary,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Limits a page to 5 MB; the longest are drawn.
+MAX_SPANS = 300_000
+
+
+def ns(times: pd.Series) -> TimeArray:
+    """Instants as ns since 1970, UTC."""
+    return np.asarray(
+        times.astype("datetime64[ns, UTC]").astype("int64"), dtype=np.int64
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Who held which units and when: arrays of shape (spans,).
+
+    Parameters
+    ----------
+    who, first, last
+        Number of the holder, and its first and last unit.
+    begin, end
+        Instants, UTC ns.
+    """
+
+    who: TimeArray
+    first: TimeArray
+    last: TimeArray
+    begin: TimeArray
+    end: TimeArray
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, who: TimeArray) -> Spans:
+        """Take the rows of a table, of which the holders are given."""
+        first, last = (
+            frame[name].to_numpy(dtype=np.int64) for name in ("first_unit", "last_unit")
+        )
+        return cls(who, first, last, ns(frame["start"]), ns(frame["end"]))
+
+    def __len__(self) -> int:
+        return len(self.who)
+
+    @property
+    def unit_ns(self) -> FloatArray:
+        """Length times units of each."""
+        lasting = (self.end - self.begin) * (self.last - self.first + 1)
+        return lasting.astype(np.float64)
+
+    def with_more(self, others: Spans) -> Spans:
+        """Return the longest of both, at most `MAX_SPANS`, in their order; of equal ones the first."""
+        full = len(self) >= MAX_SPANS
+        shortest = (self.end - self.begin).min() if full else -1
+        more = others.end - others.begin > shortest
+        columns = [
+            np.concatenate([getattr(self, name), getattr(others, name)[more]])
+            for name in self.__slots__
+        ]
+        both = Spans(*columns)
+        longest = np.argsort(both.begin - both.end, kind="stable")[:MAX_SPANS]
+        longest.sort()
+        return Spans(*(column[longest] for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The holders of units in a run: sums over all rows, which may be too many for memory, and the longest.
+
+    Parameters
+    ----------
+    names
+        The jobs that `longest.who` numbers.
+    rows, units
+        How many rows there are, and the highest number of a unit plus 1.
+    unit_ns
+        Units times ns held by each job.
+    instants, change
+        When units were given or released (ns), and how many more were held from then on.
+    longest
+        The longest rows.
+    metadata
+        What the file says of itself.
+    """
+
+    names: tuple[str, ...]
+    rows: int
+    units: int
+    unit_ns: FloatArray
+    instants: TimeArray
+    change: FloatArray
+    longest: Spans
+    metadata: dict[str, str]
+
+
+def _read_held(folder: Path) -> Held:
+    numbers: dict[str, int] = {}
+    rows, units, metadata = 0, 0, {}
+    unit_ns = np.zeros(0)
+    nothing = np.zeros(0, dtype=np.int64)
+    longest = Spans(nothing, nothing, nothing, nothing, nothing)
+    parts: list[tuple[TimeArray, FloatArray]] = []
+    for frame in read_part_in_blocks(folder, ALLOCATIONS):
+        jobs = frame["job"].astype("category").cat
+        known = [numbers.setdefault(name, len(numbers)) for name in jobs.categories]
+        who = np.array(known, dtype=np.int64)[jobs.codes.to_numpy()]
+        spans = Spans.of(frame, who)
+        rows += len(spans)
+        units = max(units, int(spans.last.max(initial=-1)) + 1)
+        weights = sums(who, spans.unit_ns, len(numbers))
+        weights[: len(unit_ns)] += unit_ns
+        unit_ns = weights
+        many = (spans.last - spans.first + 1).astype(np.float64)
+        parts.append(changes_of(spans.begin, spans.end, many))
+        longest = longest.with_more(spans)
+        metadata = frame.attrs["metadata"]
+    instants, index = np.unique(
+        np.concatenate([part[0] for part in parts]), return_inverse=True
+    )
+    change = np.concatenate([part[1] for part in parts])
+    change = sums(index, change, len(instants))
+    return Held(
+        tuple(numbers), rows, units, unit_ns, instants, change, longest, metadata
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +163,7 @@ class RunFiles:
     summary: dict[str, Any]
     steps: pd.DataFrame
     jobs: pd.DataFrame
-    allocations: pd.DataFrame
+    held: Held
     nodes: tuple[str, ...]
     units_per_node: int
     decision_s: dict[str, Any]
@@ -98,7 +222,8 @@ def read_run(folder: Path) -> RunFiles:
             file=folder,
             hint=hint,
         )
-    steps, jobs, held = (read_part(folder, name) for name in (STEPS, JOBS, ALLOCATIONS))
+    steps, jobs = read_part(folder, STEPS), read_part(folder, JOBS)
+    held = _read_held(folder)
     if not len(steps):
         raise InputError("damaged: it has no rows", file=folder / STEPS, hint=HINT)
     for _, pool in steps.groupby("vc") if "vc" in steps else ((None, steps),):
@@ -126,13 +251,12 @@ def read_run(folder: Path) -> RunFiles:
     )
 
 
-def _nodes(held: pd.DataFrame, path: Path) -> tuple[tuple[str, ...], int]:
+def _nodes(held: Held, path: Path) -> tuple[tuple[str, ...], int]:
     """Node names and units of a node; names of single units if the file does not cover all units."""
     try:
-        metadata = held.attrs["metadata"]
         nodes, units_per_node = (
-            json.loads(metadata["nodes"]),
-            int(metadata["units_per_node"]),
+            json.loads(held.metadata["nodes"]),
+            int(held.metadata["units_per_node"]),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise InputError(
@@ -146,11 +270,10 @@ def _nodes(held: pd.DataFrame, path: Path) -> tuple[tuple[str, ...], int]:
         raise InputError(
             "damaged: it lacks the names of the nodes", file=path, hint=HINT
         )
-    units = int(np.max(held["last_unit"].to_numpy(), initial=-1)) + 1
     if (
-        units > len(nodes) * units_per_node
+        held.units > len(nodes) * units_per_node
     ):  # virtual clusters whose nodes have other sizes
-        return tuple(f"unit {number}" for number in range(units)), 1
+        return tuple(f"unit {number}" for number in range(held.units)), 1
     return tuple(nodes), units_per_node
 
 

@@ -16,7 +16,7 @@ from bft.replay.report.job_charts import done_shares
 from bft.replay.report.run_comparison import names_of
 from bft.replay.report.run_files import RunFiles
 from bft.replay.report.words import markup
-from bft.replay.results.headlines import duration_text
+from bft.replay.results.headlines import FEW_JOBS, duration_text
 from bft.replay.results.host import host_lines
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ JOB_COLUMNS = (
     "preempted",
     "rescaled",
 )
-# Up to this many jobs their table is the answer to when they are done, and comes first.
-FEW_JOBS = 20
 # A cell: what it is sorted by (None where unknown: last), and what is shown.
 Cell = tuple[float | None, str]
 

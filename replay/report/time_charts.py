@@ -24,7 +24,7 @@ from bft.replay.report.over_time import (
     mean_over_time,
     round_spans,
 )
-from bft.replay.report.run_files import RunFiles
+from bft.replay.report.run_files import RunFiles, ns
 from bft.replay.results.run_directory import TIMING
 from bft.replay.results.run_reading import HINT
 
@@ -46,6 +46,12 @@ def idle_and_used(run: RunFiles) -> Chart:
     )
     idle, given = ((heights * np.diff(edges)).sum() for heights in means.values())
     mean, share = idle / (edges[-1] - edges[0]), given / idle if idle else 0.0
+    metrics = run.summary["metrics"]
+    if metrics.get("used_share") is not None and metrics.get("duration_s"):
+        # Steps have idle units as of the latest decision, and none is made while no job is there.
+        with run.summary_used():
+            mean = metrics["resource_integral_unit_s"] / metrics["duration_s"]
+            share = float(metrics["used_share"])
     note = f"On average {mean:,.1f} units were idle, at most {means['idle'].max():,.0f}, and {share:.1%} of their time "
     note += f"was given to jobs. Means over {length}; grey was idle and not given, as of the latest decision."
     table = pd.DataFrame(
@@ -172,20 +178,8 @@ def _used(run: RunFiles, edges: TimeArray) -> FloatArray:
         (ns(pool["time"]), pool["used"].to_numpy(dtype=np.float64))
         for pool in run.pools()
     ]
-    units = (run.allocations["last_unit"] - run.allocations["first_unit"] + 1).to_numpy(
-        dtype=np.float64
-    )
-    times, used = held_over_time(
-        counted, ns(run.allocations["start"]), ns(run.allocations["end"]), units
-    )
+    times, used = held_over_time(counted, run.held.instants, run.held.change)
     return mean_over_time(times, used, edges)
-
-
-def ns(times: pd.Series) -> TimeArray:
-    """Instants as ns since 1970, UTC."""
-    return np.asarray(
-        times.astype("datetime64[ns, UTC]").astype("int64"), dtype=np.int64
-    )
 
 
 def _ms(times: pd.Series) -> FloatArray:

@@ -7,8 +7,7 @@ from html import escape
 from typing import Any
 
 from bft.models.errors import MAX_SENTENCE, printable
-from bft.replay.results.advice import MUCH_LEFT
-from bft.replay.results.headlines import duration_text, minute
+from bft.replay.results.headlines import MUCH_LEFT, duration_text, minute
 from bft.replay.results.host import host_sentence
 
 GLOSSARY = (

@@ -1,12 +1,20 @@
-"""The most important metrics of a run, in words."""
+"""The most important metrics of a run in words: what it achieved, cost, and lost, and the option that helps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from bft.replay.results.costs import cost_lines
+import numpy as np
+
+from bft.replay.engine.ledger import Outcome
 from bft.replay.results.host import host_lines
+from bft.replay.trace.trace_statistics import fragments
+
+# Up to so many jobs each is of interest by its name.
+FEW_JOBS = 20
 
 
 def headlines(
@@ -191,3 +199,184 @@ def duration_text(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.1f} s"
+
+
+# A cap on the jobs in play that was reached for a smaller share of the time explains little.
+MUCH_TIME = 0.05
+HOUR_S = 3600.0
+# A replay whose outcome is below the unit-time bound by more than this share reports it.
+MUCH_LEFT = 0.05
+
+
+# The options that are advised where a setting leaves much.
+BEST = "--preset best"
+
+
+class Advice(NamedTuple):
+    """Why much is left: a sentence, and the options that change it; None where no option does."""
+
+    text: str
+    options: str | None
+
+
+def advice(
+    outcome: Outcome,
+    metrics: dict[str, Any],
+    bound: float,
+    *,
+    max_jobs: int,
+    is_best: bool,
+) -> Advice | None:
+    """Say why an outcome is below the unit-time bound and what to set, by figures of this replay.
+
+    Parameters
+    ----------
+    outcome
+        The replay.
+    metrics
+        Its metrics (`bft.replay.results.metrics.summarise`).
+    bound
+        Its unit-time bound in samples, above 0.
+    max_jobs
+        Jobs that might be in play at once, 0 for all.
+    is_best
+        Whether all options of --preset best were in use, so that it is no advice.
+
+    Returns
+    -------
+    Advice or None
+        None where no option would help, and none is mistaken.
+    """
+    share = f"the outcome is {outcome.work / bound:.1%} of what the idle nodes are enough for"
+    if (unit := _costs_of_another_unit(outcome)) is not None:
+        return Advice(f"{share}: {unit}", None)
+    rescale, preemption = metrics["rescale_cost"], metrics["preemption_cost"]
+    costs = f"rescales cost {rescale / bound:.1%} of that and preemptions {preemption / bound:.1%}"
+    capped = _share_of_time_with(outcome, max_jobs) if max_jobs else 0.0
+    if capped >= MUCH_TIME:
+        waits = metrics["without_units_s"]
+        longest_h = waits["longest"] / HOUR_S if waits else 0.0
+        return Advice(
+            f"{share}: for {capped:.0%} of the time as many jobs were in play as -maxJ {max_jobs} allows, on "
+            f"{_units_a_job(outcome):.1f} units each, and {costs}; -maxJ 0 lets more jobs run on fewer units each. "
+            f"{BEST} does so too, and shortens long waits, here up to {longest_h:.1f} h without "
+            "nodes (docs/beyond.md)",
+            BEST,
+        )
+    if is_best:
+        return None
+    return Advice(
+        f"{share}: {metrics['used_share']:.1%} of the idle node-time was used, on "
+        f"{_units_a_job(outcome):.1f} units a job, and {costs}; {BEST} puts jobs on few units each "
+        "(docs/beyond.md)",
+        BEST,
+    )
+
+
+def _costs_of_another_unit(outcome: Outcome) -> str | None:
+    """Compare the cost of a growth with the time that nodes stay idle; None where a growth may pay."""
+    cost_s = float(np.median([record.job.tcup_s for record in outcome.records]))
+    idle_s = fragments(outcome.trace).seconds
+    median_s = float(np.median(idle_s)) if len(idle_s) else math.inf
+    if cost_s < median_s:
+        return None
+    return (
+        f"a growth costs a job Tcup, {cost_s:,.0f} s in the median, and half of the idle fragments last "
+        f"{median_s:,.0f} s or less, so that hardly any growth can pay; are Tcup and Tcdw in seconds?"
+    )
+
+
+def _share_of_time_with(outcome: Outcome, jobs: int) -> float:
+    """Return the share of the time in which this many jobs were in play."""
+    times = outcome.steps["time"].to_numpy(dtype="datetime64[ns]").astype(np.int64)
+    spans = np.diff(times)
+    full = outcome.steps["jobs"].to_numpy()[:-1] >= jobs
+    return float(spans[full].sum() / spans.sum()) if len(spans) and spans.sum() else 0.0
+
+
+def _units_a_job(outcome: Outcome) -> float:
+    """Return the units of a running job, averaged over the time that jobs run."""
+    running_s = math.fsum(record.run_seconds for record in outcome.records)
+    return outcome.used_unit_seconds / running_s if running_s else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Rates that the user states for a node; figures are derived only from stated values.
+
+    Parameters
+    ----------
+    node_watts
+        Power of a node without jobs and of one all of whose units are used, W.
+    price_per_node_hour
+        In any currency.
+    co2_per_kwh
+        Grams of CO2 per kWh; needs `node_watts`.
+    """
+
+    node_watts: tuple[float, float] | None = None
+    price_per_node_hour: float | None = None
+    co2_per_kwh: float | None = None
+
+
+def costs(outcome: Outcome, rates: Rates) -> dict[str, Any]:
+    """Node-hours, energy, money and CO2 of the window of evaluation, as far as the stated rates define them.
+
+    With N the idle node-hours of the window and n <= N those used (a node with part of its units used counts in
+    proportion), P_idle and P_busy the watts of a node:
+
+        additional energy = (P_busy - P_idle) n / 1000                         [kWh]
+        total energy      = (P_idle (N - n) + P_busy n) / 1000                 [kWh]
+        value used        = price n,        value unused = price (N - n)
+        CO2               = energy co2_per_kwh / 1000                          [kg]
+
+    Examples
+    --------
+    >>> from bft.models import Curve, Job, JobTable
+    >>> from bft.replay import EqualShare, Replay, always_idle
+    >>> curve = Curve([0, 1], [0, 1])
+    >>> job = Job("a", 0, 1, 1, pmax=3600.0, tcup_s=0.0, tcdw_s=0.0, scalability=curve, objective=curve)
+    >>> outcome = Replay(always_idle(2, 0, 3600 * 10**9), JobTable((job,)), EqualShare()).run()
+    >>> costs(outcome, Rates(node_watts=(100.0, 500.0)))
+    {'used_node_h': 1.0, 'unused_node_h': 1.0, 'additional_kwh': 0.4, 'total_kwh': 0.6}
+    """
+    if rates.node_watts is None and rates.price_per_node_hour is None:
+        return {}
+    per_node_hour = 3600.0 * outcome.trace.units_per_node
+    used = outcome.used_unit_seconds / per_node_hour
+    unused = (outcome.idle_unit_seconds - outcome.used_unit_seconds) / per_node_hour
+    result = {"used_node_h": used, "unused_node_h": unused}
+    if rates.node_watts is not None:
+        idle, busy = rates.node_watts
+        result["additional_kwh"] = (busy - idle) * used / 1000
+        result["total_kwh"] = (idle * unused + busy * used) / 1000
+        if rates.co2_per_kwh is not None:
+            for part in ("additional", "total"):
+                result[f"{part}_co2_kg"] = (
+                    result[f"{part}_kwh"] * rates.co2_per_kwh / 1000
+                )
+    if rates.price_per_node_hour is not None:
+        result["value_used"] = rates.price_per_node_hour * used
+        result["value_unused"] = rates.price_per_node_hour * unused
+    return result
+
+
+def cost_lines(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield label and text for the figures of `costs`."""
+    if "additional_kwh" in figures:
+        yield (
+            "energy",
+            f"{figures['additional_kwh']:,.1f} kWh more than if the nodes had stayed idle; {figures['total_kwh']:,.1f} "
+            "kWh in total",
+        )
+    if "additional_co2_kg" in figures:
+        yield (
+            "CO2",
+            f"{figures['additional_co2_kg']:,.1f} kg more; {figures['total_co2_kg']:,.1f} kg in total",
+        )
+    if "value_used" in figures:
+        yield (
+            "value of node-hours",
+            f"{figures['value_used']:,.2f} used ({figures['used_node_h']:,.1f} node-hours), "
+            f"{figures['value_unused']:,.2f} left idle",
+        )

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.reserve import NOT_HELD, HostReturns
 from bft.replay.engine.rules import Rules
+from bft.replay.engine.units import NOT_HELD, HostReturns
 from bft.replay.results.dedicated import equivalent_nodes
 from bft.replay.trace.node_trace import SECOND_NS, TimeArray
 from bft.replay.trace.walltimes import NEVER, Walltimes

@@ -1,4 +1,4 @@
-"""The run directory with the results of a replay."""
+"""The run directory with the results of a replay, among them the idle units that no job held."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bft.models import InputError, Job, JobTable, write_parquet
-from bft.models.tables import ROW_GROUP, write_parquet_parts
+from bft.models.atomic_files import unwritable
+from bft.models.tables import ROW_GROUP, row_groups, write_parquet_parts
 from bft.replay.engine.ledger import BOOKS, Outcome
-from bft.replay.engine.reserve import NOT_HELD
+from bft.replay.engine.units import NOT_HELD
 from bft.replay.results.metrics import mean_units
 from bft.replay.results.search import scores_frame
-from bft.replay.results.unused import unused_intervals
-from bft.replay.trace.node_trace import SECOND_NS
+from bft.replay.trace.node_trace import SECOND_NS, TimeArray
+from bft.replay.trace.trace_statistics import fragments
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 # Written to summary.json, so that a folder can be recognised as a run directory before anything in it is replaced.
 FORMAT = "bft-replay run"
@@ -101,7 +104,7 @@ def check_writable(folder: Path, *, force: bool) -> None:
                 "is not empty and not a run directory, so it is left alone; choose another --out",
                 file=folder,
             )
-    parent = _existing(folder.parent)
+    parent = existing(folder.parent)
     if not parent.is_dir():
         raise InputError(
             "is not a folder, so none can be created in it; choose another --out",
@@ -142,8 +145,7 @@ def run_directory(folder: Path, *, force: bool) -> Iterator[Path]:
     except BaseException as error:
         shutil.rmtree(draft, ignore_errors=True)
         if isinstance(error, OSError):  # only code that writes belongs into the block
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            raise InputError(f"cannot be written: {reason}", file=folder) from error
+            raise unwritable(folder, error) from error
         raise
     _place(draft, folder, hidden(folder, OLD, mark), force=force)
 
@@ -194,7 +196,8 @@ def cannot_write(folder: Path, error: OSError) -> InputError:
     )
 
 
-def _existing(path: Path) -> Path:
+def existing(path: Path) -> Path:
+    """Return the nearest of a path and the folders above it that exists."""
     path = path.absolute()
     while not path.exists():
         path = path.parent
@@ -319,23 +322,21 @@ def finish_frame(
     )
 
 
-def allocations_frame(outcome: Outcome, rows: slice = slice(None)) -> pd.DataFrame:
-    """The units that each job held, all rows or some: job, first_unit, last_unit (inclusive), start, end (UTC)."""
+def allocations_frames(outcome: Outcome) -> Iterator[pd.DataFrame]:
+    """The units that each job held, `ROW_GROUP` rows each: job, first_unit, last_unit (inclusive), start, end (UTC)."""
     import pandas as pd
 
-    held = outcome.allocations.iloc[rows]
-    names = [record.job.name for record in outcome.records]
-    return pd.DataFrame(
-        {
-            "job": pd.Categorical.from_codes(
-                held["job"].to_numpy(), categories=pd.Index(names)
-            ),
-            "first_unit": held["first_unit"].astype("int64"),
-            "last_unit": held["last_unit"].astype("int64"),
-            "start": pd.to_datetime(held["start_ns"], unit="ns", utc=True),
-            "end": pd.to_datetime(held["end_ns"], unit="ns", utc=True),
-        }
-    )
+    names = pd.Index([record.job.name for record in outcome.records])
+    for held in row_groups(outcome.holds.parts()):
+        yield pd.DataFrame(
+            {
+                "job": pd.Categorical.from_codes(held["job"], categories=names),
+                "first_unit": held["first_unit"].astype("int64"),
+                "last_unit": held["last_unit"].astype("int64"),
+                "start": pd.to_datetime(held["start_ns"], unit="ns", utc=True),
+                "end": pd.to_datetime(held["end_ns"], unit="ns", utc=True),
+            }
+        )
 
 
 def write_outcome(folder: Path, outcome: Outcome) -> None:
@@ -343,17 +344,16 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
     found = scores_frame(outcome)
     if found is not None:
         write_parquet(found, folder / SEARCH)
-    write_parquet(outcome.steps, folder / STEPS)
+    steps = outcome.steps
+    parts = range(0, max(len(steps), 1), ROW_GROUP)
+    groups = (steps.iloc[first : first + ROW_GROUP] for first in parts)
+    write_parquet_parts(groups, folder / STEPS)
     write_parquet(jobs_frame(outcome), folder / JOBS)
     nodes = {
         "nodes": json.dumps(list(outcome.trace.nodes)),
         "units_per_node": str(outcome.trace.units_per_node),
     }
-    parts = range(0, max(len(outcome.allocations), 1), ROW_GROUP)
-    held = (
-        allocations_frame(outcome, slice(first, first + ROW_GROUP)) for first in parts
-    )
-    write_parquet_parts(held, folder / ALLOCATIONS, nodes)
+    write_parquet_parts(allocations_frames(outcome), folder / ALLOCATIONS, nodes)
     unused = unused_frame(outcome)
     if unused is not None:
         write_parquet(unused, folder / UNUSED)
@@ -383,11 +383,12 @@ def unused_frame(outcome: Outcome) -> pd.DataFrame | None:
     )
 
 
-def returns_frame(outcome: Outcome) -> pd.DataFrame:
+def returns_frame(outcome: Outcome, rows: slice = slice(None)) -> pd.DataFrame:
     """One row per node that host jobs took: time, place, node, let_go (UTC; missing where not held since idle)."""
     import pandas as pd
 
-    returns = {} if outcome.host is None else outcome.host.returns
+    every = {} if outcome.host is None else outcome.host.returns
+    returns = {name: column[rows] for name, column in every.items()}
     names = pd.Index(outcome.trace.nodes)
     let_go = pd.Series(returns["let_go_ns"], dtype="Int64")
     return pd.DataFrame(
@@ -404,4 +405,115 @@ def returns_frame(outcome: Outcome) -> pd.DataFrame:
 
 def write_returns(folder: Path, outcome: Outcome) -> None:
     """Write which nodes host jobs took into `folder`."""
-    write_parquet(returns_frame(outcome), folder / RETURNS)
+    count = 0 if outcome.host is None else len(outcome.host.returns["time_ns"])
+    parts = range(0, max(count, 1), ROW_GROUP)
+    frames = (returns_frame(outcome, slice(at, at + ROW_GROUP)) for at in parts)
+    write_parquet_parts(frames, folder / RETURNS)
+
+
+# A run with more intervals of single units than these is not accounted for: a year of 10,000 nodes would take
+# gigabytes, and no chart shows them.
+MAX_INTERVALS = 3_000_000
+# Units, starts and ends (UTC ns) of intervals: int64 of shape (intervals,) each.
+Intervals = tuple[NDArray[np.int64], TimeArray, TimeArray]
+
+
+def unused_intervals(outcome: Outcome) -> Intervals | None:
+    """Return when which single unit was idle and no job held it, within the window; None for very large runs.
+
+    Examples
+    --------
+    >>> from bft.models import Curve, Job, JobTable
+    >>> from bft.replay import EqualShare, Replay, always_idle
+    >>> curve = Curve([0, 2], [0, 20])
+    >>> job = Job("a", 0, 1, 2, pmax=2000.0, tcup_s=5.0, tcdw_s=5.0, scalability=curve, objective=curve)
+    >>> outcome = Replay(always_idle(3, 0, 600 * 10**9), JobTable((job,)), EqualShare()).run()
+    >>> [column.tolist() for column in unused_intervals(outcome)]  # it ran on two units for 100 s
+    [[2], [0], [100000000000]]
+    """
+    intervals = len(outcome.trace.joined)
+    for part in outcome.holds.parts():
+        intervals += int((part["last_unit"] - part["first_unit"] + 1).sum())
+        if intervals > MAX_INTERVALS:
+            return None
+    held = outcome.allocations
+    first, last = (
+        held[column].to_numpy(dtype=np.int64) for column in ("first_unit", "last_unit")
+    )
+    idle = _idle(outcome)
+    starts, ends = (
+        held[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns")
+    )
+    units = _each(first, last)
+    rows = np.repeat(np.arange(len(held)), last - first + 1)
+    return _without(idle, (units, starts[rows], ends[rows]))
+
+
+def _each(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the single units of ranges, one range after the other."""
+    counts = last - first + 1
+    begins = np.cumsum(counts) - counts
+    within = np.arange(counts.sum()) - np.repeat(begins, counts)
+    each: NDArray[np.int64] = np.repeat(first, counts) + within
+    return each
+
+
+def _idle(outcome: Outcome) -> Intervals:
+    """Return when single units were idle within the window, on the nodes that filled the places of the log."""
+    trace = outcome.trace
+    returns = {} if outcome.host is None else outcome.host.returns
+    pieces = fragments(trace)
+    slot = pieces.node.astype(np.int64)
+    start, end = pieces.start_ns, pieces.end_ns
+    if len(returns.get("node", ())):
+        slot, start, end = _of_nodes((slot, start, end), returns)
+    start, end = (
+        np.maximum(start, outcome.start_ns),
+        np.minimum(end, outcome.end_ns),
+    )
+    slot, start, end = (column[start < end] for column in (slot, start, end))
+    per = 1 if trace.by_unit else trace.units_per_node
+    units = _each(slot * per, (slot + 1) * per - 1)
+    return units, np.repeat(start, per), np.repeat(end, per)
+
+
+def _of_nodes(places: Intervals, returns: Mapping[str, NDArray[np.int64]]) -> Intervals:
+    """Return when nodes were idle, where they exchanged places: a place joins on the node that it left with before.
+
+    `returns` has a row for each leave: time_ns, place, node.
+    """
+    place, start, end = places
+    node_of: dict[int, int] = {}  # the node that fills a busy place
+    events = sorted([
+        *((at, 0, where, -1) for where, at in zip(place.tolist(), start.tolist(), strict=True)),
+        *((at, 1, where, node) for at, where, node in
+          zip(*(returns[name].tolist() for name in ("time_ns", "place", "node")), strict=True)),
+    ])  # fmt: skip
+    begun: dict[int, int] = {}
+    found: list[tuple[int, int, int]] = []
+    for at, is_leave, where, node in events:
+        if is_leave:
+            node_of[where] = node
+            found.append((node, begun.pop(node), at))
+        else:
+            begun[node_of.get(where, where)] = at
+    final = int(end.max(initial=0))
+    found += [(node, at, final) for node, at in begun.items()]
+    columns = np.array(found, dtype=np.int64).reshape(-1, 3).T
+    return columns[0], columns[1], columns[2]
+
+
+def _without(idle: Intervals, held: Intervals) -> Intervals:
+    """Return the parts of idle intervals in which no interval of `held` lies, by unit and time."""
+    count, holds = len(idle[0]), len(held[0])
+    unit = np.concatenate([idle[0], idle[0], held[0], held[0]])
+    time = np.concatenate([idle[1], idle[2], held[1], held[2]])
+    is_idle = np.repeat(np.array([1, -1, 0, 0]), (count, count, holds, holds))
+    is_held = np.repeat(np.array([0, 0, 1, -1]), (count, count, holds, holds))
+    order = np.lexsort((time, unit))
+    unit, time = unit[order], time[order]
+    # The counts of each unit end at 0, so that one sum serves all units.
+    free = (np.cumsum(is_idle[order]) > 0) & (np.cumsum(is_held[order]) == 0)
+    lasts = np.append((unit[1:] == unit[:-1]) & (time[1:] > time[:-1]), False)
+    begins = np.flatnonzero(free & lasts)
+    return unit[begins], time[begins], time[begins + 1]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
+
 from bft.models import InputError, read_table
 from bft.models.limited_reading import read_json
-from bft.replay.engine.ledger import BOOKS
+from bft.models.tables import read_blocks
+from bft.replay.engine.ledger import BOOKS, STEP_COLUMNS
 from bft.replay.results.run_directory import (
     ALLOCATIONS,
     FORMAT,
@@ -23,6 +25,7 @@ from bft.replay.results.run_directory import (
 if TYPE_CHECKING:
     import pandas as pd
 
+STEPS_AT_ONCE = 2**18
 HINT = "copy the run again, or replay it again"
 # What the cells of a column are; those "or missing" may be empty.
 ColumnKind: TypeAlias = Literal[
@@ -119,9 +122,35 @@ def read_part(folder: Path, name: str) -> pd.DataFrame:
     InputError
         When the file is missing or damaged, lacks a column of `COLUMNS`, or when a value is not of the column's kind.
     """
-    path = folder / name
-    frame = read_table(path)
-    for column, kind in COLUMNS[name].items():
+    import pandas as pd
+
+    if name != STEPS:
+        return _checked(read_table(folder / name), folder / name)
+    # There are many in a long run, of which Arrow's copy would take as much memory again.
+    row_bytes = 8 * len(STEP_COLUMNS)
+    parts = list(read_part_in_blocks(folder, name, row_bytes, STEPS_AT_ONCE))
+    return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
+
+
+def read_part_in_blocks(
+    folder: Path, name: str, row_bytes: int = 0, at_once: int | None = None
+) -> Iterator[pd.DataFrame]:
+    """Yield the same as `read_part` in blocks of rows, one of which is in memory."""
+    path, count = folder / name, 0
+    for frame in read_blocks(
+        path, lambda schema: True, row_bytes=row_bytes, at_once=at_once
+    ):
+        try:
+            yield _checked(frame, path)
+        except InputError as error:
+            if error.row is not None:
+                error.row += count
+            raise
+        count += len(frame)
+
+
+def _checked(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    for column, kind in COLUMNS[path.name].items():
         if column not in frame.columns:
             what = f"damaged: it has no column {column}"
             raise InputError(what, file=path, hint=HINT)
@@ -144,7 +173,7 @@ def _check_column(values: pd.Series[Any], kind: ColumnKind, path: Path) -> None:
     if kind == "instant":
         bad = values.isna().to_numpy()
     elif kind == "number":
-        bad = (~values.map(math.isfinite, na_action="ignore").eq(True)).to_numpy()
+        bad = ~np.isfinite(values.to_numpy(dtype=np.float64, na_value=np.nan))
     else:
         return
     if bad.any():

@@ -12,11 +12,11 @@ from bft.replay.inputs.files import Files, digest
 from bft.replay.options.naming import different_inputs, label_of, names_of_runs
 from bft.replay.results.run_directory import SUMMARY
 from bft.replay.results.run_reading import damage_named, read_summary
-from bft.replay.studies.breakdown import Split
 from bft.replay.studies.carry_out import Onlooker, carry_out
 from bft.replay.studies.comparison import Comparison, Variant, runs_of
 from bft.replay.studies.executors import Workers
 from bft.replay.studies.points import Plan, Point, key_of
+from bft.replay.studies.run_tables import Split
 from bft.replay.studies.study import Study
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import write_trace

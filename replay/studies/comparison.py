@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,31 +11,90 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.models.tolerances import SAME_RESULT
 from bft.replay.options.naming import is_rigid
-from bft.replay.results.run_directory import SUMMARY
+from bft.replay.results.headlines import FEW_JOBS
+from bft.replay.results.run_directory import STEPS, SUMMARY
 from bft.replay.results.run_reading import damage_named
-from bft.replay.studies.breakdown import by_group, p999
-from bft.replay.studies.intervals import (
-    MIN_DAYS,
-    MIN_SEEDS,
-    Interval,
-    interval,
-    relative,
-)
 from bft.replay.studies.run_tables import (
     DAY_NS,
-    FEW_JOBS,
-    Array,
+    by_group,
+    history,
     jobs_of,
+    p999,
     usually_idle,
     work_by_day,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# With fewer pairs an interval means nothing: 7 days show the spread of a week, 5 seeds a first idea of theirs.
+MIN_DAYS, MIN_SEEDS = 7, 5
+CONFIDENCE = 0.95
+SEED = 0
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A 95 % interval of a relative difference, and the number of pairs behind it."""
+
+    low: float
+    high: float
+    pairs: int
+
+
+def relative(ours: Array, theirs: Array) -> float | None:
+    """Sum of `ours` over sum of `theirs`, minus 1; None if the sum of `theirs` is 0."""
+    base = float(theirs.sum())
+    return float(ours.sum()) / base - 1 if base > 0 else None
+
+
+def interval(ours: Array, theirs: Array, least: int) -> Interval | None:
+    """Bootstrap interval (BCa, Efron 1987) of `relative`; pairs are drawn together.
+
+    Parameters
+    ----------
+    ours, theirs
+        One value per day, or seed, in the same order. Pairs of two zeros do not count.
+    least
+        The smallest number of pairs for an interval.
+    """
+    from scipy.stats import DegenerateDataWarning, bootstrap
+
+    some = (ours != 0) | (theirs != 0)
+    ours, theirs = ours[some], theirs[some]
+    pairs, difference = len(ours), relative(ours, theirs)
+    if pairs < least or difference is None:
+        return None
+    if np.allclose(ours, theirs * (1 + difference), rtol=1e-12, atol=0):  # no variation
+        return Interval(difference, difference, pairs)
+
+    def statistic(a: Array, b: Array, axis: int = -1) -> Array:
+        ratio: Array = a.sum(axis=axis) / b.sum(axis=axis) - 1
+        return ratio
+
+    # A draw whose `theirs` adds up to 0, or without variation, gives NaN: then there is no interval.
+    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        result = bootstrap(
+            (ours, theirs),
+            statistic,
+            paired=True,
+            vectorized=True,
+            confidence_level=CONFIDENCE,
+            random_state=np.random.default_rng(SEED),
+        ).confidence_interval
+    low, high = float(result.low), float(result.high)
+    return (
+        Interval(low, high, pairs) if np.isfinite(low) and np.isfinite(high) else None
+    )
+
 
 # A relative difference above this is said as a factor.
 MAX_SHARE = 1.0
@@ -69,6 +129,11 @@ class Run:
     def jobs(self) -> pd.DataFrame:
         """Table of the run's jobs, one row each; see `run_tables.jobs_of`."""
         return jobs_of(self.folder, self.window[1])
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """Table of the run's decisions, one row each."""
+        return history(self.folder, STEPS)
 
     def metric(self, *path: str) -> float | None:
         """Return a metric of the run, None where the run has no such number."""
@@ -381,7 +446,7 @@ class Comparison:
         """Return cautions for readers of the table: rigid jobs that ask for more than is usually idle."""
         # A run ends when its jobs are done: the longest shows most of the trace.
         runs = [run for variant in self.variants for run in variant.runs]
-        usual = usually_idle(max(runs, key=lambda run: run.window[1]).folder)
+        usual = usually_idle(max(runs, key=lambda run: run.window[1]).steps)
         asked: dict[str, list[str]] = {}
         for variant in self.variants:
             text = _asks_too_much(variant.runs[0], usual)
@@ -467,7 +532,7 @@ def _of_outcome(variant: Variant, base: Variant, start: int, days: int) -> Diffe
     pairs = list(_pairs(variant, base))
     ours, theirs = (
         np.array(
-            [work_by_day(pair[side].folder, start, days) for pair in pairs]
+            [work_by_day(pair[side].steps, start, days) for pair in pairs]
         ).reshape(-1, days)
         for side in (0, 1)
     )
@@ -525,3 +590,45 @@ def _difference(
         len(seeds[0]),
         jobs,
     )
+
+
+def table_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Titles and cells of a comparison for people; the best of each column has a star."""
+    frame = comparison.frame
+    titles = {column.name: column.title for column in COLUMNS} | {
+        "variant": "",
+        "queueing_p95_s": "queueing p95",
+        "unit_hours": "unit-hours",
+    }
+    best = comparison.best()
+    shown = [name for name in frame if name != "seeds" or frame["seeds"].max() > 1]
+    rows = []
+    for place, row in enumerate(frame.to_dict("records")):
+        marks = {name: "*" if marked[place] else "" for name, marked in best.items()}
+        padded = {
+            name: marks.get(str(name), "") or (" " if str(name) in best else "")
+            for name in shown
+        }
+        rows.append([_cell(str(name), row[name]) + padded[name] for name in shown])
+    return [titles.get(str(name), str(name)) for name in shown], rows
+
+
+def _cell(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None or value != value:
+        return "-"
+    if name.endswith("_s"):
+        return _duration(value)
+    if name in ("share_of_bound", "U", "stopped_share"):
+        return f"{value:.1%}"
+    if name in ("fairness", "restarts_per_job"):
+        return f"{value:.2f}"
+    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.2f} {unit}"
+    return f"{seconds:.1f} s"

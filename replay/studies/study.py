@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from bft.models import InputError, write_parquet
+from bft.models.atomic_files import drafted
 from bft.replay.inputs.files import Files
 from bft.replay.results.run_directory import SUMMARY, TIMING, plain
 from bft.replay.results.run_reading import damage_named
@@ -136,9 +135,8 @@ class Study:
             for point, key in zip(plan.points, keys, strict=True)
         ]
         for table, name in ((frame, RESULTS), (pd.DataFrame(timings), TIMINGS)):
-            draft = _draft(self.folder / name)
-            write_parquet(table, draft)
-            draft.replace(self.folder / name)
+            with drafted(self.folder / name) as draft:
+                write_parquet(table, draft)
         return frame
 
     def _row(self, point: Point, key: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -185,11 +183,6 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _draft(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path.with_name(f".{path.name}.{uuid4().hex[:8]}")
-
-
 def write_whole(path: Path, text: str) -> None:
     """Write a text in one step: readers see the old or the new version, also after a kill.
 
@@ -198,10 +191,5 @@ def write_whole(path: Path, text: str) -> None:
     InputError
         When it cannot be written.
     """
-    try:
-        draft = _draft(path)
+    with drafted(path) as draft:
         draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise InputError(f"cannot be written: {reason}", file=path) from error

@@ -16,7 +16,6 @@ from pathlib import Path
 from bft.models import InputError
 from bft.replay.inputs.files import Files
 from bft.replay.options.options import Options
-from bft.replay.results.run_directory import OURS, SUMMARY, TIMING
 from bft.replay.run import execute
 from bft.replay.studies.points import key_of
 from bft.replay.studies.study import Study
@@ -78,7 +77,12 @@ def _attempt(task: Task, should_stop: Callable[[], bool] | None) -> str | None:
             )
         folder = study.run(task.key)
         summary = execute(
-            task.options, folder, force=True, files=_files(), should_stop=should_stop
+            task.options,
+            folder,
+            force=True,
+            files=_files(),
+            should_stop=should_stop,
+            tables=task.whole,
         )
     except Exception as error:
         text = (
@@ -91,9 +95,6 @@ def _attempt(task: Task, should_stop: Callable[[], bool] | None) -> str | None:
     if summary["metrics"]["interrupted"]:
         return "interrupted"
     study.forget_failure(task.key)
-    if not task.whole:
-        for name in OURS - {SUMMARY, TIMING}:
-            (folder / name).unlink(missing_ok=True)
     return None
 
 

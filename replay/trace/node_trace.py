@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -253,19 +253,6 @@ def _by_event(nodes: IndexArray, offsets: TimeArray, span: slice) -> list[list[i
     return [some[begin - ends[0] : end - ends[0]] for begin, end in pairwise(ends)]
 
 
-def _changed(
-    times: TimeArray, node: IndexArray, idle: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Tell which rows state something else than the node's row before; every node starts busy."""
-    by_node = np.lexsort((times, node))
-    state, which = idle[by_node], node[by_node]
-    before = np.zeros(len(state), dtype=bool)
-    before[1:] = np.where(which[1:] == which[:-1], state[:-1], False)
-    changed = np.zeros(len(state), dtype=bool)
-    changed[by_node] = state != before
-    return changed
-
-
 def _dropped(repeated: int, unchanged: int) -> list[str]:
     """Notes on changes that were left out."""
     notes = []
@@ -290,6 +277,139 @@ def _dropped_rows(rows: TimeArray, instants: TimeArray) -> list[str]:
     if equal:
         notes.append(f"{equal} rows equal to their predecessor were dropped")
     return notes
+
+
+class TraceBuilder:
+    """Makes a trace of changes that come in blocks, one after the other in time: only what changed takes memory.
+
+    Examples
+    --------
+    >>> builder = TraceBuilder()
+    >>> for second in (0, 30):
+    ...     builder.add(np.array([second * SECOND_NS]), np.array([0], dtype=np.int32), np.array([second == 0]))
+    >>> builder.trace(["n0"], end=60 * SECOND_NS).idle_node_seconds()
+    30.0
+    """
+
+    def __init__(self) -> None:
+        self._state = np.zeros(0, dtype=bool)
+        # By block: instants, and of joins and leaves the nodes and how many each instant has.
+        self._times: list[TimeArray] = []
+        self._joined: list[tuple[IndexArray, NDArray[np.int32]]] = []
+        self._left: list[tuple[IndexArray, NDArray[np.int32]]] = []
+        self._first: int | None = None
+        self._last: int | None = None
+        self._repeated = self._unchanged = self._unchanged_last = 0
+
+    def add(self, times: TimeArray, node: IndexArray, idle: NDArray[np.bool_]) -> None:
+        """Add rows sorted by time, all of them later than those before; see `from_changes`."""
+        count = len(times)
+        if not count:
+            return
+        ascending = times[1:] > times[:-1]
+        ascending |= (times[1:] == times[:-1]) & (node[1:] > node[:-1])
+        if not ascending.all():
+            # Of rows for one (time, node), keep the last: stable sort by node within time, then look one ahead.
+            order = np.lexsort((node, times))
+            times, node, idle = times[order], node[order], idle[order]
+            last = np.ones(count, dtype=bool)
+            last[:-1] = (times[1:] != times[:-1]) | (node[1:] != node[:-1])
+            times, node, idle = times[last], node[last], idle[last]
+            self._repeated += count - len(times)
+        changed = self._changed(node, idle)
+        if self._first is None:
+            self._first = int(times[0])
+        # The first rows state where nodes start, the last may mark the end; others that say nothing new are worth a
+        # note.
+        inner = ~changed & (times != self._first)
+        self._last = int(times[-1])
+        self._unchanged_last = int((inner & (times == self._last)).sum())
+        self._unchanged += int(inner.sum())
+        times, node, idle = times[changed], node[changed], idle[changed]
+        instants = np.unique(times)
+        self._times.append(instants)
+        for store, those in ((self._joined, idle), (self._left, ~idle)):
+            counts = np.diff(row_offsets(times[those], instants))
+            store.append((node[those].astype(np.int32), counts.astype(np.int32)))
+
+    def _changed(self, node: IndexArray, idle: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Tell which rows state something else than the node's row before; every node starts busy."""
+        known, needed = len(self._state), int(node.max()) + 1
+        if needed > known:
+            self._state = np.append(self._state, np.zeros(needed - known, dtype=bool))
+        by_node = np.argsort(node, kind="stable")
+        state, which = idle[by_node], node[by_node]
+        first = np.ones(len(state), dtype=bool)
+        first[1:] = which[1:] != which[:-1]
+        before = np.empty(len(state), dtype=bool)
+        before[1:] = state[:-1]
+        before[first] = self._state[which[first]]
+        last = np.append(first[1:], True)
+        self._state[which[last]] = state[last]
+        changed = np.zeros(len(state), dtype=bool)
+        changed[by_node] = state != before
+        return changed
+
+    def trace(
+        self,
+        nodes: Sequence[str],
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        machine: str = "",
+        source: str = "",
+        units_per_node: int = 1,
+        node_units: tuple[int, ...] | None = None,
+        rows: TimeArray | None = None,
+    ) -> NodeTrace:
+        """Return the trace of all changes, which are given up; the parameters are those of `from_changes`.
+
+        Raises
+        ------
+        InputError
+            When there is no time at all, or changes lie outside the window.
+        """
+        instants = _joined_up(self._times, np.dtype(np.int64))
+        unchanged = self._unchanged - self._unchanged_last
+        notes = (
+            _dropped(self._repeated, unchanged)
+            if rows is None
+            else _dropped_rows(rows, instants)
+        )
+        begin = start if start is not None else self._first
+        finish = end if end is not None else self._last
+        if begin is None or finish is None:
+            raise InputError(
+                "the trace is empty: it names no time at all", file=source or None
+            )
+        if begin > finish:
+            raise InputError(
+                "the window of observation that the trace states ends before it starts",
+                file=source or None,
+            )
+        if len(instants) and not begin <= instants[0] <= instants[-1] <= finish:
+            raise InputError(
+                "changes lie outside the window of observation that the trace states",
+                file=source or None,
+            )
+        joined, joined_at = _with_offsets(self._joined)
+        left, left_at = _with_offsets(self._left)
+        trace = NodeTrace(
+            nodes=tuple(nodes),
+            times=instants,
+            joined=joined,
+            joined_at=joined_at,
+            left=left,
+            left_at=left_at,
+            start=begin,
+            end=finish,
+            machine=machine,
+            source=source,
+            units_per_node=units_per_node,
+            node_units=node_units,
+            notes=tuple(notes),
+        )
+        return trace if rows is None else trace.read_from(rows)
 
 
 def from_changes(
@@ -337,60 +457,37 @@ def from_changes(
     >>> trace.idle_counts().tolist(), trace.idle_node_seconds()
     ([2, 1, 2], 210.0)
     """
-    count = len(times)
-    # Of rows for one (time, node), keep the last: stable sort by node within time, then look one ahead.
-    order = np.lexsort((np.arange(count), node, times))
-    times, node, idle = times[order], node[order], idle[order]
-    last = np.ones(count, dtype=bool)
-    last[:-1] = (times[1:] != times[:-1]) | (node[1:] != node[:-1])
-    times, node, idle = times[last], node[last], idle[last]
-    changed = _changed(times, node, idle)
-    # The first rows state where nodes start, the last may mark the end; others that say nothing new are worth a note.
-    bounds = (times == times[0]) | (times == times[-1]) if len(times) else changed
-    unchanged = int((~changed & ~bounds).sum())
-    first = int(times[0]) if len(times) else start
-    final = int(times[-1]) if len(times) else end
-    times, node, idle = times[changed], node[changed], idle[changed]
-    instants = np.unique(times)
-    joined, left = node[idle], node[~idle]
-    notes = (
-        _dropped(count - int(last.sum()), unchanged)
-        if rows is None
-        else _dropped_rows(rows, instants)
-    )
-
-    begin = start if start is not None else first
-    finish = end if end is not None else final
-    if begin is None or finish is None:
-        raise InputError(
-            "the trace is empty: it names no time at all", file=source or None
-        )
-    if begin > finish:
-        raise InputError(
-            "the window of observation that the trace states ends before it starts",
-            file=source or None,
-        )
-    if len(instants) and not begin <= instants[0] <= instants[-1] <= finish:
-        raise InputError(
-            "changes lie outside the window of observation that the trace states",
-            file=source or None,
-        )
-    trace = NodeTrace(
-        nodes=tuple(nodes),
-        times=instants,
-        joined=joined.astype(np.int32),
-        joined_at=row_offsets(times[idle], instants),
-        left=left.astype(np.int32),
-        left_at=row_offsets(times[~idle], instants),
-        start=begin,
-        end=finish,
+    builder = TraceBuilder()
+    builder.add(times, node, idle)
+    return builder.trace(
+        nodes,
+        start=start,
+        end=end,
         machine=machine,
         source=source,
         units_per_node=units_per_node,
         node_units=node_units,
-        notes=tuple(notes),
+        rows=rows,
     )
-    return trace if rows is None else trace.read_from(rows)
+
+
+def _joined_up(parts: list[NDArray[Any]], kind: np.dtype[Any]) -> NDArray[Any]:
+    """Return arrays as one and empty their list."""
+    whole = np.concatenate([np.zeros(0, dtype=kind), *parts])
+    parts.clear()
+    return whole
+
+
+def _with_offsets(
+    parts: list[tuple[IndexArray, NDArray[np.int32]]],
+) -> tuple[IndexArray, TimeArray]:
+    """Return the nodes of all blocks, and where each instant's begin; their list is emptied."""
+    nodes, counts = [part[0] for part in parts], [part[1] for part in parts]
+    parts.clear()
+    each = _joined_up(counts, np.dtype(np.int32))
+    offsets = np.zeros(len(each) + 1, dtype=np.int64)
+    np.cumsum(each, out=offsets[1:])
+    return _joined_up(nodes, np.dtype(np.int32)), offsets
 
 
 def from_fragments(
@@ -424,22 +521,33 @@ def from_fragments(
     [1, 2, 1]
     """
     closed = ends < end  # what is still idle at the end of the window has no leave
-    left, left_times = node[closed], ends[closed]
-    join_order, leave_order = np.lexsort((node, begins)), np.lexsort((left, left_times))
-    times = np.union1d(begins, left_times)
-
+    joined, join_times = _in_order(node, begins)
+    left, leave_times = _in_order(node[closed], ends[closed])
+    times = np.union1d(_distinct(join_times), _distinct(leave_times))
     return NodeTrace(
         nodes=tuple(nodes),
         times=times,
-        joined=node[join_order].astype(np.int32),
-        joined_at=row_offsets(begins[join_order], times),
-        left=left[leave_order].astype(np.int32),
-        left_at=row_offsets(left_times[leave_order], times),
+        joined=joined,
+        joined_at=row_offsets(join_times, times),
+        left=left,
+        left_at=row_offsets(leave_times, times),
         start=start,
         end=end,
         units_per_node=units_per_node,
         node_units=node_units,
     )
+
+
+def _in_order(node: IndexArray, times: TimeArray) -> tuple[IndexArray, TimeArray]:
+    """Nodes and times in order of time and node."""
+    order = np.lexsort((node, times))
+    return node[order].astype(np.int32), times[order]
+
+
+def _distinct(times: TimeArray) -> TimeArray:
+    """Return the different ones of ascending times."""
+    distinct: TimeArray = times[np.append(True, times[1:] != times[:-1])[: len(times)]]
+    return distinct
 
 
 def always_idle(

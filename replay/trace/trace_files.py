@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.models import InputError, read_table
+from bft.models import InputError
+from bft.models.tables import (
+    ROW_GROUP,
+    Columns,
+    parquet_metadata,
+    read_blocks,
+    row_groups,
+)
 from bft.replay.trace.node_trace import (
     IndexArray,
     NodeTrace,
     TimeArray,
+    TraceBuilder,
     from_changes,
     row_offsets,
 )
@@ -22,6 +32,7 @@ from bft.replay.trace.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 NATIVE_COLUMNS = ("time", "node", "idle")
 # Columns that only job tables have.
@@ -34,6 +45,8 @@ ROW = "matrix_row"
 CHUNK_CELLS = 16 * 2**20
 # Units of a node, and of all nodes if each were as large as the largest: a small file must not ask for any memory.
 MAX_UNITS, MAX_SLOTS = 1024, 2**26
+# Memory that a row of a native file keeps: the node in an event.
+ROW_BYTES = 4
 TIME_HINT = "expected a date and time such as 2021-02-10T20:21:15Z"
 
 
@@ -85,8 +98,15 @@ def read_trace(
             )
     if skip_rows < 0:
         raise InputError(f"--skip-rows must be >= 0, not {skip_rows}")
-    frame = read_table(path)
-    trace = trace_from_frame(frame, source=str(path), skip_rows=skip_rows, sort=sort)
+
+    def in_blocks(schema: pa.Schema) -> bool:
+        names, metadata = set(schema.names), parquet_metadata(schema)
+        native = names.issuperset(NATIVE_COLUMNS) and not names & {*_JOB_COLUMNS, ROW}
+        known = "nodes" in metadata and (UNIT not in names or "node_units" in metadata)
+        return native and known and not skip_rows and not sort
+
+    blocks = read_blocks(path, in_blocks, row_bytes=ROW_BYTES)
+    trace = _from_blocks(blocks, str(path), skip_rows, sort)
     if first_node or node_count is not None:
         trace = select_nodes(trace, first_node, node_count)
     return trace
@@ -108,6 +128,17 @@ def trace_from_frame(
     >>> trace_from_frame(matrix).idle_node_seconds()
     30.0
     """
+    if metadata is not None:
+        frame = frame.copy(deep=False)
+        frame.attrs["metadata"] = metadata
+    return _from_blocks(iter([frame]), source, skip_rows, sort)
+
+
+def _from_blocks(
+    blocks: Iterator[pd.DataFrame], source: str, skip_rows: int, sort: bool
+) -> NodeTrace:
+    """Make a node trace of a frame, or of a native one that comes in blocks."""
+    frame = next(blocks)
     names = {str(column) for column in frame.columns}
     if names.issuperset(_JOB_COLUMNS):
         hint = "give it as --jobs; a trace has the columns time, node, idle (docs/formats.md)"
@@ -115,14 +146,16 @@ def trace_from_frame(
             "is a job table, expected a node trace", file=source or None, hint=hint
         )
     native = names.issuperset(NATIVE_COLUMNS)
-    known = frame.attrs.get("metadata", {}) if metadata is None else metadata
+    known = frame.attrs.get("metadata", {})
     # A native trace without any change still states that its nodes were busy from start to end.
     if not len(frame) and not (native and {"nodes", "start", "end"} <= known.keys()):
         raise InputError(
             "the trace is empty: no row follows the header", file=source or None
         )
     if native:
-        return _from_native(frame, known, source, skip_rows, sort)
+        frames = chain([frame], blocks)
+        del frame
+        return _from_native(frames, known, source, skip_rows, sort)
     missing = [column for column in NATIVE_COLUMNS if column not in names]
     if len(missing) == 1:
         raise InputError(
@@ -218,52 +251,71 @@ def write_trace(trace: NodeTrace, path: str | Path) -> None:
             file=path,
             hint="write .parquet instead",
         )
-    time, node, idle = (
-        _changes(trace) if parquet else _opened_and_closed(trace, *_changes(trace))
-    )
-    rows = np.zeros(len(time), dtype=np.int32)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if parquet and trace.rows is None:
+        _write_parquet(trace, _parts_of(trace), path)
+        return
+    time, node, idle = _changes(trace)
+    if not parquet:
+        time, node, idle = _opened_and_closed(trace, time, node, idle)
+    rows = None
     if trace.rows is not None:
         time, node, idle, rows = _with_rows(trace, trace.rows, time, node, idle)
+    columns = _in_order(trace, time, node, idle, rows)
+    if parquet:
+        _write_parquet(trace, [columns], path)
+    else:
+        _write_csv(trace, columns, path)
+
+
+def _parts_of(trace: NodeTrace) -> Iterator[Columns]:
+    """All changes of a trace in order, those of some events at a time."""
+    until = trace.joined_at + trace.left_at
+    wanted = np.arange(ROW_GROUP, int(until[-1]), ROW_GROUP)
+    bounds = [0, *np.searchsorted(until, wanted).tolist(), len(trace)]
+    for first, last in pairwise(dict.fromkeys(bounds) if len(trace) else bounds):
+        yield _in_order(trace, *_changes(trace, first, last))
+
+
+def _in_order(
+    trace: NodeTrace,
+    time: TimeArray,
+    node: IndexArray,
+    idle: NDArray[np.bool_],
+    rows: NDArray[np.int32] | None = None,
+) -> Columns:
+    """Columns of a native file."""
     # By node within an instant: the first rows of a CSV then name the nodes in their order.
-    order = np.lexsort((node, rows, time))
-    columns: dict[str, NDArray[Any]] = {
-        "time": time[order],
-        "node": node[order],
-        "idle": idle[order],
-    }
+    order = np.lexsort((node, time) if rows is None else (node, rows, time))
+    columns: dict[str, NDArray[Any]] = {"time": time[order], "node": node[order]}
     if trace.by_unit:
-        node, unit = np.divmod(columns["node"], np.int32(trace.units_per_node))
-        columns = {
-            "time": columns["time"],
-            "node": node,
-            UNIT: unit,
-            "idle": columns["idle"],
-        }
-    if trace.rows is not None:
+        columns["node"], columns[UNIT] = np.divmod(
+            columns["node"], np.int32(trace.units_per_node)
+        )
+    columns["idle"] = idle[order]
+    if rows is not None:
         columns[ROW] = rows[order]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    (_write_parquet if parquet else _write_csv)(trace, columns, path)
+    return columns
 
 
 Changes = tuple[TimeArray, IndexArray, NDArray[np.bool_]]
 """Instants, nodes, and whether they are idle from then on; one row per change."""
 
 
-def _changes(trace: NodeTrace) -> Changes:
+def _changes(trace: NodeTrace, first: int = 0, last: int | None = None) -> Changes:
+    """The changes of events first ... last - 1."""
+    events = slice(first, len(trace) if last is None else last)
+    bounds = slice(events.start, events.stop + 1)
+    left_at, joined_at = trace.left_at[bounds], trace.joined_at[bounds]
+    times = trace.times[events]
+    left = trace.left[left_at[0] : left_at[-1]]
+    joined = trace.joined[joined_at[0] : joined_at[-1]]
     return (
         np.concatenate(
-            [
-                np.repeat(trace.times, np.diff(trace.left_at)),
-                np.repeat(trace.times, np.diff(trace.joined_at)),
-            ]
+            [np.repeat(times, np.diff(left_at)), np.repeat(times, np.diff(joined_at))]
         ),
-        np.concatenate([trace.left, trace.joined]),
-        np.concatenate(
-            [
-                np.zeros(len(trace.left), dtype=bool),
-                np.ones(len(trace.joined), dtype=bool),
-            ]
-        ),
+        np.concatenate([left, joined]),
+        np.repeat([False, True], [len(left), len(joined)]),
     )
 
 
@@ -291,34 +343,38 @@ def _opened_and_closed(
     return time, node, idle
 
 
-def _write_parquet(
-    trace: NodeTrace, columns: dict[str, NDArray[Any]], path: Path
-) -> None:
+def _write_parquet(trace: NodeTrace, parts: Iterable[Columns], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    names = pa.DictionaryArray.from_arrays(
-        pa.array(columns["node"].astype(np.int32)),
-        pa.array(list(trace.nodes), type=pa.string()),
-    )
-    typed = {
-        "time": pa.array(columns["time"], type=pa.timestamp("ns", tz="UTC")),
-        "node": names,
-    }
-    table = pa.table(
-        {
-            name: typed[name] if name in typed else pa.array(columns[name])
-            for name in columns
-        }
-    )
+    names = pa.array(list(trace.nodes), type=pa.string())
     metadata = _metadata(trace)
     # What pandas.read_parquet puts into `attrs`: the window is in no row.
     for_pandas = {"PANDAS_ATTRS": json.dumps({"metadata": metadata})}
-    described = table.replace_schema_metadata({**metadata, **for_pandas})
-    pq.write_table(described, path, compression="zstd")
+    writer = None
+    try:
+        for columns in row_groups(parts):
+            typed = {
+                "time": pa.array(columns["time"], type=pa.timestamp("ns", tz="UTC")),
+                "node": pa.DictionaryArray.from_arrays(
+                    pa.array(columns["node"].astype(np.int32)), names
+                ),
+            }
+            table = pa.table(
+                {
+                    name: typed[name] if name in typed else pa.array(column)
+                    for name, column in columns.items()
+                }
+            ).replace_schema_metadata({**metadata, **for_pandas})
+            if writer is None:
+                writer = pq.ParquetWriter(path, table.schema, compression="zstd")
+            writer.write_table(table, ROW_GROUP)
+    finally:
+        if writer is not None:
+            writer.close()
 
 
-def _write_csv(trace: NodeTrace, columns: dict[str, NDArray[Any]], path: Path) -> None:
+def _write_csv(trace: NodeTrace, columns: Columns, path: Path) -> None:
     import pandas as pd
 
     unit: Literal["us", "ns"] = "us" if not (columns["time"] % 1000).any() else "ns"
@@ -447,7 +503,10 @@ def _nodes_of(
     """Return each row's node as an index into the nodes, and the nodes: `known`, or those that occur."""
     import pandas as pd
 
-    missing = raw.isna() | (raw == "")
+    categories = raw.cat.categories if hasattr(raw, "cat") else None
+    missing = raw.isna()
+    if categories is None or "" in categories:
+        missing |= raw == ""
     if missing.any():
         raise InputError(
             "the node's name is missing",
@@ -458,7 +517,10 @@ def _nodes_of(
     if known is None:
         codes, names = pd.factorize(raw.astype(str))
         return codes, [str(name) for name in names]
-    codes = pd.Index(known, dtype=object).get_indexer(pd.Index(raw.astype(object)))
+    values = pd.Index(raw.astype(object) if categories is None else categories)
+    codes = pd.Index(known, dtype=object).get_indexer(values.astype(object))
+    if categories is not None:
+        codes = codes[raw.cat.codes.to_numpy()]
     if (codes < 0).any():
         row = _first(codes < 0)
         raise InputError(
@@ -471,67 +533,26 @@ def _nodes_of(
 
 
 def _from_native(
-    frame: pd.DataFrame,
+    frames: Iterator[pd.DataFrame],
     metadata: dict[str, str],
     source: str,
     skip_rows: int,
     sort: bool,
 ) -> NodeTrace:
     window = _window(metadata, source)
-    start, end = window.start, window.end
-    times = _instants(frame["time"], source, "time")
-    codes, universe = _nodes_of(frame["node"], window.nodes, source)
-    per, node_units = window.units_per_node, None
-    if UNIT in frame.columns:
-        units = _unit_numbers(frame[UNIT], source)
-        per, node_units = _units_of_nodes(units, codes, universe, window, source)
-        codes = codes * per + units
-    elif window.node_units is not None:
-        raise InputError(
-            f"missing column {UNIT}: the metadata state units of nodes",
-            file=source or None,
-        )
-    idle = _states(frame["idle"], source)
-    order = _check_order(times, source, sort)
-    if order is not None:
-        times, codes, idle = times[order], codes[order], idle[order]
-    numbers = None
-    if ROW in frame.columns:
-        numbers = _row_numbers(
-            frame[ROW] if order is None else frame[ROW].iloc[order], times, source
-        )
-        instants = times[np.unique(numbers, return_index=True)[1]]
-    else:
-        bounds = [bound for bound in (start, end) if bound is not None]
-        instants = np.unique(np.append(times, np.array(bounds, dtype=np.int64)))
-    if skip_rows:
-        counted = "times" if numbers is None else "rows"
-        if skip_rows >= len(instants):
-            raise InputError(
-                f"--skip-rows {skip_rows} leaves none of the {len(instants)} {counted}",
-                file=source or None,
-            )
-        # The rest starts from the state at the end of the skipped part.
-        start = int(instants[skip_rows])
-        gone = (
-            times < start
-            if numbers is None
-            else numbers <= np.unique(numbers)[skip_rows - 1]
-        )
-        times, codes, idle = _carried_over(times, codes, idle, gone, start)
-        instants = instants[skip_rows:]
-    trace = from_changes(
-        universe,
-        times,
-        codes.astype(np.int32),
-        idle,
-        start=start,
-        end=end,
+    builder, rows = TraceBuilder(), _Rows(window, source, skip_rows, sort)
+    for frame in frames:
+        builder.add(*rows.read(frame))
+    builder.add(*rows.rest())
+    trace = builder.trace(
+        rows.nodes,
+        start=rows.start,
+        end=window.end,
         machine=metadata.get("machine", ""),
         source=source or metadata.get("source", ""),
-        units_per_node=per,
-        node_units=node_units,
-        rows=None if numbers is None else instants,
+        units_per_node=rows.units_per_node,
+        node_units=rows.node_units,
+        rows=rows.numbered,
     )
     trace = replace(
         trace, assumptions=window.assumptions, zone=metadata.get("zone", "")
@@ -542,9 +563,141 @@ def _from_native(
         trace = replace(trace, altered=altered, notes=(*trace.notes, note))
     if "uncertain" in metadata:
         trace = _uncertain(trace, metadata["uncertain"], source)
-    if numbers is None:
-        return _after_skipped(trace.read_from(instants), skip_rows, "times")
+    if rows.numbered is None:
+        return _after_skipped(trace.read_from(rows.instants()), skip_rows, "times")
     return _after_skipped(trace, skip_rows, "rows")
+
+
+class _Rows:
+    """The rows of a native file that comes in blocks: checked, with nodes or units as numbers.
+
+    The rows of the last instant wait for the next block. A file whose rows are skipped, sorted or numbered comes as one
+    block.
+
+    Attributes
+    ----------
+    start
+        Begin of the window, as far as stated.
+    nodes, units_per_node, node_units
+        As of the trace.
+    numbered
+        Instants of the rows of a matrix, where the file names its rows.
+    """
+
+    def __init__(
+        self, window: _Window, source: str, skip_rows: int, sort: bool
+    ) -> None:
+        self._window, self._source = window, source
+        self._skip_rows, self._sort = skip_rows, sort
+        self._count = 0
+        self._waiting: Changes = (
+            np.zeros(0, dtype=np.int64),
+            np.zeros(0, dtype=np.int32),
+            np.zeros(0, dtype=bool),
+        )
+        self._times: list[TimeArray] = []
+        self.start = window.start
+        self.nodes: list[str] = window.nodes or []
+        self.units_per_node = window.units_per_node
+        self.node_units: tuple[int, ...] | None = None
+        self.numbered: TimeArray | None = None
+
+    def read(self, frame: pd.DataFrame) -> Changes:
+        """Return the rows of all instants that are complete with this block."""
+        before = self._waiting[0][-1:]
+        try:
+            times, codes, idle = self._checked(frame)
+        except InputError as error:
+            _count_on(error, self._count)
+            raise
+        try:
+            after = np.concatenate([before, times])
+            order = _check_order(after, self._source, self._sort)
+        except InputError as error:
+            _count_on(error, self._count - len(before))
+            raise
+        self._count += len(frame)
+        if order is not None:
+            times, codes, idle = times[order], codes[order], idle[order]
+        if ROW in frame.columns or self._skip_rows:
+            numbers = None
+            if ROW in frame.columns:
+                column = frame[ROW] if order is None else frame[ROW].iloc[order]
+                numbers = _row_numbers(column, times, self._source)
+            times, codes, idle = self._without_first(times, codes, idle, numbers)
+        self._times.append(np.unique(times))
+        waiting = self._waiting
+        times = np.concatenate([waiting[0], times])
+        codes = np.concatenate([waiting[1], codes])
+        idle = np.concatenate([waiting[2], idle])
+        complete = int(np.searchsorted(times, times[-1])) if len(times) else 0
+        self._waiting = times[complete:], codes[complete:], idle[complete:]
+        return times[:complete], codes[:complete], idle[:complete]
+
+    def rest(self) -> Changes:
+        """Return the rows of the last instant."""
+        return self._waiting
+
+    def instants(self) -> TimeArray:
+        """Return the distinct times of all rows, start and end of the window among them."""
+        bounds = [at for at in (self.start, self._window.end) if at is not None]
+        return np.unique(np.concatenate([*self._times, np.array(bounds, np.int64)]))
+
+    def _checked(self, frame: pd.DataFrame) -> Changes:
+        """Times, nodes or units, and states of rows in their order."""
+        window, source = self._window, self._source
+        times = _instants(frame["time"], source, "time")
+        codes, self.nodes = _nodes_of(frame["node"], window.nodes, source)
+        if UNIT in frame.columns:
+            units = _unit_numbers(frame[UNIT], source)
+            self.units_per_node, self.node_units = _units_of_nodes(
+                units, codes, self.nodes, window, source
+            )
+            codes = codes * self.units_per_node + units
+        elif window.node_units is not None:
+            raise InputError(
+                f"missing column {UNIT}: the metadata state units of nodes",
+                file=source or None,
+            )
+        return times, codes.astype(np.int32), _states(frame["idle"], source)
+
+    def _without_first(
+        self,
+        times: TimeArray,
+        codes: IndexArray,
+        idle: NDArray[np.bool_],
+        numbers: NDArray[np.int64] | None,
+    ) -> Changes:
+        """Leave out the first rows; the rest starts from the state at the end of the skipped part."""
+        if numbers is None:
+            self._times.append(times)
+            instants = self.instants()
+            self._times.clear()
+        else:
+            instants = times[np.unique(numbers, return_index=True)[1]]
+        if self._skip_rows:
+            counted = "times" if numbers is None else "rows"
+            if self._skip_rows >= len(instants):
+                raise InputError(
+                    f"--skip-rows {self._skip_rows} leaves none of the {len(instants)} {counted}",
+                    file=self._source or None,
+                )
+            self.start = int(instants[self._skip_rows])
+            gone = (
+                times < self.start
+                if numbers is None
+                else numbers <= np.unique(numbers)[self._skip_rows - 1]
+            )
+            times, codes, idle = _carried_over(times, codes, idle, gone, self.start)
+        if numbers is not None:
+            self.numbered = instants[self._skip_rows :]
+        return times, codes, idle
+
+
+def _count_on(error: InputError, rows: int) -> None:
+    """Let an error in a block of rows name the row of the file."""
+    if error.row is not None:
+        error.row += rows
 
 
 def _uncertain(trace: NodeTrace, stated: str, source: str) -> NodeTrace:
@@ -626,11 +779,11 @@ def _row_numbers(column: pd.Series, times: TimeArray, source: str) -> NDArray[np
 
 def _carried_over(
     times: TimeArray,
-    codes: NDArray[np.int64],
+    codes: IndexArray,
     idle: NDArray[np.bool_],
     gone: NDArray[np.bool_],
     start: int,
-) -> tuple[TimeArray, NDArray[np.int64], NDArray[np.bool_]]:
+) -> Changes:
     """Replace the rows that are gone by the states that they leave at the start, one row per node."""
     kept, last = np.unique(codes[gone][::-1], return_index=True)
     states = idle[gone][::-1][last]
@@ -717,40 +870,49 @@ def _cells(frame: pd.DataFrame, source: str) -> NDArray[np.generic]:
 def _matrix_changes(
     values: NDArray[np.generic], rows: NDArray[np.int64], nodes: list[str], source: str
 ) -> tuple[NDArray[np.int64], IndexArray, NDArray[np.bool_]]:
-    """Row number, node and new state of every change in a matrix, chunk by chunk."""
-    before = np.zeros(values.shape[1], dtype=bool)
-    step = max(1, CHUNK_CELLS // max(1, values.shape[1]))
-    parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]] = []
-    for begin in range(0, len(rows), step):
-        picked = rows[begin : begin + step]
-        consecutive = (
-            len(picked) == picked[-1] - picked[0] + 1 and (np.diff(picked) == 1).all()
-        )
-        chunk = values[picked[0] : picked[-1] + 1] if consecutive else values[picked]
-        state = chunk.astype(bool)
-        invalid = (
-            chunk != state
-        )  # NaN, negative and other values differ from their own truth value
+    """Row number, node and new state of every change in a matrix, in order of row and node, some nodes at a time."""
+    consecutive = (np.diff(rows) == 1).all()
+    picked = slice(int(rows[0]), int(rows[-1]) + 1) if consecutive else rows
+    step = max(1, CHUNK_CELLS // len(rows))
+    found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]] = []
+    wrong: list[tuple[int, int]] = []
+    for begin in range(0, len(nodes), step):
+        # A pickled frame has the values of a node side by side.
+        cells = np.ascontiguousarray(values[picked, begin : begin + step].T)
+        state = cells.astype(bool)
+        # NaN, negative and other values differ from their own truth value.
+        invalid = cells != state
         if invalid.any():
-            row, column = (int(i) for i in np.argwhere(invalid)[0])
-            raise InputError(
-                f"expected 0 (busy) or 1 (idle), not {chunk[row, column]}",
-                file=source or None,
-                row=int(picked[row]) + 1,
-                column=nodes[column],
-            )
-        difference = np.empty_like(state)
-        difference[0] = state[0] != before
-        np.not_equal(state[1:], state[:-1], out=difference[1:])
-        at, node = np.nonzero(difference)
-        parts.append((at + begin, node, state[at, node]))
-        before = state[-1]
-    changed_rows, changed_nodes, states = zip(*parts, strict=True)
-    return (
-        np.concatenate(changed_rows),
-        np.concatenate(changed_nodes).astype(np.int32),
-        np.concatenate(states),
-    )
+            first, column = np.argwhere(invalid.T)[0].tolist()
+            wrong.append((first, column + begin))
+            continue
+        difference = state.copy()
+        np.not_equal(state[:, 1:], state[:, :-1], out=difference[:, 1:])
+        where = _true_places(difference.ravel())
+        node, row = np.divmod(where, len(rows))
+        found.append((row, node + begin, state.ravel()[where]))
+    if wrong:
+        first, column = min(wrong)
+        raise InputError(
+            f"expected 0 (busy) or 1 (idle), not {values[rows[first], column]}",
+            file=source or None,
+            row=int(rows[first]) + 1,
+            column=nodes[column],
+        )
+    row, node, states = (np.concatenate(part) for part in zip(*found, strict=True))
+    order = np.lexsort((node, row))
+    return row[order], node[order].astype(np.int32), states[order]
+
+
+def _true_places(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return where flags are true, of which few are: eight of them are looked at together."""
+    whole = len(flags) // 8 * 8
+    some = np.flatnonzero(flags[:whole].view(np.uint64))
+    places = (some[:, np.newaxis] * 8 + np.arange(8)).ravel()
+    rest = np.arange(whole, len(flags))
+    places = np.concatenate([places, rest])
+    true: NDArray[np.int64] = places[flags[places]]
+    return true
 
 
 def _instants(column: pd.Series, source: str, name: str) -> TimeArray:

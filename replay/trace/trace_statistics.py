@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace, TimeArray
 
 # Start-up times in seconds for which the usable share of idle node-time is reported.
 STARTUPS_S = (30, 60, 120, 300)
@@ -17,6 +19,8 @@ RETURNS_S = (30, 120, 300, 900)
 # Bounds of the bins in which lengths of fragments are counted: round numbers of seconds, minutes, hours and days.
 LENGTHS_S = (0, 1, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 28_800, 57_600,
              *(86_400 * days for days in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)))  # fmt: skip
+# Fragments that are looked at together.
+AT_ONCE = 2**21
 # Equal parts of the observation for which mean idle nodes are reported.
 SPANS = 72
 QUANTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
@@ -68,21 +72,48 @@ def fragments(trace: NodeTrace) -> Fragments:
     >>> pieces.seconds.tolist(), pieces.censored.tolist()  # they may have begun before and end later
     ([60.0, 60.0], [True, True])
     """
-    join_time = np.repeat(trace.times, np.diff(trace.joined_at))
-    leave_time = np.repeat(trace.times, np.diff(trace.left_at))
-    join_order = np.lexsort((join_time, trace.joined))
-    leave_order = np.lexsort((leave_time, trace.left))
-    node, start = trace.joined[join_order], join_time[join_order]
-    left_node, left_time = trace.left[leave_order], leave_time[leave_order]
+    parts = list(fragments_in_parts(trace))
+    return Fragments(
+        np.concatenate([part.node for part in parts]),
+        np.concatenate([part.start_ns for part in parts]),
+        np.concatenate([part.end_ns for part in parts]),
+        np.concatenate([part.censored for part in parts]),
+    )
+
+
+def fragments_in_parts(trace: NodeTrace) -> Iterator[Fragments]:
+    """Yield the idle fragments of a trace, those of some nodes at a time: there may be many."""
+    parts = 1 + len(trace.joined) // AT_ONCE
+    bounds = np.linspace(0, trace.slots, parts + 1).astype(np.int64).tolist()
+    for low, high in pairwise(bounds):
+        yield _fragments_of(trace, low, high)
+
+
+def _fragments_of(trace: NodeTrace, low: int, high: int) -> Fragments:
+    """The idle fragments of nodes (or units) low ... high - 1."""
+    node, start = _by_node(trace.joined, trace.joined_at, trace, low, high)
+    left_node, left_time = _by_node(trace.left, trace.left_at, trace, low, high)
     # The k-th leave of a node ends its k-th fragment; the last fragment may have none.
-    size = trace.slots
-    begins = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=size))])
-    ends = np.concatenate([[0], np.cumsum(np.bincount(left_node, minlength=size))])
-    rank = np.arange(len(node)) - begins[node]
-    closed = rank < (ends[node.astype(np.int64) + 1] - ends[node])
+    size = high - low
+    place, left = node - low, left_node - low
+    begins = np.concatenate([[0], np.cumsum(np.bincount(place, minlength=size))])
+    ends = np.concatenate([[0], np.cumsum(np.bincount(left, minlength=size))])
+    rank = np.arange(len(node)) - begins[place]
+    closed = rank < (ends[place.astype(np.int64) + 1] - ends[place])
     end = np.full(len(node), trace.end, dtype=np.int64)
-    end[closed] = left_time[ends[node[closed]] + rank[closed]]
+    end[closed] = left_time[ends[place[closed]] + rank[closed]]
     return Fragments(node, start, end, ~closed | (start == trace.start))
+
+
+def _by_node(
+    nodes: IndexArray, offsets: TimeArray, trace: NodeTrace, low: int, high: int
+) -> tuple[IndexArray, TimeArray]:
+    """Nodes low ... high - 1 that joined or left, and when, in order of node and time."""
+    inside = np.flatnonzero((nodes >= low) & (nodes < high))
+    of = nodes[inside]
+    order = np.argsort(of, kind="stable")  # they are in order of time
+    event = np.searchsorted(offsets, inside, side="right") - 1
+    return of[order], trace.times[event[order]]
 
 
 def idle_over_time(trace: NodeTrace, spans: int) -> NDArray[np.float64]:

@@ -20,10 +20,9 @@ from strategies import magnitude, problems, worth_of
 
 from bft.milp import Job, Problem, SolverProcess
 from bft.milp.backends.backend_api import Backend, Feature, Listed
-from bft.milp.backends.builtin import EXACT
-from bft.milp.backends.builtin import SOLVERS as OURS
 from bft.milp.backends.process import SolverFailure
-from bft.milp.backends.registry import able, backend_names, describe, listed
+from bft.milp.backends.registry import EXACT, able, backend_names, describe, listed
+from bft.milp.backends.registry import SOLVERS as OURS
 from bft.milp.backends.worker import dispatch, resident_bytes
 from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import modes, node
@@ -129,10 +128,24 @@ def test_a_backend_describes_itself(name):
 )
 def test_a_missing_package_is_no_crash_but_advice(monkeypatch, name, extra):
     monkeypatch.delenv("PMIP_CBC_LIBRARY", raising=False)
-    monkeypatch.setattr("bft.milp.backends.builtin.find_spec", lambda package: None)
+    monkeypatch.setattr("bft.milp.backends.registry.find_spec", lambda package: None)
     state = describe(name)
     assert (state.version, state.available) == ("", False)
     assert f"pip install {extra}" in state.how_to_get
+
+
+def test_a_highs_that_python_mip_cannot_use_is_no_fallback_but_advice():
+    # A library without HiGHS' functions, as that of highspy 1.16.0.
+    code = "from bft.milp.backends.registry import describe; print(describe('highs'))"
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PMIP_HIGHS_LIBRARY": "no-such-library.so"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "available=False" in told.stdout
+    assert "do not fit together: pip install 'highspy<1.16'" in told.stdout
 
 
 @needs_gurobi
@@ -392,10 +405,8 @@ def test_the_extra_excludes_the_highs_that_reports_suboptimal_answers_as_optimal
         if each.marker and each.marker.evaluate({"extra": "highs"})
     ]
     highs = next(each for each in extra if each.name == "highspy")
-    assert list(highs.specifier.filter(["1.8.0", "1.13.0", "1.14.0", "1.15.0"])) == [
-        "1.13.0",
-        "1.15.0",
-    ]
+    versions = ["1.8.0", "1.13.0", "1.14.0", "1.15.0", "1.16.0"]
+    assert list(highs.specifier.filter(versions)) == ["1.13.0", "1.15.0"]
     with_extra = [
         Requirement(line)
         for line in metadata.requires("mip") or []

@@ -27,7 +27,6 @@ from bft.milp import (
     tamed,
 )
 from bft.milp.backends.registry import describe
-from bft.milp.checking import contradiction
 from bft.milp.classes import apart, classes_of
 from bft.milp.exact.dp import (
     Optimum,
@@ -42,6 +41,7 @@ from bft.milp.formulations.items import Items
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.formulations.modes import build
 from bft.milp.formulations.sharing import keep_answer, solve_sharing
+from bft.milp.solve import contradiction
 
 BACKENDS = [
     name for name in ("cbc", "highs", "scipy", "gurobi") if describe(name).available

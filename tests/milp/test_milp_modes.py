@@ -31,8 +31,8 @@ from bft.milp.formulations.modes import (
     concave_runs,
     mode_intervals,
     mode_runs,
+    prune,
 )
-from bft.milp.formulations.pruning import prune
 from bft.milp.problem import FloatArray
 
 

@@ -21,10 +21,10 @@ from bft.milp.formulations.sharing import carry_out
 from bft.milp.formulations.transfers import (
     complaint_about,
     keep_shared,
+    settle_shared,
     transport,
     value_of,
 )
-from bft.milp.placement import settle_shared
 from bft.milp.values import table_of
 
 Holders = tuple[int, ...]

@@ -14,8 +14,7 @@ from sharing_oracles import best_by_units, cell, cut_to, pair_grid, sent
 from test_sharing import random_problem
 
 from bft.milp import Job, Pair, Problem, ProblemError, Solution, solve
-from bft.milp.formulations.column_generation import relax
-from bft.milp.formulations.gap_search import least_loss, search
+from bft.milp.formulations.column_generation import least_loss, relax, search_gap
 from bft.milp.formulations.items import Items
 from bft.milp.formulations.kernels import best_cell, best_together, on_hull
 from bft.milp.formulations.transfers import (
@@ -125,7 +124,7 @@ def test_the_relaxation_bounds_and_its_gap_holds_the_optimum(seed: int) -> None:
     assert items.worth(choice) == pytest.approx(
         relaxation.bound - lost, rel=1e-7, abs=slack
     )
-    sought, again = search(items, relaxation, relaxation.bound - items.base + slack)
+    sought, again = search_gap(items, relaxation, relaxation.bound - items.base + slack)
     assert (sought, items.worth(again)) == pytest.approx(
         (lost, items.worth(choice)), rel=1e-7, abs=slack
     )

@@ -44,8 +44,8 @@ from bft.models.prediction.packing import PackingAnalyser, sharing_scores
 from bft.models.speed.skew import read_tensor_sizes
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay.cli.main import run
-from bft.replay.policies.gittins import read_samples
 from bft.replay.policies.lucid.submissions import read_forecast_table
+from bft.replay.policies.tiresias import read_samples
 from bft.replay.pools import cluster_pools
 
 REQUIRED = object()

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.prediction.accuracy import accuracy
 from bft.models.prediction.duration import (
     DAY_S,
     LONG_AGO_S,
@@ -25,6 +24,7 @@ from bft.models.prediction.duration import (
     split_in_time,
 )
 from bft.models.prediction.regressors import KINDS
+from bft.models.prediction.saved_models import accuracy
 
 START = 1_600_000_000
 

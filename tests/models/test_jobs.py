@@ -30,9 +30,7 @@ from bft.models import (
     read_jobs,
     read_published_jobs,
 )
-from bft.models.columns import is_misspelt
-from bft.models.job_files import write_jobs
-from bft.models.job_tables import FOR_POLICIES
+from bft.models.job_tables import FOR_POLICIES, is_misspelt, write_jobs
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.options import Options

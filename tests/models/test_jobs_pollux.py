@@ -177,6 +177,40 @@ def test_a_table_that_lacks_an_application_says_so(tmp_path: Path) -> None:
     assert table.jobs[0].restart_s is None
 
 
+def test_measurements_by_kind_of_units(tmp_path: Path) -> None:
+    """Units of kind `fast` are 4 times as fast; `slow` has no measurements, and goes as measured without a kind."""
+    traces = tmp_path / "traces"
+    write_application(traces / "toy", fast=4.0)
+    (traces / "applications.csv").write_text(
+        "application,max_local_bsz,max_local_bsz@fast\ntoy,64,32\n"
+    )
+    path = Path(workload(traces, "a,0,toy,2,128").source)
+    (job,) = read_pollux_jobs(path, traces, units_per_node={"slow": 4, "fast": 8})
+    assert isinstance(job.profile, ApplicationProfile)
+    assert job.profile.on("fast").limits.atomic_max == 32
+    assert job.profile.on("slow").limits.atomic_max == 64
+    assert job.profile.on("fast").single_rate == pytest.approx(4 * 64 / 0.74)
+    assert list(job.by_kind) == ["slow", "fast"]
+    assert job.on("fast").rates[4] == pytest.approx(4 * job.on("slow").rates[4])
+    # 8 units are on two nodes of 4, but on one of 8.
+    assert job.on("fast").rates[8] > 4.5 * job.on("slow").rates[8]
+    rates = [
+        dynamics(job).rate((4,), 0.0, 0, kind=kind)[0] for kind in ("", "slow", "fast")
+    ]
+    assert rates == pytest.approx([rates[0], rates[0], 4 * rates[0]])
+
+
+def test_an_application_without_measurements_on_a_kind_is_named(tmp_path: Path) -> None:
+    traces = tmp_path / "traces"
+    write_application(traces / "toy", fast=4.0)
+    write_application(traces / "other")
+    table = workload(traces, "a,0,toy,2,64", "b,0,other,2,64")
+    assert table.notes == (
+        "other was not measured on kind fast: there it goes as measured without a kind",
+    )
+    assert workload(traces, "a,0,toy,2,64").notes == ()
+
+
 def test_the_artifacts_layout_is_found(applications: Path) -> None:
     jobs = workload(applications, "a,0,toy,1,64")
     assert len(read_pollux_jobs(jobs.source)) == 1
@@ -310,11 +344,38 @@ def test_the_agent_learns_what_it_has_run_only(applications: Path) -> None:
     assert one.split.atomic == 32  # M0 = 64 on 2 replicas until something is known
     one.rate((2, 2), rate * 60, until)
     assert one.profiled == 2
-    assert list(one.observed) == [(1, 2, 32)]
+    assert list(one.observed) == [("", 1, 2, 32)]
     assert one.goodput is not None
     assert one.goodput.pgns == 300 * 64
     # One batch size seen: half of 0.42 s is taken for constant.
     assert one.goodput.parameters.alpha_c == pytest.approx(0.42 / 2)
+
+
+def test_the_agent_knows_a_kind_of_units_only_when_it_has_run_there(
+    tmp_path: Path,
+) -> None:
+    write_application(tmp_path / "traces" / "toy", fast=4.0)
+    (job,) = workload(tmp_path / "traces", "a,0,toy,2,128")
+    one = dynamics(job, tunes=True)
+    rate, until = one.rate((1,), 0.0, 0, kind="slow")
+    assert until is not None
+    progress, later = rate * until / SECOND_NS, 2 * until
+    rate, _ = one.rate((4,), progress, until, kind="fast")
+    assert one.goodput_on("fast") is None
+    assert one.profiled == 1
+    # What it knew on the slow kind does not choose the batch here: it begins with M0.
+    assert one.split == (16, 0)
+    one.rate((4,), progress + rate * (later - until) / SECOND_NS, later, kind="fast")
+    slow, fast = one.goodput_on("slow"), one.goodput_on("fast")
+    assert slow is not None
+    assert fast is not None
+    assert slow.pgns == fast.pgns
+    assert float(slow.parameters.gradient_time(64)) == pytest.approx(0.74)
+    assert float(fast.parameters.gradient_time(16)) == pytest.approx(0.26 / 4)
+    other = dynamics(job, tunes=True)
+    other.restore(json.loads(json.dumps(one.state())))
+    assert other.state() == one.state()
+    assert other.goodput == one.goodput == other.goodput_on("fast")
 
 
 def test_a_job_that_may_not_tune_keeps_the_users_batch(applications: Path) -> None:

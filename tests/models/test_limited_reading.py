@@ -14,7 +14,7 @@ import resource
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -587,7 +587,7 @@ def test_fragments_and_nodes_of_a_log_are_bounded(
     assert run([*args, "--max-fragments", "19999"]) == 2
     err = capsys.readouterr().err
     assert "the logs state more than 19,999 intervals of single nodes" in err
-    assert "(--max-fragments raises the limit)" in err
+    assert "(they take 2.861 MiB of memory or more; --max-fragments raises the" in err
     assert run([*args, "--max-nodes", "999"]) == 2
     assert (
         "more than 999 nodes, the last one 'n1000' (--max-nodes raises the limit)"
@@ -619,6 +619,111 @@ def test_few_rows_of_many_nodes_do_not_fill_the_memory(tmp_path: Path) -> None:
     code, told, peak = watched(*args)
     assert code == 2
     assert "more than 2,000,000 intervals of single nodes" in told
+    assert peak < 600
+
+
+SACCT = "JobID|NodeList|AllocNodes|Start|End|State\n"
+
+
+def sacct(lists: Iterable[str]) -> bytes:
+    """Jobs on these lists of hosts, an hour each, one after the other."""
+    rows = (
+        f"{k}|{hosts}|1|{1_704_067_200 + 3600 * k}|{1_704_070_000 + 3600 * k}|{'FAILED' if k % 9 else 'COMPLETED'}\n"
+        for k, hosts in enumerate(lists)
+    )
+    return (SACCT + "".join(rows)).encode()
+
+
+def job_table(rows: int, hosts: str) -> bytes:
+    """As dictionaries, so that a row takes hardly a bit."""
+    values = ["1", hosts, "1", "1704067200", "1704070800", "COMPLETED"]
+    names = SACCT.strip().split("|")
+    return parquet(
+        pa.table({n: category(v, rows) for n, v in zip(names, values, strict=True)})
+    )
+
+
+# Content, what is said, and the most memory (MiB); the interpreter and its libraries take some 90.
+LOG_BOMBS: dict[str, tuple[Callable[[], bytes], str, int]] = {
+    "one range": (lambda: sacct(["n[1-999999999]"]), "more than 262,144 hosts", 130),
+    "dimensions": (
+        lambda: sacct(["n" + "[1-9]" * 1_800]),
+        "more than 255 characters",
+        130,
+    ),
+    "ranges": (
+        lambda: sacct(["n[" + ",".join(["1-9999"] * 1_000) + "]"]),
+        "more than 262,144 hosts",
+        130,
+    ),
+    "long names": (
+        lambda: sacct(f"{'a' * 200}{k}x[1-262144]" for k in range(40)),
+        "has names of ",
+        130,
+    ),
+    "many machines": (
+        lambda: sacct(f"n{k}x[1-262144]" for k in range(400)),
+        "the logs name more than 262,144 nodes",
+        250,
+    ),
+    "long text in Parquet": (
+        lambda: job_table(200_000, "n" * 100_000),
+        "MiB of text: no table of a log",
+        250,
+    ),
+    "rows in Parquet": (
+        lambda: job_table(3_000_000, "n" * 200),
+        "times its size of text: no table of a log",
+        500,
+    ),
+    "blank lines": (
+        lambda: SACCT.encode() + b"\n" * (64 * MIB),
+        "after it are blank: no log",
+        350,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOG_BOMBS)
+def test_a_small_log_that_states_too_much_is_refused(tmp_path: Path, name: str) -> None:
+    content, said, most = LOG_BOMBS[name]
+    path = tmp_path / "log"
+    path.write_bytes(content())
+    out = tmp_path / "out.parquet"
+    code, told, peak = watched("ingest", "slurm", str(path), "-o", str(out))
+    assert code == 2
+    assert said in told
+    assert peak < most
+    assert not out.exists()
+
+
+def test_blank_lines_are_refused_before_they_are_all_read(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(SACCT.encode() + b"\n" * (16 * MIB))
+    read: list[int] = []
+    with (
+        pytest.raises(
+            InputError, match=r"line [\d,]+ and the [\d,]+ after it are blank"
+        ),
+        open_log(path, progress=read.append) as lines,
+    ):
+        for _ in lines:
+            pass
+    assert max(read) < 4 * MIB
+
+
+def test_full_lists_of_a_large_machine_do_not_fill_the_memory(tmp_path: Path) -> None:
+    """A row of 60 bytes states 131,072 nodes: together 26 million, of which a block holds few at a time."""
+    path = tmp_path / "log"
+    rows = (
+        f"{k}|n[000001-131072]|131072|{1_704_067_200 + k}|{1_704_067_201 + k}|{'FAILED' if k % 9 else 'COMPLETED'}\n"
+        for k in range(200)
+    )
+    path.write_text(SACCT + "".join(rows))
+    code, told, peak = watched(
+        "ingest", "slurm", str(path), "-o", str(tmp_path / "t.parquet")
+    )
+    assert code == 0, told
     assert peak < 600
 
 

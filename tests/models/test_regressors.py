@@ -10,17 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.prediction.accuracy import accuracy
-from bft.models.prediction.ga2m import AdditiveModel, Term, additive, importance
-from bft.models.prediction.mlp import from_sklearn
 from bft.models.prediction.regressors import (
     KINDS,
     MIN_ROWS,
+    AdditiveModel,
+    Term,
+    additive,
     fit_regressor,
+    from_sklearn,
+    importance,
     regressor_from_document,
 )
-from bft.models.prediction.shapes import write_shapes
-from bft.models.prediction.tree_learners import from_forest, from_lightgbm, from_xgboost
+from bft.models.prediction.saved_models import accuracy, write_shapes
+from bft.models.prediction.trees import from_forest, from_lightgbm, from_xgboost
 
 
 def data(rows: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.speed.online import OnlineCurve
+from bft.models.curves import OnlineCurve
 from bft.models.speed.scalability import (
     KINDS,
     Kind,

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, InputError, Job
-from bft.models.sharing.sub_batch import fit_beside
 from bft.models.sharing.unit_memory import (
     UnitMemory,
+    fit_beside,
     read_unit_memory,
     unit_memory_from_frame,
 )

@@ -17,6 +17,7 @@ from test_engine_sharing import interference, world
 from bft.models import InputError
 from bft.replay.checkpoint import Checkpoint, seal
 from bft.replay.cli.main import run
+from bft.replay.engine import history, ledger
 from bft.replay.engine.ledger import BOOKS, Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
@@ -113,6 +114,41 @@ def test_a_state_that_went_through_json_goes_on_to_the_same_end(
             assert second.policy.verified == unbroken.policy.verified
             if kind != "sharing":  # there, only where nobody may share
                 assert second.policy.verified == len(whole.steps) - 1 - idle_free(whole)
+
+
+@pytest.mark.parametrize("kind", ["milp", "equal-share"])
+def test_a_history_in_a_file_ends_and_resumes_like_one_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    whole = replay_of(0, kind).run()
+    monkeypatch.setattr(history, "SPILL_BYTES", 300)
+    monkeypatch.setattr(history, "SAMPLED", 2)
+    monkeypatch.setattr(history, "ROWS", 3)
+    monkeypatch.setattr(ledger, "ROWS", 3)
+    monkeypatch.setattr("bft.replay.checkpoint.ROWS", 5)
+    first = replay_of(0, kind)
+    first.spill_to(tmp_path)
+    saved = Checkpoint(tmp_path / "c.json", {}, 0.0)
+    steps = 0
+
+    def save(now: int) -> None:
+        nonlocal steps
+        steps += 1
+        if steps % 7 == 0 and steps <= 35:
+            saved.save(first)
+
+    outcomes = [first.run(on_step=save)]
+    assert any(table.written for table in first.history.values())
+    second = replay_of(0, kind)
+    second.spill_to(tmp_path)
+    assert Checkpoint(tmp_path / "c.json", {}, 0.0).resume(second)
+    outcomes.append(second.run())
+    for outcome in outcomes:
+        assert told(outcome) == told(whole)
+        pd.testing.assert_frame_equal(outcome.steps, whole.steps, check_exact=True)
+        pd.testing.assert_frame_equal(
+            outcome.allocations, whole.allocations, check_exact=True
+        )
 
 
 def idle_free(outcome: Outcome) -> int:
@@ -317,6 +353,35 @@ def test_what_was_written_before_stays_and_a_torn_last_part_is_left_out(
             InputError, match=r"is damaged|is no checkpoint|other input"
         ):
             checkpoint.resume(small()[0])
+
+
+def test_a_save_of_several_parts_counts_when_all_are_there(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bft.replay.checkpoint.ROWS", 1)
+    replay, checkpoint = small()
+    saved: list[tuple[int, int]] = []
+
+    def save(now: int) -> None:
+        if len(saved) < 4 and replay.ledger.decisions >= 5 * (len(saved) + 1):
+            checkpoint.save(replay)
+            saved.append((checkpoint.path.stat().st_size, replay.ledger.decisions))
+
+    outcome = replay.run(on_step=save)
+    whole = checkpoint.path.read_bytes()
+    lines = [at + 1 for at, byte in enumerate(whole) if byte == ord("\n")]
+    assert len(lines) > 4 * len(saved)  # of a part there are two
+    for end in (end for end in lines if end >= saved[0][0]):
+        checkpoint.path.write_bytes(whole[:end])
+        other, again = small()
+        assert again.resume(other)
+        complete = [decisions for size, decisions in saved if size <= end]
+        assert other.ledger.decisions == complete[-1]
+        assert again.torn == (end not in dict(saved))
+    again.save(other)
+    third, last = small()
+    assert last.resume(third)
+    assert third.run().steps.equals(outcome.steps)
 
 
 def test_a_file_in_which_changes_outweigh_the_rest_is_rewritten(

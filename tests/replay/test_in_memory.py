@@ -21,7 +21,7 @@ from bft.models.tables import write_parquet
 from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import NodeTrace, always_idle, from_changes, write_trace
 from bft.replay.cli.main import run
-from bft.replay.inputs.oversized import capped
+from bft.replay.inputs.shaping import capped
 from bft.replay.trace.node_trace import SECOND_NS
 
 START_NS = pd.Timestamp("2021-02-10").value
@@ -616,7 +616,7 @@ def test_an_unavailable_backend_is_refused_before_any_file_is_read(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As where the extra is not installed.
-    monkeypatch.setattr("bft.milp.backends.builtin.find_spec", lambda package: None)
+    monkeypatch.setattr("bft.milp.backends.registry.find_spec", lambda package: None)
     said = Said(
         ["-ndmap", "nowhere.parquet", "--jobs", "nowhere.csv", "--backend", "HiGHS"],
         capsys,

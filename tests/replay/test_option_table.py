@@ -21,13 +21,11 @@ from bft.models.option_fields import (
     option_fields,
 )
 from bft.replay import EqualShare, execute
-from bft.replay.cli.parameters import Command, stated_options
-from bft.replay.cli.replay_options import table_options
+from bft.replay.cli.parameters import Command, stated_options, table_options
 from bft.replay.cli.study_options import plan_of
-from bft.replay.inputs.in_memory import InMemoryInputs
+from bft.replay.inputs.files import InMemoryInputs
 from bft.replay.options.options import FIELDS, Options
-from bft.replay.options.reference import options_page
-from bft.replay.options.run_spec import RunSpec
+from bft.replay.options.run_spec import RunSpec, options_page
 from bft.replay.policies.registry import BUILT_IN, named, policy_type
 from bft.replay.trace.node_trace import SECOND_NS, always_idle
 

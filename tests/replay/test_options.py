@@ -378,7 +378,11 @@ def test_defaults_that_depend_on_other_options_are_filled_in() -> None:
     assert Options.of(**pollux, start_overhead_s=0).rules.start_overhead_s == 0.0
     sia = Options.of(**{**pollux, "compat": "sia"}, policy="sia")
     assert (sia.rules.start_overhead_s, sia.rules.free_moves) == (30.0, True)
-    assert sia.constants == {"freeze": "yes", "user_batch": "yes"}
+    assert sia.constants == {
+        "freeze": "yes",
+        "user_batch": "yes",
+        "quantum": "0.01",
+    }
     assert Options(policy="lucid", compat="lucid").constants == {"compat": "yes"}
     assert Options(policy="lucid", compat="lucid").rules.restart_overhead == ()
     srtf = Options(policy="srtf", compat="lucid")

@@ -12,9 +12,9 @@ import pytest
 from processes import AMPLE_S, SCRIPT, result_of, signalled
 
 from bft.models import InputError
+from bft.replay.checkpoint import claimed
 from bft.replay.cli.main import run
 from bft.replay.results import run_directory as results
-from bft.replay.run_lock import claimed
 
 ARGS = ["-Tfwd", "120", "--policy", "equal-share", "--no-u", "--out", "run"]
 FILES = {

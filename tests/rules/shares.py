@@ -194,8 +194,8 @@ class Sia:
             return {0: 0.0}
         held = len(one.units)
         keeps = held if held in one.sizes and rate_of(one.job, held) > 0 else 0
-        least = min(float(rate_of(one.job, n)) for n in sizes)
         most = max(sizes[0], self.growth * self.largest[one.number])
+        least = min(float(rate_of(one.job, n)) for n in sizes if n <= most)
         worth = {0: 0.0}
         for n in {*sizes, keeps} - {0}:
             r = 1.0 if not keeps or n == keeps else self.share_of_life(world, one)

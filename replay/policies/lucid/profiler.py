@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import Job, JobTable
-from bft.replay.engine.ledger import JobRecord, Outcome
+from bft.replay.engine.ledger import Holds, JobRecord, Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import Decision, Kind, State
 from bft.replay.engine.rules import Rules
@@ -142,7 +142,7 @@ class Profiled:
                 own,
                 trace=trace,
                 records=self.rejoin(()),
-                allocations=early,
+                holds=Holds.of(early),
                 steps=steps,
                 progress_curve=None,
             )
@@ -162,14 +162,14 @@ class Profiled:
             steps=pd.concat([steps, pools.steps]).sort_values(
                 "time", kind="stable", ignore_index=True
             ),
-            allocations=pd.concat([early, late]).sort_values(
-                ["job", "start_ns", "end_ns", "first_unit"], ignore_index=True
-            ),
+            holds=Holds.of(pd.concat([early, late])),
             idle_unit_seconds=trace.idle_unit_seconds(),
             used_unit_seconds=own.used_unit_seconds + pools.used_unit_seconds,
             extra_gain=own.extra_gain + pools.extra_gain,
             paid=own.paid + pools.paid,
-            decision_seconds=own.decision_seconds + pools.decision_seconds,
+            decision_seconds=np.concatenate(
+                [own.decision_seconds, pools.decision_seconds]
+            ),
             interrupted=own.interrupted or pools.interrupted,
             progress_curve=None,
         )

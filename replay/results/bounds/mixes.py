@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bft.milp.exact.compiled import compiled
-from bft.replay.results.bounds.supply import FloatArray, IntArray
+from bft.replay.results.bounds.work import FloatArray, IntArray
 
 
 @compiled

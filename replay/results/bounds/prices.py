@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bft.replay.results.bounds.supply import FloatArray
+from bft.replay.results.bounds.work import FloatArray
 
 logger = logging.getLogger(__name__)
 # The bound is good enough at this relative distance from what a mix attains, or after this many rounds.

@@ -25,7 +25,7 @@ from processes import AMPLE_S, SCRIPT, result_of, signalled
 from bft.models import read_table
 from bft.replay import always_idle
 from bft.replay.cli.main import run
-from bft.replay.inputs.default_workload import default_workload, load
+from bft.replay.inputs.load import default_workload, load_of
 
 START = pd.Timestamp("2021-02-10T00:00:00Z")
 PARQUETS = (
@@ -292,7 +292,7 @@ def test_the_generated_workload_needs_what_the_trace_offers(
 ) -> None:
     trace = always_idle(nodes, START.value, START.value + 10 * 86_400 * 10**9)
     jobs, note = default_workload(trace)
-    assert load(jobs, trace) == pytest.approx(1.0)
+    assert load_of(jobs, trace) == pytest.approx(1.0)
     assert len(jobs) == count  # a job takes 16.4 h of one node on the mean
     assert trace.start == jobs.jobs[0].tsub_ns
     assert jobs.jobs[-1].tsub_ns < trace.end

@@ -16,8 +16,7 @@ from test_engine import SECOND, START, Rows, make, world
 from bft.models import Job, JobTable, xi_from_frame
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
-from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.rules import Interference, Rules
 from bft.replay.policies import Decision, Kind, PolicyError, State
 from bft.replay.trace.node_trace import always_idle
 

@@ -16,8 +16,7 @@ from bft.models import Curve, InputError, Job, JobTable, xi_from_frame
 from bft.models.sharing.xi_table import Measurement
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
-from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.rules import Interference, Rules
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.options import Options

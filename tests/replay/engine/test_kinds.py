@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from toy_application import workload, write_application
 
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.models import (
@@ -137,6 +138,34 @@ def test_a_policy_without_kinds_is_refused() -> None:
 
     with pytest.raises(PolicyError, match="knows no kinds of units"):
         Replay(trace(1, 1), JobTable((job("a"),)), EqualShare())
+
+
+def test_an_application_goes_as_it_was_measured_on_each_kind(tmp_path: Path) -> None:
+    """A batch of 64 on 4 units takes 0.36 s a step, on the fast ones 0.09 s; 3,000 steps are the training."""
+    write_application(tmp_path / "traces" / "toy", fast=4.0)
+    jobs = workload(tmp_path / "traces", "a,0,toy,4,64")
+    script = Script((0, (4,), ("slow",)), (180, (4,), ("fast",)))
+    (record,) = Replay(trace(1, 1, 3600, 4), jobs, script).run().records
+    # 500 steps in 180 s on the slow units, 2,500 in 225 s on the fast ones.
+    assert record.finish_ns == pytest.approx(405 * SECOND_NS, abs=10)
+    assert record.gained == pytest.approx(3000 * 64)
+
+
+def test_sia_runs_applications_on_a_cluster_of_several_kinds(tmp_path: Path) -> None:
+    write_application(tmp_path / "traces" / "toy", fast=4.0)
+    jobs = workload(tmp_path / "traces", "a,0,toy,1,512", "b,30,toy,2,128")
+    (tmp_path / "traces" / "applications.csv").write_text(
+        "application,slowdown,restart_s,policy_restart_s\ntoy,1.5,50,30\n"
+    )
+    command = (
+        f"--cluster 1x2:slow+1x4:fast --jobs {jobs.source} --jobs-format pollux --policy sia "
+        f"--compat sia --no-u --quiet --force --out {tmp_path / 'out'}"
+    )
+    assert run(command.split()) == 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["metrics"]["jobs_finished"] == 2
+    assert run([*command.split(), "--set", "ties=3"]) == 0
+    assert run(command.replace("--compat sia", "--compat lucid").split()) == 2
 
 
 def test_milp_sends_each_job_to_the_kind_that_it_gains_most_from() -> None:
@@ -265,7 +294,7 @@ def test_from_the_command_line(files: Path, capsys: pytest.CaptureFixture[str]) 
         < aware
     )
     assert run([*given, "--force"]) == 0
-    assert "have no effect without --kinds" in capsys.readouterr().err
+    assert "have no effect on units without kinds" in capsys.readouterr().err
 
 
 class GivesNothing:

@@ -14,8 +14,8 @@ from bft.models import Curve, InputError, Job, JobTable
 from bft.replay import EqualShare, always_idle
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.reserve import NOT_HELD
 from bft.replay.engine.rules import Rules
+from bft.replay.engine.units import NOT_HELD
 from bft.replay.policies import Kind, Policy
 from bft.replay.results.host import host_metrics, starts_by_instant, starts_by_job
 from bft.replay.trace.node_trace import NodeTrace, from_changes

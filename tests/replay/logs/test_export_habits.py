@@ -40,23 +40,35 @@ UTC = ("--tz", "UTC")
 
 @dataclass(frozen=True)
 class Habit:
-    """A way to export: what it writes, what `ingest` is told, and what should come of it."""
+    """A way to export: what it writes, what `ingest` is told, and what should come of it; the jobs, if by GPU."""
 
     name: str
     write: Callable[[World], None]
     arguments: tuple[str, ...]
     expected: Verdict
     said: str = ""
+    by_gpu: str = ""
 
 
 HABITS: list[Habit] = []
 
 
+def only_ada(world: World) -> World:
+    """Return the world as an export of one user shows it."""
+    return made_up.without_runs(
+        world, [each for each in world.runs if each.user == "ada"]
+    )
+
+
 def habit(
-    name: str, *arguments: str, expected: Verdict = "right", said: str = ""
+    name: str,
+    *arguments: str,
+    expected: Verdict = "right",
+    said: str = "",
+    by_gpu: str = "",
 ) -> Callable[[Callable[[World], None]], Callable[[World], None]]:
     def keep(write: Callable[[World], None]) -> Callable[[World], None]:
-        HABITS.append(Habit(name, write, arguments, expected, said))
+        HABITS.append(Habit(name, write, arguments, expected, said, by_gpu))
         return write
 
     return keep
@@ -258,10 +270,17 @@ def _sql(world: World) -> None:
 
 @habit("JSON", "slurm-json", "jobs.json", *BESIDE)
 def _json(world: World) -> None:
+    put("jobs.json", jobs_json(world))
+
+
+def jobs_json(world: World) -> str:
+    """`sacct --json`."""
     entries: list[dict[str, Any]] = [
         {
             "job_id": each.job, "nodes": made_up.host_list(each.nodes), "state": {"current": [each.state.split()[0]]},
-            "time": {"start": BEGIN_S + each.start_s, "end": 0 if each.running else BEGIN_S + each.end_s},
+            "time": {"start": BEGIN_S + each.start_s, "end": 0 if each.running else BEGIN_S + each.end_s,
+                     "suspended": each.suspended[1] - each.suspended[0] if each.suspended else 0},
+            "user": each.user, "partition": each.partition,
         }
         for each in world.runs
     ]  # fmt: skip
@@ -271,7 +290,7 @@ def _json(world: World) -> None:
         "state": {"current": ["CANCELLED"]},
     }
     entries.append(waited | {"time": {"start": 2**32 - 2, "end": BEGIN_S + 60}})
-    put("jobs.json", json.dumps({"jobs": entries}, indent=1))
+    return json.dumps({"jobs": entries}, indent=1)
 
 
 @habit(
@@ -364,9 +383,7 @@ def _two_named(world: World) -> None:
 
 @habit("rows of one user", "slurm", "jobs", *BESIDE, expected="refused", said="User")
 def _one_user(world: World) -> None:
-    mine = made_up.without_runs(
-        world, [each for each in world.runs if each.user == "ada"]
-    )
+    mine = only_ada(world)
     put("jobs", made_up.sacct(mine, (*COLUMNS, "User")))
 
 
@@ -616,7 +633,222 @@ def _scontrol(world: World) -> None:
     put("jobs.txt", made_up.scontrol_text(world, 300, 300))
 
 
+# -- the scheduler's own view of a node
+
+SUSPENDED = (*COLUMNS, "Suspended")
+
+
+@habit("suspended jobs", "slurm", "jobs", *BESIDE, expected="loud", said="suspended")
+def _suspended(world: World) -> None:
+    put("jobs", made_up.sacct(world, SUSPENDED))
+
+
+@habit(
+    "suspended jobs, in JSON",
+    "slurm-json",
+    "jobs.json",
+    *BESIDE,
+    expected="loud",
+    said="suspended",
+)
+def _suspended_json(world: World) -> None:
+    put("jobs.json", jobs_json(world))
+
+
+@habit("suspended jobs, listed by cron", "slurm", "jobs", "list.txt", *BESIDE, *UTC)
+def _suspended_listed(world: World) -> None:
+    put("jobs", made_up.sacct(world, SUSPENDED))
+    put("list.txt", made_up.scontrol_text(world, 300, 300))
+
+
+@habit("jobs suspended while others run", "slurm", "jobs", *BESIDE)
+def _preempted(world: World) -> None:
+    put("jobs", made_up.sacct(world, SUSPENDED))
+
+
+@habit("an epilog", "slurm", "jobs", *BESIDE, expected="loud", said="--completing 61")
+def _epilog(world: World) -> None:
+    put("jobs", made_up.sacct(world))
+
+
+@habit("an epilog, stated", "slurm", "jobs", *BESIDE, "--completing", "60")
+def _epilog_known(world: World) -> None:
+    put("jobs", made_up.sacct(world))
+
+
+def powered(world: World, flag: str) -> None:
+    """The jobs, and a list of nodes from when four of them are powered off."""
+    put("jobs", made_up.sacct(world))
+    off = [each for each in world.outages if each.state == "IDLE~"]
+    now, down = next(
+        (begin, down)
+        for begin in sorted(each.start_s for each in off)
+        if len(down := {one.node for one in off if one.start_s <= begin < one.end_s})
+        >= 4
+    )
+    idle = world.idle()[:, now]
+    states = {
+        node: f"{'IDLE' if idle[node] else 'ALLOCATED'}{flag}"
+        for node in range(len(NODES))
+    }
+    states |= dict.fromkeys(down, f"IDLE{flag}+POWERED_DOWN")
+    put("nodes.txt", made_up.nodes_text(states))
+
+
+def without_power(world: World) -> World:
+    return replace(
+        world, outages=tuple(each for each in world.outages if each.state != "IDLE~")
+    )
+
+
+@habit(
+    "a cloud, without its events",
+    "slurm",
+    "jobs",
+    *BESIDE,
+    expected="loud",
+    said="power saving",
+)
+def _cloud(world: World) -> None:
+    powered(world, "+CLOUD")
+    put("events.txt", made_up.events(without_power(world)))
+
+
+@habit(
+    "power saving, without its events",
+    "slurm",
+    "jobs",
+    *BESIDE,
+    expected="loud",
+    said="power saving",
+)
+def _power(world: World) -> None:
+    powered(world, "")
+    put("events.txt", made_up.events(without_power(world)))
+
+
+@habit("power saving, with its events", "slurm", "jobs", *BESIDE)
+def _power_known(world: World) -> None:
+    powered(world, "")
+
+
+BY_GPU = ("--nodes", "gpus.txt", "--events", "none.txt", "--unit", "gpu")
+
+
+def by_gpu(kind: str, *, tracked: bool = True) -> None:
+    put("jobs", made_up.gpu_sacct(made_up.gpu_runs(kind), tracked=tracked))
+    put("gpus.txt", made_up.gpu_nodes())
+    put("none.txt", "NodeName|TimeStart|TimeEnd|State\n")
+
+
+@habit("GPUs", "slurm", "jobs", *BY_GPU, by_gpu="plain")
+def _gpus(world: World) -> None:
+    by_gpu("plain")
+
+
+@habit("shards of GPUs", "slurm", "jobs", *BY_GPU, by_gpu="shards")
+def _shards(world: World) -> None:
+    by_gpu("shards")
+
+
+@habit("jobs on all cores", "slurm", "jobs", *BY_GPU, by_gpu="cores")
+def _all_cores(world: World) -> None:
+    by_gpu("cores")
+
+
+@habit(
+    "GPUs that are not tracked",
+    "slurm",
+    "jobs",
+    *BY_GPU,
+    expected="refused",
+    said="gres/gpu",
+    by_gpu="plain",
+)
+def _untracked(world: World) -> None:
+    by_gpu("plain", tracked=False)
+
+
+# -- the same in other formats
+
+
+@habit(
+    "one user, in JSON",
+    "slurm-json",
+    "jobs.json",
+    *BESIDE,
+    expected="refused",
+    said="User",
+)
+def _one_user_json(world: World) -> None:
+    put(
+        "jobs.json",
+        jobs_json(only_ada(world)),
+    )
+
+
+@habit("one user, of PBS", "pbs", "accounting", "--nodes", "nodes.txt", "--events", "closed.csv", *UTC,
+       expected="refused", said="User")  # fmt: skip
+def _one_user_pbs(world: World) -> None:
+    put(
+        "accounting",
+        made_up.pbs(only_ada(world)),
+    )
+
+
+@habit("one user, of Grid Engine", "sge", "accounting", "--nodes", "nodes.txt", "--events", "closed.csv",
+       expected="refused", said="User")  # fmt: skip
+def _one_user_sge(world: World) -> None:
+    put(
+        "accounting",
+        made_up.sge(only_ada(world)),
+    )
+
+
+@habit("one queue, of PBS", "pbs", "accounting", "--nodes", "nodes.txt", "--events", "closed.csv", *UTC,
+       expected="refused", said="Partition")  # fmt: skip
+def _one_queue_pbs(world: World) -> None:
+    put(
+        "accounting",
+        made_up.pbs(
+            made_up.without_runs(
+                world, [each for each in world.runs if each.partition == "gpu"]
+            )
+        ),
+    )
+
+
+@habit(
+    "one state, in JSON",
+    "slurm-json",
+    "jobs.json",
+    *BESIDE,
+    expected="refused",
+    said="State",
+)
+def _one_state_json(world: World) -> None:
+    ended = [each for each in world.runs if each.state == "COMPLETED"]
+    put("jobs.json", jobs_json(made_up.without_runs(world, ended)))
+
+
+@habit("lost ends in lsb.events", "lsf-events", "lsb.events", "--nodes", "nodes.txt", "--events", "closed.csv",
+       said="later job")  # fmt: skip
+def _lost_lsf(world: World) -> None:
+    put("lsb.events", made_up.lsf_events(world, made_up.lost_ends(world, 8)))
+
+
 WORLDS: dict[str, Callable[[World], World]] = {
+    "suspended jobs": made_up.suspended,
+    "suspended jobs, in JSON": made_up.suspended,
+    "suspended jobs, listed by cron": made_up.suspended,
+    "jobs suspended while others run": lambda world: made_up.suspended(
+        world, preempted=True
+    ),
+    "an epilog": lambda _: made_up.made(epilog_s=60),
+    "an epilog, stated": lambda _: made_up.made(epilog_s=60),
+    "a cloud, without its events": made_up.power_saved,
+    "power saving, without its events": made_up.power_saved,
+    "power saving, with its events": made_up.power_saved,
     "nodes down in the list, without an outage": broken,
     "added nodes": late,
     "added nodes, with their dates": late,
@@ -652,11 +884,19 @@ def tried(
     said = capsys.readouterr().err
     if code:
         return "refused", 0.0, said
+    if each.by_gpu:
+        runs = made_up.gpu_runs(each.by_gpu)
+        wrong = made_up.gpu_share_wrong(read_trace(Path("t.parquet")), runs)
+        return _verdict(wrong, said), wrong, said
     sums = each.arguments[0] in ("prometheus", "snapshots")
     wrong = made_up.share_wrong(read_trace(Path("t.parquet")), truth, sums=sums)
+    return _verdict(wrong, said), wrong, said
+
+
+def _verdict(wrong: float, said: str) -> Verdict:
     if wrong <= RIGHT:
-        return "right", wrong, said
-    return ("loud" if said.strip() else "silent"), wrong, said
+        return "right"
+    return "loud" if said.strip() else "silent"
 
 
 @pytest.mark.parametrize("each", HABITS, ids=lambda each: each.name)
@@ -692,6 +932,18 @@ def test_few_habits_are_wrong_and_none_is_silent() -> None:
     assert len(wrong) / len(HABITS) <= 6 / 40 + 1e-9 or len(HABITS) - len(wrong) >= 34
 
 
+def test_habits_that_are_right_raise_no_alarm_of_an_epilog_or_of_power_saving(
+    world: World, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = ("the recipe", "snapshots", "series of all nodes", "accounting of PBS")
+    for each in HABITS:
+        if each.name in plain or each.name == "jobs suspended while others run":
+            _, _, said = tried(each, world, capsys)
+            assert "epilog" not in said, each.name
+            assert "power saving" not in said, each.name
+            assert "suspended" not in said, each.name
+
+
 def test_the_share_of_jobs_that_vanish_between_listings_is_a_bound(
     world: World, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -705,3 +957,66 @@ def test_the_share_of_jobs_that_vanish_between_listings_is_a_bound(
     (most,) = re.findall(r"jobs vanished .* at most ([\d.]+)% of the node-time", said)
     assert verdict == "loud"
     assert 0 < wrong <= float(most) / 100
+
+
+def one_user(form: str, users: int) -> str:
+    """A hundred jobs of so many users, an hour each, one after the other on one node, as a format has them."""
+    jobs = []
+    for number in range(1, 101):
+        start = BEGIN_S + 3600 * number
+        jobs.append((number, f"u{number % users}", start, start + 3000))
+    if form == "swf":
+        rows = [
+            f"{n} {s - BEGIN_S} 0 {e - s} 1 -1 -1 1 -1 -1 1 {user[1:]} 1 -1 1 -1 -1 -1"
+            for n, user, s, e in jobs
+        ]
+        return f"; UnixStartTime: {BEGIN_S}\n" + "\n".join(rows)
+    if form == "lsf":
+        return "\n".join(
+            f'"JOB_FINISH" "10.1" {e} {n} 1 0 1 {s} 0 0 {s} "{user}" "q" "" "" "" "l" "/" "" "" "" "j" 0 1 "n1" 64 6.0'
+            for n, user, s, e in jobs
+        )
+    if form == "flux":
+        rows = [f"f{n}|n1|{s}|{e}|{user}" for n, user, s, e in jobs]
+        return "\n".join(["JOBID|NODELIST|T_RUN|T_INACTIVE|USER", *rows])
+    if form == "cobalt":
+        rows = [
+            f"{n},m,{made_up.stamp(s - BEGIN_S)},{made_up.stamp(e - BEGIN_S)},1,n1,{user}"
+            for n, user, s, e in jobs
+        ]
+        head = "JOB_NAME,MACHINE_NAME,START_TIMESTAMP,END_TIMESTAMP,NODES_USED,LOCATION,USERNAME_GENID"
+        return "\n".join([head, *rows])
+    entries: dict[str, Callable[[int, str, int, int], dict[str, Any]]] = {
+        "oar": lambda n, user, s, e: {
+            "startTime": s, "stopTime": e, "assigned_network_address": ["n1"], "state": "Terminated", "owner": user,
+        },
+        "htcondor": lambda n, user, s, e: {
+            "ClusterId": n, "ProcId": 0, "JobStatus": 4, "JobCurrentStartDate": s, "CompletionDate": e,
+            "LastRemoteHost": "n1", "Owner": user,
+        },
+        "philly": lambda n, user, s, e: {
+            "jobid": n, "user": user, "status": ("Pass", "Failed")[n % 2], "attempts": [
+                {"start_time": made_up.stamp(s - BEGIN_S).replace("T", " "),
+                 "end_time": made_up.stamp(e - BEGIN_S).replace("T", " "), "detail": [{"ip": "n1", "gpus": ["gpu0"]}]}
+            ],
+        },
+    }  # fmt: skip
+    made = [entries[form](*job) for job in jobs]
+    listed: Any = made
+    if form == "oar":
+        listed = {str(number): each for number, each in enumerate(made, 1)}
+    return json.dumps(listed, indent=1)
+
+
+@pytest.mark.parametrize(
+    "form", ["lsf", "swf", "flux", "cobalt", "oar", "htcondor", "philly"]
+)
+def test_one_user_is_refused_in_every_format_that_names_users(
+    form: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["ingest", form, "log", "--tz", "UTC", "-o", "t.csv", "--force"]
+    put("log", one_user(form, 1) + "\n")
+    assert run(command) == 2
+    assert "all 100 rows have the User" in capsys.readouterr().err
+    put("log", one_user(form, 2) + "\n")
+    assert run(command) == 0

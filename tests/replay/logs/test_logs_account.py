@@ -115,7 +115,7 @@ def test_shares_of_a_workload_of_counts_do_not_overflow(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = [
-        f"{k} {k * DAY} 0 {DAY * 3 // 4} 1531 -1 -1 -1 -1 -1 1 1 1 -1 -1 1 -1 -1"
+        f"{k} {k * DAY} 0 {DAY * 3 // 4} 1531 -1 -1 -1 -1 -1 1 {k % 3} 1 -1 -1 1 -1 -1"
         for k in range(100)
     ]
     Path("w.swf").write_text(

@@ -238,30 +238,33 @@ def brute(rows: list[tuple[int, int, int]], gap: int) -> list[tuple[int, int, in
 
 
 @given(rows=INTERVALS, gap=st.integers(0, 12), unit=st.sampled_from([1, 10**6, S, 10**16, 7 * 10**15, 10**16 + 1]),
-       stretch=st.sampled_from([1, 50_000, 900_000]))  # fmt: skip
+       stretch=st.sampled_from([1, 50_000, 900_000]), at_once=st.sampled_from([1, 3, 10**6]))  # fmt: skip
 @example(
-    rows=[(0, 0, 5), (0, 10, 3)], gap=5, unit=S, stretch=1
+    rows=[(0, 0, 5), (0, 10, 3)], gap=5, unit=S, stretch=1, at_once=9
 )  # a gap of exactly that length stays
 @example(
     rows=[(0, 0, 9), (0, 1, 1), (0, 4, 2), (3, 0, 1)],
     gap=0,
     unit=10**16 + 1,
     stretch=50_000,
+    at_once=9,
 )  # a long one over two
 def test_merging_is_the_union(
-    rows: list[tuple[int, int, int]], gap: int, unit: int, stretch: int
+    rows: list[tuple[int, int, int]], gap: int, unit: int, stretch: int, at_once: int
 ) -> None:
     scaled = [
         (node * stretch, start * unit, end if end == OPEN else (start + end) * unit)
         for node, start, end in rows
     ]
     node, start, end = (np.array(column) for column in zip(*scaled, strict=True))
-    merged = merge(
-        node.astype(np.int32),
-        start.astype(np.int64),
-        end.astype(np.int64),
-        gap_ns=gap * unit,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bft.replay.logs.collector.AT_ONCE", at_once)
+        merged = merge(
+            node.astype(np.int32),
+            start.astype(np.int64),
+            end.astype(np.int64),
+            gap_ns=gap * unit,
+        )
     assert [column.dtype for column in merged] == [np.int32, np.int64, np.int64]
     assert list(zip(*(column.tolist() for column in merged), strict=True)) == brute(
         scaled, gap * unit

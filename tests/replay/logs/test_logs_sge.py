@@ -23,6 +23,7 @@ from synthetic_logs_more import (
     survives,
 )
 
+from bft.datasets import generate_log
 from bft.models import InputError
 from bft.replay.logs import Collector, Diagnosis
 
@@ -35,6 +36,20 @@ def record(
     pe: str = "NONE:1:0",
 ) -> str:
     return f"q:{host}:g:u:name:{job}:sge:0:{BEGIN_S}:{start}:{end}:0:0:1{':0' * 19}:{pe}:0:0:0:-l h_rt=1:0:NONE:0:0:0"
+
+
+# Written by sge_qmaster 8.1.9 (Debian 12): a job on n3 alone that asked for two hosts, and one whose tasks Grid Engine
+# started on n1 and n4 (qrsh -inherit).
+REAL = """\
+# Version: 8.1.9
+#
+# DO NOT MODIFY THIS FILE MANUALLY!
+#
+all.q:n3:root:root:sleep:2:sge:0:1795444437:1795444438:1795444441:0:0:3:0.003876:0.006770:4808.000000:0:0:0:0:633:0:0:0.000000:32:0:0:0:16:9:NONE:defaultdepartment:mpi:8:0:0.010646:0.000000:0.000811:-pe mpi 8:0.000000:NONE:26824704.000000:0:0
+all.q:n1:root:root:tight.sh:1:sge:0:1795444439:1795444439:1795444444:0:0:5:0.002624:0.009053:4832.000000:0:0:0:0:707:2:0:128.000000:64:0:0:0:7:3:NONE:defaultdepartment:mpi:8:0:0.011677:0.000000:0.000038:-pe mpi 8:0.000000:1.n1:5836800.000000:0:0
+all.q:n4:root:root:tight.sh:1:sge:0:1795444439:1795444439:1795444445:0:0:6:0.003024:0.007892:4792.000000:0:0:0:0:703:0:0:0.000000:40:0:0:0:5:3:NONE:defaultdepartment:mpi:8:0:0.010916:0.000000:0.000038:-pe mpi 8:0.000000:1.n4:5918720.000000:0:0
+all.q:n1:root:root:tight.sh:1:sge:0:1795444437:1795444438:1795444445:0:0:7:0.109973:0.029575:18184.000000:0:0:0:0:14651:1:0:48.000000:40:0:0:0:321:136:NONE:defaultdepartment:mpi:8:0:0.139548:0.000000:0.001220:-pe mpi 8:0.000000:NONE:24547328.000000:0:0
+"""  # noqa: E501
 
 
 busy = partial(read_lines, "sge")
@@ -141,3 +156,29 @@ def test_a_summary_is_refused() -> None:
     diagnosis = Diagnosis(allow_few=True)
     read_into(Collector(), diagnosis, "sge", "\n".join([*smp, *wide]))
     assert "their other hosts look idle" in "".join(diagnosis.warnings())
+
+
+def test_records_of_a_real_grid_engine() -> None:
+    found, diagnosis = busy(*REAL.splitlines())
+    seconds = {(host, *(round(one + BEGIN_S) for one in span)) for host, *span in found}
+    assert seconds == {
+        ("n1", 1_795_444_438, 1_795_444_445),
+        ("n3", 1_795_444_438, 1_795_444_441),
+        ("n4", 1_795_444_439, 1_795_444_445),
+    }
+    ((told, tally),) = diagnosis.notes.items()
+    assert "names one host only" in told
+    assert tally.detail == "job 2, 8 slots"
+
+
+def test_a_generated_log_has_the_fields_of_a_real_one() -> None:
+    def kinds(record: str) -> list[bool]:
+        """Which fields are numbers, but for those that name a job, its category and its task."""
+        fields = record.split(":")
+        fields[4] = fields[39] = fields[41] = ""
+        return [field.replace(".", "").isdecimal() for field in fields]
+
+    *_, real = REAL.splitlines()
+    made = generate_log("sge", nodes=8, days=1).splitlines()
+    assert made
+    assert all(kinds(record) == kinds(real) for record in made)

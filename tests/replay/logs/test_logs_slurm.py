@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from synthetic_logs_more import read_into
 
 from bft.models import InputError
+from bft.replay.cli.main import run
 from bft.replay.logs import (
     Clock,
     Collector,
@@ -23,8 +24,10 @@ from bft.replay.logs import (
     open_log,
     read_log,
 )
+from bft.replay.logs.repeated_records import Suspensions
 from bft.replay.logs.slurm_table import layout
 from bft.replay.trace.node_trace import SECOND_NS
+from bft.replay.trace.trace_files import read_trace
 
 HEADER = "JobID|JobName|NodeList|AllocNodes|Start|End|State"
 T = "2021-02-10T00:0"
@@ -662,3 +665,43 @@ def test_the_short_gaps_of_a_real_log(reference: Path) -> None:
     )
     assert len(gaps) == 2202 - 22
     assert gaps[len(gaps) // 2] == 1
+
+
+def test_a_job_that_was_suspended_twice_runs_in_three_pieces() -> None:
+    """As Slurm 22.05 listed one: begun at 18, suspended after 19 s and after 23, resumed at 41 and at 49."""
+    seen = {(41, 19, False), (45, 23, True), (49, 23, False)}
+    known = Suspensions(seen={("2", 18): seen})
+    assert known.running(("2", 18), 51) == [(18, 37), (41, 45), (49, 51)]
+    assert Suspensions().running(("2", 18), 51) == [(18, 51)]
+    # What was never listed while it was suspended is known by how long it had run.
+    later = Suspensions(seen={("2", 18): {(41, 19, False), (49, 23, False)}})
+    assert later.running(("2", 18), 51) == known.running(("2", 18), 51)
+
+
+def test_an_epilog_follows_the_end_of_a_job_and_not_its_suspension(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sacct.txt").write_text(
+        "JobID|NodeList|AllocNodes|Start|End|State|Suspended\n"
+        f"1|n1|1|{T}0:10|{T}1:30|COMPLETED|00:00:20\n"
+        f"2|n2|1|{T}0:00|{T}2:00|COMPLETED|00:00:00\n"
+    )
+    Path("list.txt").write_text(
+        "\n".join(
+            f"JobId=1 JobName=j UserId=a(1) GroupId=u(1) JobState={state} StartTime={T}0:10 EndTime=Unknown "
+            f"SuspendTime={T}{changed} SecsPreSuspend=30 Partition=p NodeList=n1 NumNodes=1"
+            for state, changed in (("SUSPENDED", "0:40"), ("RUNNING", "1:00"))
+        )
+        + "\n"
+    )
+    arguments = ["ingest", "slurm", "sacct.txt", "list.txt", "--allow-few", "--min-gap", "0", "-o", "trace.parquet",
+                 "--from", f"{T}0:00Z", "--to", f"{T}2:00Z", "--completing", "5"]  # fmt: skip
+    assert run(arguments) == 0
+    trace = read_trace("trace.parquet")
+    base = trace.start
+    changes = [
+        ((int(time) - base) // SECOND_NS, len(trace.joins(k)) - len(trace.leaves(k)))
+        for k, time in enumerate(trace.times)
+    ]
+    assert changes == [(0, 1), (10, -1), (40, 1), (60, -1), (95, 1)]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +17,6 @@ from synthetic_logs_more import BEGIN_S, damages, read_into, survives
 from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.logs import Collector, Diagnosis, node_trace
-from bft.replay.logs.node_states import missed_fragments
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_files import read_trace
 
@@ -291,30 +289,6 @@ def test_a_pause_of_the_snapshots_is_not_idle_and_is_reported() -> None:
     )
 
 
-@pytest.mark.parametrize(("mean_s", "nodes"), [(30.0, 400), (60.0, 400), (400.0, 400)])
-def test_the_estimate_of_missed_fragments_is_right_for_exponential_lengths(
-    mean_s: float, nodes: int
-) -> None:
-    # Idle fragments of exponential length, far apart, and snapshots every minute: a closed form to hold it against.
-    random = np.random.default_rng(7)
-    starts = np.cumsum(random.exponential(3_000, size=(nodes, 60)) + 600, axis=1)
-    ends = starts + random.exponential(mean_s, size=starts.shape)
-    met = np.floor(ends / PERIOD_S) - np.floor(starts / PERIOD_S)
-    met = met[(ends < starts[:, -1:])]
-    seen, twice, missed = (
-        int((met > 0).sum()),
-        int((met > 1).sum()),
-        int((met == 0).sum()),
-    )
-    assert missed_fragments(seen, twice) == pytest.approx(missed, rel=0.06)
-
-
-def test_nothing_is_estimated_from_nothing() -> None:
-    assert missed_fragments(0, 0) is None
-    assert missed_fragments(5, 0) is None
-    assert missed_fragments(5, 5) == 0
-
-
 def test_the_command_line_says_how_well_snapshots_tell(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -329,7 +303,7 @@ def test_the_command_line_says_how_well_snapshots_tell(
         "warning: nodes were looked at every 60 s: begin and end of an idle fragment are known to 60 s"
         in err
     )
-    assert "40 snapshots; 9 fragments were seen whole, about 0 more were missed" in err
+    assert "40 snapshots; 9 fragments were seen whole" in err
     assert "2 nodes" in out
     assert len(read_trace(here / "t.parquet")) == 19  # ten begin, nine end
 
@@ -394,3 +368,32 @@ def test_nodes_of_a_list_that_no_snapshot_names_are_never_idle(here: Path) -> No
         "n1": 2,
         "n2": 0,
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "idle_s"),
+    [
+        ("", 60),
+        ("completing=idle", 180),
+        ("comp=idle,powered_down=idle", 300),
+        ("completing=idle,idle=busy", 120),
+    ],
+)
+def test_what_states_count_as_may_be_asked_for(
+    words: str, idle_s: int, here: Path
+) -> None:
+    states = ["idle", "completing", "comp", "idle~", "IDLE+POWERED_DOWN", "allocated"]
+    rows = [f"{BEGIN_S + 60 * k},n1,{state}\n" for k, state in enumerate(states)]
+    Path("s.csv").write_text("timestamp,node,state\n" + "".join(rows))
+    asked = ["--count-as", words] if words else []
+    assert run(["ingest", "snapshots", "s.csv", *asked, "-o", "t.csv"]) == 0
+    assert read_trace(Path("t.csv")).idle_node_seconds() == idle_s
+
+
+@pytest.mark.parametrize("words", ["comp", "comp=fine", "winged=idle", "absent=idle"])
+def test_words_that_are_no_states_are_refused(
+    words: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("s.csv").write_text("timestamp,node,state\n")
+    assert run(["ingest", "snapshots", "s.csv", "--count-as", words, "-o", "t.csv"])
+    assert "--count-as: expected WORD=idle" in capsys.readouterr().err

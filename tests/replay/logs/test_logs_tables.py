@@ -25,7 +25,7 @@ from synthetic_logs_more import (
 from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.logs.from_files import IngestOptions, ingested
-from bft.replay.logs.tables import PUBLIC_TABLES, column_map, stamp_of_seconds
+from bft.replay.logs.tables import column_map, public_tables, stamp_of_seconds
 from bft.replay.trace.trace_files import read_trace
 
 INTERVALS = "node=hosts,start=began,end=finished"
@@ -127,7 +127,7 @@ def test_the_index_that_pandas_writes_is_no_column(
 def test_lists_in_published_tables_may_be_printed_and_hold_host_lists(
     name: str, text: str, here: Path
 ) -> None:
-    theirs = column_map(PUBLIC_TABLES[name].columns)
+    theirs = column_map(public_tables()[name].columns)
     values = {
         "JobID": 1,
         "NodeList": text,
@@ -262,7 +262,7 @@ PUBLIC = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PUBLIC_TABLES)
+@pytest.mark.parametrize("name", PUBLIC)
 def test_published_tables(
     name: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -316,6 +316,30 @@ def test_published_tables_are_read_as_their_format(
     assert "--map fugaku is read as slurm, not as intervals" in capsys.readouterr().err
     assert run(["ingest", "auto", "jobs", "--map", "fugako", "-o", "t.parquet"]) == 2
     assert "not 'fugako'; did you mean 'fugaku'?" in capsys.readouterr().err
+
+
+def test_fields_of_swf_take_the_places_of_others(here: Path) -> None:
+    row = f"1 {BEGIN_S} 0 60 8 -1 -1 8 -1 -1 1 1 1 -1 1 1 -1 -1 x 2"
+    Path("swf").write_text(f"; MaxNodes: 2\n; MaxProcs: 2\n{row}\n")
+    window = {"begin": str(BEGIN_S), "end": str(BEGIN_S + 120)}
+    made = ingested("swf", ["swf"], IngestOptions(columns="5=20", **window))
+    assert made.trace.idle_node_seconds() == 120
+    for wrong in ("5=nodes", "19=5", "0=5"):
+        with pytest.raises(InputError, match="with numbers of fields, ours from 1 to"):
+            ingested("swf", ["swf"], IngestOptions(columns=wrong, **window))
+
+
+def test_cells_are_looked_up_in_the_other_file_whatever_their_order(here: Path) -> None:
+    rows = [(7, 0, 60), (8, 60, 90), (9, 0, 9)]
+    table = [f"{job},{BEGIN_S + start},{BEGIN_S + end}" for job, start, end in rows]
+    Path("jobs").write_text("\n".join(["allocation_id,begin_time,end_time", *table]))
+    Path("nodes").write_text("node_name,allocation_id\nb,7\na,8\na,7\n")
+    window = {"begin": str(BEGIN_S), "end": str(BEGIN_S + 120)}
+    for files in (["jobs", "nodes"], ["nodes", "jobs"]):
+        made = ingested("auto", files, IngestOptions(columns="lassen", **window))
+        assert made.trace.idle_node_seconds() == 240 - 120 - 30
+        assert made.diagnosis.used == 2
+        assert list(made.diagnosis.skipped) == ["column node names none"]
 
 
 def test_a_map_from_ours_to_theirs() -> None:

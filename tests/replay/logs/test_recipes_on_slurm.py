@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import threading
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from real_slurm import Slurm, slurm_cluster
+from real_slurm import Slurm, commands, slurm_cluster
 
 from bft.replay.cli.main import run
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -48,19 +47,6 @@ class Poll(threading.Thread):
 def recipe(name: str, *more: str, capsys: pytest.CaptureFixture[str]) -> str:
     assert run(["ingest", "--recipe", name, *more]) == 0
     return capsys.readouterr().out
-
-
-def commands(text: str) -> list[str]:
-    """The commands of a recipe: its lines that are no comment, and those that a comment gives to crontab -e."""
-    whole = text.replace("\\\n", " ")
-    found = []
-    for line in whole.splitlines():
-        cron = re.match(r"#?\s*(?:\*/5|\*) \* \* \* \* (.*)", line)
-        if cron:
-            found.append(cron[1].replace(r"\%", "%"))
-        elif line.strip() and not line.startswith("#"):
-            found.append(line)
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -179,6 +179,15 @@ def test_whatever_is_asked_for(text: str, size: int, asked: dict[str, Any]) -> N
     agree(text, "Europe/Berlin", size, strict=False, **asked)
 
 
+@given(text=tables(further=True), size=SIZES, walltimes=st.booleans())
+def test_lists_beyond_those_that_are_expanded_together(
+    text: str, size: int, walltimes: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slurm_blocks, "_MOST_TOGETHER", 4)
+        agree(text, "UTC", size, strict=False, settings=Settings(walltimes=walltimes))
+
+
 @given(data=st.data(), tz=ZONES, size=SIZES)
 def test_damaged_logs(data: st.DataObject, tz: str | None, size: int) -> None:
     text = sacct(data.draw(job_lists()))

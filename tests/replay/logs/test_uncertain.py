@@ -144,6 +144,60 @@ def test_a_job_that_nobody_ended_holds_its_node_beyond_what_is_likely(
     assert idle == idle_elsewhere + more
 
 
+def accounting(jobs: Sequence[Job], lost: int) -> str:
+    """Records of PBS; that of the end of one job is missing."""
+    records = []
+    for number, (node, start, end) in enumerate(jobs):
+        what = f"{number}.pbs;user=u{number % 3} queue=q exec_host=n{node:02}/0 start={BEGIN + start}"
+        records.append((start, f"S;{what}"))
+        if number != lost:
+            records.append((end, f"E;{what} end={BEGIN + end}"))
+    stamps = (
+        (np.datetime64(BEGIN + at, "s").item(), text) for at, text in sorted(records)
+    )
+    return "".join(f"{at:%m/%d/%Y %H:%M:%S};{text}\n" for at, text in stamps)
+
+
+@pytest.mark.parametrize("counts_as", ["unavailable", "idle"])
+def test_a_lost_end_of_pbs_is_as_uncertain_as_a_running_row_of_slurm(
+    counts_as: str, here: Path
+) -> None:
+    jobs = busy_machine()
+    kept = [job for job in jobs if job[0] != 7 or job[1] == 0]
+    lost = next(k for k, job in enumerate(kept) if job[0] == 7)
+    rows = sacct(kept)
+    rows[lost + 1] = running(rows[lost + 1])
+    Path("slurm").write_text("\n".join(rows) + "\n")
+    Path("pbs").write_text(accounting(kept, lost))
+    told = []
+    for form in ("slurm", "pbs"):
+        command = [
+            "ingest",
+            form,
+            form,
+            "--nodes",
+            "n[00-19]",
+            "--tz",
+            "UTC",
+            "--from",
+            "2024-01-01",
+        ]
+        command += [
+            "--to",
+            "2024-01-11",
+            "--uncertain",
+            counts_as,
+            "-o",
+            f"{form}.parquet",
+        ]
+        assert run(command) == 0
+        trace = read_trace(f"{form}.parquet")
+        assert trace.uncertain is not None
+        told.append((dict(trace.uncertain.parts), trace.idle_node_seconds()))
+    assert told[0] == told[1]
+    assert told[0][0]["jobs without an end"] > 0.03
+
+
 def test_jobs_that_run_when_the_log_ends_are_no_alarm(ingested: Ingested) -> None:
     jobs = busy_machine()
     lines = sacct(jobs)

@@ -12,7 +12,7 @@ import pytest
 
 from bft.datasets import generate_log
 from bft.replay.cli.main import run
-from bft.replay.logs.runs import OPEN, JobTimes
+from bft.replay.logs.repeated_records import OPEN, JobTimes
 from bft.replay.trace.node_trace import SECOND_NS
 
 HEADER = "JobID|JobName|NodeList|AllocNodes|Start|End|State"

@@ -325,3 +325,13 @@ def test_what_is_kept_between_decisions_changes_none_of_them(cost_model: Any) ->
     Replay(inputs.pools[0].trace, inputs.jobs, policy, rules).run()
     assert len(compared) > 50
     assert len(set(compared)) > 10
+
+
+def test_other_jobs_of_the_same_names_are_decided_anew() -> None:
+    policy = MilpPolicy(120.0, SolverOptions("exact"))
+    slow, fast = [0.0, 10.0, 20.0, 30.0, 40.0], [0.0, 30.0, 60.0, 65.0, 70.0]
+    for rates in ([slow, fast], [fast, slow], [fast, fast]):
+        jobs = [view(1, 4, name=str(k), rates=of) for k, of in enumerate(rates)]
+        state = State(0, 6, jobs)
+        anew = MilpPolicy(120.0, SolverOptions("exact")).decide(state)
+        assert policy.decide(state).counts_in(state) == anew.counts_in(state)

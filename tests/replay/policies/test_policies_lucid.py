@@ -23,7 +23,7 @@ from bft.models.prediction.saved_models import write_model
 from bft.replay import Kind, Replay, Rules, always_idle
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.policy_api import Decision, JobView, PolicyError, State
-from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.rules import Interference
 from bft.replay.policies.lucid.orchestrator import Lucid
 from bft.replay.policies.lucid.profiler import LucidProfiler, Profiled, profile_first
 from bft.replay.policies.lucid.submissions import (
@@ -37,7 +37,7 @@ from bft.replay.policies.lucid.submissions import (
 )
 from bft.replay.policies.predictions import with_estimates, with_scores
 from bft.replay.results.census import Census
-from bft.replay.results.fairness import longest_wait, without_units_s
+from bft.replay.results.metrics import longest_wait, without_units_s
 from bft.replay.trace.node_trace import NodeTrace, from_changes
 
 S = 1_000_000_000

@@ -14,13 +14,20 @@ from hypothesis import strategies as st
 from toy_application import workload, write_application
 
 from bft.models import Curve, Job, JobTable
-from bft.models.speed.loss_curve import LossCurve, fit_loss
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.cli.main import run
 from bft.replay.policies import JobView, State
-from bft.replay.policies.optimus import EPOCH, LOSS, Optimus, remaining_s, share
-from bft.replay.policies.tiresias_pollux import TiresiasPollux
+from bft.replay.policies.optimus import (
+    EPOCH,
+    LOSS,
+    LossCurve,
+    Optimus,
+    fit_loss,
+    remaining_s,
+    share,
+)
+from bft.replay.policies.tiresias import TiresiasPollux
 from bft.replay.trace.node_trace import SECOND_NS
 
 ARTIFACT = Rules(max_jobs=0, start_overhead_s=30.0, restart_overhead=((1, 30.0),))

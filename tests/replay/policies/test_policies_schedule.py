@@ -21,7 +21,7 @@ from bft.replay.policies.checking import make_world
 from bft.replay.policies.optimus import Optimus
 from bft.replay.policies.schedule import COLUMNS, Schedule
 from bft.replay.policies.shortest import ShortestRemainingFirst
-from bft.replay.results.run_directory import allocations_frame
+from bft.replay.results.run_directory import allocations_frames
 from bft.replay.trace.node_trace import SECOND_NS, always_idle, from_changes
 
 KindOfPolicy = Literal["migrating", "elastic", "rigid"]
@@ -104,11 +104,11 @@ def test_the_schedule_of_a_run_replays_that_run(
     # A policy's timers and changes of a schedule would meet an interval between decisions at different instants.
     rules = replace(world.rules, min_interval_s=0.0)
     first = Replay(world.trace, world.jobs, make(), rules).run()
-    schedule = allocations_frame(first)
+    schedule = next(allocations_frames(first))
     assume(len(schedule))
     policy = Schedule.of(schedule, charged_as)
     again = Replay(world.trace, world.jobs, policy, rules).run()
-    pd.testing.assert_frame_equal(schedule, allocations_frame(again))
+    pd.testing.assert_frame_equal(schedule, next(allocations_frames(again)))
     for one, other in zip(first.records, again.records, strict=True):
         assert one.finish_ns == other.finish_ns
         assert one.lost == pytest.approx(other.lost, rel=1e-12)
@@ -119,7 +119,9 @@ def test_it_keeps_the_contract_of_policies() -> None:
     for seed in range(3):
         world = make_world(seed)
         outcome = Replay(world.trace, world.jobs, EqualShare(), world.rules).run()
-        check_policy(Schedule.of(allocations_frame(outcome)), seed=seed, worlds=1)
+        check_policy(
+            Schedule.of(next(allocations_frames(outcome))), seed=seed, worlds=1
+        )
 
 
 def test_on_the_command_line_a_run_is_replayed_from_its_directory(here: Path) -> None:

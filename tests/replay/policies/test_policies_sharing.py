@@ -23,8 +23,7 @@ from bft.models import Job, JobTable, UnitMemory, xi_from_frame
 from bft.replay.cli.main import run
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
-from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.rules import Interference, Rules
 from bft.replay.policies import (
     Decision,
     JobView,
@@ -34,8 +33,7 @@ from bft.replay.policies import (
     State,
     milp_sharing,
 )
-from bft.replay.policies._shared_places import SharedPlaces
-from bft.replay.policies.pairing import pays, speed, together_s
+from bft.replay.policies._shared_units import SharedPlaces, pays, speed, together_s
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
 from bft.replay.policies.sjf_bsbf import SjfBestSharing
 from bft.replay.policies.srtf_sharing import SrtfAllShared, SrtfWiselyShared

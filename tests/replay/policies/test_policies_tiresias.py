@@ -33,9 +33,13 @@ from bft.models.workloads.jobs_tiresias import read_tiresias_jobs
 from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import Decision, Policy, State
 from bft.replay.policies.fifo import Fifo
-from bft.replay.policies.gittins import ServiceDistribution, read_samples
 from bft.replay.policies.shortest import ShortestRemainingFirst
-from bft.replay.policies.tiresias import TiresiasG, TiresiasL
+from bft.replay.policies.tiresias import (
+    ServiceDistribution,
+    TiresiasG,
+    TiresiasL,
+    read_samples,
+)
 
 # --- queues -----------------------------------------------------------------------------------------------------------
 

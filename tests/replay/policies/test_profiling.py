@@ -20,7 +20,7 @@ from bft.replay.cli.main import run
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, MilpPolicy, State
-from bft.replay.policies.profiling import Advisor
+from bft.replay.policies.predictions import Advisor
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS, always_idle, from_changes
 

@@ -22,11 +22,11 @@ from bft.replay.cli.main import run
 from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curves, Heat
 from bft.replay.report.job_charts import cumulative
 from bft.replay.report.node_charts import by_hour, survival
-from bft.replay.report.over_time import held_over_time
+from bft.replay.report.over_time import changes_of, held_over_time
 from bft.replay.report.run_charts import charts_of
 from bft.replay.report.run_files import read_run
+from bft.replay.report.study_charts import charts_of_sweep, read_sweep
 from bft.replay.report.svg_form import drawn
-from bft.replay.report.sweep_charts import charts_of_sweep, read_sweep
 from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.trace_statistics import LENGTHS_S, length_histogram, usable_share
 
@@ -94,6 +94,35 @@ def test_the_same_run_gives_the_same_bytes_also_within_a_process(
 ) -> None:
     assert run(["report", str(hostile), "-o", str(tmp_path / "again.html")]) == 0
     assert (tmp_path / "again.html").read_text("utf-8") == page
+
+
+def test_holders_read_in_blocks_are_those_of_the_whole(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = read_run(hostile).held
+    frame = pd.read_parquet(hostile / "allocations.parquet")
+    length = (frame["end"] - frame["start"]).to_numpy().astype(np.int64)
+    many = (frame["last_unit"] - frame["first_unit"] + 1).to_numpy()
+    by_job = pd.Series(length * many).groupby(frame["job"].to_numpy()).sum()
+    assert dict(zip(whole.names, whole.unit_ns.tolist(), strict=True)) == {
+        **dict.fromkeys(whole.names, 0.0),
+        **by_job.to_dict(),
+    }
+    for rows, most in ((1, 10**6), (3, 5)):
+        monkeypatch.setattr("bft.models.tables.ROW_GROUP", rows)
+        monkeypatch.setattr("bft.replay.report.run_files.MAX_SPANS", most)
+        held = read_run(hostile).held
+        assert (held.names, held.rows, held.units) == (
+            whole.names,
+            len(frame),
+            whole.units,
+        )
+        for name in ("unit_ns", "instants", "change"):
+            np.testing.assert_array_equal(getattr(held, name), getattr(whole, name))
+        longest = np.sort(np.argsort(-length, kind="stable")[:most])
+        assert held.longest.first.tolist() == frame["first_unit"][longest].tolist()
+        starts = frame["start"].astype("int64")[longest]
+        assert held.longest.begin.tolist() == starts.tolist()
 
 
 def test_names_of_jobs_nodes_and_users_are_no_markup(page: str) -> None:
@@ -276,7 +305,8 @@ def test_units_in_use_between_decisions_are_those_held(
     steps = np.array(sorted({0, *others, *(start for start, _ in spells)}))
     start, end = np.array(spells, dtype=np.int64).reshape(-1, 2).T
     times, used = held_over_time(
-        [(steps, np.array(count)[steps])], start, end, np.ones(len(spells))
+        [(steps, np.array(count)[steps])],
+        *changes_of(start, end, np.ones(len(spells))),
     )
     assert (
         used[np.searchsorted(times, np.arange(31), side="right") - 1].tolist() == count

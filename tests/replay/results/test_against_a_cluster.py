@@ -90,6 +90,29 @@ def test_seconds_lost_at_starts_are_found_and_then_the_work_ends_in_the_last_rou
     assert off == pytest.approx(recorded.jobs.index.map(lambda job: len(HELD[job][0])))
 
 
+def test_each_job_is_held_against_a_fit_to_all_others(
+    cluster: Any, recorded: Any
+) -> None:
+    held = cluster.Held.by(recorded)
+    assert held.share(held.rounds, held.starts) == 1.0  # 5 s for each start, exactly
+    # Some jobs lose more than a round more than others: against a second fit, without the job.
+    more_s = np.array([0.0, 400.0, 0.0, 150.0, 0.0, 30.0])
+    lost_s = held.seconds - recorded.run_s.to_numpy() + more_s
+    costs = np.column_stack([held.rounds, held.starts])
+    within = []
+    for job in range(len(lost_s)):
+        others = np.arange(len(lost_s)) != job
+        each, *_ = np.linalg.lstsq(costs[others], lost_s[others], rcond=None)
+        whole, *_ = np.linalg.lstsq(costs, lost_s, rcond=None)
+        round_s = (held.seconds[job] - costs[job] @ whole) / held.rounds[job]
+        within.append(abs(lost_s[job] - costs[job] @ each) <= round_s)
+    share = held.share(held.rounds, held.starts, more_s=more_s)
+    assert share == pytest.approx(np.mean(within))
+    assert 0 < share < 1
+    assert held.share_by_chance(0.0) == 1.0
+    assert held.share_by_chance(100.0) < 1.0
+
+
 @pytest.mark.reference
 @pytest.mark.parametrize(
     "name",

@@ -33,8 +33,7 @@ from bft.models.searches.successive_halving import SuccessiveHalving
 from bft.replay.cli.main import run
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
-from bft.replay.engine.sharing_rules import Interference
+from bft.replay.engine.rules import Interference, Rules
 from bft.replay.policies import (
     Decision,
     EqualShare,
@@ -48,11 +47,15 @@ from bft.replay.policies import (
 from bft.replay.policies.checking import World, make_world
 from bft.replay.policies.registry import BUILT_IN, policy_type
 from bft.replay.policies.solver import SolverOptions
-from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of
+from bft.replay.results.bounds.bounds import (
+    Bounds,
+    beside_bounds,
+    bounds_of,
+    completion_bound,
+    last_completion_bound,
+)
 from bft.replay.results.bounds.mixes import best_mixes
-from bft.replay.results.bounds.supply import Supply, idle_units
-from bft.replay.results.bounds.times import completion_bound, last_completion_bound
-from bft.replay.results.bounds.work import Work, work_of
+from bft.replay.results.bounds.work import Supply, Work, idle_units, work_of
 from bft.replay.results.census import Census
 from bft.replay.results.metrics import summarise
 from bft.replay.trace.node_trace import NodeTrace, always_idle
@@ -351,7 +354,7 @@ def test_merged_periods_and_limits_left_aside_only_loosen(
     best = time_expanded(trace, jobs, cap)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bft.replay.results.bounds.work.PERIODS", 1)
-        patch.setattr("bft.replay.results.bounds.fluid.MAX_ADDITIONS", 0)
+        patch.setattr("bft.replay.results.bounds.bounds.MAX_ADDITIONS", 0)
         loose = bounds_of([(trace, jobs)], cap)
     assert loose.fluid is not None
     assert best <= loose.fluid * (1 + ROUNDING) + ROUNDING

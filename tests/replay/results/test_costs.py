@@ -15,7 +15,7 @@ from test_engine import make, replay, world, worlds
 from bft.models import Job
 from bft.replay.cli.main import run
 from bft.replay.policies import EqualShare
-from bft.replay.results.costs import Rates, costs
+from bft.replay.results.headlines import Rates, costs
 from bft.replay.trace.node_trace import NodeTrace
 
 HOUR_NS = 3600 * 10**9

@@ -24,10 +24,15 @@ from bft.replay.policies import Decision, EqualShare, MilpPolicy, Policy, State
 from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.dedicated import dedicated_traces, equivalent_nodes
-from bft.replay.results.fairness import ideal_rate, jain_fairness, without_units_s
-from bft.replay.results.metrics import mean_units, summarise
+from bft.replay.results.metrics import (
+    ideal_rate,
+    jain_fairness,
+    mean_units,
+    spread,
+    summarise,
+    without_units_s,
+)
 from bft.replay.results.run_directory import plain
-from bft.replay.results.spreads import spread
 from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
 
 SECOND = 1_000_000_000

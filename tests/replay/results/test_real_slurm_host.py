@@ -26,7 +26,10 @@ KILL_WAIT_S = 30
 CYCLE_S, SLACK_S = (1, 4), 2
 # Pilots by the seconds that they save before they stop; as steps, since a batch script sees no signal at first.
 SAVES_S = (0, 10)
-PILOT = 'trap "sleep {save}; exit 0" TERM; touch up-$SLURM_JOB_ID; while :; do sleep 0.1; done'
+PILOT = (
+    'trap "trap \\"\\" TERM; sleep {save}; exit 0" TERM; '
+    "touch up-$SLURM_JOB_ID; while :; do sleep 0.1; done"
+)
 # Nodes of the case in which some are free: pilots on all but one, and a host job of two.
 GROUP = 4
 

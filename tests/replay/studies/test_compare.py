@@ -15,8 +15,14 @@ from bft import compare
 from bft.models import Curve, InputError, Job, JobTable, write_jobs
 from bft.replay import NodeTrace, Options, execute, from_changes
 from bft.replay.cli.main import run
-from bft.replay.studies.intervals import interval, relative
-from bft.replay.studies.run_tables import DAY_NS, jobs_of, losses, work_by_day
+from bft.replay.studies.comparison import interval, relative
+from bft.replay.studies.run_tables import (
+    DAY_NS,
+    history,
+    jobs_of,
+    losses,
+    work_by_day,
+)
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.trace_files import write_trace
 
@@ -205,7 +211,7 @@ def test_work_by_day_adds_up_and_is_linear_between_decisions(files: list[str]) -
     )
     steps = pd.read_parquet("run/steps.parquet")
     start = steps["time"].iloc[0].value
-    by_day = work_by_day(Path("run"), start, 10)
+    by_day = work_by_day(history(Path("run"), "steps.parquet"), start, 10)
     assert by_day.sum() == pytest.approx(summary["metrics"]["outcome"])
     # Day by day, by hand: each row's progress, cut at midnights.
     expected = np.zeros(10)

@@ -17,8 +17,7 @@ from bft.models.jobs import JobTable
 from bft.replay.cli.main import run
 from bft.replay.results.headlines import duration_text
 from bft.replay.studies.comparing import compared_runs
-from bft.replay.studies.comparison import Difference
-from bft.replay.studies.intervals import Interval
+from bft.replay.studies.comparison import Difference, Interval
 from bft.replay.trace.trace_files import read_trace
 
 

@@ -31,9 +31,9 @@ from bft.models import Curve, Job, JobTable, write_jobs
 from bft.replay import Options
 from bft.replay.cli.main import run
 from bft.replay.inputs.files import Files
+from bft.replay.studies.carry_out import DIED, run_tasks
 from bft.replay.studies.executors import Workers, local
 from bft.replay.studies.points import Plan, key_of
-from bft.replay.studies.running import DIED, run_tasks
 from bft.replay.studies.study import Study
 from bft.replay.studies.sweeping import best, less_is_better, sweep
 from bft.replay.studies.worker import Task
@@ -341,8 +341,8 @@ def bundled(here: Path) -> list[str]:
 
 
 @contextmanager
-def dask_cluster() -> Iterator[str]:
-    """A scheduler and two workers, each a process."""
+def dask_cluster(*options: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A scheduler and two workers, each a process: the address, and one of the workers."""
     address = Path("scheduler.json").absolute()
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     command = [sys.executable, "-m", "dask"]
@@ -363,6 +363,7 @@ def dask_cluster() -> Iterator[str]:
         "--nthreads",
         "1",
         "--no-dashboard",
+        *options,
     ]
     started = [
         subprocess.Popen(command, **quiet) for command in (scheduler, worker, worker)
@@ -371,7 +372,7 @@ def dask_cluster() -> Iterator[str]:
         until = time.monotonic() + AMPLE_S
         while not address.exists() and time.monotonic() < until:
             time.sleep(0.2)
-        yield json.loads(address.read_text())["address"]
+        yield json.loads(address.read_text())["address"], started[-1]
     finally:
         for process in reversed(started):
             process.terminate()
@@ -401,6 +402,8 @@ config = Config(
 
 @pytest.mark.slow
 def test_results_are_the_same_whoever_does_the_work(bundled: list[str]) -> None:
+    pytest.importorskip("distributed")
+    pytest.importorskip("parsl")
     # Parsl starts its programs by name.
     programs = [
         file
@@ -426,7 +429,7 @@ def test_results_are_the_same_whoever_does_the_work(bundled: list[str]) -> None:
     assert frame["status"].tolist() == ["done"] * 24
     assert frame["outcome"].nunique() > 4
     assert done("two", "--workers", "2") == one
-    with dask_cluster() as address:
+    with dask_cluster() as (address, _):
         assert done("dask", "--dask", address) == one
     Path("config.py").write_text(PARSL)
     assert done("parsl", "--parsl", "config.py") == one
@@ -435,6 +438,29 @@ def test_results_are_the_same_whoever_does_the_work(bundled: list[str]) -> None:
         assert run(["sweep", "run", "--index", str(index), "--out", "shares"]) == 0
     assert run(["sweep", "collect", "--out", "shares"]) == 0
     assert bytes_of("shares") == one
+
+
+@pytest.mark.slow
+def test_the_death_of_one_of_two_dask_workers_changes_no_result(
+    bundled: list[str],
+) -> None:
+    pytest.importorskip("distributed")
+    assert run(["sweep", *bundled, *GRID, "--workers", "1", "--out", "one"]) == 0
+
+    def finished() -> int:
+        return len(list(Path("dask/runs").glob("*/summary.json")))
+
+    with dask_cluster("--no-nanny") as (address, worker):
+        command = [*SCRIPT, "sweep", *bundled, *GRID, "--out", "dask"]
+        with subprocess.Popen([*command, "--dask", address]) as sweeping:
+            until = time.monotonic() + 20 * AMPLE_S
+            while not finished() and time.monotonic() < until:
+                time.sleep(0.01)
+            worker.kill()
+            left = 24 - finished()
+            assert sweeping.wait(20 * AMPLE_S) == 0
+    assert 0 < left < 24
+    assert bytes_of("dask") == bytes_of("one")
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from bft.models import InputError
+from bft.models.tables import write_parquet
 from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
 from bft.replay.trace.trace_files import read_trace, trace_from_frame, write_trace
 
@@ -106,13 +107,52 @@ def traces(draw: st.DrawFn) -> NodeTrace:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @IN_ONE_FOLDER
-@given(trace=traces())
+@given(trace=traces(), at_once=st.sampled_from([1, 3, 2**20]))
 def test_what_is_written_is_read_back(
-    tmp_path: Path, suffix: str, trace: NodeTrace
+    tmp_path: Path, suffix: str, trace: NodeTrace, at_once: int
 ) -> None:
     path = tmp_path / f"trace{suffix}"
-    write_trace(trace, path)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("bft.models.tables", "bft.replay.trace.trace_files"):
+            patch.setattr(f"{module}.ROW_GROUP", at_once)
+        write_trace(trace, path)
     assert content(read_trace(path)) == content(trace)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+@IN_ONE_FOLDER
+@given(drawn=st.data())
+def test_blocks_of_rows_give_the_trace_and_the_errors_of_the_whole(
+    tmp_path: Path, rows: int, drawn: st.DataObject
+) -> None:
+    path = tmp_path / "blocks.parquet"
+    count = drawn.draw(st.integers(1, 12))
+    seconds = drawn.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+    if drawn.draw(st.booleans()):
+        seconds.sort()
+    of = [st.sampled_from(kind) for kind in (("a", "b", "c"), (True, False))]
+    node, idle = (
+        drawn.draw(st.lists(one, min_size=count, max_size=count)) for one in of
+    )
+    frame = pd.DataFrame({"time": EPOCH, "node": node, "idle": idle})
+    frame["time"] = pd.to_datetime(EPOCH + np.array(seconds) * 10**9, utc=True)
+    known = {"nodes": '["a", "b"]' if drawn.draw(st.booleans()) else '["a", "b", "c"]'}
+    write_parquet(frame, path, known)
+
+    def read(at_once: int) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("bft.models.tables.ROW_GROUP", at_once)
+            try:
+                trace = read_trace(path)
+            except InputError as error:
+                return str(error)
+        return content(trace), trace.notes, trace.rows
+
+    # All rows are checked one way before the next: the whole may have another first error, never another trace.
+    whole, blocks = read(1_000), read(rows)
+    assert type(whole) is type(blocks)
+    if not isinstance(whole, str) or "order" in whole:
+        np.testing.assert_equal(blocks, whole)
 
 
 def test_parquet_keeps_the_metadata(tmp_path: Path) -> None:

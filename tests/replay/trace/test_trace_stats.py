@@ -63,9 +63,13 @@ def scan(trace: NodeTrace) -> list[tuple[int, int, int, bool]]:
     return found
 
 
-@given(traces())
-def test_fragments_equal_those_of_a_scan_of_every_node(trace: NodeTrace) -> None:
-    found = fragments(trace)
+@given(traces(), st.sampled_from([1, 3, 10**6]))
+def test_fragments_equal_those_of_a_scan_of_every_node(
+    trace: NodeTrace, at_once: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bft.replay.trace.trace_statistics.AT_ONCE", at_once)
+        found = fragments(trace)
     told = zip(
         found.node.tolist(),
         found.start_ns.tolist(),

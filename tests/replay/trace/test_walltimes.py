@@ -19,7 +19,6 @@ from bft.models import InputError
 from bft.replay import NodeTrace, write_trace
 from bft.replay.cli.main import run
 from bft.replay.trace.node_trace import SECOND_NS, from_fragments
-from bft.replay.trace.outlook import Outlook, calibration
 from bft.replay.trace.parts import (
     anonymised,
     anonymised_walltimes,
@@ -34,7 +33,9 @@ from bft.replay.trace.parts import (
 from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.walltimes import (
     NEVER,
+    Outlook,
     Walltimes,
+    calibration,
     from_rows,
     read_walltimes,
     write_walltimes,

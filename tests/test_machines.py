@@ -1,0 +1,154 @@
+"""The page on public machines: data sets are recognised, and a made-up machine has its true idle time in each."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import export_world
+import numpy as np
+import pytest
+from public_rows import Ran, alcf, gpus, kestrel, lassen, swf
+
+import bft
+from bft.replay.trace.node_trace import SECOND_NS, from_fragments
+from bft.replay.trace.parts import cut
+
+ROOT = Path(__file__).parents[1]
+# All in whole minutes: no gap between two jobs is too short to be idle.
+ROWS = tuple(
+    Ran(run.nodes, BEGIN + run.start_s // 60 * 60, BEGIN + run.end_s // 60 * 60)
+    for BEGIN in (export_world.BEGIN_S,)
+    for run in export_world.made().runs
+    if run.start_s // 60 < run.end_s // 60
+)
+NODES = len(export_world.NODES)
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import machines
+
+    return machines
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The world in all formats, as their files are called; one more table, known by its columns, and one unknown."""
+    half = len(ROWS) // 2
+    for name in ("Venus", "year=2024/month=3"):
+        (tmp_path / name).mkdir(parents=True)
+    alcf(tmp_path / "ANL-ALCF-DJC-AURORA_20240101_20241231.csv.gz", ROWS)
+    alcf(tmp_path / "ANL-ALCF-DJC-POLARIS_20240101_20241231.csv", ROWS)
+    swf(tmp_path / "frontier-2024.swf", ROWS)
+    lassen(tmp_path, ROWS)
+    kestrel(tmp_path / "year=2024/month=3/kestrel_jobs_202403_0.parquet", ROWS[:half])
+    kestrel(tmp_path / "kestrel_jobs_202404_0.parquet", ROWS[half:])
+    gpus("stated")(tmp_path / "trace_seren.csv", ROWS)
+    gpus(None)(tmp_path / "Venus" / "cluster_log.csv", ROWS)
+    alcf(tmp_path / "theta.csv", ROWS)
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    return tmp_path
+
+
+def busy(start_s: float, end_s: float) -> np.ndarray[Any, Any]:
+    """How many nodes are busy in each minute of a window."""
+    counts = np.zeros(round((end_s - start_s) / 60), dtype=np.int64)
+    for row in ROWS:
+        first, last = ((at - start_s) / 60 for at in (row.start_s, row.end_s))
+        counts[max(0, round(first)) : max(0, round(last))] += len(row.nodes)
+    return counts
+
+
+def test_each_format_has_the_idle_time_of_the_machine(
+    machines: Any, folder: Path
+) -> None:
+    found, unknown = machines.recognised(folder)
+    names = ["Aurora", "Polaris", "Frontier", "Lassen", "Kestrel"]
+    names += ["Seren, GPUs", "Helios Venus, GPUs", "theta.csv"]
+    assert [known.machine for known, _ in found] == names
+    assert [path.name for path in unknown] == ["other.csv"]
+    first, last = (export_world.BEGIN_S + day * export_world.DAY_S for day in (1, 6))
+    window = {
+        name: f"{np.datetime64(at, 's')}Z"
+        for name, at in (("begin", first), ("end", last))
+    }
+    taken = busy(first, last)
+    for known, files in found:
+        row = machines.measured(known, files, 0.0, **window)
+        size = {"Frontier": 9408, "Seren, GPUs": 2288}.get(known.machine, NODES)
+        if known.machine in ("Kestrel", "Helios Venus, GPUs"):  # nothing states it
+            size = taken.max()
+        assert row["nodes"] == size
+        assert row["whole"]["idle_node_seconds"] == 60 * (size - taken).sum()
+
+
+def test_the_page_has_the_replays_of_the_middle(
+    machines: Any,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name not in ("theta.csv", "other.csv"):
+            path.unlink()
+    (folder / "trace_kalos.csv").write_text("job_id,gpu_num\n1,2\n")
+    monkeypatch.setattr(sys, "argv", ["machines", str(folder), "--days", "0.25"])
+    assert machines.main() == 1  # Kalos lacks columns
+    page = (folder / "machines.md").read_text("utf-8")
+    assert "- Kalos, GPUs: " in page
+    assert "- other.csv" in page
+    assert (folder / "machines.svg").read_text("utf-8").startswith("<?xml")
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.splitlines()
+        if re.match(r"\| (theta.csv)? ", line)
+    ]
+    window = re.search(r"replayed (\S+)Z to (\S+)Z", page)
+    assert window is not None
+    start_ns, end_ns = (
+        int(np.datetime64(text, "ns").astype(np.int64)) for text in window.groups()
+    )
+    assert end_ns - start_ns == 6 * 3600 * SECOND_NS
+    part = cut(own_trace(), start_ns, end_ns)
+    for row, options in zip(cells, ({"tfwd": 120}, {"preset": "best"}), strict=True):
+        run = bft.replay(part, backend="exact", bound=True, return_time=120, **options)
+        u = run.metrics["U"] * run.metrics["dedicated_nodes"]
+        host = run.metrics["host"]
+        assert row[7:] == [
+            f"{u:,.1f}",
+            f"{run.metrics['share_of_possible']:.1%}",
+            f"{host['delayed_share']:.1%}",
+            f"{host['waiting_node_h']:,.1f}",
+            f"{host['break_even_price']:.1f}",
+        ]
+    capsys.readouterr()
+
+
+def own_trace() -> Any:
+    """The idle fragments of the machine, made here and not by a reader."""
+    begin_s = min(row.start_s for row in ROWS)
+    end_s = max(row.end_s for row in ROWS)
+    pieces = []
+    for node in range(NODES):
+        spans = sorted((row.start_s, row.end_s) for row in ROWS if node in row.nodes)
+        bounds = [begin_s, *(at for span in spans for at in span), end_s]
+        pieces += [
+            (node, start, end)
+            for start, end in zip(bounds[::2], bounds[1::2], strict=True)
+            if start < end
+        ]
+    node, starts, ends = (np.array(column, dtype=np.int64) for column in zip(*pieces, strict=True))  # fmt: skip
+    names = [f"x4{number:03}c0s0b0n0" for number in range(NODES)]
+    times = (times * SECOND_NS for times in (starts, ends))
+    return from_fragments(names, node, *times, begin_s * SECOND_NS, end_s * SECOND_NS)
+
+
+def test_an_empty_folder_has_no_page_of_machines(
+    machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["machines", str(tmp_path)])
+    assert machines.main() == 2
