@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 import pandas as pd
 
-from bft.models.pickles._pickle_machine import Made, MalformedError, Name
 from bft.models.pickles._pickle_values import (
     MAX_LENGTH,
     Array,
@@ -27,6 +26,7 @@ from bft.models.pickles._pickle_values import (
     sequence,
     utc,
 )
+from bft.models.pickles._unpickler import MalformedError, Record
 
 # A block or an index is made from an array, or from one of pandas' typed one-dimensional arrays.
 Column: TypeAlias = Any
@@ -53,8 +53,8 @@ def decode(root: object) -> pd.DataFrame:
     MalformedError
         If it is none, or of parts that do not fit together.
     """
-    root = made(root) if isinstance(root, Made) else root
-    if not isinstance(root, Made) or root.maker != "DataFrame":
+    root = made(root) if isinstance(root, Record) else root
+    if not isinstance(root, Record) or root.maker != "DataFrame":
         raise MalformedError(f"it holds {described(root)}, not a pandas DataFrame")
     return _Frames().frame(mapping(root.state))
 
@@ -100,7 +100,7 @@ class _Frames:
 
     def column(self, node: object) -> Column:
         """Decode the values of a block or an index; UTC times of a block as a list of columns."""
-        if isinstance(node, Made) and node.maker == "frombuffer":
+        if isinstance(node, Record) and node.maker == "frombuffer":
             return self.values.array(node)
         kind = made(node).maker
         if kind == "ndarray":
@@ -129,7 +129,7 @@ class _Frames:
             return getattr(pd.arrays, kind)(data.copy(), mask.copy())
         raise MalformedError(f"it holds {described(node)} where a column is expected")
 
-    def _backed(self, node: Made) -> tuple[object, Array]:
+    def _backed(self, node: Record) -> tuple[object, Array]:
         """Find the type and the array in the state of a typed array, which changed with the versions."""
         state = node.state
         if isinstance(state, dict):  # up to pandas 1.2
@@ -138,7 +138,7 @@ class _Frames:
                     return state.get("_dtype"), self.values.array(state[key])
             raise MalformedError(f"{described(node)} in it is without values")
         parts = sequence(state, 2, 3)
-        swap = isinstance(parts[0], Made) and parts[0].maker in (
+        swap = isinstance(parts[0], Record) and parts[0].maker in (
             "reconstruct",
             "frombuffer",
         )
@@ -161,13 +161,13 @@ class _Frames:
         """Decode an index; a DatetimeIndex comes without its frequency, which is only a hint."""
         node = made(node, "new_Index", "new_DatetimeIndex", "new_TimedeltaIndex")
         kind, given = sequence(node.args, 2)
-        if not isinstance(kind, Name) or kind.label not in _INDEXES:
+        if not isinstance(kind, type) or kind.__name__ not in _INDEXES:
             raise MalformedError(
                 f"it holds {described(kind)} where an index is expected"
             )
         state = mapping(given)
         name = self.values.name(state.get("name"))
-        if kind.label == "RangeIndex":
+        if kind.__name__ == "RangeIndex":
             bounds = (
                 integer(state.get(key), low=-_FAR, high=_FAR)
                 for key in ("start", "stop", "step")
@@ -192,7 +192,7 @@ class _Frames:
         return pd.Index(column, dtype=column.dtype, name=name, tupleize_cols=False)
 
 
-def _manager(node: Made) -> tuple[object, list[tuple[object, object]]]:
+def _manager(node: Record) -> tuple[object, list[tuple[object, object]]]:
     """Give the axes of a block manager, and (values, placement) of its blocks."""
     if not node.has_state:
         blocks, axes = sequence(node.args, 2)
@@ -211,7 +211,7 @@ def _manager(node: Made) -> tuple[object, list[tuple[object, object]]]:
 
 def _placement(node: object, columns: int) -> list[int]:
     """Decode the positions of a block's columns in the frame."""
-    if isinstance(node, Made) and node.maker == "slice":
+    if isinstance(node, Record) and node.maker == "slice":
         # Bounds as of a slice of the columns: the end may be beyond them, or None going backward.
         far = 2 * columns + 2
         bounds = [
@@ -321,44 +321,25 @@ def _strings(dtype: object, values: Sequence[object]) -> Column:
 
 
 def _arrow_strings(node: object) -> list[str | None]:
-    """Decode an Arrow array of strings: a bitmap of what is present, offsets, and UTF-8."""
-    if isinstance(node, Made) and node.maker == "chunked_array":
+    """Decode an Arrow array of strings, which Arrow checks in full."""
+    import pyarrow as pa
+
+    if isinstance(node, Record) and node.maker == "chunked_array":
         chunks = sequence(sequence(node.args, 1, 2)[0])
         return [text for chunk in chunks for text in _arrow_strings(chunk)]
     kind, length, _, offset, buffers, children, dictionary = sequence(
         sequence(made(node, "restore_array").args, 1)[0], 7
     )
     alias = sequence(made(kind, "type_for_alias").args, 1)[0]
-    if (
-        alias not in ("string", "large_string")
-        or children != []
-        or dictionary is not None
-    ):
+    kinds = {"string": pa.string(), "large_string": pa.large_string()}
+    if alias not in kinds or children != [] or dictionary is not None:
         raise MalformedError("an Arrow array in it is not one of strings")
-    count, first = integer(length), integer(offset)
-    if not count:
-        return []
-    present, ends, text = (_buffer(part) for part in sequence(buffers, 3))
-    width = 4 if alias == "string" else 8
-    last = first + count
-    if len(ends) < (last + 1) * width or (present and len(present) * 8 < last):
-        raise MalformedError("an Arrow array in it is cut short")
-    kind_of_ends = np.dtype(f"<i{width}")
-    bounds = np.frombuffer(ends, kind_of_ends, last + 1)[first:]
-    if bounds[0] < 0 or bounds[-1] > len(text) or bool((np.diff(bounds) < 0).any()):
-        raise MalformedError("an Arrow array in it has offsets outside of its text")
-    offsets = bounds.tolist()
-    texts: list[str | None] = [
-        text[a:b].decode() for a, b in itertools.pairwise(offsets)
+    parts = [
+        part and pa.py_buffer(binary(sequence(made(part, "py_buffer").args, 1)[0]))
+        for part in sequence(buffers, 3)
     ]
-    if present:
-        bits = np.unpackbits(np.frombuffer(present, np.uint8), bitorder="little")[
-            first:last
-        ]
-        for i in np.flatnonzero(bits == 0).tolist():
-            texts[i] = None
-    return texts
-
-
-def _buffer(node: object) -> bytes | bytearray:
-    return b"" if node is None else binary(sequence(made(node, "py_buffer").args, 1)[0])
+    array = pa.Array.from_buffers(
+        kinds[alias], integer(length), parts, offset=integer(offset)
+    )
+    array.validate(full=True)
+    return cast("list[str | None]", array.to_pylist())

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bft.models.pickles._pickle_machine import Made, MalformedError, Name
+from bft.models.pickles._unpickler import MalformedError, Record
 
 Array: TypeAlias = NDArray[Any]
 
@@ -31,23 +31,23 @@ _MAX_EXPANDED: Final = (
 _EPOCH: Final = dt.datetime(1, 1, 1)
 
 
-def made(node: object, *makers: str) -> Made:
+def made(node: object, *makers: str) -> Record:
     """Check that a node was made by one of `makers`, and give it with that maker's label.
 
     Protocols 0 and 1 write objects as `copyreg._reconstructor(class, object, None)`, Cython classes
     as an unpickling function of the class; either way the class is the first argument.
     """
-    if isinstance(node, Made) and node.maker in (
+    if isinstance(node, Record) and node.maker in (
         "reconstructor",
         "unpickle_backed",
         "reconstruct",
     ):
-        if not node.args or not isinstance(node.args[0], Name):
+        if not node.args or not isinstance(node.args[0], type):
             raise MalformedError("an object in it is made of no class")
-        plain = Made(node.args[0].label, ())
+        plain = node.args[0]()
         plain.state, plain.has_state = node.state, node.has_state
         node = plain
-    if not isinstance(node, Made) or (makers and node.maker not in makers):
+    if not isinstance(node, Record) or (makers and node.maker not in makers):
         raise MalformedError(
             f"it holds {described(node)} where {' or '.join(makers)} is expected"
         )
@@ -58,9 +58,9 @@ def described(node: object) -> str:
     """Name a node in an error, as "a list" or "a Timestamp"."""
     message = (
         node.maker
-        if isinstance(node, Made)
-        else node.label
-        if isinstance(node, Name)
+        if isinstance(node, Record)
+        else node.__name__
+        if isinstance(node, type)
         else type(node).__name__
     )
     return f"{'an' if message[:1].lower() in 'aeio' else 'a'} {message}"
@@ -95,7 +95,7 @@ def binary(node: object) -> bytes | bytearray:
     """Give the bytes of a node; protocols 0 to 2 write them as Latin-1 text to be encoded."""
     if isinstance(node, bytes | bytearray):
         return node
-    if isinstance(node, Made) and not node.has_state:
+    if isinstance(node, Record) and not node.has_state:
         if node.maker == "bytes" and node.args == ():
             return b""
         # codecs.encode(text, "latin1"), and bytearray(text, "latin-1") or bytearray(bytes)
@@ -107,7 +107,7 @@ def binary(node: object) -> bytes | bytearray:
             node.maker == "bytearray"
             and len(node.args) == 1
             and not (
-                isinstance(node.args[0], Made) and node.args[0].maker == "bytearray"
+                isinstance(node.args[0], Record) and node.args[0].maker == "bytearray"
             )
         ):
             return binary(node.args[0])
@@ -194,14 +194,14 @@ def utc(node: object) -> dt.timezone | None:
     raise MalformedError("a time in it has a time zone other than UTC")
 
 
-def _duration(node: Made) -> dt.timedelta:
+def _duration(node: Record) -> dt.timedelta:
     days, seconds, microseconds = (
         integer(part, low=-(10**9), high=10**9) for part in sequence(node.args, 3)
     )
     return dt.timedelta(days, seconds, microseconds)
 
 
-def _date(node: Made) -> dt.date:
+def _date(node: Record) -> dt.date:
     # Four bytes: year (2, big-endian), month, day.
     data = binary(sequence(node.args, 1)[0])
     if len(data) != 4:
@@ -209,7 +209,7 @@ def _date(node: Made) -> dt.date:
     return dt.date(int.from_bytes(data[:2]), data[2], data[3])
 
 
-def _datetime(node: Made) -> dt.datetime:
+def _datetime(node: Record) -> dt.datetime:
     # Ten bytes: year (2), month (its top bit is `fold`), day, hour, minute, second, microsecond (3).
     args = sequence(node.args, 1, 2)
     data = binary(args[0])
@@ -229,7 +229,7 @@ def _datetime(node: Made) -> dt.datetime:
     )
 
 
-def _timestamp(node: Made) -> Any:
+def _timestamp(node: Record) -> Any:
     args = sequence(
         node.args, 3, 4
     )  # value, freq (gone since pandas 2), tz, resolution (new in pandas 1.5)
@@ -241,7 +241,7 @@ def _timestamp(node: Made) -> Any:
     return stamp if utc(args[2]) is None else stamp.tz_localize("UTC")
 
 
-def _timedelta(node: Made) -> Any:
+def _timedelta(node: Record) -> Any:
     args = sequence(node.args, 1, 2)
     unit = _RESOLUTION.get(integer(args[1]) if len(args) == 2 else 10)
     if unit is None:
@@ -253,7 +253,7 @@ def _timedelta(node: Made) -> Any:
     )
 
 
-def _scalar(node: Made) -> Any:
+def _scalar(node: Record) -> Any:
     args = sequence(node.args, 2)
     return raw_array(bytes(binary(args[1])), dtype(args[0]), (1,), fortran=False)[0]
 
@@ -269,7 +269,7 @@ class Values:
         # Recorded nodes outlive this object (the caller holds the root), so their ids stay theirs.
         self._done: dict[int, tuple[Any, int]] = {}
         self._open: set[int] = set()
-        self._scalars: dict[str, Callable[[Made], Any]] = {
+        self._scalars: dict[str, Callable[[Record], Any]] = {
             "scalar": _scalar,
             "Timestamp": _timestamp,
             "Timedelta": _timedelta,
@@ -347,9 +347,9 @@ class Values:
             return {key: value for key, (value, _) in entries.items()}, 1 + sum(
                 n for _, n in entries.values()
             )
-        if isinstance(node, Name) and node.label == "NA":
+        if isinstance(node, type) and node.__name__ == "NA":
             return pd.NA, 1
-        if isinstance(node, Made):
+        if isinstance(node, Record):
             if node.maker in ("reconstruct", "frombuffer"):
                 return self._array(node)
             if node.maker in self._scalars and not node.has_state:
@@ -357,7 +357,7 @@ class Values:
         raise MalformedError(f"a cell or label in it holds {described(node)}")
 
     def _array(self, node: object) -> tuple[Array, int]:
-        if isinstance(node, Made) and node.maker == "frombuffer":  # protocol 5
+        if isinstance(node, Record) and node.maker == "frombuffer":  # protocol 5
             data, kind, shape, order = sequence(node.args, 4)
             if order not in ("C", "F"):
                 raise MalformedError("an array in it has no order")

@@ -2,8 +2,8 @@
 
 A pickle is a program: opening one with `pickle` or `pandas.read_pickle` runs whatever it asks for.
 The published traces and job tables are pickles nevertheless. Here, a pickle is first *recorded*
-(`_pickle_machine`): names outside of a short list are refused, and those on the list become inert
-placeholders, so that not even pandas or NumPy code runs. The recorded tree is then *decoded*
+(`_unpickler`): names outside of a short list are refused, and those on the list become inert
+records, so that not even pandas or NumPy code runs. The recorded tree is then *decoded*
 (`_pickle_values`, `_pickle_frame`) by checking every part of it and calling public constructors.
 Nothing depends on the pandas that wrote the file, from 1.0 on, or on the one that is installed.
 """
@@ -11,12 +11,18 @@ Nothing depends on the pandas that wrote the file, from 1.0 on, or on the one th
 from __future__ import annotations
 
 import zlib
+from pickle import UnpicklingError
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from bft.models.errors import InputError
 from bft.models.limited_reading import Budget, out_of_memory
-from bft.models.pickles._pickle_machine import MalformedError, RefusedError, record
+from bft.models.pickles._unpickler import (
+    ODD_VALUES,
+    Record,
+    RefusedError,
+    Unpickler,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,15 +105,17 @@ _WRITTEN_AS: Final = {
 }
 
 
-def _allowed() -> dict[tuple[str, str], str]:
-    pairs = {}
+def _allowed() -> dict[tuple[str, str], type[Record]]:
+    records: dict[tuple[str, str], type[Record]] = {}
     for label, written in _WRITTEN_AS.items():
+        made = type(label, (Record,), {"__slots__": ()})
         for one in written.split():
             module, _, name = one.partition(":")
-            pairs[module, name] = label
-    return pairs
+            records[module, name] = made
+    return records
 
 
+# What stands for each name that a pickle may use.
 ALLOWED: Final = MappingProxyType(_allowed())
 _HINT: Final = "get the table as Parquet or CSV from whoever made it"
 
@@ -145,51 +153,38 @@ def read_frame(
         If the pickle would call anything but the constructors of such a table, before anything of
         it is called; if it is damaged, holds something else, or needs more memory than `budget` allows.
     """
+    # Decoding needs pandas, which takes long to import: not before the first pickle is read.
+    from bft.models.pickles._pickle_frame import decode
+
+    part = "pickle"
     try:
-        tree = record(source, ALLOWED, (budget or Budget(file)).take)
+        root = Unpickler(source, ALLOWED, (budget or Budget(file)).take).load()
+        part = "table"
+        return decode(root)
     except RefusedError as refusal:
         raise InputError(
             f"refused: this pickle {refusal}, which a node trace or job table never needs",
             file=file,
             hint=f"such a pickle runs code when opened; {_HINT}",
         ) from None
-    except MalformedError as fault:
+    except UnpicklingError as fault:
         raise InputError(
-            f"not a readable pickle: {fault}", file=file, hint=_HINT
-        ) from None
-    except (
-        OSError,
-        EOFError,
-        zlib.error,
-    ) as error:  # of the stream below, say a truncated gzip file
-        raise InputError(f"cannot be read to its end: {error}", file=file) from error
-    except MemoryError as error:
-        raise out_of_memory(error, file) from None
-
-    # Decoding needs pandas, which takes long to import: not before a pickle has passed.
-    from bft.models.pickles._pickle_frame import decode
-
-    try:
-        return decode(tree)
-    except MalformedError as fault:
-        raise InputError(
-            f"not a readable table: {fault}", file=file, hint=_HINT
+            f"not a readable {part}: {fault}", file=file, hint=_HINT
         ) from None
     except RecursionError:
         raise InputError(
-            "not a readable table: its indexes are nested without end",
+            f"not a readable {part}: its parts are nested without end",
             file=file,
             hint=_HINT,
         ) from None
-    except MemoryError as error:
-        raise out_of_memory(error, file) from None
-    except (
-        ValueError,
-        TypeError,
-        OverflowError,
-    ) as error:  # of constructors, given odd values
+    except ODD_VALUES as error:
         raise InputError(
-            f"not a readable table: its parts do not fit together: {error}",
+            f"not a readable {part}: its parts do not fit together: {error}",
             file=file,
             hint=_HINT,
         ) from error
+    except (OSError, EOFError, zlib.error) as error:
+        # Of the stream below, say a truncated gzip file.
+        raise InputError(f"cannot be read to its end: {error}", file=file) from error
+    except MemoryError as error:
+        raise out_of_memory(error, file) from None
