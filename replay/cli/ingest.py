@@ -271,14 +271,13 @@ def _progress(name: str) -> Iterator[Callable[[int], None] | None]:
     ):
         yield None
         return
-    from rich.console import Console
     from rich.progress import DownloadColumn
 
-    from bft.replay.engine.watcher import bar
+    from bft.replay.engine.watcher import bar, console
 
-    with bar(DownloadColumn(), Console(stderr=True)) as shown:
+    with bar(DownloadColumn(), console()) as shown:
         task = shown.add_task(path.name, total=path.stat().st_size, text="")
-        yield lambda so_far: shown.update(task, completed=so_far)
+        yield lambda so_far: shown.update(task, completed=so_far, refresh=True)
 
 
 def _summary(made: NodeTrace, diagnosis: Diagnosis, coverage: Coverage) -> list[str]:

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import ClassVar
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from bft.replay.engine.watcher import PlainLines, day
+from bft.replay.engine.watcher import PlainLines, console, day
 from bft.replay.results.live_figures import Figures
 
 # Seconds of wall time between two updates of the table, and between two lines.
@@ -115,7 +114,7 @@ class LiveTable(Viewer):
     every_s = TABLE_S
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
+        self._console = console()
         self._live = Live(console=self._console, auto_refresh=False)
 
     def __enter__(self) -> LiveTable:

@@ -26,7 +26,7 @@ from bft.replay.cli.parameters import (
     parameter_name,
     together,
 )
-from bft.replay.engine.watcher import bar
+from bft.replay.engine.watcher import bar, console
 from bft.replay.options.options import FIELDS
 
 if TYPE_CHECKING:
@@ -334,10 +334,9 @@ class StudyBar(StudyLines):
     """A bar of the points, with the time left."""
 
     def __enter__(self) -> StudyBar:
-        from rich.console import Console
         from rich.progress import MofNCompleteColumn
 
-        self._progress = bar(MofNCompleteColumn(), Console(stderr=True))
+        self._progress = bar(MofNCompleteColumn(), console())
         self._progress.start()
         return self
 
@@ -359,7 +358,7 @@ class StudyBar(StudyLines):
         """Show that a point is done, or has failed."""
         if error is not None:
             say_warning(f"{label} failed: {error}")
-        self._progress.update(self._task, advance=1, text=label)
+        self._progress.update(self._task, advance=1, text=label, refresh=True)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,13 +64,53 @@ class Notes:
 REFRESH_S = 0.1
 
 
+class Output:
+    """A stream that may be closed, full or a terminal that is gone: what is shown must not end a replay of hours.
+
+    Parameters
+    ----------
+    stream
+        Where text goes until that fails for the first time; standard error by default.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self._closed = False
+
+    def write(self, text: str) -> int:
+        """Write a text, or nothing once the stream has failed."""
+        if not self._closed:
+            try:
+                self.stream.write(text)
+            except OSError:
+                self._closed = True
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what the stream has kept back."""
+        if not self._closed:
+            try:
+                self.stream.flush()
+            except OSError:
+                self._closed = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)  # what rich asks of a file: isatty, encoding
+
+
+def console() -> Console:
+    """Return a console on standard error, for what shows the progress of a command."""
+    from rich.console import Console
+
+    return Console(file=cast("TextIO", Output()), stderr=True)
+
+
 class PlainLines:
     """One line for each tenth of a replay, for logs and pipes."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = stream or sys.stderr
+        self.stream = Output(stream)
         self._start = self._end = self._next = 0
-        self._closed = False
 
     def __enter__(self) -> PlainLines:
         return self
@@ -103,19 +143,18 @@ class PlainLines:
         """All stages have come to their end."""
 
     def _write(self, line: str | None) -> None:
-        """Print a line, None just flushes. A closed pipe or a full disk must not end a replay of hours."""
-        if self._closed:
-            return
-        try:
-            if line is not None:
-                print(line, file=self.stream)
-            self.stream.flush()
-        except OSError:
-            self._closed = True
+        """Print a line, None just flushes."""
+        if line is not None:
+            self.stream.write(f"{line}\n")
+        self.stream.flush()
 
 
 def bar(share: ProgressColumn, console: Console) -> Progress:
-    """A bar with the time left, whatever the width: where that is small, the bar and the text behind it give way."""
+    """A bar with the time left, whatever the width: where that is small, the bar and the text behind it give way.
+
+    It is drawn when it is told to (`refresh=True`), by the thread that works: a second one would write to a terminal
+    that is gone, and be there still when Python ends.
+    """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Column
 
@@ -134,6 +173,7 @@ def bar(share: ProgressColumn, console: Console) -> Progress:
             table_column=Column(no_wrap=True, ratio=2),
         ),
         console=console,
+        auto_refresh=False,
         expand=True,
     )
 
@@ -142,10 +182,9 @@ class Bar:
     """A bar with the event's time, decisions a second and the time left."""
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.progress import TaskID, TaskProgressColumn
 
-        self._console = Console(stderr=True)
+        self._console = console()
         self._progress = bar(TaskProgressColumn(), self._console)
         self._task: TaskID | None = None
         self._began = self._shown = 0.0
@@ -180,6 +219,7 @@ class Bar:
             self._task,
             completed=now_ns - self._start,
             text=f"{day(now_ns)}  {speed:,.0f} decisions/s",
+            refresh=True,
         )
 
     def note(self, text: str) -> None:
@@ -193,7 +233,7 @@ class Bar:
     def _finish(self) -> None:
         if self._task is not None:  # all jobs may have finished before the trace ends
             total = self._progress.tasks[self._task].total
-            self._progress.update(self._task, completed=total)
+            self._progress.update(self._task, completed=total, refresh=True)
 
 
 def day(instant_ns: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gzip
 import io
 import json
@@ -15,16 +17,19 @@ import sys
 import tarfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import numpy as np
 import pandas as pd
 import pytest
 from processes import AMPLE_S, SCRIPT, result_of, signalled
+from rich.console import Console
+from rich.progress import TaskProgressColumn
 
 from bft.models import read_table
 from bft.replay import always_idle
 from bft.replay.cli.main import run
+from bft.replay.engine.watcher import Output, bar
 from bft.replay.inputs.load import default_workload, load_of
 
 START = pd.Timestamp("2021-02-10T00:00:00Z")
@@ -820,6 +825,8 @@ def test_a_replay_whose_terminal_is_gone_keeps_what_it_has(here: Path) -> None:
     endless()
     # At step 20 it says so and waits for the signal that the kernel sends when the terminal is closed.
     waiting = (
+        "import faulthandler\n"
+        "faulthandler.enable(open('fault.txt', 'w'))\n"  # standard error is gone when it would be needed
         "def waiting(self):\n"
         "    step(self)\n"
         "    if steps == 20:\n"
@@ -838,7 +845,10 @@ def test_a_replay_whose_terminal_is_gone_keeps_what_it_has(here: Path) -> None:
     os.close(terminal)
     Path("closed").touch()
     _, status = os.waitpid(process, 0)
-    assert os.waitstatus_to_exitcode(status) == 130
+    assert (os.waitstatus_to_exitcode(status), Path("fault.txt").read_text()) == (
+        130,
+        "",
+    )
     assert summary()["metrics"]["interrupted"] is True
     assert sorted(
         path.name for path in here.iterdir() if "debug-itrOut" in path.name
@@ -846,6 +856,47 @@ def test_a_replay_whose_terminal_is_gone_keeps_what_it_has(here: Path) -> None:
         "debug-itrOut",
         "debug-itrOut.checkpoint.json",
     ]
+
+
+def test_a_bar_draws_in_the_thread_that_replays(here: Path) -> None:
+    # A thread of its own would write to a terminal that is gone, and still be there when Python ends.
+    counting = (
+        "import atexit, threading\n"
+        "seen = set()\n"
+        "def counted(self):\n"
+        "    step(self)\n"
+        "    seen.update(thread.name for thread in threading.enumerate())\n"
+        "engine.Replay.step = counted\n"
+        "atexit.register(lambda: os.write(2, ('threads ' + ' '.join(seen)).encode()))\n"
+    )
+    trace_frame(rows=8).to_pickle("trace.pkl")
+    command = [*signalled([], more=counting), *FIFO]
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(command[0], command)  # noqa: S606 - no shell is wanted
+    shown = b""
+    with contextlib.suppress(OSError):  # Linux says so when the other end is closed
+        while part := os.read(terminal, 65_536):
+            shown += part
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    assert "\N{BOX DRAWINGS HEAVY HORIZONTAL}" in shown.decode()
+    assert shown.endswith(b"threads MainThread")
+
+
+class _Gone(io.StringIO):
+    """A terminal that is gone."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_what_shows_progress_goes_on_where_nobody_reads_it() -> None:
+    console = Console(file=cast("TextIO", Output(_Gone())), force_terminal=True)
+    with bar(TaskProgressColumn(), console) as shown:
+        task = shown.add_task("replay", total=10, text="")
+        shown.update(task, completed=5, refresh=True)
+    assert shown.tasks[task].completed == 5
 
 
 def test_a_replay_that_is_to_outlive_its_terminal_does(here: Path) -> None:
