@@ -25,7 +25,7 @@ from datetime import date
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -417,28 +417,18 @@ class Row:
         }
         return {column: value for column, value in cells.items() if value is not None}
 
-    @overload
-    def number(self, column: str, **bounds: Unpack[Bounds]) -> float: ...
-    @overload
     def number(
-        self, column: str, default: D, **bounds: Unpack[Bounds]
-    ) -> float | D: ...
-    def number(
-        self, column: str, default: Any = _REQUIRED, **bounds: Unpack[Bounds]
-    ) -> Any:
+        self, column: str, default: D | _Required = _REQUIRED, **bounds: Unpack[Bounds]
+    ) -> float | D:
         """The finite number in a cell; `default` for a gap."""
         value = self._rows.values_as_numbers(column)[self.index]
         if value == value and _within(value, bounds):
             return value
         return self._default(column, default, "a finite number", bounds)
 
-    @overload
-    def whole(self, column: str, **bounds: Unpack[Bounds]) -> int: ...
-    @overload
-    def whole(self, column: str, default: D, **bounds: Unpack[Bounds]) -> int | D: ...
     def whole(
-        self, column: str, default: Any = _REQUIRED, **bounds: Unpack[Bounds]
-    ) -> Any:
+        self, column: str, default: D | _Required = _REQUIRED, **bounds: Unpack[Bounds]
+    ) -> int | D:
         """The whole number in a cell; `default` for a gap."""
         value = self._rows.values_as_numbers(column)[self.index]
         if value.is_integer() and abs(value) < WHOLE_BELOW and _within(value, bounds):
@@ -451,18 +441,14 @@ class Row:
             )
         return self._default(column, default, "a whole number", bounds)
 
-    @overload
-    def name(self, column: str) -> str: ...
-    @overload
-    def name(self, column: str, default: D) -> str | D: ...
-    def name(self, column: str, default: Any = _REQUIRED) -> Any:
+    def name(self, column: str, default: D | _Required = _REQUIRED) -> str | D:
         """The text in a cell without spaces around it, or the digits of a whole number; `default` for an empty cell."""
         value = self._rows.values(column)[self.index]
         if isinstance(value, str) and (text := value.strip()):
             return text
         if _is_whole(value):
             return str(value)
-        if is_empty(value) and default is not _REQUIRED:
+        if is_empty(value) and not isinstance(default, _Required):
             return default
         hint = (
             "a whole number in a column with gaps? store names as text"
@@ -475,15 +461,13 @@ class Row:
             None if is_empty(value) else hint,
         )
 
-    @overload
-    def instant(self, column: str, *, origin_ns: int | None = None) -> int: ...
-    @overload
     def instant(
-        self, column: str, default: D, *, origin_ns: int | None = None
-    ) -> int | D: ...
-    def instant(
-        self, column: str, default: Any = _REQUIRED, *, origin_ns: int | None = None
-    ) -> Any:
+        self,
+        column: str,
+        default: D | _Required = _REQUIRED,
+        *,
+        origin_ns: int | None = None,
+    ) -> int | D:
         """The instant in a cell, UTC nanoseconds; `default` for a gap.
 
         With `origin_ns` a number counts seconds from there.
@@ -545,9 +529,11 @@ class Row:
             else self.error(column or error.column or "", error.what, error.hint)
         )
 
-    def _default(self, column: str, default: Any, expected: str, bounds: Bounds) -> Any:
+    def _default(
+        self, column: str, default: D | _Required, expected: str, bounds: Bounds
+    ) -> D:
         value = self._rows.values(column)[self.index]
-        if default is not _REQUIRED and is_gap(value):
+        if not isinstance(default, _Required) and is_gap(value):
             return default
         raise self.error(
             column,
