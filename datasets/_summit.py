@@ -43,7 +43,7 @@ HOLE_NODES: Final = (
 )  # fmt: skip
 """Quantiles of the nodes that turn idle together, (probability, nodes), measured on 4,734 nodes."""
 
-# Fitted: chosen by hand so that the generated process meets the measured facts (calibration.py prints both).
+# Fitted: chosen by hand so that the generated process meets the measured facts (benchmarks/summit_like.py prints both).
 
 HOLES_PER_DAY: Final = 1120.0
 """Holes a day on 4,734 nodes: 985 rows with a join a day (measured) plus those that share a row."""

@@ -81,7 +81,7 @@ def generate_node_trace(
     """Generate a node trace with the statistics of Summit, 10-24 February 2021.
 
     About 8 % of the node-time is idle, in fragments from 70 s to hours with a median of 8 minutes; nodes
-    join and leave in groups with a heavy tail. `python -m bft.datasets.calibration` prints how close it is.
+    join and leave in groups with a heavy tail. `python benchmarks/summit_like.py` prints how close it is.
 
     Parameters
     ----------

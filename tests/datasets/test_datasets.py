@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +21,6 @@ from hypothesis import strategies as st
 import bft.datasets
 from bft.datasets import (
     NodeTraceTable,
-    calibration,
     dnn_scalability,
     generate_dnn_jobs,
     generate_node_trace,
@@ -29,6 +30,9 @@ from bft.datasets import bundled as bundled_module
 from bft.models import InputError, jobs_from_frame
 
 DATA = Path(bundled_module.__file__).parent / "data"
+calibration = SimpleNamespace(
+    **runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "summit_like.py"))
+)
 
 # Relative tolerances, by what a fact begins with; the first that fits counts.
 RELATIVE = {

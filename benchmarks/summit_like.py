@@ -1,4 +1,4 @@
-"""Compare a node trace with the measurements on Summit: `python -m bft.datasets.calibration`."""
+"""Generated node traces beside the measurements on Summit: `python benchmarks/summit_like.py --seeds 0 1`."""
 
 from __future__ import annotations
 
@@ -152,9 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Generate traces and print them beside Summit."""
     from bft.datasets.node_traces import generate_node_trace
 
-    parser = argparse.ArgumentParser(
-        prog="python -m bft.datasets.calibration", description=__doc__
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--nodes", type=int, default=summit.SUMMIT_NODES, help="size of the machine"
     )
