@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from bft.models import InputError
@@ -24,6 +23,7 @@ from bft.replay.logs.reading import (
     Unusable,
     each_line,
     each_object,
+    first_line,
     in_order,
     instant_ns,
     no_time,
@@ -51,15 +51,9 @@ def read(reading: Reading) -> Iterator[Record]:
     A job has its nodes from the time at which it enters the state RUN until it is INACTIVE, in eventlogs from `alloc`
     to `free`. Without an end it is still running.
     """
-    lines = iter(reading.lines)
-    head: list[str] = []
-    for line in lines:
-        head.append(line)
-        if line.strip():
-            break
-    whole = replace(reading, lines=chain(head, lines))
+    text, whole = first_line(reading)
     lists = NodeLists(reading.nodes)
-    first = head[-1].lstrip() if head else ""
+    first = text.lstrip()
     if first.startswith("{") and ('"timestamp"' in first or '"execution"' in first):
         reading.need_partitions(
             False, "flux jobs --json, or a table of it with the column QUEUE"

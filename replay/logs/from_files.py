@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -20,7 +20,13 @@ from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.log_files import LogLines, open_log
 from bft.replay.logs.reading import NO_CLUSTER, Reading, Settings, counts_as
 from bft.replay.logs.slurm_table import layout
-from bft.replay.logs.tables import column_map, looked_up, public_table, renamed
+from bft.replay.logs.tables import (
+    PublicTable,
+    column_map,
+    looked_up,
+    public_table,
+    renamed,
+)
 from bft.replay.logs.times import Clock
 from bft.replay.logs.to_trace import Coverage, node_trace
 from bft.replay.logs.units import Unit, UnitLog
@@ -194,83 +200,61 @@ class IngestOptions:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _TableNames:
-    """How a table of others is read; see `PublicTable`. Without names of columns a file is read as it is."""
+def _table(form: str, columns: str) -> PublicTable:
+    """Return how a table is read whose columns have the names that `--map` states: no names, as it is."""
+    if not columns.strip():
+        return PublicTable(form)
+    if "=" in columns:
+        column_map(columns)  # a mistake in it is found before any file is read
+        return PublicTable(form, columns)
+    return public_table(columns.strip(), form)
 
-    form: str
-    columns: Mapping[str, str] = field(default_factory=dict)
-    convert: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
-    header: tuple[str, ...] = ()
-    lookup: Mapping[str, str] = field(default_factory=dict)
-    processors_per_node: int | None = None
-    machine_nodes: int | None = None
 
-    @classmethod
-    def of(cls, form: str, columns: str) -> _TableNames:
-        """Read the names of columns that `--map` states."""
-        if not columns.strip():
-            return cls(form)
-        if "=" in columns:
-            return cls(form, column_map(columns))
-        public = public_table(columns.strip(), form)
-        return cls(
-            public.form,
-            column_map(public.columns) if public.columns else {},
-            public.convert,
-            public.header,
-            public.lookup,
-            public.processors_per_node,
-            public.machine_nodes,
-        )
+def _with_header(settings: Settings, table: PublicTable) -> Settings:
+    """Add what a table is known to have: all columns, in the words of its format, and its machine."""
+    fields = settings.fields
+    if table.header:
+        ours = {theirs: name for name, theirs in column_map(table.columns).items()}
+        fields = tuple(ours.get(name, f"their_{name}") for name in table.header)
+    return replace(
+        settings,
+        processors_per_node=settings.processors_per_node or table.processors_per_node,
+        machine_nodes=settings.machine_nodes or table.machine_nodes,
+        fields=fields,
+    )
 
-    def settings(self, settings: Settings) -> Settings:
-        """Settings with what the table is known to have: all columns, in the words of its format, and its machine."""
-        settings = replace(
-            settings,
-            processors_per_node=settings.processors_per_node
-            or self.processors_per_node,
-            machine_nodes=settings.machine_nodes or self.machine_nodes,
-        )
-        if not self.header:
-            return settings
-        ours = {theirs: name for name, theirs in self.columns.items()}
-        return replace(
-            settings,
-            fields=tuple(ours.get(name, f"their_{name}") for name in self.header),
-        )
 
-    def with_cells_of(
-        self, files: Sequence[str], settings: Settings, diagnosis: Diagnosis
-    ) -> tuple[_TableNames, list[str]]:
-        """Look up the cells that other files have; return how the files that are left are read, and these.
+def _with_cells_of(
+    table: PublicTable,
+    files: Sequence[str],
+    settings: Settings,
+    diagnosis: Diagnosis,
+) -> tuple[PublicTable, list[str]]:
+    """Look up the cells that other files have; return how the files that are left are read, and these.
 
-        Raises
-        ------
-        InputError
-            When none of the files has such a column, or none is left.
-        """
-        table, left = self, list(files)
-        for key, column in self.lookup.items():
-            cells: dict[str, str] = {}
-            for name in files:
-                with open_log(name) as lines:
-                    found = looked_up(lines, key, column, settings.delimiter)
-                if found is not None:
-                    cells |= found
-                    left.remove(name)
-                    what = f"the column {column} was looked up for {len(found):,} different {key}"
-                    diagnosis.note(what, name, 0)
-            if not cells or not left:
-                raise InputError(
-                    f"--map: expected two files, one of them with the columns {key} and {column}"
-                )
-            convert: dict[str, Callable[[str], str]] = {
-                **table.convert,
-                key: partial(_cell_of, cells),
-            }
-            table = replace(table, convert=convert)
-        return table, left
+    Raises
+    ------
+    InputError
+        When none of the files has such a column, or none is left.
+    """
+    left = list(files)
+    convert = dict(table.convert)
+    for key, column in table.lookup.items():
+        cells: dict[str, str] = {}
+        for name in files:
+            with open_log(name) as lines:
+                found = looked_up(lines, key, column, settings.delimiter)
+            if found is not None:
+                cells |= found
+                left.remove(name)
+                what = f"the column {column} was looked up for {len(found):,} different {key}"
+                diagnosis.note(what, name, 0)
+        if not cells or not left:
+            raise InputError(
+                f"--map: expected two files, one of them with the columns {key} and {column}"
+            )
+        convert[key] = partial(_cell_of, cells)
+    return replace(table, convert=convert), left
 
 
 def _cell_of(cells: Mapping[str, str], key: str) -> str:
@@ -319,13 +303,13 @@ def ingested(
     if options.turns_idle is not None:
         collected.units = UnitLog(options.turns_idle, options.units_per_node)
 
-    def read(name: str, table: _TableNames, settings: Settings) -> None:
+    def read(name: str, table: PublicTable, settings: Settings) -> None:
         with progress(name) as so_far, open_log(name, so_far) as stored:
             lines: Iterable[str] = stored
             if table.columns:
                 lines = renamed(
                     stored,
-                    table.columns,
+                    column_map(table.columns),
                     settings.delimiter,
                     name,
                     convert=table.convert,
@@ -337,14 +321,14 @@ def ingested(
                 Reading(lines, name, collected, diagnosis, clock, settings),
             )
 
-    table = _TableNames.of(form, options.columns)
+    table = _table(form, options.columns)
     for name in options.nodes:
         if Path(name).exists():
-            read(name, _TableNames("slurm-nodes"), Settings(cluster=options.cluster))
+            read(name, PublicTable("slurm-nodes"), Settings(cluster=options.cluster))
         else:
             collected.known(node_list(name))
-    stated = table.settings(options.settings())
-    table, tables = table.with_cells_of(files, stated, diagnosis)
+    stated = _with_header(options.settings(), table)
+    table, tables = _with_cells_of(table, files, stated, diagnosis)
     for name in tables:
         read(name, table, stated)
     _refuse_unknown_partition(collected, options.partition)
@@ -363,7 +347,7 @@ def ingested(
         for (
             name
         ) in names:  # after the jobs: an outage may be one of all nodes known so far
-            read(name, _TableNames(kind), settings)
+            read(name, PublicTable(kind), settings)
     source = ", ".join(files)
     made, coverage = node_trace(
         collected,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from bft.models import InputError
@@ -20,6 +18,7 @@ from bft.replay.logs.reading import (
     Skipped,
     Unusable,
     each_object,
+    first_line,
     host_names,
     in_order,
     instant_ns,
@@ -44,14 +43,9 @@ def read(reading: Reading) -> Iterator[Record]:
 
     An ad knows the last run of its job. Of runs before, nothing is known but their number, which is noted.
     """
-    source = iter(reading.lines)
-    head: list[str] = []
-    for line in source:
-        head.append(line)
-        if line.strip():
-            break
-    log = _History(replace(reading, lines=chain(head, source)))
-    if head and head[-1].lstrip()[:1] in ("[", "{"):
+    first, reading = first_line(reading)
+    log = _History(reading)
+    if first.lstrip()[:1] in ("[", "{"):
         expected = (
             "ClassAd of a job: expected JobStatus, JobCurrentStartDate, LastRemoteHost"
         )

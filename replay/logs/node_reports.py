@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
@@ -19,12 +26,12 @@ from bft.replay.logs.node_states import (
     BUSY,
     IDLE,
     UNAVAILABLE,
-    State,
     power_of,
     state_of,
 )
 from bft.replay.logs.pbs import host_of
 from bft.replay.logs.reading import (
+    MISSHAPEN,
     MISSING,
     Clock,
     Clusters,
@@ -127,31 +134,33 @@ class Reported(NamedTuple):
     more: Mapping[str, str] = NO_MORE
 
 
-class NodesInState(NamedTuple):
-    """Nodes that a line reports, and their state; None: none that is known.
-
-    `part`: each is a part of a node; `power`: as `power_of` has it.
-    """
-
-    line: int
-    hosts: tuple[str, ...]
-    state: State | None
-    cluster: str
-    has: Resources
-    part: bool
-    more: Mapping[str, str]
-    power: frozenset[str]
-
-
 Reports: TypeAlias = Iterator[Reported | Skipped]
 
 
 class Report:
-    """The lines of a report: counts them, and knows of which cluster they are, as far as they say so."""
+    """The lines of a report: counts them, and knows of which cluster they are, as far as they say so.
 
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
+    Parameters
+    ----------
+    reading
+        As every reader has it.
+    wrong
+        Says why nodes and state as printed cannot be used, and a detail; empty when they can.
+
+    Attributes
+    ----------
+    stamp_ns
+        When the snapshot was made whose lines come now.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        wrong: Callable[[Reported, tuple[str, ...]], tuple[str, str]],
+    ) -> None:
+        self.reading, self._wrong = reading, wrong
         self.cluster = ""
+        self.stamp_ns = 0
 
     def line(self, line: str = "") -> None:
         """Count a line; sinfo -M begins clusters with lines of their own."""
@@ -159,44 +168,51 @@ class Report:
         if line.startswith("CLUSTER:"):
             self.cluster = line.partition(":")[2].strip()
 
-    def wrong(self, text: str, hosts: tuple[str, ...], state: str) -> tuple[str, str]:
-        """Why nodes and state as printed cannot be used, and a detail; empty when they can."""
-        return "", ""
+    def records(
+        self,
+        reports: Iterable[Reported | Skipped],
+        record: Callable[[Reported, tuple[str, ...]], Record],
+        hint: str,
+        lacking: str,
+    ) -> Iterator[Record]:
+        """Yield the records of the machine's nodes that are reported, and account for other rows.
 
-    def nodes(
-        self, reports: Iterable[Reported | Skipped]
-    ) -> Iterator[NodesInState | Skipped | Ignored]:
-        """Yield the nodes of the machine that are reported, and account for other rows."""
+        Raises
+        ------
+        InputError
+            When there are none, which says what is `lacking`.
+        """
+        any_nodes = False
         for reported in reports:
             if isinstance(reported, Skipped):
                 yield reported
                 continue
-            found = self._nodes(reported)
-            if found is not None:
-                yield found
-
-    def _nodes(self, reported: Reported) -> NodesInState | Skipped | Ignored | None:
-        text, line, state, vnode, has, more = reported
-        # qhost's line for all hosts, a ruler
-        if not text or text == "global" or not text.strip("-"):
-            return None
-        try:
-            hosts = () if text == "n/a" else expand(host_of(text) if vnode else text)
-        except HostListError as error:
-            return Skipped(line, "is no list of nodes", str(error))
-        why, detail = self.wrong(text, hosts, state)
-        if why:
-            return Skipped(line, why, detail)
-        if not hosts:
-            return Ignored(line, "a partition without nodes")
-        if self.cluster and self.reading.other(line, cluster=self.cluster):
-            return Ignored(line, "node of another cluster")
-        if state_of(state) == "absent":
-            return Ignored(line, "a node that is not there yet (state FUTURE)")
-        part = vnode and host_of(text) != text
-        found = state_of(state, self.reading.settings.counts_as)
-        power = power_of(state)
-        return NodesInState(line, hosts, found, self.cluster, has, part, more, power)
+            text, line, state, vnode, *_ = reported
+            # qhost's line for all hosts, a ruler
+            if not text or text == "global" or not text.strip("-"):
+                continue
+            try:
+                hosts = (
+                    () if text == "n/a" else expand(host_of(text) if vnode else text)
+                )
+            except HostListError as error:
+                yield Skipped(line, "is no list of nodes", str(error))
+                continue
+            why, detail = self._wrong(reported, hosts)
+            if why:
+                yield Skipped(line, why, detail)
+            elif not hosts:
+                yield Ignored(line, "a partition without nodes")
+            elif self.cluster and self.reading.other(line, cluster=self.cluster):
+                yield Ignored(line, "node of another cluster")
+            elif state_of(state) == "absent":
+                yield Ignored(line, "a node that is not there yet (state FUTURE)")
+            else:
+                any_nodes = True
+                yield record(reported, hosts)
+        if not any_nodes:
+            hint = self.reading.diagnosis.losses() or hint
+            raise InputError(lacking, file=self.reading.file, hint=hint)
 
 
 def read_report(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
@@ -455,65 +471,59 @@ def _queues(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
 
 def _json(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
     """Read what sinfo, scontrol show node (a list of nodes) or pbsnodes -F json (an object of them) print."""
-    source = iter(lines)
-    begun, first = next(source)
-    body = chain([first], (line for _, line in source))
-    for place, name, text in elements(
-        body, ("sinfo", "nodes"), report.reading.file, "sinfo --json"
-    ):
-        number = begun + place - 1
-        try:
-            entry = json.loads(text)
-            names, state = _entry(entry, name)
-            has = _has(entry, name)
-            report.cluster = str(entry.get("cluster") or "")
-        except (
-            ValueError,
-            RecursionError,
-            KeyError,
-            TypeError,
-            AttributeError,
-        ) as error:
-            report.line()
-            yield Skipped(number, "is no JSON of nodes", repr(error))
-        else:
-            for node in names:  # an element counts as a line, as in other JSON
-                report.line()
-                yield Reported(node, number, state, vnode=bool(name), has=has)
+
+    def nodes(entry: dict[str, Any], name: str, number: int) -> list[Reported]:
+        names, state = _entry(entry, name)
+        has = _has(entry, name)
+        report.cluster = str(entry.get("cluster") or "")
+        return [Reported(node, number, state, bool(name), has) for node in names]
+
+    return _elements(lines, report, nodes, ("sinfo", "nodes"), "sinfo --json")
 
 
 def _kubernetes(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
     """Read what `kubectl get nodes -o json` prints: a list of nodes, or one."""
+
+    def node(entry: dict[str, Any], _: str, number: int) -> list[Reported]:
+        name = str(entry["metadata"]["name"])
+        stated = (entry.get("status") or {}).get("allocatable")
+        gpus, cores = amounts(stated) if stated else (None, None)
+        has = Resources(
+            *(None if some is None else some // 1000 for some in (gpus, cores))
+        )
+        return [Reported(name, number, has=has)]
+
+    command = "kubectl get nodes -o json"
+    return _elements(lines, report, node, ("items",), command, bare=True)
+
+
+def _elements(
+    lines: Iterable[tuple[int, str]],
+    report: Report,
+    nodes: Callable[[dict[str, Any], str, int], list[Reported]],
+    keys: Collection[str],
+    command: str,
+    *,
+    bare: bool = False,
+) -> Reports:
+    """Yield the nodes of each object, given with its key and line; an object counts as a line, as in other JSON."""
     source = iter(lines)
     begun, first = next(source)
     body = chain([first], (line for _, line in source))
-    for place, _, text in elements(
-        body, ("items",), report.reading.file, "kubectl get nodes -o json", bare=True
+    for place, name, text in elements(
+        body, keys, report.reading.file, command, bare=bare
     ):
-        report.line()
         number = begun + place - 1
+        found: Sequence[Reported | Skipped]
         try:
-            entry = json.loads(text)
-            name, stated = (
-                entry["metadata"]["name"],
-                (entry.get("status") or {}).get("allocatable"),
-            )
-            gpus, cores = amounts(stated) if stated else (None, None)
+            found = nodes(json.loads(text), name, number)
         except Unusable as why:
-            yield Skipped(number, why.reason, why.detail)
-        except (
-            ValueError,
-            RecursionError,
-            KeyError,
-            TypeError,
-            AttributeError,
-        ) as error:
-            yield Skipped(number, "is no JSON of nodes", repr(error)[:200])
-        else:
-            has = Resources(
-                *(None if some is None else some // 1000 for some in (gpus, cores))
-            )
-            yield Reported(str(name), number, has=has)
+            found = [Skipped(number, why.reason, why.detail)]
+        except (ValueError, RecursionError, *MISSHAPEN) as error:
+            found = [Skipped(number, "is no JSON of nodes", repr(error)[:200])]
+        for each in found:
+            report.line()
+            yield each
 
 
 def _has(entry: dict[str, Any], name: str) -> Resources:
@@ -600,32 +610,29 @@ def read_nodes(reading: Reading) -> Iterator[Record]:
     InputError
         When no node is named.
     """
-    report = _NodeList(reading)
-    units = reading.units
-    any_nodes = False
-    for found in report.nodes(read_report(enumerate(reading.lines, 1), report)):
-        if isinstance(found, NodesInState):
-            any_nodes = True
-            has = found.has
-            size = None if units is None else units.unit.had(has.gpus, has.cores)
-            listed = NodesListed(
-                found.line,
-                found.hosts,
-                found.cluster,
-                size,
-                found.part,
-                down=found.state == "unavailable" and "off" not in found.power,
-                idle=found.state == "idle",
-                power=found.power,
-                cores=has.cores,
-                shares=has.shares,
-            )
-            yield _with_more(listed, found.more, reading)
-        else:
-            yield found
-    if not any_nodes:
-        hint = reading.diagnosis.losses() or f"export with {_COMMANDS}"
-        raise InputError("names no node of the machine", file=reading.file, hint=hint)
+    report = Report(reading, _table_row)
+
+    def listed(reported: Reported, hosts: tuple[str, ...]) -> Record:
+        has, units = reported.has, reading.units
+        power = power_of(reported.state)
+        state = state_of(reported.state, reading.settings.counts_as)
+        nodes = NodesListed(
+            reported.line,
+            hosts,
+            report.cluster,
+            None if units is None else units.unit.had(has.gpus, has.cores),
+            reported.vnode and host_of(reported.text) != reported.text,
+            down=state == "unavailable" and "off" not in power,
+            idle=state == "idle",
+            power=power,
+            cores=has.cores,
+            shares=has.shares,
+        )
+        return _with_more(nodes, reported.more, reading)
+
+    reports = read_report(enumerate(reading.lines, 1), report)
+    hint = f"export with {_COMMANDS}"
+    yield from report.records(reports, listed, hint, "names no node of the machine")
 
 
 def _with_more(
@@ -661,14 +668,12 @@ def _with_more(
     )
 
 
-class _NodeList(Report):
-    """A list of nodes, which counts whatever their state."""
-
-    def wrong(self, text: str, hosts: tuple[str, ...], state: str) -> tuple[str, str]:
-        if "[" in text or len({host.isdecimal() for host in hosts}) < 2:
-            return "", ""
-        why = "holds names and numbers: a row of a table? Name its columns in a first line, such as node,cores"
-        return why, ascii(text[:80])
+def _table_row(reported: Reported, hosts: tuple[str, ...]) -> tuple[str, str]:
+    """Suspect names and numbers side by side to be the cells of a table."""
+    if "[" in reported.text or len({host.isdecimal() for host in hosts}) < 2:
+        return "", ""
+    why = "holds names and numbers: a row of a table? Name its columns in a first line, such as node,cores"
+    return why, ascii(reported.text[:80])
 
 
 _CODES = {"idle": IDLE, "busy": BUSY, "unavailable": UNAVAILABLE}
@@ -701,56 +706,34 @@ def read_snapshots(reading: Reading) -> Iterator[Record]:
         taken.append((number, line))
         if line.strip() and not line.startswith("#"):
             break
-    report, clusters = _States(reading), Clusters(reading)
+    report, clusters = Report(reading, _unknown_state), Clusters(reading)
+
+    def seen(reported: Reported, hosts: tuple[str, ...]) -> Record:
+        nodes = clusters.indices(hosts, report.cluster)
+        state = state_of(reported.state, reading.settings.counts_as)
+        return NodesSeen(reported.line, nodes, report.stamp_ns, _CODES[str(state)])
+
     columns = _columns(taken[-1][1], reading.settings.delimiter) if taken else None
     if columns:
         for _, line in taken:
             report.line(line)
         reports = _state_rows(numbered, report, *columns)
     else:
-        reports = _printed(_chained(taken, numbered), report)
-    any_states = False
-    for found in report.nodes(reports):
-        if isinstance(found, NodesInState):
-            any_states = True
-            nodes = clusters.indices(found.hosts, found.cluster)
-            state = _CODES[str(found.state)]
-            yield NodesSeen(found.line, nodes, report.stamp_ns, state)
-        else:
-            yield found
-    if not any_states:
-        raise InputError(
-            "holds no state of any node",
-            file=reading.file,
-            hint=reading.diagnosis.losses()
-            or "bft-replay ingest --recipe snapshots prints what to export",
-        )
+        reports = _printed(chain(taken, numbered), report)
+    hint = "bft-replay ingest --recipe snapshots prints what to export"
+    yield from report.records(reports, seen, hint, "holds no state of any node")
 
 
-def _chained(
-    first: list[tuple[int, str]], rest: Iterator[tuple[int, str]]
-) -> Iterator[tuple[int, str]]:
-    yield from first
-    yield from rest
+def _unknown_state(reported: Reported, hosts: tuple[str, ...]) -> tuple[str, str]:
+    """Refuse nodes of which no state is known."""
+    if not hosts or state_of(reported.state):
+        return "", ""
+    expected = "idle, busy, down, or what sinfo, pbsnodes or bhosts print"
+    why = f"states no state of a node that is known: expected {expected}"
+    return why, ascii(reported.state[:80])
 
 
-class _States(Report):
-    """Reports of the states of nodes, each of a snapshot."""
-
-    def __init__(self, reading: Reading) -> None:
-        super().__init__(reading)
-        self.stamp_ns = 0
-
-    def wrong(self, text: str, hosts: tuple[str, ...], state: str) -> tuple[str, str]:
-        if not hosts or state_of(state):
-            return "", ""
-        expected = "idle, busy, down, or what sinfo, pbsnodes or bhosts print"
-        return f"states no state of a node that is known: expected {expected}", ascii(
-            state[:80]
-        )
-
-
-def _printed(lines: Iterator[tuple[int, str]], report: _States) -> Reports:
+def _printed(lines: Iterator[tuple[int, str]], report: Report) -> Reports:
     """Yield what commands printed, the stamp of each snapshot set before its nodes."""
     for stamp_ns, body in _bodies(lines, report):
         report.stamp_ns = stamp_ns
@@ -774,7 +757,7 @@ def _columns(line: str, delimiter: str) -> tuple[str, tuple[int, int, int], int]
 
 def _state_rows(
     lines: Iterable[tuple[int, str]],
-    report: _States,
+    report: Report,
     delimiter: str,
     places: tuple[int, int, int],
     width: int,
@@ -804,7 +787,7 @@ def _state_rows(
 
 
 def _bodies(
-    lines: Iterable[tuple[int, str]], report: _States
+    lines: Iterable[tuple[int, str]], report: Report
 ) -> Iterator[tuple[int, list[tuple[int, str]]]]:
     """Yield the printed lines of each snapshot, with its stamp: the line before it, else `_stamp_of_file`."""
     stamp_ns: int | None = None

@@ -11,7 +11,8 @@ import math
 import re
 from array import array
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from bft.models import InputError
@@ -680,6 +681,18 @@ def each_line(
             yield from record(line, number)
         except (Unusable, LeftOut) as why:
             yield refusal(why, number)
+
+
+def first_line(reading: Reading) -> tuple[str, Reading]:
+    """Return the first line that is not blank, and the reading that still has all lines."""
+    source = iter(reading.lines)
+    head: list[str] = []
+    for line in source:
+        head.append(line)
+        if line.strip():
+            break
+    whole = replace(reading, lines=chain(head, source))
+    return (head[-1] if head else ""), whole
 
 
 def refusal(why: Unusable | LeftOut, line: int) -> Record:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from bft.replay.logs.hostlists import expand
@@ -34,6 +33,7 @@ from bft.replay.logs.reading import (
     Skipped,
     Unusable,
     each_object,
+    first_line,
     is_missing,
     limit_ns,
     no_time,
@@ -140,7 +140,7 @@ def read_text(reading: Reading) -> Iterator[Record]:
     """
     clusters = Clusters(reading)
     listings = _Listings()
-    for number, text in _blocks(reading):
+    for number, text in _blocks(reading, _JOB):
         try:
             for record in _records(text, clusters, number):
                 if isinstance(record, JobRan):
@@ -202,12 +202,12 @@ class _Listings:
             yield JobGone(job.key, job.start_ns, seen_ns, gone_ns)
 
 
-def _blocks(reading: Reading) -> Iterator[tuple[int, str]]:
-    """Number of its first line and text of each job; other lines are accounted for."""
+def _blocks(reading: Reading, begins: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """Yield number of its first line and text of each block; lines before the first block are left out."""
     block: list[str] = []
     begun = size = 0
     for number, line in reading.numbered():
-        if _JOB.match(line):
+        if begins.match(line):
             if block:
                 yield begun, "\n".join(block)
             block, begun, size = [line], number, len(line)
@@ -495,38 +495,43 @@ def read_events(reading: Reading) -> Iterator[Record]:
     names = (("timestart", "start"), ("timeend", "end"), ("nodename", "nodelist"))
     optional = (("state",), ("cluster",))
     table = Table(reading, needed=names, optional=optional, command=EVENTS_COMMAND)
-    at_start, at_end, at_node = (table.at[name[0]] for name in names)
-    at_state, at_cluster = (table.at[name[0]] for name in optional)
+    yield from _table_outages(reading, table, "event")
+
+
+def _table_outages(reading: Reading, table: Table, what: str) -> Iterator[Record]:
+    """Yield the outages of a table of events or of reservations; `what` is one row of it."""
+    at_state, at_cluster = table.at.get("state", -1), table.at["cluster"]
     clusters = Clusters(reading)
     for number, fields in table:
         if fields is None:
             yield table.skipped
             continue
+        nodes = fields[table.at["nodename"]]
+        start, end = fields[table.at["timestart"]], fields[table.at["timeend"]]
         cluster = fields[at_cluster] if at_cluster >= 0 else ""
+        state = fields[at_state] if at_state >= 0 else ""
         if reading.other(number, cluster=cluster):
-            yield Ignored(number, "event of another cluster")
-        elif not fields[at_node]:
+            yield Ignored(number, f"{what} of another cluster")
+        elif what == "event" and not nodes:
             yield Ignored(number, "event of the whole cluster")
-        elif at_state >= 0 and state_of(
-            fields[at_state], reading.settings.counts_as
-        ) in ("idle", "busy"):
+        elif state_of(state, reading.settings.counts_as) in ("idle", "busy"):
             yield Ignored(number, "event of a node that could run jobs")
         else:
             yield from outage(
-                fields[at_node],
-                fields[at_start],
-                fields[at_end],
+                nodes,
+                start,
+                end,
                 number,
                 clusters,
                 cluster=cluster,
-                powered_off=at_state >= 0 and "off" in power_of(fields[at_state]),
+                reserved=what == "reservation",
+                powered_off="off" in power_of(state),
             )
 
 
 RESERVATIONS_COMMAND = "sacctmgr -P show reservation format=NodeNames,TimeStart,TimeEnd"
+_RESERVATION = re.compile(r"\s*ReservationName=")
 _WORDS = re.compile(r"(?<!\S)(\w+)=(\S*)")
-# A reservation takes some ten lines.
-_MOST_LINES = 1_000
 
 
 def read_reservations(reading: Reading) -> Iterator[Record]:
@@ -534,17 +539,15 @@ def read_reservations(reading: Reading) -> Iterator[Record]:
 
     What scontrol shows of itself it knows of the past only what has not been purged; sacctmgr knows all.
     """
-    clusters = Clusters(reading)
-    source = iter(reading.lines)
-    before: list[str] = []
-    for line in source:
-        before.append(line)
-        if line.strip():
-            break
-    if before and (
-        "ReservationName=" in before[-1] or before[-1].startswith("No reservations")
-    ):
-        yield from _reservation_blocks(chain(before, source), clusters)
+    first, reading = first_line(reading)
+    if "ReservationName=" in first or first.startswith("No reservations"):
+        clusters = Clusters(reading)
+        for number, text in _blocks(reading, _RESERVATION):
+            stated = dict(_WORDS.findall(text))
+            nodes, start, end = (
+                stated.get(name, "") for name in ("Nodes", "StartTime", "EndTime")
+            )
+            yield from outage(nodes, start, end, number, clusters, reserved=True)
         return
     names = (
         ("timestart", "start"),
@@ -552,50 +555,7 @@ def read_reservations(reading: Reading) -> Iterator[Record]:
         # The field is called NodeNames, its column NodeName.
         ("nodename", "nodenames", "nodes", "nodelist"),
     )
-    whole = replace(reading, lines=chain(before, source))
     table = Table(
-        whole, needed=names, optional=[("cluster",)], command=RESERVATIONS_COMMAND
+        reading, needed=names, optional=[("cluster",)], command=RESERVATIONS_COMMAND
     )
-    at_start, at_end, at_nodes = (table.at[name[0]] for name in names)
-    at_cluster = table.at["cluster"]
-    for number, fields in table:
-        if fields is None:
-            yield table.skipped
-            continue
-        cluster = fields[at_cluster] if at_cluster >= 0 else ""
-        if reading.other(number, cluster=cluster):
-            yield Ignored(number, "reservation of another cluster")
-        else:
-            yield from outage(
-                fields[at_nodes],
-                fields[at_start],
-                fields[at_end],
-                number,
-                clusters,
-                cluster=cluster,
-                reserved=True,
-            )
-
-
-def _reservation_blocks(lines: Iterable[str], clusters: Clusters) -> Iterator[Record]:
-    """Blocks of key=value that begin with ReservationName, over several lines or on one (scontrol -o)."""
-
-    def use(block: list[str], number: int) -> Iterator[Record]:
-        pairs = dict(_WORDS.findall("\n".join(block[:_MOST_LINES])))
-        times = pairs.get("StartTime", ""), pairs.get("EndTime", "")
-        nodes = pairs.get("Nodes", "")
-        return outage(nodes, *times, number, clusters, reserved=True)
-
-    block: list[str] = []
-    begun = 0
-    for number, line in enumerate(lines, 1):
-        clusters.reading.seen.lines += 1
-        if line.lstrip().startswith("ReservationName="):
-            if block:
-                yield from use(block, begun)
-            block, begun = [line], number
-            continue
-        if block and len(block) < _MOST_LINES:
-            block.append(line)
-    if block:
-        yield from use(block, begun)
+    yield from _table_outages(reading, table, "reservation")

@@ -336,14 +336,14 @@ def stamp_of_seconds(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PublicTable:
-    """A table that others have published, as public_tables.toml has it.
+    """How a table of others is read: a published one as public_tables.toml has it, or as `--map` states.
 
     Parameters
     ----------
     form
         The format that it is read as.
     columns
-        Names of columns in the words of the format, and theirs, as `--map` has them.
+        Names of columns in the words of the format, and theirs, as `--map` has them; empty: the file is read as it is.
     header
         All of its columns, for files without a header line.
     convert
@@ -355,7 +355,7 @@ class PublicTable:
     """
 
     form: str
-    columns: str
+    columns: str = ""
     header: tuple[str, ...] = ()
     convert: Mapping[str, Convert] = field(default_factory=lambda: MappingProxyType({}))
     lookup: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

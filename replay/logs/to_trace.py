@@ -365,11 +365,7 @@ def node_trace(
             hint=f"--allow-few accepts that{'; ' if diagnosis.losses() else ''}{diagnosis.losses()}",
         )
     names, index = _nodes(collected, diagnosis, source)
-    units = (
-        None
-        if collected.units is None
-        else _Units(collected.units, names, index, diagnosis, source)
-    )
+    units = _Units(collected.units, names, index, diagnosis, source)
     busy, unavailable, idle = (
         collected.busy_intervals,
         collected.unavailable_intervals,
@@ -381,12 +377,9 @@ def node_trace(
         idle.merged(),
     )
     given = busy.given + unavailable.given + idle.given
-    merged = len(busy_read[0]) + len(unavailable_read[0]) + len(idle_read[0])
-    with_jobs = _joined(busy_read, idle_read)
-    if units is not None:
-        held = units.log.intervals()
-        merged += len(held[0])
-        with_jobs = _joined(with_jobs, held)
+    read = (busy_read, unavailable_read, idle_read, units.held)
+    merged = sum(len(columns[0]) for columns in read)
+    with_jobs = _joined(busy_read, idle_read, units.held)
     foreign = _foreign(collected, index, with_jobs, unavailable_read, diagnosis, source)
     busy_now, unavailable_now = (
         _clip(columns, index, start, end) for columns in (busy_read, unavailable_read)
@@ -395,22 +388,16 @@ def node_trace(
     doubtful = _doubtful_spans(doubts, len(names), start, end)
     taken = _union(busy_now, unavailable_now)
     if not (placed or idle.given):
-        signs = (
-            taken if units is None else _union(taken, _clip(held, index, start, end))
-        )
+        signs = _union(taken, _clip(units.held, index, start, end))
         doubtful[SILENT] = _silences(signs, len(names), start, end)
-    size = len(names)
-    if units is not None:
-        names, size = units.names, units.total
-        doubtful = {why: units.of_nodes(some) for why, some in doubtful.items()}
-        busy_now = merge(
-            *_joined(units.of_nodes(busy_now), units.of_jobs(start, end, completing_ns))
-        )
-        unavailable_now = units.of_nodes(unavailable_now)
-        taken = _union(busy_now, unavailable_now)
+    names, size = units.names, units.total
+    doubtful = {why: units.of_nodes(some) for why, some in doubtful.items()}
+    of_jobs = units.of_jobs(start, end, completing_ns)
+    busy_now = _union(units.of_nodes(busy_now), of_jobs)
+    unavailable_now = units.of_nodes(unavailable_now)
+    taken = _union(units.of_nodes(taken), of_jobs)
     if idle.given:
-        idle_now = _clip(idle_read, index, start, end)
-        idle_now = idle_now if units is None else units.of_nodes(idle_now)
+        idle_now = units.of_nodes(_clip(idle_read, index, start, end))
         rest = _unstated(
             idle_now, busy_now, unavailable_now, size, start, end, diagnosis
         )
@@ -433,37 +420,30 @@ def node_trace(
     if not doubts.idle:
         taken = with_doubts
     fragments, short = _by_length(_gaps(taken, size, start, end), collected.min_gap_ns)
-    trace = (
-        from_fragments(names, *fragments, start, end)
-        if units is None
-        else units.trace(fragments, start, end)
-    )
+    trace = units.trace(fragments, start, end)
     shares = tuple((why, ns / all_ns) for why, ns in parts.items() if ns)
     if shares:
         trace = replace(trace, uncertain=Uncertainty(shares, uncertain))
     taken_ns = _node_ns(taken)
     coverage = Coverage(
         nodes=len(names),
-        nodes_never_busy=len(names)
-        - len(np.unique(busy_now[0] if units is None else units.node_of(busy_now[0]))),
+        nodes_never_busy=len(names) - len(np.unique(units.node_of(busy_now[0]))),
         foreign_nodes=foreign,
         node_seconds=all_ns / SECOND_NS,
         busy=busy_ns / all_ns,
         unavailable=(taken_ns - busy_ns) / all_ns,
-        idle=(trace.idle_node_seconds() if units is None else trace.idle_unit_seconds())
-        * SECOND_NS
-        / all_ns,
+        idle=trace.idle_unit_seconds() * SECOND_NS / all_ns,
         short_gaps=_node_ns(short) / all_ns,
         intervals=given,
         overlaps_merged=given - merged - busy.closed - unavailable.closed,
         gaps_closed=len(short[0]) + busy.closed + unavailable.closed,
-        units=None if units is None else size,
+        units=None if units.log is None else size,
     )
     seen = Observed(names, index, busy_now, fragments, start, end)
     _suspect(
         collected,
         Suspicions(diagnosis, source),
-        seen if units is None else None,
+        seen if units.log is None else None,
         parts[SUSPENDED] / all_ns,
         completing_ns,
     )
@@ -662,7 +642,7 @@ class _Units:
     Parameters
     ----------
     log
-        What jobs held, and how many units nodes have.
+        What jobs held, and how many units nodes have; None: nodes turn idle as a whole, and each is one unit.
     names, index
         The machine's nodes, and for each node collected its place among them, or -1.
     diagnosis, source
@@ -672,6 +652,8 @@ class _Units:
     ----------
     names, total
         The nodes that have units, and how many they have together.
+    held
+        Intervals in which jobs held some units of nodes, by the nodes' indices.
 
     Raises
     ------
@@ -681,13 +663,17 @@ class _Units:
 
     def __init__(
         self,
-        log: UnitLog,
+        log: UnitLog | None,
         names: list[str],
         index: NDArray[np.int64],
         diagnosis: Diagnosis,
         source: str,
     ) -> None:
         self.log, self._diagnosis = log, diagnosis
+        self.names, self.total = names, len(names)
+        self.held = _NOTHING if log is None else log.intervals()
+        if log is None:
+            return
         known: dict[int, int] = {}
         for node in np.flatnonzero(
             index >= 0
@@ -736,15 +722,19 @@ class _Units:
             diagnosis.note(why, "", 0, f"{self._per}", loud=True)
 
     def of_nodes(self, columns: Columns) -> Columns:
-        """Intervals of nodes, by place, as intervals of all their units."""
+        """Intervals of nodes, by place, as intervals of all their units, merged if those of the nodes are."""
+        if self.log is None:
+            return columns
         node, begins, ends = columns
         sizes = self._sizes[node]
         rank = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         units = (np.repeat(self._first[node], sizes) + rank).astype(np.int32)
-        return units, np.repeat(begins, sizes), np.repeat(ends, sizes)
+        return merge(units, np.repeat(begins, sizes), np.repeat(ends, sizes))
 
     def of_jobs(self, start: int, end: int, completing_ns: int) -> Columns:
         """Units that jobs held inside the window; they may overlap where the log says so."""
+        if self.log is None:
+            return _NOTHING
         units, begins, ends = self.log.placed(
             self._index, self._first, self._sizes, self._diagnosis
         )
@@ -755,10 +745,14 @@ class _Units:
 
     def node_of(self, units: IndexArray) -> NDArray[np.int64]:
         """Place of the node of each unit."""
+        if self.log is None:
+            return units.astype(np.int64)
         return np.searchsorted(self._first + self._sizes, units, side="right")
 
     def trace(self, idle: Columns, start: int, end: int) -> NodeTrace:
         """The trace of these idle fragments of units."""
+        if self.log is None:
+            return from_fragments(self.names, *idle, start, end)
         node = self.node_of(idle[0])
         rank = np.cumsum(self._sizes > 0) - 1  # among the nodes that have units
         slots = rank[node] * self._per + idle[0] - self._first[node]
@@ -773,6 +767,14 @@ class _Units:
             units_per_node=self._per,
             node_units=sizes,
         )
+
+
+# No interval of any node.
+_NOTHING: Columns = (
+    np.zeros(0, dtype=np.int32),
+    np.zeros(0, dtype=np.int64),
+    np.zeros(0, dtype=np.int64),
+)
 
 
 def _joined(*parts: Columns) -> Columns:
@@ -798,17 +800,10 @@ def _unstated(
     diagnosis: Diagnosis,
 ) -> Columns:
     """Return the time that no row covers in a log that states when nodes were idle; note it, and contradictions."""
-
-    def total_ns(of: Columns) -> int:  # exact, and beyond 64 bits
-        lengths = of[2] - of[1]
-        return int((lengths // SECOND_NS).sum()) * SECOND_NS + int(
-            (lengths % SECOND_NS).sum()
-        )
-
     taken = merge(*_joined(busy, unavailable))
     covered = merge(*_joined(idle, taken))
     rest = _gaps(covered, size, start, end)
-    share = total_ns(rest) / (size * (end - start))
+    share = _node_ns(rest) / (size * (end - start))
     detail = f"{share:.1%} of the node-time"
     if not len(busy[0]):
         diagnosis.note(
@@ -824,7 +819,7 @@ def _unstated(
             0,
             detail,
         )
-    twice = total_ns(idle) + total_ns(taken) - total_ns(covered)
+    twice = _node_ns(idle) + _node_ns(taken) - _node_ns(covered)
     if twice:
         diagnosis.note("idle rows overlap busy or unavailable ones: nodes count as not idle there", "", 0,
                        f"{twice / SECOND_NS / 3600:.3g} node-hours")  # fmt: skip
