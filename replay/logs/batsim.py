@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from bft.models import InputError
 from bft.models.cells import read_number
@@ -17,6 +16,8 @@ from bft.replay.logs.reading import (
     Reading,
     Record,
     Unusable,
+    below_header,
+    columns_of,
     each_line,
     in_order,
 )
@@ -24,12 +25,12 @@ from bft.replay.logs.tables import split_fields
 from bft.replay.trace.node_trace import SECOND_NS
 
 # Older releases say jobID and allocated_processors.
-_COLUMNS = (
-    ("job_id", "jobid"),
-    ("starting_time",),
-    ("finish_time",),
-    ("allocated_resources", "allocated_processors"),
-)
+_COLUMNS = {
+    "job_id": ("job_id", "jobid"),
+    "starting_time": ("starting_time",),
+    "finish_time": ("finish_time",),
+    "allocated_resources": ("allocated_resources", "allocated_processors"),
+}
 _NONE = frozenset({"", "-1", "nan", "NaN"})
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
@@ -41,37 +42,29 @@ def read(reading: Reading) -> Iterator[Record]:
     (`0-3 7`) and get the names n0, n1, ...
     """
     columns: dict[str, int] = {}
-    delimiter = header = ""
+    delimiter = ""
     file = reading.file
 
-    def below_header() -> Iterator[str]:
-        nonlocal delimiter, header
-        for line in reading.lines:
-            if not columns and line.strip():
-                delimiter = reading.settings.delimiter or next(
-                    (mark for mark in ",;\t" if mark in line), ","
+    def begin(line: str) -> bool:
+        nonlocal columns, delimiter
+        delimiter = reading.settings.delimiter or next(
+            (mark for mark in ",;\t" if mark in line), ","
+        )
+        names = [name.strip().lower() for name in split_fields(line, delimiter)]
+        columns = columns_of(names, _COLUMNS)
+        for column, place in columns.items():
+            if place < 0:
+                raise InputError(
+                    f"is no jobs.csv of Batsim: it has no column {column}, but {', '.join(names)[:200]}",
+                    file=file,
                 )
-                names = [name.strip().lower() for name in split_fields(line, delimiter)]
-                for column, *older in _COLUMNS:
-                    there = next((n for n in (column, *older) if n in names), None)
-                    if there is None:
-                        raise InputError(
-                            f"is no jobs.csv of Batsim: it has no column {column}, but {', '.join(names)[:200]}",
-                            file=file,
-                        )
-                    columns[column] = names.index(there)
-                header = line
-                yield ""
-            else:
-                yield "" if line == header else line
+        return True
 
     def record(text: str, line: int) -> Iterator[Record]:
         row = split_fields(text, delimiter)
         if len(row) <= max(columns.values()):
             raise Unusable("has fewer fields than columns", str(len(row)))
-        job, start, end, resources = (
-            row[columns[name]].strip() for name, *_ in _COLUMNS
-        )
+        job, start, end, resources = (row[columns[name]].strip() for name in _COLUMNS)
         if start in _NONE or not resources:
             raise LeftOut("job that never started")
         start_ns = _time(start, "starting_time")
@@ -84,7 +77,7 @@ def read(reading: Reading) -> Iterator[Record]:
         nodes = reading.nodes(_hosts(resources))
         yield JobRan(line, ("batsim", job), nodes, start_ns, end_ns)
 
-    yield from each_line(replace(reading, lines=below_header()), record)
+    yield from each_line(below_header(reading, begin), record)
     if not columns:
         raise InputError(
             "holds no jobs of Batsim: expected a header with job_id and allocated_resources",

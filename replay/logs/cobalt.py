@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import prod
 
@@ -18,7 +17,6 @@ from bft.models import InputError
 from bft.models.cells import read_number
 from bft.replay.logs.reading import (
     MISSING,
-    Clusters,
     JobRan,
     LeftOut,
     MachineDown,
@@ -27,6 +25,7 @@ from bft.replay.logs.reading import (
     Reading,
     Record,
     Unusable,
+    below_header,
     each_line,
     host_names,
     in_order,
@@ -53,9 +52,7 @@ def read(reading: Reading) -> Iterator[Record]:
     table = _Table(reading)
     limit = csv.field_size_limit(_MOST_FIELD)
     try:
-        yield from each_line(
-            replace(reading, lines=table.below_header(reading.lines)), table.record
-        )
+        yield from each_line(below_header(reading, table.begin), table.record)
     finally:
         csv.field_size_limit(limit)
 
@@ -71,8 +68,6 @@ class _Table:
         )
         self.reading = reading
         self.machine = ""
-        self.clusters = Clusters(reading)
-        self.header = ""
         self.width = 0
         self.column: dict[str, int] = {}
         self.use: Callable[[Sequence[str], int, int], Record] = self._job
@@ -80,18 +75,17 @@ class _Table:
         if self.settings.fields:
             self._columns(self.settings.fields)
 
-    def below_header(self, lines: Iterable[str]) -> Iterable[str]:
-        """The lines; the header, also where files were joined, is replaced by a blank line."""
-        for line in lines:
-            if not self.column and line and not line.isspace():
-                self.header = line
-                try:
-                    self._columns(self._cells(line))
-                except Unusable as why:
-                    raise InputError(
-                        f"the header {why.reason}: {why.detail}", file=self.file, row=1
-                    ) from why
-            yield "" if line == self.header else line
+    def begin(self, line: str) -> bool:
+        """Settle the columns by the first line, unless the user has named them; True when it is a header."""
+        if self.column:
+            return False
+        try:
+            self._columns(self._cells(line))
+        except Unusable as why:
+            raise InputError(
+                f"the header {why.reason}: {why.detail}", file=self.file, row=1
+            ) from why
+        return True
 
     def record(self, text: str, line: int) -> Iterator[Record]:
         """Yield what one row says."""
@@ -171,7 +165,7 @@ class _Table:
         machine = self._cell(row, _MACHINE)
         names = [name for name in _LOCATIONS if name in self.column]
         if not names:
-            self.clusters.meet(machine)
+            self.reading.meet(machine)
             key = identity, machine, used
             return JobRan(line, key, used, start_ns, end_ns, origin=origin)
         location = next(
@@ -179,7 +173,7 @@ class _Table:
             "",
         )
         hosts = self._hosts(location, used, line)
-        nodes = self.clusters.indices(hosts, machine)
+        nodes = self.reading.nodes(hosts, machine)
         where = identity, machine, location
         return JobRan(line, where, nodes, start_ns, end_ns, origin=origin)
 

@@ -395,7 +395,7 @@ class Collector:
     named_beside
         Indices of the nodes that were first named by what was read `beside` the logs of jobs.
     clusters, owners
-        Clusters that rows state, and the one that names a node by its index; see `Clusters`.
+        Clusters that rows state, and the one that names a node by its index; see `Reading.nodes`.
     partition_met, other_partitions
         Whether a job was of the partition that is asked for, and those of the jobs that were left out.
     machine, machine_nodes

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from bft.models import InputError
@@ -15,12 +15,13 @@ from bft.replay.logs.reading import (
     HostListError,
     JobRan,
     LeftOut,
-    NodeLists,
     Origin,
     Reading,
     Record,
     RowUsed,
     Unusable,
+    below_header,
+    columns_of,
     each_line,
     each_object,
     first_line,
@@ -51,34 +52,32 @@ def read(reading: Reading) -> Iterator[Record]:
     A job has its nodes from the time at which it enters the state RUN until it is INACTIVE, in eventlogs from `alloc`
     to `free`. Without an end it is still running.
     """
-    text, whole = first_line(reading)
-    lists = NodeLists(reading.nodes)
+    text, reading = first_line(reading)
     first = text.lstrip()
     if first.startswith("{") and ('"timestamp"' in first or '"execution"' in first):
         reading.need_partitions(
             False, "flux jobs --json, or a table of it with the column QUEUE"
         )
-        eventlog = _Eventlog(whole, lists)
-        yield from each_line(whole, eventlog.record)
+        eventlog = _Eventlog(reading)
+        yield from each_line(reading, eventlog.record)
         eventlog.ends()
     elif first.startswith("{"):
         expected = "job of flux jobs --json: expected id, nodelist, t_run, t_inactive"
         yield from each_object(
-            whole,
-            _job(whole, lists),
+            reading,
+            partial(_entry, reading),
             keys=("jobs",),
             expected=expected,
             command=COMMAND,
         )
     else:
-        yield from _table(whole, lists)
+        yield from _table(reading)
 
 
-def _table(reading: Reading, lists: NodeLists) -> Iterator[Record]:
+def _table(reading: Reading) -> Iterator[Record]:
     """`flux jobs -o` with a header, and any character between the columns that is no blank."""
     columns: dict[str, int] = {}
     delimiter, width = "|", 0
-    header = ""
 
     def record(text: str, line: int) -> Iterator[Record]:
         row = [cell.strip() for cell in text.split(delimiter)]
@@ -87,49 +86,38 @@ def _table(reading: Reading, lists: NodeLists) -> Iterator[Record]:
                 "has another number of fields than the header",
                 f"{len(row)} instead of {width}",
             )
-        queue = row[columns["queue"]] if columns["queue"] >= 0 else None
-        reading.keep(line, partition=queue)
-        start_text, end_text = row[columns["t_run"]], row[columns["t_inactive"]]
-        times = []
-        for name, cell in (("t_run", start_text), ("t_inactive", end_text)):
-            time_ns = reading.clock.parse(cell, reading.file, line)
-            if time_ns is None and cell not in _NONE:
-                raise Unusable(f"{name} is no time", no_time(cell))
-            times.append(time_ns)
-        job, nodes = row[columns["id"]], row[columns["nodelist"]]
         stated = {
             name: row[place] if place >= 0 else "" for name, place in columns.items()
         }
+        queue = stated["queue"] if columns["queue"] >= 0 else None
+        reading.keep(line, partition=queue)
+        times = []
+        for name in ("t_run", "t_inactive"):
+            time_ns = reading.clock.parse(stated[name], reading.file, line)
+            if time_ns is None and stated[name] not in _NONE:
+                raise Unusable(f"{name} is no time", no_time(stated[name]))
+            times.append(time_ns)
         origin = Origin(stated["user"], stated["queue"], stated["result"])
-        yield _job_ran(lists, job, nodes, times[0], times[1], line, origin)
+        job, nodes = stated["id"], stated["nodelist"]
+        yield _job_ran(reading, job, nodes, times[0], times[1], line, origin)
 
-    def below_header() -> Iterator[str]:
-        nonlocal columns, delimiter, width, header
-        for line in reading.lines:
-            if not columns and line.strip():
-                mark = reading.settings.delimiter or next(
-                    (mark for mark in "|;,\t" if mark in line), "|"
-                )
-                names = [name.strip().lower() for name in line.split(mark)]
-                found = {
-                    ours: next(
-                        (names.index(name) for name in aliases if name in names), -1
-                    )
-                    for ours, aliases in _COLUMNS.items()
-                }
-                if min(found[ours] for ours in _NEEDED) < 0:
-                    raise InputError(
-                        f"is no table of flux jobs with the columns JOBID, NODELIST, T_RUN, T_INACTIVE: {line[:80]!a}",
-                        file=reading.file,
-                        hint=f"export with {COMMAND}",
-                    )
-                reading.need_partitions(found["queue"] >= 0, "the column QUEUE")
-                columns, delimiter, width, header = found, mark, len(names), line
-                yield ""
-            else:
-                yield "" if line == header else line
+    def begin(line: str) -> bool:
+        nonlocal columns, delimiter, width
+        delimiter = reading.settings.delimiter or next(
+            (mark for mark in "|;,\t" if mark in line), "|"
+        )
+        names = [name.strip().lower() for name in line.split(delimiter)]
+        columns, width = columns_of(names, _COLUMNS), len(names)
+        if min(columns[ours] for ours in _NEEDED) < 0:
+            raise InputError(
+                f"is no table of flux jobs with the columns JOBID, NODELIST, T_RUN, T_INACTIVE: {line[:80]!a}",
+                file=reading.file,
+                hint=f"export with {COMMAND}",
+            )
+        reading.need_partitions(columns["queue"] >= 0, "the column QUEUE")
+        return True
 
-    yield from each_line(replace(reading, lines=below_header()), record)
+    yield from each_line(below_header(reading, begin), record)
     if not columns:
         raise InputError(
             "holds no table of flux jobs",
@@ -139,7 +127,7 @@ def _table(reading: Reading, lists: NodeLists) -> Iterator[Record]:
 
 
 def _job_ran(
-    lists: NodeLists,
+    reading: Reading,
     job: str,
     nodes: str,
     start_ns: int | None,
@@ -151,7 +139,7 @@ def _job_ran(
     if start_ns is None:
         raise LeftOut("job that never started")
     try:
-        indices = lists(nodes)
+        indices = reading.lists()(nodes)
     except HostListError as error:
         raise Unusable("nodelist is no host list", str(error)) from error
     if not indices:
@@ -162,32 +150,26 @@ def _job_ran(
     return JobRan(line, key, indices, start_ns, end_ns, origin=origin)
 
 
-def _job(
-    reading: Reading, lists: NodeLists
-) -> Callable[[dict[str, Any], str, int], Iterator[Record]]:
-    """Make the function that uses an object of `flux jobs --json`."""
-
-    def record(entry: dict[str, Any], _: str, line: int) -> Iterator[Record]:
-        end_ns = instant_ns(entry.get("t_inactive")) or instant_ns(
-            entry.get("t_cleanup")
-        )
-        start_ns = instant_ns(entry.get("t_run"))
-        user, queue, result = (
-            str(entry.get(name) or "") for name in ("username", "queue", "result")
-        )
-        reading.keep(line, partition=queue)
-        job, nodes = str(entry["id"]), str(entry.get("nodelist") or "")
-        origin = Origin(user, queue, result)
-        yield _job_ran(lists, job, nodes, start_ns, end_ns, line, origin)
-
-    return record
+def _entry(
+    reading: Reading, entry: dict[str, Any], _: str, line: int
+) -> Iterator[Record]:
+    """Use an object of `flux jobs --json`."""
+    end_ns = instant_ns(entry.get("t_inactive")) or instant_ns(entry.get("t_cleanup"))
+    start_ns = instant_ns(entry.get("t_run"))
+    user, queue, result = (
+        str(entry.get(name) or "") for name in ("username", "queue", "result")
+    )
+    reading.keep(line, partition=queue)
+    job, nodes = str(entry["id"]), str(entry.get("nodelist") or "")
+    origin = Origin(user, queue, result)
+    yield _job_ran(reading, job, nodes, start_ns, end_ns, line, origin)
 
 
 class _Eventlog:
     """Events of jobs, an object a line, those of each job from `submit` on and before the line of its R."""
 
-    def __init__(self, reading: Reading, lists: NodeLists) -> None:
-        self.reading, self.lists = reading, lists
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
         self.start_ns: int | None = None
         self.end_ns: int | None = None
         self.line = 0
@@ -226,7 +208,7 @@ class _Eventlog:
         end_ns, self.start_ns, self.end_ns = self.end_ns, None, None
         nodes = ",".join(execution["nodelist"])
         job = f"{nodes} {start_ns}"
-        return _job_ran(self.lists, job, nodes, start_ns, end_ns, line)
+        return _job_ran(self.reading, job, nodes, start_ns, end_ns, line)
 
     def ends(self) -> None:
         """The events of a job have ended."""

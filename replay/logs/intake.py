@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from bft.models import InputError
 from bft.replay.logs.collector import OPEN, Collector
 from bft.replay.logs.reading import (
-    Clusters,
     ColumnHeld,
     FileEnds,
     Ignored,
@@ -70,7 +69,7 @@ class Intake:
         self._file, self._into = reading.file, reading.into
         self._diagnosis, self._seen = reading.diagnosis, reading.seen
         self._under_way = UnderWay(reading)
-        self._clusters = Clusters(reading)
+        self._reading = reading
         self._rows = self._foreign = 0
         self._lost: list[int | None] = []
         self._lists_nodes = False
@@ -268,7 +267,7 @@ class Intake:
 
     def _listed(self, record: NodesListed) -> None:
         self._lists_nodes = True
-        nodes = self._clusters.indices(record.hosts, record.cluster)
+        nodes = self._reading.nodes(record.hosts, record.cluster)
         self._into.known(record.hosts)
         if self._into.units is not None:
             self._into.units.state_size(nodes, record.units, part=record.part)
@@ -289,7 +288,7 @@ class Intake:
         if record.until_ns is not None:
             listed.absent.append((nodes, record.until_ns, OPEN))
         if record.was:
-            others = self._clusters.indices(record.was, record.cluster)
+            others = self._reading.nodes(record.was, record.cluster)
             listed.aliases.update(zip(others, nodes, strict=True))
         self._used()
 

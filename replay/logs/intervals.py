@@ -8,7 +8,6 @@ from bft.models import InputError
 from bft.replay.logs.collector import OPEN
 from bft.replay.logs.node_states import state_of
 from bft.replay.logs.reading import (
-    Clusters,
     HostListError,
     Ignored,
     JobRan,
@@ -19,6 +18,7 @@ from bft.replay.logs.reading import (
     Record,
     Settings,
     Skipped,
+    columns_of,
     is_missing,
     no_time,
 )
@@ -67,7 +67,6 @@ class _Table:
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
-        self.clusters = Clusters(reading)
         self.delimiter = reading.settings.delimiter
         self.column: dict[str, int] = {}
         # Of busy and idle rows, and of those that say that nodes were unavailable.
@@ -111,7 +110,7 @@ class _Table:
         if other:
             return Ignored(number, f"row of another {other}")
         try:
-            nodes = self.clusters.lists(cluster)(text)
+            nodes = reading.lists(cluster)(text)
         except HostListError as error:
             return Skipped(number, "column node holds no host list", str(error))
         if start is None:
@@ -146,9 +145,9 @@ def _header(
         for name in settings.fields or split_fields(line, delimiter)
     ]
     columns = {
-        column: next(names.index(alias) for alias in aliases if alias in names)
-        for column, aliases in _NAMES.items()
-        if set(aliases) & set(names) and (settings.partition or column != "partition")
+        column: place
+        for column, place in columns_of(names, _NAMES).items()
+        if place >= 0 and (settings.partition or column != "partition")
     }
     for column in ("node", "start", "end"):
         if column not in columns:

@@ -34,7 +34,6 @@ from bft.replay.logs.reading import (
     MISSHAPEN,
     MISSING,
     Clock,
-    Clusters,
     Ignored,
     NodesListed,
     NodesSeen,
@@ -42,6 +41,7 @@ from bft.replay.logs.reading import (
     Record,
     Skipped,
     Unusable,
+    columns_of,
     elements,
     no_time,
 )
@@ -677,8 +677,11 @@ def _table_row(reported: Reported, hosts: tuple[str, ...]) -> tuple[str, str]:
 
 
 _CODES = {"idle": IDLE, "busy": BUSY, "unavailable": UNAVAILABLE}
-_STAMP_COLUMNS = ("timestamp", "time", "stamp", "date")
-_NODE_COLUMNS = ("node", "nodes", "nodelist", "host", "hostname")
+_SNAPSHOT_COLUMNS = {
+    "stamp": ("timestamp", "time", "stamp", "date"),
+    "node": ("node", "nodes", "nodelist", "host", "hostname"),
+    "state": ("state",),
+}
 # A stamp in a file's name: seconds since 1970, or 20240131T120000, 2024-01-31_12-00, ..., with a Z for UTC.
 _EPOCH_NAME = re.compile(r"(?<!\d)(1\d{9})(?!\d)")
 _DATE_NAME = re.compile(
@@ -706,10 +709,10 @@ def read_snapshots(reading: Reading) -> Iterator[Record]:
         taken.append((number, line))
         if line.strip() and not line.startswith("#"):
             break
-    report, clusters = Report(reading, _unknown_state), Clusters(reading)
+    report = Report(reading, _unknown_state)
 
     def seen(reported: Reported, hosts: tuple[str, ...]) -> Record:
-        nodes = clusters.indices(hosts, report.cluster)
+        nodes = reading.nodes(hosts, report.cluster)
         state = state_of(reported.state, reading.settings.counts_as)
         return NodesSeen(reported.line, nodes, report.stamp_ns, _CODES[str(state)])
 
@@ -744,15 +747,10 @@ def _columns(line: str, delimiter: str) -> tuple[str, tuple[int, int, int], int]
     """Delimiter, places of stamp, node and state, and number of the columns of a header; None when it is none."""
     mark = delimiter or next((mark for mark in ",;|\t" if mark in line), ",")
     names = [name.strip().lower() for name in split_fields(line, mark)]
-    places = [
-        next((names.index(alias) for alias in aliases if alias in names), -1)
-        for aliases in (_STAMP_COLUMNS, _NODE_COLUMNS, ("state",))
-    ]
-    return (
-        (mark, (places[0], places[1], places[2]), len(names))
-        if min(places) >= 0
-        else None
-    )
+    stamp, node, state = columns_of(names, _SNAPSHOT_COLUMNS).values()
+    if min(stamp, node, state) < 0:
+        return None
+    return mark, (stamp, node, state), len(names)
 
 
 def _state_rows(

@@ -10,7 +10,15 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
@@ -449,6 +457,8 @@ class Reading:
         What the user says about the file.
     seen
         The lines read so far: readers that take the lines by `numbered` or `each_line` need not count.
+    known_lists
+        Host lists that were looked up, by cluster (`lists`).
     """
 
     lines: Iterable[str]
@@ -458,21 +468,54 @@ class Reading:
     clock: Clock
     settings: Settings = field(default_factory=Settings)
     seen: LineCount = field(default_factory=LineCount)
+    known_lists: dict[str, NodeLists] = field(default_factory=dict)
 
     @property
     def units(self) -> UnitLog | None:
         """How many units nodes have, where these turn idle one by one; None: nodes turn idle as a whole."""
         return self.into.units
 
-    def nodes(self, hosts: Sequence[str]) -> array[int]:
-        """Look nodes up by their names, new ones included.
+    def nodes(self, hosts: Sequence[str], cluster: str = "") -> array[int]:
+        """Look nodes up by their names, new ones included, that a row of a cluster names; empty: it states none.
+
+        A node trace is of one machine. Clusters whose nodes have names of their own may be read as one, which is
+        noted; a node that two of them name would be one node that runs the jobs of both, and is refused.
 
         Raises
         ------
         InputError
-            When that makes more nodes than any machine has.
+            When that makes more nodes than any machine has, or a row of another cluster names one of them.
         """
-        return self.into.indices(hosts)
+        nodes = self.into.indices(hosts)
+        if cluster:
+            self.meet(cluster)
+            owners = self.into.owners
+            for node, host in zip(nodes, hosts, strict=True):
+                owner = owners.setdefault(node, cluster)
+                if owner != cluster:
+                    raise InputError(
+                        f"node {host} is named by rows of cluster {owner[:80]!a} and of cluster {cluster[:80]!a}",
+                        file=self.file,
+                        hint="--cluster NAME uses the rows of one",
+                    )
+        return nodes
+
+    def lists(self, cluster: str = "") -> NodeLists:
+        """Return what looks host lists up in rows of this cluster, as `nodes` does names."""
+        lists = self.known_lists.get(cluster)
+        if lists is None:
+            lists = NodeLists(lambda hosts: self.nodes(hosts, cluster))
+            self.known_lists[cluster] = lists
+        return lists
+
+    def meet(self, cluster: str) -> None:
+        """Take a row into account of this cluster, whose nodes may have no names."""
+        met = self.into.clusters
+        if cluster and cluster not in met:
+            met[cluster] = None
+            if len(met) > 1:
+                why = "rows of several clusters were read as one machine: --cluster uses those of one"
+                self.diagnosis.note(why, "", 0, ascii(", ".join(list(met)[:2]))[:80])
 
     @property
     def any_nodes(self) -> bool:
@@ -595,64 +638,6 @@ class Reading:
         return found
 
 
-class Clusters:
-    """Looks nodes up for the rows of one file, each of the cluster that the row states.
-
-    A node trace is of one machine. Clusters whose nodes have names of their own may be read as one, which is noted; a
-    node that two of them name would be one node that runs the jobs of both, and is refused.
-
-    Parameters
-    ----------
-    reading
-        As every reader has it. What was met stays with its collector, for the files to come.
-    """
-
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
-        self._into, self._diagnosis = reading.into, reading.diagnosis
-        self._lists: dict[str, NodeLists] = {}
-
-    def lists(self, cluster: str) -> NodeLists:
-        """Host lists in rows of this cluster; empty where a row states none."""
-        lists = self._lists.get(cluster)
-        if lists is None:
-            lists = self._lists[cluster] = NodeLists(
-                lambda hosts: self.indices(hosts, cluster)
-            )
-        return lists
-
-    def meet(self, cluster: str) -> None:
-        """A row is used of this cluster, whose nodes may have no names."""
-        met = self._into.clusters
-        if cluster and cluster not in met:
-            met[cluster] = None
-            if len(met) > 1:
-                why = "rows of several clusters were read as one machine: --cluster uses those of one"
-                self._diagnosis.note(why, "", 0, ascii(", ".join(list(met)[:2]))[:80])
-
-    def indices(self, hosts: Sequence[str], cluster: str) -> array[int]:
-        """`Collector.indices` of nodes that a row of this cluster names.
-
-        Raises
-        ------
-        InputError
-            When a row of another cluster names one of them.
-        """
-        nodes = self._into.indices(hosts)
-        if cluster:
-            self.meet(cluster)
-            owners = self._into.owners
-            for node, host in zip(nodes, hosts, strict=True):
-                owner = owners.setdefault(node, cluster)
-                if owner != cluster:
-                    raise InputError(
-                        f"node {host} is named by rows of cluster {owner[:80]!a} and of cluster {cluster[:80]!a}",
-                        file=self.reading.file,
-                        hint="--cluster NAME uses the rows of one",
-                    )
-        return nodes
-
-
 # Names that a node trace can hold; logs with damaged bytes or control characters have others.
 _HOST = re.compile(r"[!-~]{1,255}")
 
@@ -693,6 +678,38 @@ def first_line(reading: Reading) -> tuple[str, Reading]:
             break
     whole = replace(reading, lines=chain(head, source))
     return (head[-1] if head else ""), whole
+
+
+def below_header(reading: Reading, begin: Callable[[str], bool]) -> Reading:
+    """Return the reading with blank lines in the place of the header, also where files put together repeat it.
+
+    `begin` is given the first line that is not blank, and says whether that is the header.
+    """
+
+    def lines() -> Iterator[str]:
+        header: str | None = None
+        begun = False
+        for line in reading.lines:
+            if not begun and line and not line.isspace():
+                begun = True
+                header = line if begin(line) else None
+            yield "" if line == header else line
+
+    return replace(reading, lines=lines())
+
+
+def columns_of(
+    names: Sequence[str], wanted: Mapping[str, Sequence[str]]
+) -> dict[str, int]:
+    """Return the place of each wanted column, by the first of its names that is there, or -1.
+
+    >>> columns_of(["t_cleanup", "jobid"], {"id": ("jobid", "id"), "end": ("t_inactive", "t_cleanup"), "user": ()})
+    {'id': 1, 'end': 0, 'user': -1}
+    """
+    return {
+        column: next((names.index(name) for name in aliases if name in names), -1)
+        for column, aliases in wanted.items()
+    }
 
 
 def refusal(why: Unusable | LeftOut, line: int) -> Record:

@@ -18,7 +18,6 @@ from bft.replay.logs.reading import (
     MISSING,
     MOST_ELEMENT,
     MOST_EPOCH_S,
-    Clusters,
     HostListError,
     Ignored,
     JobGone,
@@ -138,11 +137,10 @@ def read_text(reading: Reading) -> Iterator[Record]:
     Each record of a job counts; one without an end is closed by a later one, or by that of sacct: ids are those of its
     column JobID. Once a job has ended, Slurm prints its nodes still, but which GPUs it had no more.
     """
-    clusters = Clusters(reading)
     listings = _Listings()
     for number, text in _blocks(reading, _JOB):
         try:
-            for record in _records(text, clusters, number):
+            for record in _records(text, reading, number):
                 if isinstance(record, JobRan):
                     listings.see(record)
                 yield record
@@ -219,7 +217,7 @@ def _blocks(reading: Reading, begins: re.Pattern[str]) -> Iterator[tuple[int, st
         yield begun, "\n".join(block)
 
 
-def _records(text: str, clusters: Clusters, line: int) -> Iterator[Record]:
+def _records(text: str, reading: Reading, line: int) -> Iterator[Record]:
     text = _NAME.sub("", text, count=1)
     stated: dict[str, str] = {}
     for key, value in _PAIR.findall(text):
@@ -229,10 +227,10 @@ def _records(text: str, clusters: Clusters, line: int) -> Iterator[Record]:
     missing = [key for key in _NEEDED if key not in stated]
     if missing:
         raise Unusable(f"is no job: expected {', '.join(_NEEDED)}", f"no {missing[0]}")
-    reading, state = clusters.reading, stated["JobState"]
+    state = stated["JobState"]
     # the text names no cluster
     reading.keep(line, cluster="", partition=stated.get("Partition", ""))
-    nodes: array[int] = clusters.lists("")(stated["NodeList"])
+    nodes: array[int] = reading.lists()(stated["NodeList"])
     times = [_time(stated, key, reading, line) for key in ("StartTime", "EndTime")]
     start, end = so_far(state, times[0], times[1])
     key, log = _id(stated), reading.units
@@ -240,7 +238,7 @@ def _records(text: str, clusters: Clusters, line: int) -> Iterator[Record]:
     has = (
         None
         if log is None or not has_run
-        else held(_stated(text, stated, nodes, clusters), nodes, log, reading, line)
+        else held(_stated(text, stated, nodes, reading), nodes, log, reading, line)
     )
     user = stated.get("UserId", "").partition("(")[0]
     job = Job(
@@ -296,12 +294,12 @@ def _id(stated: dict[str, str]) -> str:
 
 
 def _stated(
-    text: str, stated: dict[str, str], nodes: array[int], clusters: Clusters
+    text: str, stated: dict[str, str], nodes: array[int], reading: Reading
 ) -> Stated:
     """Return the units that the text of a job states of its nodes."""
     of_node: dict[int, str] = {}
     for listed, resources in _DETAIL.findall(text):
-        of_node.update(dict.fromkeys(clusters.lists("")(listed), resources))
+        of_node.update(dict.fromkeys(reading.lists()(listed), resources))
     strangers = len(of_node.keys() - set(nodes))
     if strangers:
         raise Unusable(
@@ -326,10 +324,9 @@ def read_json(reading: Reading) -> Iterator[Record]:
     `squeue` and `scontrol show job` print are the jobs of an instant: the end of one that runs is its limit there, and
     the start of one that waits is a guess; neither is read as what came.
     """
-    clusters = Clusters(reading)
 
     def record(entry: dict[str, Any], _: str, line: int) -> Iterator[Record]:
-        return _entry_records(entry, clusters, line)
+        return _entry_records(entry, reading, line)
 
     yield from each_object(
         reading,
@@ -343,9 +340,8 @@ def read_json(reading: Reading) -> Iterator[Record]:
 
 
 def _entry_records(
-    entry: dict[str, Any], clusters: Clusters, line: int
+    entry: dict[str, Any], reading: Reading, line: int
 ) -> Iterator[Record]:
-    reading = clusters.reading
     cluster = str(entry.get("cluster") or "")
     partition = str(entry.get("partition") or "")
     reading.keep(line, cluster=cluster, partition=partition)
@@ -360,7 +356,7 @@ def _entry_records(
     text = entry["nodes"]
     if not isinstance(text, str):
         raise TypeError("nodes is no text")
-    nodes: array[int] = clusters.lists(cluster)(text)
+    nodes: array[int] = reading.lists(cluster)(text)
     if queued:
         start, end = so_far(
             state,
@@ -448,14 +444,13 @@ def outage(
     start: str,
     end: str,
     line: int,
-    clusters: Clusters,
+    reading: Reading,
     *,
     cluster: str = "",
     reserved: bool = False,
     powered_off: bool = False,
 ) -> Iterator[Record]:
     """Yield the records of one row: these nodes were down, or reserved; an end that is missing is still to come."""
-    reading = clusters.reading
     file, clock = reading.file, reading.clock
     began = clock.parse(start, file, line)
     ended = clock.parse(end, file, line, began)
@@ -474,7 +469,7 @@ def outage(
     elif not hosts:
         yield Ignored(line, "names no nodes")
     else:
-        indices = clusters.indices(hosts, cluster)
+        indices = reading.nodes(hosts, cluster)
         yield Outage(line, nodes, indices, began, ended, reserved, powered_off)
         if reading.settings.walltimes:
             yield Reserved(indices, began, ended)
@@ -501,7 +496,6 @@ def read_events(reading: Reading) -> Iterator[Record]:
 def _table_outages(reading: Reading, table: Table, what: str) -> Iterator[Record]:
     """Yield the outages of a table of events or of reservations; `what` is one row of it."""
     at_state, at_cluster = table.at.get("state", -1), table.at["cluster"]
-    clusters = Clusters(reading)
     for number, fields in table:
         if fields is None:
             yield table.skipped
@@ -522,7 +516,7 @@ def _table_outages(reading: Reading, table: Table, what: str) -> Iterator[Record
                 start,
                 end,
                 number,
-                clusters,
+                reading,
                 cluster=cluster,
                 reserved=what == "reservation",
                 powered_off="off" in power_of(state),
@@ -541,13 +535,12 @@ def read_reservations(reading: Reading) -> Iterator[Record]:
     """
     first, reading = first_line(reading)
     if "ReservationName=" in first or first.startswith("No reservations"):
-        clusters = Clusters(reading)
         for number, text in _blocks(reading, _RESERVATION):
             stated = dict(_WORDS.findall(text))
             nodes, start, end = (
                 stated.get(name, "") for name in ("Nodes", "StartTime", "EndTime")
             )
-            yield from outage(nodes, start, end, number, clusters, reserved=True)
+            yield from outage(nodes, start, end, number, reading, reserved=True)
         return
     names = (
         ("timestart", "start"),

@@ -648,7 +648,7 @@ class _Columns:
         held = 0
         of_cluster = origins.of_cluster.tolist() or [0] * len(usual)
         clusters = origins.clusters or [""]
-        lists_of = self._rows.clusters.lists
+        lists_of = self._reading.lists
         for place, cell in enumerate(lists.to_pylist()):
             if origins.other[place] or cell == b"NodeList":
                 continue
@@ -665,9 +665,9 @@ class _Columns:
 
     def _of_cluster(self, cluster: str) -> HostColumns:
         if cluster not in self._hosts:
-            clusters = self._rows.clusters
+            reading = self._reading
             self._hosts[cluster] = HostColumns(
-                lambda hosts: clusters.indices(hosts, cluster), clusters.lists(cluster)
+                lambda hosts: reading.nodes(hosts, cluster), reading.lists(cluster)
             )
         return self._hosts[cluster]
 

@@ -11,7 +11,6 @@ from bft.models import InputError
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
 from bft.replay.logs.reading import (
     MOST_VALUES,
-    Clusters,
     ColumnHeld,
     Ignored,
     JobPlanned,
@@ -352,8 +351,6 @@ class Rows:
         Columns of these where they matter, or -1.
     units, planned
         What reads units and plans off a row; None: not asked for.
-    clusters
-        Looks nodes up.
     """
 
     def __init__(self, reading: Reading, table: Table) -> None:
@@ -369,7 +366,6 @@ class Rows:
         self._at_state, self.at_cluster = at["state"], at["cluster"]
         self.at_suspended = at["suspended"]
         self._named = table.columns[at["nodelist"]] == "nodelist"
-        self.clusters = Clusters(reading)
         self.filtered = bool(reading.settings.cluster or reading.settings.partition)
         self.at_partition = at.get("partition", -1)
         reading.need_partitions(
@@ -462,7 +458,7 @@ class Rows:
         end = reading.clock.parse(end_text, reading.file, number, start)
         nodes: array[int] | None
         try:
-            nodes = self.clusters.lists(cluster)(nodes_text) if self._named else None
+            nodes = reading.lists(cluster)(nodes_text) if self._named else None
         except HostListError as error:
             if nodes_text.rstrip().endswith("+"):
                 raise InputError(
@@ -507,7 +503,7 @@ class Rows:
         job = Job(key, state, start, end, nodes, held=held)
         times = start_text, end_text
         counted = "" if self._named else nodes_text
-        record = _other(job, times, counted, self.clusters, cluster, number)
+        record = _other(job, times, counted, reading, cluster, number)
         if isinstance(record, Skipped) and at_count >= 0:
             record = record._replace(node_ns=_node_ns(fields[at_count], start, end))
         yield record
@@ -630,7 +626,7 @@ def _other(
     job: Job,
     times: tuple[str, str],
     counted: str,
-    clusters: Clusters,
+    reading: Reading,
     cluster: str,
     line: int,
 ) -> Record:
@@ -649,5 +645,5 @@ def _other(
             why = "the column of the number of nodes holds no number"
             return Skipped(line, why, ascii(counted[:80]))
         job = replace(job, count=int(counted[:9]) if counted.isdecimal() else 0)
-        clusters.meet(cluster)
+        reading.meet(cluster)
     return judge(job, line)
