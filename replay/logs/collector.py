@@ -18,7 +18,7 @@ from bft.models.limited_reading import TIMES_STORED, readable
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.hidden import ColumnValues, Contradicted, ListedNodes, Vanished
 from bft.replay.logs.hostlists import other_forms
-from bft.replay.logs.node_states import Snapshots
+from bft.replay.logs.node_states import BUSY, IDLE, UNAVAILABLE, UNSEEN, Snapshots
 from bft.replay.logs.repeated_records import OPEN as OPEN
 from bft.replay.logs.repeated_records import (
     JobTimes,
@@ -744,14 +744,13 @@ class Collector:
         self, nodes: int, start_ns: int, end_ns: int | None, row: int = -1
     ) -> None:
         """A job ran on so many nodes of which the log has no names: they are chosen later, first fit."""
-        for column, value in zip(
-            self._counted,
-            (nodes, start_ns, self._seen(start_ns, end_ns), row),
-            strict=True,
-        ):
-            column.append(value)
+        self._count(nodes, start_ns, self._seen(start_ns, end_ns), row)
         if len(self._counted[0]) > self.max_fragments:
             raise _too_many(self.max_fragments)
+
+    def _count(self, *row: int) -> None:
+        for column, value in zip(self._counted, row, strict=True):
+            column.append(value)
 
     def _hold(self, nodes: array[int] | int) -> None:
         """Count what records without an end keep until all files were read."""
@@ -810,7 +809,7 @@ class Collector:
 
     def settle(self, diagnosis: Diagnosis) -> None:
         """Resolve records that repeat or close others, when all files were read; further calls change nothing."""
-        self.snapshots.settle(self, diagnosis)
+        self._settle_snapshots(diagnosis)
         for nodes, since_ns, until_ns in self.listed.absent:
             self.unavailable_intervals.add(nodes, since_ns, until_ns)
         self.listed.absent = []
@@ -844,10 +843,7 @@ class Collector:
                     self.overdue.append((count, likely))
                     end = likely if self.free_overdue else end
                 if isinstance(run.nodes, int):
-                    for column, value in zip(
-                        self._counted, (run.nodes, run.start_ns, end, -1), strict=True
-                    ):
-                        column.append(value)
+                    self._count(run.nodes, run.start_ns, end, -1)
                 elif run.held is not None:
                     self.hold_units(run.key, run.nodes, run.held, run.start_ns, end)
                 elif runs is self.job_runs:
@@ -870,6 +866,19 @@ class Collector:
                 self.busy_intervals.given += (
                     0 if self.units is None else self.units.settle()
                 )
+
+    def _settle_snapshots(self, diagnosis: Diagnosis) -> None:
+        add = {
+            UNSEEN: self.unavailable_nodes,
+            IDLE: self.idle_nodes,
+            BUSY: self.busy_nodes,
+            UNAVAILABLE: self.unavailable_nodes,
+        }
+        sampled = self.snapshots.settle(len(self.names), add, diagnosis)
+        if sampled is not None:
+            self.observe(sampled.first_ns, sampled.last_ns)
+            self.shows_until(sampled.last_ns)
+            self.sampled_node_ns += sampled.node_ns
 
     def _add_suspended(self) -> None:
         """Add the jobs that were suspended: busy but for the times that listings state."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,26 +163,16 @@ MOST_PERIODS = 2.5
 _MANY = 2_000_000
 
 
-class NodeStates(Protocol):
-    """Takes what became of nodes, as `Collector` does: the nodes by index, and the interval in UTC nanoseconds."""
+class Sampled(NamedTuple):
+    """First and last instant at which states were seen, and node-time by which these may be off, nanoseconds."""
 
-    names: dict[str, int]
-    sampled_node_ns: int
+    first_ns: int
+    last_ns: int
+    node_ns: int
 
-    def idle_nodes(self, nodes: array[int], start_ns: int, end_ns: int) -> None:
-        """Nodes were idle."""
 
-    def busy_nodes(self, nodes: array[int], start_ns: int, end_ns: int) -> None:
-        """Nodes were busy."""
-
-    def unavailable_nodes(self, nodes: array[int], start_ns: int, end_ns: int) -> None:
-        """Nodes were neither idle nor busy."""
-
-    def observe(self, start_ns: int, end_ns: int) -> None:
-        """Note that nodes were observed from `start_ns` to `end_ns`."""
-
-    def shows_until(self, time_ns: int) -> None:
-        """The log shows what happens up to this instant."""
+# Takes nodes by index, and an interval in UTC nanoseconds, as `Collector.idle_nodes` does.
+Add: TypeAlias = "Callable[[array[int], int, int], None]"
 
 
 class Snapshots:
@@ -225,11 +215,14 @@ class Snapshots:
         states[: len(known)] = known
         return states
 
-    def settle(self, into: NodeStates, diagnosis: Diagnosis) -> None:
+    def settle(
+        self, nodes: int, add: Mapping[int, Add], diagnosis: Diagnosis
+    ) -> Sampled | None:
         """Hand over when nodes were idle, busy or neither, and say how well that is known; further calls do nothing.
 
-        Each state holds until the next snapshot, for `MOST_PERIODS` at the most; where no snapshot names a node, it
-        counts as unavailable. The window of observation is that of the snapshots.
+        `add` takes the intervals of each state. Each state holds until the next snapshot, for `MOST_PERIODS` at the
+        most; where no snapshot names a node, it counts as unavailable. The window of observation is that of the
+        snapshots.
 
         Raises
         ------
@@ -237,7 +230,7 @@ class Snapshots:
             When there is one snapshot only.
         """
         if not len(self):
-            return
+            return None
         self._pack()
         stamps = np.array(sorted(self._complete), dtype=np.int64)
         if len(stamps) < 2:
@@ -246,39 +239,33 @@ class Snapshots:
             )
         period = float(np.median(np.diff(stamps)))
         longest = int(MOST_PERIODS * period)
-        runs = _Runs(into)
+        runs = _Runs(nodes, add)
         gaps = 0
         for stamp, following in zip(
             stamps.tolist(), [*stamps[1:].tolist(), None], strict=True
         ):
-            states = self._states(stamp, len(into.names))
+            states = self._states(stamp, nodes)
             runs.now(stamp, states)
             if following is not None and following - stamp > longest:
                 gaps += following - stamp - longest
                 runs.now(stamp + longest, np.zeros_like(states))
         runs.end(int(stamps[-1]))
-        into.observe(int(stamps[0]), int(stamps[-1]))
-        into.shows_until(int(stamps[-1]))
         self._complete = {}
-        # A change is known to a period: in the middle of it, it is off by half of that at the most.
-        into.sampled_node_ns += round(runs.changes * period / 2)
         _say(stamps, period, gaps, runs, diagnosis)
+        # A change is known to a period: in the middle of it, it is off by half of that at the most.
+        off_ns = round(runs.changes * period / 2)
+        return Sampled(int(stamps[0]), int(stamps[-1]), off_ns)
 
 
 class _Runs:
     """Follows the state of each node, and hands over each run of one state when it ends."""
 
-    def __init__(self, into: NodeStates) -> None:
-        self._add = {
-            UNSEEN: into.unavailable_nodes,
-            IDLE: into.idle_nodes,
-            BUSY: into.busy_nodes,
-            UNAVAILABLE: into.unavailable_nodes,
-        }
-        self._states = np.full(len(into.names), -1, dtype=np.int8)
-        self._since = np.zeros(len(into.names), dtype=np.int64)
+    def __init__(self, nodes: int, add: Mapping[int, Add]) -> None:
+        self._add = add
+        self._states = np.full(nodes, -1, dtype=np.int8)
+        self._since = np.zeros(nodes, dtype=np.int64)
         # Runs that another state preceded: not cut by the begin of the window, or by missing snapshots.
-        self._begun = np.zeros(len(into.names), dtype=bool)
+        self._begun = np.zeros(nodes, dtype=bool)
         # Idle runs that began and ended between snapshots.
         self.idle = 0
         # How often a node turned idle, or was idle no more.
