@@ -30,8 +30,11 @@ from bft.datasets import bundled as bundled_module
 from bft.models import InputError, jobs_from_frame
 
 DATA = Path(bundled_module.__file__).parent / "data"
-calibration = SimpleNamespace(
-    **runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "summit_like.py"))
+calibration, bundled_writer = (
+    SimpleNamespace(
+        **runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / name))
+    )
+    for name in ("summit_like.py", "_bundled.py")
 )
 
 # Relative tolerances, by what a fact begins with; the first that fits counts.
@@ -385,10 +388,10 @@ def test_the_bundled_metadata_lie_in_the_parquet_schema() -> None:
 
 def test_the_bundled_data_set_is_what_the_generators_make() -> None:
     trace, jobs = load_bundled()
-    made = generate_node_trace(**bundled_module.TRACE)
+    made = generate_node_trace(**bundled_writer.TRACE)
     pd.testing.assert_frame_equal(trace.frame, made.frame)
     assert trace.metadata == made.metadata
-    pd.testing.assert_frame_equal(jobs, generate_dnn_jobs(**bundled_module.JOBS))
+    pd.testing.assert_frame_equal(jobs, generate_dnn_jobs(**bundled_writer.JOBS))
 
 
 def test_the_bundled_files_are_made_twice_to_the_same_bytes(tmp_path: Path) -> None:
@@ -396,7 +399,7 @@ def test_the_bundled_files_are_made_twice_to_the_same_bytes(tmp_path: Path) -> N
     for name in ("first", "second"):
         folder = tmp_path / name
         folder.mkdir()
-        bundled_module.main(["--out", str(folder)])
+        bundled_writer.main(["--out", str(folder)])
         assert sorted(path.name for path in folder.iterdir()) == [
             "jobs-60.parquet",
             "summit-like-512.parquet",
