@@ -16,7 +16,7 @@ from bft.models.cells import SECOND_NS, Row, Rows, shown
 from bft.models.errors import InputError
 from bft.models.jobs import Job, JobTable
 from bft.models.limited_reading import read_json
-from bft.models.workloads.rigid_jobs import RigidTable, rigid_job
+from bft.models.workloads.rigid_jobs import rigid_job, rigid_table
 
 # Times in the log name no zone; those of the same traces' utilisation say PST and PDT.
 ZONE: Final = "America/Los_Angeles"
@@ -82,14 +82,16 @@ def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
                 file=path,
                 row=index,
             )
-    table = RigidTable(path)
-    for row in Rows.of(entries, path, job="jobid"):
-        job = _job(row, clock)
-        if job is None:
-            table.leave_out("without an attempt that has GPUs, start and end")
-        else:
-            table.add(job, row.number_in_file)
-    return table.table()
+    return rigid_table(
+        path,
+        (
+            (
+                row.number_in_file,
+                _job(row, clock) or "without an attempt that has GPUs, start and end",
+            )
+            for row in Rows.of(entries, path, job="jobid")
+        ),
+    )
 
 
 def _job(row: Row, clock: tzinfo) -> Job | None:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from bft.models.cells import MAX_SECONDS, SECOND_NS, read_number
 from bft.models.errors import InputError
-from bft.models.jobs import JOB_BYTES, MAX_UNITS, JobTable
+from bft.models.jobs import JOB_BYTES, MAX_UNITS, Job, JobTable
 from bft.models.limited_reading import lines, opened
-from bft.models.workloads.rigid_jobs import RigidTable, rigid_job
+from bft.models.workloads.rigid_jobs import rigid_job, rigid_table
 
 FIELDS: Final = (
     "job number",
@@ -91,8 +92,14 @@ def read_swf_jobs(
     ...     [(job.request, job.pmax) for job in read_swf_jobs(file)]
     [(2, 600.0)]
     """
+    return rigid_table(path, _entries(path, processors_per_unit))
+
+
+def _entries(
+    path: str | Path, processors_per_unit: int | None
+) -> Iterator[tuple[int, Job | str]]:
+    """Yield the number of each line that states a job, and the job or why it is left out."""
     header: dict[str, int] = {}
-    table = RigidTable(path)
     with opened(path, _weigh) as stream:
         rows = lines(
             stream.read1, str(path), first=lambda block: _refuse_binary(block, path)
@@ -103,8 +110,8 @@ def read_swf_jobs(
                 if entry:
                     header[entry[1]] = int(entry[2])
             elif text.strip():
-                _take(text.split(), line, str(path), header, processors_per_unit, table)
-    return table.table()
+                units = processors_per_unit or _per_node(header)
+                yield line, _job(text.split(), line, str(path), header, units)
 
 
 def _weigh(block: bytes) -> int:
@@ -118,14 +125,14 @@ def _refuse_binary(block: bytes, path: str | Path) -> None:
         raise InputError("is no text file", file=path)
 
 
-def _take(
+def _job(
     fields: list[str],
     line: int,
     file: str,
     header: dict[str, int],
-    processors_per_unit: int | None,
-    into: RigidTable,
-) -> None:
+    processors_per_unit: int,
+) -> Job | str:
+    """Return the job of a line, or why it is left out."""
     if len(fields) < len(FIELDS):
         message = (
             f"expected {len(FIELDS)} fields separated by blanks, not {len(fields)}"
@@ -151,11 +158,9 @@ def _take(
 
     submit_s, seconds, processors = number(2), number(4), number(5)
     if fields[10] in _PARTS:
-        into.leave_out("that are parts of others (status 2 to 4)")
-        return
+        return "that are parts of others (status 2 to 4)"
     if seconds in (0, -1):
-        into.leave_out("that never ran")
-        return
+        return "that never ran"
     if processors <= 0:
         processors = number(8)
     if processors <= 0:
@@ -165,7 +170,7 @@ def _take(
             2 if submit_s < 0 else 4,
             f"expected a number >= 0, not {min(submit_s, seconds):g}",
         )
-    units = math.ceil(processors / (processors_per_unit or _per_node(header)))
+    units = math.ceil(processors / processors_per_unit)
     if units > MAX_UNITS:
         raise wrong(5, f"expected at most {MAX_UNITS:,} units, not {units}")
     begin_s = 0 if submit_s >= _EPOCHS_FROM_S else header.get("UnixStartTime", 0)
@@ -178,7 +183,7 @@ def _take(
     }
     if "requested_s" in extra:
         extra["requested_s"] = number(9)
-    job = rigid_job(
+    return rigid_job(
         fields[0],
         begin_s * SECOND_NS + round(submit_s * SECOND_NS),
         units,
@@ -187,7 +192,6 @@ def _take(
         vc=_known(fields[15]),
         extra=extra,
     )
-    into.add(job, line)
 
 
 def _known(value: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -49,42 +49,39 @@ def _full_rate(units: int) -> Curve:
     return Curve(np.array([0.0, float(units)]), np.array([0.0, 1.0]))
 
 
-class RigidTable:
-    """Collects the jobs of one file; what did not run is left out, counted by reason, and noted in the table."""
+def rigid_table(path: str | Path, entries: Iterable[tuple[int, Job | str]]) -> JobTable:
+    """The jobs of one file; what did not run is left out, counted by reason, and noted in the table.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = str(path)
-        self._jobs: list[Job] = []
-        self._rows: dict[str, int] = {}
-        self._left_out: Counter[str] = Counter()
+    Parameters
+    ----------
+    path
+        The file.
+    entries
+        The number of a row, and its job or the reason why it has none.
 
-    def add(self, job: Job, row: int) -> None:
-        """Take a job; InputError when its name is taken."""
-        if job.name in self._rows:
-            message = f"the name appears twice, first in row {self._rows[job.name]}; expected unique names"
-            raise InputError(message, file=self.path, row=row, job=job.name)
-        self._rows[job.name] = row
-        self._jobs.append(job)
-
-    def leave_out(self, why: str) -> None:
-        """Count a job that cannot be replayed."""
-        self._left_out[why] += 1
-
-    def table(self) -> JobTable:
-        """The table; InputError when it has no jobs."""
-        reasons = ", ".join(
-            f"{count} {why}" for why, count in sorted(self._left_out.items())
+    Raises
+    ------
+    InputError
+        When a name appears twice, or there are no jobs.
+    """
+    jobs: dict[str, Job] = {}
+    rows: dict[str, int] = {}
+    left_out: Counter[str] = Counter()
+    for row, job in entries:
+        if isinstance(job, str):
+            left_out[job] += 1
+        elif job.name in rows:
+            message = f"the name appears twice, first in row {rows[job.name]}; expected unique names"
+            raise InputError(message, file=path, row=row, job=job.name)
+        else:
+            rows[job.name], jobs[job.name] = row, job
+    reasons = ", ".join(f"{count} {why}" for why, count in sorted(left_out.items()))
+    if not jobs:
+        raise InputError(
+            f"has no job to replay{': ' + reasons if reasons else ''}", file=path
         )
-        if not self._jobs:
-            raise InputError(
-                f"has no job to replay{': ' + reasons if reasons else ''}",
-                file=self.path,
-            )
-        return JobTable(
-            tuple(self._jobs),
-            self.path,
-            (f"jobs left out: {reasons}",) if reasons else (),
-        )
+    notes = (f"jobs left out: {reasons}",) if reasons else ()
+    return JobTable(tuple(jobs.values()), str(path), notes)
 
 
 def jobs_of_rows(
@@ -106,15 +103,13 @@ def jobs_of_rows(
     InputError
         What `job` raises; also for a name that is taken, and when no job is left.
     """
-    table = RigidTable(rows.file)
-    for row in rows:
+
+    def entry(row: Row) -> tuple[int, Job | str]:
         row.name(rows.job)
         try:
             made = job(row)
         except InputError as error:
             raise row.placed(error, columns.get(error.column or "")) from error
-        if made is None:
-            table.leave_out("without GPUs or duration")
-        else:
-            table.add(made, row.number_in_file)
-    return table.table()
+        return row.number_in_file, made or "without GPUs or duration"
+
+    return rigid_table(rows.file, map(entry, rows))
