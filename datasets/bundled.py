@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from importlib import resources
 from io import BytesIO
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pandas as pd
 
 from bft.datasets.node_traces import NodeTraceTable
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TRACE_FILE: Final = "summit-like-512.parquet"
 JOBS_FILE: Final = "jobs-60.parquet"
@@ -31,7 +30,6 @@ def load_bundled() -> tuple[NodeTraceTable, pd.DataFrame]:
     >>> len(trace.nodes), len(jobs)
     (512, 60)
     """
-    import pandas as pd
     import pyarrow.parquet as pq
 
     data = resources.files("bft.datasets.data")
@@ -51,6 +49,4 @@ def load_bundled() -> tuple[NodeTraceTable, pd.DataFrame]:
 
 def _with_plain_nodes(frame: pd.DataFrame) -> pd.DataFrame:
     """Give the node column the dtype that pandas gives to strings, whatever pyarrow chose."""
-    import pandas as pd
-
     return frame.assign(node=pd.Series(frame["node"].tolist(), index=frame.index))

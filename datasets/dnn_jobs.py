@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import math
 from importlib import resources
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
+
+import pandas as pd
 
 from bft.models.checks import utc
 from bft.models.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 UP_S: Final = (17.0, 19.0)
 """Seconds to scale up. The 1,001 published values fill this range evenly (mean 17.99; Kolmogorov-Smirnov
@@ -98,7 +97,6 @@ def generate_dnn_jobs(
     (True, [1, 1, 1])
     """
     import numpy as np
-    import pandas as pd
 
     if jobs < 1:
         raise InputError(f"jobs is {jobs}, expected at least 1")

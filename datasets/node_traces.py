@@ -17,18 +17,15 @@ import json
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bft.datasets import _summit as summit
 from bft.models.checks import utc
 from bft.models.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 GENERATOR_VERSION: Final = 1
 """Changes whenever the same parameters would give another trace."""
@@ -116,9 +113,6 @@ def generate_node_trace(
     >>> len(trace.nodes), list(trace.frame.columns)
     (64, ['time', 'node', 'idle'])
     """
-    import numpy as np
-    import pandas as pd
-
     if nodes < 1:
         raise InputError(f"nodes is {nodes}, expected at least 1")
     if not (math.isfinite(days) and days * 86400 >= SHORTEST_S):

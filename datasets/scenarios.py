@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
+
+import pandas as pd
 
 from bft.datasets.dnn_jobs import DOWN_S, UP_S, dnn_scalability, generate_dnn_jobs
 from bft.models.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 START_UP_S: Final = (139.0, 323.0)
 """Seconds that a large model's start-up takes, as published."""

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
+import pandas as pd
 
 from bft.models.cells import Bounds, Row, Rows, read_number, shown
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.jobs import JOB_BYTES, MAX_UNITS, Job, JobTable
 from bft.models.tables import read_table, write_parquet
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 REQUIRED = ("Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os")
 OPTIONAL = (
@@ -185,8 +182,6 @@ def jobs_to_frame(table: JobTable) -> pd.DataFrame:
     >>> frame[["name", "Jmin", "Jmax", "Pmax"]].to_dict("records")
     [{'name': 'a', 'Jmin': 1, 'Jmax': 4, 'Pmax': 3000.0}]
     """
-    import pandas as pd
-
     records = []
     for job in table:
         record: dict[str, Any] = {
@@ -367,8 +362,6 @@ def _rows(
     names: Sequence[str] = NAME_COLUMNS,
 ) -> Rows:
     """The rows of a frame, whose job names came as one of these columns or as the index."""
-    import pandas as pd
-
     if isinstance(frame.index, pd.RangeIndex) or frame.index.dtype.kind in "iu":
         rows = Rows(frame, file)
         named = next((column for column in names if rows.has(column)), None)

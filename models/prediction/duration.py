@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models.cells import Rows
@@ -23,9 +24,6 @@ from bft.models.prediction.regressors import (
     fit_regressor,
     regressor_from_document,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SUBMITTED: Final = ("user", "gpu_num", "submit_time")
 FINISHED: Final = (*SUBMITTED, "duration")
@@ -371,8 +369,6 @@ class _History:
     """
 
     def __init__(self, jobs: _Jobs, past: _Past, keys: Sequence[str]) -> None:
-        import pandas as pd
-
         code = np.zeros(len(past.user) + len(jobs), dtype=np.int64)
         for key in keys:
             values, distinct = pd.factorize(

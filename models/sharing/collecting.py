@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bft.models.cells import Rows
 from bft.models.errors import InputError
@@ -19,9 +20,6 @@ from bft.models.sharing.gpu_usage import Gauge
 from bft.models.sharing.xi_repairs import label_of, pair_key
 from bft.models.sharing.xi_table import Measurement, xi_from_frame
 from bft.models.tables import read_table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 XI, PROFILES, FAILED = "xi.csv", "profiles.csv", "failed.csv"
 
@@ -249,8 +247,6 @@ def labelled(
     profiles: Sequence[dict[str, Any]], measured: Sequence[Measurement]
 ) -> list[dict[str, Any]]:
     """The profiles with the column `label`, the sharing score by all pairs measured of each; sorted."""
-    import pandas as pd
-
     rows = [
         {
             f"{name}{end}": value
@@ -280,7 +276,5 @@ def labelled(
 
 
 def _frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    import pandas as pd
-
     frame = pd.DataFrame(rows) if rows else pd.DataFrame(columns=["a", "b", "reason"])
     return frame.dropna(axis="columns", how="all") if rows else frame

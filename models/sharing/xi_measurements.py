@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from bft.models.cells import Row, Rows
 from bft.models.curves import FloatArray
@@ -23,9 +24,6 @@ from bft.models.sharing.xi_table import (
 from bft.models.speed.step_times import Basis, StepTimes
 from bft.models.speed.training_log import read_log
 from bft.models.tables import read_table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Sources of a step's time: a number, or the log of a run.
 TIMES: Final = ("step_a_s", "step_b_s")
@@ -180,8 +178,6 @@ def merged(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
 
 def xi_to_frame(measurements: Sequence[Measurement]) -> pd.DataFrame:
     """The ξ table of measurements: batch, units and flag only where one states them."""
-    import pandas as pd
-
     columns = [
         "model_a",
         "batch_a",

@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models.cells import Rows
@@ -22,10 +23,6 @@ from bft.models.sharing.xi_table import (
     XiTable,
     measurement,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 # Ratios of one pair that differ by more than this are reported: repetitions of a measurement rarely do.
 ALIKE = 0.1
@@ -178,8 +175,6 @@ def suspects(table: XiTable, implausible: float) -> list[Suspect]:
 
 def retest_frame(found: Sequence[Suspect]) -> pd.DataFrame:
     """A table of pairs to measure again, for `bft-replay xi collect --pairs`: one row a pair, with row and reason."""
-    import pandas as pd
-
     by_pair: dict[Hashable, Suspect] = {}
     for suspect in found:
         by_pair.setdefault(pair_key(suspect.pair), suspect)
@@ -233,8 +228,6 @@ def merge_xi(
     >>> merge_xi(old, again).frame.to_dict("list")["xi_a"]
     [1.15, 1.2]
     """
-    import pandas as pd
-
     keys = [
         [pair_key(row) for row in _rows(frame, source)]
         for frame, source in ((old, old_source), (new, new_source))
