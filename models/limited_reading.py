@@ -116,10 +116,8 @@ def out_of_memory(error: Exception, file: str | Path | None = None) -> InputErro
     )
 
 
-def unpacking(
-    stored: BinaryIO, head: bytes
-) -> tuple[Read, tuple[type[Exception], ...]]:
-    """The reader of an open file's content, compressed or not, and the errors it raises when the content is damaged.
+def unpacking(stored: BinaryIO, head: bytes, file: str) -> Read:
+    """The reader of an open file's content, compressed or not, which raises InputError where the content is damaged.
 
     Parameters
     ----------
@@ -127,61 +125,53 @@ def unpacking(
         The file, at its begin.
     head
         Its first bytes, by which gzip, xz, zstd and bzip2 are known.
+    file
+        Its name, for messages.
     """
     packing = next(
         (name for magic, name in _PACKED.items() if head.startswith(magic)), None
     )
-    errors: tuple[type[Exception], ...] = (OSError, EOFError, ValueError)
+    errors: tuple[type[Exception], ...] = (OSError, EOFError, ValueError, zlib.error)
+    read: Read = stored.read
     if packing == "gzip":
-        return gzip.GzipFile(fileobj=stored).read, (*errors, zlib.error)
-    if packing == "xz":
+        read = gzip.GzipFile(fileobj=stored).read
+    elif packing == "xz":
         import lzma
 
-        return lzma.LZMAFile(stored).read, (*errors, lzma.LZMAError)
-    if packing == "bz2":
+        read = lzma.LZMAFile(stored).read  # noqa: SIM115 - its reader is returned
+        errors += (lzma.LZMAError,)
+    elif packing == "bz2":
         import bz2
 
-        return bz2.BZ2File(stored).read, errors
-    if packing == "zstd":
+        read = bz2.BZ2File(stored).read
+    elif packing == "zstd":
         import pyarrow as pa
 
-        return pa.CompressedInputStream(
-            pa.PythonFile(stored, mode="r"), "zstd"
-        ).read, errors
-    return stored.read, errors
+        read = pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd").read
+
+    def checked(size: int) -> bytes:
+        try:
+            return read(size)
+        except MemoryError as error:
+            raise out_of_memory(error, file) from error
+        except errors as error:
+            raise damaged(error, file) from error
+
+    return checked
 
 
 class _Bounded(io.RawIOBase):
     """A stream that counts what it gives."""
 
-    def __init__(
-        self,
-        read: Read,
-        errors: tuple[type[Exception], ...],
-        budget: Budget,
-        weigh: Weigh,
-    ) -> None:
-        self._read, self._errors, self._budget, self._weigh = (
-            read,
-            errors,
-            budget,
-            weigh,
-        )
-        self._line = 0
+    def __init__(self, read: Read, budget: Budget, weigh: Weigh) -> None:
+        self._read, self._budget, self._weigh = read, budget, weigh
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         view = memoryview(buffer)
-        try:
-            block = self._read(min(len(view), BLOCK))
-        except InputError:
-            raise
-        except MemoryError as error:
-            raise out_of_memory(error, self._budget.file) from error
-        except self._errors as error:
-            raise damaged(error, self._budget.file) from error
+        block = self._read(min(len(view), BLOCK))
         self._budget.take(self._weigh(block))
         view[: len(block)] = block
         return len(block)
@@ -197,12 +187,7 @@ def damaged(error: Exception, file: str | Path) -> InputError:
     )
 
 
-def bounded(
-    read: Read,
-    budget: Budget,
-    weigh: Weigh,
-    errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error),
-) -> io.BufferedReader:
+def bounded(read: Read, budget: Budget, weigh: Weigh) -> io.BufferedReader:
     """A stream over `read` that refuses to give more than the budget has memory for.
 
     Parameters
@@ -213,10 +198,8 @@ def bounded(
         Of the file.
     weigh
         Size of a block of content in memory; each block is counted once.
-    errors
-        The errors that `read` raises when the file is damaged.
     """
-    return io.BufferedReader(_Bounded(read, errors, budget, weigh), BLOCK)
+    return io.BufferedReader(_Bounded(read, budget, weigh), BLOCK)
 
 
 @contextmanager
@@ -238,15 +221,13 @@ def opened(
                 "damaged: not gzip-compressed, though its name ends in .gz",
                 file=name or path,
             )
-        read, errors = unpacking(stored, head)
-        yield bounded(read, budget, weigh, errors)
+        yield bounded(unpacking(stored, head, budget.file), budget, weigh)
 
 
 def whole_lines(
     read: Read,
     file: str,
     *,
-    errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error),
     first: Callable[[bytes], None] | None = None,
     on_block: Callable[[], None] | None = None,
 ) -> Iterator[bytes]:
@@ -254,8 +235,8 @@ def whole_lines(
 
     Parameters
     ----------
-    read, errors
-        Reads at most a given number of bytes of content; and the errors it raises when they are damaged.
+    read
+        Reads at most a given number of bytes of content.
     file
         Name, for messages.
     first, on_block
@@ -264,19 +245,12 @@ def whole_lines(
     Raises
     ------
     InputError
-        When the content is damaged, and when a line is longer than `MAX_LINE` bytes.
+        When a line is longer than `MAX_LINE` bytes.
     """
     rest = b""
     begun = False
     while True:
-        try:
-            block = read(BLOCK)
-        except InputError:
-            raise
-        except MemoryError as error:
-            raise out_of_memory(error, file) from error
-        except errors as error:
-            raise damaged(error, file) from error
+        block = read(BLOCK)
         if not begun:
             begun = True
             if first is not None:
@@ -307,7 +281,6 @@ def lines(
     read: Read,
     file: str,
     *,
-    errors: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error),
     decode: str = "surrogateescape",
     first: Callable[[bytes], None] | None = None,
 ) -> Iterator[str]:
@@ -315,7 +288,7 @@ def lines(
 
     Parameters
     ----------
-    read, file, errors, first
+    read, file, first
         As `whole_lines` has them.
     decode
         What becomes of bytes that are not UTF-8, as `bytes.decode` has it.
@@ -325,7 +298,7 @@ def lines(
     InputError
         As `whole_lines`.
     """
-    for text in whole_lines(read, file, errors=errors, first=first):
+    for text in whole_lines(read, file, first=first):
         yield from text.decode("utf-8", decode).split("\n")
 
 

@@ -262,7 +262,7 @@ def _read_content(
     """Read content after decompression, within limits."""
     expected, reader = _READERS[suffix]
     weigh = weigh_lines(_WEIGH[suffix], file) if suffix in _WEIGH else len
-    stream = bounded(read, budget, weigh, errors=())
+    stream = bounded(read, budget, weigh)
     _expect(_peek(stream), expected, suffix, file)
     frame = reader(cast("BinaryIO", stream), file, budget)
     _drain(stream)

@@ -127,11 +127,9 @@ def open_log(
         if head.startswith(MAGIC):
             yield LogLines(lines=_lines_of_parquet(path, name))
             return
-        read, errors = unpacking(stored, head)
         blocks = whole_lines(
-            read,
+            unpacking(stored, head, name),
             name,
-            errors=errors,
             first=lambda block: _refuse_binary(block, name),
             on_block=lambda: (
                 progress(stored.tell()) if progress and stored.seekable() else None
