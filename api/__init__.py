@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any
 from bft.models.lazy import public_names
 
 if TYPE_CHECKING:
-    from bft._ingest import ingest as ingest
     from bft._replay import Example as Example
+    from bft._replay import ingest as ingest
     from bft._replay import load_example as load_example
     from bft._replay import replay as replay
+    from bft._replay import solve as solve
     from bft._run import Run as Run
-    from bft._solve import solve as solve
     from bft._study import Comparison as Comparison
     from bft._study import compare as compare
     from bft._study import sweep as sweep

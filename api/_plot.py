@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.models.plugins import how_to_install
@@ -12,12 +15,8 @@ from bft.replay.report.over_time import changes_of, held_over_time
 from bft.replay.report.run_files import ns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
 # Of time, in the panel of jobs: as fine as a screen shows.
 BINS = 600

@@ -1,4 +1,4 @@
-"""A replay from Python, and the bundled data set for first steps."""
+"""Functions that need no run: a replay, one decision, a trace of logs, the bundled data set; and names of arguments."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields, replace
+from datetime import datetime
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
-from bft._arguments import arguments_named, full_names
+import pandas as pd
+
+from bft import milp
 from bft._run import Run
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from bft.models import JobTable, XiTable
-    from bft.replay import NodeTrace, Options, Policy
-    from bft.replay.engine.watcher import Watcher
-    from bft.replay.inputs.files import InMemoryInputs
-
+from bft.milp import Problem, Solution
+from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_frame
+from bft.models.checks import Flag, did_you_mean
+from bft.replay import Options, Policy
+from bft.replay.engine.watcher import Bar, Silent, Watcher
+from bft.replay.inputs.files import InMemoryInputs
+from bft.replay.options.options import FIELDS
+from bft.replay.policies.registry import BUILT_IN, check_made, named, policy_factory
+from bft.replay.policies.solver import SolverOptions
+from bft.replay.trace.node_trace import NodeTrace
+from bft.replay.trace.trace_files import trace_from_frame
+from bft.replay.trace.walltimes import write_walltimes
 
 _log = logging.getLogger("bft.replay")
 
@@ -137,10 +145,6 @@ def in_memory_inputs(
     """
     import pandas as pd
 
-    from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_frame
-    from bft.replay.inputs.files import InMemoryInputs
-    from bft.replay.trace.node_trace import NodeTrace
-
     frame = "(a DataFrame)"
     if isinstance(jobs, pd.DataFrame):
         jobs = jobs_from_frame(jobs, source=frame)
@@ -175,8 +179,6 @@ def chosen(policy: Any, called: str | None = None) -> Iterator[str | None]:
 
     A class of this package is known by the name that it has on the command line.
     """
-    from bft.replay.policies.registry import check_made, named
-
     if policy is None or isinstance(policy, str) or is_built_in(policy):
         yield policy.name if is_built_in(policy) else policy
         return
@@ -194,8 +196,6 @@ def chosen(policy: Any, called: str | None = None) -> Iterator[str | None]:
 
 def is_built_in(policy: Any) -> bool:
     """Whether this is the class of one of the policies that the command line knows."""
-    from bft.replay.policies.registry import BUILT_IN, policy_factory
-
     name = getattr(policy, "name", None)
     known = isinstance(name, str) and name in BUILT_IN
     return known and policy_factory(str(name)) is policy
@@ -222,7 +222,6 @@ def _again(policy: Policy) -> Callable[[], Policy]:
 
 @contextmanager
 def _watcher(*, progress: bool) -> Iterator[Watcher]:
-    from bft.replay.engine.watcher import Silent
 
     class Warns(Silent):
         def note(self, text: str) -> None:
@@ -231,7 +230,6 @@ def _watcher(*, progress: bool) -> Iterator[Watcher]:
     if not progress:
         yield Warns()
         return
-    from bft.replay.engine.watcher import Bar
 
     with Bar() as bar:
         yield bar
@@ -266,7 +264,6 @@ def load_example() -> Example:
     'J00000-AlexNet'
     """
     from bft.datasets import load_bundled
-    from bft.replay.trace.trace_files import trace_from_frame
 
     table, jobs = load_bundled()
     return Example(
@@ -275,3 +272,200 @@ def load_example() -> Example:
         ),
         jobs,
     )
+
+
+# What a keyword may leave out at its end.
+_UNITS = ("_s", "_gib")
+# Flags that are no options of a replay -> the arguments that do the same.
+_OTHERS = {
+    "--force": "force=True",
+    "--out": "out",
+    "--from": "begin",
+    "--to": "end",
+    "--bound": "bound=True",
+}
+
+
+def full_names(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by their whole names, paths as texts: `tfwd` is `tfwd_s`.
+
+    Raises
+    ------
+    InputError
+        When one option is stated by both of its names.
+
+    Examples
+    --------
+    >>> full_names({"tfwd": 60, "set limits": 9})
+    {'tfwd_s': 60, 'set limits': 9}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in stated.items():
+        whole = next(
+            (name + unit for unit in ("", *_UNITS) if name + unit in FIELDS), name
+        )
+        if whole in flat:
+            raise InputError(f"{name} and {whole} are one option: give it once")
+        flat[whole] = str(value) if isinstance(value, Path) else value
+    constants = flat.get("policy_options")
+    if isinstance(constants, Mapping):
+        flat["policy_options"] = tuple(
+            (key, str(value)) for key, value in constants.items()
+        )
+    return flat
+
+
+@contextmanager
+def arguments_named() -> Iterator[None]:
+    """Make the errors of a block speak of arguments, not of flags: `force=True`, not --force."""
+    try:
+        yield
+    except InputError as error:
+        error.what = in_python(error.what)
+        error.hint = None if error.hint is None else in_python(error.hint)
+        error.args = (str(error),)
+        raise
+
+
+def in_python(text: str) -> str:
+    """A message of the command line with the names of arguments.
+
+    Examples
+    --------
+    >>> in_python("-Tfwd: expected a number of seconds > 0, not -1; --no-u (--force replaces it)")
+    'tfwd_s: expected a number of seconds > 0, not -1; dedicated=False (force=True replaces it)'
+    """
+    pattern, names = _flags()
+    return pattern.sub(lambda found: names[found[0]], text)
+
+
+@cache
+def _flags() -> tuple[re.Pattern[str], dict[str, str]]:
+    """A pattern for any flag, and the argument for each."""
+    names = dict(_OTHERS)
+    for name, field in FIELDS.items():
+        is_flag = isinstance(field.check, Flag)
+        argument = f"{name}={not field.negated}" if is_flag else name
+        names |= dict.fromkeys(field.flags, argument)
+    longest_first = sorted(names, key=len, reverse=True)
+    either = "|".join(map(re.escape, longest_first))
+    return re.compile(rf"(?<![\w-])(?:{either})(?![\w-])"), names
+
+
+def ingest(
+    files: str | Path | Sequence[str | Path], form: str = "auto", **options: Any
+) -> NodeTrace:
+    """Make a node trace of a scheduler's logs, as `bft-replay ingest` does.
+
+    Parameters
+    ----------
+    files
+        One log, or several that are one log.
+    form
+        Their format: `slurm`, `pbs`, `lsf`, `sge`, `cobalt` and so on (`bft-replay ingest --formats` lists all), or
+        `auto`, which their first lines show.
+    **options
+        Those of the command: `nodes`, `events`, `reservations` (each one file or several), `tz`, `begin`, `end`
+        (a text, datetime or Timestamp), `min_gap_s`, `partition`, `machine` and others; see
+        `bft.replay.logs.from_files.IngestOptions`.
+
+    Returns
+    -------
+    NodeTrace
+        `bft.replay.write_trace(trace, "trace.parquet")` writes it. Its notes list skipped rows and assumptions.
+
+    Raises
+    ------
+    InputError
+        When a file cannot be read; names file and line.
+
+    Examples
+    --------
+    >>> import bft
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> row = ",2021-02-10T00:00:00Z,2021-02-10T01:00:00Z"
+    >>> rows = ["node,start,end", '"n[1-4]"' + row, "n1" + row.replace("T01", "T03")]
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "log.csv")
+    ...     _ = file.write_text(chr(10).join(rows))
+    ...     trace = bft.ingest(file, "intervals", begin="2021-02-10", end="2021-02-10T03:00:00")
+    >>> trace.nodes, trace.idle_node_seconds() / 3600
+    (('n1', 'n2', 'n3', 'n4'), 6.0)
+    """
+    from bft.replay.logs.from_files import IngestOptions, ingested
+
+    known = {field.name for field in fields(IngestOptions)}
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        raise InputError(f"unknown option {unknown!r}{did_you_mean(unknown, known)}")
+    for name in ("nodes", "events", "reservations"):
+        if name in options:
+            options[name] = _several(options[name])
+    for name in ("begin", "end"):
+        if isinstance(options.get(name), datetime):  # a Timestamp is one too
+            options[name] = options[name].isoformat()
+    walltimes = options.pop("walltimes", None)
+    asked = IngestOptions(walltimes=walltimes is not None, **options)
+    with arguments_named():
+        trace, diagnosis, _, planned = ingested(form, _several(files), asked)
+        if walltimes is not None and planned is not None:
+            write_walltimes(planned, walltimes)
+    return replace(trace, notes=(*trace.notes, *diagnosis.warnings()))
+
+
+def _several(files: str | Path | Sequence[str | Path]) -> list[str]:
+    return (
+        [str(files)] if isinstance(files, str | Path) else [str(file) for file in files]
+    )
+
+
+@overload
+def solve(problem: Problem, **options: Any) -> Solution: ...
+@overload
+def solve(problem: Mapping[str, Any], **options: Any) -> dict[str, Any]: ...
+
+
+def solve(
+    problem: Problem | Mapping[str, Any], **options: Any
+) -> Solution | dict[str, Any]:
+    """Solve one allocation problem: which job gets how many of the units that are there.
+
+    Parameters
+    ----------
+    problem
+        A `bft.milp.Problem`, or a document as `bft-replay solve` reads it (docs/formats.md).
+    **options
+        `backend`, `formulation`, `time_limit_s`, `gap`, `threads`, `ties` and others, with the checks of the command
+        line: see `bft.replay.SolverOptions`.
+
+    Returns
+    -------
+    Solution or dict
+        Of a document a document: status, objective, and units by name of the job.
+
+    Raises
+    ------
+    ProblemError
+        When the problem is malformed, or the backend cannot solve it.
+    InputError
+        When an option is unknown or has a value that it may not have.
+
+    Examples
+    --------
+    >>> import bft
+    >>> curve = {"Jmin": 1, "Jmax": 4, "Ns": [0, 1, 4], "Os": [0, 10, 30], "Tcup": 20, "Tcdw": 10}
+    >>> jobs = [{"name": "a", **curve, "current": [0]}, {"name": "b", **curve, "current": []}]
+    >>> answer = bft.solve({"units": 5, "Tfwd": 120, "jobs": jobs})
+    >>> answer["counts"], answer["status"]
+    ({'a': 1, 'b': 4}, 'optimal')
+    """
+    known = SolverOptions.__dataclass_fields__
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        raise InputError(f"unknown option {unknown!r}{did_you_mean(unknown, known)}")
+    solver = SolverOptions(**{"backend": "auto", **options})
+    if isinstance(problem, milp.Problem):
+        return solver.solve(problem)
+    document = milp.parse(problem)
+    return milp.answer(document, solver.solve(document.problem))

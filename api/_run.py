@@ -11,8 +11,15 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
+from bft.models import InputError, read_table
+from bft.models.atomic_files import drafted
+from bft.replay.report import write_report
+from bft.replay.results.headlines import headlines
+from bft.replay.results.run_directory import ALLOCATIONS, JOBS, STEPS, run_directory
+
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 
@@ -88,8 +95,6 @@ class Run:
 
         Time (UTC), idle and used units, jobs in play, costs (samples), objective, status.
         """
-        from bft.replay.results.run_directory import STEPS
-
         return self._read(STEPS)
 
     @cached_property
@@ -98,15 +103,11 @@ class Run:
 
         Submit, start, finish (UTC), JCT and queueing (s), work and losses (samples).
         """
-        from bft.replay.results.run_directory import JOBS
-
         return self._read(JOBS).set_index("name")
 
     @cached_property
     def allocations(self) -> pd.DataFrame:
         """Table of the nodes that jobs held: job, first and last node of a range, its units, start and end (UTC)."""
-        from bft.replay.results.run_directory import ALLOCATIONS
-
         frame = self._read(ALLOCATIONS)
         metadata = frame.attrs["metadata"]
         nodes, per_node = json.loads(metadata["nodes"]), int(metadata["units_per_node"])
@@ -118,7 +119,6 @@ class Run:
         return frame
 
     def _read(self, name: str) -> pd.DataFrame:
-        from bft.models import InputError, read_table
 
         if (
             not (self.folder / name).exists()
@@ -161,9 +161,6 @@ class Run:
         ...     page.read_text()[:15]
         '<!DOCTYPE html>'
         """
-        from bft.models.atomic_files import drafted
-        from bft.replay.report import write_report
-
         with drafted(path) as draft:
             write_report([self.folder], draft, static=static, title=title)
         return Path(path)
@@ -186,9 +183,6 @@ class Run:
         ...     sorted(path.name for path in kept.folder.glob("*.json"))
         ['summary.json', 'timing.json']
         """
-        from bft.models import InputError
-        from bft.replay.results.run_directory import run_directory
-
         try:
             with run_directory(Path(folder), force=False) as draft:
                 shutil.copytree(self.folder, draft, dirs_exist_ok=True)
@@ -199,7 +193,6 @@ class Run:
         return Run(folder)
 
     def _headlines(self) -> list[tuple[str, str]]:
-        from bft.replay.results.headlines import headlines
 
         return list(
             headlines(self.metrics, self.summary["inputs"]["jobs"]["generated_load"])

@@ -10,17 +10,26 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bft._arguments import arguments_named, full_names
-from bft._replay import chosen, in_memory_inputs, is_built_in
+import pandas as pd
+
+from bft._replay import (
+    arguments_named,
+    chosen,
+    full_names,
+    in_memory_inputs,
+    is_built_in,
+)
+from bft.models import InputError, JobTable
+from bft.replay import NodeTrace
+from bft.replay.inputs.files import Files
+from bft.replay.policies import PolicyError
+from bft.replay.studies.carry_out import carry_out, local
 from bft.replay.studies.comparison import Comparison as _Comparison
+from bft.replay.studies.comparison import compared, inputs, table_of
+from bft.replay.studies.study import Plan, Study, key_of
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
-
-    from bft.models import JobTable
-    from bft.replay import NodeTrace
-    from bft.replay.studies.study import Study
 
 
 class Comparison(_Comparison):
@@ -31,7 +40,6 @@ class Comparison(_Comparison):
     """
 
     def __repr__(self) -> str:
-        from bft.replay.studies.comparison import table_of
 
         titles, rows = table_of(self)
         columns = list(zip(titles, *rows, strict=True))
@@ -49,8 +57,6 @@ class Comparison(_Comparison):
 
     def _repr_html_(self) -> str:
         """The table, for notebooks, with what is said before and after it."""
-        from bft.replay.studies.comparison import table_of
-
         titles, rows = table_of(self)
         head = "".join(f"<th>{escape(title)}</th>" for title in titles)
         body = ""
@@ -118,13 +124,6 @@ def compare(
     ...     found.frame[["variant", "jobs_finished"]].to_dict("list")
     {'variant': ['fifo', 'srtf'], 'jobs_finished': [25.0, 31.0]}
     """
-    from bft.replay.inputs.files import Files
-    from bft.replay.studies.carry_out import carry_out
-    from bft.replay.studies.comparing import compared
-    from bft.replay.studies.executors import local
-    from bft.replay.studies.points import Plan, key_of
-    from bft.replay.studies.study import Study
-
     with arguments_named(), ExitStack() as registered:
         place = Study(Path(study))
         common = {**_inputs(place, trace, jobs), **full_names(options)}
@@ -210,8 +209,6 @@ def sweep(
     >>> found[["max_jobs", "status"]].values.tolist()
     [[5, 'done'], [10, 'done']]
     """
-    from bft.replay.studies.points import Plan
-    from bft.replay.studies.study import Study
     from bft.replay.studies.sweeping import sweep as swept
 
     with arguments_named():
@@ -238,8 +235,6 @@ def _by_name(variants: Any) -> list[tuple[str | None, Any]]:
 
 def _inputs(study: Study, trace: Any, jobs: Any) -> dict[str, str]:
     """Options for trace and jobs; what is in memory is written to the study."""
-    from bft.replay.studies.comparing import inputs
-
     held, names = in_memory_inputs(trace, jobs, None)
     whole = held.node_trace(0, sort=False)
     return inputs(
@@ -250,7 +245,6 @@ def _inputs(study: Study, trace: Any, jobs: Any) -> dict[str, str]:
 
 
 def _twice(label: str) -> Exception:
-    from bft.models import InputError
 
     return InputError(
         f"two variants are called {label!r}",
@@ -259,6 +253,5 @@ def _twice(label: str) -> Exception:
 
 
 def _failed(label: str, error: str) -> Exception:
-    from bft.replay.policies import PolicyError
 
     return PolicyError(f"{label}: {error}")

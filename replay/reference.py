@@ -13,14 +13,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from bft import milp
 from bft.models import InputError, Job, JobTable
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 STEP_LOG_COLUMNS = (
     "evtTime",  # UTC

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from bft.replay.studies.worker import Done, Task
+from bft.replay.studies.carry_out import Done, Task
 
 
 def dies(task: Task) -> Done:

@@ -78,9 +78,8 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
         write_frame,
     )
     from bft.replay.cli.study_options import study_progress
-    from bft.replay.studies.comparing import compared, compared_runs
-    from bft.replay.studies.comparison import table_of
-    from bft.replay.studies.executors import local
+    from bft.replay.studies.carry_out import local
+    from bft.replay.studies.comparison import compared, compared_runs, table_of
     from bft.replay.studies.study import Study
 
     check_suffixes(given["outputs"])

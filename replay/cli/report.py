@@ -90,7 +90,7 @@ def report(
 
 def _compared(folders: list[Path], *, different: bool) -> tuple[list[str], list[str]]:
     """Return cautions about several runs, and how the others compare with the first."""
-    from bft.replay.studies.comparing import compared_runs
+    from bft.replay.studies.comparison import compared_runs
 
     found = compared_runs(folders, different=different)
     inputs = "; ".join(found.different)

@@ -30,7 +30,7 @@ from bft.replay.engine.watcher import bar, console
 from bft.replay.options.options import FIELDS
 
 if TYPE_CHECKING:
-    from bft.replay.studies.points import Plan
+    from bft.replay.studies.study import Plan
 
     _AnyType = click.ParamType[Any]
 else:
@@ -144,7 +144,7 @@ worker_options: Decorator = together(
 
 def plan_of(given: dict[str, Any], *, bound: bool = False) -> Plan:
     """The plan that the command line and --plan ask for; `bound` asks all points for their bound."""
-    from bft.replay.studies.points import Plan
+    from bft.replay.studies.study import Plan
 
     options, grid, variants = (
         _of_file(given["plan_file"]) if given["plan_file"] else ({}, {}, {})

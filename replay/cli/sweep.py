@@ -16,9 +16,8 @@ from bft.replay.cli.study_options import plan_of, plan_options, worker_options
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bft.replay.studies.executors import Workers
-    from bft.replay.studies.points import Plan
-    from bft.replay.studies.study import Study
+    from bft.replay.studies.carry_out import Workers
+    from bft.replay.studies.study import Plan, Study
 
 # As in bft.replay.studies, whose import would be too slow for printing help.
 SYSTEMS, QUEUES = ("slurm", "pbs", "lsf", "flux"), ("slurm", "pbs", "lsf")
@@ -118,7 +117,7 @@ def plan(**given: Any) -> None:
     study, planned, _ = _planned(given)
     say_progress(f"{len(planned.points)} points: {study.folder / 'plan.json'}")
     if given["system"]:
-        from bft.replay.studies.executors import script
+        from bft.replay.studies.carry_out import script
         from bft.replay.studies.study import write_whole
 
         path = study.folder / f"sweep.{given['system']}.sh"
@@ -290,7 +289,7 @@ def _collected(study: Study, planned: Plan, keys: list[str]) -> int:
 
 
 def _workers(given: dict[str, Any]) -> Workers:
-    from bft.replay.studies.executors import local
+    from bft.replay.studies.carry_out import local
 
     asked = [name for name in ("dask", "parsl", "jobqueue") if given[name]]
     if len(asked) > 1:
@@ -303,7 +302,7 @@ def _workers(given: dict[str, Any]) -> Workers:
         return local(0)
     if not asked:
         return local(given["workers"])
-    from bft.replay.studies.executors import dask, jobqueue, parsl
+    from bft.replay.studies.carry_out import dask, jobqueue, parsl
 
     if asked == ["dask"]:
         return dask(given["dask"])

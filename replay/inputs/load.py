@@ -9,6 +9,7 @@ from importlib import import_module
 
 import numpy as np
 
+from bft.datasets import generate_dnn_jobs
 from bft.models import (
     InputError,
     JobTable,
@@ -404,8 +405,6 @@ LOAD = 1.0
 
 def default_workload(trace: NodeTrace) -> tuple[JobTable, str]:
     """Trainings that together need as much as the trace offers, submitted evenly over it; and a note on this."""
-    from bft.datasets import generate_dnn_jobs
-
     start = str(np.datetime_as_string(np.datetime64(trace.start, "ns")))
     wanted = LOAD * trace.idle_unit_seconds()
     models = jobs_from_frame(

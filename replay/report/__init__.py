@@ -1,5 +1,6 @@
 """Runs, or a node trace, as one HTML page, and as figures for a paper."""
 
+from bft.replay.report.job_charts import forecast_chart
 from bft.replay.report.page import write_report, write_trace_page
 from bft.replay.report.paper_form import (
     FORMATS,
@@ -9,7 +10,6 @@ from bft.replay.report.paper_form import (
     write_trace_figures,
 )
 from bft.replay.report.study_charts import charts_of_comparison
-from bft.replay.report.time_charts import forecast_chart
 
 __all__ = [
     "FORMATS",

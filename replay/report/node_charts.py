@@ -23,11 +23,10 @@ from bft.replay.report.chart import (
     Heat,
     stepped,
 )
-from bft.replay.report.job_charts import GROUPS, label
+from bft.replay.report.job_charts import GROUPS, SPANS, TIME, label, stamps
 from bft.replay.report.over_time import mean_over_time, round_spans
 from bft.replay.report.run_comparison import names_of
 from bft.replay.report.run_files import RunFiles, Spans
-from bft.replay.report.time_charts import SPANS, TIME, stamps
 from bft.replay.results.host import host_sentence
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import Fragments

@@ -8,7 +8,6 @@ from functools import partial
 from bft.replay.report import (
     job_charts,
     node_charts,
-    time_charts,
 )
 from bft.replay.report.chart import Chart
 from bft.replay.report.run_comparison import compared
@@ -29,17 +28,17 @@ def _of_fragments(
 BEFORE_HOST = ("idle", "held", "progress")
 # In the order of the page. A chart is None if the run has no data for it.
 OF_A_RUN: tuple[Callable[[RunFiles], Chart | None], ...] = (
-    time_charts.idle_and_used,
+    job_charts.idle_and_used,
     node_charts.who_held_what,
     job_charts.progress,
     partial(_of_fragments, node_charts.fragment_lengths),
     partial(_of_fragments, node_charts.survival),
     job_charts.times,
     *(partial(job_charts.by_group, column=column) for column in job_charts.GROUPS),
-    time_charts.losses,
-    time_charts.work_done,
-    time_charts.decisions,
-    time_charts.solve_times,
+    job_charts.losses,
+    job_charts.work_done,
+    job_charts.decisions,
+    job_charts.solve_times,
 )
 
 

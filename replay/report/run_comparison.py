@@ -12,10 +12,9 @@ import pandas as pd
 
 from bft.replay.options.naming import names_of_runs
 from bft.replay.report.chart import Axis, Bars, Chart, Curve, Curves, stepped
-from bft.replay.report.job_charts import cumulative, label
+from bft.replay.report.job_charts import TIME, cumulative, label, stamps
 from bft.replay.report.over_time import mean_over_time, round_spans
 from bft.replay.report.run_files import RunFiles, ns
-from bft.replay.report.time_charts import TIME, stamps
 
 SPANS = 1000
 # Column of the table -> the metric, by its path in the summary, and what to divide by.

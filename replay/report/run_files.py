@@ -6,9 +6,10 @@ import json
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bft.models import InputError
 from bft.models.limited_reading import read_json
@@ -28,10 +29,6 @@ from bft.replay.results.run_reading import (
     read_part_in_blocks,
     read_summary,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 # Limits a page to 5 MB; the longest are drawn.
 MAX_SPANS = 300_000

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bft.models import InputError, read_table
 from bft.replay.options.options import Options
@@ -14,10 +15,6 @@ from bft.replay.report.chart import Axis, Bars, Chart, Curve, Curves, Heat, in_p
 from bft.replay.report.job_charts import label
 from bft.replay.report.node_charts import front
 from bft.replay.report.run_comparison import DISTRIBUTIONS, distribution
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 # Figures that a page shows of a sweep, if present: column -> title, unit, and divisor.
 FIGURES = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bft.models.errors import MAX_SENTENCE, printable
 from bft.replay.engine.ledger import BOOKS
@@ -18,9 +19,6 @@ from bft.replay.report.run_files import RunFiles
 from bft.replay.report.words import markup
 from bft.replay.results.headlines import FEW_JOBS, duration_text
 from bft.replay.results.host import host_lines
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # More rows than this make a page that nobody reads; the files of the run have them all.
 ROWS = 100

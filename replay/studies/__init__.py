@@ -13,8 +13,8 @@ from bft.models.lazy import public_names
 if TYPE_CHECKING:
     from bft.replay.studies.comparison import Comparison as Comparison
     from bft.replay.studies.comparison import Difference as Difference
-    from bft.replay.studies.points import Plan as Plan
-    from bft.replay.studies.points import Point as Point
+    from bft.replay.studies.study import Plan as Plan
+    from bft.replay.studies.study import Point as Point
     from bft.replay.studies.study import Study as Study
     from bft.replay.studies.sweeping import best as best
     from bft.replay.studies.sweeping import sweep as sweep

@@ -1,26 +1,36 @@
-"""Variants of a replay side by side: a table, differences, and their intervals."""
+"""Variants of a replay side by side: their runs, a table, differences, and their intervals."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from bft.models import InputError
+from bft.models import InputError, JobTable, write_jobs
 from bft.models.tolerances import SAME_RESULT
-from bft.replay.options.naming import is_rigid
+from bft.replay.inputs.files import Files, digest
+from bft.replay.options.naming import (
+    different_inputs,
+    is_rigid,
+    label_of,
+    names_of_runs,
+)
 from bft.replay.results.headlines import FEW_JOBS
 from bft.replay.results.run_directory import STEPS, SUMMARY
-from bft.replay.results.run_reading import damage_named
+from bft.replay.results.run_reading import damage_named, read_summary
+from bft.replay.studies.carry_out import Onlooker, Workers, carry_out
 from bft.replay.studies.run_tables import (
     DAY_NS,
+    Split,
     by_group,
     history,
     jobs_of,
@@ -28,10 +38,9 @@ from bft.replay.studies.run_tables import (
     usually_idle,
     work_by_day,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from bft.replay.studies.study import Plan, Point, Study, key_of
+from bft.replay.trace.node_trace import NodeTrace
+from bft.replay.trace.trace_files import write_trace
 
 # With fewer pairs an interval means nothing: 7 days show the spread of a week, 5 seeds a first idea of theirs.
 MIN_DAYS, MIN_SEEDS = 7, 5
@@ -382,8 +391,6 @@ class Comparison:
     @cached_property
     def whole(self) -> pd.DataFrame:
         """Table with one row per variant: means over the seeds."""
-        import pandas as pd
-
         rows = []
         for variant in self.variants:
             row: dict[str, Any] = {"variant": variant.label, "seeds": len(variant.runs)}
@@ -433,8 +440,6 @@ class Comparison:
     @cached_property
     def finishes(self) -> pd.DataFrame | None:
         """When each job finished (UTC) under each variant; None for more than 20 jobs, and of several seeds."""
-        import pandas as pd
-
         runs = {variant.label: variant.runs for variant in self.variants}
         if any(len(each) > 1 for each in runs.values()):
             return None
@@ -546,7 +551,6 @@ def _of_outcome(variant: Variant, base: Variant, start: int, days: int) -> Diffe
 
 
 def _of_times(variant: Variant, base: Variant) -> Difference:
-    import pandas as pd
 
     by_day, by_seed, jobs = [], [], set[str]()
     for ours, theirs in _pairs(variant, base):
@@ -632,3 +636,156 @@ def _duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.2f} {unit}"
     return f"{seconds:.1f} s"
+
+
+def compared(
+    study: Study,
+    plan: Plan,
+    workers: Workers,
+    *,
+    split: str | None = None,
+    again: bool = False,
+    onlooker: Onlooker | None = None,
+) -> Comparison:
+    """The comparison of a plan's points; points that differ only in their seed form one variant.
+
+    Raises
+    ------
+    InputError
+        When fewer than two variants could be replayed, or `split` is nothing that a comparison is broken down by.
+    """
+    if split is not None:
+        Split.read(split)
+    groups: dict[str, list[Point]] = {}
+    for point in plan.points:
+        groups.setdefault(_variant(point), []).append(point)
+    if len(groups) < 2:
+        raise InputError(
+            "there is only one variant, so nothing to compare",
+            hint="give several values: --policy milp,pollux",
+        )
+    files = Files()
+    keys = {point.index: key_of(point.options, files) for point in plan.points}
+    _refuse_equal(
+        {
+            label: tuple(keys[point.index] for point in points)
+            for label, points in groups.items()
+        }
+    )
+    account = carry_out(
+        study,
+        plan,
+        list(keys.values()),
+        workers,
+        whole=True,
+        again=again,
+        onlooker=onlooker,
+    )
+    made = []
+    for label, points in groups.items():
+        done = [
+            (study.run(keys[p.index]), study.summary(keys[p.index])) for p in points
+        ]
+        there = [(folder, summary) for folder, summary in done if summary is not None]
+        if there:
+            made.append(Variant(label, runs_of(*zip(*there, strict=True))))
+    if len(made) < 2:
+        errors = "; ".join(
+            f"{label}: {error}" for label, error in account.failures.items()
+        )
+        raise InputError(
+            f"only {len(made)} of {len(groups)} variants could be replayed: {errors}"
+        )
+    return Comparison(
+        tuple(made), account.failures, account.notes, account.degraded, split
+    )
+
+
+def compared_runs(
+    folders: Sequence[Path], *, split: str | None = None, different: bool = False
+) -> Comparison:
+    """The comparison of existing run directories, named by what differs, or by their folders.
+
+    Parameters
+    ----------
+    folders
+        The run directories.
+    split
+        What to break the table down by.
+    different
+        Compare runs of different traces or jobs too.
+
+    Raises
+    ------
+    InputError
+        When one is not a run directory, there is only one, or their inputs differ.
+    """
+    if len(folders) < 2:
+        raise InputError(
+            "one run alone cannot be compared; name at least two run directories"
+        )
+    for folder, count in Counter(folder.resolve() for folder in folders).items():
+        if count > 1:
+            raise InputError(
+                "is named twice; name each run directory once", file=folder
+            )
+    summaries = [read_summary(folder) for folder in folders]
+    for folder, summary in zip(folders, summaries, strict=True):
+        with damage_named(folder / SUMMARY):  # each alone, so that its file is named
+            different_inputs(names_of_runs([folder], [summary]), [summary])
+    labels = names_of_runs(folders, summaries)
+    phrases = different_inputs(labels, summaries)
+    if phrases and not different:
+        raise InputError(
+            f"the runs have different inputs: {'; '.join(phrases)}",
+            hint="replay them on the same trace and jobs; --different-inputs compares them all the same",
+        )
+    variants = [
+        Variant(label, runs_of([folder], [summary]))
+        for label, folder, summary in zip(labels, folders, summaries, strict=True)
+    ]
+    return Comparison(tuple(variants), split=split, different=tuple(phrases))
+
+
+def _refuse_equal(keys: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse variants that are the same replays under two names."""
+    first: dict[tuple[str, ...], str] = {}
+    for label, those in keys.items():
+        other = first.setdefault(those, label)
+        if other != label:
+            raise InputError(
+                f"variants {other!r} and {label!r} have the same options: leave one of them out"
+            )
+
+
+def _variant(point: Point) -> str:
+    """Return the label of a point's variant: its varied values apart from the seed."""
+    return label_of(
+        {name: value for name, value in point.varied.items() if name != "seed"}
+    )
+
+
+def inputs(
+    study: Study,
+    trace: str | Path | NodeTrace | None,
+    jobs: str | Path | JobTable | None,
+) -> dict[str, str]:
+    """Options for trace and jobs; inputs in memory are written to the study, named by their content."""
+    stated: dict[str, str] = {}
+    if isinstance(trace, NodeTrace):
+        trace = _named(study, "trace", trace, write_trace)
+    if isinstance(jobs, JobTable):
+        jobs = _named(study, "jobs", jobs, write_jobs)
+    if trace is not None:
+        stated["node_trace"] = str(trace)
+    if jobs is not None:
+        stated["jobs"] = str(jobs)
+    return stated
+
+
+def _named(study: Study, what: str, value: Any, write: Any) -> Path:
+    folder = study.folder / "inputs"
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{what}.parquet"
+    write(value, draft)
+    return draft.rename(folder / f"{what}-{digest(draft)[:16]}.parquet")

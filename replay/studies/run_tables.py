@@ -6,19 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.replay.results.run_directory import ALLOCATIONS, JOBS
 from bft.replay.results.run_reading import HINT, read_part
 from bft.replay.trace.node_trace import SECOND_NS
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 DAY_NS = 86_400 * SECOND_NS
 Array = NDArray[np.float64]

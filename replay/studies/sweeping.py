@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from bft.models import InputError
 from bft.models.checks import did_you_mean
 from bft.replay.options.naming import VARIANT
 from bft.replay.options.options import FIELDS
-from bft.replay.studies.carry_out import carry_out
-from bft.replay.studies.executors import given, local
-from bft.replay.studies.points import Plan
-from bft.replay.studies.study import Study
-
-if TYPE_CHECKING:
-    import pandas as pd
+from bft.replay.studies.carry_out import carry_out, given, local
+from bft.replay.studies.study import Plan, Study
 
 # Metrics whose names begin like this are better when smaller.
 _LESS = (
@@ -128,8 +124,6 @@ def best(
     >>> best(pd.DataFrame(results), ["tfwd_s", "seed"])[["tfwd_s", "points", "mean", "wins"]].round(2).values.tolist()
     [[60.0, 2.0, 0.75, 2.0], [10.0, 2.0, 0.65, 1.0]]
     """
-    import pandas as pd
-
     done = frame[frame["status"] == "done"]
     numbers = [
         str(name)

@@ -16,8 +16,7 @@ from bft.models import read_jobs, write_jobs
 from bft.models.jobs import JobTable
 from bft.replay.cli.main import run
 from bft.replay.results.headlines import duration_text
-from bft.replay.studies.comparing import compared_runs
-from bft.replay.studies.comparison import Difference, Interval
+from bft.replay.studies.comparison import Difference, Interval, compared_runs
 from bft.replay.trace.trace_files import read_trace
 
 

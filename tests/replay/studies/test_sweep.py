@@ -31,12 +31,9 @@ from bft.models import Curve, Job, JobTable, write_jobs
 from bft.replay import Options
 from bft.replay.cli.main import run
 from bft.replay.inputs.files import Files
-from bft.replay.studies.carry_out import DIED, run_tasks
-from bft.replay.studies.executors import Workers, local
-from bft.replay.studies.points import Plan, key_of
-from bft.replay.studies.study import Study
+from bft.replay.studies.carry_out import DIED, Task, Workers, local, run_tasks
+from bft.replay.studies.study import Plan, Study, key_of
 from bft.replay.studies.sweeping import best, less_is_better, sweep
-from bft.replay.studies.worker import Task
 from bft.replay.trace.trace_files import select_nodes, trace_from_frame, write_trace
 
 HERE = ["--workers", "0"]
