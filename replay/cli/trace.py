@@ -403,61 +403,85 @@ def _carrying(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--walltimes", metavar="FILE", help=what)(command)
 
 
-class _Beside:
-    """The walltimes beside the traces of a command, none or one for each trace, and where those of the new trace go.
+def _remade(
+    files: Sequence[str],
+    walltimes: Sequence[str | None],
+    given: dict[str, Any],
+    make: Callable[[list[NodeTrace]], NodeTrace],
+    carry: Callable[[list[Walltimes], list[NodeTrace], NodeTrace], list[Walltimes]],
+    *,
+    with_notes: bool = False,
+) -> list[Walltimes]:
+    """Write a trace that is made of traces, and the walltimes beside it that are made of those beside them.
+
+    Parameters
+    ----------
+    files, walltimes
+        The traces, and what the scheduler knew beside each: none or one for each trace.
+    given
+        The options output, walltimes_output and force.
+    make, carry
+        Make the new trace, and its walltimes from those of the traces.
+    with_notes
+        Whether to repeat the notes of the only source.
+
+    Returns
+    -------
+    The walltimes that were read.
 
     Raises
     ------
     InputError
-        When there is not one for each trace, or their target is missing, exists, or is no Parquet file.
+        When there are not walltimes for each trace, or their target is missing, exists, or is no Parquet file.
     """
+    from bft.replay.trace.trace_files import read_trace
+    from bft.replay.trace.walltimes import (
+        check_nodes,
+        read_walltimes,
+        write_walltimes,
+    )
 
-    def __init__(
-        self,
-        files: Sequence[str | None],
-        output: str | None,
-        traces: Sequence[str],
-        target: str,
-        *,
-        force: bool,
-    ) -> None:
-        self._files, self._output = [file for file in files if file is not None], output
-        if bool(self._files) != (output is not None):
-            raise InputError(
-                "--walltimes and --walltimes-output are given together, or neither"
-            )
-        if self._files and len(self._files) != len(traces):
-            raise InputError(
-                f"--walltimes: expected one for each of the {len(traces)} traces, not {len(self._files)}"
-            )
-        if output is not None:
-            refuse_existing(output, force=force)
-            if not output.lower().endswith(".parquet"):
-                raise InputError("walltimes are written as .parquet", file=output)
-            if Path(output).absolute() == Path(target).absolute():
-                raise InputError(
-                    "--walltimes-output and --output name the same file", file=output
-                )
+    named = [file for file in walltimes if file is not None]
+    _check_beside(named, files, given)
+    sources = [read_trace(file) for file in files]
+    known = [read_walltimes(file) for file in named]
+    for each, source in zip(known, sources, strict=False):
+        check_nodes(each, source)
+    made = make(sources)
+    carried = carry(known, sources, made) if known else []
+    _write(made, given["output"], () if with_notes else sources[0].notes)
+    for each in carried:
+        with drafted(given["walltimes_output"]) as draft:
+            write_walltimes(each, draft)
+        click.echo(
+            f"{given['walltimes_output']}: {len(each):,} of {sum(map(len, known)):,} rows of walltimes"
+        )
+    return known
 
-    def read(self, traces: Sequence[NodeTrace]) -> list[Walltimes]:
-        """Read the walltimes of each trace, or none when no files are named."""
-        from bft.replay.trace.walltimes import check_nodes, read_walltimes
 
-        known = [read_walltimes(file) for file in self._files]
-        for walltimes, trace in zip(known, traces, strict=False):
-            check_nodes(walltimes, trace)
-        return known
-
-    def write(self, made: Walltimes, of: Sequence[Walltimes]) -> None:
-        """Write the walltimes of the new trace."""
-        from bft.replay.trace.walltimes import write_walltimes
-
-        if self._output is not None:
-            with drafted(self._output) as draft:
-                write_walltimes(made, draft)
-            click.echo(
-                f"{self._output}: {len(made):,} of {sum(map(len, of)):,} rows of walltimes"
-            )
+def _check_beside(
+    walltimes: Sequence[str], files: Sequence[str], given: dict[str, Any]
+) -> None:
+    """Refuse targets that exist, and walltimes that do not fit the traces, before anything is read."""
+    output, beside = given["output"], given["walltimes_output"]
+    refuse_existing(output, force=given["force"])
+    if bool(walltimes) != (beside is not None):
+        raise InputError(
+            "--walltimes and --walltimes-output are given together, or neither"
+        )
+    if walltimes and len(walltimes) != len(files):
+        raise InputError(
+            f"--walltimes: expected one for each of the {len(files)} traces, not {len(walltimes)}"
+        )
+    if beside is None:
+        return
+    refuse_existing(beside, force=given["force"])
+    if not beside.lower().endswith(".parquet"):
+        raise InputError("walltimes are written as .parquet", file=beside)
+    if Path(beside).absolute() == Path(output).absolute():
+        raise InputError(
+            "--walltimes-output and --output name the same file", file=beside
+        )
 
 
 def _write(made: NodeTrace, output: str, known: tuple[str, ...] = ()) -> None:
@@ -499,9 +523,7 @@ def slice_(
     end: str | None,
     tz: str | None,
     walltimes: str | None,
-    walltimes_output: str | None,
-    output: str,
-    force: bool,
+    **given: Any,
 ) -> None:
     """Cut a window out of a node trace. Nodes that are idle when it begins turn idle then.
 
@@ -510,17 +532,20 @@ def slice_(
     from bft.replay.logs import Clock, Diagnosis
     from bft.replay.logs.from_files import instant
     from bft.replay.trace.parts import cut, cut_walltimes
-    from bft.replay.trace.trace_files import read_trace
 
-    refuse_existing(output, force=force)
-    beside = _Beside([walltimes], walltimes_output, [file], output, force=force)
     clock = Clock(tz or "UTC", Diagnosis())
-    source = read_trace(file)
-    known = beside.read([source])
-    made = cut(source, instant(begin, "--from", clock), instant(end, "--to", clock))
-    _write(made, output, source.notes)
-    for each in known:
-        beside.write(cut_walltimes(each, made.start, made.end), known)
+
+    def make(sources: list[NodeTrace]) -> NodeTrace:
+        window = instant(begin, "--from", clock), instant(end, "--to", clock)
+        return cut(sources[0], *window)
+
+    _remade(
+        [file],
+        [walltimes],
+        given,
+        make,
+        lambda known, _, made: [cut_walltimes(known[0], made.start, made.end)],
+    )
 
 
 @trace.command(cls=NamesWholeOption, short_help="Keep some nodes of a trace.")
@@ -529,14 +554,7 @@ def slice_(
               "a file of names, or of what scontrol show node, sinfo -N or pbsnodes -a print.")  # fmt: skip
 @_carrying
 @_writing
-def select(
-    file: str,
-    nodes: str,
-    walltimes: str | None,
-    walltimes_output: str | None,
-    output: str,
-    force: bool,
-) -> None:
+def select(file: str, nodes: str, walltimes: str | None, **given: Any) -> None:
     """Keep some nodes of a node trace, those of a partition say, in their order in the trace.
 
     Of the walltimes the rows of these nodes stay, as if they were a machine of their own. Jobs that never began name
@@ -544,17 +562,15 @@ def select(
     """
     from bft.replay.logs.from_files import node_list
     from bft.replay.trace.parts import walltimes_with_nodes, with_nodes
-    from bft.replay.trace.trace_files import read_trace
 
-    refuse_existing(output, force=force)
-    beside = _Beside([walltimes], walltimes_output, [file], output, force=force)
-    source = read_trace(file)
-    known = beside.read([source])
-    made = with_nodes(source, node_list(nodes))
-    some = [walltimes_with_nodes(each, made.nodes) for each in known]
-    _write(made, output, source.notes)
-    for each, part in zip(known, some, strict=True):
-        beside.write(part, known)
+    known = _remade(
+        [file],
+        [walltimes],
+        given,
+        lambda sources: with_nodes(sources[0], node_list(nodes)),
+        lambda known, _, made: [walltimes_with_nodes(known[0], made.nodes)],
+    )
+    for each in known:
         counts = each.counts()
         waited = counts["jobs"] - counts["begun"]
         if waited:
@@ -576,28 +592,24 @@ def select(
     help="Write those of all here, .parquet.",
 )
 @_writing
-def merge(
-    files: tuple[str, ...],
-    walltimes: tuple[str, ...],
-    walltimes_output: str | None,
-    output: str,
-    force: bool,
-) -> None:
+def merge(files: tuple[str, ...], walltimes: tuple[str, ...], **given: Any) -> None:
     """Join node traces of one machine whose windows follow one another, in any order.
 
     Where one ends when the next begins, a node idle in both stays idle. Between windows no node is idle: a note says
     so. Jobs that the walltimes of several traces state count once.
     """
     from bft.replay.trace.parts import merged, merged_walltimes
-    from bft.replay.trace.trace_files import read_trace
 
-    refuse_existing(output, force=force)
-    beside = _Beside(walltimes, walltimes_output, files, output, force=force)
-    traces = [read_trace(file) for file in files]
-    known = beside.read(traces)
-    _write(merged(traces), output)
-    if known:
-        beside.write(merged_walltimes(list(zip(known, traces, strict=True))), known)
+    _remade(
+        files,
+        walltimes,
+        given,
+        merged,
+        lambda known, traces, _: [
+            merged_walltimes(list(zip(known, traces, strict=True)))
+        ],
+        with_notes=True,
+    )
 
 
 @trace.command(
@@ -609,35 +621,30 @@ def merge(
               "head -c 32 /dev/urandom makes.")  # fmt: skip
 @_carrying
 @_writing
-def anonymise(
-    file: str,
-    key: str,
-    walltimes: str | None,
-    walltimes_output: str | None,
-    output: str,
-    force: bool,
-) -> None:
+def anonymise(file: str, key: str, walltimes: str | None, **given: Any) -> None:
     """Name nodes by a keyed hash (HMAC-SHA256), and leave out the names of machine and source, and notes.
 
     The same key gives a node the same name in every trace. Nodes come in the order of their new names; times stay, so
     that somebody who knows when a node was idle recognises it.
     """
     from bft.replay.trace.parts import anonymised, anonymised_walltimes
-    from bft.replay.trace.trace_files import read_trace
 
-    refuse_existing(output, force=force)
-    beside = _Beside([walltimes], walltimes_output, [file], output, force=force)
     secret = _secret(key)
-    source = read_trace(file)
-    known = beside.read([source])
-    try:
-        made = anonymised(source, secret)
-        renamed = [anonymised_walltimes(each, secret) for each in known]
-    except InputError as error:
-        raise InputError(str(error), file=error.file or key) from error
-    _write(made, output)
-    for each in renamed:
-        beside.write(each, known)
+
+    def make(sources: list[NodeTrace]) -> NodeTrace:
+        try:
+            return anonymised(sources[0], secret)
+        except InputError as error:
+            raise InputError(str(error), file=error.file or key) from error
+
+    _remade(
+        [file],
+        [walltimes],
+        given,
+        make,
+        lambda known, *_: [anonymised_walltimes(known[0], secret)],
+        with_notes=True,
+    )
 
 
 def _secret(file: str) -> bytes:

@@ -388,7 +388,7 @@ def front(table: pd.DataFrame) -> Chart | None:
         "outcome",
         "host.delayed_share",
         "host.waiting_node_h",
-        *(set(KNOWN) & set(table)),
+        *(name for name in KNOWN if name in table),
     ]
     means = table.groupby("reserve", sort=True)[figures].mean().reset_index()
     least = means.iloc[0]

@@ -230,13 +230,6 @@ def _capital(sentence: str) -> str:
     return f"{sentence[0].upper()}{sentence[1:]}"
 
 
-def _large(count: float) -> str:
-    for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
-        if abs(count) >= size:
-            return f"{count / size:.1f} {word}"
-    return f"{count:,.0f}"
-
-
 def markup(text: str) -> str:
     """A text in HTML or SVG: nothing in it is markup, and characters that act instead of being seen are escapes.
 
