@@ -21,8 +21,7 @@ from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import PolicyCall
 from bft.replay.engine.watcher import Notes, Silent, Watcher
 from bft.replay.inputs.files import Files, InMemoryInputs
-from bft.replay.inputs.load import Inputs, load
-from bft.replay.inputs.shaping import MAX_NAMED, cap_all
+from bft.replay.inputs.load import MAX_NAMED, Inputs, cap_all, load
 from bft.replay.options.options import Options
 from bft.replay.options.presets import PRESETS
 from bft.replay.options.run_spec import RunSpec

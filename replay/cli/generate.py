@@ -10,8 +10,7 @@ import click
 
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
-from bft.replay.cli.help import Group
-from bft.replay.cli.parameters import Command, Finite, OneOf, Seconds
+from bft.replay.cli.parameters import Command, Finite, Group, OneOf, Seconds
 
 ScenarioName = Literal["mix", "hpo", "nas", "llm"]
 

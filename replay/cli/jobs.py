@@ -14,9 +14,8 @@ import click
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import strict_instant
-from bft.replay.cli.help import Group
 from bft.replay.cli.messages import say_note, say_warning
-from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds
+from bft.replay.cli.parameters import Finite, Group, NamesWholeOption, OneOf, Seconds
 
 if TYPE_CHECKING:
     from bft.models import JobTable

@@ -22,9 +22,8 @@ from click.shell_completion import CompletionItem
 
 from bft.models.checks import did_you_mean
 from bft.replay.cli.address_space import too_small
-from bft.replay.cli.help import Group
 from bft.replay.cli.messages import on_standard_error, say_error
-from bft.replay.cli.parameters import bind_variables
+from bft.replay.cli.parameters import Group, bind_variables
 
 EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 

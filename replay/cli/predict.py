@@ -12,8 +12,7 @@ import click
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.prediction.regressors import KINDS
-from bft.replay.cli.help import Group
-from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf
+from bft.replay.cli.parameters import Finite, Group, NamesWholeOption, OneOf
 
 if TYPE_CHECKING:
     import numpy as np

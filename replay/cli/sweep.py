@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bft.replay.cli.help import Group
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.messages import say_note, say_progress, say_warning
-from bft.replay.cli.parameters import Command, NamesWholeOption, OneOf, together
+from bft.replay.cli.parameters import Command, Group, NamesWholeOption, OneOf, together
 from bft.replay.cli.study_options import plan_of, plan_options, worker_options
 
 if TYPE_CHECKING:

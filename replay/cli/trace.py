@@ -14,9 +14,8 @@ from bft.models import InputError
 from bft.models.atomic_files import drafted, figure_folder, refuse_existing
 from bft.models.option_fields import option_fields
 from bft.replay.cli.frames import refuse_other_forms
-from bft.replay.cli.help import Group
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.parameters import NamesWholeOption, option, together
+from bft.replay.cli.parameters import Group, NamesWholeOption, option, together
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.perturbing import Perturbation
 

@@ -16,9 +16,15 @@ import click
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import MAX_LIMIT_S
-from bft.replay.cli.help import Group
 from bft.replay.cli.messages import say_note, say_progress
-from bft.replay.cli.parameters import Finite, NamesWholeOption, OneOf, Seconds, together
+from bft.replay.cli.parameters import (
+    Finite,
+    Group,
+    NamesWholeOption,
+    OneOf,
+    Seconds,
+    together,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

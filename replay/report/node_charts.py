@@ -25,8 +25,8 @@ from bft.replay.report.chart import (
 )
 from bft.replay.report.job_charts import GROUPS, SPANS, TIME, label, stamps
 from bft.replay.report.over_time import mean_over_time, round_spans
-from bft.replay.report.run_comparison import names_of
 from bft.replay.report.run_files import RunFiles, Spans
+from bft.replay.report.study_charts import names_of
 from bft.replay.results.host import host_sentence
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import Fragments
@@ -301,15 +301,6 @@ def _whole_units(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-# What knowing the starts ahead would give, with the host's jobs known: the node-hours of waiting that it moves to
-# training, the price by which the harvest follows from all waiting, and the starts that would still wait.
-KNOWN = (
-    "host.announced.waiting_node_h",
-    "host.break_even_price",
-    "host.announced.delayed_share",
-)
-
-
 def host_jobs(runs: Sequence[RunFiles]) -> list[Chart]:
     """Return which starts wait and where the node-hours are, by size; nothing where no run states a return time."""
     found: dict[str, dict[str, Any]] = {}
@@ -373,53 +364,3 @@ def _who_waits(found: dict[str, dict[str, Any]]) -> list[Chart]:
 def _entry(name: str, host: dict[str, Any]) -> str:
     kept = f"{host['reserve']} nodes kept free" if host["reserve"] else "none kept free"
     return f"{name}: {kept}"
-
-
-def front(table: pd.DataFrame) -> Chart | None:
-    """Return starts that wait over the training given up, from a sweep over `reserve`; None for any other sweep."""
-    columns = {"reserve", "host.delayed_share", "host.waiting_node_h"}
-    if (
-        not columns <= set(table)
-        or table["reserve"].nunique() < 2
-        or table["host.delayed_share"].isna().all()
-    ):
-        return None
-    figures = [
-        "outcome",
-        "host.delayed_share",
-        "host.waiting_node_h",
-        *(name for name in KNOWN if name in table),
-    ]
-    means = table.groupby("reserve", sort=True)[figures].mean().reset_index()
-    least = means.iloc[0]
-    given_up = (1 - means["outcome"] / least["outcome"]).to_numpy(dtype=np.float64)
-    waits = means["host.delayed_share"].to_numpy(dtype=np.float64)
-    points = ", ".join(
-        f"{row.reserve:g}: {wait:.0%} for {up:.1%}"
-        for row, wait, up in zip(means.itertuples(), waits, given_up, strict=True)
-    )
-    note = f"Starts that wait, for the training given up against --reserve {least['reserve']:g}, "
-    note += f"by nodes kept: {points}."
-    curves = [Curve("nodes kept free", 100 * given_up, waits)]
-    if set(KNOWN) <= set(table):
-        spared, price, left = (float(least[column]) for column in KNOWN)
-        given_back = spared / (price * least["host.waiting_node_h"]) if spared else 0.0
-        known = "nothing kept, nodes given back for announced starts"
-        curves.append(
-            Curve(known, np.array([0.0, 100 * given_back]), np.array([waits[0], left]))
-        )
-    axes = Axis("training given up, %"), Axis("share of starts that wait", "share")
-    shown = means.rename(
-        columns={
-            "host.delayed_share": "share that waits",
-            "host.waiting_node_h": "node-hours waiting",
-        }
-    )
-    shown = shown.assign(**{"training given up": given_up})
-    return Chart(
-        "front",
-        "What sparing your own jobs costs training",
-        note,
-        Curves(*axes, tuple(curves)),
-        shown.round(4),
-    )

@@ -12,13 +12,14 @@ from bft.replay.report import words
 from bft.replay.report.bokeh_form import embedded, height
 from bft.replay.report.chart import Bars, Blocks, Chart, Curves, colour
 from bft.replay.report.run_charts import charts_of, charts_of_trace
-from bft.replay.report.run_comparison import headline, names_of
 from bft.replay.report.run_files import RunFiles, read_run
 from bft.replay.report.study_charts import (
     NAMES,
     answer,
     charts_of_sweep,
+    headline,
     is_sweep,
+    names_of,
     read_sweep,
     varied,
 )

@@ -10,8 +10,8 @@ from bft.replay.report import (
     node_charts,
 )
 from bft.replay.report.chart import Chart
-from bft.replay.report.run_comparison import compared
 from bft.replay.report.run_files import RunFiles
+from bft.replay.report.study_charts import compared
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_statistics import fragments, length_histogram
 

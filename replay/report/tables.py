@@ -14,8 +14,8 @@ from bft.models.errors import MAX_SENTENCE, printable
 from bft.replay.engine.ledger import BOOKS
 from bft.replay.options.options import Options
 from bft.replay.report.job_charts import done_shares
-from bft.replay.report.run_comparison import names_of
 from bft.replay.report.run_files import RunFiles
+from bft.replay.report.study_charts import names_of
 from bft.replay.report.words import markup
 from bft.replay.results.headlines import FEW_JOBS, duration_text
 from bft.replay.results.host import host_lines

@@ -21,7 +21,7 @@ from bft.models.tables import write_parquet
 from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import NodeTrace, always_idle, from_changes, write_trace
 from bft.replay.cli.main import run
-from bft.replay.inputs.shaping import capped
+from bft.replay.inputs.load import capped
 from bft.replay.trace.node_trace import SECOND_NS
 
 START_NS = pd.Timestamp("2021-02-10").value

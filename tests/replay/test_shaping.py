@@ -16,7 +16,7 @@ from bft.models.tables import write_parquet
 from bft.replay import Options, always_idle, write_trace
 from bft.replay.cli.main import run
 from bft.replay.engine.watcher import Notes, Silent
-from bft.replay.inputs.shaping import (
+from bft.replay.inputs.load import (
     jobs_per_hour,
     repeated,
     shaped,

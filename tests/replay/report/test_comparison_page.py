@@ -13,7 +13,7 @@ import pytest
 from bft.models import Curve, Job, JobTable, write_jobs
 from bft.replay import from_changes, write_trace
 from bft.replay.cli.main import run
-from bft.replay.report.run_comparison import distribution
+from bft.replay.report.study_charts import distribution
 from bft.replay.trace.node_trace import SECOND_NS
 
 DAYS = 9
