@@ -141,7 +141,10 @@ def compare(
                     own.add(stated["policy"])
             label = name or stated["policy"]
             if label in named:
-                raise _twice(label)
+                raise InputError(
+                    f"two variants are called {label!r}",
+                    hint="name them in a dictionary",
+                )
             named[label] = stated
         plan = Plan.of(common, {"seed": list(seeds)} if seeds else {}, named)
         mine = Plan(tuple(each for each in plan.points if each.options.policy in own))
@@ -152,7 +155,7 @@ def compare(
             keys = [key_of(point.options, files) for point in mine.points]
             account = carry_out(place, mine, keys, local(0), whole=True, again=True)
             for label, error in account.failures.items():
-                raise _failed(label, error)
+                raise PolicyError(f"{label}: {error}")
         found = compared(place, plan, local(workers), split=split)
         return Comparison(*(getattr(found, field.name) for field in fields(found)))
 
@@ -242,16 +245,3 @@ def _inputs(study: Study, trace: Any, jobs: Any) -> dict[str, str]:
         names.get("node_trace") if whole is None else whole,
         names.get("jobs") if held.jobs is None else held.jobs,
     )
-
-
-def _twice(label: str) -> Exception:
-
-    return InputError(
-        f"two variants are called {label!r}",
-        hint="name them in a dictionary",
-    )
-
-
-def _failed(label: str, error: str) -> Exception:
-
-    return PolicyError(f"{label}: {error}")

@@ -9,11 +9,26 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from bft.replay.cli.frames import figure_options, write_into
+from bft.replay.cli.frames import (
+    as_json,
+    as_markdown,
+    check_suffixes,
+    figure_options,
+    records,
+    show_table,
+    show_text,
+    write_frame,
+    write_into,
+)
 from bft.replay.cli.main import EXIT_DEGRADED
 from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.parameters import NamesWholeOption, parameter_name
-from bft.replay.cli.study_options import plan_of, plan_options, worker_options
+from bft.replay.cli.study_options import (
+    plan_of,
+    plan_options,
+    study_progress,
+    worker_options,
+)
 from bft.replay.options.options import FIELDS
 
 if TYPE_CHECKING:
@@ -69,15 +84,6 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
     first variant. A finished replay is reused. With RUN..., existing run directories are compared instead, which
     had the same trace and jobs.
     """
-    from bft.replay.cli.frames import (
-        as_json,
-        as_markdown,
-        check_suffixes,
-        show_table,
-        show_text,
-        write_frame,
-    )
-    from bft.replay.cli.study_options import study_progress
     from bft.replay.studies.carry_out import local
     from bft.replay.studies.comparison import compared, compared_runs, table_of
     from bft.replay.studies.study import Study
@@ -164,8 +170,6 @@ def _draw(comparison: Comparison, folder: Path, form: str) -> None:
 
 
 def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
-    from bft.replay.cli.frames import records
-
     return {
         "variants": records(comparison.frame),
         "runs": {
@@ -183,14 +187,13 @@ def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
 def _finishes(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Titles and cells of when each job finished under each variant."""
     rows = [
-        [str(name), *(_instant(instant) for instant in row)]
+        [
+            str(name),
+            *(f"{at:%Y-%m-%d %H:%M}" if at == at else "not done" for at in row),
+        ]
         for name, row in zip(table.index, table.itertuples(index=False), strict=True)
     ]
     return ["", *table.columns], rows
-
-
-def _instant(instant: pd.Timestamp) -> str:
-    return "not done" if instant != instant else f"{instant:%Y-%m-%d %H:%M}"
 
 
 def _finishes_document(table: pd.DataFrame | None) -> dict[str, dict[str, str | None]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +16,8 @@ from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.parameters import Finite, Group, NamesWholeOption, OneOf, Seconds
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bft.models import JobTable
     from bft.models.speed.scalability import (
         ScalabilityFit,
@@ -239,10 +239,9 @@ def fit(
         click.echo(f"{output}: {len(table)} jobs")
     if curves:
         with drafted(curves) as draft:
-            draft.write_text(_points(fitted), encoding="utf-8")
-        click.echo(
-            f"{curves}: {sum(len(entry.curve.ns) - 1 for entry in fitted)} points"
-        )
+            points = _points(fitted)
+            points.to_csv(draft, index=False, lineterminator="\n")
+        click.echo(f"{curves}: {len(points)} points")
 
 
 @jobs.command(
@@ -472,30 +471,23 @@ def _check_submits(
             )
 
 
-def _points(fitted: Sequence[ScalabilityFit]) -> str:
-    """The curves as CSV, one row per point."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["model", "units", "throughput", "efficiency", "extrapolated"])
-    for entry in fitted:
-        points = zip(
+def _points(fitted: Sequence[ScalabilityFit]) -> pd.DataFrame:
+    """The points of the curves, one row each."""
+    import pandas as pd
+
+    rows = [
+        (entry.model, int(n), float(p), float(efficiency), str(bool(beyond)).lower())
+        for entry in fitted
+        for n, p, efficiency, beyond in zip(
             entry.curve.ns[1:],
             entry.curve.ps[1:],
             entry.efficiency(),
             entry.extrapolated[1:],
             strict=True,
         )
-        for n, p, efficiency, extrapolated in points:
-            writer.writerow(
-                [
-                    entry.model,
-                    int(n),
-                    float(p),
-                    float(efficiency),
-                    "true" if extrapolated else "false",
-                ]
-            )
-    return text.getvalue()
+    ]
+    columns = ["model", "units", "throughput", "efficiency", "extrapolated"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _add_skew(source: str, output: str, skews: dict[str, float]) -> int:

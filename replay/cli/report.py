@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -60,9 +61,6 @@ def report(
 
     folders = [Path(run) for run in runs]
 
-    def compare() -> tuple[list[str], list[str]]:
-        return _compared(folders, different=different_inputs)
-
     for folder in (folder for folder in folders if not folder.is_file()):
         for note in mended(folder):
             say_note(note)
@@ -73,7 +71,9 @@ def report(
         click.echo(filled)
     if drawn and output is None:
         return
-    page = Path(output) if output is not None else _beside(folders[0])
+    first = folders[0].resolve()
+    beside = first.with_name(f"{first.name.removesuffix('.parquet')}.html")
+    page = beside if output is None else Path(output)
     refuse_other_forms(page)
     refuse_existing(page, force=force)
     with drafted(page) as draft:
@@ -83,7 +83,7 @@ def report(
             static=static,
             all_charts=all_charts,
             title=title,
-            compare=compare,
+            compare=partial(_compared, folders, different=different_inputs),
         )
     click.echo(str(page))
 
@@ -97,9 +97,3 @@ def _compared(folders: list[Path], *, different: bool) -> tuple[list[str], list[
     warnings = [f"The runs have different inputs: {inputs}."] if inputs else []
     warnings += [f"{caution}." for caution in found.cautions()]
     return warnings, [f"{sentence}." for sentence in found.sentences()]
-
-
-def _beside(folder: Path) -> Path:
-    return folder.resolve().with_name(
-        f"{folder.resolve().name.removesuffix('.parquet')}.html"
-    )

@@ -7,10 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bft.replay.cli.frames import (
+    as_json,
+    as_markdown,
+    check_suffixes,
+    records,
+    show_table,
+    write_frame,
+)
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.messages import say_note, say_progress, say_warning
 from bft.replay.cli.parameters import Command, Group, NamesWholeOption, OneOf, together
-from bft.replay.cli.study_options import plan_of, plan_options, worker_options
+from bft.replay.cli.study_options import (
+    plan_of,
+    plan_options,
+    study_progress,
+    worker_options,
+)
+from bft.replay.options.options import FIELDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,14 +196,7 @@ def best(
     out: str, metric: str, by: tuple[str, ...], outputs: tuple[str, ...], as_json_: bool
 ) -> None:
     """Report which values of the options are best, over all other varied options, with the spread."""
-    from bft.replay.cli.frames import (
-        as_json,
-        as_markdown,
-        check_suffixes,
-        records,
-        show_table,
-        write_frame,
-    )
+    from bft.replay.options.naming import label_of
     from bft.replay.studies.study import Study
     from bft.replay.studies.sweeping import best as best_of
     from bft.replay.studies.sweeping import option_named
@@ -224,7 +231,7 @@ def best(
         else "one point"
     )
     click.echo(
-        f"Best by {metric}: {_label(top, names)}, mean {_number(top['mean'])} ({of})."
+        f"Best by {metric}: {label_of({name: top[name] for name in names})}, mean {_number(top['mean'])} ({of})."
     )
     if left:
         say_note(f"{left} of {len(frame)} points are not done")
@@ -239,7 +246,6 @@ def _planned(given: dict[str, Any]) -> tuple[Study, Plan, list[str]]:
 
 
 def _run(study: Study, planned: Plan, keys: list[str], given: dict[str, Any]) -> int:
-    from bft.replay.cli.study_options import study_progress
     from bft.replay.studies.carry_out import carry_out
 
     only = given.get("index")
@@ -288,7 +294,7 @@ def _collected(study: Study, planned: Plan, keys: list[str]) -> int:
 
 
 def _workers(given: dict[str, Any]) -> Workers:
-    from bft.replay.studies.carry_out import local
+    from bft.replay.studies.carry_out import dask, jobqueue, local, parsl
 
     asked = [name for name in ("dask", "parsl", "jobqueue") if given[name]]
     if len(asked) > 1:
@@ -301,40 +307,28 @@ def _workers(given: dict[str, Any]) -> Workers:
         return local(0)
     if not asked:
         return local(given["workers"])
-    from bft.replay.studies.carry_out import dask, jobqueue, parsl
-
     if asked == ["dask"]:
         return dask(given["dask"])
     if asked == ["parsl"]:
         return parsl(given["parsl"])
-    resources = dict(_resource(text) for text in given["resources"])
+    resources = {}
+    for text in given["resources"]:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise click.BadParameter(
+                f"expected NAME=VALUE, not {text!r}", param_hint="--resource"
+            )
+        resources[name.replace("-", "_")] = value
     return jobqueue(given["jobqueue"], given["workers"] or 1, resources)
 
 
-def _resource(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise click.BadParameter(
-            f"expected NAME=VALUE, not {text!r}", param_hint="--resource"
-        )
-    return name.replace("-", "_"), value
-
-
 def _shown(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    from bft.replay.options.options import FIELDS
-
     titles = [
         FIELDS[name].flag if name in FIELDS else str(name) for name in table.columns
     ]
     return titles, [
         [_number(value) for value in row] for row in table.itertuples(index=False)
     ]
-
-
-def _label(row: pd.Series[Any], names: list[str]) -> str:
-    from bft.replay.options.naming import label_of
-
-    return label_of({name: row[name] for name in names})
 
 
 def _number(value: Any) -> str:

@@ -192,11 +192,16 @@ def write_xi(frame: pd.DataFrame, output: str) -> None:
             frame[name] = frame[name].astype("Int64")
     ratios = [name for name in frame.columns if str(name).startswith("xi_")]
     frame[ratios] = frame[ratios].round(6)
+    if suffix == ".csv":
+        _write_csv(frame, output)
+        return
     with drafted(output) as draft:
-        if suffix == ".parquet":
-            write_parquet(frame, draft)
-        else:
-            frame.to_csv(draft, index=False)
+        write_parquet(frame, draft)
+
+
+def _write_csv(frame: pd.DataFrame, output: str | Path) -> None:
+    with drafted(output) as draft:
+        frame.to_csv(draft, index=False)
 
 
 EXIT_INCOMPLETE = 3
@@ -361,8 +366,7 @@ def _write_retest(file: str, found: Sequence[Suspect], output: str) -> None:
     from bft.models.sharing.xi_repairs import retest_frame
 
     frame = retest_frame(found)
-    with drafted(output) as draft:
-        frame.to_csv(draft, index=False)
+    _write_csv(frame, output)
     for suspect in found[:LISTED]:
         say_note(f"{file}: row {suspect.row}: {suspect.reason}")
     more = f"; the first {LISTED} are named here" if len(found) > LISTED else ""
@@ -644,7 +648,7 @@ def collect(
     )
     plan, gauge = plan_of(given), gauge_of(given)
     folder = Path(output)
-    collection = Collection(folder, units_of(given), _replace)
+    collection = Collection(folder, units_of(given), _write_csv)
     todo = [
         pair
         for pair in wanted
@@ -759,11 +763,5 @@ def memory(profiles: tuple[str, ...], output: str, force: bool) -> None:
         for model, each in curves.items()
         for batch, gib in zip(each.batches, each.gib, strict=True)
     ]
-    with drafted(output) as draft:
-        pd.DataFrame(table, columns=list(COLUMNS)).to_csv(draft, index=False)
+    _write_csv(pd.DataFrame(table, columns=list(COLUMNS)), output)
     click.echo(f"{output}: {len(table)} batch sizes of {len(curves)} models")
-
-
-def _replace(frame: pd.DataFrame, path: Path) -> None:
-    with drafted(path) as draft:
-        frame.to_csv(draft, index=False)

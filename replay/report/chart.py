@@ -118,10 +118,8 @@ class Blocks:
 
     def hue(self, who: int) -> str:
         """The colour of an entry."""
-        return self.hues[self._class(who) % len(self.hues)]
-
-    def _class(self, who: int) -> int:
-        return self.class_of[who] if self.class_of else who
+        number = self.class_of[who] if self.class_of else who
+        return self.hues[number % len(self.hues)]
 
     def legend(self) -> list[tuple[str, str]]:
         """Name and colour of each class."""

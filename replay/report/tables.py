@@ -275,7 +275,7 @@ def parameters(runs: Sequence[RunFiles]) -> list[str]:
             given = [
                 (option, _without_path(value))
                 for option, value in sorted(summary["options"].items())
-                if value != _plain(defaults.get(option))
+                if value != json.loads(json.dumps(defaults.get(option)))
             ]
             inputs = summary["inputs"]
             rows = [
@@ -308,8 +308,3 @@ def _without_path(value: Any) -> str:
     """An option's value without folders of the sender's machine."""
     text = value if isinstance(value, str) else json.dumps(value)
     return Path(text).name if isinstance(value, str) and "/" in text else text
-
-
-def _plain(value: Any) -> Any:
-    """Return a default as JSON gives it back."""
-    return json.loads(json.dumps(value))

@@ -76,7 +76,8 @@ def opening(summary: dict[str, Any]) -> str:
     host = metrics.get("host") or {}
     sentences = [machine_sentence(summary), _trained(summary)]
     if host.get("starts"):
-        sentences.append(f"{_capital(_host(host))}.")
+        paid = _host(host)
+        sentences.append(f"{paid[0].upper()}{paid[1:]}.")
     return " ".join(sentences)
 
 
@@ -224,10 +225,6 @@ def _counted(count: float, what: str) -> str:
 def _nodes(count: float) -> str:
     text = f"{count:,.1f}".removesuffix(".0") if count >= 1 else f"{count:.2g}"
     return f"{text} node{'' if text == '1' else 's'}"
-
-
-def _capital(sentence: str) -> str:
-    return f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def markup(text: str) -> str:

@@ -392,16 +392,6 @@ class Onlooker(Protocol):
         """A point is done, or has failed."""
 
 
-class Unwatched:
-    """A progress display that shows nothing."""
-
-    def begins(self, points: int, done: int, workers: str) -> None:
-        """Show nothing when the points begin."""
-
-    def ended(self, label: str, error: str | None, seconds: float) -> None:
-        """Show nothing when a point ended."""
-
-
 @dataclass(frozen=True, slots=True)
 class Account:
     """The result of carrying out a plan.
@@ -457,7 +447,6 @@ def carry_out(
     InputError
         When no point has that index, or the study cannot be written.
     """
-    onlooker = onlooker or Unwatched()
     pairs = list(zip(plan.points, keys, strict=True))
     if only is not None:
         if not 0 <= only < len(pairs):
@@ -473,13 +462,15 @@ def carry_out(
         if again or not _there(study, key, whole=whole):
             todo[key] = Task(key, point.options, Path(study.folder).absolute(), whole)
     reused = sum(key not in todo for _, key in pairs)
-    onlooker.begins(len(labels), len(labels) - len(todo), workers.name)
+    if onlooker is not None:
+        onlooker.begins(len(labels), len(labels) - len(todo), workers.name)
     failures: dict[str, str] = {}
 
     def on_done(done: Done) -> None:
         if done.error is not None:
             failures[labels[done.key]] = done.error
-        onlooker.ended(labels[done.key], done.error, done.seconds)
+        if onlooker is not None:
+            onlooker.ended(labels[done.key], done.error, done.seconds)
 
     if todo:
         run_tasks(todo.values(), workers, on_done)
