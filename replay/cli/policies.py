@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from bft.models import InputError
 from bft.models.checks import Name
 from bft.replay.cli.parameters import Command
 
@@ -47,7 +48,6 @@ def _known(name: str, names: list[str]) -> str:
 
 
 def _described(name: str, *, may_fail: bool) -> dict[str, Any]:
-    from bft.models import InputError
     from bft.replay.options.options import Options
     from bft.replay.options.run_spec import RunSpec
     from bft.replay.policies.registry import policy_options, policy_type

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
@@ -15,9 +17,7 @@ from bft.models.prediction.regressors import KINDS
 from bft.replay.cli.parameters import Finite, Group, NamesWholeOption, OneOf
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
 
     from bft.models.prediction.saved_models import Accuracy
 
@@ -264,8 +264,6 @@ def _submissions(
     frame: pd.DataFrame, table: str, share: float, column: str, horizon: int
 ) -> _Test:
     """Return the test of predicted submissions in the slots after each slot."""
-    import numpy as np
-
     from bft.models.cells import Rows
     from bft.models.prediction.forecast import Forecaster, ahead
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.models.atomic_files import drafted, figure_folder, refuse_existing
@@ -16,15 +17,32 @@ from bft.models.option_fields import option_fields
 from bft.replay.cli.frames import refuse_other_forms
 from bft.replay.cli.messages import say_note
 from bft.replay.cli.parameters import Group, NamesWholeOption, option, together
-from bft.replay.trace.node_trace import SECOND_NS
-from bft.replay.trace.perturbing import Perturbation
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bft.replay.trace.node_trace import NodeTrace
-    from bft.replay.trace.walltimes import Walltimes
-
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.parts import (
+    anonymised,
+    anonymised_walltimes,
+    cut,
+    cut_walltimes,
+    merged,
+    merged_walltimes,
+    walltimes_with_nodes,
+    with_nodes,
+)
+from bft.replay.trace.perturbing import Perturbation, perturbed
+from bft.replay.trace.trace_statistics import (
+    SPANS,
+    fragments,
+    idle_over_time,
+    trace_statistics,
+)
+from bft.replay.trace.walltimes import (
+    Outlook,
+    Walltimes,
+    calibration,
+    check_nodes,
+    read_walltimes,
+    write_walltimes,
+)
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 # The bins of `calibration`.
@@ -112,8 +130,6 @@ def info(
 
     With --html or --png as charts: when nodes are idle, by hour and weekday, for how long, and which.
     """
-    from bft.replay.trace.trace_statistics import trace_statistics
-
     if html is not None:
         refuse_other_forms(Path(html))
         refuse_existing(html, force=force)
@@ -134,7 +150,6 @@ def info(
 def _calibration(
     read: NodeTrace, walltimes: str, given: dict[str, Any]
 ) -> dict[str, Any]:
-    from bft.replay.trace.walltimes import Outlook, calibration, read_walltimes
 
     whole = _read({**given, "first_node": 0, "node_count": None})
     outlook = Outlook(read_walltimes(walltimes), whole, read.nodes)
@@ -185,8 +200,6 @@ def _charted(
 )
 def show(shown: int, as_json: bool, **given: Any) -> None:
     """Draw the idle nodes over time and list the first events."""
-    from bft.replay.trace.trace_statistics import SPANS, idle_over_time
-
     read = _read(given)
     idle = read.idle_counts()
     joined, left = np.diff(read.joined_at), np.diff(read.left_at)
@@ -434,11 +447,6 @@ def _remade(
         When there are not walltimes for each trace, or their target is missing, exists, or is no Parquet file.
     """
     from bft.replay.trace.trace_files import read_trace
-    from bft.replay.trace.walltimes import (
-        check_nodes,
-        read_walltimes,
-        write_walltimes,
-    )
 
     named = [file for file in walltimes if file is not None]
     _check_beside(named, files, given)
@@ -530,7 +538,6 @@ def slice_(
     """
     from bft.replay.logs import Clock, Diagnosis
     from bft.replay.logs.from_files import instant
-    from bft.replay.trace.parts import cut, cut_walltimes
 
     clock = Clock(tz or "UTC", Diagnosis())
 
@@ -560,7 +567,6 @@ def select(file: str, nodes: str, walltimes: str | None, **given: Any) -> None:
     no nodes and are left out, which is said.
     """
     from bft.replay.logs.from_files import node_list
-    from bft.replay.trace.parts import walltimes_with_nodes, with_nodes
 
     known = _remade(
         [file],
@@ -597,8 +603,6 @@ def merge(files: tuple[str, ...], walltimes: tuple[str, ...], **given: Any) -> N
     Where one ends when the next begins, a node idle in both stays idle. Between windows no node is idle: a note says
     so. Jobs that the walltimes of several traces state count once.
     """
-    from bft.replay.trace.parts import merged, merged_walltimes
-
     _remade(
         files,
         walltimes,
@@ -626,8 +630,6 @@ def anonymise(file: str, key: str, walltimes: str | None, **given: Any) -> None:
     The same key gives a node the same name in every trace. Nodes come in the order of their new names; times stay, so
     that somebody who knows when a node was idle recognises it.
     """
-    from bft.replay.trace.parts import anonymised, anonymised_walltimes
-
     secret = _secret(key)
 
     def make(sources: list[NodeTrace]) -> NodeTrace:
@@ -677,9 +679,7 @@ def perturb(file: str, output: str, force: bool, **how: Any) -> None:
 
     Nodes are never idle where they were not. Replays of the result report how it was made.
     """
-    from bft.replay.trace.perturbing import perturbed
     from bft.replay.trace.trace_files import read_trace
-    from bft.replay.trace.trace_statistics import fragments
 
     perturbation = Perturbation(**how)
     if perturbation == Perturbation(seed=perturbation.seed):

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bft.milp import ProblemError
+from bft.milp.backends.registry import able, backend_names, describe, listed
 from bft.models import InputError, Objective
 from bft.models.checks import cluster_kinds
 from bft.models.option_fields import POLICY_KNOWS, SECTIONS, Condition, OptionField
@@ -171,7 +173,6 @@ class RunSpec:
 
     def _check_backend(self) -> None:
         # Not checked when options are made: a run may be planned on another machine.
-        from bft.milp.backends.registry import backend_names, describe
 
         name = self.options.solver.backend
         if name == "auto" or not self.solves:
@@ -266,9 +267,6 @@ def _with_kinds(run: RunSpec) -> Iterator[str]:
 
 def _with_the_solver(run: RunSpec) -> Iterator[str]:
     """Yield what no solver can do, or not the one that is asked for."""
-    from bft.milp import ProblemError
-    from bft.milp.backends.registry import able, listed
-
     shares, solver = run.options.xi is not None, run.options.solver
     formulation = solver.formulation
     if shares and formulation not in ("auto", *_SHARING):

@@ -210,8 +210,6 @@ def by_group(
     InputError
         When no job states what is asked for, or `split` is nothing that a comparison is broken down by.
     """
-    import pandas as pd
-
     chosen = Split.read(split)
     column = SPLITS[chosen.by]
     whole = pd.concat([table for each in variants.values() for table in each])
