@@ -9,15 +9,18 @@ one set of variables, however many members it has.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.problem import FloatArray, IntArray, Job, Problem
+
+if TYPE_CHECKING:
+    from bft.milp.exact.scores import Terms
 
 
 class _Growing:
@@ -55,7 +58,7 @@ class _Rows:
 
     def __init__(self) -> None:
         self.row: dict[Job, int] = {}
-        self.kind: dict[str, int] = {}
+        self.kind: dict[tuple[float, str], int] = {}
         self.kinds, self.ends, self.stretch_ends, self.lows, self.highs = (
             _Growing(np.int64) for _ in range(5)
         )
@@ -65,14 +68,13 @@ class _Rows:
         self.ends.add([0])
         self.stretch_ends.add([0])
 
-    def add(self, jobs: Iterable[Job]) -> None:
-        """Add the jobs that are not known."""
-        new = [job for job in dict.fromkeys(jobs) if job not in self.row]
+    def add(self, new: Sequence[Job]) -> None:
+        """Add jobs that are not known, each once."""
         self.row |= {job: row for row, job in enumerate(new, len(self.row))}
         different = {job.waiting_key: job for job in new}
         first = {key: job for key, job in different.items() if key not in self.kind}
-        self.kind |= {key: kind for kind, key in enumerate(first, len(self.kind))}
         if first:
+            self.kind |= {key: kind for kind, key in enumerate(first, len(self.kind))}
             kinds = first.values()
             curve_ends = np.cumsum([len(job.ns) for job in kinds]) + len(self.ns)
             self.ends.add(curve_ends)
@@ -115,6 +117,12 @@ class JobArrays:
     stretches: tuple[IntArray, IntArray, IntArray]
     _stall: dict[float, IntArray] = field(default_factory=dict)
 
+    @cached_property
+    def terms(self) -> Terms:
+        """All but the jobs themselves, as compiled code takes it."""
+        costs = self.tcup, self.tcdw, self.weight
+        return self.kinds, self.curves, self.stretches, costs
+
     def alike(self, tfwd: float | None) -> IntArray:
         """A number for each job, equal for jobs that are interchangeable while they wait; `tfwd` under `stall`."""
         if tfwd is None:
@@ -144,8 +152,9 @@ def job_arrays(jobs: tuple[Job, ...]) -> JobArrays:
         rows = list(map(_rows.row.get, jobs))
         if None in rows:
             if len(_rows.row) > 2 * len(jobs) + _SPARE:
-                _rows = _Rows()
-            _rows.add(jobs)
+                _rows, rows = _Rows(), [None] * len(jobs)
+            new = [job for job, row in zip(jobs, rows, strict=True) if row is None]
+            _rows.add(list(dict.fromkeys(new)))
             rows = list(map(_rows.row.get, jobs))
         at = np.array(rows, dtype=np.int64)
         arrays = JobArrays(
@@ -169,58 +178,55 @@ class Classes:
     ----------
     of
         The class of each job, int64.
-    first
-        Position of the first member of each class.
+    positions
+        Position of the first member of each class, int64.
     """
 
     of: IntArray
-    first: tuple[int, ...]
+    positions: IntArray
 
     @cached_property
-    def positions(self) -> IntArray:
-        """`first` as an array: int64."""
-        return np.array(self.first, dtype=np.int64)
+    def first(self) -> tuple[int, ...]:
+        """`positions` as Python's numbers."""
+        return tuple(self.positions.tolist())
 
     @cached_property
     def sizes(self) -> IntArray:
         """Number of members of each class."""
-        return np.bincount(self.of, minlength=len(self.first))
+        return np.bincount(self.of, minlength=len(self.positions))
 
     def members(self) -> list[IntArray]:
         """Positions of the members of each class, ascending."""
         order = np.argsort(self.of, kind="stable")
-        return np.split(order, np.cumsum(self.sizes)[:-1]) if self.first else []
+        return (
+            np.split(order, np.cumsum(self.sizes)[:-1]) if len(self.positions) else []
+        )
 
 
 @lru_cache(maxsize=4)
 def classes_of(problem: Problem) -> Classes:
     """Group the jobs of a problem; with several kinds of units each job is a class of its own."""
+    from bft.milp.exact.scores import in_order
+
     jobs = len(problem.jobs)
     if problem.several_kinds or not jobs:
         return apart(problem)
-    alone = problem.holders
+    alone = np.flatnonzero(problem.counts)
     if problem.pairs:
         paired = (j for pair in problem.pairs for j in (pair.a, pair.b))
-        alone = tuple(sorted({*alone, *paired}))
+        alone = np.array(sorted({*alone.tolist(), *paired}), dtype=np.int64)
     stall = problem.cost_model == "stall"
     kinds = job_arrays(problem.jobs).alike(problem.tfwd if stall else None)
     count = int(kinds.max()) + 1
-    if alone or problem.alike:
+    if len(alone) or problem.alike:
         kinds = kinds.copy()
-        kinds[list(alone)] = np.arange(count, count + len(alone))
+        kinds[alone] = np.arange(count, count + len(alone))
     for group in problem.alike:
         kinds[list(group)] = kinds[group[0]]
-    # NumPy keeps the last value of a repeated index: here the first job of each kind.
-    first = np.full(count + len(alone), jobs, dtype=np.int64)
-    first[kinds[::-1]] = np.arange(jobs - 1, -1, -1)
-    begins = np.sort(first)
-    begins = begins[: np.searchsorted(begins, jobs)]
-    number = np.empty(count + len(alone), dtype=np.int64)
-    number[kinds[begins]] = np.arange(len(begins))
-    return Classes(number[kinds], tuple(begins.tolist()))
+    return Classes(*in_order(kinds, count + len(alone)))
 
 
 def apart(problem: Problem) -> Classes:
     """Classes with one job each."""
     jobs = len(problem.jobs)
-    return Classes(np.arange(jobs), tuple(range(jobs)))
+    return Classes(np.arange(jobs), np.arange(jobs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -179,20 +180,30 @@ class Job:
         return known[: max_units + 1]
 
     @cached_property
-    def waiting_key(self) -> str:
-        """Equal for jobs whose value, while they hold no units, is the same function of their units, Tcup aside.
+    def waiting_key(self) -> tuple[float, str]:
+        """Equal for jobs whose value, while they hold no units, is the same function of their units, Tcup aside."""
+        return self.weight, self._curve_key
 
-        Interned, so that grouping thousands of jobs at every decision only compares addresses.
-        """
+    @cached_property
+    def _curve_key(self) -> str:
         sizes = self.sizes or ()
-        numbers = np.array(
-            [self.jmin, self.jmax, self.weight, len(sizes), *sizes], dtype=np.float64
-        )
-        return sys.intern(
-            (numbers.tobytes() + self.ns.tobytes() + self.os.tobytes()).decode(
-                "latin-1"
-            )
-        )
+        numbers = np.array([self.jmin, self.jmax, len(sizes), *sizes], dtype=np.float64)
+        key = numbers.tobytes() + self.ns.tobytes() + self.os.tobytes()
+        # Interned, so that grouping thousands of jobs at every decision only compares addresses.
+        return sys.intern(key.decode("latin-1"))
+
+    def at_weight(self, weight: float) -> Job:
+        """The same job at another weight.
+
+        >>> Job("a", 1, 8, ns=[0, 8], os=[0, 80], tcup=20.0, tcdw=10.0).at_weight(2.0).weight
+        2.0
+        """
+        if not 0 <= weight <= MAX_OBJECTIVE:
+            return replace(self, weight=weight)
+        other = copy(self)  # what was checked of this one holds for the other
+        object.__setattr__(other, "weight", weight)
+        other.__dict__.pop("waiting_key", None)
+        return other
 
     def rate(self, units: int) -> float:
         """Objective per second on `units` units; 0 on a count that it may not have, where it cannot run."""
@@ -207,9 +218,14 @@ _unique: tuple[Job, ...] = ()
 def _unique_names(jobs: tuple[Job, ...]) -> bool:
     """Whether job names are unique; those of the last problem are known, and comparing is faster than hashing."""
     global _unique
-    if jobs is _unique or jobs == _unique:
+    known = _unique
+    if jobs is known or jobs == known:
         return True
-    if len(set(map(_name, jobs))) < len(jobs):
+    different = [
+        pair for pair in zip(jobs, known, strict=False) if pair[0] is not pair[1]
+    ]
+    renamed = any(job.name != before.name for job, before in different)
+    if (renamed or len(jobs) != len(known)) and len(set(map(_name, jobs))) < len(jobs):
         return False
     _unique = jobs
     return True
@@ -380,7 +396,8 @@ class Problem:
     jobs
         The jobs in play, names unique.
     current
-        Units that each job holds now, one number per job. Their sum may not exceed `units`.
+        Units that each job holds now, one number per job, or an int64 array that does not change. Their sum may not
+        exceed `units`.
     cost_model
         `bftrainer`: a rescale costs T x the rate before. `stall`: no progress for T seconds.
     pairs
@@ -453,6 +470,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "jobs", tuple(self.jobs))
+        current: object = self.current
+        if isinstance(current, np.ndarray):
+            object.__setattr__(self, "counts", current)
+            object.__setattr__(self, "current", tuple(current.tolist()))
         if self.kinds is not None:
             self._check_kinds(self.kinds)
         if self.units < 0:

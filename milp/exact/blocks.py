@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from bft.milp.exact.compiled import compiled
-from bft.milp.exact.core import NEVER
+from bft.milp.exact.core import NEVER, survivors
 from bft.milp.problem import IntArray
 
 Stretches = tuple[IntArray, IntArray, IntArray, IntArray, IntArray]
@@ -35,11 +35,12 @@ KINDS = 4
 def blocks(
     of: IntArray,
     sizes: IntArray,
-    ends: IntArray,
-    low: IntArray,
-    high: IntArray,
-    first_loss: IntArray,
-    step: IntArray,
+    units: IntArray,
+    slopes: IntArray,
+    loss: IntArray,
+    offsets: IntArray,
+    max_units: IntArray,
+    price: int,
     bound: int,
 ) -> tuple[IntArray, IntArray, IntArray, Stretches]:
     """Split jobs into jobs that a loss of at most `bound` decides, and blocks of undecided jobs.
@@ -48,8 +49,8 @@ def blocks(
     ----------
     of, sizes
         The class of each job, and how many members each class has.
-    ends, low, high, first_loss, step
-        Surviving choices of each class as stretches (`core.survivors`).
+    units, slopes, loss, offsets, max_units, price
+        Points of the classes and the losses there, as of `core.survivors`.
     bound
         Largest total loss of all jobs together.
 
@@ -63,6 +64,9 @@ def blocks(
         Choices of the blocks, stored as those of the classes.
 
     """
+    ends, low, high, first_loss, step = survivors(
+        units, slopes, loss, offsets, max_units, price, bound
+    )
     first, last, limits = _limits(sizes, ends, low, high, first_loss, step, bound)
     kind_ends, kind_low, kind_high, kind_loss, kind_step = _kinds(
         ends, low, high, first_loss, step, limits

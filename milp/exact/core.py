@@ -32,6 +32,24 @@ NEVER = np.int64(2**62 - 1)
 
 
 @compiled
+def relaxed(
+    of: IntArray,
+    units: IntArray,
+    scores: IntArray,
+    slopes: IntArray,
+    offsets: IntArray,
+    sizes: IntArray,
+    kept: IntArray,
+    capacity: int,
+) -> tuple[int, IntArray, IntArray, IntArray, int]:
+    """The price of the linear relaxation, the `losses` at it, and the allocation of `start` with its loss."""
+    price = price_of(units, scores, offsets, sizes, capacity)
+    loss, max_units = losses(units, scores, slopes, offsets, sizes, price, capacity)
+    base, total = start(of, units, slopes, loss, offsets, kept, price, capacity)
+    return price, loss, max_units, base, total
+
+
+@compiled
 def price_of(
     units: IntArray, scores: IntArray, offsets: IntArray, sizes: IntArray, capacity: int
 ) -> int:
@@ -81,23 +99,33 @@ def _price_at(
 
     Found as a quickselect finds a median; of equal slopes the first segment comes first.
     """
-    active = np.arange(len(slopes))
-    while len(active):
-        pivot = slopes[active[len(active) // 2]]
-        side = np.sign(slopes[active] - pivot)
-        wanted = 0
-        for i in active[side < 0]:
-            wanted += (units[last[i]] - units[first[i]]) * times[i]
+    active, below = np.arange(len(slopes)), np.empty(len(slopes), np.int64)
+    above, equal = np.empty_like(below), np.empty_like(below)
+    count = len(slopes)
+    while count:
+        pivot = slopes[active[count // 2]]
+        wanted, lower, same, higher = 0, 0, 0, 0
+        for i in active[:count]:
+            if slopes[i] < pivot:
+                wanted += (units[last[i]] - units[first[i]]) * times[i]
+                below[lower] = i
+                lower += 1
+            elif slopes[i] > pivot:
+                above[higher] = i
+                higher += 1
+            else:
+                equal[same] = i
+                same += 1
         if wanted > left:
-            active = active[side < 0]
+            active, below, count = below, active, lower
             continue
         left -= wanted
-        for i in active[side == 0]:
+        for i in equal[:same]:
             a, b = first[i], last[i]
             left -= (units[b] - units[a]) * times[i]
             if left < 0:
                 return int((scores[b] - scores[a]) // (units[b] - units[a]))
-        active = active[side > 0]
+        active, above, count = above, active, higher
     return 0
 
 

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp.classes import Classes, JobArrays, apart, classes_of, job_arrays
+from bft.milp.classes import Classes, apart, classes_of, job_arrays
 from bft.milp.problem import BoolArray, FloatArray, IntArray, Job, Problem
 
 if TYPE_CHECKING:
     from bft.milp.exact.blocks import Stretches
+    from bft.milp.exact.scores import Terms
 
 # Up to this many steps (choices x units, summed over jobs) the plain programme takes half a millisecond. (The core
 # programme is faster from a tenth of that on, but takes seconds to compile when it is first used.)
@@ -180,31 +181,6 @@ def scores_of(problem: Problem, classes: Classes | None = None) -> Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
-    """What jobs are worth, as arrays for compiled code, one entry for each class: all but what they hold.
-
-    `curves` holds breakpoints and the objective there, each curve once, and begin and end of each class's curve;
-    `stretches` likewise first and last count of each stretch of neighbouring counts; `costs` Tcup, Tcdw and weight.
-    """
-
-    curves: tuple[FloatArray, FloatArray, IntArray, IntArray]
-    stretches: tuple[IntArray, IntArray, IntArray, IntArray]
-    costs: tuple[FloatArray, FloatArray, FloatArray]
-
-    @classmethod
-    def of(cls, jobs: JobArrays, first: IntArray) -> _Terms:
-        """The terms of the classes whose first members are at these positions."""
-        kind = jobs.kinds[first]
-        ns, os, ends = jobs.curves
-        lows, highs, stretch_ends = jobs.stretches
-        return cls(
-            (ns, os, ends[kind], ends[kind + 1]),
-            (lows, highs, stretch_ends[kind], stretch_ends[kind + 1]),
-            (jobs.tcup[first], jobs.tcdw[first], jobs.weight[first]),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class _Posed:
     """A problem as arrays for compiled code, one entry for each class of jobs.
 
@@ -213,7 +189,7 @@ class _Posed:
 
     problem: Problem
     classes: Classes
-    terms: _Terms
+    terms: Terms
     held: IntArray
     kept: IntArray
     runs: BoolArray
@@ -224,55 +200,54 @@ class _Posed:
         from bft.milp.exact.scores import kept_counts
 
         classes = classes_of(problem) if classes is None else classes
-        first = classes.positions
-        terms = _Terms.of(job_arrays(problem.jobs), first)
-        held = problem.counts[first]
-        kept, runs = kept_counts(*terms.stretches, held)
+        terms = job_arrays(problem.jobs).terms
+        held = problem.counts[classes.positions]
+        kept, runs = kept_counts(terms, classes.positions, held)
         return cls(problem, classes, terms, held, kept, runs)
 
     def points(self) -> tuple[IntArray, FloatArray, BoolArray, IntArray]:
         """The points that define the values of all classes: see `scores.value_points`."""
         from bft.milp.exact.scores import value_points
 
-        problem, terms = self.problem, self.terms
-        return value_points(
-            *terms.curves,
-            *terms.stretches,
+        problem, first = self.problem, self.classes.positions
+        stall = problem.cost_model == "stall"
+        units, tfwd = problem.units, problem.tfwd
+        return value_points(self.terms, first, self.held, units, tfwd, stall)
+
+    def scores(self) -> Scores:
+        """The scores of all classes."""
+        from bft.milp.exact.scores import scores_of
+
+        problem, classes = self.problem, self.classes
+        made = scores_of(
+            self.terms,
+            classes.positions,
             self.held,
-            *terms.costs,
+            self.kept,
+            classes.sizes,
             problem.units,
             problem.tfwd,
             problem.cost_model == "stall",
         )
-
-    def scores(self) -> Scores:
-        """The scores of all classes."""
-        from bft.milp.exact.scores import scores
-
-        sizes = self.classes.sizes
-        return Scores(
-            *scores(*self.points(), self.held, self.kept, sizes),
-            self.classes.of,
-            sizes,
-            self.kept,
-        )
+        return Scores(*made, classes.of, classes.sizes, self.kept)
 
     def objective(self, counts: IntArray) -> float:
         """The value of an allocation: equals `values.total_value` bit by bit."""
         from bft.milp.exact.scores import values_of
 
-        problem, stall = self.problem, self.problem.cost_model == "stall"
+        problem, classes = self.problem, self.classes
         values = values_of(
-            *self.terms.curves,
-            self.runs,
+            self.terms,
+            classes.positions,
             self.held,
-            *self.terms.costs,
-            self.classes.of,
+            self.runs,
+            classes.of,
             counts,
             problem.tfwd,
-            stall,
+            problem.cost_model == "stall",
         )
-        return math.fsum(values.tolist())
+        # Most jobs that wait are worth 0, which a sum need not have.
+        return math.fsum(values[values != 0.0].tolist())
 
 
 def _best(
@@ -310,25 +285,19 @@ def _search(
 ) -> tuple[IntArray, int | None]:
     """The answer of `_core`, from kernels that may still have to be compiled."""
     from bft.milp.exact.blocks import blocks, give_out
-    from bft.milp.exact.core import improve, losses, price_of, start, survivors
+    from bft.milp.exact.core import improve, relaxed
 
-    units, slopes, offsets, of, sizes = (
-        scores.units,
-        scores.slopes,
-        scores.offsets,
-        scores.of,
-        scores.sizes,
-    )
+    units, slopes, offsets = scores.units, scores.slopes, scores.offsets
+    of, sizes = scores.of, scores.sizes
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    price = price_of(units, scores.scores, offsets, sizes, capacity)
-    loss, max_units = losses(
-        units, scores.scores, slopes, offsets, sizes, price, capacity
+    price, loss, max_units, base, total = relaxed(
+        of, units, scores.scores, slopes, offsets, sizes, scores.kept, capacity
     )
-    base, total = start(of, units, slopes, loss, offsets, scores.kept, price, capacity)
     bound, excluded = total if total <= capacity * FIRST else total // FIRST, 0
     while time.monotonic() < deadline:
-        choices = survivors(units, slopes, loss, offsets, max_units, price, bound)
-        counts, undecided, begins, stretches = blocks(of, sizes, *choices, bound)
+        counts, undecided, begins, stretches = blocks(
+            of, sizes, units, slopes, loss, offsets, max_units, price, bound
+        )
         left = capacity - int(counts.sum())
         with alarm(
             deadline if _steps(stretches, left) > QUICK_STEPS else math.inf

@@ -28,87 +28,101 @@ from bft.milp.tolerances import CHARGE_QUANTA, EQUAL_SUMS, SCORE_BITS
 CHARGE = np.int64(CHARGE_QUANTA)
 # S is added up in multiples of the largest value divided by this: room for 2^28 jobs in 62 bits.
 GRAINS = 2.0**32
+# The jobs of a problem as arrays for compiled code (`classes.JobArrays`): the kind of each job; breakpoints, the
+# objective there, and where a kind's curve ends; first and last count of each stretch of counts, and where a kind's
+# stretches end; Tcup, Tcdw and weight of each job.
+Terms = tuple[
+    IntArray,
+    tuple[FloatArray, FloatArray, IntArray],
+    tuple[IntArray, IntArray, IntArray],
+    tuple[FloatArray, FloatArray, FloatArray],
+]
+
+
+@compiled
+def in_order(kinds: IntArray, count: int) -> tuple[IntArray, IntArray]:
+    """Number the kinds, below `count`, in the order of their first jobs: the number of each job, and the first jobs."""
+    number = np.full(count, -1)
+    of, first = np.empty(len(kinds), np.int64), np.empty(len(kinds), np.int64)
+    found = 0
+    for j in range(len(kinds)):
+        if number[kinds[j]] < 0:
+            number[kinds[j]], first[found] = found, j
+            found += 1
+        of[j] = number[kinds[j]]
+    return of, first[:found].copy()
 
 
 @compiled
 def value_points(
-    ns: FloatArray,
-    os: FloatArray,
-    begins: IntArray,
-    ends: IntArray,
-    lows: IntArray,
-    highs: IntArray,
-    stretch_begins: IntArray,
-    stretch_ends: IntArray,
+    terms: Terms,
+    first: IntArray,
     held: IntArray,
-    tcup: FloatArray,
-    tcdw: FloatArray,
-    weight: FloatArray,
     units: int,
     tfwd: float,
     stall: bool,
 ) -> tuple[IntArray, FloatArray, BoolArray, IntArray]:
-    """Few points that define every v_j: counts ascending from 0, values, linearity, and offsets per job.
+    """Few points that define every v_j: counts ascending from 0, values, linearity, and offsets per class.
 
-    Linearity: whether v_j is linear to the next point; else no count between the two is allowed. Job j's curve is
-    ns, os[begins[j]:ends[j]]; besides 0 it may have the counts lows[i] to highs[i], i in
-    stretch_begins[j]:stretch_ends[j].
+    Linearity: whether v_j is linear to the next point; else no count between the two is allowed. `first` is the first
+    member of each class, `held` what each member holds.
     A cost that is the same for every count of a job is left out, because it would hide the differences: a job that
     holds more than it may keep must shrink in any case.
     """
-    jobs = len(held)
-    offsets = np.zeros(jobs + 1, np.int64)
-    room = 2 * (ends - begins).sum() + 5 * jobs
-    room += 2 * (stretch_ends - stretch_begins).sum()
+    kinds, (ns, os, ends), (lows, highs, stretch_ends), (tcup, tcdw, weight) = terms
+    classes = len(held)
+    offsets = np.zeros(classes + 1, np.int64)
+    room = 5 * classes
+    for kind in kinds[first]:
+        room += 2 * (ends[kind + 1] - ends[kind])
+        room += 2 * (stretch_ends[kind + 1] - stretch_ends[kind])
     counts = np.empty(room, np.int64)
     values = np.empty(room)
     linear = np.zeros(room, np.bool_)
     filled = 0
-    for j in range(jobs):
-        first, end = begins[j], ends[j]
+    for c in range(classes):
+        j, kind = first[c], kinds[first[c]]
+        begin, end = ends[kind], ends[kind + 1]
         start, rate = filled, 0.0
         counts[filled] = 0
         filled += 1
-        for i in range(stretch_begins[j], stretch_ends[j]):
+        for i in range(stretch_ends[kind], stretch_ends[kind + 1]):
             min_units, max_units = lows[i], min(highs[i], units)
             if min_units > max_units:
                 break
-            begin = filled
+            lowest = filled
             filled = _break_points(
-                ns, first, end, min_units, max_units, held[j], counts, filled
+                ns, begin, end, min_units, max_units, held[c], counts, filled
             )
-            linear[begin : filled - 1] = True
-            if min_units <= held[j] <= max_units and not stall:
-                rate = _on(ns, os, first, first, end, float(held[j]))[0]
-        offsets[j + 1] = filled
-        place = first
+            linear[lowest : filled - 1] = True
+            if min_units <= held[c] <= max_units and not stall:
+                rate = _on(ns, os, begin, begin, end, float(held[c]))[0]
+        offsets[c + 1] = filled
+        place = begin
         for k in range(start, filled):
-            o, place = _on(ns, os, place, first, end, float(counts[k]))
-            seconds = _lost_s(counts[k], held[j], tcup[j], tcdw[j])
+            o, place = _on(ns, os, place, begin, end, float(counts[k]))
+            seconds = _lost_s(counts[k], held[c], tcup[j], tcdw[j])
             values[k] = _value(o, seconds, rate, weight[j], tfwd, stall)
     return counts[:filled], values[:filled], linear[:filled], offsets
 
 
 @compiled
 def kept_counts(
-    lows: IntArray,
-    highs: IntArray,
-    stretch_begins: IntArray,
-    stretch_ends: IntArray,
-    held: IntArray,
+    terms: Terms, first: IntArray, held: IntArray
 ) -> tuple[IntArray, BoolArray]:
-    """The most units up to those held that each job may have, and whether it makes progress on what it holds.
+    """The most units up to those held that each class may have, and whether it makes progress on what it holds.
 
-    As `Job.at_most` and `Job.runs_on`, for the stretches of `value_points`.
+    As `Job.at_most` and `Job.runs_on`.
     """
+    kinds, _, (lows, highs, stretch_ends), _ = terms
     kept = np.zeros(len(held), np.int64)
     runs = np.zeros(len(held), np.bool_)
-    for j in range(len(held)):
-        for i in range(stretch_begins[j], stretch_ends[j]):
-            if lows[i] <= held[j]:
-                kept[j] = min(held[j], highs[i])
-        last = highs[stretch_ends[j] - 1]
-        runs[j] = held[j] > 0 and min(held[j], last) == kept[j]
+    for c in range(len(held)):
+        begin, end = stretch_ends[kinds[first[c]]], stretch_ends[kinds[first[c]] + 1]
+        for i in range(begin, end):
+            if lows[i] <= held[c]:
+                kept[c] = min(held[c], highs[i])
+        runs[c] = held[c] > 0 and min(held[c], highs[end - 1]) == kept[c]
     return kept, runs
 
 
@@ -167,34 +181,31 @@ def _break_points(
 
 @compiled
 def values_of(
-    ns: FloatArray,
-    os: FloatArray,
-    begins: IntArray,
-    ends: IntArray,
-    runs: BoolArray,
+    terms: Terms,
+    first: IntArray,
     held: IntArray,
-    tcup: FloatArray,
-    tcdw: FloatArray,
-    weight: FloatArray,
+    runs: BoolArray,
     of: IntArray,
     counts: IntArray,
     tfwd: float,
     stall: bool,
 ) -> FloatArray:
-    """v_j(n_j) of every job, bit by bit as in `values.value_tables`; arrays are per class, job j is of class of[j].
+    """v_j(n_j) of every job, bit by bit as in `values.value_tables`; job j is of class of[j].
 
     `runs`: whether a job makes progress on what it holds, so that a change has a cost.
     """
+    kinds, (ns, os, ends), _, (tcup, tcdw, weight) = terms
     values = np.empty(len(of))
     for j in range(len(of)):
         c, n = of[j], counts[j]
-        first, end = begins[c], ends[c]
-        seconds = _lost_s(n, held[c], tcup[c], tcdw[c])
+        like = first[c]
+        begin, end = ends[kinds[like]], ends[kinds[like] + 1]
+        seconds = _lost_s(n, held[c], tcup[like], tcdw[like])
         rate = 0.0
         if seconds and runs[c] and not stall:
-            rate = _on(ns, os, first, first, end, float(held[c]))[0]
-        o = _on(ns, os, first, first, end, float(n))[0]
-        values[j] = _value(o, seconds, rate, weight[c], tfwd, stall)
+            rate = _on(ns, os, begin, begin, end, float(held[c]))[0]
+        o = _on(ns, os, begin, begin, end, float(n))[0]
+        values[j] = _value(o, seconds, rate, weight[like], tfwd, stall)
     return values
 
 
@@ -319,6 +330,24 @@ def scores(
             if slopes[k] != GAP:
                 slopes[k] = (scored[k + 1] - scored[k]) // (units[k + 1] - units[k])
     return units, scored, slopes, ends, quantum
+
+
+@compiled
+def scores_of(
+    terms: Terms,
+    first: IntArray,
+    held: IntArray,
+    kept: IntArray,
+    sizes: IntArray,
+    units: int,
+    tfwd: float,
+    stall: bool,
+) -> tuple[IntArray, IntArray, IntArray, IntArray, float]:
+    """The `scores` of the `value_points` of all classes, in one call."""
+    counts, values, linear, offsets = value_points(
+        terms, first, held, units, tfwd, stall
+    )
+    return scores(counts, values, linear, offsets, held, kept, sizes)
 
 
 @compiled

@@ -283,7 +283,7 @@ class MilpPolicy:
             units=state.idle,
             tfwd=tfwd_s,
             jobs=jobs,
-            current=tuple(state.counts.tolist()),
+            current=state.counts,  # type: ignore[arg-type]  # becomes a tuple
             cost_model=self.cost_model,
             pairs=self.pairs(state, alike),
             alike=alike,
@@ -364,7 +364,7 @@ class MilpPolicy:
             weight, until_ns = self._weights.weight(view, now_ns)
         if before is not None:
             same = weight == before.weight
-            return before if same else replace(before, weight=weight), until_ns
+            return before if same else before.at_weight(weight), until_ns
         curve = self._curves.curve(job)
         bounds, costs = (job.jmin, job.jmax), (job.tcup_s, job.tcdw_s)
         term = milp.Job(
