@@ -33,9 +33,14 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
 
     Pickles are read without running any code in them. The target is only replaced after a complete conversion.
     """
-    from bft.models import jobs_from_frame, read_published_jobs, read_table
-    from bft.models.job_tables import write_jobs
-    from bft.replay.trace.trace_files import trace_from_frame, write_trace
+    from bft.models import (
+        JobTable,
+        jobs_from_frame,
+        read_published_jobs,
+        read_table,
+        write_jobs,
+    )
+    from bft.replay import NodeTrace, trace_from_frame, write_trace
 
     target = Path(output)
     refuse_existing(target, force=force)
@@ -43,32 +48,29 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
         raise click.UsageError(
             "expected one file, or two: the bounds and the scalability of a published job set"
         )
-    jobs = trace = None
+    made: JobTable | NodeTrace
     if len(sources) == 2:
-        jobs = read_published_jobs(*sources)
+        made = read_published_jobs(*sources)
     else:
         frame = read_table(sources[0])
         columns = {str(column) for column in frame.columns}
         if columns >= JOB_MARKS and columns >= CURVE_MARKS:
-            jobs = jobs_from_frame(frame, source=sources[0])
+            made = jobs_from_frame(frame, source=sources[0])
         elif columns >= JOB_MARKS or columns >= CURVE_MARKS:
             raise InputError(
                 "is one half of a published job set; name both: bounds, then scalability",
                 file=sources[0],
             )
         else:
-            trace = trace_from_frame(frame, source=sources[0], sort=sort)
+            made = trace_from_frame(frame, source=sources[0], sort=sort)
     with drafted(target) as draft:
-        if jobs is not None:
-            write_jobs(jobs, draft)
-        elif trace is not None:
-            write_trace(trace, draft)
-    if jobs is not None:
-        for note in jobs.notes:
-            say_note(note)
-        click.echo(f"{target}: {len(jobs)} jobs")
-    elif trace is not None:
-        for note in trace.notes:
-            say_note(note)
-        units = f" of {trace.units} units" if trace.by_unit else ""
-        click.echo(f"{target}: {len(trace.nodes)} nodes{units}, {len(trace)} events")
+        if isinstance(made, JobTable):
+            write_jobs(made, draft)
+            what = f"{len(made)} jobs"
+        else:
+            write_trace(made, draft)
+            units = f" of {made.units} units" if made.by_unit else ""
+            what = f"{len(made.nodes)} nodes{units}, {len(made)} events"
+    for note in made.notes:
+        say_note(note)
+    click.echo(f"{target}: {what}")

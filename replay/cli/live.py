@@ -20,31 +20,29 @@ from bft.replay.results.live_figures import Figures
 TABLE_S, LINES_S = 0.25, 10.0
 
 
-class View:
-    """The view of one replay: its clock, and the figures of its ledger.
+class Viewer(ABC):
+    """Keeps the clock and the figures of the running replay, and shows them at intervals of wall time."""
 
-    Parameters
-    ----------
-    name
-        Name of the replay: a run may have several, one after another.
-    start_ns, end_ns
-        The window that is replayed, UTC nanoseconds.
-    """
+    every_s: ClassVar[float]
+    _name: str | None = None  # a run may have several replays, one after another
+    _figures: Figures | None = None  # there are none with --compat reference
 
-    def __init__(self, name: str, start_ns: int, end_ns: int) -> None:
-        self.name = name
-        self.figures: Figures | None = None  # there are none with --compat reference
+    def stage(self, name: str, start_ns: int, end_ns: int) -> None:
+        """A replay of the window [start_ns, end_ns] begins."""
+        self._name, self._figures = name, None
         self._start, self._span = start_ns, max(end_ns - start_ns, 1)
         self._now, self._decisions = start_ns, 0
         self._began, self._shown = time.monotonic(), -math.inf
 
+    def follow(self, figures: Figures) -> None:
+        """Show the figures of the replay that begins."""
+        self._figures = figures
+
     def at(self, now_ns: int, decisions: int) -> None:
         """The replay has reached an instant."""
         self._now, self._decisions = now_ns, decisions
-
-    def due(self, every_s: float) -> bool:
-        """Whether enough time has passed since the last update."""
-        return time.monotonic() - self._shown >= every_s
+        if time.monotonic() - self._shown >= self.every_s:
+            self._show()
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield label and value of all figures."""
@@ -53,31 +51,12 @@ class View:
         speed = self._decisions / max(self._shown - self._began, 1e-9)
         yield "time", f"{day(self._now)} ({share:.0%})"
         yield "decisions", f"{self._decisions}, {speed:,.0f} per second"
-        if self.figures is not None:
-            yield from self.figures.lines()
-
-
-class Viewer(ABC):
-    """Keeps the view of the running replay, and shows it at intervals of wall time."""
-
-    every_s: ClassVar[float]
-    _view: View | None = None
-
-    def follow(self, figures: Figures) -> None:
-        """Show the figures of the replay that begins."""
-        if self._view is not None:
-            self._view.figures = figures
-
-    def at(self, now_ns: int, decisions: int) -> None:
-        """The replay has reached an instant."""
-        if self._view is not None:
-            self._view.at(now_ns, decisions)
-            if self._view.due(self.every_s):
-                self._show()
+        if self._figures is not None:
+            yield from self._figures.lines()
 
     @abstractmethod
     def _show(self) -> None:
-        """Show the view, if there is one."""
+        """Show the figures, if a replay has begun."""
 
 
 class LiveLines(Viewer, PlainLines):
@@ -97,15 +76,13 @@ class LiveLines(Viewer, PlainLines):
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
         """A replay of the window [start_ns, end_ns] begins."""
         self._show()
-        super().stage(name, start_ns, end_ns)
-        self._view = View(name, start_ns, end_ns)
+        PlainLines.stage(self, name, start_ns, end_ns)
+        Viewer.stage(self, name, start_ns, end_ns)
 
     def _show(self) -> None:
-        if self._view is not None:
-            self._write(
-                "  "
-                + "  ".join(f"{label}: {value}" for label, value in self._view.lines())
-            )
+        if self._name is not None:
+            figures = (f"{label}: {value}" for label, value in self.lines())
+            self._write(f"  {'  '.join(figures)}")
 
 
 class LiveTable(Viewer):
@@ -130,10 +107,6 @@ class LiveTable(Viewer):
         self._show()
         self._live.stop()
 
-    def stage(self, name: str, start_ns: int, end_ns: int) -> None:
-        """A replay of the window [start_ns, end_ns] begins."""
-        self._view = View(name, start_ns, end_ns)
-
     def note(self, text: str) -> None:
         """Something worth knowing, not an error."""
         self._console.print(f"note: {text}", markup=False, highlight=False)
@@ -142,16 +115,16 @@ class LiveTable(Viewer):
         """Mark all replays as done: they have come to their end."""
 
     def _show(self) -> None:
-        if self._view is None:
+        if self._name is None:
             return
         table = Table(
-            title=self._view.name,
+            title=self._name,
             title_justify="left",
             show_header=False,
             box=None,
             pad_edge=False,
         )
-        for label, value in self._view.lines():
+        for label, value in self.lines():
             table.add_row(label, value)
         self._live.update(table, refresh=True)
 

@@ -491,21 +491,15 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
     except InputError as error:
         raise click.BadParameter(str(error), ctx, param) from None
     known = {
-        _key(name): each
+        name_key(name): each
         for each in ctx.command.params
         for name in (*each.opts, each.name or "")
     }
     defaults: dict[str, Any] = {}
     for key, entry in content.items():
-        parameter = known.get(_key(key))
+        parameter = known.get(name_key(key))
         if parameter is None or parameter is param:
-            names = sorted(
-                {
-                    max(each.opts, key=len).lstrip("-")
-                    for each in ctx.command.params
-                    if each is not param
-                }
-            )
+            names = long_names(each for each in ctx.command.params if each is not param)
             meant = did_you_mean(key, names)
             raise click.BadParameter(
                 f"{path}: unknown option {key!r}; known are {', '.join(names)}{meant}",
@@ -523,7 +517,13 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
 
 
-def _key(name: str) -> str:
+def long_names(options: Iterable[click.Parameter]) -> list[str]:
+    """The long name of each option without dashes, in alphabetical order."""
+    return sorted({max(each.opts, key=len).lstrip("-") for each in options})
+
+
+def name_key(name: str) -> str:
+    """Return a name of an option in the form in which it is found, with or without dashes replaced by underscores."""
     return name.lstrip("-").replace("_", "-").lower()
 
 

@@ -23,6 +23,8 @@ from bft.replay.cli.parameters import (
     Checked,
     Decorator,
     inner,
+    long_names,
+    name_key,
     parameter_name,
     together,
 )
@@ -266,20 +268,17 @@ def _named(
 ) -> dict[str, Any]:
     """A table by flat names; it has the options' names with or without dashes, as --config does."""
     known = {
-        _key(flag): name
+        name_key(flag): name
         for name, axis in axes.items()
         for flag in (*axis.opts, axis.name or "")
     }
     named = {}
     for key, entry in table.items():
-        name = known.get(_key(key))
+        name = known.get(name_key(key))
         if name is None and key.startswith("set "):
             name = key
         if name is None:
-            meant = did_you_mean(
-                key,
-                sorted({max(axis.opts, key=len).lstrip("-") for axis in axes.values()}),
-            )
+            meant = did_you_mean(key, long_names(axes.values()))
             raise click.BadParameter(
                 f"{path}: unknown option {key!r}{meant}", param_hint="--plan"
             )
@@ -288,10 +287,6 @@ def _named(
         )
         named[name] = not entry if switches_off else entry
     return named
-
-
-def _key(name: str) -> str:
-    return name.lstrip("-").replace("_", "-").lower()
 
 
 class StudyLines:
