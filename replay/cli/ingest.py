@@ -16,6 +16,7 @@ from bft.models.atomic_files import drafted, refuse_existing, refuse_inputs
 from bft.models.checks import Name, did_you_mean
 from bft.replay.cli.messages import quiet, say_warning
 from bft.replay.cli.parameters import Checked, NamesWholeOption, Seconds
+from bft.replay.engine.watcher import bar, console
 
 if TYPE_CHECKING:
     from bft.replay.logs import Coverage, Diagnosis
@@ -272,8 +273,6 @@ def _progress(name: str) -> Iterator[Callable[[int], None] | None]:
         yield None
         return
     from rich.progress import DownloadColumn
-
-    from bft.replay.engine.watcher import bar, console
 
     with bar(DownloadColumn(), console()) as shown:
         task = shown.add_task(path.name, total=path.stat().st_size, text="")

@@ -11,15 +11,26 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.models import InputError
+from bft.models import InputError, read_table
 from bft.models.atomic_files import drafted, refuse_existing
+from bft.models.cells import Rows
+from bft.models.prediction.duration import DurationEstimator, baselines, split_in_time
+from bft.models.prediction.forecast import FEATURES, Forecaster, ahead, submissions
+from bft.models.prediction.packing import PackingAnalyser, leave_one_model_out
 from bft.models.prediction.regressors import KINDS
+from bft.models.prediction.saved_models import (
+    Accuracy,
+    Model,
+    accuracy,
+    read_model,
+    write_model,
+    write_shapes,
+)
 from bft.replay.cli.parameters import Finite, Group, NamesWholeOption, OneOf
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bft.models.prediction.saved_models import Accuracy
 
 # Slots that a figure shows of those predicted, the last ones: a week of ten minutes.
 SHOWN_SLOTS = 1008
@@ -80,11 +91,6 @@ def train(
     force: bool,
 ) -> None:
     """Learn a model of WHAT from TABLE: finished jobs, slots (or jobs), or labelled profiles."""
-    from bft.models.prediction.duration import DurationEstimator
-    from bft.models.prediction.forecast import Forecaster
-    from bft.models.prediction.packing import PackingAnalyser
-    from bft.models.prediction.saved_models import Model, write_model
-
     refuse_existing(output, force=force)
     frame = _read(what, table)
     model: Model
@@ -137,8 +143,6 @@ def evaluate(
 
     Below the kinds are predictions without a model: a kind that is not better has learnt nothing.
     """
-    from bft.models.prediction.saved_models import accuracy
-
     if png is not None and what != "submissions":
         raise click.UsageError("--png draws submissions")
     frame = _read(what, table)
@@ -177,11 +181,6 @@ def evaluate(
 @click.option("--table", metavar="TABLE", help="Rows like those that it is used for.")
 def show(model: str, png: str | None, table: str | None) -> None:
     """Describe MODEL, a file of `predict train`: the rules of packing, the shapes of a GA2M."""
-    from bft.models.prediction.duration import DurationEstimator
-    from bft.models.prediction.forecast import FEATURES
-    from bft.models.prediction.packing import PackingAnalyser
-    from bft.models.prediction.saved_models import read_model, write_shapes
-
     if (png is None) != (table is None):
         raise click.UsageError("--png and --table go together")
     learnt = read_model(model)
@@ -213,9 +212,6 @@ def _figures(name: str, of: Accuracy) -> str:
 
 def _read(what: str, table: str) -> pd.DataFrame:
     """The table; of jobs, whose submissions are asked for, the slots."""
-    from bft.models import read_table
-    from bft.models.prediction.forecast import submissions
-
     frame = read_table(table)
     if (
         what == "submissions"
@@ -240,12 +236,6 @@ class _Test:
 
 def _durations(frame: pd.DataFrame, table: str, share: float) -> _Test:
     """Return the test of predicted durations on the last submitted jobs."""
-    from bft.models.prediction.duration import (
-        DurationEstimator,
-        baselines,
-        split_in_time,
-    )
-
     before, after, past = split_in_time(frame, share, source=table)
     click.echo(
         f"{len(before):,} jobs had finished before the last {share:.0%} were submitted, of which {len(after):,}"
@@ -264,9 +254,6 @@ def _submissions(
     frame: pd.DataFrame, table: str, share: float, column: str, horizon: int
 ) -> _Test:
     """Return the test of predicted submissions in the slots after each slot."""
-    from bft.models.cells import Rows
-    from bft.models.prediction.forecast import Forecaster, ahead
-
     known = int(len(frame) * (1 - share))
     click.echo(f"{known:,} slots, and {len(frame) - known:,} after them")
     counts = Rows(frame, table).require(("time", column)).all_numbers(column, min=0)
@@ -302,7 +289,6 @@ def _draw_forecasts(
     png: str,
 ) -> None:
     """Draw what came after each of the last slots but `horizon`, and what the kinds had predicted."""
-    from bft.models.cells import Rows
     from bft.replay.report import forecast_chart, write_chart
 
     begins = Rows(frame, table).all_seconds("time")[:-horizon][-SHOWN_SLOTS:]
@@ -319,7 +305,6 @@ def _draw_forecasts(
 
 
 def _evaluate_packing(frame: pd.DataFrame, table: str, seed: int) -> None:
-    from bft.models.prediction.packing import leave_one_model_out
 
     predicted = leave_one_model_out(frame, seed=seed, source=table)
     label = frame["label"].to_numpy()

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from bft.models.atomic_files import drafted, refuse_existing
+from bft.replay.checkpoint import mended
 from bft.replay.cli.frames import figure_options, refuse_other_forms, write_into
 from bft.replay.cli.messages import say_note
 from bft.replay.cli.parameters import NamesWholeOption
@@ -56,7 +57,6 @@ def report(
     jobs, it compares them, and then shows the first. Charts
     need the extra `report`: pip install bokeh matplotlib.
     """
-    from bft.replay.checkpoint import mended
     from bft.replay.report import write_figures, write_report
 
     folders = [Path(run) for run in runs]

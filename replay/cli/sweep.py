@@ -24,6 +24,7 @@ from bft.replay.cli.study_options import (
     study_progress,
     worker_options,
 )
+from bft.replay.options.naming import label_of
 from bft.replay.options.options import FIELDS
 
 if TYPE_CHECKING:
@@ -196,7 +197,6 @@ def best(
     out: str, metric: str, by: tuple[str, ...], outputs: tuple[str, ...], as_json_: bool
 ) -> None:
     """Report which values of the options are best, over all other varied options, with the spread."""
-    from bft.replay.options.naming import label_of
     from bft.replay.studies.study import Study
     from bft.replay.studies.sweeping import best as best_of
     from bft.replay.studies.sweeping import option_named

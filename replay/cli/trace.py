@@ -17,6 +17,8 @@ from bft.models.option_fields import option_fields
 from bft.replay.cli.frames import refuse_other_forms
 from bft.replay.cli.messages import say_note
 from bft.replay.cli.parameters import Group, NamesWholeOption, option, together
+from bft.replay.logs import Clock, Diagnosis
+from bft.replay.logs.from_files import instant, node_list
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.parts import (
     anonymised,
@@ -29,6 +31,7 @@ from bft.replay.trace.parts import (
     with_nodes,
 )
 from bft.replay.trace.perturbing import Perturbation, perturbed
+from bft.replay.trace.trace_files import read_trace, write_trace
 from bft.replay.trace.trace_statistics import (
     SPANS,
     fragments,
@@ -55,7 +58,6 @@ def trace() -> None:
 
 
 def _read(given: dict[str, Any]) -> NodeTrace:
-    from bft.replay.trace.trace_files import read_trace
 
     return read_trace(
         given["file"],
@@ -446,8 +448,6 @@ def _remade(
     InputError
         When there are not walltimes for each trace, or their target is missing, exists, or is no Parquet file.
     """
-    from bft.replay.trace.trace_files import read_trace
-
     named = [file for file in walltimes if file is not None]
     _check_beside(named, files, given)
     sources = [read_trace(file) for file in files]
@@ -493,8 +493,6 @@ def _check_beside(
 
 def _write(made: NodeTrace, output: str, known: tuple[str, ...] = ()) -> None:
     """Write a trace, and report the result; notes that its source already had are not repeated."""
-    from bft.replay.trace.trace_files import write_trace
-
     with drafted(output) as draft:
         write_trace(made, draft)
     for note in made.notes:
@@ -536,9 +534,6 @@ def slice_(
 
     Of the walltimes those rows stay that count inside the window.
     """
-    from bft.replay.logs import Clock, Diagnosis
-    from bft.replay.logs.from_files import instant
-
     clock = Clock(tz or "UTC", Diagnosis())
 
     def make(sources: list[NodeTrace]) -> NodeTrace:
@@ -566,8 +561,6 @@ def select(file: str, nodes: str, walltimes: str | None, **given: Any) -> None:
     Of the walltimes the rows of these nodes stay, as if they were a machine of their own. Jobs that never began name
     no nodes and are left out, which is said.
     """
-    from bft.replay.logs.from_files import node_list
-
     known = _remade(
         [file],
         [walltimes],
@@ -679,8 +672,6 @@ def perturb(file: str, output: str, force: bool, **how: Any) -> None:
 
     Nodes are never idle where they were not. Replays of the result report how it was made.
     """
-    from bft.replay.trace.trace_files import read_trace
-
     perturbation = Perturbation(**how)
     if perturbation == Perturbation(seed=perturbation.seed):
         raise click.UsageError("nothing to change; give --drop, --delay or --thin")
