@@ -30,7 +30,7 @@ def test_results_are_the_same_bytes_and_the_last_figures_are_theirs(
     if terminal:
         console = Console(stderr=True, force_terminal=True, width=200)
         monkeypatch.setattr(live, "live", live.LiveTable)
-        monkeypatch.setattr(live, "Console", lambda **_: console)
+        monkeypatch.setattr(live, "console", lambda: console)
     assert run([*RUN, "--out", "shown", "--live"]) == 0
     shown = capsys.readouterr().err
     assert all(
