@@ -40,7 +40,8 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
         read_table,
         write_jobs,
     )
-    from bft.replay import NodeTrace, trace_from_frame, write_trace
+    from bft.replay import NodeTrace, write_trace
+    from bft.replay.trace.trace_files import trace_from_frame
 
     target = Path(output)
     refuse_existing(target, force=force)
