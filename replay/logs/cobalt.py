@@ -113,12 +113,7 @@ class _Table:
             yield MachineStated(self.machine)
         if self._cell(row, _START) in MISSING:
             raise LeftOut(f"no {_START}: it never began")
-        start_ns = self._time(row, _START, line, None)
-        if start_ns is None:
-            raise Unusable(
-                f"{_START} is no date and time", ascii(self._cell(row, _START)[:40])
-            )
-        yield self.use(row, start_ns, line)
+        yield self.use(row, self._time(row, _START, line), line)
 
     def _columns(self, names: Sequence[str]) -> None:
         self.width = len(names)
@@ -148,15 +143,9 @@ class _Table:
             )
 
     def _job(self, row: Sequence[str], start_ns: int, line: int) -> JobRan:
-        end_ns = self._time(row, _END, line, start_ns)
-        if end_ns is None and self._cell(row, _END) not in MISSING:
-            raise Unusable(
-                f"{_END} is no date and time", ascii(self._cell(row, _END)[:40])
-            )
+        end_ns = self._end(row, line, start_ns)
         if end_ns is None:
             self.reading.note("a job has no end: it counts as still running", line)
-        else:
-            in_order(start_ns, end_ns)
         used = self._nodes_used(row)
         user, *queues = (self._cell(row, name) for name in (_USER, *_QUEUES))
         origin = Origin(user, next(filter(None, queues), ""))
@@ -202,19 +191,23 @@ class _Table:
             raise LeftOut(
                 f"{_DOWN} is not 1: which part of the machine was down is not stated"
             )
+        return MachineDown(line, start_ns, self._end(row, line, start_ns))
+
+    def _end(self, row: Sequence[str], line: int, start_ns: int) -> int | None:
+        if self._cell(row, _END) in MISSING:
+            return None
         end_ns = self._time(row, _END, line, start_ns)
-        if end_ns is None and self._cell(row, _END) not in MISSING:
-            raise Unusable(
-                f"{_END} is no date and time", ascii(self._cell(row, _END)[:40])
-            )
-        if end_ns is not None:
-            in_order(start_ns, end_ns)
-        return MachineDown(line, start_ns, end_ns)
+        in_order(start_ns, end_ns)
+        return end_ns
 
     def _time(
-        self, row: Sequence[str], name: str, line: int, not_before: int | None
-    ) -> int | None:
-        return self.clock.parse(self._cell(row, name), self.file, line, not_before)
+        self, row: Sequence[str], name: str, line: int, not_before: int | None = None
+    ) -> int:
+        text = self._cell(row, name)
+        time_ns = self.clock.parse(text, self.file, line, not_before)
+        if time_ns is None:
+            raise Unusable(f"{name} is no date and time", ascii(text[:40]))
+        return time_ns
 
     def _nodes_used(self, row: Sequence[str]) -> int:
         text = next(self._cell(row, name) for name in _NODES if name in self.column)

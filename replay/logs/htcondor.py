@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from bft.models import InputError
@@ -44,125 +45,117 @@ def read(reading: Reading) -> Iterator[Record]:
     An ad knows the last run of its job. Of runs before, nothing is known but their number, which is noted.
     """
     first, reading = first_line(reading)
-    log = _History(reading)
+    record = partial(_records, reading)
     if first.lstrip()[:1] in ("[", "{"):
         expected = (
             "ClassAd of a job: expected JobStatus, JobCurrentStartDate, LastRemoteHost"
         )
         yield from each_object(
-            log.reading, log.record, keys=(), expected=expected, command=COMMAND
+            reading, record, keys=(), expected=expected, command=COMMAND
         )
-    else:
-        yield from log.ads()
-
-
-class _History:
-    """The history of jobs in one file."""
-
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
-
-    def ads(self) -> Iterator[Record]:
-        """ClassAds as text: attributes a line each; a blank line or one of asterisks ends an ad."""
-        met = 0
-        for number, ad in self._blocks():
-            met += 1
-            try:
-                yield from self.record(ad, "", number)
-            except (Unusable, LeftOut) as why:
-                yield refusal(why, number)
-            except MISSHAPEN as error:
-                yield Skipped(number, "is no ClassAd of a job", repr(error)[:200])
-        if not met:
-            raise InputError(
-                "holds no ClassAd of a job",
-                file=self.reading.file,
-                hint=f"export with {COMMAND}",
-            )
-
-    def _blocks(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield line and wanted attributes of each ad."""
-        ad: dict[str, Any] = {}
-        begun = 0
-        for number, line in self.reading.numbered():
-            if not line.strip() or line.startswith("***"):
-                if begun:
-                    yield begun, ad
-                ad, begun = {}, 0
-                continue
-            attribute = _ATTRIBUTE.fullmatch(line)
-            if attribute is None:
-                continue
-            begun = begun or number
-            if attribute[1] in _WANTED:
-                ad[attribute[1]] = _value(attribute[2])
-        if begun:
-            yield begun, ad
-
-    def record(self, ad: dict[str, Any], _: str, line: int) -> Iterator[Record]:
-        """Yield the records of one job."""
-        if ad.get("JobUniverse") in _NO_SLOT:
-            raise LeftOut(
-                "job of the scheduler, local or grid universe, which has no slot"
-            )
-        start_ns = instant_ns(ad.get("JobCurrentStartDate")) or instant_ns(
-            ad.get("JobStartDate")
+        return
+    met = 0
+    for number, ad in _ads(reading):
+        met += 1
+        try:
+            yield from record(ad, "", number)
+        except (Unusable, LeftOut) as why:
+            yield refusal(why, number)
+        except MISSHAPEN as error:
+            yield Skipped(number, "is no ClassAd of a job", repr(error)[:200])
+    if not met:
+        raise InputError(
+            "holds no ClassAd of a job",
+            file=reading.file,
+            hint=f"export with {COMMAND}",
         )
-        if start_ns is None:
-            raise LeftOut("job that never started")
-        status = ad["JobStatus"]
-        end_ns = self._end(ad, status, start_ns, line)
-        stated = (
-            ad.get("AllRemoteHosts") or ad.get("LastRemoteHost") or ad.get("RemoteHost")
-        )
-        if not isinstance(stated, str) or not stated:
-            raise Unusable("job ran, but names no host: LastRemoteHost is missing")
-        # slot1_2@host: a machine is divided into slots
-        hosts = host_names(
-            (slot.strip().rpartition("@")[2] for slot in stated.split(",")),
-            "LastRemoteHost",
-        )
-        if end_ns is not None:
-            in_order(start_ns, end_ns)
-        job = str(ad.get("GlobalJobId") or f"{ad.get('ClusterId')}.{ad.get('ProcId')}")
-        starts = ad.get("NumJobStarts") or 0
-        if isinstance(starts, int) and starts > 1:
-            why = "a job ran more than once: of its earlier runs neither time nor host is known, their nodes look idle"
-            self.reading.note(why, line, f"job {job[:80]}", loud=True)
-        nodes = self.reading.nodes(hosts)
-        origin = Origin(str(ad.get("Owner") or ""))
-        yield JobRan(line, ("condor", job), nodes, start_ns, end_ns, origin=origin)
 
-    def _end(
-        self, ad: dict[str, Any], status: object, start_ns: int, line: int
-    ) -> int | None:
-        """When the last run ended; None while it goes on."""
-        if status in (_RUNNING, _TRANSFERRING, _SUSPENDED):
-            return None
-        if status in (_IDLE, _HELD):
-            raise LeftOut(
-                "job that waits or is held: when its last run ended is not stated"
-            )
-        if status == _COMPLETED:
-            end_ns = instant_ns(ad.get("CompletionDate"))
-            if end_ns is None:
-                raise Unusable("has ended, but its end is missing", "CompletionDate")
-            return end_ns
-        if status != _REMOVED:
-            raise Unusable("JobStatus is no status of a job", repr(status)[:40])
-        wall = ad.get("RemoteWallClockTime")
-        if (
-            ad.get("NumShadowStarts") == 1
-            and isinstance(wall, int | float)
-            and 0 < wall < 1e9
-        ):
-            return start_ns + round(wall) * SECOND_NS
-        end_ns = instant_ns(ad.get("EnteredCurrentStatus"))
+
+def _ads(reading: Reading) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield line and wanted attributes of each ad; a blank line, or one of asterisks, ends an ad."""
+    ad: dict[str, Any] = {}
+    begun = 0
+    for number, line in reading.numbered():
+        if not line.strip() or line.startswith("***"):
+            if begun:
+                yield begun, ad
+            ad, begun = {}, 0
+            continue
+        attribute = _ATTRIBUTE.fullmatch(line)
+        if attribute is None:
+            continue
+        begun = begun or number
+        if attribute[1] in _WANTED:
+            ad[attribute[1]] = _value(attribute[2])
+    if begun:
+        yield begun, ad
+
+
+def _records(
+    reading: Reading, ad: dict[str, Any], _: str, line: int
+) -> Iterator[Record]:
+    """Yield the records of one job."""
+    if ad.get("JobUniverse") in _NO_SLOT:
+        raise LeftOut("job of the scheduler, local or grid universe, which has no slot")
+    start_ns = instant_ns(ad.get("JobCurrentStartDate")) or instant_ns(
+        ad.get("JobStartDate")
+    )
+    if start_ns is None:
+        raise LeftOut("job that never started")
+    status = ad["JobStatus"]
+    end_ns = _end(reading, ad, status, start_ns, line)
+    stated = (
+        ad.get("AllRemoteHosts") or ad.get("LastRemoteHost") or ad.get("RemoteHost")
+    )
+    if not isinstance(stated, str) or not stated:
+        raise Unusable("job ran, but names no host: LastRemoteHost is missing")
+    # slot1_2@host: a machine is divided into slots
+    hosts = host_names(
+        (slot.strip().rpartition("@")[2] for slot in stated.split(",")),
+        "LastRemoteHost",
+    )
+    if end_ns is not None:
+        in_order(start_ns, end_ns)
+    job = str(ad.get("GlobalJobId") or f"{ad.get('ClusterId')}.{ad.get('ProcId')}")
+    starts = ad.get("NumJobStarts") or 0
+    if isinstance(starts, int) and starts > 1:
+        why = "a job ran more than once: of its earlier runs neither time nor host is known, their nodes look idle"
+        reading.note(why, line, f"job {job[:80]}", loud=True)
+    nodes = reading.nodes(hosts)
+    origin = Origin(str(ad.get("Owner") or ""))
+    yield JobRan(line, ("condor", job), nodes, start_ns, end_ns, origin=origin)
+
+
+def _end(
+    reading: Reading, ad: dict[str, Any], status: object, start_ns: int, line: int
+) -> int | None:
+    """When the last run ended; None while it goes on."""
+    if status in (_RUNNING, _TRANSFERRING, _SUSPENDED):
+        return None
+    if status in (_IDLE, _HELD):
+        raise LeftOut(
+            "job that waits or is held: when its last run ended is not stated"
+        )
+    if status == _COMPLETED:
+        end_ns = instant_ns(ad.get("CompletionDate"))
         if end_ns is None:
-            raise Unusable("has ended, but its end is missing", "EnteredCurrentStatus")
-        why = "a removed job is taken to have run until it was removed: it may have waited in between"
-        self.reading.note(why, line)
+            raise Unusable("has ended, but its end is missing", "CompletionDate")
         return end_ns
+    if status != _REMOVED:
+        raise Unusable("JobStatus is no status of a job", repr(status)[:40])
+    wall = ad.get("RemoteWallClockTime")
+    if (
+        ad.get("NumShadowStarts") == 1
+        and isinstance(wall, int | float)
+        and 0 < wall < 1e9
+    ):
+        return start_ns + round(wall) * SECOND_NS
+    end_ns = instant_ns(ad.get("EnteredCurrentStatus"))
+    if end_ns is None:
+        raise Unusable("has ended, but its end is missing", "EnteredCurrentStatus")
+    why = "a removed job is taken to have run until it was removed: it may have waited in between"
+    reading.note(why, line)
+    return end_ns
 
 
 def _value(text: str) -> Any:

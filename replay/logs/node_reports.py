@@ -247,7 +247,7 @@ def read_report(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
 
 
 def _blocks(lines: Iterable[tuple[int, str]], report: Report) -> Reports:
-    """NodeName=LIST ... State=STATE, on one line or over several: indented (scontrol), or continued (slurm.conf)."""
+    """Read blocks of NodeName=LIST ... State=STATE: one line, indented ones (scontrol), or continued (slurm.conf)."""
     text = state = default = stated_there = ""
     begun, dsv, goes_on = 0, False, False
     usual = NOTHING

@@ -107,7 +107,7 @@ class _Accounting:
     def _ended(
         self, kind: str, job: str, stamp: str, values: dict[str, str]
     ) -> Iterator[Record]:
-        """E: a job has ended; R: it goes back to the queue. Both state the whole, or S has stated the start."""
+        """Yield the run of a job that has ended (E) or went back to the queue (R); S may have stated its start."""
         begun = self.reading.begun(job)
         end_ns = self._time(values, "end", stamp)
         if "start" not in values and begun is not None:

@@ -60,7 +60,7 @@ class Origin(NamedTuple):
 
 
 class JobRan(NamedTuple):
-    """A job ran; an end of None: it was running when the record was written.
+    """A job ran on some nodes; an end of None: it was running when the record was written.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class OutageBegan(NamedTuple):
 
 
 class OutageEnded(NamedTuple):
-    """An outage ends; where none has begun, the row is left out for the reason `otherwise`."""
+    """An outage of nodes ends; where none has begun, the row is left out for the reason `otherwise`."""
 
     line: int
     key: Hashable
@@ -208,7 +208,7 @@ class MachineDown(NamedTuple):
 
 
 class NodesIdle(NamedTuple):
-    """Nodes were idle; an end of None is still to come. `key` as `JobRan` has it."""
+    """Nodes were idle from a start to an end, None if that is still to come. `key` as `JobRan` has it."""
 
     line: int
     key: Hashable

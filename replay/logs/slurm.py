@@ -435,7 +435,7 @@ def _entry_number(value: Any) -> int:
 
 
 def _entry_instant(value: Any) -> int | None:
-    """Return UTC nanoseconds; 0 and unset numbers are no time."""
+    """Return a time in UTC nanoseconds; None for 0 and unset numbers."""
     return _entry_number(value) * SECOND_NS or None
 
 

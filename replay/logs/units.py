@@ -303,7 +303,7 @@ class UnitLog:
             self.shares.update(dict.fromkeys(nodes, shares))
 
     def shared(self, nodes: Sequence[int], total: int) -> tuple[Held, ...] | None:
-        """What a job with so many shares of GPUs holds; None where it is not known how many shares a GPU has."""
+        """Return what a job with so many shares of GPUs holds; None where it is not known how many shares a GPU has."""
         per_gpu = []
         for node in nodes:
             shares, gpus = self.shares.get(node, 0), self.size(node)
