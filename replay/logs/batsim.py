@@ -69,8 +69,7 @@ def read(reading: Reading) -> Iterator[Record]:
             raise LeftOut("job that never started")
         start_ns = _time(start, "starting_time")
         end_ns = None if end in _NONE else _time(end, "finish_time")
-        if end_ns is not None:
-            in_order(start_ns, end_ns)
+        in_order(start_ns, end_ns)
         reading.note(
             "times are seconds of a simulation and count from 1970-01-01", line
         )

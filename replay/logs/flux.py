@@ -144,8 +144,7 @@ def _job_ran(
         raise Unusable("nodelist is no host list", str(error)) from error
     if not indices:
         raise Unusable("job ran, but names no nodes", f"job {job[:80]}")
-    if end_ns is not None:
-        in_order(start_ns, end_ns)
+    in_order(start_ns, end_ns)
     key = "flux", job
     return JobRan(line, key, indices, start_ns, end_ns, origin=origin)
 

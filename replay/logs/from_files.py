@@ -454,29 +454,29 @@ def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
         reading.diagnosis.note(NO_CLUSTER, reading.file, 0)
     beside = settings.events or kind == "slurm-nodes"
     if settings.partition and not log_format(kind).partitions:
-        able = ", ".join(name for name in format_names() if log_format(name).partitions)
         raise InputError(
-            f"--partition: the format {kind} states no partitions; {able} do",
+            f"--partition: the format {kind} states no partitions; {_able('partitions')} do",
             file=reading.file,
         )
-    if reading.into.units is not None and not (log_format(kind).units or beside):
+    if reading.units is not None and not (log_format(kind).units or beside):
         raise InputError(
             f"logs of format {kind} do not state which units of a node a job had",
             file=reading.file,
-            hint=f"--unit {reading.into.units.unit} is for {', '.join(_with_units())}",
+            hint=f"--unit {reading.units.unit} is for {_able('units')}",
         )
     if settings.walltimes and not (beside or log_format(kind).walltimes):
-        able = ", ".join(name for name in format_names() if log_format(name).walltimes)
         raise InputError(
-            f"--walltimes: the format {kind} states no time limits; {able} do",
+            f"--walltimes: the format {kind} states no time limits; {_able('walltimes')} do",
             file=reading.file,
         )
     lines.unread(head)
     read_log(kind, replace(reading, lines=lines))
 
 
-def _with_units() -> Iterator[str]:
-    return (name for name in format_names() if log_format(name).units)
+def _able(feature: Literal["partitions", "units", "walltimes"]) -> str:
+    """Name the formats that have a feature."""
+    able = (name for name in format_names() if getattr(log_format(name), feature))
+    return ", ".join(able)
 
 
 def node_list(text: str) -> tuple[str, ...]:

@@ -114,8 +114,7 @@ def _records(
         (slot.strip().rpartition("@")[2] for slot in stated.split(",")),
         "LastRemoteHost",
     )
-    if end_ns is not None:
-        in_order(start_ns, end_ns)
+    in_order(start_ns, end_ns)
     job = str(ad.get("GlobalJobId") or f"{ad.get('ClusterId')}.{ad.get('ProcId')}")
     starts = ad.get("NumJobStarts") or 0
     if isinstance(starts, int) and starts > 1:

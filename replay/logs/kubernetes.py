@@ -102,8 +102,7 @@ class _Log:
                 )
         if end_ns is None and deleted:
             end_ns = self.time(meta.get("deletionTimestamp"), "deletionTimestamp", line)
-        if end_ns is not None:
-            in_order(start_ns, end_ns)
+        in_order(start_ns, end_ns)
         key = ("pod", str(meta.get("uid") or meta["name"]))
         node = self.reading.nodes(nodes)
         held = self.held(entry["spec"], node[0], line)
@@ -118,8 +117,7 @@ class _Log:
             return None
         amount = log.unit.amount(*of_pod(spec))
         if not amount:
-            why = f"a job without {log.unit.plural} leaves those of its nodes idle"
-            self.reading.note(why, line)
+            self.reading.note_no_units(line, log)
         return log.unit.held([amount or 0], [log.size(node)])
 
     def end(self, status: dict[str, Any], line: int) -> int | None:

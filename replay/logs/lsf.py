@@ -96,10 +96,7 @@ def read(reading: Reading) -> Iterator[Record]:
             else _held(row, index, hosts, log.unit, log.sizes(nodes))
         )
         if log is not None and held is not None and not any(held):
-            reading.note(
-                f"a job without {log.unit.plural} leaves those of its nodes idle",
-                line,
-            )
+            reading.note_no_units(line, log)
         origin = Origin(unquoted(row[_USER]), queue)
         yield JobRan(line, text, nodes, start_ns, end_ns, held, origin=origin)
 

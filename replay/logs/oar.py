@@ -94,8 +94,7 @@ class _Gantt:
             raise Unusable("has ended, but its end is missing", state)
         if state in _RUNNING:
             end_ns = None
-        if end_ns is not None:
-            in_order(start_ns, end_ns)
+        in_order(start_ns, end_ns)
         hosts = host_names(map(str, nodes), "assigned_network_address")
         key = ("oar", str(_of(entry, "Job_Id", "job_id", "id") or name))
         origin = Origin(str(_of(entry, "owner", "job_user", "user") or ""), queue)
@@ -123,8 +122,7 @@ def _dead(entry: dict[str, Any], line: int) -> list[_Dead]:
             start_ns, end_ns = (_instant(time) for time in span[:2])
             if start_ns is None:
                 raise Unusable("a resource is dead since no time", repr(span)[:80])
-            if end_ns is not None:
-                in_order(start_ns, end_ns)
+            in_order(start_ns, end_ns)
             dead.append(_Dead(line, resource, start_ns, end_ns))
     return dead
 

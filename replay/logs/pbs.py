@@ -110,18 +110,16 @@ class _Accounting:
         """Yield the run of a job that has ended (E) or went back to the queue (R); S may have stated its start."""
         begun = self.reading.begun(job)
         end_ns = self._time(values, "end", stamp)
-        if "start" not in values and begun is not None:
-            in_order(begun.start_ns, end_ns)
-            yield JobEnded(self.line, job, end_ns)
-            yield from self._plan(job, begun.hosts, begun.start_ns, end_ns, values)
-            return
-        if "start" not in values and kind == "R":
+        if "start" in values:
+            start_ns = self._time(values, "start", stamp)
+        elif begun is not None:
+            start_ns = begun.start_ns
+        elif kind == "R":
             raise LeftOut(
                 "record type R: sent back to the queue, its start is not in the logs"
             )
-        if "start" not in values:
+        else:
             raise Unusable("a job has ended but states no start", f"job {job[:80]}")
-        start_ns = self._time(values, "start", stamp)
         in_order(start_ns, end_ns)
         if begun is not None and begun.start_ns == start_ns:
             # Nodes released on the way (c) are not the job's any more, though E may list them.
@@ -166,8 +164,7 @@ class _Accounting:
             why = "a job states no resources, or has its nodes alone: it counts as on all units of its nodes"
             self.reading.note(why, self.line)
         elif not any(held):
-            why = f"a job without {log.unit.plural} leaves those of its nodes idle"
-            self.reading.note(why, self.line)
+            self.reading.note_no_units(self.line, log)
         elif even:
             why = f"the {log.unit.plural} of a job are known of all its nodes together: they count as spread evenly"
             self.reading.note(why, self.line)

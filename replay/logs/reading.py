@@ -539,6 +539,11 @@ class Reading:
         """Say something worth telling about a row that is used, or (line 0) about the file; see `Diagnosis.note`."""
         self.diagnosis.note(reason, self.file, line, detail, loud=loud)
 
+    def note_no_units(self, line: int, log: UnitLog) -> None:
+        """Note that a job holds none of its nodes' units, which then look idle."""
+        why = f"a job without {log.unit.plural} leaves those of its nodes idle"
+        self.note(why, line)
+
     def keep(
         self,
         line: int,
@@ -739,14 +744,14 @@ def host_names(names: Iterable[str], where: str) -> tuple[str, ...]:
     return hosts
 
 
-def in_order(start_ns: int, end_ns: int) -> None:
-    """Raise `Unusable` for what ends before it starts.
+def in_order(start_ns: int, end_ns: int | None) -> None:
+    """Raise `Unusable` for what ends before it starts; an end of None is still to come.
 
     >>> in_order(2_000_000_000, 1_000_000_000)
     Traceback (most recent call last):
     bft.replay.logs.diagnosis.Unusable: ('ends before it starts', '1 s before')
     """
-    if end_ns < start_ns:
+    if end_ns is not None and end_ns < start_ns:
         raise Unusable(
             "ends before it starts", f"{(start_ns - end_ns) / 1e9:g} s before"
         )

@@ -21,18 +21,8 @@ from bft.replay.logs.reading import (
     in_order,
 )
 
-_QUEUE, _HOST, _OWNER, _JOB, _SUBMIT, _START, _END, _PE, _SLOTS, _TASK = (
-    0,
-    1,
-    3,
-    5,
-    8,
-    9,
-    10,
-    33,
-    34,
-    35,
-)
+_QUEUE, _HOST, _OWNER, _JOB, _START, _END = 0, 1, 3, 5, 9, 10
+_PE, _SLOTS, _TASK = 33, 34, 35
 _FIELDS = 13
 # Names of parallel environments whose jobs run across hosts.
 _ACROSS = re.compile(r"mpi|orte|pvm|lam", re.IGNORECASE)

@@ -140,8 +140,7 @@ def held(
             reading.note(why, line)
             return (WHOLE,) * len(nodes)
     if not total:
-        why = f"a job without {unit.plural} leaves those of its nodes idle"
-        reading.note(why, line)
+        reading.note_no_units(line, log)
         return (0,) * len(nodes)
     given = unit.held(spread(total, [unit.room(size) for size in sizes]), sizes)
     if (

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TypeAlias, TypedDict
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +75,8 @@ def cut(trace: NodeTrace, start: int | None, end: int | None) -> NodeTrace:
         ends[some],
         first,
         last,
-        **units_of(trace),
+        units_per_node=trace.units_per_node,
+        node_units=trace.node_units,
     )
     return described(made, trace)
 
@@ -321,18 +322,6 @@ def keyed_names(names: Sequence[str], key: bytes) -> tuple[str, ...]:
     if len(set(made)) < len(made):
         raise InputError("two nodes have one hash; take another key")
     return made
-
-
-class Units(TypedDict):
-    """The arguments of `from_fragments` that say what turns idle."""
-
-    units_per_node: int
-    node_units: tuple[int, ...] | None
-
-
-def units_of(trace: NodeTrace) -> Units:
-    """Return the units of a trace as arguments for another trace of the same nodes."""
-    return {"units_per_node": trace.units_per_node, "node_units": trace.node_units}
 
 
 def _moved(slots: IndexArray, place: IndexArray, trace: NodeTrace) -> IndexArray:

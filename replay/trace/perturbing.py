@@ -9,7 +9,7 @@ import numpy as np
 from bft.models.checks import Number, check_fields, seconds, whole
 from bft.models.option_fields import option
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_fragments
-from bft.replay.trace.parts import described, units_of
+from bft.replay.trace.parts import described
 from bft.replay.trace.trace_statistics import fragments
 
 _SHARE = Number(0, 1)
@@ -116,7 +116,8 @@ def perturbed(trace: NodeTrace, how: Perturbation) -> NodeTrace:
         end[kept],
         trace.start,
         trace.end,
-        **units_of(trace),
+        units_per_node=trace.units_per_node,
+        node_units=trace.node_units,
     )
     return replace(
         described(made, trace),
