@@ -356,13 +356,10 @@ class TraceBuilder:
         *,
         start: int | None = None,
         end: int | None = None,
-        machine: str = "",
         source: str = "",
-        units_per_node: int = 1,
-        node_units: tuple[int, ...] | None = None,
         rows: TimeArray | None = None,
     ) -> NodeTrace:
-        """Return the trace of all changes, which are given up; the parameters are those of `from_changes`.
+        """Return the trace of all changes, which are given up; parameters as `from_changes` has them.
 
         Raises
         ------
@@ -403,10 +400,7 @@ class TraceBuilder:
             left_at=left_at,
             start=begin,
             end=finish,
-            machine=machine,
             source=source,
-            units_per_node=units_per_node,
-            node_units=node_units,
             notes=tuple(notes),
         )
         return trace if rows is None else trace.read_from(rows)
@@ -459,15 +453,9 @@ def from_changes(
     """
     builder = TraceBuilder()
     builder.add(times, node, idle)
-    return builder.trace(
-        nodes,
-        start=start,
-        end=end,
-        machine=machine,
-        source=source,
-        units_per_node=units_per_node,
-        node_units=node_units,
-        rows=rows,
+    trace = builder.trace(nodes, start=start, end=end, source=source, rows=rows)
+    return replace(
+        trace, machine=machine, units_per_node=units_per_node, node_units=node_units
     )
 
 

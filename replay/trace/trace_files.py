@@ -548,14 +548,16 @@ def _from_native(
         rows.nodes,
         start=rows.start,
         end=window.end,
-        machine=metadata.get("machine", ""),
         source=source or metadata.get("source", ""),
-        units_per_node=rows.units_per_node,
-        node_units=rows.node_units,
         rows=rows.numbered,
     )
     trace = replace(
-        trace, assumptions=window.assumptions, zone=metadata.get("zone", "")
+        trace,
+        machine=metadata.get("machine", ""),
+        units_per_node=rows.units_per_node,
+        node_units=rows.node_units,
+        assumptions=window.assumptions,
+        zone=metadata.get("zone", ""),
     )
     altered = metadata.get("altered", "")
     if altered:
