@@ -96,6 +96,8 @@ def slurm_cluster(
         "PATH": _PATH,
         "SLURM_CONF": str(folder / "slurm.conf"),
         "LC_ALL": "C",
+        # Two MariaDB that are installed at once would remove each other's temporary tables.
+        "TMPDIR": str(folder / "tmp"),
     }
     slurm = Slurm(folder, env)
     ports = _free_ports(3 + nodes)
@@ -154,7 +156,7 @@ def _configure(
     folder: Path, nodes: int, ports: list[int], more: str, gres: str
 ) -> None:
     """Write the configuration of all daemons, and the key that they share."""
-    for name in ("state", "spool", "db"):
+    for name in ("state", "spool", "db", "tmp"):
         (folder / name).mkdir()
     (folder / "munge.key").write_bytes(os.urandom(1024))
     (folder / "munge.key").chmod(0o400)
