@@ -296,14 +296,12 @@ class Intervals:
         So each row moves rarely.
         """
         self.given += len(self._nodes)
+        nodes = np.frombuffer(self._nodes, dtype=np.int32)
         spans = np.frombuffer(self._spans, dtype=_SPAN)
-        waiting = (
-            np.frombuffer(self._nodes, dtype=np.int32),
-            np.repeat(spans["start"], spans["count"]),
-            np.repeat(spans["end"], spans["count"]),
-        )
         self._nodes, self._spans = array("i"), bytearray()
-        self._runs.append(merge(*waiting))
+        self._runs.append(
+            merge(nodes, spans["start"], spans["end"], counts=spans["count"])
+        )
         if sum(len(run[0]) for run in self._runs[1:]) > max(
             len(self._runs[0][0]), MANY
         ):
@@ -639,7 +637,7 @@ class Collector:
 
     def jobs(
         self,
-        keys: Sequence[Hashable],
+        keys: Sequence[Hashable] | TimeArray,
         nodes: IndexArray,
         sizes: TimeArray,
         starts: TimeArray,
@@ -1088,47 +1086,58 @@ class Collector:
 
 
 def merge(
-    node: IndexArray, start: TimeArray, end: TimeArray, *, gap_ns: int = 0
+    node: IndexArray,
+    start: TimeArray,
+    end: TimeArray,
+    *,
+    counts: TimeArray | int = 1,
+    gap_ns: int = 0,
 ) -> Columns:
     """The union of intervals per node, sorted by node and start; gaps shorter than `gap_ns` are closed.
 
     Parameters
     ----------
-    node, start, end
-        One entry an interval, in any order; those with end <= start are dropped.
+    node
+        In any order.
+    start, end
+        Of each interval; those with end <= start are dropped.
+    counts
+        Of how many nodes each interval is, which lie one after the other.
     gap_ns
         0 merges overlapping and touching intervals only.
     """
     some = end > start
     if not some.all():
-        node, start, end = node[some], start[some], end[some]
+        node, start, end = node[np.repeat(some, counts)], start[some], end[some]
+        counts = counts if isinstance(counts, int) else counts[some]
     del some
     if not len(node):
-        return node, start, end
+        return node, start[:0], end[:0]
     if len(node) > AT_ONCE:
-        return _merged_by_nodes(node, start, end, gap_ns)
+        columns = node, np.repeat(start, counts), np.repeat(end, counts)
+        return _merged_by_nodes(*columns, gap_ns)
     # One number for node and time makes sorting quick. Times are counted in seconds for it if they can be; "open" is
-    # one unit beyond the last.
+    # beyond the last.
     open_ended = end == OPEN
     low = int(start.min())
-    begin, until = start - low, end - low
-    until[open_ended] = 0
+    since, to = start - low, end - low
+    to[open_ended] = 0
+    for unit in (SECOND_NS, 10**6, 1):
+        begin, until = since // unit, to // unit
+        if (begin * unit == since).all() and (until * unit == to).all():
+            break
     top = max(int(begin.max()), int(until.max()))
-    unit = next(
-        unit
-        for unit in (SECOND_NS, 10**6, 1)
-        if all((times // unit * unit == times).all() for times in (begin, until))
-    )
-    span = top // unit + 2
-    if span * (int(node.max()) + 1) >= 2**63:
-        return _without_gaps(_merge_by_columns(node, start, end), gap_ns)
-    begin //= unit
-    until //= unit
-    until[open_ended] = span - 1
-    of_node = node.astype(np.int64) * span
-    begin += of_node
-    until += of_node
-    del of_node, open_ended
+    bits = (top + 1).bit_length()
+    last = (1 << bits) - 1
+    if (int(node.max()) + 1) << bits >= 2**63:
+        columns = node, np.repeat(start, counts), np.repeat(end, counts)
+        return _without_gaps(_merge_by_columns(*columns), gap_ns)
+    until[open_ended] = last
+    if not isinstance(counts, int):
+        begin, until = np.repeat(begin, counts), np.repeat(until, counts)
+    of_node = node.astype(np.int64) << bits
+    begin |= of_node
+    until |= of_node
     # Where the i-th begin comes after the (i-1)-th end, all intervals that began before have ended: a union opens.
     # A new node opens of itself, as its numbers are above all of those before.
     begin.sort()
@@ -1136,15 +1145,12 @@ def merge(
     later = np.flatnonzero(begin[1:] > until[:-1])
     begin = np.append(begin[:1], begin[later + 1])
     until = np.append(until[later], until[-1:])
-    which = begin // span
-    begin -= which * span
-    until -= which * span
-    merged = (
-        which.astype(np.int32),
-        begin * unit + low,
-        np.where(until == span - 1, OPEN, until * unit + low),
-    )
-    return _without_gaps(merged, gap_ns)
+    which = (begin >> bits).astype(np.int32)
+    begin &= last
+    until &= last
+    ends = until * unit + low
+    ends[until == last] = OPEN
+    return _without_gaps((which, begin * unit + low, ends), gap_ns)
 
 
 def _merged_by_nodes(

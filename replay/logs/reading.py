@@ -100,7 +100,7 @@ class JobBlock(NamedTuple):
     Parameters
     ----------
     lines, keys, sizes, starts_ns, ends_ns
-        One entry a job; sizes say how many nodes it has.
+        One entry a job; sizes say how many nodes it has. Keys may be numbers, each as the text of its digits is.
     nodes
         Of all jobs, one after the other.
     held
@@ -108,7 +108,7 @@ class JobBlock(NamedTuple):
     """
 
     lines: TimeArray
-    keys: Sequence[Hashable]
+    keys: Sequence[Hashable] | TimeArray
     nodes: IndexArray
     sizes: TimeArray
     starts_ns: TimeArray

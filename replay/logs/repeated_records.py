@@ -5,6 +5,7 @@ Exports of single days overlap, and a job at midnight is in both.
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Sequence
@@ -290,6 +291,22 @@ _ROW = np.dtype(
 _pack = Struct("=qqiiI").pack
 
 
+# Digits of the ids that are their own hash; and jobs of so many nodes are many.
+MOST_DIGITS, _FEW_NODES = 18, 4
+_WHOLE = re.compile(rf"[1-9]\d{{0,{MOST_DIGITS - 1}}}", re.ASCII)
+
+
+def hash_of(key: Hashable) -> int:
+    """The hash of a job's key; of a whole number without leading zeros this number, as blocks of rows have it.
+
+    >>> hash_of("17")
+    17
+    """
+    if isinstance(key, str) and _WHOLE.fullmatch(key):
+        return int(key)
+    return hash(key)
+
+
 def _crc32_table() -> NDArray[np.uint32]:
     """Return the table of what each byte adds to a CRC-32 (ISO 3309, the reflected polynomial 0xEDB88320)."""
     table = np.arange(256, dtype=np.uint32)
@@ -301,16 +318,15 @@ def _crc32_table() -> NDArray[np.uint32]:
 _CRC = _crc32_table()
 
 
-def _crc32_of_each(nodes: NDArray[np.int32]) -> NDArray[np.uint32]:
-    """zlib.crc32 of each node's bytes: most jobs have one, and a call for each takes longer than all else here.
+def _crc32_of_each(jobs: NDArray[np.int32]) -> NDArray[np.uint32]:
+    """zlib.crc32 of the nodes of each job, shape (jobs, nodes): most have few, and a call for each takes long.
 
-    >>> _crc32_of_each(np.array([0, 70_000], dtype=np.int32)).tolist() == [crc32(array("i", [n])) for n in (0, 70_000)]
+    >>> jobs = np.array([[0, 70_000], [3, 4]], dtype=np.int32)
+    >>> _crc32_of_each(jobs).tolist() == [crc32(job.tobytes()) for job in jobs]
     True
     """
-    value = np.full(len(nodes), 0xFFFFFFFF, dtype=np.uint32)
-    for byte in (
-        np.ascontiguousarray(nodes).view(np.uint8).reshape(-1, nodes.itemsize).T
-    ):
+    value = np.full(len(jobs), 0xFFFFFFFF, dtype=np.uint32)
+    for byte in np.ascontiguousarray(jobs).view(np.uint8).T:
         value = _CRC[(value ^ byte) & 0xFF] ^ (value >> 8)
     return ~value
 
@@ -360,7 +376,7 @@ class Runs:
     - A job that starts again had ended by then, if jobs of its kind run once at a time.
 
     The order of the records does not matter. Takes 28 bytes per run with an end. Keys are compared by their hash of
-    64 bits, together with the exact start.
+    64 bits (`hash_of`), together with the exact start.
 
     Parameters
     ----------
@@ -416,12 +432,12 @@ class Runs:
         )
         content ^= (end_ns * _ODD & _WORD) >> _SHIFT
         self._rows += _pack(
-            hash(key), start_ns, content | _ONCE if once else content, size, line
+            hash_of(key), start_ns, content | _ONCE if once else content, size, line
         )
 
     def ended_together(
         self,
-        keys: Sequence[Hashable],
+        keys: Sequence[Hashable] | NDArray[np.int64],
         nodes: NDArray[np.int32],
         sizes: NDArray[np.int64],
         starts: TimeArray,
@@ -431,13 +447,15 @@ class Runs:
     ) -> None:
         """Add records with an end of jobs that run once at a time; their nodes lie one after the other."""
         self._of_file(file)
-        ends_at = np.cumsum(sizes)
+        begins = np.cumsum(sizes) - sizes
         contents = np.empty(len(keys), dtype=np.int64)
-        of_one = sizes == 1
-        contents[of_one] = _crc32_of_each(nodes[ends_at[of_one] - 1])
-        several = np.flatnonzero(~of_one)
-        until = ends_at[several] * nodes.itemsize
-        begins = until - sizes[several] * nodes.itemsize
+        for size in range(1, _FEW_NODES + 1):
+            mine = np.flatnonzero(sizes == size)
+            jobs = nodes[begins[mine, None] + np.arange(size)]
+            contents[mine] = _crc32_of_each(jobs)
+        several = np.flatnonzero(sizes > _FEW_NODES)
+        begins = begins[several] * nodes.itemsize
+        until = begins + sizes[several] * nodes.itemsize
         parts = map(
             memoryview(nodes.tobytes()).__getitem__,
             map(slice, begins.tolist(), until.tolist()),
@@ -450,7 +468,9 @@ class Runs:
             ends.astype(np.uint64) * np.uint64(_ODD) >> np.uint64(_SHIFT)
         ).astype(np.int64)
         rows = np.empty(len(keys), dtype=_ROW)
-        rows["key"] = np.fromiter(map(hash, keys), dtype=np.int64, count=len(keys))
+        if not isinstance(keys, np.ndarray):
+            keys = np.fromiter(map(hash_of, keys), dtype=np.int64, count=len(keys))
+        rows["key"] = keys
         rows["start"], rows["content"] = starts, contents | _ONCE
         rows["size"], rows["line"] = sizes, lines
         self._rows += rows.tobytes()
@@ -494,8 +514,8 @@ class Runs:
 
     def have_ended(self, runs: Sequence[tuple[Hashable, int]]) -> list[bool]:
         """Whether a record with an end was added, for each key and start."""
-        ended = self._starts_by_key(hash(key) for key, _ in runs)
-        return [start_ns in ended.get(hash(key), ()) for key, start_ns in runs]
+        ended = self._starts_by_key(hash_of(key) for key, _ in runs)
+        return [start_ns in ended.get(hash_of(key), ()) for key, start_ns in runs]
 
     def latest(self, rows: NDArray[np.int64], ends: TimeArray) -> NDArray[np.bool_]:
         """Which of these records have the latest end of their run; of equal ones the first.
@@ -579,18 +599,18 @@ class Runs:
 
     def _close(self, diagnosis: Diagnosis) -> list[OpenRun]:
         """The runs without an end that no record closes; those that start again end there."""
-        ended = self._starts_by_key(hash(key) for key, _ in self._open)
+        ended = self._starts_by_key(hash_of(key) for key, _ in self._open)
         begun = {key: set(starts) for key, starts in ended.items()}
         for key, start_ns in self._open:
-            begun.setdefault(hash(key), set()).add(start_ns)
+            begun.setdefault(hash_of(key), set()).add(start_ns)
         remaining = []
         for (key, start_ns), run in self._open.items():
-            if start_ns in ended.get(hash(key), ()):
+            if start_ns in ended.get(hash_of(key), ()):
                 why = f"{self.what} without an end, of which another record states the end"
                 diagnosis.take_back(why, run.file, run.line)
                 continue
             remaining.append(run)
-            later = [other for other in begun[hash(key)] if other > start_ns]
+            later = [other for other in begun[hash_of(key)] if other > start_ns]
             if run.once and later:
                 run.end_ns = min(later)
                 why = f"{self.what} without an end starts again later: its nodes count as taken until then"

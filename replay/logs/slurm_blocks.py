@@ -34,6 +34,7 @@ from bft.replay.logs.reading import (
     Skipped,
     Unusable,
 )
+from bft.replay.logs.repeated_records import MOST_DIGITS
 from bft.replay.logs.slurm_jobs import Job, Rows, plan
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.units import Held
@@ -119,6 +120,39 @@ def cells_at(data: Bytes, offsets: Whole, width: int) -> tuple[Whole, Bytes]:
     else:
         cells = data[offsets[rows][:, None] + np.arange(width)]
     return rows, np.ascontiguousarray(cells.T)
+
+
+def windows(data: Bytes, width: int) -> NDArray[np.bytes_]:
+    """The texts of `width` bytes that begin at each byte; none of them is copied.
+
+    >>> windows(np.frombuffer(b"abc", dtype=np.uint8), 2).tolist()
+    [b'ab', b'bc']
+    """
+    count = max(0, len(data) - width + 1)
+    return np.ndarray(count, dtype=f"S{width}", buffer=data, strides=(1,))
+
+
+def bytes_of(texts: NDArray[np.bytes_]) -> Bytes:
+    """The bytes of texts of one width, shape (width, texts)."""
+    return texts.view(np.uint8).reshape(len(texts), texts.itemsize).T
+
+
+def numbers_of(column: pa.Array) -> Whole | None:
+    """The whole numbers that all cells are, without leading zeros; None where any is none.
+
+    >>> numbers_of(cells_of([b"7", b"12"])).tolist()
+    [7, 12]
+    """
+    data, offsets = raw(column)
+    numbers = np.zeros(len(column), dtype=np.int64)
+    for width in np.flatnonzero(np.bincount(np.diff(offsets))).tolist():
+        if not 0 < width <= MOST_DIGITS:
+            return None
+        rows, cells = cells_at(data, offsets, width)
+        numbers[rows], right = digits(cells)
+        if not right.all() or (cells[0] == ord("0")).any():
+            return None
+    return numbers
 
 
 def digits(cells: Bytes) -> tuple[Whole, NDArray[np.bool_]]:
@@ -233,6 +267,7 @@ class HostColumns:
         some = offsets[1:] > offsets[:-1]
         ends[some] = data[offsets[1:][some] - 1]
         bracketed = left & (ends == _CLOSING)
+        marks = np.flatnonzero((data == _COMMA) | (data == _CLOSING))
         for _ in range(_MOST_PREFIXES):
             rows = np.flatnonzero(bracketed)
             if not len(rows):
@@ -244,7 +279,7 @@ class HostColumns:
             if match is None or not self._room((match[1], len(match[2]))):
                 continue
             done, nodes, counts = self._of_prefix(
-                data, offsets, rows, match[1], len(match[2])
+                data, offsets, marks, rows, match[1], len(match[2])
             )
             bracketed[done] = left[done] = False
             sizes[done] = counts
@@ -311,36 +346,46 @@ class HostColumns:
         return rows[right], self._nodes(match[1] + b"[", len(match[2]), numbers[right])
 
     def _of_prefix(
-        self, data: Bytes, offsets: Whole, rows: Whole, prefix: bytes, width: int
+        self,
+        data: Bytes,
+        offsets: Whole,
+        all_marks: Whole,
+        rows: Whole,
+        prefix: bytes,
+        width: int,
     ) -> tuple[Whole, NDArray[np.int32], Whole]:
-        """Those of the rows that are `prefix`, rising numbers of `width` digits, and a bracket; nodes, and how many."""
+        """Those of the rows that are `prefix`, rising numbers of `width` digits, and a bracket; nodes, and how many.
+
+        `all_marks` are the places of commas and closing brackets in `data`.
+        """
         begins, ends = offsets[rows] + len(prefix), offsets[rows + 1]
         long = ends - begins > width
         rows, begins, ends = rows[long], begins[long], ends[long]
-        heads = data[(begins - len(prefix))[:, None] + np.arange(len(prefix))]
-        mine = (heads == np.frombuffer(prefix, dtype=np.uint8)).all(axis=1)
+        heads = windows(data, len(prefix))[begins - len(prefix)]
+        mine = heads == np.frombuffer(prefix, dtype=heads.dtype)
         rows, begins, ends = rows[mine], begins[mine], ends[mine]
-        text = data[
-            spread(begins, ends - begins)
-        ]  # of all rows, each with its closing bracket
-        marks = np.flatnonzero((text == _COMMA) | (text == _CLOSING))
-        starts = np.concatenate([[0], marks[:-1] + 1])
+        # All commas of these rows, and the closing bracket of each: its last character.
+        first, until = np.searchsorted(all_marks, (begins, ends))
+        many = until - first
+        marks = all_marks[first[0] : until[-1]]
+        if len(marks) > many.sum():
+            marks = all_marks[spread(first, many)]
+        first = np.cumsum(many) - many
+        starts = np.empty_like(marks)
+        starts[1:] = marks[:-1] + 1
+        starts[first] = begins
         lengths = marks - starts
         ranges = lengths == 2 * width + 1
         right = ranges | (lengths == width)
-        firsts = np.minimum(starts, max(0, len(text) - width))
-        low, are = digits(text[firsts + np.arange(width)[:, None]])
+        cells = windows(data, width)
+        low, are = digits(bytes_of(cells[np.minimum(starts, len(cells) - 1)]))
         right &= are
         high = low.copy()
         of = np.flatnonzero(ranges)
-        high[of], are = digits(
-            text[(starts[of] + width + 1) + np.arange(width)[:, None]]
-        )
-        right[of] &= are & (text[starts[of] + width] == _HYPHEN)
+        high[of], are = digits(bytes_of(cells[starts[of] + width + 1]))
+        right[of] &= are & (data[starts[of] + width] == _HYPHEN)
         right &= high >= low
-        # The first piece of each row; pieces of a row must rise.
-        last = np.searchsorted(marks, np.cumsum(ends - begins) - 1)
-        first = np.concatenate([[0], last[:-1] + 1])
+        # Pieces of a row must rise.
         rising = np.ones(len(low), dtype=bool)
         rising[1:] = low[1:] > high[:-1]
         rising[first] = True
@@ -349,8 +394,8 @@ class HostColumns:
         counts = np.add.reduceat(spans, first)
         whole &= counts <= MOST_HOSTS
         whole &= self._within(np.where(whole, counts, 0)) > 0
-        kept = np.repeat(whole, np.diff(np.concatenate([first, [len(low)]])))
-        numbers = spread(low[kept], spans[kept])
+        spans[np.repeat(~whole, many)] = 0
+        numbers = spread(low, spans)
         return rows[whole], self._nodes(prefix, width, numbers), counts[whole]
 
     def _room(self, key: tuple[bytes, int]) -> bool:
@@ -363,16 +408,16 @@ class HostColumns:
         if key not in self._known:
             self._known[key] = np.full(10**width, -1, dtype=np.int32)
         known = self._known[key]
-        nodes = known[numbers]
-        strange = numbers[nodes < 0]
-        if len(strange):
+        nodes = known.take(numbers)
+        if nodes.min(initial=0) < 0:
+            strange = numbers[nodes < 0]
             _, first = np.unique(strange, return_index=True)
             new = strange[np.sort(first)]
             name = prefix[:-1].decode()
             known[new] = self._indices(
                 [f"{name}{number:0{width}}" for number in new.tolist()]
             )
-            nodes = known[numbers]
+            nodes = known.take(numbers)
         return nodes
 
 
@@ -611,7 +656,13 @@ class _Columns:
                 origins.counts.append((cluster, partition, int(lines[begin]), count))
         return origins
 
-    def _keys(self, ids: pa.Array, origins: _Origins) -> list[Hashable]:
+    def _keys(self, ids: pa.Array, origins: _Origins) -> list[Hashable] | Whole:
+        """The keys of jobs, or their numbers where these are enough, which is the usual case."""
+        rows = self._rows
+        if not origins.clusters and rows.planned is None and rows.units is None:
+            numbers = numbers_of(ids)
+            if numbers is not None:
+                return numbers
         texts: list[str] = ids.cast(pa.string()).to_pylist()
         if not any(origins.clusters):
             return list(texts)
@@ -753,7 +804,7 @@ class _Batch:
         What the scheduler knew, and the cells that state units; None: not asked for.
     """
 
-    keys: list[Hashable]
+    keys: list[Hashable] | Whole
     nodes: NDArray[np.int32]
     sizes: NDArray[np.int64]
     offsets: NDArray[np.int64]
@@ -779,11 +830,11 @@ class _Batch:
         nodes = self.nodes[self.offsets[low] : self.offsets[high]]
         if len(nodes) != sizes.sum():
             nodes = self.nodes[spread(self.offsets[mine], sizes)]
-        keys = (
-            self.keys
-            if len(mine) == len(self.keys)
-            else [self.keys[place] for place in mine.tolist()]
-        )
+        keys = self.keys
+        if isinstance(keys, np.ndarray):
+            keys = keys[mine]
+        elif len(mine) < len(keys):
+            keys = [keys[place] for place in mine.tolist()]
         if len(mine):
             yield JobBlock(
                 self.lines[mine],
