@@ -7,8 +7,8 @@ job was submitted; nothing that happens later can change its features, not even 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -37,42 +37,16 @@ LONG_AGO_S: Final = 365 * DAY_S
 LONGEST_S: Final = 10 * 365 * DAY_S
 _THURSDAY: Final = 3  # 1970-01-01, Monday being 0
 
-Texts = NDArray[np.object_]
+# Columns of jobs by name, each of shape (jobs,); what an optional one lacks is empty or 0.
+# All have what groups agree in: user, vc, name, gpus. Jobs at their submission also have cpus and submit_s, finished
+# ones finish_s and target, which is log(1 + seconds).
+_Columns = Mapping[str, NDArray[Any]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Jobs:
-    """Columns of a table of jobs, each of shape (jobs,); what an optional column lacks is empty or 0."""
-
-    user: Texts
-    vc: Texts
-    name: Texts
-    gpus: FloatArray
-    cpus: FloatArray
-    submit_s: FloatArray
-
-    def __len__(self) -> int:
-        return len(self.user)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Past:
-    """Finished jobs, with the attributes that history needs; each of shape (jobs,)."""
-
-    user: Texts
-    vc: Texts
-    name: Texts
-    gpus: FloatArray
-    finish_s: FloatArray
-    target: FloatArray  # log(1 + seconds)
-
-    def plus(self, other: _Past) -> _Past:
-        return _Past(
-            *(
-                np.concatenate([getattr(self, f.name), getattr(other, f.name)])
-                for f in fields(self)
-            )
-        )
+def _with(past: _Columns, further: _Columns) -> _Columns:
+    return {
+        name: np.concatenate([column, further[name]]) for name, column in past.items()
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +79,7 @@ class DurationEstimator:
     kind: str
     optional: tuple[str, ...]
     features: tuple[str, ...]
-    past: _Past
+    past: _Columns
     regressor: Regressor
 
     @classmethod
@@ -134,7 +108,7 @@ class DurationEstimator:
         )
         past = _past(jobs, optional, source)
         x = _features(_submitted(jobs, optional, source), past, optional)
-        regressor = fit_regressor(kind, x, past.target, seed)
+        regressor = fit_regressor(kind, x, past["target"], seed)
         return cls(kind, optional, feature_names(optional), past, regressor)
 
     def predict(
@@ -152,12 +126,7 @@ class DurationEstimator:
         source
             File to name in messages.
         """
-        known = (
-            self.past
-            if past is None
-            else self.past.plus(_past(past, self.optional, source))
-        )
-        x = _features(_submitted(jobs, self.optional, source), known, self.optional)
+        x = self.inputs(jobs, past=past, source=source)
         logs = np.clip(self.regressor.predict(x), 0.0, np.log1p(LONGEST_S))
         return np.expm1(logs)
 
@@ -168,21 +137,17 @@ class DurationEstimator:
         known = (
             self.past
             if past is None
-            else self.past.plus(_past(past, self.optional, source))
+            else _with(self.past, _past(past, self.optional, source))
         )
         return _features(_submitted(jobs, self.optional, source), known, self.optional)
 
     def to_document(self) -> dict[str, Any]:
         """The estimator as plain data."""
-        past = {
-            field.name: getattr(self.past, field.name).tolist()
-            for field in fields(self.past)
-        }
         return {
             "regressor_kind": self.kind,
             "optional": list(self.optional),
             "features": list(self.features),
-            "past": past,
+            "past": {name: column.tolist() for name, column in self.past.items()},
             "regressor": self.regressor.to_document(),
         }
 
@@ -201,14 +166,14 @@ class DurationEstimator:
                 hint="train it again",
             )
         stored = part(document, "past", dict)
-        past = _Past(
-            *(
-                np.array(strings(stored, column), dtype=object)
-                for column in ("user", "vc", "name")
-            ),
-            *(floats(stored, column) for column in ("gpus", "finish_s", "target")),
-        )
-        same_length("'past'", *(getattr(past, field.name) for field in fields(past)))
+        past: dict[str, NDArray[Any]] = {
+            column: np.array(strings(stored, column), dtype=object)
+            for column in ("user", "vc", "name")
+        }
+        past |= {
+            column: floats(stored, column) for column in ("gpus", "finish_s", "target")
+        }
+        same_length("'past'", *past.values())
         kind = part(document, "regressor_kind", str)
         regressor = regressor_from_document(
             kind, document.get("regressor"), len(features)
@@ -233,10 +198,10 @@ def baselines(
         mean logarithm of all in `before`.
     """
     learnt = _past(before, (), source)
-    known = learnt.plus(_past(past, (), source))
+    known = _with(learnt, _past(past, (), source))
     x = _features(_submitted(after, (), source), known, ())
     by_user = x[:, feature_names(()).index("user_gpus_mean")]
-    constant = np.full(len(after), float(learnt.target.mean()))
+    constant = np.full(len(after), float(learnt["target"].mean()))
     return dict(zip(BASELINES, (np.expm1(by_user), np.expm1(constant)), strict=True))
 
 
@@ -265,7 +230,7 @@ def split_in_time(
         raise InputError("no jobs", file=source or None)
     submit = Rows(jobs, source).all_seconds("submit_time")
     instant = np.sort(submit)[int(len(submit) * (1 - share))]
-    known = past.finish_s < instant
+    known = past["finish_s"] < instant
     return jobs[known], jobs[submit >= instant], jobs[~known]
 
 
@@ -296,18 +261,17 @@ def feature_names(optional: Sequence[str]) -> tuple[str, ...]:
     return ("gpus", *cpus, "hour", "weekday", *history)
 
 
-def _submitted(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Jobs:
+def _submitted(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Columns:
     rows = Rows(frame, source).require((*SUBMITTED, *optional))
-    return _Jobs(
+    cpus = "cpu_num" in optional
+    return {
         **_groups(rows, optional),
-        cpus=rows.all_numbers("cpu_num", min=0)
-        if "cpu_num" in optional
-        else np.zeros(len(rows)),
-        submit_s=rows.all_seconds("submit_time"),
-    )
+        "cpus": rows.all_numbers("cpu_num", min=0) if cpus else np.zeros(len(rows)),
+        "submit_s": rows.all_seconds("submit_time"),
+    }
 
 
-def _past(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Past:
+def _past(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Columns:
     rows = Rows(frame, source).require(
         (*FINISHED, *optional), ("finish_time",), empty=True
     )
@@ -323,10 +287,14 @@ def _past(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Past:
         raise rows[int(early[0])].error(
             "finish_time", "the job finishes before it is submitted"
         )
-    return _Past(**_groups(rows, optional), finish_s=finish, target=np.log1p(duration))
+    return {
+        **_groups(rows, optional),
+        "finish_s": finish,
+        "target": np.log1p(duration),
+    }
 
 
-def _groups(rows: Rows, optional: Sequence[str]) -> dict[str, Any]:
+def _groups(rows: Rows, optional: Sequence[str]) -> _Columns:
     """The columns that groups agree in."""
     none = np.full(len(rows), "", dtype=object)
     names = (
@@ -342,13 +310,13 @@ def _groups(rows: Rows, optional: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _features(jobs: _Jobs, past: _Past, optional: Sequence[str]) -> FloatArray:
+def _features(jobs: _Columns, past: _Columns, optional: Sequence[str]) -> FloatArray:
     """The regressor's features of jobs, shape (jobs, features), in the order of `feature_names`."""
-    columns = [jobs.gpus]
+    columns = [jobs["gpus"]]
     if "cpu_num" in optional:
-        columns.append(jobs.cpus)
-    day = np.floor(jobs.submit_s / DAY_S)
-    columns += [(jobs.submit_s - day * DAY_S) / 3600, (day + _THURSDAY) % 7]
+        columns.append(jobs["cpus"])
+    day = np.floor(jobs["submit_s"] / DAY_S)
+    columns += [(jobs["submit_s"] - day * DAY_S) / 3600, (day + _THURSDAY) % 7]
     coarser = _History(jobs, past, ()).mean(0.0)
     for keys in _levels(optional).values():
         history = _History(jobs, past, keys)
@@ -368,33 +336,31 @@ class _History:
     Strictly before: a job that takes no time has not finished when it is submitted.
     """
 
-    def __init__(self, jobs: _Jobs, past: _Past, keys: Sequence[str]) -> None:
-        code = np.zeros(len(past.user) + len(jobs), dtype=np.int64)
+    def __init__(self, jobs: _Columns, past: _Columns, keys: Sequence[str]) -> None:
+        code = np.zeros(len(past["user"]) + len(jobs["user"]), dtype=np.int64)
         for key in keys:
-            values, distinct = pd.factorize(
-                np.concatenate([getattr(past, key), getattr(jobs, key)])
-            )
+            values, distinct = pd.factorize(np.concatenate([past[key], jobs[key]]))
             code = pd.factorize(code * len(distinct) + values)[0]
-        of_past, of_jobs = np.split(code, [len(past.user)])
+        of_past, of_jobs = np.split(code, [len(past["user"])])
         # One sorted array of (group, instant) serves all groups; instants become their ranks.
-        instants = np.unique(np.concatenate([past.finish_s, jobs.submit_s]))
+        instants = np.unique(np.concatenate([past["finish_s"], jobs["submit_s"]]))
         # Equal finishes: by duration, so that the order of the table does not matter.
-        order = np.lexsort((past.target, past.finish_s, of_past))
+        order = np.lexsort((past["target"], past["finish_s"], of_past))
         sorted_keys = of_past[order] * len(instants) + np.searchsorted(
-            instants, past.finish_s[order]
+            instants, past["finish_s"][order]
         )
         first = np.searchsorted(sorted_keys, of_jobs * len(instants))
         end = np.searchsorted(
             sorted_keys,
-            of_jobs * len(instants) + np.searchsorted(instants, jobs.submit_s),
+            of_jobs * len(instants) + np.searchsorted(instants, jobs["submit_s"]),
         )
         if "name" in keys:  # jobs without a name have nothing in common
-            end = np.where(jobs.name == "", first, end)
+            end = np.where(jobs["name"] == "", first, end)
         self.count = (end - first).astype(np.float64)
         self._target, self._finish, self._submit = (
-            past.target[order],
-            past.finish_s[order],
-            jobs.submit_s,
+            past["target"][order],
+            past["finish_s"][order],
+            jobs["submit_s"],
         )
         # Summed up group by group: a sum over all would carry others' later jobs in its rounding.
         self._sum = (

@@ -19,6 +19,7 @@ from bft.models.sharing.xi_table import (
     OPTIONAL,
     REQUIRED,
     Measurement,
+    Place,
     measurement,
 )
 from bft.models.speed.step_times import Basis, StepTimes
@@ -157,15 +158,10 @@ def merged(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
 
     (a, b) and (b, a) are repeated measurements of the same pair; so are both ratios of a configuration with itself.
     """
-    repeated: dict[tuple[str, float, str, float, float], list[Measurement]] = {}
+    repeated: dict[Place, list[Measurement]] = {}
     for row in measurements:
-        one_side = min(row, row.swapped(), key=_place)
-        both = (
-            [one_side, one_side.swapped()]
-            if _place(one_side) == _place(one_side.swapped())
-            else [one_side]
-        )
-        repeated.setdefault(_place(one_side), []).extend(both)
+        a, b = sorted((row, row.swapped()), key=lambda side: side.place)
+        repeated.setdefault(a.place, []).extend([a, b] if a.place == b.place else [a])
     return tuple(
         replace(
             rows[0],
@@ -317,14 +313,3 @@ def _alone(solo: Sequence[_Run], run: _Run, row: Row, column: str) -> float:
             "give a pattern that matches the same quantity in all logs, or step_a_s and step_b_s",
         )
     return median(other.step_s for other in alone)
-
-
-def _place(row: Measurement) -> tuple[str, float, str, float, float]:
-    """The key of a pair of configurations; 0 for values that are not stated."""
-    return (
-        row.model_a,
-        row.batch_a or 0.0,
-        row.model_b,
-        row.batch_b or 0.0,
-        row.units or 0.0,
-    )

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from bft.models.cells import Rows
 from bft.models.errors import InputError
-from bft.models.plugins import how_to_install
+from bft.models.plugins import extra
 from bft.models.sharing.xi_table import (
     FLAGS,
     OPTIONAL,
     REQUIRED,
     Measurement,
+    Place,
     XiTable,
     measurement,
 )
@@ -55,12 +56,11 @@ def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
     }
     measured = {frozenset((row.model_a, row.model_b)) for row in table.measurements}
     possible = list(itertools.combinations_with_replacement(models, 2))
-    ratios_of: dict[tuple[object, ...], list[float]] = {}
+    ratios_of: dict[Place, list[float]] = {}
     high = []
     for row in table.measurements:
         for side in (row, row.swapped()):
-            place = (side.model_a, side.batch_a, side.model_b, side.batch_b, side.units)
-            ratios_of.setdefault(place, []).append(max(side.xi_a, 1.0))
+            ratios_of.setdefault(side.place, []).append(max(side.xi_a, 1.0))
             if side.xi_a > implausible:
                 high.append(
                     {
@@ -71,9 +71,9 @@ def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
                 )
     asymmetric = [
         {
-            "victim": label_of(str(model_a), batch_a),
-            "partner": label_of(str(model_b), batch_b),
-            "units": units,
+            "victim": label_of(model_a, batch_a or None),
+            "partner": label_of(model_b, batch_b or None),
+            "units": units or None,
             "least": min(ratios),
             "most": max(ratios),
         }
@@ -140,7 +140,7 @@ def suspects(table: XiTable, implausible: float) -> list[Suspect]:
     1 xi of a beside b is 0.9, below 1
     2 xi of c beside a is 7, above 5
     """
-    repeated: dict[tuple[Any, ...], list[tuple[int, float]]] = {}
+    repeated: dict[Place, list[tuple[int, float]]] = {}
     reasons: dict[int, list[str]] = {}
     measured = [
         (number, row)
@@ -158,8 +158,7 @@ def suspects(table: XiTable, implausible: float) -> list[Suspect]:
                 reasons.setdefault(number, []).append(
                     f"{reason}, above {implausible:g}"
                 )
-            place = (side.model_a, side.batch_a, side.model_b, side.batch_b, side.units)
-            repeated.setdefault(place, []).append((number, max(side.xi_a, 1.0)))
+            repeated.setdefault(side.place, []).append((number, max(side.xi_a, 1.0)))
     for place, ratios in repeated.items():
         low, high = min(ratio for _, ratio in ratios), max(ratio for _, ratio in ratios)
         if high > (1 + ALIKE) * low:
@@ -191,12 +190,9 @@ def retest_frame(found: Sequence[Suspect]) -> pd.DataFrame:
     return frame.drop(columns=[name for name in OPTIONAL if frame[name].isna().all()])
 
 
-def pair_key(row: Measurement) -> tuple[tuple[str, float], tuple[str, float], float]:
+def pair_key(row: Measurement) -> Place:
     """The key of repeated measurements: models and batch sizes, in either order, and units; 0 where not stated."""
-    sides = sorted(
-        [(row.model_a, row.batch_a or 0.0), (row.model_b, row.batch_b or 0.0)]
-    )
-    return sides[0], sides[1], row.units or 0.0
+    return min(row.place, row.swapped().place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +269,10 @@ PAYS, TURNS = 1.5, 2.0
 MAX_NUMBERS = 24
 
 
+# A model, and its batch size where that tells rows apart.
+_Kind: TypeAlias = tuple[str, float | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Ratios (n, n), NaN where unknown, of the victim in the row with the partner in the column; and their names."""
@@ -284,34 +284,28 @@ class Grid:
 
 def grid(table: XiTable, *, by_batch: bool) -> Grid:
     """The largest ratio of each pair of models, or of models and batch sizes."""
-    cells: dict[tuple[str, str], tuple[float, bool]] = {}
+    cells: dict[tuple[_Kind, _Kind], tuple[float, bool]] = {}
     for row in table.measurements:
         for side in (row, row.swapped()):
-            pair = (
-                (label(side, "a"), label(side, "b"))
-                if by_batch
-                else (side.model_a, side.model_b)
+            victim, partner = (
+                (model, batch if by_batch else None)
+                for model, batch in (
+                    (side.model_a, side.batch_a),
+                    (side.model_b, side.batch_b),
+                )
             )
             cell = max(side.xi_a, 1.0), side.flag != FLAGS[0]
-            cells[pair] = max(cell, cells.get(pair, cell))
-    if by_batch:
-        kinds = {
-            (m, b)
-            for row in table.measurements
-            for m, b in ((row.model_a, row.batch_a), (row.model_b, row.batch_b))
-        }
-        ordered = sorted(kinds, key=lambda kind: (kind[0], kind[1] or 0.0))
-        names = tuple(
-            model if batch is None else f"{model}@{batch:g}" for model, batch in ordered
-        )
-    else:
-        names = tuple(sorted({name for pair in cells for name in pair}))
-    positions = {name: index for index, name in enumerate(names)}
+            cells[victim, partner] = max(cell, cells.get((victim, partner), cell))
+    kinds = sorted(
+        {victim for victim, _ in cells}, key=lambda kind: (kind[0], kind[1] or 0.0)
+    )
+    names = tuple(label_of(*kind) for kind in kinds)
+    positions = {kind: index for index, kind in enumerate(kinds)}
     ratios = np.full((len(names), len(names)), np.nan)
     estimated = np.zeros(ratios.shape, dtype=np.bool_)
-    for (victim, partner), (xi, guessed) in cells.items():
-        ratios[positions[victim], positions[partner]] = xi
-        estimated[positions[victim], positions[partner]] = guessed
+    for pair, (xi, guessed) in cells.items():
+        at = positions[pair[0]], positions[pair[1]]
+        ratios[at], estimated[at] = xi, guessed
     return Grid(names, ratios, estimated)
 
 
@@ -323,18 +317,14 @@ def write_png(shown: Grid, path: Path) -> None:
     InputError
         When matplotlib is not installed.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(
-            "a picture needs matplotlib", hint=how_to_install("report")
-        ) from None
-
+    agg = extra("matplotlib.backends.backend_agg", "report")
+    figures = extra("matplotlib.figure", "report")
     count = len(shown.names)
     side = max(4.0, 0.5 * count if count <= MAX_NUMBERS else 0.22 * count)
-    figure = Figure(figsize=(side + 2.5, side + 1.2), dpi=100, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = figures.Figure(
+        figsize=(side + 2.5, side + 1.2), dpi=100, layout="constrained"
+    )
+    agg.FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.set_facecolor("0.88")
     known = shown.ratios[~np.isnan(shown.ratios)]

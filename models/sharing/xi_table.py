@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from bft.models.cells import Row, Rows
 from bft.models.errors import InputError
@@ -21,6 +21,8 @@ REQUIRED = ("model_a", "model_b", "xi_a", "xi_b")
 OPTIONAL = ("batch_a", "batch_b", "units")
 # How an answer of `XiEstimator` came about, from best to worst; the column `flag` of a xi table holds them.
 FLAGS = ("measured", "interpolated", "clamped", "guessed")
+# Models and batch sizes of both sides, and units; 0 for values that are not stated.
+Place: TypeAlias = tuple[str, float, str, float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,17 @@ class Measurement:
             raise InputError(
                 f"expected one of {', '.join(FLAGS)}, not {self.flag!r}", column="flag"
             )
+
+    @property
+    def place(self) -> Place:
+        """What was measured together, whatever its ratios."""
+        return (
+            self.model_a,
+            self.batch_a or 0.0,
+            self.model_b,
+            self.batch_b or 0.0,
+            self.units or 0.0,
+        )
 
     def swapped(self) -> Measurement:
         """Return this measurement with the models a and b exchanged."""

@@ -191,7 +191,7 @@ def show(model: str, png: str | None, table: str | None) -> None:
         return
     if isinstance(learnt, DurationEstimator):
         features, target, what = learnt.features, "log(1 + s)", "durations"
-        described = f"durations, from {len(learnt.past.user):,} finished jobs"
+        described = f"durations, from {len(learnt.past['user']):,} finished jobs"
     else:
         features, target, what = FEATURES, f"root of {learnt.column}", "submissions"
         described = f"{learnt.column} per {learnt.slot_s:g} s over the next {learnt.horizon * learnt.slot_s:g} s"
