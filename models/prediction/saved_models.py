@@ -177,10 +177,16 @@ def accuracy(predicted: FloatArray, actual: FloatArray) -> Accuracy:
     >>> round(accuracy(np.array([10.0, 20.0]), np.array([12.0, 16.0])).mae, 1)
     3.0
     """
+    from scipy.stats import rankdata
+
     predicted = np.maximum(predicted, 0.0)
-    _check(predicted, actual)
+    if len(predicted) != len(actual) or len(actual) < 2:
+        raise InputError(
+            f"{len(predicted)} predictions for {len(actual)} values, expected as many and at least 2"
+        )
     logs = np.log1p(predicted), np.log1p(actual)
-    ranks = _ranks(predicted), _ranks(actual)
+    # Equal values share their mean rank.
+    ranks = rankdata(predicted), rankdata(actual)
     return Accuracy(
         float(np.abs(predicted - actual).mean()),
         _r2(predicted, actual),
@@ -191,22 +197,8 @@ def accuracy(predicted: FloatArray, actual: FloatArray) -> Accuracy:
     )
 
 
-def _check(predicted: FloatArray, actual: FloatArray) -> None:
-    if len(predicted) != len(actual) or len(actual) < 2:
-        raise InputError(
-            f"{len(predicted)} predictions for {len(actual)} values, expected as many and at least 2"
-        )
-
-
 def _r2(predicted: FloatArray, actual: FloatArray) -> float:
     return 1.0 - _ratio(float(((predicted - actual) ** 2).mean()), float(actual.var()))
-
-
-def _ranks(values: FloatArray) -> FloatArray:
-    """Ranks from 1; equal values share their mean rank."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: FloatArray = (np.cumsum(counts) - (counts - 1) / 2)[which]
-    return ranks
 
 
 def _covariance(a: FloatArray, b: FloatArray) -> float:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from bft.models.errors import InputError
-from bft.models.plugins import how_to_install
+from bft.models.plugins import extra
 
 MIB: Final = 2**20
 # Seconds that a tool may take to answer; drivers that load take some.
@@ -233,7 +233,7 @@ def nvml() -> list[DeviceState]:
     InputError
         When the package, the library or a driver is missing.
     """
-    library = _nvml()
+    library = extra("pynvml", "gpu")
     try:
         library.nvmlInit()
         states = []
@@ -317,13 +317,3 @@ def _percent(cell: str) -> float:
 
 def _first(card: dict[str, Any], keys: Sequence[str]) -> float:
     return next((_percent(str(card[key])) for key in keys if key in card), float("nan"))
-
-
-def _nvml() -> Any:
-    try:
-        import pynvml
-    except ImportError as error:
-        raise InputError(
-            "NVML needs the package nvidia-ml-py", hint=how_to_install("gpu")
-        ) from error
-    return pynvml
