@@ -15,7 +15,7 @@ import termios
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -150,24 +150,31 @@ def measure(
     )  # an invalid pattern is reported before anything runs
     alone: tuple[list[float], list[float]] = ([], [])
     shared: tuple[list[float], list[float]] = ([], [])
-    watched = tuple(_Watched(gauge) for _ in commands)
+    before: list[list[DeviceState]] = [[], []]
+    samples: tuple[list[list[DeviceState]], list[list[DeviceState]]] = ([], [])
     for turn in range(plan.repeats):
         for phase in (0, 1, 2) if turn % 2 == 0 else (2, 1, 0):
             prefix = f"round {turn + 1} of {plan.repeats}: "
             if phase < 2:
                 note(prefix + f"{'AB'[phase]} alone")
-                alone[phase].append(
-                    _run_alone("AB"[phase], commands[phase], plan, watched[phase])
+                seconds, before[phase], seen = _run_alone(
+                    "AB"[phase], commands[phase], plan, gauge
                 )
+                alone[phase].append(seconds)
+                samples[phase].extend(seen)
             else:
                 note(prefix + "both together")
                 for side, seconds in zip(
                     shared, _run_together(commands, plan), strict=True
                 ):
                     side.append(seconds)
+    # Memory counts above what was in use before the last run.
     first, second = (
-        replace(slowdown(a, s, plan.confidence), usage=device.usage())
-        for a, s, device in zip(alone, shared, watched, strict=True)
+        replace(
+            slowdown(alone[side], shared[side], plan.confidence),
+            usage=usage_of(before[side], samples[side]) if gauge else None,
+        )
+        for side in (0, 1)
     )
     return first, second
 
@@ -208,43 +215,18 @@ def slowdown(
     )
 
 
-class _Watched:
-    """GPU usage during the runs of one command alone."""
-
-    def __init__(self, gauge: Gauge | None) -> None:
-        self._gauge = gauge
-        self._before: list[DeviceState] = []
-        self._samples: list[list[DeviceState]] = []
-
-    def begin(self) -> None:
-        """Take a reading of the devices before anything of the measurement runs."""
-        if self._gauge is not None:
-            self._before = self._gauge.once()
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Sample the devices while the block runs, in which the commands train."""
-        if self._gauge is None:
-            yield
-            return
-        with self._gauge.watching() as samples:
-            yield
-        self._samples += samples
-
-    def usage(self) -> Usage | None:
-        """Over all of its runs; memory counts above what was in use before the last."""
-        return None if self._gauge is None else usage_of(self._before, self._samples)
-
-
 def _run_alone(
-    name: str, command: Sequence[str], plan: Plan, watched: _Watched
-) -> float:
-    """Mean seconds of a step of a command alone."""
-    watched.begin()
+    name: str, command: Sequence[str], plan: Plan, gauge: Gauge | None
+) -> tuple[float, list[DeviceState], list[list[DeviceState]]]:
+    """Mean seconds of a step of a command alone; its devices before it began, and while it trained."""
+    before = gauge.once() if gauge else []
     with _started(name, command, plan.devices) as process:
         deadline = time.monotonic() + plan.time_limit_s
         _await((process,), (0,), plan, plan.warmup, 0.0, deadline, "alone")
-        with watched.running():
+        watching: AbstractContextManager[list[list[DeviceState]]] = (
+            gauge.watching() if gauge else contextlib.nullcontext([])
+        )
+        with watching as samples:
             (seconds,) = _await(
                 (process,),
                 (0,),
@@ -254,7 +236,7 @@ def _run_alone(
                 deadline,
                 "alone",
             )
-        return mean_step_s(seconds[plan.warmup :])
+        return mean_step_s(seconds[plan.warmup :]), before, samples
 
 
 def _run_together(
