@@ -71,7 +71,7 @@ class Run:
         return run
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle a run: as the path of its folder, or if that goes with the object as the content of its files."""
+        """Return how a `Run` is pickled: as the path of its folder, or the content of its files if it is temporary."""
         if not self._is_temporary:
             return Run, (self.folder.absolute(),)
         files = {path.name: path.read_bytes() for path in sorted(self.folder.iterdir())}

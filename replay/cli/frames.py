@@ -101,7 +101,7 @@ def show_table(titles: Sequence[str], rows: Rows, names: int = 1) -> None:
 
 
 def show_text(text: str) -> None:
-    """Print a sentence; on a terminal its lines break between words."""
+    """Print a text, whose lines break between words on a terminal."""
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         text = textwrap.fill(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
@@ -149,7 +148,7 @@ def evaluate(
     if what == "packing":
         _evaluate_packing(frame, table, seed)
         return
-    test = (
+    actual, predict_by, trivial = (
         _durations(frame, table, share)
         if what == "durations"
         else _submissions(frame, table, share, column, horizon)
@@ -160,14 +159,14 @@ def evaluate(
     predicted = {}
     for kind in kinds or KINDS:
         start = time.perf_counter()
-        predicted[kind], fitted = test.predict(kind, seed)
+        predicted[kind], fitted = predict_by(kind, seed)
         click.echo(
-            f"{_figures(kind, accuracy(predicted[kind], test.actual))} {fitted - start:6.1f}"
+            f"{_figures(kind, accuracy(predicted[kind], actual))} {fitted - start:6.1f}"
         )
-    for name, values in test.trivial().items():
-        click.echo(f"{_figures(name, accuracy(values, test.actual))} {'-':>6}")
+    for name, values in trivial().items():
+        click.echo(f"{_figures(name, accuracy(values, actual))} {'-':>6}")
     if png is not None:
-        what_came = {f"what came (mean of the next {horizon} slots)": test.actual}
+        what_came = {f"what came (mean of the next {horizon} slots)": actual}
         _draw_forecasts(frame, table, column, horizon, {**what_came, **predicted}, png)
 
 
@@ -222,16 +221,13 @@ def _read(what: str, table: str) -> pd.DataFrame:
     return frame
 
 
-@dataclass(frozen=True, eq=False)
-class _Test:
-    """The later part of a log: what came, what a kind predicts from a seed (and when it had learnt), and anybody would.
-
-    All are float64 of shape (rows of the later part,).
-    """
-
-    actual: NDArray[np.float64]
-    predict: Callable[[str, int], tuple[NDArray[np.float64], float]]
-    trivial: Callable[[], Mapping[str, NDArray[np.float64]]]
+# The later part of a log: what came, what a kind predicts from a seed (and when it had learnt), and anybody would.
+# All are float64 of shape (rows of the later part,).
+_Test = tuple[
+    NDArray[np.float64],
+    Callable[[str, int], tuple[NDArray[np.float64], float]],
+    Callable[[], Mapping[str, NDArray[np.float64]]],
+]
 
 
 def _durations(frame: pd.DataFrame, table: str, share: float) -> _Test:
@@ -247,7 +243,7 @@ def _durations(frame: pd.DataFrame, table: str, share: float) -> _Test:
         return model.predict(after, past=past, source=table), fitted
 
     actual = after["duration"].to_numpy(dtype=float)
-    return _Test(actual, predict, lambda: baselines(before, after, past, source=table))
+    return actual, predict, lambda: baselines(before, after, past, source=table)
 
 
 def _submissions(
@@ -277,7 +273,7 @@ def _submissions(
             "constant": np.full(len(actual), counts[:known].mean()),
         }
 
-    return _Test(actual, predict, trivial)
+    return actual, predict, trivial
 
 
 def _draw_forecasts(

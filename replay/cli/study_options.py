@@ -86,40 +86,34 @@ class Axis(_AnyType):
 
 def _axes() -> dict[str, click.Option]:
     """Return an option of several values for each of a replay's, by flat name."""
-    return {name: _axis_of(field) for name, field in FIELDS.items()}
+    return {
+        name: click.Option([*field.flags, parameter_name(field)], **_axis_form(field))
+        for name, field in FIELDS.items()
+    }
 
 
-def _axis_of(field: OptionField) -> click.Option:
-    names = [*field.flags, parameter_name(field)]
+def _axis_form(field: OptionField) -> dict[str, Any]:
+    """Return what click is told of an option of several values, beside its names."""
     if isinstance(field.check, Flag):
-        return click.Option(names, is_flag=True, default=None, help=field.described)
-    kind = (
-        Checked(field.check.each)
+        return {"is_flag": True, "default": None, "help": field.described}
+    return {
+        "type": Checked(field.check.each)
         if isinstance(field.check, Several)
-        else Axis(field.check)
-    )
-    metavar = field.metavar or "VALUE,..."
-    return click.Option(
-        names,
-        type=kind,
-        multiple=True,
-        default=None,
-        metavar=metavar,
-        help=field.described,
-    )
-
-
-def _add_axes(command: Any) -> Any:
-    """Give a command the axes, as click.option() would, in the order of the replay's help."""
-    axes = sorted(FIELDS.values(), key=lambda field: SECTIONS.index(field.section))
-    if not hasattr(command, "__click_params__"):
-        command.__click_params__ = []
-    command.__click_params__ += [_axis_of(field) for field in reversed(axes)]
-    return command
+        else Axis(field.check),
+        "multiple": True,
+        "default": None,
+        "metavar": field.metavar or "VALUE,...",
+        "help": field.described,
+    }
 
 
 plan_options: Decorator = together(
-    _add_axes,
+    *(
+        click.option(*field.flags, parameter_name(field), **_axis_form(field))
+        for field in sorted(
+            FIELDS.values(), key=lambda each: SECTIONS.index(each.section)
+        )
+    ),
     click.option(
         "--variant",
         "variants",

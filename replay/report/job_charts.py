@@ -124,11 +124,15 @@ def cumulative(name: str, values: pd.Series) -> Curve:
     return Curve(name, np.maximum(levels, 0.01), shares)
 
 
-def quantiles(curves: tuple[Curve, ...], unit: str) -> pd.DataFrame:
-    """The upper limit of each tenth of a distribution."""
+def quantiles(
+    curves: tuple[Curve, ...], unit: str, beyond: float | None = None
+) -> pd.DataFrame:
+    """Return the upper limit of each tenth of the distributions in `curves`, `beyond` past the end of a curve."""
     shares = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0])
     columns = {
-        f"{curve.name}, {unit}": np.interp(shares, curve.y, curve.x).round(3)
+        f"{curve.name}, {unit}": np.interp(
+            shares, curve.y, curve.x, right=beyond
+        ).round(3)
         for curve in curves
     }
     return pd.DataFrame(
@@ -236,7 +240,10 @@ def idle_and_used(run: RunFiles) -> Chart:
     """Idle units over time, and the part of them given to jobs."""
     spans, length = round_spans(run.begin_ns, run.end_ns, SPANS)
     edges = spans / 1e6
-    means = {"idle": _idle(run, spans), "given to jobs": _used(run, spans)}
+    means = {
+        "idle": mean_in_pools(run, "idle", spans),
+        "given to jobs": _used(run, spans),
+    }
     curves = tuple(
         Curve(name, *stepped(edges, heights), filled=True)
         for name, heights in means.items()
@@ -360,11 +367,11 @@ def decisions(run: RunFiles) -> Chart | None:
     )
 
 
-def _idle(run: RunFiles, edges: TimeArray) -> FloatArray:
-    """Mean idle units over spans, of all pools together: a row is about its own pool only."""
+def mean_in_pools(run: RunFiles, column: str, edges: TimeArray) -> FloatArray:
+    """Return the mean of a column of the steps over spans, of all pools together: a row is about its own pool only."""
     total = np.zeros(len(edges) - 1)
     for pool in run.pools():
-        heights = pool["idle"].to_numpy(dtype=np.float64)
+        heights = pool[column].to_numpy(dtype=np.float64)
         total += mean_over_time(ns(pool["time"]), heights, edges)
     return total
 

@@ -23,9 +23,16 @@ from bft.replay.report.chart import (
     in_powers,
     stepped,
 )
-from bft.replay.report.job_charts import TIME, cumulative, label, stamps
-from bft.replay.report.over_time import mean_over_time, round_spans
-from bft.replay.report.run_files import RunFiles, ns
+from bft.replay.report.job_charts import (
+    TIME,
+    cumulative,
+    label,
+    mean_in_pools,
+    quantiles,
+    stamps,
+)
+from bft.replay.report.over_time import round_spans
+from bft.replay.report.run_files import RunFiles
 
 SPANS = 1000
 # Column of the table -> the metric, by its path in the summary, and what to divide by.
@@ -164,10 +171,7 @@ def _used(runs: Sequence[RunFiles]) -> Chart:
         # Each run over its own window: the traces may differ.
         spans, _ = round_spans(run.begin_ns, run.end_ns, SPANS)
         edges = spans / 1e6
-        means = np.zeros(len(spans) - 1)
-        for pool in run.pools():
-            heights = pool["used"].to_numpy(dtype=np.float64)
-            means += mean_over_time(ns(pool["time"]), heights, spans)
+        means = mean_in_pools(run, "used", spans)
         curves.append(Curve(name, *stepped(edges, means)))
         begin, end = stamps(edges[[0, -1]])
         rows.append(
@@ -204,24 +208,19 @@ def distribution(jobs: Mapping[str, pd.DataFrame], column: str) -> Chart | None:
     if not curves:
         return None
     axes = Axis("hours", "log"), Axis(share, "share")
-    return Chart(key, f"{title} by run", note, Curves(*axes, curves), _reached(curves))
+    return Chart(
+        key,
+        f"{title} by run",
+        note,
+        Curves(*axes, curves),
+        quantiles(curves, "h", beyond=np.nan),
+    )
 
 
 def _of_all(name: str, hours: pd.Series) -> Curve:
     """The share of all jobs, those without a time included, up to each time."""
     curve = cumulative(name, hours)
     return replace(curve, y=curve.y * hours.notna().mean())
-
-
-def _reached(curves: tuple[Curve, ...]) -> pd.DataFrame:
-    """The hours within which each share of all jobs is reached; missing beyond the end of a curve."""
-    shares = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0])
-    columns = {
-        f"{curve.name}, h": np.interp(shares, curve.y, curve.x, right=np.nan).round(3)
-        for curve in curves
-    }
-    named = [f"{share:.0%}" for share in shares]
-    return pd.DataFrame({"share of jobs": named, **columns})
 
 
 # Figures that a page shows of a sweep, if present: column -> title, unit, and divisor.
