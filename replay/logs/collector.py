@@ -328,14 +328,14 @@ class Intervals:
         ]
         parts = [
             merge(
-                *_concatenated(
+                *concatenated(
                     _rows(run, at[part], at[part + 1])
                     for run, at in zip(self._runs, cuts, strict=True)
                 )
             )
             for part in range(len(edges) + 1)
         ]
-        self._runs = [_concatenated(parts)]
+        self._runs = [concatenated(parts)]
 
 
 def _next_start(busy: Columns, node: int, after_ns: int) -> int | None:
@@ -345,6 +345,21 @@ def _next_start(busy: Columns, node: int, after_ns: int) -> int | None:
         np.searchsorted(busy[1][first:stop], after_ns, side="right")
     )
     return int(busy[1][place]) if place < stop else None
+
+
+def _cut(
+    run: OpenRun, nodes: array[int], busy: Columns, into: Intervals
+) -> tuple[array[int], list[int]]:
+    """End a run on each node where a job starts before the run ends; return the other nodes, and these ends."""
+    left, ended = array("i"), list[int]()
+    for node in nodes:
+        next_ns = _next_start(busy, node, run.start_ns)
+        if next_ns is None or (run.end_ns is not None and next_ns >= run.end_ns):
+            left.append(node)
+        else:
+            into.add(array("i", [node]), run.start_ns, next_ns)
+            ended.append(next_ns)
+    return left, ended
 
 
 def most_fragments(files: Iterable[str]) -> int:
@@ -365,7 +380,8 @@ def _rows(columns: Columns, first: int, stop: int) -> Columns:
     return node[first:stop], starts[first:stop], ends[first:stop]
 
 
-def _concatenated(parts: Iterable[Columns]) -> Columns:
+def concatenated(parts: Iterable[Columns]) -> Columns:
+    """Return the intervals of all parts as one."""
     node, starts, ends = zip(*parts, strict=True)
     return np.concatenate(node), np.concatenate(starts), np.concatenate(ends)
 
@@ -945,46 +961,31 @@ class Collector:
             return remaining
         # When jobs start on each node, those without an end among them.
         starts = [self.busy_intervals.merged()]
-        starts += [
-            (
-                np.array(run.nodes, dtype=np.int32),
-                np.full(len(run.nodes), run.start_ns, dtype=np.int64),
-                np.full(len(run.nodes), run.start_ns, dtype=np.int64),
-            )
-            for run in open_runs
-            if not isinstance(run.nodes, int)
-        ]
-        node, begins, ends = (
-            np.concatenate([each[k] for each in starts]) for k in range(3)
-        )
+        for run in open_runs:
+            nodes = np.array(run.nodes, dtype=np.int32)
+            begins = np.full(len(nodes), run.start_ns, dtype=np.int64)
+            starts.append((nodes, begins, begins))
+        node, begins, ends = concatenated(starts)
         order = np.lexsort((begins, node))
-        busy = node[order].astype(np.int32), begins[order], ends[order]
+        busy = node[order], begins[order], ends[order]
         left: list[OpenRun] = []
-        cut = 0
-        first: OpenRun | None = None
+        cut: list[OpenRun] = []
         for run in remaining:
             if isinstance(run.nodes, int):
                 left.append(run)
                 continue
-            standing = array("i")
-            for each in run.nodes:
-                next_ns = _next_start(busy, each, run.start_ns)
-                if next_ns is None or (
-                    run.end_ns is not None and next_ns >= run.end_ns
-                ):
-                    standing.append(each)
-                    continue
-                self.busy_intervals.add(array("i", [each]), run.start_ns, next_ns)
-                self.contradicted.nodes += run.seen_ns is None
+            nodes_left, ended = _cut(run, run.nodes, busy, self.busy_intervals)
+            for next_ns in ended:
                 self._vanish(run, 1, next_ns)
-            if len(standing) < len(run.nodes) and run.seen_ns is None:
-                cut += 1
-                first = run if first is None or run.start_ns < first.start_ns else first
-            if standing:
-                left.append(replace(run, nodes=standing))
-                self._vanish(run, len(standing), run.end_ns)
-        if first is not None:
-            self.contradicted.count = cut
+            if ended and run.seen_ns is None:
+                self.contradicted.nodes += len(ended)
+                cut.append(run)
+            if nodes_left:
+                left.append(replace(run, nodes=nodes_left))
+                self._vanish(run, len(nodes_left), run.end_ns)
+        if cut:
+            first = min(cut, key=lambda run: run.start_ns)
+            self.contradicted.count = len(cut)
             self.contradicted.file, self.contradicted.line = first.file, first.line
         return left
 
@@ -1002,32 +1003,18 @@ class Collector:
             return remaining
         busy = self.busy_intervals.merged()
         if self.units is not None:
-            held = self.units.intervals()
-            busy = merge(
-                np.concatenate([busy[0], held[0]]),
-                np.concatenate([busy[1], held[1]]),
-                np.concatenate([busy[2], held[2]]),
-            )
+            busy = merge(*concatenated([busy, self.units.intervals()]))
         left = []
         for run in remaining:
             if run.reserved or isinstance(run.nodes, int) or not len(busy[0]):
                 left.append(run)
                 continue
-            standing = array("i")
-            for node in run.nodes:
-                end_ns = _next_start(busy, node, run.start_ns)
-                if end_ns is None:
-                    standing.append(node)
-                else:
-                    self.unavailable_intervals.add(
-                        array("i", [node]), run.start_ns, end_ns
-                    )
-            ended = len(run.nodes) - len(standing)
+            nodes_left, ended = _cut(run, run.nodes, busy, self.unavailable_intervals)
             if ended:
                 why = "an outage has no end, but jobs start on its nodes later: it ends on each node with the first one"
-                diagnosis.note(why, run.file, run.line, count=ended, loud=True)
-            if standing:
-                left.append(replace(run, nodes=standing))
+                diagnosis.note(why, run.file, run.line, count=len(ended), loud=True)
+            if nodes_left:
+                left.append(replace(run, nodes=nodes_left))
         return left
 
     def counted(self) -> tuple[TimeArray, TimeArray, TimeArray]:
@@ -1170,7 +1157,7 @@ def _merged_by_nodes(
         else:
             parts.append(merge(*columns, gap_ns=gap_ns))
         low = high
-    return _concatenated(parts)
+    return concatenated(parts)
 
 
 def _merge_by_columns(node: IndexArray, start: TimeArray, end: TimeArray) -> Columns:

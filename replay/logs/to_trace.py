@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.models.tolerances import SHARES
-from bft.replay.logs.collector import OPEN, Collector, Columns, merge
+from bft.replay.logs.collector import OPEN, Collector, Columns, concatenated, merge
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.hidden import Observed, Suspicions
 from bft.replay.logs.hostlists import difference, other_forms, unclear_forms
@@ -781,8 +781,7 @@ def _joined(*parts: Columns) -> Columns:
     some = [part for part in parts if len(part[0])] or parts[:1]
     if len(some) == 1:
         return some[0]
-    node, begins, ends = (np.concatenate([part[k] for part in some]) for k in range(3))
-    return node, begins, ends
+    return concatenated(some)
 
 
 def _union(merged: Columns, others: Columns) -> Columns:
@@ -1133,13 +1132,8 @@ class _Taken:
             list(collected.names), collected.universe, collected.owners
         ).items():
             place[other] = place[kept]
-        known = [
-            collected.unavailable_intervals.merged(),
-            collected.busy_intervals.merged(),
-        ]
-        node, starts, ends = (
-            np.concatenate(columns) for columns in zip(*known, strict=True)
-        )
+        intervals = collected.unavailable_intervals, collected.busy_intervals
+        node, starts, ends = concatenated(each.merged() for each in intervals)
         mine = np.flatnonzero(place[node] >= 0)
         mine = mine[np.argsort(starts[mine], kind="stable")]
         self._place, self._starts, self._ends = (
