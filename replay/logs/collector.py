@@ -429,7 +429,7 @@ class Collector:
     job_runs, outage_runs, idle_runs
         Records that other records may repeat or close.
     kept
-        What is under way from one file to the next; see `records.UnderWay`.
+        What is under way from one file to the next; see `intake.Running`.
     suspensions, suspended, never_suspended
         Jobs that were suspended; of those of which no listing says when, nodes, start, end and for how long
         (`settle`); and when other jobs ran.
