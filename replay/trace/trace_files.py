@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -507,13 +507,7 @@ def _nodes_of(
     missing = raw.isna()
     if categories is None or "" in categories:
         missing |= raw == ""
-    if missing.any():
-        raise InputError(
-            "the node's name is missing",
-            file=source,
-            row=_first(missing) + 1,
-            column="node",
-        )
+    _refuse_first(missing, source, "node", lambda _: "the node's name is missing")
     if known is None:
         codes, names = pd.factorize(raw.astype(str))
         return codes, [str(name) for name in names]
@@ -521,14 +515,12 @@ def _nodes_of(
     codes = pd.Index(known, dtype=object).get_indexer(values.astype(object))
     if categories is not None:
         codes = codes[raw.cat.codes.to_numpy()]
-    if (codes < 0).any():
-        row = _first(codes < 0)
-        raise InputError(
-            f"node {raw.iloc[row]!r} is not among the trace's nodes",
-            file=source,
-            row=row + 1,
-            column="node",
-        )
+    _refuse_first(
+        codes < 0,
+        source,
+        "node",
+        lambda row: f"node {raw.iloc[row]!r} is not among the trace's nodes",
+    )
     return codes, known
 
 
@@ -722,10 +714,8 @@ def _unit_numbers(column: pd.Series, source: str) -> NDArray[np.int64]:
     invalid = np.ones(len(numbers), dtype=bool)
     if numbers.dtype.kind in "iu":
         invalid = (numbers < 0) | (numbers >= MAX_UNITS)
-    if invalid.any():
-        row = _first(invalid)
-        message = f"expected the number of a unit of the node, from 0 to {MAX_UNITS - 1}, not {numbers[row]}"
-        raise InputError(message, file=source or None, row=row + 1, column=UNIT)
+    expected = f"expected the number of a unit of the node, from 0 to {MAX_UNITS - 1}"
+    _refuse_first(invalid, source, UNIT, lambda row: f"{expected}, not {numbers[row]}")
     return numbers.astype(np.int64)
 
 
@@ -744,10 +734,14 @@ def _units_of_nodes(
     else:
         counts, per = np.array(window.node_units, dtype=np.int64), window.units_per_node
         beyond = units >= counts[codes] if len(counts) else np.zeros(0, dtype=bool)
-        if beyond.any():
-            row = _first(beyond)
-            of = f"node {nodes[codes[row]]} has {counts[codes[row]]} units, numbered from 0 on, not one {units[row]}"
-            raise InputError(of, file=source or None, row=row + 1, column=UNIT)
+        _refuse_first(
+            beyond,
+            source,
+            UNIT,
+            lambda row: (
+                f"node {nodes[codes[row]]} has {counts[codes[row]]} units, numbered from 0 on, not one {units[row]}"
+            ),
+        )
     if per * len(nodes) > MAX_SLOTS:
         raise InputError(
             f"{len(nodes)} nodes of up to {per} units are more than a trace may have",
@@ -766,16 +760,16 @@ def _row_numbers(column: pd.Series, times: TimeArray, source: str) -> NDArray[np
         )
     else:
         invalid[:] = True
-    if invalid.any():
-        row = _first(invalid)
-        message = f"expected the number of a row of a matrix, ascending and each of one time, not {numbers[row]!r}"
-        raise InputError(
-            message,
-            file=source or None,
-            row=row + 1,
-            column=ROW,
-            hint="leave the column out",
-        )
+    expected = (
+        "expected the number of a row of a matrix, ascending and each of one time"
+    )
+    _refuse_first(
+        invalid,
+        source,
+        ROW,
+        lambda row: f"{expected}, not {numbers[row]!r}",
+        hint="leave the column out",
+    )
     return numbers.astype(np.int64)
 
 
@@ -940,14 +934,12 @@ def _instants(column: pd.Series, source: str, name: str) -> TimeArray:
     )
     if as_text:
         invalid |= column.isin(("now", "today"))
-    if invalid.any():
-        row = _first(invalid)
-        raise InputError(
-            f"{TIME_HINT}, not {str(column.iloc[row])!r}",
-            file=source or None,
-            row=row + 1,
-            column=name,
-        )
+    _refuse_first(
+        invalid,
+        source,
+        name,
+        lambda row: f"{TIME_HINT}, not {str(column.iloc[row])!r}",
+    )
     return np.asarray(stamps.dt.as_unit("ns").astype("int64"), dtype=np.int64)
 
 
@@ -963,14 +955,12 @@ def _states(column: pd.Series, source: str, name: str = "idle") -> NDArray[np.bo
     if column.dtype == bool:
         return column.to_numpy()
     states = column.astype(str).str.lower().map(words)
-    if states.isna().any():
-        row = _first(states.isna())
-        raise InputError(
-            f"expected 0 (busy) or 1 (idle), not {str(column.iloc[row])!r}",
-            file=source or None,
-            row=row + 1,
-            column=name,
-        )
+    _refuse_first(
+        states.isna(),
+        source,
+        name,
+        lambda row: f"expected 0 (busy) or 1 (idle), not {str(column.iloc[row])!r}",
+    )
     return states.astype(bool).to_numpy()
 
 
@@ -1018,6 +1008,22 @@ def _stamp(text: str) -> int:
 
 def _first(flags: pd.Series | NDArray[np.bool_]) -> int:
     return int(np.argmax(np.asarray(flags)))
+
+
+def _refuse_first(
+    wrong: pd.Series | NDArray[np.bool_],
+    source: str,
+    column: str,
+    what: Callable[[int], str],
+    *,
+    hint: str | None = None,
+) -> None:
+    """Raise InputError for the first row that is wrong, if any is; `what` says why of its place."""
+    if wrong.any():
+        row = _first(wrong)
+        raise InputError(
+            what(row), file=source or None, row=row + 1, column=column, hint=hint
+        )
 
 
 def _some(columns: pd.Index) -> str:
