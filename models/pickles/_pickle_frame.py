@@ -21,6 +21,7 @@ from bft.models.pickles._pickle_values import (
     binary,
     described,
     integer,
+    label,
     made,
     mapping,
     sequence,
@@ -166,7 +167,7 @@ class _Frames:
                 f"it holds {described(kind)} where an index is expected"
             )
         state = mapping(given)
-        name = self.values.name(state.get("name"))
+        name = label(self.values.cell(state.get("name")))
         if kind.__name__ == "RangeIndex":
             bounds = (
                 integer(state.get(key), low=-_FAR, high=_FAR)
@@ -187,8 +188,7 @@ class _Frames:
             )
         if column.dtype.hasobject:
             for value in column:
-                if isinstance(value, list | tuple | dict | bytearray | np.ndarray):
-                    raise MalformedError(f"a label in it is {described(value)}")
+                label(value)
         return pd.Index(column, dtype=column.dtype, name=name, tupleize_cols=False)
 
 

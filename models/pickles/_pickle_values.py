@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -229,33 +229,36 @@ def _datetime(node: Record) -> dt.datetime:
     )
 
 
+def _since(value: object, unit: object) -> tuple[int, Any]:
+    """Check a count of nanoseconds or of a coarser unit, and name the unit."""
+    name = _RESOLUTION.get(integer(unit))
+    if name is None:
+        raise MalformedError("a time in it has an unknown resolution")
+    return integer(value, low=-(1 << 63) + 1, high=(1 << 63) - 1), name
+
+
 def _timestamp(node: Record) -> Any:
-    args = sequence(
-        node.args, 3, 4
-    )  # value, freq (gone since pandas 2), tz, resolution (new in pandas 1.5)
-    unit = _RESOLUTION.get(integer(args[3]) if len(args) == 4 else 10)
-    if unit is None:
-        raise MalformedError("a Timestamp in it has an unknown resolution")
-    value = integer(args[0], low=-(1 << 63) + 1, high=(1 << 63) - 1)
-    stamp = pd.Timestamp(np.datetime64(value, cast("Any", unit)))
-    return stamp if utc(args[2]) is None else stamp.tz_localize("UTC")
+    # value, freq (gone since pandas 2), tz, resolution (new in pandas 1.5)
+    value, _, zone, unit = (*sequence(node.args, 3, 4), 10)[:4]
+    stamp = pd.Timestamp(np.datetime64(*_since(value, unit)))
+    return stamp if utc(zone) is None else stamp.tz_localize("UTC")
 
 
 def _timedelta(node: Record) -> Any:
-    args = sequence(node.args, 1, 2)
-    unit = _RESOLUTION.get(integer(args[1]) if len(args) == 2 else 10)
-    if unit is None:
-        raise MalformedError("a Timedelta in it has an unknown resolution")
-    return pd.Timedelta(
-        np.timedelta64(
-            integer(args[0], low=-(1 << 63) + 1, high=(1 << 63) - 1), cast("Any", unit)
-        )
-    )
+    value, unit = (*sequence(node.args, 1, 2), 10)[:2]
+    return pd.Timedelta(np.timedelta64(*_since(value, unit)))
 
 
 def _scalar(node: Record) -> Any:
     args = sequence(node.args, 2)
     return raw_array(bytes(binary(args[1])), dtype(args[0]), (1,), fortran=False)[0]
+
+
+def label(value: Any) -> Any:
+    """Check that the name of a row or column is one value, hence hashed in no time."""
+    if isinstance(value, list | tuple | dict | bytearray | np.ndarray):
+        raise MalformedError(f"a label in it is {described(value)}")
+    return value
 
 
 class Values:
@@ -287,13 +290,6 @@ class Values:
     def cell(self, node: object) -> Any:
         """Decode what a cell, an attribute or an index name holds."""
         return self._sized(node)[0]
-
-    def name(self, node: object) -> Any:
-        """Decode the name of a row or column: a cell that is one value, hence hashed in no time."""
-        value = self.cell(node)
-        if isinstance(value, list | tuple | dict | bytearray | np.ndarray):
-            raise MalformedError(f"a label in it is {described(value)}")
-        return value
 
     def array(self, node: object) -> Array:
         """Decode an array; of objects too."""

@@ -17,7 +17,7 @@ from bft.models.errors import InputError
 from bft.models.prediction.packing import sharing_scores
 from bft.models.sharing.co_runs import Plan, Slowdown, measure
 from bft.models.sharing.gpu_usage import Gauge
-from bft.models.sharing.xi_repairs import label_of, pair_key
+from bft.models.sharing.xi_repairs import PAIR_COLUMNS, label_of, pair_key
 from bft.models.sharing.xi_table import Measurement, xi_from_frame
 from bft.models.tables import read_table
 
@@ -177,7 +177,8 @@ class Collection:
             self._keep(FAILED, self._failed)
             return error.what
         row: dict[str, Any] = {
-            name: getattr(self._measurement(pair, 1.0, 1.0), name) for name in _PLACE
+            name: getattr(self._measurement(pair, 1.0, 1.0), name)
+            for name in PAIR_COLUMNS
         }
         for name, side in zip(("xi_a", "xi_b"), sides, strict=True):
             row |= {name: side.xi, f"{name}_low": side.low, f"{name}_high": side.high}
@@ -200,7 +201,7 @@ class Collection:
         return Measurement(a.model, b.model, xi_a, xi_b, a.batch, b.batch, self._units)
 
     def _measurements(self) -> list[Measurement]:
-        names = (*_PLACE, "xi_a", "xi_b")
+        names = (*PAIR_COLUMNS, "xi_a", "xi_b")
         return [Measurement(**{name: row[name] for name in names}) for row in self._xi]
 
     def _keep(self, name: str, rows: list[dict[str, Any]]) -> None:
@@ -217,13 +218,10 @@ class Collection:
             for row in frame.to_dict(orient="records")
         ]
         # Columns without any value were not written.
-        first = {XI: _PLACE, PROFILES: ("model", "batch")}.get(name, ())
+        first = {XI: PAIR_COLUMNS, PROFILES: ("model", "batch")}.get(name, ())
         return [
             {**{column: row.get(column) for column in first}, **row} for row in rows
         ]
-
-
-_PLACE = ("model_a", "batch_a", "model_b", "batch_b", "units")
 
 
 def profile_of(model: str, batch: float | None, side: Slowdown) -> dict[str, Any]:

@@ -11,6 +11,7 @@ R replicas on N nodes, atomic batch m (samples a replica and pass), s accumulati
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING
@@ -252,7 +253,12 @@ def fit_throughput(
     fixed = ~np.isnan(pinned)
     lower[fixed] = upper[fixed] = pinned[fixed]
     if published:
-        values = _published_search(_Objective(observed), lower, upper)
+        # In the times themselves, from a fixed start.
+        bounds = lower, upper
+        found = _minimum(
+            _Objective(observed), PUBLISHED_START, bounds, PUBLISHED_TOLERANCE
+        )
+        values = np.clip(found, *bounds)
     else:
         values = _search(_Objective(observed), lower, upper, _start(observed, gradient))
     if not across:
@@ -265,8 +271,6 @@ def _search(
     value_at: _Objective, lower: FloatArray, upper: FloatArray, start: FloatArray
 ) -> FloatArray:
     """The parameters of the least objective, searched for in the logarithms of the times."""
-    from scipy.optimize import minimize
-
     scaled = np.r_[np.log(lower[:6]), lower[6]], np.r_[np.log(upper[:6]), upper[6]]
 
     def in_logs(point: FloatArray) -> tuple[float, FloatArray]:
@@ -276,35 +280,31 @@ def _search(
         slope[:6] *= values[:6]
         return value, slope
 
+    point = _minimum(in_logs, np.r_[np.log(start[:6]), start[6]], scaled)
+    # exp and log may miss a bound by a rounding error.
+    return np.asarray(np.clip(np.r_[np.exp(point[:6]), point[6]], lower, upper))
+
+
+def _minimum(
+    value_at: Callable[[FloatArray], tuple[float, FloatArray]],
+    start: ArrayLike,
+    bounds: tuple[FloatArray, FloatArray],
+    tolerance: float | None = None,
+) -> FloatArray:
+    """Return where L-BFGS-B ends, from a start within the bounds."""
+    from scipy.optimize import minimize
+
     # Its matrices are tiny: more threads wait for each other, on a busy machine ten times as long as the rest takes.
     with _libraries().limit(limits=1, user_api="blas"):
         result = minimize(
-            in_logs,
-            np.clip(np.r_[np.log(start[:6]), start[6]], *scaled),
-            method="L-BFGS-B",
-            jac=True,
-            bounds=list(zip(*scaled, strict=True)),
-        )
-    # exp and log may miss a bound by a rounding error.
-    return np.asarray(np.clip(np.r_[np.exp(result.x[:6]), result.x[6]], lower, upper))
-
-
-def _published_search(
-    value_at: _Objective, lower: FloatArray, upper: FloatArray
-) -> FloatArray:
-    """The parameters where the published search ends: in the times themselves, from a fixed start."""
-    from scipy.optimize import minimize
-
-    with _libraries().limit(limits=1, user_api="blas"):
-        result = minimize(
             value_at,
-            np.clip(PUBLISHED_START, lower, upper),
+            np.clip(start, *bounds),
             method="L-BFGS-B",
             jac=True,
-            bounds=list(zip(lower, upper, strict=True)),
-            tol=PUBLISHED_TOLERANCE,
+            bounds=list(zip(*bounds, strict=True)),
+            tol=tolerance,
         )
-    return np.asarray(np.clip(result.x, lower, upper))
+    return np.asarray(result.x)
 
 
 @cache
