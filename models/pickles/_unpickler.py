@@ -98,6 +98,12 @@ class _Reader:
         return line
 
 
+# Opcodes of protocols 0 to 5 that make plain values, or reach only what is overridden below. A later protocol may have
+# others; they are refused.
+_AS_THE_LIBRARY: Final = (
+    b"\x80\x95.(012N\x88\x89IJKML\x8a\x8bFGSTUVX\x8c\x8dBC\x8e)]}t\x85\x86\x87lpqr\x94ghjc\x93io"
+    b"\x82\x83\x84PQ"
+)
 # The type stubs do not know it, which pandas too builds upon.
 _Unpickler: Any = getattr(pickle, "_Unpickler")  # noqa: B009
 
@@ -231,7 +237,7 @@ class Unpickler(_Unpickler):  # type: ignore[misc]
     # Bytes of all kinds are read alike: the library's BYTEARRAY8 would reserve what it states.
     dispatch = {  # noqa: RUF012 - as the library has it
         **dict.fromkeys(range(256), load_unknown),
-        **_Unpickler.dispatch,
+        **{code: _Unpickler.dispatch[code] for code in _AS_THE_LIBRARY},
         **dict.fromkeys(b"\x8f\x90\x91", load_set),
         **dict.fromkeys(b"\x97\x98", load_buffer),
         **dict.fromkeys(b"R\x81", load_reduce),
