@@ -7,11 +7,11 @@ from dataclasses import asdict
 
 import click
 
-from bft.replay.cli.parameters import Command
+from bft.replay.cli.parameters import Command, json_option
 
 
 @click.command(cls=Command)
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@json_option()
 def backends(as_json: bool) -> None:
     """List the backends: version, licence, limits, formulations, and how to install missing ones."""
     from bft.milp.backends.registry import backend_names, describe, formulations_of

@@ -12,6 +12,7 @@ from bft.models.option_fields import INPUT, JOBS, POLICY_KNOWS, SHARING, OptionF
 from bft.replay.cli.parameters import (
     NamesWholeOption,
     by_section,
+    json_option,
     section,
     stated_options,
     together,
@@ -39,7 +40,7 @@ bound_options = together(
 
 @click.command(cls=NamesWholeOption)
 @bound_options
-@click.option("--json", "as_json", is_flag=True, help="Write the bounds as JSON.")
+@json_option("Write the bounds as JSON.")
 def bound(as_json: bool, **given: Any) -> None:
     """Report bounds that no policy can exceed on a node trace: outcome, mean job completion time, makespan.
 

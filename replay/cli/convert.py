@@ -9,7 +9,7 @@ import click
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.parameters import NamesWholeOption
+from bft.replay.cli.parameters import NamesWholeOption, force_option, output_option
 
 JOB_MARKS = {"Jmin", "Jmax", "Pmax"}
 CURVE_MARKS = {"Ns", "Ps"}
@@ -17,17 +17,11 @@ CURVE_MARKS = {"Ns", "Ps"}
 
 @click.command(cls=NamesWholeOption)
 @click.argument("sources", metavar="FILE [FILE]", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    help="Target: .parquet or .csv (jobs: .jsonl too).",
-)
+@output_option("Target: .parquet or .csv (jobs: .jsonl too).")
 @click.option(
     "--sort", is_flag=True, help="Accept a trace whose rows are not in order of time."
 )
-@click.option("--force", is_flag=True, help="Replace the target if it exists.")
+@force_option()
 def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> None:
     """Rewrite a node trace, a job table, or a published pair of job tables (bounds, scalability) in the native form.
 

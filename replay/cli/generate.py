@@ -12,7 +12,16 @@ from bft.datasets import generate_scenario
 from bft.datasets.scenarios import SCENARIOS
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
-from bft.replay.cli.parameters import Command, Finite, Group, OneOf, Seconds
+from bft.replay.cli.parameters import (
+    Command,
+    Finite,
+    Group,
+    OneOf,
+    Seconds,
+    force_option,
+    output_option,
+    seed_option,
+)
 
 ScenarioName = Literal["mix", "hpo", "nas", "llm"]
 
@@ -37,24 +46,12 @@ def generate() -> None:
     show_default=True,
     help="Length.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Same seed, same trace.",
-)
+@seed_option("Same seed, same trace.")
 @click.option(
     "--start", default="2021-02-10", show_default=True, help="First day (UTC)."
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    help="Target: .parquet, .csv or .csv.gz.",
-)
-@click.option("--force", is_flag=True, help="Replace the target if it exists.")
+@output_option("Target: .parquet, .csv or .csv.gz.")
+@force_option()
 def node_trace(
     nodes: int, days: float, seed: int, start: str, output: str, force: bool
 ) -> None:
@@ -81,13 +78,7 @@ def node_trace(
     type=click.IntRange(min=1),
     help="How many. [mix 1001, hpo 100, nas 20, llm 5]",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Same seed, same jobs.",
-)
+@seed_option("Same seed, same jobs.")
 @click.option(
     "--first-submit",
     required=True,
@@ -111,14 +102,8 @@ def node_trace(
               help="Measured throughputs (model, units, throughput) of all jobs; --model picks one.")  # fmt: skip
 @click.option("--trace", metavar="FILE",
               help="Node trace: jobs ask (Jreq) for at most half of the units that are idle on average.")  # fmt: skip
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    help="Target: .parquet, .csv or .jsonl.",
-)
-@click.option("--force", is_flag=True, help="Replace the target if it exists.")
+@output_option("Target: .parquet, .csv or .jsonl.")
+@force_option()
 def job_table(
     scenario: ScenarioName,
     curve: str | None,
@@ -195,13 +180,7 @@ def _measured(path: str, model: str | None) -> tuple[str, dict[int, float]]:
     show_default=True,
     help="Length.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Same seed, same jobs.",
-)
+@seed_option("Same seed, same jobs.")
 @click.option(
     "--walltimes",
     is_flag=True,
@@ -209,10 +188,8 @@ def _measured(path: str, model: str | None) -> tuple[str, dict[int, float]]:
 )
 @click.option("--gpus-per-node", type=click.IntRange(min=1, max=1024), default=None, metavar="N",
               help="slurm: jobs want GPUs, some of one node or all of several, for `ingest --unit gpu`.")  # fmt: skip
-@click.option(
-    "-o", "--output", metavar="FILE", required=True, help="Target, a text file."
-)
-@click.option("--force", is_flag=True, help="Replace the target if it exists.")
+@output_option("Target, a text file.")
+@force_option()
 def scheduler_log(
     scheduler: str,
     nodes: int,

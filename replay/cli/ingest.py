@@ -15,7 +15,14 @@ from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing, refuse_inputs
 from bft.models.checks import Name, did_you_mean
 from bft.replay.cli.messages import quiet, say_warning
-from bft.replay.cli.parameters import Checked, NamesWholeOption, Seconds
+from bft.replay.cli.parameters import (
+    Checked,
+    NamesWholeOption,
+    Seconds,
+    force_option,
+    json_option,
+    output_option,
+)
 from bft.replay.engine.watcher import bar, console
 
 if TYPE_CHECKING:
@@ -87,13 +94,7 @@ def _about(name: str) -> str:
 @click.command(cls=NamesWholeOption)
 @click.argument("log_format", metavar="FORMAT", type=Checked(Name(_formats)))
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    help="Target: .parquet, .csv or .csv.gz.",
-)
+@output_option("Target: .parquet, .csv or .csv.gz.")
 @click.option("--nodes", metavar="FILE|LIST", multiple=True, help="Nodes of the machine: a host list such as "
               "cn[001-128], or what scontrol show node, sinfo, pbsnodes -a, bhosts or qhost print.")  # fmt: skip
 @click.option("--events", metavar="FILE", multiple=True, help="When nodes were down or drained: "
@@ -169,8 +170,8 @@ def _about(name: str) -> str:
 )
 @click.option("--allow-few", is_flag=True, help="Accept files of which fewer than half of the rows can be used, logs "
               "without any job, and windows that lie mostly outside the logs.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="The diagnosis as JSON.")
-@click.option("--force", is_flag=True, help="Replace the target if it exists.")
+@json_option("The diagnosis as JSON.")
+@force_option()
 @click.option("--scheduler", metavar="NAME", is_eager=True, help="With --recipe snapshots: print the line of a "
               "crontab for this scheduler alone.")  # fmt: skip
 # Not eager, so that --scheduler is known before; options that are given come before arguments that are missing.

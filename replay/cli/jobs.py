@@ -13,7 +13,15 @@ from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import strict_instant
 from bft.replay.cli.messages import say_note, say_warning
-from bft.replay.cli.parameters import Finite, Group, NamesWholeOption, OneOf, Seconds
+from bft.replay.cli.parameters import (
+    Finite,
+    Group,
+    NamesWholeOption,
+    OneOf,
+    Seconds,
+    force_option,
+    output_option,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,11 +111,8 @@ def _check_instant(
 @click.option(
     "--name", help="Name of the model where the table has none, and of the logs."
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Job table: .parquet, .csv or .jsonl, one job per model.",
+@output_option(
+    "Job table: .parquet, .csv or .jsonl, one job per model.", required=False
 )
 @click.option(
     "--curves",
@@ -139,7 +144,7 @@ def _check_instant(
     show_default=True,
     help="Seconds to shrink.",
 )
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@force_option("Replace files that exist.")
 def fit(
     measurements: str | None,
     logs: tuple[str, ...],
@@ -263,13 +268,8 @@ def fit(
     metavar="FILE",
     help="Job table to give a column skew, by its column model.",
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Where to write it: .parquet, .csv or .jsonl.",
-)
-@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@output_option("Where to write it: .parquet, .csv or .jsonl.", required=False)
+@force_option("Replace the file if it exists.")
 def skew(
     layers: str,
     measure: Measure,

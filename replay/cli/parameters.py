@@ -441,6 +441,32 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
+def output_option(what: str, *, required: bool = True) -> Decorator:
+    """Return the option -o, whose help is `what`."""
+    return click.option("-o", "--output", metavar="FILE", required=required, help=what)
+
+
+def force_option(what: str = "Replace the target if it exists.") -> Decorator:
+    """Return the option --force, whose help is `what`."""
+    return click.option("--force", is_flag=True, help=what)
+
+
+def json_option(what: str = "As JSON.") -> Decorator:
+    """Return the option --json, whose help is `what`."""
+    return click.option("--json", "as_json", is_flag=True, help=what)
+
+
+def seed_option(what: str) -> Decorator:
+    """Return the option --seed, whose help is `what`."""
+    return click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help=what,
+    )
+
+
 def section(title: str, *options: Decorator) -> Decorator:
     """Several options that `--help` lists below a title."""
     decorate = together(*options)

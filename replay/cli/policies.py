@@ -11,12 +11,12 @@ import click
 
 from bft.models import InputError
 from bft.models.checks import Name
-from bft.replay.cli.parameters import Command
+from bft.replay.cli.parameters import Command, json_option
 
 
 @click.command(cls=Command)
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@json_option()
 def policies(name: str | None, as_json: bool) -> None:
     """List the policies, or with NAME describe one and the constants that --set changes."""
     from bft.replay.policies import policy_names

@@ -25,7 +25,15 @@ from bft.models.prediction.saved_models import (
     write_model,
     write_shapes,
 )
-from bft.replay.cli.parameters import Finite, Group, NamesWholeOption, OneOf
+from bft.replay.cli.parameters import (
+    Finite,
+    Group,
+    NamesWholeOption,
+    OneOf,
+    force_option,
+    output_option,
+    seed_option,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,13 +49,7 @@ _column = click.option("--column", default="jobs", show_default=True,
                        help="Submissions: what is counted; of a table of jobs, jobs or units.")  # fmt: skip
 _horizon = click.option("--horizon", type=click.IntRange(min=1), default=5, show_default=True,
                         help="Submissions: over how many slots.")  # fmt: skip
-_seed = click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="What chance begins with.",
-)
+_seed = seed_option("What chance begins with.")
 
 
 @click.group(cls=Group)
@@ -61,13 +63,7 @@ def predict() -> None:
 @predict.command(cls=NamesWholeOption, short_help="Learn a model and save it.")
 @_what
 @_table
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    help="Where to write the model: JSON.",
-)
+@output_option("Where to write the model: JSON.")
 @click.option(
     "--kind",
     type=OneOf(KINDS),
@@ -78,7 +74,7 @@ def predict() -> None:
 @_column
 @_horizon
 @_seed
-@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@force_option("Replace the file if it exists.")
 def train(
     what: str,
     table: str,

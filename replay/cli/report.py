@@ -11,12 +11,12 @@ from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.checkpoint import mended
 from bft.replay.cli.frames import figure_options, refuse_other_forms, write_into
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.parameters import NamesWholeOption
+from bft.replay.cli.parameters import NamesWholeOption, force_option, output_option
 
 
 @click.command(cls=NamesWholeOption)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("-o", "--output", metavar="FILE", help="Where to write it. [RUN.html]")
+@output_option("Where to write it. [RUN.html]", required=False)
 @click.option(
     "--title",
     metavar="TEXT",
@@ -38,7 +38,7 @@ from bft.replay.cli.parameters import NamesWholeOption
     help="Compare runs of different traces or jobs too; the page says so.",
 )
 @figure_options("Write the charts as PNG files into DIR, instead of a page.")
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@force_option("Replace files that exist.")
 def report(
     runs: tuple[str, ...],
     output: str | None,

@@ -27,7 +27,13 @@ from bft.models.limited_reading import (
 )
 from bft.models.option_fields import option_fields
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
-from bft.replay.cli.parameters import Decorator, NamesWholeOption, option, together
+from bft.replay.cli.parameters import (
+    Decorator,
+    NamesWholeOption,
+    option,
+    output_option,
+    together,
+)
 from bft.replay.policies.solver import SolverOptions
 
 
@@ -45,12 +51,7 @@ Solver = Callable[[object], dict[str, Any]]
 @click.command(cls=NamesWholeOption)
 @click.argument("problem", metavar="PROBLEM")
 @solver_options(SolverOptions("auto"))
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Where to write the answer. [standard output]",
-)
+@output_option("Where to write the answer. [standard output]", required=False)
 def solve(problem: str, output: str | None, **given: Any) -> int:
     """Solve PROBLEM: a .json file with one problem, a .jsonl or .jsonl.gz file with one a line, or - for either.
 

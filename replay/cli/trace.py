@@ -16,7 +16,15 @@ from bft.models.atomic_files import drafted, figure_folder, refuse_existing
 from bft.models.option_fields import option_fields
 from bft.replay.cli.frames import refuse_other_forms
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.parameters import Group, NamesWholeOption, option, together
+from bft.replay.cli.parameters import (
+    Group,
+    NamesWholeOption,
+    force_option,
+    json_option,
+    option,
+    output_option,
+    together,
+)
 from bft.replay.logs import Clock, Diagnosis
 from bft.replay.logs.from_files import instant, node_list
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -68,41 +76,41 @@ def _read(given: dict[str, Any]) -> NodeTrace:
     )
 
 
-def _reading(command: click.Command) -> click.Command:
-    """Give a command the argument and options that say what to read."""
-    for each in (
-        click.Option(
-            ["--sort"], is_flag=True, help="Accept rows that are not in order of time."
-        ),
-        click.Option(
-            ["--skip-rows"],
-            type=click.IntRange(min=0),
-            default=0,
-            help="First rows to leave out.",
-        ),
-        click.Option(
-            ["-nN", "--node-count"],
-            type=click.IntRange(min=1),
-            help="How many nodes to use. [all]",
-        ),
-        click.Option(
-            ["-nis", "--first-node"],
-            type=click.IntRange(min=0),
-            default=0,
-            help="First node to use.",
-        ),
-        click.Argument(["file"], metavar="TRACE"),
-    ):
-        command.params.insert(0, each)
-    return command
+# What to read of which trace.
+_reading = together(
+    click.argument("file", metavar="TRACE"),
+    click.option(
+        "-nis",
+        "--first-node",
+        type=click.IntRange(min=0),
+        default=0,
+        help="First node to use.",
+    ),
+    click.option(
+        "-nN",
+        "--node-count",
+        type=click.IntRange(min=1),
+        help="How many nodes to use. [all]",
+    ),
+    click.option(
+        "--skip-rows",
+        type=click.IntRange(min=0),
+        default=0,
+        help="First rows to leave out.",
+    ),
+    click.option(
+        "--sort", is_flag=True, help="Accept rows that are not in order of time."
+    ),
+)
 
 
 @trace.command(
     cls=NamesWholeOption, short_help="Size, idle nodes and fragments, also as charts."
 )
+@_reading
 @click.option("--walltimes", metavar="FILE", help="What the batch scheduler knew, as `ingest --walltimes` writes it: "
               "report how long nodes were expected to stay idle beside how long they did.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@json_option()
 @click.option(
     "--html",
     metavar="FILE",
@@ -118,7 +126,7 @@ def _reading(command: click.Command) -> click.Command:
     metavar="TEXT",
     help="Of whose nodes the page is. [the machine's name in the trace]",
 )
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@force_option("Replace files that exist.")
 def info(
     walltimes: str | None,
     as_json: bool,
@@ -189,6 +197,7 @@ def _charted(
 
 
 @trace.command(cls=NamesWholeOption, short_help="Idle nodes over time, and the events.")
+@_reading
 @click.option(
     "--events",
     "shown",
@@ -197,9 +206,7 @@ def _charted(
     show_default=True,
     help="Events to list.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Every event as one JSON object a line."
-)
+@json_option("Every event as one JSON object a line.")
 def show(shown: int, as_json: bool, **given: Any) -> None:
     """Draw the idle nodes over time and list the first events."""
     read = _read(given)
@@ -230,10 +237,6 @@ def show(shown: int, as_json: bool, **given: Any) -> None:
         click.echo(
             f"... {len(read) - shown} more events; --events {len(read)} lists all, --json names the nodes"
         )
-
-
-_reading(info)
-_reading(show)
 
 
 def _sparkline(means: NDArray[np.float64]) -> str:
@@ -394,27 +397,24 @@ def _percent(share: float | None) -> str:
 _MAX_KEY = 65_536
 
 
-def _writing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say where its trace goes."""
-    command = click.option(
-        "--force", is_flag=True, help="Replace the target if it exists."
-    )(command)
-    what = "Target: .parquet, .csv or .csv.gz."
-    return click.option("-o", "--output", metavar="FILE", required=True, help=what)(
-        command
-    )
-
-
-def _carrying(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options for the walltimes that lie beside its trace."""
-    what = "Write those of the new trace here, .parquet."
-    command = click.option(
-        "--walltimes-output", "walltimes_output", metavar="FILE", help=what
-    )(command)
-    what = (
-        "What the scheduler knew beside the trace, as `ingest --walltimes` writes it."
-    )
-    return click.option("--walltimes", metavar="FILE", help=what)(command)
+# Where a trace goes, and the walltimes that lie beside the old trace and the new one.
+_writing = together(
+    output_option("Target: .parquet, .csv or .csv.gz."),
+    force_option(),
+)
+_carrying = together(
+    click.option(
+        "--walltimes",
+        metavar="FILE",
+        help="What the scheduler knew beside the trace, as `ingest --walltimes` writes it.",
+    ),
+    click.option(
+        "--walltimes-output",
+        "walltimes_output",
+        metavar="FILE",
+        help="Write those of the new trace here, .parquet.",
+    ),
+)
 
 
 def _remade(
@@ -659,14 +659,8 @@ def _secret(file: str) -> bytes:
 )
 @click.argument("file", metavar="TRACE")
 @together(*map(option, option_fields(Perturbation).values()))
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    help="Target: .parquet, which records how.",
-)
-@click.option("--force", is_flag=True, help="Replace the target if it exists.")
+@output_option("Target: .parquet, which records how.")
+@force_option()
 def perturb(file: str, output: str, force: bool, **how: Any) -> None:
     """Write the trace with its idle fragments changed at random, to see how a result depends on the trace.
 

@@ -23,6 +23,9 @@ from bft.replay.cli.parameters import (
     NamesWholeOption,
     OneOf,
     Seconds,
+    force_option,
+    json_option,
+    output_option,
     together,
 )
 
@@ -234,13 +237,7 @@ def xi() -> None:
     short_help="Make a xi table from solo and co-run measurements.",
 )
 @click.argument("files", metavar="MEASUREMENTS...", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    help="Where to write the table: .csv or .parquet.",
-)
+@output_option("Where to write the table: .csv or .parquet.")
 @click.option("--for", "jobs", metavar="JOBS", help="Also estimate what these jobs need without a measurement: a table "
               "with the columns model and, optionally, batch_size (a job table is one).")  # fmt: skip
 @click.option("--guess/--no-guess", default=True, show_default=True,
@@ -248,7 +245,7 @@ def xi() -> None:
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="Steps at the start of a log that do not count.")  # fmt: skip
 @pattern_option
-@click.option("--force", is_flag=True, help="Replace the table if it exists.")
+@force_option("Replace the table if it exists.")
 def build(
     files: tuple[str, ...],
     output: str,
@@ -304,8 +301,8 @@ def build(
     metavar="FILE",
     help="Write the pairs to measure again, for xi collect --pairs: .csv.",
 )
-@click.option("--force", is_flag=True, help="Replace that file if it exists.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, with full lists.")
+@force_option("Replace that file if it exists.")
+@json_option("As JSON, with full lists.")
 def check(
     file: str, implausible: float, retest: str | None, force: bool, as_json: bool
 ) -> None:
@@ -418,13 +415,8 @@ def show(file: str, by: str, png: str | None) -> None:
 @click.option("--model-b", metavar="NAME", help="What command B trains. [B]")
 @click.option("--batch-a", type=Finite(min=0, min_open=True), help="Batch size of A.")
 @click.option("--batch-b", type=Finite(min=0, min_open=True), help="Batch size of B.")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    help="Add the ratios to this xi table (.csv or .parquet).",
-)
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@output_option("Add the ratios to this xi table (.csv or .parquet).", required=False)
+@json_option()
 def measure(
     commands: tuple[str, ...], output: str | None, as_json: bool, **given: Any
 ) -> None:
@@ -687,18 +679,8 @@ def collect(
 )
 @click.argument("old", metavar="TABLE")
 @click.argument("new", metavar="NEW")
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    help="Where to write the table: .csv or .parquet.",
-)
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Replace the output if it exists; it may be TABLE itself.",
-)
+@output_option("Where to write the table: .csv or .parquet.")
+@force_option("Replace the output if it exists; it may be TABLE itself.")
 def merge(old: str, new: str, output: str, force: bool) -> None:
     """Put the rows of NEW in the place of TABLE's rows of the same pair, either way round; new pairs follow.
 
@@ -718,14 +700,8 @@ def merge(old: str, new: str, output: str, force: bool) -> None:
 
 @xi.command(cls=NamesWholeOption, short_help="Make a memory table of profiles.")
 @click.argument("profiles", metavar="PROFILES...", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    required=True,
-    help="Where to write the table: .csv.",
-)
-@click.option("--force", is_flag=True, help="Replace the table if it exists.")
+@output_option("Where to write the table: .csv.")
+@force_option("Replace the table if it exists.")
 def memory(profiles: tuple[str, ...], output: str, force: bool) -> None:
     """Make the table that --memory-table takes: the largest memory by model and batch size in PROFILES.
 
