@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from bft import milp
-from bft.models import InputError, Job, JobTable
+from bft.models import InputError, JobTable
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace
 
 STEP_LOG_COLUMNS = (
@@ -195,7 +195,11 @@ class _Reference:
             max_jobs,
             solver,
         )
-        self.rates: list[list[float]] = [_rates(job) for job in self.jobs]
+        self.rates: list[list[float]] = [
+            # P at 0, 1, ... nodes, as far as the curve goes, in samples/s.
+            job.scalability.table(min(job.jmax, int(job.scalability.last))).tolist()
+            for job in self.jobs
+        ]
         self.now = trace.start
         # Holder of each idle node. The dict's order is that of the published columns: nodes that join come last.
         self.owner: dict[int, int] = {}
@@ -424,11 +428,3 @@ class _Reference:
         return frame.assign(
             evtTime=pd.to_datetime(frame["evtTime"], unit="ns", utc=True)
         )
-
-
-def _rates(job: Job) -> list[float]:
-    """P at 0, 1, ... nodes, as far as the curve goes, in samples/s."""
-    rates: list[float] = job.scalability.table(
-        min(job.jmax, int(job.scalability.last))
-    ).tolist()
-    return rates

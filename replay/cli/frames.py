@@ -133,7 +133,7 @@ def table_lines(
     finished        4
     """
     lines = _in_columns(titles, rows, names)
-    if max(map(_width, lines)) <= width:
+    if max(sum(map(len, line)) + 2 * (len(line) - 1) for line in lines) <= width:
         return lines
     figures = [str(title) for title in titles[names:]]
     label = max(map(len, figures), default=0)
@@ -192,10 +192,6 @@ def _in_columns(titles: Sequence[str], rows: Rows, names: int) -> list[list[str]
         numbers = zip(row[names:], widths[names:], strict=True)
         lines.append([*named, *(cell.rjust(width) for cell, width in numbers)])
     return lines
-
-
-def _width(line: Sequence[str]) -> int:
-    return sum(map(len, line)) + 2 * (len(line) - 1)
 
 
 # As bft.replay.report.FORMATS, which would import what nobody needs who asks for help.

@@ -27,19 +27,18 @@ class _ToStandardError(logging.Handler):
             sys.stderr.flush()
 
 
-def _wanted(record: logging.LogRecord) -> bool:
-    """Tell whether to show a log record: other libraries' from the level warning, whatever level they set."""
-    return (
-        record.name.partition(".")[0] == _OURS.name or record.levelno >= logging.WARNING
-    )
-
-
 @contextlib.contextmanager
 def on_standard_error() -> Iterator[None]:
     """Messages of `logging` go to standard error while the block runs: warnings, and what --verbose asks for."""
     root, before = logging.getLogger(), _OURS.level
     handler = _ToStandardError()
-    handler.addFilter(_wanted)
+    # Other libraries' records from the level warning on, whatever level they set.
+    handler.addFilter(
+        lambda record: (
+            record.name.partition(".")[0] == _OURS.name
+            or record.levelno >= logging.WARNING
+        )
+    )
     root.addHandler(handler)
     _OURS.setLevel(logging.WARNING)
     try:

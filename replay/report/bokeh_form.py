@@ -112,7 +112,11 @@ def _figure(chart: Chart, window: tuple[float, float]) -> Model:
     from bokeh.plotting import figure
 
     drawing: Drawing = chart.drawing
-    x, y = _axes(drawing)
+    x, y = (
+        (drawing.value, Axis(""))
+        if isinstance(drawing, Bars)
+        else (drawing.x, drawing.y)
+    )
     ranges: dict[str, Any] = {}
     if x.scale == "time":
         ranges["x_range"] = Range1d(*window)
@@ -156,14 +160,6 @@ def height(drawing: Drawing) -> int:
     if isinstance(drawing, Blocks):
         return 120 + 22 * len(drawing.rows) if drawing.names_rows else 420
     return 300
-
-
-def _axes(drawing: Drawing) -> tuple[Axis, Axis]:
-    return (
-        (drawing.value, Axis(""))
-        if isinstance(drawing, Bars)
-        else (drawing.x, drawing.y)
-    )
 
 
 def _ticks(axis: Axis) -> Model:

@@ -162,7 +162,11 @@ def by_group(run: RunFiles, column: str) -> Chart | None:
         jct=("jct_s", "mean"),
         queueing=("queueing_s", "mean"),
     )
-    key = found.index.map(_from) if column == "size" else -found["jobs"].to_numpy()
+    key = (
+        found.index.map(lambda name: int(name.split(" ")[0]))
+        if column == "size"
+        else -found["jobs"].to_numpy()
+    )
     found = found.iloc[np.argsort(key, kind="stable")]
     shown = found.iloc[:MAX_GROUPS]
     series = {
@@ -217,10 +221,6 @@ def _sizes(jobs: pd.DataFrame) -> pd.Series | None:
         for size in low.tolist()
     ]
     return pd.Series(names, index=jobs.index)
-
-
-def _from(name: str) -> int:
-    return int(name.split(" ")[0])
 
 
 def _seconds(instants: pd.Series, origin_ns: int, end_ns: int) -> IntArray:

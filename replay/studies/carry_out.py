@@ -526,16 +526,16 @@ def _until_broken(
         except BrokenExecutor:  # it broke since the last check
             return list(under_way.values())
         ended, _ = wait(under_way, return_when=FIRST_COMPLETED)
-        finished = [future for future in ended if not _broken(future)]
+        finished = [
+            future
+            for future in ended
+            if future.cancelled() or not isinstance(future.exception(), BrokenExecutor)
+        ]
         for future in finished:
             on_done(_result(future, under_way.pop(future)))
         if len(finished) < len(ended):
             return list(under_way.values())
     return []
-
-
-def _broken(future: Future[Done]) -> bool:
-    return not future.cancelled() and isinstance(future.exception(), BrokenExecutor)
 
 
 def _result(future: Future[Done], task: Task) -> Done:

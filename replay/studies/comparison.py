@@ -658,7 +658,8 @@ def compared(
         Split.read(split)
     groups: dict[str, list[Point]] = {}
     for point in plan.points:
-        groups.setdefault(_variant(point), []).append(point)
+        varied = {name: each for name, each in point.varied.items() if name != "seed"}
+        groups.setdefault(label_of(varied), []).append(point)
     if len(groups) < 2:
         raise InputError(
             "there is only one variant, so nothing to compare",
@@ -756,13 +757,6 @@ def _refuse_equal(keys: Mapping[str, tuple[str, ...]]) -> None:
             raise InputError(
                 f"variants {other!r} and {label!r} have the same options: leave one of them out"
             )
-
-
-def _variant(point: Point) -> str:
-    """Return the label of a point's variant: its varied values apart from the seed."""
-    return label_of(
-        {name: value for name, value in point.varied.items() if name != "seed"}
-    )
 
 
 def inputs(

@@ -345,7 +345,10 @@ class Study:
             error = self.failure(key)
         status = DONE if summary is not None else MISSING if error is None else FAILURE
         row = {"index": point.index, "key": key, "status": status, "error": error}
-        row |= {name: _cell(value) for name, value in point.options.flat().items()}
+        row |= {
+            name: json.dumps(plain(value)) if isinstance(value, tuple) else value
+            for name, value in point.options.flat().items()
+        }
         if "variant" in point.varied:
             row["variant"] = point.varied["variant"]
         row |= {
@@ -367,11 +370,6 @@ def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield from flat(value, f"{prefix}{name}.")
         elif not isinstance(value, list):
             yield prefix + name, value
-
-
-def _cell(value: Any) -> Any:
-    """An option as a table cell: pairs as JSON."""
-    return json.dumps(plain(value)) if isinstance(value, tuple) else value
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
