@@ -48,6 +48,18 @@ def restore_snapshot(
         setattr(thing, name, value)
 
 
+class StoredState:
+    """A base class of dataclasses whose fields beyond the constructor's are their state for a checkpoint."""
+
+    def state(self) -> dict[str, Any]:
+        """The fields that the constructor does not take, as JSON values."""
+        return snapshot(self, inner=True)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore `state`."""
+        restore_snapshot(self, state, inner=True)
+
+
 @cache
 def _names(cls: type, *, inner: bool) -> tuple[str, ...]:
     names = []

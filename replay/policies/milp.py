@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bft import milp
 from bft.models import Job, Objective, Standing, deadline_weight
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
+from bft.replay.engine.snapshot import NOT_STORED, StoredState
 from bft.replay.policies.predictions import (
     ESTIMATE,
     Advisor,
@@ -117,7 +117,7 @@ class _Posed:
 
 
 @dataclass
-class MilpPolicy:
+class MilpPolicy(StoredState):
     """Maximise the jobs' objective over the next `tfwd_s` seconds, rescale costs included.
 
     Parameters
@@ -263,14 +263,6 @@ class MilpPolicy:
         self.verified += solution.verified is not None
         self.mismatches += solution.verified is False
         return solution
-
-    def state(self) -> dict[str, Any]:
-        """Counts of verified and invalid answers, and what has been learned of curves."""
-        return snapshot(self, inner=True)
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        restore_snapshot(self, state, inner=True)
 
     def problem(self, state: State) -> milp.Problem:
         """The decision as an allocation problem."""

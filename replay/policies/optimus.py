@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 from zlib import crc32
 
 import numpy as np
@@ -15,7 +15,7 @@ from bft.models import InputError, Job, JobTable
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.tolerances import rounded
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.engine.snapshot import restore_snapshot, snapshot
+from bft.replay.engine.snapshot import StoredState
 from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
 from bft.replay.policies.predictions import number_in
 
@@ -27,7 +27,7 @@ _MAX_LOSSES = 64
 
 
 @dataclass
-class Optimus:
+class Optimus(StoredState):
     """Give each job its minimum, then each unit to the job whose time it reduces most, as long as it reduces any.
 
     The remaining time of a job on n units is its remaining work over its rate on n consolidated units. Jobs whose
@@ -127,14 +127,6 @@ class Optimus:
             for position in changed
         }
         return Decision.placed(placement, wake_ns=wake_ns)
-
-    def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint: the losses seen so far."""
-        return snapshot(self, inner=True)
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        restore_snapshot(self, state, inner=True)
 
     def _work_left(self, state: State) -> list[float]:
         """Samples that each job is predicted to need until its end."""

@@ -7,9 +7,9 @@ there is not enough room, jobs in earlier rows take precedence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from bft.milp.exact.dp import share_units
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Speed, replica_cap, speedup_table
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.engine.snapshot import restore_snapshot, snapshot
+from bft.replay.engine.snapshot import StoredState
 from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -27,7 +27,7 @@ FAIR_NODES = 1
 
 
 @dataclass
-class Pollux:
+class Pollux(StoredState):
     """Maximise the generalised mean of the jobs' speed-ups over their fair share, with a penalty on restarts.
 
     Speed-ups are of goodput, as fitted by the jobs' agents. A job that has not run yet is expected to scale perfectly;
@@ -236,14 +236,6 @@ class Pollux:
                 view.job.jmax,
             )
         return view.job.jmax
-
-    def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint: the last population of the search."""
-        return snapshot(self, inner=True)
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the population in `state`, where the next search begins."""
-        restore_snapshot(self, state, inner=True)
 
 
 def restart_factor(view: JobView, now_ns: int, delay_s: float) -> float:

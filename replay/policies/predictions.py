@@ -18,7 +18,7 @@ from bft.models import Curve, InputError, Job, JobTable, Objective, OnlineCurve
 from bft.models.cells import is_gap, read_number, shown
 from bft.models.tolerances import MEASURED_S
 from bft.replay.engine.policy_api import JobView, State
-from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
+from bft.replay.engine.snapshot import NOT_STORED, StoredState
 from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ class KnownCurves:
 
 
 @dataclass
-class LearnedCurves:
+class LearnedCurves(StoredState):
     """Objective curves that are learned from the rates at which jobs have run.
 
     Parameters
@@ -380,11 +380,3 @@ class LearnedCurves:
         if self.advisor is None:
             return None
         return self.advisor.wake_ns(state, targets, self.learned, stall)
-
-    def state(self) -> dict[str, Any]:
-        """Return the learned curves of the jobs."""
-        return snapshot(self, inner=True)
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        restore_snapshot(self, state, inner=True)

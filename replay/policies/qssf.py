@@ -5,19 +5,18 @@ Hu et al., "Characterization and Prediction of Deep Learning Workloads in Large-
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from bft.models import Job
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.engine.snapshot import restore_snapshot, snapshot
+from bft.replay.engine.snapshot import StoredState
 from bft.replay.policies.predictions import ESTIMATE, number_in
 from bft.replay.policies.rigid import start
 
 
 @dataclass
-class QuasiShortestServiceFirst:
+class QuasiShortestServiceFirst(StoredState):
     """Run jobs by predicted duration x units, ascending, without preemption.
 
     The prediction is the job's column `estimate_s`, from a regressor trained on past jobs. A job without one, or with
@@ -71,14 +70,6 @@ class QuasiShortestServiceFirst:
             spreads=lambda job: not self.consolidate,
             blocks=not self.backfill,
         )
-
-    def state(self) -> dict[str, Any]:
-        """The predictions made, and the means of finished jobs."""
-        return snapshot(self, inner=True)
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        restore_snapshot(self, state, inner=True)
 
     def _learn(self, view: JobView) -> None:
         """Learn from a finished job."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,14 @@ from bft.models import Job
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Goodput, Speed, goodput_table
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.engine.snapshot import restore_snapshot, snapshot
+from bft.replay.engine.snapshot import StoredState
 from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
 from bft.replay.policies.pollux import restart_factor
 from bft.replay.policies.solver import SolverOptions
 
 
 @dataclass
-class Sia:
+class Sia(StoredState):
     """Maximise the jobs' utilities; a job's utility follows from its goodput over that of its worst configuration.
 
     A configuration is a number of units: powers of two within a node, then whole nodes (every number where a unit is
@@ -331,14 +331,6 @@ class Sia:
         )
         table[~job.allowed[: most + 1]] = 0.0
         return table
-
-    def state(self) -> dict[str, Any]:
-        """The most units that each job ever had."""
-        return snapshot(self, inner=True)
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        restore_snapshot(self, state, inner=True)
 
 
 def _up_to_the_users(speed: Goodput, batch: int, most: int) -> NDArray[np.float64]:

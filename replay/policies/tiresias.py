@@ -21,7 +21,7 @@ from bft.models.cells import Rows
 from bft.models.speed.skew import THRESHOLD
 from bft.models.tolerances import SERVICE
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.engine.snapshot import restore_snapshot, snapshot
+from bft.replay.engine.snapshot import StoredState
 from bft.replay.policies._rounds import Nodes, is_round, next_round
 from bft.replay.policies.rigid import run, run_by_quota, within_quota
 from bft.replay.trace.node_trace import SECOND_NS
@@ -61,7 +61,7 @@ class _Standing:
 
 
 @dataclass
-class TiresiasL:
+class TiresiasL(StoredState):
     """Run the jobs with the least attained service (units x time) first, with preemption; needs no durations (2D-LAS).
 
     A job enters the first queue, and the next one when its service reaches a limit. Queues are served in order; within
@@ -153,14 +153,6 @@ class TiresiasL:
             if units and one.counted_ns is None:
                 one.counted_ns = state.time_ns
         return decision.waking(self._next(state, decision))
-
-    def state(self) -> dict[str, Any]:
-        """The queue of each job, and since when."""
-        return snapshot(self, inner=True)
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        restore_snapshot(self, state, inner=True)
 
     def _admit(self, positions: Mapping[str, int]) -> None:
         """Remove finished jobs from the queues and append new jobs to the first queue."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from bft.models import Job, JobTable
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.rules import Interference
-from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
+from bft.replay.engine.snapshot import NOT_STORED, StoredState
 from bft.replay.policies.lucid.profiler import (
     PROFILED,
     LucidProfiler,
@@ -143,7 +143,7 @@ def _help(text: str) -> dict[str, str]:
 
 
 @dataclass
-class Lucid:
+class Lucid(StoredState):
     """Least predicted service first, without preemption; jobs share units where their profiles allow it.
 
     While the switch is off, every job has its units alone, and the first job that does not fit blocks all later ones.
@@ -312,12 +312,12 @@ class Lucid:
 
     def state(self) -> dict[str, Any]:
         """The submissions seen so far, and the models with profiles."""
-        return {"submissions": self._submissions.state(), **snapshot(self, inner=True)}
+        return {"submissions": self._submissions.state(), **super().state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
         self._submissions.restore(state["submissions"])
-        restore_snapshot(self, state, inner=True)
+        super().restore(state)
 
     @cached_property
     def _submissions(self) -> RecentSubmissions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from bft.replay.engine.ledger import Holds, JobRecord, Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import Decision, Kind, State
 from bft.replay.engine.rules import Rules
-from bft.replay.engine.snapshot import restore_snapshot, snapshot
+from bft.replay.engine.snapshot import StoredState
 from bft.replay.engine.units import Placement
 from bft.replay.policies.lucid.submissions import Forecast, RecentSubmissions
 from bft.replay.pools import joint_trace, joint_window
@@ -26,7 +26,7 @@ PROFILED = "profiled"
 
 
 @dataclass
-class LucidProfiler:
+class LucidProfiler(StoredState):
     """Fewest units first, on a partition that grows when jobs pile up; the policy of the partition's own replay.
 
     The head of the queue blocks. The partition is as large as the machine of its replay; of that, the last
@@ -79,14 +79,6 @@ class LucidProfiler:
             self._grown = True
             placed = self._place(state, waiting, held, base + self.spare_nodes * per)
         return Decision.placed(placed)
-
-    def state(self) -> dict[str, Any]:
-        """Whether the partition has grown, and the submissions seen."""
-        return snapshot(self, inner=True)
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        restore_snapshot(self, state, inner=True)
 
     @staticmethod
     def _place(
