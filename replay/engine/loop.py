@@ -118,7 +118,7 @@ class Replay:
         self._jobs = list(jobs)
         self._driver = None if workload is None else WorkloadDriver(workload, jobs)
         self._traits = Traits.of(policy)
-        if trace.kinds and not self._traits.kinds:
+        if trace.kinds and not self._traits.kind.kinds:
             raise self._traits.refusal(
                 "it knows no kinds of units, and those of this trace are of several"
             )
@@ -138,7 +138,9 @@ class Replay:
         self._check_reserve(outlook)
         # What joins and leaves is a node of the trace, or one of its units.
         self._units_per_entry = 1 if trace.by_unit else trace.units_per_node
-        self._machine = Machine(self._held, outlook if self._traits.expects else None)
+        self._machine = Machine(
+            self._held, outlook if self._traits.kind.expects else None
+        )
         # All jobs to be admitted, in order.
         self._queue = [index for index in jobs.by_submit() if index not in without]
         self._in_play = InPlay()
@@ -192,7 +194,11 @@ class Replay:
             raise InputError(f"{message}, not for kinds of units")
         if self.trace.by_unit:
             raise InputError(f"{message}, not for traces of units")
-        if outlook is not None and self._traits.expects and self.rules.takes_free_first:
+        if (
+            outlook is not None
+            and self._traits.kind.expects
+            and self.rules.takes_free_first
+        ):
             raise self._traits.refusal(
                 "it expects nodes of the log to stay idle; free nodes first exchanges them: --no-free-first"
             )
@@ -642,7 +648,7 @@ class Replay:
             self._give_up(running, lost[running.index])
             self.ledger.preempted(running.record)
             running.since_ns = self._motion.now
-            if self._traits.rigid:
+            if self._traits.kind.rigid:
                 self._stop(running)
             else:
                 self._motion.charge(running, running.job.tcdw_s, "preemption")
@@ -736,14 +742,14 @@ class Replay:
             return None
         sizes = (
             (job.request,)
-            if self._traits.rigid
+            if self._traits.kind.rigid
             else tuple(job.allowed.nonzero()[0].tolist()[1:])
         )
         return Due(job.rates, sizes, job.pmax - progress, job.deadline_ns)
 
     def _new(self, index: int, turn: int) -> Running:
         running = Running.admitted(
-            index, turn, self.ledger.records[index], tunes=self._traits.tunes
+            index, turn, self.ledger.records[index], tunes=self._traits.kind.tunes
         )
         if self._driver is not None:
             running.rungs = self._driver.rungs(running.job)
@@ -766,7 +772,11 @@ class Replay:
     def _state(self, now: int) -> State:
         held, motion, finished = self._held, self._motion, self._place.finished
         jobs = Window(
-            self._in_play, now, motion.asked_ns, self._traits.clairvoyant, held.used
+            self._in_play,
+            now,
+            motion.asked_ns,
+            self._traits.kind.clairvoyant,
+            held.used,
         )
         self._window = ref(jobs)
         ended = (
@@ -861,7 +871,7 @@ class Replay:
             else:
                 seconds = self._restart_s(running) * self._share_to_wait(running)
                 motion.stall(running, seconds, "restart")
-        elif self._traits.migrates or elsewhere:
+        elif self._traits.kind.migrates or elsewhere:
             motion.stall(running, self._restart_s(running), "move")
         motion.set_rate(running)
 

@@ -667,29 +667,15 @@ class PolicyError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Name and kind of the policy that is asked; see `Kind`."""
+    """Name and kind of the policy that is asked."""
 
     name: str
-    rigid: bool
-    migrates: bool
-    clairvoyant: bool
-    tunes: bool
-    expects: bool
-    kinds: bool
+    kind: Kind
 
     @classmethod
     def of(cls, policy: Policy) -> Traits:
-        """From the policy's `Kind`."""
-        kind = Kind.of(policy)
-        return cls(
-            policy.name,
-            kind.rigid,
-            kind.migrates,
-            kind.clairvoyant,
-            kind.tunes,
-            kind.expects,
-            kind.kinds,
-        )
+        """From the policy's name and its `Kind`."""
+        return cls(policy.name, Kind.of(policy))
 
     def refusal(self, reason: str) -> PolicyError:
         """Return the error with which the policy is stopped."""

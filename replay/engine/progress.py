@@ -56,7 +56,7 @@ class Motion:
         self.agenda = Agenda(in_play.active)
         self.asked_ns = now
         self._rows: list[Row] = []
-        self._in_play, self._ledger, self._rigid = in_play, ledger, traits.rigid
+        self._in_play, self._ledger, self._rigid = in_play, ledger, traits.kind.rigid
         self._stalls = rules.cost_model == "stall"  # what changes cost is time
         self._units_per_node, self._kinds = units_per_node, kinds
         self._save_every_ns = round(rules.checkpoint_interval_s * SECOND_NS)

@@ -67,12 +67,12 @@ def changes(
 def _check_change(change: Change, traits: Traits) -> None:
     """Refuse a migration, and another size of a running job, where the policy's kind forbids them."""
     running, released = change.running, len(change.released)
-    if released and change.gains and not traits.migrates and not change.elsewhere:
+    if released and change.gains and not traits.kind.migrates and not change.elsewhere:
         raise traits.refusal(
             f"job {running.job.name!r} migrates: it loses {released} units and gains others"
         )
     if (
-        traits.rigid
+        traits.kind.rigid
         and running.units
         and (change.gains or released < len(running.units))
     ):
