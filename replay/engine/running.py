@@ -341,9 +341,6 @@ class InPlay:
     def __getitem__(self, position: int) -> Running:
         return self.line[position]
 
-    def __contains__(self, running: Running) -> bool:
-        return running.index in self._by_index
-
     def copy(self, row: int) -> IntArray:
         """Return a read-only array with the units of each job: held, minimum (at least 1) or maximum, by the row."""
         copy = self._copies[row]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.replay.engine.history import ROWS, Columns
-from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
+from bft.replay.engine.snapshot import NOT_STORED, StoredState
 
 
 class FreeList:
@@ -303,7 +303,7 @@ BUSY = -2  # of a unit that is not idle
 
 
 @dataclass(eq=False)
-class Holdings:
+class Holdings(StoredState):
     """The idle units of a machine and their holders, by number of unit and of job.
 
     Parameters
@@ -353,13 +353,9 @@ class Holdings:
             if holder != BUSY:
                 self._idle_on[unit // per] += 1
 
-    def state(self) -> dict[str, Any]:
-        """The complete state, for a checkpoint."""
-        return snapshot(self)
-
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
-        restore_snapshot(self, state)
+        super().restore(state)
         self._sort_in()
 
     @property

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from bft.models import read_table
 from bft.models.cells import Rows
 from bft.replay.engine.policy_api import JobView
-from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
+from bft.replay.engine.snapshot import NOT_STORED, StoredState
 from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def read_forecast_table(
 
 
 @dataclass(eq=False)
-class RecentSubmissions:
+class RecentSubmissions(StoredState):
     """Forecast without a model: the coming submissions are expected to equal those of the last `horizon_s` seconds."""
 
     horizon_s: InitVar[float] = 3000.0
@@ -170,14 +170,6 @@ class RecentSubmissions:
         return Expected(
             len(counted) / steps, sum(units for _, units in counted) / steps, until
         )
-
-    def state(self) -> dict[str, Any]:
-        """The submissions seen so far."""
-        return snapshot(self)
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        restore_snapshot(self, state)
 
 
 class LearntForecast(RecentSubmissions):
