@@ -94,14 +94,13 @@ class _Log:
         if start_ns is None:
             raise LeftOut("a pod that never started")
         end_ns = self.end(status, line)
-        if end_ns is None and status.get("phase") in ("Succeeded", "Failed"):
+        ended = status.get("phase") in ("Succeeded", "Failed")
+        if end_ns is None and (ended or deleted):
             end_ns = self.time(meta.get("deletionTimestamp"), "deletionTimestamp", line)
-            if end_ns is None:
-                raise Unusable(
-                    "has ended, but no container says when", str(meta.get("name"))[:80]
-                )
-        if end_ns is None and deleted:
-            end_ns = self.time(meta.get("deletionTimestamp"), "deletionTimestamp", line)
+        if end_ns is None and ended:
+            raise Unusable(
+                "has ended, but no container says when", str(meta.get("name"))[:80]
+            )
         in_order(start_ns, end_ns)
         key = ("pod", str(meta.get("uid") or meta["name"]))
         node = self.reading.nodes(nodes)

@@ -92,7 +92,7 @@ def read(reading: Reading) -> Iterator[Record]:
         optional += PLANNED
     table = Table(reading, needed=names, optional=optional, command=COMMAND)
     rows = Rows(reading, table)
-    if source.in_blocks and table.columnar and rows.columnar:
+    if source.in_blocks and table.columnar and rows.named:
         # imported late: it takes pyarrow
         from bft.replay.logs.slurm_blocks import read_blocks
 

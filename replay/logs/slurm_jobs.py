@@ -348,6 +348,8 @@ class Rows:
         Columns of id, start, end, nodes, and number of nodes (-1: there is none).
     at_cluster, at_partition, at_suspended
         Columns of these where they matter, or -1.
+    named
+        Whether rows name their nodes; otherwise they only count them.
     units, planned
         What reads units and plans off a row; None: not asked for.
     """
@@ -364,7 +366,7 @@ class Rows:
         )
         self._at_state, self.at_cluster = at["state"], at["cluster"]
         self.at_suspended = at["suspended"]
-        self._named = table.columns[at["nodelist"]] == "nodelist"
+        self.named = table.columns[at["nodelist"]] == "nodelist"
         self.filtered = bool(reading.settings.cluster or reading.settings.partition)
         self.at_partition = at.get("partition", -1)
         reading.need_partitions(
@@ -382,11 +384,6 @@ class Rows:
         self.planned = (
             PlanColumns(reading, table) if reading.settings.walltimes else None
         )
-
-    @property
-    def columnar(self) -> bool:
-        """Whether rows name their nodes."""
-        return self._named
 
     def see(self, rows: int, values: Mapping[str, Iterable[str]]) -> None:
         """Rows of jobs that ran hold these values in the watched columns."""
@@ -457,7 +454,7 @@ class Rows:
         end = reading.clock.parse(end_text, reading.file, number, start)
         nodes: array[int] | None
         try:
-            nodes = reading.lists(cluster)(nodes_text) if self._named else None
+            nodes = reading.lists(cluster)(nodes_text) if self.named else None
         except HostListError as error:
             if nodes_text.rstrip().endswith("+"):
                 raise InputError(
@@ -474,7 +471,9 @@ class Rows:
         has_run = nodes and start is not None and (end is None or start < end)
         if self.units is not None and nodes and has_run:
             try:
-                held = self.units.held(fields, nodes, number)
+                places = self.units.places
+                cells = [fields[place] if place >= 0 else "" for place in places]
+                held = self.units.of_cells(cells, nodes, number)
             except Unusable as why_not:
                 lost = _node_ns(str(len(nodes)), start, end)
                 yield Skipped(number, why_not.reason, why_not.detail, node_ns=lost)
@@ -501,7 +500,7 @@ class Rows:
             return
         job = Job(key, state, start, end, nodes, held=held)
         times = start_text, end_text
-        counted = "" if self._named else nodes_text
+        counted = "" if self.named else nodes_text
         record = _other(job, times, counted, reading, cluster, number)
         if isinstance(record, Skipped) and at_count >= 0:
             record = record._replace(node_ns=_node_ns(fields[at_count], start, end))
@@ -585,17 +584,10 @@ class HeldColumns:
                 hint=f"export with {COMMAND},AllocTRES",
             )
 
-    def held(
-        self, fields: list[str], nodes: Sequence[int], line: int
-    ) -> tuple[Held, ...] | None:
-        """Return the units that the job of a row held of each node; None: all."""
-        cells = [fields[place] if place >= 0 else "" for place in self.places]
-        return self.of_cells(cells, nodes, line)
-
     def of_cells(
         self, cells: Sequence[str], nodes: Sequence[int], line: int
     ) -> tuple[Held, ...] | None:
-        """Return the units by the cells of `places`."""
+        """Return the units that a job held of each node by the cells of `places`; None: all."""
         log = self._reading.units
         if log is None:
             return None
