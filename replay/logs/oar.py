@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from bft.replay.logs.reading import (
     JobRan,
@@ -46,15 +46,6 @@ def read(reading: Reading) -> Iterator[Record]:
     yield from log.outages()
 
 
-class _Dead(NamedTuple):
-    """A resource was dead; an end of None: it still is."""
-
-    line: int
-    resource: str
-    start_ns: int
-    end_ns: int | None
-
-
 class _Gantt:
     """Yields the jobs of one file, and, once its resources are known, when they were dead."""
 
@@ -62,12 +53,13 @@ class _Gantt:
         self._reading = reading
         # Of each resource its node; resources such as licences have none.
         self._hosts_of: dict[str, tuple[str, ...]] = {}
-        self._dead: list[_Dead] = []
+        # Line, resource, start and end of each time that a resource was dead; an end of None: it still is.
+        self._dead: list[tuple[int, str, int, int | None]] = []
 
     def record(self, entry: dict[str, Any], name: str, line: int) -> Iterator[Record]:
         """Yield what one object of the file says."""
         if name == "dead_resources":
-            self._dead = _dead(entry, line)
+            self._dead = list(_dead(entry, line))
             yield RowUsed(line)
         elif "resource_id" in entry and not isinstance(entry["resource_id"], list):
             host = entry.get("network_address")
@@ -115,16 +107,16 @@ class _Gantt:
             yield Outage(line, key, reading.nodes(hosts), start_ns, end_ns)
 
 
-def _dead(entry: dict[str, Any], line: int) -> list[_Dead]:
-    dead = []
+def _dead(
+    entry: dict[str, Any], line: int
+) -> Iterator[tuple[int, str, int, int | None]]:
     for resource, spans in entry.items():
         for span in spans:
             start_ns, end_ns = (_instant(time) for time in span[:2])
             if start_ns is None:
                 raise Unusable("a resource is dead since no time", repr(span)[:80])
             in_order(start_ns, end_ns)
-            dead.append(_Dead(line, resource, start_ns, end_ns))
-    return dead
+            yield line, resource, start_ns, end_ns
 
 
 def _instant(value: Any) -> int | None:
