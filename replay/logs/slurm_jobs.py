@@ -471,9 +471,7 @@ class Rows:
         has_run = nodes and start is not None and (end is None or start < end)
         if self.units is not None and nodes and has_run:
             try:
-                places = self.units.places
-                cells = [fields[place] if place >= 0 else "" for place in places]
-                held = self.units.of_cells(cells, nodes, number)
+                held = self.units.held(fields, nodes, number)
             except Unusable as why_not:
                 lost = _node_ns(str(len(nodes)), start, end)
                 yield Skipped(number, why_not.reason, why_not.detail, node_ns=lost)
@@ -584,10 +582,17 @@ class HeldColumns:
                 hint=f"export with {COMMAND},AllocTRES",
             )
 
+    def held(
+        self, fields: list[str], nodes: Sequence[int], line: int
+    ) -> tuple[Held, ...] | None:
+        """Return the units that the job of a row held of each node; None: all."""
+        cells = [fields[place] if place >= 0 else "" for place in self.places]
+        return self.of_cells(cells, nodes, line)
+
     def of_cells(
         self, cells: Sequence[str], nodes: Sequence[int], line: int
     ) -> tuple[Held, ...] | None:
-        """Return the units that a job held of each node by the cells of `places`; None: all."""
+        """Return the units by the cells of `places`."""
         log = self._reading.units
         if log is None:
             return None
