@@ -1014,15 +1014,17 @@ def test_the_solver_process_imports_nothing_from_the_folder_of_the_users_data(
         code = f"from pathlib import Path; Path({str(tmp_path)!r}, '{name}.ran').touch()\nraise ImportError('stray')\n"
         (tmp_path / f"{name}.py").write_text(code)
     # This process is not ours to protect: it has all that it needs before it comes to where the stray files lie.
+    # Numba looks for cffi when the first compiled function is called, so the problem is solved here once without CBC.
     code = f"""
 import os, sys
 from bft.milp import Job, Problem, SolverProcess, solve
 import numpy as np
+jobs = (Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0),)
+solve(Problem(5, 120.0, jobs, (1,)), backend="exact")
 os.chdir({str(tmp_path)!r})
 sys.path.insert(0, "")
 if {path!r} is not None:
     os.environ["PYTHONPATH"] = {path!r}
-jobs = (Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0),)
 print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc", ties="solver").backend)
 """
     ended = subprocess.run(
