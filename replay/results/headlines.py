@@ -108,6 +108,8 @@ def headlines(
         "decisions",
         f"{metrics['decisions']}" + (f" ({statuses})" if statuses else ""),
     )
+    if "decisions_unproven" in metrics:
+        yield "not proven", _not_proven(metrics["decisions_unproven"])
     if "verified" in metrics:
         yield (
             "verified",
@@ -118,6 +120,17 @@ def headlines(
             "preemptions, rescales",
             f"{metrics['preemptions']}, {metrics['rescales']}",
         )
+
+
+def _not_proven(unproven: dict[str, Any]) -> str:
+    """How far below their optima the decisions may be that are not proven optimal."""
+    text = f"{unproven['count']} decisions"
+    if unproven["gap_largest"] is not None:
+        mean, largest = unproven["gap_mean"], unproven["gap_largest"]
+        text += f", at most {largest:.2%} below the optimum, {mean:.2%} in the mean"
+    if unproven["without_bound"]:
+        text += f"; no bound is known for {unproven['without_bound']}"
+    return text
 
 
 def _apart(census: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models import Job
@@ -84,6 +85,7 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
         "decisions_by_status": {
             str(status): int(count) for status, count in sorted(statuses.items())
         },
+        **_unproven(outcome.steps),
         "preemptions": sum(record.preemptions for record in records),
         "rescales": sum(record.rescales for record in records),
         "census": census.figures,
@@ -123,6 +125,22 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
         **fairness(outcome, census),
         **_fragments(outcome),
         "interrupted": outcome.interrupted,
+    }
+
+
+def _unproven(steps: pd.DataFrame) -> dict[str, Any]:
+    """Count decisions that are not proven, and how far below their bounds they are; empty where all are proven."""
+    unproven = steps[steps["status"].isin(("feasible", "fallback"))]
+    if not len(unproven):
+        return {}
+    gaps = unproven["gap"].dropna()
+    return {
+        "decisions_unproven": {
+            "count": len(unproven),
+            "without_bound": len(unproven) - len(gaps),
+            "gap_mean": float(gaps.mean()) if len(gaps) else None,
+            "gap_largest": float(gaps.max()) if len(gaps) else None,
+        }
     }
 
 

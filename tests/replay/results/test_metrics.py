@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.milp import Solution
+from bft.milp.problem import Status
 from bft.models import Curve, Job, JobTable
 from bft.replay.cli.main import run
 from bft.replay.engine.ledger import Outcome
@@ -24,6 +25,7 @@ from bft.replay.policies import Decision, EqualShare, MilpPolicy, Policy, State
 from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.dedicated import dedicated_traces, equivalent_nodes
+from bft.replay.results.headlines import headlines
 from bft.replay.results.metrics import (
     ideal_rate,
     jain_fairness,
@@ -705,6 +707,49 @@ def test_the_gap_of_a_step_is_what_its_answer_may_lack_of_its_bound(
     steps = replay(trace([(0, 0, True)], 10), job("a"), policy=Tells()).steps
     assert steps["gap"].iloc[0] == pytest.approx(gap, nan_ok=True)
     assert math.isnan(steps["gap"].iloc[-1])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ((100.0, 100.0), (0, 0.0, 0.0)),
+        ((100.0, 200.0), (0, 0.25, 0.5)),
+        ((125.0, math.inf), (1, 0.2, 0.2)),
+        ((math.inf, math.nan), (2, None, None)),
+    ],
+)
+@pytest.mark.parametrize("status", ["feasible", "optimal"])
+def test_a_summary_states_the_gaps_of_decisions_that_are_not_proven(
+    bounds: tuple[float, float],
+    expected: tuple[int, float | None, float | None],
+    status: Status,
+) -> None:
+    left = list(bounds)
+
+    class Tells:
+        name = "tells"
+
+        def decide(self, state: State) -> Decision:
+            answer = Solution(status, (1,), 100.0, left.pop(0), "cbc", "modes")
+            return Decision((1,), solution=answer)
+
+    nodes = trace([(0, 0, True), (5, 1, True)], 10)
+    found = summarise(replay(nodes, job("a"), policy=Tells()))
+    said = dict(headlines(found)).get("not proven", "")
+    if status == "optimal":
+        assert "decisions_unproven" not in found
+        assert not said
+        return
+    without_bound, mean, largest = expected
+    assert found["decisions_unproven"] == {
+        "count": 2,
+        "without_bound": without_bound,
+        "gap_mean": mean if mean is None else pytest.approx(mean),
+        "gap_largest": largest if largest is None else pytest.approx(largest),
+    }
+    assert said.startswith("2 decisions")
+    assert ("no bound is known" in said) == (without_bound > 0)
+    assert ("below the optimum" in said) == (largest is not None)
 
 
 def test_mean_units_count_from_submission_to_finish_or_end() -> None:
