@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.replay.results.run_directory import ALLOCATIONS, JOBS
-from bft.replay.results.run_reading import HINT, read_part
+from bft.replay.results.run_reading import (
+    HINT,
+    damage_named,
+    read_part,
+    read_part_in_blocks,
+)
 from bft.replay.trace.node_trace import SECOND_NS
 
 DAY_NS = 86_400 * SECOND_NS
@@ -22,19 +27,23 @@ Array = NDArray[np.float64]
 
 
 def history(folder: Path, name: str) -> pd.DataFrame:
-    """Return the steps, jobs or allocations of a run, with its columns checked.
+    """Return the steps or jobs of a run, with its columns checked.
 
     Raises
     ------
     InputError
         When the run has no such file, or it is damaged.
     """
+    _require(folder, name)
+    return read_part(folder, name)
+
+
+def _require(folder: Path, name: str) -> None:
     if not (folder / name).exists():
         raise InputError(
             f"has no {name}: only its summary was kept, or it was replayed with --compat reference",
             file=folder,
         )
-    return read_part(folder, name)
 
 
 def work_by_day(steps: pd.DataFrame, start_ns: int, days: int) -> Array:
@@ -74,12 +83,10 @@ def jobs_of(folder: Path, end_ns: int) -> pd.DataFrame:
     `waiting_s` and `longest_wait_s` are of what lies between its submission and its finish, or the end; `waiting_s` is
     missing where that came before the submission; all are missing for jobs that were left out or refused.
     """
-    jobs, held = history(folder, JOBS), history(folder, ALLOCATIONS)
-    if not held["job"].isin(jobs["name"]).all():
-        what = f"damaged: it names a job that {JOBS} lacks"
-        raise InputError(what, file=folder / ALLOCATIONS, hint=HINT)
+    jobs = history(folder, JOBS)
+    _require(folder, ALLOCATIONS)
     jobs["waiting_s"], jobs["longest_wait_s"], jobs["run_s"] = _waits_s(
-        jobs, held, end_ns
+        jobs, folder, end_ns
     )
     return jobs.set_index("name")
 
@@ -103,33 +110,77 @@ def losses(jobs: pd.DataFrame) -> pd.Series[float]:
     return lost
 
 
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """The time without units of each job, as pieces of its holdings come in order of their starts; ns, one per job.
+
+    `reached` is until when a job has held some unit, or had not come; `started` is the start of its last piece.
+    """
+
+    until: NDArray[np.int64]
+    reached: NDArray[np.int64]
+    started: NDArray[np.int64]
+    longest: NDArray[np.int64]
+    total: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, submit: NDArray[np.int64], until: NDArray[np.int64]) -> _Waits:
+        """Before any piece has come."""
+        never = np.full(len(submit), np.iinfo(np.int64).min)
+        nothing = np.zeros_like(submit)
+        return cls(until, submit.copy(), never, nothing, nothing.copy())
+
+    def add(self, job: int, start: NDArray[np.int64], end: NDArray[np.int64]) -> None:
+        """Add pieces of a job, which overlap where it holds several units.
+
+        Raises
+        ------
+        ValueError
+            When they start before pieces that have come.
+        """
+        if start[0] < self.started[job]:
+            raise ValueError("its rows are not in order of job and start")
+        reached = np.maximum.accumulate(np.append(self.reached[job], end))
+        # With --compat lucid the profiler may come to a job that is done.
+        gaps = np.maximum(np.minimum(start, self.until[job]) - reached[:-1], 0)
+        self.longest[job] = max(self.longest[job], gaps.max())
+        self.total[job] += gaps.sum()
+        self.started[job], self.reached[job] = start[-1], reached[-1]
+
+
+def _held(jobs: pd.DataFrame, folder: Path, waits: _Waits) -> None:
+    """Add all pieces of a run's allocations, of which a block at a time is in memory."""
+    codes = {name: code for code, name in enumerate(jobs["name"])}
+    for frame in read_part_in_blocks(folder, ALLOCATIONS):
+        names = frame["job"].astype("category").cat
+        known = [codes.get(name, -1) for name in names.categories]
+        job = np.array(known, dtype=np.int64)[names.codes.to_numpy()]
+        if (job < 0).any():
+            what = f"damaged: it names a job that {JOBS} lacks"
+            raise InputError(what, file=folder / ALLOCATIONS, hint=HINT)
+        start, end = _instants(frame["start"]), _instants(frame["end"])
+        order = np.lexsort((start, job))
+        begins = np.flatnonzero(np.diff(job[order], prepend=-1))
+        with damage_named(folder / ALLOCATIONS):
+            for rows in np.split(order, begins)[1:]:
+                waits.add(int(job[rows[0]]), start[rows], end[rows])
+
+
 def _waits_s(
-    jobs: pd.DataFrame, held: pd.DataFrame, end_ns: int
+    jobs: pd.DataFrame, folder: Path, end_ns: int
 ) -> tuple[Array, Array, Array]:
     """Return each job's seconds without units until its finish or the end, the longest stretch, and those with."""
-    codes = {name: code for code, name in enumerate(jobs["name"])}
-    job = held["job"].astype(str).map(codes).to_numpy(dtype=np.int64)
-    start, end = _instants(held["start"]), _instants(held["end"])
-    reached = _instants(
-        jobs["submit"]
-    )  # until when each job has held some unit, or had not come
-    longest, total = np.zeros((2, len(jobs)), dtype=np.int64)
     ended = (
         jobs["finish"].fillna(jobs["cancelled"])
         if "cancelled" in jobs
         else jobs["finish"]
     )
     until = np.where(ended.isna(), end_ns, _instants(ended))
-    for k in np.lexsort(
-        (start, job)
-    ):  # pieces of one job overlap: it holds several units
-        # With --compat lucid the profiler may come to a job that is done.
-        gap = max(min(start[k], until[job[k]]) - reached[job[k]], 0)
-        longest[job[k]] = max(longest[job[k]], gap)
-        total[job[k]] += gap
-        reached[job[k]] = max(reached[job[k]], end[k])
-    last = np.maximum(until - reached, 0)
     submit = _instants(jobs["submit"])
+    waits = _Waits.of(submit, until)
+    _held(jobs, folder, waits)
+    longest, total, reached = waits.longest, waits.total, waits.reached
+    last = np.maximum(until - reached, 0)
     total_s = np.where(submit <= until, (total + last) / SECOND_NS, np.nan)
     run_s = (until - submit) / SECOND_NS - total_s
     longest_s = np.maximum(longest, last) / SECOND_NS

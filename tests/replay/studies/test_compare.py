@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from bft import compare
-from bft.models import Curve, InputError, Job, JobTable, write_jobs
+from bft.models import Curve, InputError, Job, JobTable, tables, write_jobs
 from bft.replay import NodeTrace, Options, execute, from_changes
 from bft.replay.cli.main import run
 from bft.replay.studies.comparison import interval, relative
@@ -242,6 +243,23 @@ def test_an_existing_run_is_reused(
     # Another content of an input is another configuration.
     write_trace(small_trace(days=8), Path("trace.parquet"))
     assert document(capsys, *args) != first
+
+
+@pytest.mark.usefixtures("files")
+def test_waits_are_the_same_when_holdings_are_read_in_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run_files = ["-ndmap", "trace.parquet", "--jobs", "jobs.parquet", "--no-u"]
+    assert run(["replay", *run_files, "--policy", "equal-share", "--out", "run"]) == 0
+    path, end = Path("run/allocations.parquet"), 9 * DAY_NS
+    whole = jobs_of(Path("run"), end)
+    held = pq.read_table(path)
+    assert held.num_rows > 20
+    monkeypatch.setattr(tables, "ROW_GROUP", 5)
+    pd.testing.assert_frame_equal(jobs_of(Path("run"), end), whole)
+    pq.write_table(held.take(np.arange(held.num_rows)[::-1]), path)
+    with pytest.raises(InputError, match="not in order of job and start"):
+        jobs_of(Path("run"), end)
 
 
 def test_split_gives_each_group_its_own_jobs(
