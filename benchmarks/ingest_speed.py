@@ -94,9 +94,8 @@ def generate(path: Path, rows: int, largest: int, kind: str) -> None:
 
 def measure(part: str, path: Path) -> dict[str, float]:
     """Seconds, and the counts of rows."""
-    import_module(
-        "bft.replay.logs.slurm_blocks"
-    )  # what is imported once is no part of it
+    for name in ("slurm", "slurm_blocks"):  # what is imported once is no part of it
+        import_module(f"bft.replay.logs.{name}")
     from bft.replay.logs import (
         Clock,
         Collector,

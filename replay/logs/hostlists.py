@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 
+from bft.models import InputError
+
 # What schedulers write where a job has no nodes.
 NO_HOSTS = frozenset(
     {"", "None assigned", "None", "(null)", "N/A", "NONE", "Unknown", "-"}
@@ -18,6 +20,8 @@ _MOST_TEXT = 16 << 20
 # Longest name that the name service knows.
 MAX_NAME = 255
 CACHE_BYTES = 64 << 20
+# Names that a character of different lists stands for on the largest machines; and how many more all may have.
+_USUAL_NAMES, _MOST_BEYOND = 400, 5_000_000
 # Names of hosts and what may be in brackets; brackets as found by _PARTS have no brackets inside.
 _PARTS = re.compile(r"\[([^\[\]]*)\]|([^\[\],]+)|(,)")
 _NAME = re.compile(r"[\w.:+@-]+", re.ASCII)
@@ -185,7 +189,7 @@ class NodeLists:
         self._indices = indices
         self._known: dict[str, array[int]] = {}
         self._pieces: dict[str, dict[str, bytes]] = {}
-        self._bytes = 0
+        self._bytes = self._beyond = 0
 
     def __call__(self, text: str) -> array[int]:
         """Node indices of a host list.
@@ -194,6 +198,8 @@ class NodeLists:
         ------
         HostListError
             When it is none.
+        InputError
+            When all lists so far name more nodes than those of any log.
         """
         nodes = self._known.get(text)
         if nodes is None:
@@ -208,7 +214,7 @@ class NodeLists:
             if "," in rest and "[" not in rest and rest.endswith("]"):
                 nodes = self._together(prefix, rest[:-1].split(","))
             else:
-                nodes = self._indices(expand(text))
+                nodes = self._met(expand(text), text)
             self._bytes += 300 + len(text) + 4 * len(nodes)
             self._known[text] = nodes
         return nodes
@@ -237,7 +243,7 @@ class NodeLists:
                     f"{_short(prefix)}[...] has more than {MOST_HOSTS:,} hosts"
                 ) from None
             for piece, words in new.items():
-                known[piece] = self._indices(_written(words, piece)).tobytes()
+                known[piece] = self._met(_written(words, piece), piece).tobytes()
                 self._bytes += 300 + len(known[piece])
             parts = [known[piece] for piece in pieces]
         nodes = array("i")
@@ -249,6 +255,15 @@ class NodeLists:
         return (
             nodes if len(set(nodes)) == len(nodes) else array("i", dict.fromkeys(nodes))
         )
+
+    def _met(self, names: tuple[str, ...], text: str) -> array[int]:
+        """Node indices of a text that is met first; InputError where few characters stand for very many names."""
+        self._beyond += len(names) - _USUAL_NAMES * len(text)
+        if self._beyond > _MOST_BEYOND:
+            why = f"the host lists name too many nodes together, {_short(text)} is one of them"
+            usual = f"{_USUAL_NAMES} nodes a character and {_MOST_BEYOND:,} more"
+            raise InputError(why, hint=f"expected at most {usual}")
+        return self._indices(names)
 
 
 _ZEROS = re.compile(r"(?<!\d)0+(?=\d)")

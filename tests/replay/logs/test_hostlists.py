@@ -12,7 +12,8 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bft.replay.logs import Collector
+from bft.models import InputError
+from bft.replay.logs import Collector, hostlists
 from bft.replay.logs.hostlists import HostListError, NodeLists, expand
 
 PREFIXES = st.sampled_from(["n", "cn-", "rack.x", "d07n", "a_b"])
@@ -149,6 +150,29 @@ def test_lookup_equals_expansion_in_bounded_memory(texts: list[str]) -> None:
 def test_pieces_together_may_not_be_too_many() -> None:
     with pytest.raises(HostListError, match="more than"):
         NodeLists(Collector().indices)("n[0-199999,200000-399999]")
+
+
+@pytest.mark.parametrize("form", ["n[{}-{}]", "n[{},{}-{}]"], ids=["whole", "pieces"])
+def test_different_lists_may_not_be_too_many_together(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hostlists, "_MOST_BEYOND", 100_000)
+    nodes_of = NodeLists(Collector().indices)
+    texts = [
+        form.format(*[k] * form.count(","), k + 1, 20_000 + k) for k in range(1, 20)
+    ]
+    for text in texts[:2] * 100:  # the same lists, any number of times
+        assert len(nodes_of(text)) >= 20_000
+    with pytest.raises(InputError, match="too many nodes together"):
+        list(map(nodes_of, texts))
+
+
+def test_many_lists_of_the_largest_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All but one of 8,000 nodes: each row names nearly all of the machine, in other words.
+    monkeypatch.setattr(hostlists, "_MOST_BEYOND", 0)
+    nodes_of = NodeLists(Collector().indices)
+    lists = [f"frontier[00000-{k - 1:05},{k + 1:05}-08000]" for k in range(1, 30)]
+    assert {len(nodes_of(text)) for text in lists} == {8000}
 
 
 @pytest.mark.reference
