@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bft.models import InputError
-from bft.replay.logs.collector import OPEN
 from bft.replay.logs.node_states import state_of
 from bft.replay.logs.reading import (
     HostListError,
@@ -57,7 +56,7 @@ def read(reading: Reading) -> Iterator[Record]:
             "holds no table; expected a header node,start,end[,state]",
             file=reading.file,
         )
-    for (first, last), only_outages in ((table.observed, False), (table.outages, True)):
+    for only_outages, (first, last) in sorted(table.observed.items()):
         if first < last:
             yield Observed(first, last, only_outages)
 
@@ -69,8 +68,8 @@ class _Table:
         self.reading = reading
         self.delimiter = reading.settings.delimiter
         self.column: dict[str, int] = {}
-        # Of busy and idle rows, and of those that say that nodes were unavailable.
-        self.observed, self.outages = [OPEN, 0], [OPEN, 0]
+        # First start and last end of busy and idle rows, and of those (True) that say that nodes were unavailable.
+        self.observed: dict[bool, tuple[int, int]] = {}
 
     def begin(self, line: str, number: int) -> bool:
         """Settle the columns by the first line; True when it is a header."""
@@ -125,12 +124,14 @@ class _Table:
         if state == "idle" and reading.settings.events:
             why = "idle row of an --events file: says only that the node could run jobs"
             return Ignored(number, why)
-        span = self.outages if state == "unavailable" else self.observed
-        span[:] = min(span[0], start), max(span[1], start if end is None else end)
+        is_outage = state == "unavailable"
+        until = start if end is None else end
+        first, last = self.observed.get(is_outage, (start, until))
+        self.observed[is_outage] = min(first, start), max(last, until)
         if word.lower() == "free":
             why = "state free, with which PBS means that some cores are, was taken for idle"
             reading.note(why, number)
-        if state == "unavailable":
+        if is_outage:
             return Outage(number, text, nodes, start, end)
         if state == "idle":
             return NodesIdle(number, text, nodes, start, end)
