@@ -46,7 +46,7 @@ from bft.replay.logs.reading import (
     no_time,
 )
 from bft.replay.logs.tables import split_fields
-from bft.replay.logs.units import of_gres, of_shares, of_tres
+from bft.replay.logs.units import of_gres, of_tres
 from bft.replay.trace.node_trace import SECOND_NS
 
 # Lines looked at to see what prints such a file.
@@ -300,7 +300,8 @@ def _resources(text: str) -> Resources:
         gpus = 0
     if gpus is None:
         gpus = _whole(stated.get("resources_available.ngpus", stated.get("gpus", "")))
-    shares = of_tres(configured, "shard", "mps") or of_shares(stated.get("gres", ""))
+    shares = of_tres(configured, "shard", "mps")
+    shares = shares or of_gres(stated.get("gres", ""), "shares")
     return Resources(
         gpus, _whole(cores) if cores else of_tres(configured, "cpu"), shares
     )

@@ -497,8 +497,8 @@ def _table_outages(reading: Reading, table: Table, what: str) -> Iterator[Record
     """Yield the outages of a table of events or of reservations; `what` is one row of it."""
     at_state, at_cluster = table.at.get("state", -1), table.at["cluster"]
     for number, fields in table:
-        if fields is None:
-            yield table.skipped
+        if isinstance(fields, Skipped):
+            yield fields
             continue
         nodes = fields[table.at["nodename"]]
         start, end = fields[table.at["timestart"]], fields[table.at["timeend"]]

@@ -78,13 +78,10 @@ def codes(encoded: pa.DictionaryArray) -> NDArray[np.int32]:
     )[indices.offset :]
 
 
-def rows_of(column: pa.Array, rows: Whole) -> pa.Array:
-    """These rows of a column."""
-    return column.take(
-        pa.Array.from_buffers(
-            pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))]
-        )
-    )
+def integers(numbers: Whole) -> pa.Array:
+    """Return whole numbers as an Arrow column."""
+    stored = pa.py_buffer(np.ascontiguousarray(numbers))
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, stored])
 
 
 def cells_of(texts: Sequence[bytes]) -> pa.Array:
@@ -291,7 +288,7 @@ class HostColumns:
             parts.append(plain)
         rest = np.flatnonzero(left)
         if len(rest):
-            nodes, counts = self._each(rows_of(column, rest))
+            nodes, counts = self._each(column.take(integers(rest)))
             sizes[rest] = counts
             parts.append((rest, nodes))
         if len(parts) == 1:
@@ -905,20 +902,8 @@ def _begin_with_digit(ids: pa.Array) -> NDArray[np.bool_]:
 
 def _equal_numbers(column: pa.Array, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Where a column holds just these numbers."""
-    encoded = column.dictionary_encode()
-    texts = encoded.dictionary.to_pylist()
-    plain = (
-        len(text) < 10 and text.isdigit() and (text[:1] != b"0" or text == b"0")
-        for text in texts
-    )
-    numbers = np.array(
-        [
-            int(text) if is_one else -1
-            for text, is_one in zip(texts, plain, strict=True)
-        ],
-        dtype=np.int64,
-    )
-    return np.asarray(numbers[codes(encoded)] == sizes)
+    texts = integers(sizes).cast(pa.string()).cast(pa.binary())
+    return mask_of(pc.equal(column, texts))
 
 
 def _never(column: pa.Array) -> NDArray[np.bool_]:

@@ -23,7 +23,7 @@ from bft.replay.logs.reading import (
     Skipped,
     Unusable,
 )
-from bft.replay.logs.slurm_table import Table
+from bft.replay.logs.slurm_table import Fields, Table
 from bft.replay.logs.times import (
     FEWEST,
     LIMITS,
@@ -40,7 +40,6 @@ from bft.replay.logs.units import (
     check,
     indices,
     of_gres,
-    of_shares,
     of_tres,
     spread,
 )
@@ -158,9 +157,9 @@ def _shares(
 ) -> tuple[Held, ...] | None:
     """Return the shares of GPUs (shards, MPS) that a job without GPUs held; None: it had none."""
     total = of_tres(stated.allocated, "shard", "mps")
-    total = of_shares(stated.together) if total is None else total
+    total = of_gres(stated.together, "shares") if total is None else total
     if total is None and stated.per_node:
-        each = of_shares(stated.per_node)
+        each = of_gres(stated.per_node, "shares")
         total = None if each is None else each * len(nodes)
     if not total:
         return None
@@ -355,7 +354,7 @@ class Rows:
     """
 
     def __init__(self, reading: Reading, table: Table) -> None:
-        self._reading, self._table = reading, table
+        self._reading = reading
         at = table.at
         self.places = (
             at["jobid"],
@@ -427,11 +426,11 @@ class Rows:
             return cluster, job
         return job
 
-    def each(self, rows: Iterable[tuple[int, list[str] | None]]) -> Iterator[Record]:
-        """Yield the records of rows; None for fields: `Table.skipped` says why."""
+    def each(self, rows: Iterable[tuple[int, Fields]]) -> Iterator[Record]:
+        """Yield the records of rows."""
         for number, fields in rows:
-            if fields is None:
-                yield self._table.skipped
+            if isinstance(fields, Skipped):
+                yield fields
             else:
                 yield from self.row(number, fields)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
+from typing import TypeAlias
 
 from bft.models import InputError
 from bft.replay.logs.diagnosis import Diagnosis
@@ -208,6 +209,8 @@ class Order:
                              hint="--fields names the columns in their order in the file")  # fmt: skip
 
 
+Fields: TypeAlias = list[str] | Skipped
+"""The fields of a record, or why it cannot be divided into them."""
 # A record's lines, their characters, and fields in excess of its columns.
 MOST_JOINED = 1_000
 MOST_LENGTH = 4 << 20
@@ -251,7 +254,6 @@ class Table:
         self._lines = enumerate(reading.lines, 1)
         self._file, self._diagnosis = reading.file, reading.diagnosis
         self._seen = reading.seen
-        self.skipped = Skipped(0, "")
         self._first: tuple[int, str] | None = None
         self._header = ""
         self._accounted = self._number = 0
@@ -280,15 +282,15 @@ class Table:
             if ended.begins(self._unsure):
                 self.columns, self._aligner = [*self.columns, ""], ended
 
-    def __iter__(self) -> Iterator[tuple[int, list[str] | None]]:
-        """Number of its first line and fields of each record, one field a column; None: see `skipped`."""
+    def __iter__(self) -> Iterator[tuple[int, Fields]]:
+        """Number of its first line and fields of each record, one field a column, or why there are none."""
         # Generators within generators would cost each record a detour.
         records = self._csv() if self._quoted else self._plain(self._numbered())
         return records if self._header else self._ordered(records)
 
     def _ordered(
-        self, records: Iterator[tuple[int, list[str] | None]]
-    ) -> Iterator[tuple[int, list[str] | None]]:
+        self, records: Iterator[tuple[int, Fields]]
+    ) -> Iterator[tuple[int, Fields]]:
         """The records, of which the first are held against the columns that the user has named."""
         order = Order(
             self.columns,
@@ -297,7 +299,7 @@ class Table:
             self._diagnosis,
         )
         for number, fields in islice(records, CHECKED):
-            if fields is not None:
+            if not isinstance(fields, Skipped):
                 order.see(fields)
             yield number, fields
         order.judge()
@@ -332,7 +334,7 @@ class Table:
 
     def careful(
         self, source: LogLines, lines: list[str]
-    ) -> Iterator[tuple[int, list[str] | None]]:
+    ) -> Iterator[tuple[int, Fields]]:
         """The records of these lines, the last of which may go on in those that the source has next."""
         return self._plain(self._until_whole(source, lines))
 
@@ -353,7 +355,7 @@ class Table:
         """Whether a line repeats the header, as in files put together."""
         return line == self._header
 
-    def _csv(self) -> Iterator[tuple[int, list[str] | None]]:
+    def _csv(self) -> Iterator[tuple[int, Fields]]:
         """Records of a table whose fields are quoted; line breaks and delimiters inside quotes belong to the field."""
         pending: list[str] = []
         begun = length = quotes = number = 0
@@ -392,19 +394,17 @@ class Table:
         finally:
             self._account(number)
 
-    def _cut_short(self, pending: list[str], begun: int) -> list[str] | None:
+    def _cut_short(self, pending: list[str], begun: int) -> Skipped:
         fields = split_fields("\n".join(pending), self.delimiter)
-        self._skip(begun, "has another number of fields than columns", fields)
-        return None
+        return self._skip(begun, "has another number of fields than columns", fields)
 
-    def _skip(self, number: int, why: str, fields: list[str]) -> None:
-        """State why a record has no fields."""
-        detail = f"{len(fields)} of {len(self.columns)}"
-        self.skipped = Skipped(number, why, detail)
+    def _skip(self, number: int, why: str, fields: list[str]) -> Skipped:
+        """Return why a record has no fields."""
+        return Skipped(number, why, f"{len(fields)} of {len(self.columns)}")
 
     def _plain(
         self, numbered: Iterable[tuple[int, str]]
-    ) -> Iterator[tuple[int, list[str] | None]]:
+    ) -> Iterator[tuple[int, Fields]]:
         """Records of a table in which nothing is escaped."""
         columns, delimiter, header = len(self.columns), self.delimiter, self._header
         pending = self._pending = []
@@ -456,15 +456,15 @@ class Table:
         finally:
             self._account(number)
 
-    def _whole(self, fields: list[str], number: int) -> list[str] | None:
+    def _whole(self, fields: list[str], number: int) -> Fields:
         """A record with at least one field a column."""
         aligned = self._aligner.align(fields)
-        if aligned is None:
-            why = "has another number of fields than columns, and which belong together is not clear"
-            self._skip(number, why, fields)
-        return aligned
+        if aligned is not None:
+            return aligned
+        why = "has another number of fields than columns, and which belong together is not clear"
+        return self._skip(number, why, fields)
 
-    def _cut_off(self, pending: list[str], number: int) -> list[str] | None:
+    def _cut_off(self, pending: list[str], number: int) -> Fields:
         """A record that ends too early: of use when the rest was not needed."""
         fields = "\n".join(pending).split(self.delimiter)
         if len(fields) > self._last_needed + 1 and self._aligner.begins(fields):
@@ -474,8 +474,7 @@ class Table:
                 number,
             )
             return fields + [""] * (len(self.columns) - len(fields))
-        self._skip(number, "has fewer fields than columns: cut off?", fields)
-        return None
+        return self._skip(number, "has fewer fields than columns: cut off?", fields)
 
     def _numbered(self) -> Iterator[tuple[int, str]]:
         return chain([] if self._first is None else [self._first], self._lines)

@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,12 +36,12 @@ _CORES = re.compile(r"cpu:([1-9]\d{0,5})")
 # gres/gpu=4, gres/gpu:a100=4 in TRES; gpu:4, gpu:a100:4(S:0-1), gres:gpu:4 in Gres and TresPerNode.
 _TRES = re.compile(r"(?:^|,)(?:gres/)?(gpu|cpu|shard|mps)(:[^=,]+)?=(\d{1,9})(?![^,])")
 # AllocGRES of old releases has the number that Slurm makes of the letters of gpu.
-_GRES, _SHARES = (
-    re.compile(
+_GRES = {
+    kind: re.compile(
         rf"(?:^|,)(?:gres[:/])?(?:{name})(?:[:/=]([A-Za-z_][^:,(=]*))?(?:[:=](\d{{1,9}}))?(\([^)]*\))?(?=,|$)"
     )
-    for name in ("gpu|7696487", "shard|mps")
-)
+    for kind, name in (("gpu", "gpu|7696487"), ("shares", "shard|mps"))
+}
 # mps and shard are shares of GPUs, with their numbers.
 _INDICES = re.compile(
     r"(?:^|,)(?:gres[:/])?(?:gpu|mps|shard)(?:[:/=][^,()]*)?\(IDX:([\d,-]+)\)"
@@ -150,23 +150,15 @@ def of_tres(text: str, *names: str) -> int | None:
     return total[0] if total else sum(count for _, count in entries)
 
 
-def of_gres(text: str) -> int | None:
-    """The number of GPUs in generic resources of a node; None: it states none.
+def of_gres(text: str, kind: Literal["gpu", "shares"] = "gpu") -> int | None:
+    """The number of GPUs, or of shares of GPUs (shards, MPS), in generic resources; None: they state none.
 
     >>> [of_gres(text) for text in ("gpu:a100:4(S:0-1),nvme:1", "gres:gpu:2", "7696487:3", "gpu", "(null)")]
     [4, 2, 3, 1, None]
-    """
-    entries = _GRES.findall(text)
-    return sum(int(count or 1) for _, count, _ in entries) if entries else None
-
-
-def of_shares(text: str) -> int | None:
-    """The number of shards, or of MPS, in generic resources; None: it states none.
-
-    >>> of_shares("gpu:a100:4,shard:a100:32(S:0-1)"), of_shares("gpu:4")
+    >>> of_gres("gpu:a100:4,shard:a100:32(S:0-1)", "shares"), of_gres("gpu:4", "shares")
     (32, None)
     """
-    entries = _SHARES.findall(text)
+    entries = _GRES[kind].findall(text)
     return sum(int(count or 1) for _, count, _ in entries) if entries else None
 
 
