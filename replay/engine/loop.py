@@ -4,8 +4,8 @@ Time is whole nanoseconds UTC, so that instants compare exactly and weeks of eve
 to the next nanosecond. At one instant finishes come first, then what a workload orders, leaves, joins, submits, timers,
 then one decision.
 
-`_admit` holds the jobs in play at -maxJ; `_leave` and `_stop` are a preemption; `_pay` is a rescale; `state` is what a
-checkpoint has.
+`_admit` holds the jobs in play at -maxJ; `_preempt` and `_stop` are a preemption; `_pay` is a rescale; `state` is what
+a checkpoint has.
 """
 
 from __future__ import annotations
@@ -607,7 +607,7 @@ class Replay:
             self._join(reserve.joined(joining))
         if leaving:
             offered = reserve.take(leaving, self._held, self.now)
-            from_training = self._leave(self._units_of(offered))
+            from_training = self._preempt(self._units_of(offered))
             reserve.taken.add(len(leaving), from_training)
         if not reserve.free_first:
             self._join(reserve.joined(joining))
@@ -626,7 +626,7 @@ class Replay:
             return nodes
         return [unit for node in nodes for unit in range(node * per, (node + 1) * per)]
 
-    def _leave(self, leaving: list[int]) -> int:
+    def _preempt(self, leaving: list[int]) -> int:
         """Take units back; a job that loses some keeps the others and pays Tcdw x its rate before the event, once.
 
         If the policy is rigid, the job stops instead, and loses its work since the last checkpoint.

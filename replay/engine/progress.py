@@ -1,6 +1,6 @@
 """The progress of the jobs in play: rates, losses and finishes; slow-downs by shared units and by the network.
 
-`Motion.charge` takes work from a job; `loop` decides when: `_leave` and `_stop` (preemption), `_pay` (rescale).
+`Motion.charge` takes work from a job; `loop` decides when: `_preempt` and `_stop` (preemption), `_pay` (rescale).
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Rules:
         nodes (Pollux, OSDI'21).
     admission
         `all`, or `deadline`: a job with a deadline is refused at its submission unless it and all that were admitted
-        before can keep theirs, see `admission.minimum_shares`.
+        before can keep theirs, see `deadlines.minimum_shares`.
     admission_units
         Units on which such promises are based; None: those that are idle at the submission.
     return_time_s

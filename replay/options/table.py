@@ -356,7 +356,7 @@ class OptionTable(OptionValues):
         Maybe(seconds()),
         Depends(
             lambda options: options.from_preset("tfwd_s", FORWARD_S),
-            "10; with --preset best 60",
+            f"{FORWARD_S:g}; with --preset best {PRESETS['best']['tfwd_s']:g}",
         ),
         help="Forward-looking window: seconds over which a new allocation must pay back.",
         section=POLICY,

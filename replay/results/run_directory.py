@@ -235,7 +235,8 @@ def plain(value: Any) -> Any:
 def jobs_frame(outcome: Outcome) -> pd.DataFrame:
     """Return a table with one row per job.
 
-    Its columns are identity, sizes, times (UTC), JCT and queueing (s), work and losses (samples), units.
+    Its columns are identity, sizes, times (UTC), JCT and queueing (s), work and losses (samples), units;
+    docs/results.md describes each.
     """
     import pandas as pd
 

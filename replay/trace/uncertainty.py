@@ -1,4 +1,7 @@
-"""How much of a trace's node-time its logs leave open, by reason."""
+"""How much of a trace's node-time its logs leave open, by reason.
+
+The reasons are found by `_uncertain` in `replay/logs/to_trace.py`; docs/ingest.md explains them.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """All bounds of a replay, and the metrics of an outcome relative to them.
 
-The bounds on completion times, and on the outcome with a limited number of jobs in play, are stated here.
+The bounds on completion times, and on the outcome with a limited number of jobs in play, are stated here; the bound by
+unit time is in `unit_time.py`, the one by prices in `prices.py` (docs/bounds.md).
 """
 
 from __future__ import annotations
