@@ -20,11 +20,17 @@ job, then for the one before it, and so on) is also the order of block totals, f
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bft.milp.exact.compiled import compiled
-from bft.milp.exact.core import NEVER, survivors
+from bft.milp.exact.core import NEVER, SHORT, improve, survivors
 from bft.milp.problem import IntArray
 
+# The first bound on the total loss, as a part of the loss of the start, and the factor to the next bound.
+FIRST = 64
+WIDEN = 8
+# The arguments of `blocks` but the bound.
+Posed = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, int]
 Stretches = tuple[IntArray, IntArray, IntArray, IntArray, IntArray]
 # What a member may choose: z to Z, z or more, Z or less, or anything.
 BODY, HEAD, TAIL, ANY = 0, 1, 2, 3
@@ -244,3 +250,50 @@ def give_out(
         for j in jobs[begins[i] : begins[i + 1]]:
             counts[j] = min_units + min(left, max_units - min_units)
             left -= counts[j] - min_units
+
+
+@compiled
+def search(
+    posed: Posed,
+    total: int,
+    capacity: int,
+    most_steps: int,
+    stop: NDArray[np.uint8],
+) -> tuple[bool, IntArray, int]:
+    """The canonical allocation: the bound on the loss rises until an allocation lies within it.
+
+    Parameters
+    ----------
+    posed
+        The jobs.
+    total
+        The loss of some allocation: the last bound.
+    capacity
+        Units to distribute.
+    most_steps
+        A bound whose examination takes more steps than this ends the search.
+    stop
+        Ends the search when it is set (`core.improve`).
+
+    Returns
+    -------
+    found, counts, lost
+        Whether the counts are those of the canonical allocation; if not, an upper bound of what others lose less than
+        `total`.
+
+    """
+    bound, excluded = total if total <= capacity * FIRST else total // FIRST, 0
+    while True:
+        counts, undecided, begins, stretches = blocks(*posed, bound)
+        left = capacity - counts.sum()
+        _, low, high, _, _ = stretches
+        if np.minimum(high - low + 1, SHORT).sum() * (left + 1) > most_steps:
+            return False, counts, total - excluded
+        found, totals = improve(*stretches, left, posed[7], bound, stop)
+        if found:
+            give_out(counts, undecided, begins, stretches, totals)
+            return True, counts, 0
+        if stop[0]:
+            return False, counts, total - excluded
+        excluded = bound + 1
+        bound = total if total < 2 * WIDEN * bound else bound * WIDEN

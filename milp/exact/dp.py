@@ -25,15 +25,11 @@ from bft.milp.classes import Classes, apart, classes_of, job_arrays
 from bft.milp.problem import BoolArray, FloatArray, IntArray, Job, Problem
 
 if TYPE_CHECKING:
-    from bft.milp.exact.blocks import Stretches
     from bft.milp.exact.scores import Terms
 
 # Up to this many steps (choices x units, summed over jobs) the plain programme takes half a millisecond. (The core
 # programme is faster from a tenth of that on, but takes seconds to compile when it is first used.)
 PLAIN_STEPS = 2**19
-# The first bound on the total loss, as a part of the loss of the start, and the factor to the next bound.
-FIRST = 64
-WIDEN = 8
 # A search of up to this many steps takes about 20 ms and needs no timer; starting a thread can take 2 ms.
 QUICK_STEPS = 2**24
 
@@ -284,8 +280,8 @@ def _search(
     scores: Scores, capacity: int, time_limit: float | None
 ) -> tuple[IntArray, int | None]:
     """The answer of `_core`, from kernels that may still have to be compiled."""
-    from bft.milp.exact.blocks import blocks, give_out
-    from bft.milp.exact.core import improve, relaxed
+    from bft.milp.exact.blocks import search
+    from bft.milp.exact.core import NEVER, relaxed
 
     units, slopes, offsets = scores.units, scores.slopes, scores.offsets
     of, sizes = scores.of, scores.sizes
@@ -293,32 +289,18 @@ def _search(
     price, loss, max_units, base, total = relaxed(
         of, units, scores.scores, slopes, offsets, sizes, scores.kept, capacity
     )
-    bound, excluded = total if total <= capacity * FIRST else total // FIRST, 0
+    posed = of, sizes, units, slopes, loss, offsets, max_units, price
+    most_steps = int(NEVER) if time_limit is None else QUICK_STEPS
+    until, lost = math.inf, total
     while time.monotonic() < deadline:
-        counts, undecided, begins, stretches = blocks(
-            of, sizes, units, slopes, loss, offsets, max_units, price, bound
-        )
-        left = capacity - int(counts.sum())
-        with alarm(
-            deadline if _steps(stretches, left) > QUICK_STEPS else math.inf
-        ) as stop:
-            found, totals = improve(*stretches, left, price, bound, stop)
+        with alarm(until) as stop:
+            found, counts, lost = search(posed, total, capacity, most_steps, stop)
         if found:
-            give_out(counts, undecided, begins, stretches, totals)
             return counts, None
-        if stop[0]:
+        if until == deadline:
             break
-        excluded = bound + 1
-        bound = total if total < 2 * WIDEN * bound else bound * WIDEN
-    return base, total - excluded
-
-
-def _steps(stretches: Stretches, capacity: int) -> int:
-    """Whether a search of these stretches takes at most this many steps."""
-    from bft.milp.exact.core import SHORT
-
-    _, low, high, _, _ = stretches
-    return int(np.minimum(high - low + 1, SHORT).sum()) * (capacity + 1)
+        most_steps, until = int(NEVER), deadline
+    return base, lost
 
 
 @cache

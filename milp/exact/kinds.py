@@ -25,15 +25,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp.exact.dp import WIDEN, Optimum, alarm
+from bft.milp.exact.dp import Optimum, alarm
 from bft.milp.problem import FloatArray, IntArray, Job, Problem
 from bft.milp.values import hopeful, keep, total_value, value_tables
 
 BITS = 60
 # Charge for a changed job, in quanta.
 CHARGE = 2**14
-# The first bound on the loss, as a part of that of the first allocation.
+# The first bound on the loss, as a part of that of the first allocation, and the factor to the next bound.
 FIRST = 2**10
+WIDEN = 8
 # Vectors that are kept for the first allocation.
 BEAM = 64
 # Choices that a search may examine (some seconds), and vectors that it may keep for the way back (100 MB).
