@@ -295,6 +295,8 @@ class Intervals:
 
         So each row moves rarely.
         """
+        if self._runs and not self._nodes:
+            return
         self.given += len(self._nodes)
         nodes = np.frombuffer(self._nodes, dtype=np.int32)
         spans = np.frombuffer(self._spans, dtype=_SPAN)

@@ -996,8 +996,10 @@ def _clip(columns: Columns, index: NDArray[np.int64], start: int, end: int) -> C
     inside = (node >= 0) & (begins < ends)
     if not inside.all():
         node, begins, ends = node[inside], begins[inside], ends[inside]
-    apart = (node[1:] == node[:-1]) & (begins[1:] > ends[:-1])
-    if (apart | (node[1:] > node[:-1])).all():  # each keeps its place
+    # The intervals of a node stay together: sorting whole nodes takes less memory than merging.
+    order = np.argsort(node, kind="stable")
+    node, begins, ends = node[order], begins[order], ends[order]
+    if ((node[1:] > node[:-1]) | (begins[1:] > ends[:-1])).all():
         return node, begins, ends
     return merge(node, begins, ends)
 

@@ -529,7 +529,7 @@ def from_fragments(
 def _in_order(node: IndexArray, times: TimeArray) -> tuple[IndexArray, TimeArray]:
     """Nodes and times in order of time and node."""
     order = np.lexsort((node, times))
-    return node[order].astype(np.int32), times[order]
+    return node[order].astype(np.int32, copy=False), times[order]
 
 
 def _distinct(times: TimeArray) -> TimeArray:
