@@ -670,11 +670,6 @@ def _of_trace(trace: NodeTrace) -> dict[str, Any]:
     }
 
 
-def can_resume(folder: Path) -> bool:
-    """Whether a checkpoint lies beside a run directory, from which the same run would go on."""
-    return checkpoint_path(folder).exists()
-
-
 def degraded(metrics: dict[str, Any]) -> bool:
     """Whether a fallback was used or an answer turned out invalid: the command line then exits with 3."""
     fallbacks = metrics.get("decisions_by_status", {}).get("fallback", 0)

@@ -28,7 +28,6 @@ _MAX_DEPTH: Final = 50
 _MAX_EXPANDED: Final = (
     10_000_000  # items of one cell, shared ones counted wherever they appear
 )
-_EPOCH: Final = dt.datetime(1, 1, 1)
 
 
 def made(node: object, *makers: str) -> Record:

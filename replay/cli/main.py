@@ -269,7 +269,7 @@ def _run(args: list[str] | None) -> int:
             raise
         say_error(f"Error: {error}")
         return EXIT_BAD_INPUT
-    return _code(code)
+    return code if isinstance(code, int) else 0
 
 
 def _is_input_error(error: Exception) -> bool:
@@ -294,7 +294,3 @@ def _discard_output() -> None:
         return
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _code(value: Any) -> int:
-    return value if isinstance(value, int) else 0

@@ -110,11 +110,11 @@ def _executed(
 
 
 def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
-    from bft.replay.run import can_resume
+    from bft.replay.checkpoint import checkpoint_path
 
     if summary["metrics"]["interrupted"]:
         say_error("Interrupted: what had been replayed is kept and marked.")
-        if saved and can_resume(folder):
+        if saved and checkpoint_path(folder).exists():
             click.echo(f"To go on from there: {command_line()}", err=True)
         return EXIT_INTERRUPTED
     if summary["degraded"]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from heapq import nsmallest
@@ -160,10 +161,7 @@ class NodeFreeList:
 
         At least that many units must be free.
         """
-        own: dict[int, int] = {}
-        for unit in near:
-            node = unit // self._per
-            own[node] = own.get(node, 0) + 1
+        own = Counter(unit // self._per for unit in near)
         room = {node: self._free.get(node, 0).bit_count() for node in own}
         with_room = [node for node in own if room[node]]
         with_room.sort(key=lambda node: (-own[node], -room[node], node))
@@ -452,10 +450,7 @@ class Holdings(StoredState):
 
     def shape(self, units: Sequence[int]) -> tuple[str, list[int]]:
         """The kind of some units, and how many of them are on each of their nodes, ascending."""
-        on_node: dict[int, int] = {}
-        for unit in units:
-            node = unit // self.units_per_node
-            on_node[node] = on_node.get(node, 0) + 1
+        on_node = Counter(unit // self.units_per_node for unit in units)
         return self.kind_of(units[0]), sorted(on_node.values())
 
     def idle_by_kind(self) -> dict[str, int]:
@@ -508,9 +503,7 @@ class Holdings(StoredState):
         if self.units_per_node == 1:
             return list(held[len(held) - count :])
         nodes = [unit // self.units_per_node for unit in held]
-        units_on: dict[int, int] = {}
-        for node in nodes:
-            units_on[node] = units_on.get(node, 0) + 1
+        units_on = Counter(nodes)
         order = sorted(
             range(len(held)), key=lambda index: (units_on[nodes[index]], -index)
         )

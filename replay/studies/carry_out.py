@@ -324,7 +324,6 @@ def parsl(path: str) -> Workers:
     return Workers(start, None, f"Parsl as {path} says")
 
 
-SYSTEMS = ("slurm", "pbs", "lsf", "flux")
 # Time limit of one replay in hours; users edit it in the script.
 HOURS = 1
 
