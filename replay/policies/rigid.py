@@ -20,7 +20,12 @@ Spreads: TypeAlias = Callable[[Job], bool]
 
 
 def start(
-    state: State, waiting: Iterable[int], *, spreads: Spreads, blocks: bool = False
+    state: State,
+    waiting: Iterable[int],
+    *,
+    spreads: Spreads,
+    blocks: bool = False,
+    places: Placement | None = None,
 ) -> Decision:
     """Start waiting jobs in turn on free units; running jobs are not touched.
 
@@ -34,10 +39,12 @@ def start(
         Which jobs may lie on more nodes than they need.
     blocks
         Stop at the first job that does not fit; otherwise skip it.
+    places
+        The free units that may be used; None: all.
     """
     if not state.free:
         return Decision.keep()
-    places = state.machine.placement()
+    places = state.machine.placement() if places is None else places
     refused = _Refused()
     placed: dict[int, tuple[int, ...]] = {}
     for position in waiting:

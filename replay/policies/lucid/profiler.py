@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ClassVar
@@ -18,6 +18,7 @@ from bft.replay.engine.rules import Rules
 from bft.replay.engine.snapshot import StoredState
 from bft.replay.engine.units import Placement
 from bft.replay.policies.lucid.submissions import Forecast, RecentSubmissions
+from bft.replay.policies.rigid import start
 from bft.replay.pools import joint_trace, joint_window
 from bft.replay.trace.node_trace import SECOND_NS, always_idle
 
@@ -72,29 +73,20 @@ class LucidProfiler(StoredState):
             expected = (self.forecast or self._recent).expect(state.time_ns)
             self._grown = expected.units > self.quiet_units
         waiting.sort(key=lambda position: state.jobs[position].job.request)
-        placed = self._place(
-            state, waiting, held, base + self._grown * self.spare_nodes * per
-        )
-        if not self._grown and len(waiting) - len(placed) > self.grow_above:
-            self._grown = True
-            placed = self._place(state, waiting, held, base + self.spare_nodes * per)
-        return Decision.placed(placed)
 
-    @staticmethod
-    def _place(
-        state: State, waiting: Sequence[int], held: set[int], units: int
-    ) -> dict[int, tuple[int, ...]]:
-        places = Placement(
-            [unit for unit in range(units) if unit not in held],
-            state.machine.units_per_node,
-        )
-        placed = {}
-        for position in waiting:
-            taken = places.take(state.jobs[position].job.request)
-            if taken is None:
-                break
-            placed[position] = taken
-        return placed
+        def started(units: int) -> Decision:
+            free = [unit for unit in range(units) if unit not in held]
+            places = Placement(free, per)
+            return start(
+                state, waiting, spreads=lambda job: False, blocks=True, places=places
+            )
+
+        decision = started(base + self._grown * self.spare_nodes * per)
+        left = len(waiting) - len(decision.placement or ())
+        if not self._grown and left > self.grow_above:
+            self._grown = True
+            decision = started(base + self.spare_nodes * per)
+        return decision
 
 
 @dataclass(frozen=True, eq=False)
