@@ -1,24 +1,25 @@
-"""All policies on one node trace, with the same jobs and the same accounting.
+"""All policies on one node trace, with the same jobs and the same accounting: a row of Markdown for each.
 
     python benchmarks/compare_policies.py            # the bundled Summit-like trace
     python benchmarks/compare_policies.py --real     # the real log and the published 1,001 jobs (reference data)
 
 With --node-count 512 of the real log not every job can finish, so that the outcome differs between policies.
 
-Policies that share units take the interference of --xi; without it they are left out. `python
-benchmarks/compare_policies.py --stand-in xi.csv` writes one from the measured pairs of the reference data, each of the
-seven networks standing in for a measured model.
+Policies that share units take the interference of --xi. Without it they are left out, or with --real each of the
+seven networks has that of a measured model of the reference data, which stands in for it.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from _common import reference_folder
+from _common import print_head, print_row, reference_folder
 
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
@@ -34,7 +35,8 @@ from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.metrics import summarise
 from bft.replay.trace.node_trace import NodeTrace
 
-ROW = "{:<13} {:>9} {:>6} {:>9} {:>6} {:>12} {:>8} {:>8} {:>9} {:>6}"
+# Policies that need files of their own.
+UNFIT = {"schedule": "needs a schedule"}
 # Network of the workload -> measured model that stands in for it.
 STAND_INS = {
     "AlexNet": "PointNet",
@@ -48,7 +50,7 @@ STAND_INS = {
 
 
 def main() -> None:
-    """Print one row a policy."""
+    """Print one row a policy, the largest outcome first."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -59,17 +61,9 @@ def main() -> None:
         "--node-count", type=int, help="of the real log, the first nodes only"
     )
     parser.add_argument("--xi", help="xi table, for the policies that share")
-    parser.add_argument(
-        "--stand-in",
-        metavar="FILE",
-        help="write a xi table of measured stand-ins, and stop",
-    )
     parser.add_argument("--policies", nargs="*", help="only these")
     parser.add_argument("-Tfwd", type=float, default=120.0)
     given = parser.parse_args()
-    if given.stand_in:
-        write_stand_ins(Path(given.stand_in))
-        return
     files: dict[str, Any] = {}
     if given.real:
         folder = reference_folder() / "bftrainer"
@@ -79,52 +73,54 @@ def main() -> None:
             "job_curves": str(folder / "ImageNet-imgps-JNPs-1001J.pkl"),
             "node_count": given.node_count,
         }
-    header = (
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        xi = given.xi
+        if given.real and xi is None:
+            xi = str(Path(scratch) / "xi.csv")
+            stand_ins().to_csv(xi, index=False)
+        for name in given.policies or policy_names():
+            shares = policy_type(name).kind.shares
+            if name in UNFIT or (shares and xi is None):
+                print(f"{name}: {UNFIT.get(name, 'needs --xi')}", file=sys.stderr)
+                continue
+            options = Options(**files, policy=name, tfwd_s=given.Tfwd, xi=xi if shares else None,
+                              solver=SolverOptions("exact" if name == "milp" else "auto"))  # fmt: skip
+            began = time.process_time()
+            rows.append(measured(options))
+            seconds = time.process_time() - began
+            print(f"{name}: {seconds:.0f} s CPU", file=sys.stderr)
+    print_head(
         "policy",
-        "outcome",
+        "outcome, 10⁹ samples",
         "U",
-        "finished",
-        "JCT h",
-        "lost to pre.",
-        "to resc.",
-        "restarts",
-        "decisions",
-        "s",
+        "jobs finished",
+        "mean JCT, h",
+        "lost to preemption",
+        "to rescaling",
     )
-    print(ROW.format(*header))
-    for name in given.policies or policy_names():
-        shares = policy_type(name).kind.shares
-        if shares and not given.xi:
-            print(f"{name:<13} needs --xi")
-            continue
-        options = Options(**files, policy=name, tfwd_s=given.Tfwd, xi=given.xi if shares else None,
-                          solver=SolverOptions("exact" if name == "milp" else "auto"))  # fmt: skip
-        inputs = load(RunSpec.of(options), Silent())
-        began = time.perf_counter()
-        outcome = replayed(inputs.pools[0].trace, options, inputs)
-        seconds = time.perf_counter() - began
-        measured = summarise(
-            outcome,
-            [replayed(trace, options, inputs) for trace in dedicated_traces(outcome)],
-        )
-        work, jct = measured["outcome"], measured["jct_s"]
-        row = (
-            name,
-            f"{work:.3e}",
-            "-"
-            if measured["U"] is None
-            else f"{measured['U']:.3f}",  # on so few dedicated nodes nothing ever ran
-            f"{measured['jobs_finished']}/{measured['jobs']}",
-            f"{jct['mean'] / 3600:.1f}" if jct else "-",
-            f"{measured['preemption_cost'] / work:.1%}",
-            f"{measured['rescale_cost'] / work:.1%}",
-            "-"
-            if measured["restarts_per_job"] is None
-            else f"{measured['restarts_per_job']:.2f}",
-            measured["decisions"],
-            f"{seconds:.1f}",
-        )
-        print(ROW.format(*row), flush=True)
+    for row in sorted(rows, key=lambda row: -float(row[1])):
+        print_row(*row)
+
+
+def measured(options: Options) -> list[str]:
+    """Replay the jobs under a policy: cells of the table."""
+    inputs = load(RunSpec.of(options), Silent())
+    outcome = replayed(inputs.pools[0].trace, options, inputs)
+    dedicated = [
+        replayed(trace, options, inputs) for trace in dedicated_traces(outcome)
+    ]
+    metrics = summarise(outcome, dedicated)
+    work, jct, utility = metrics["outcome"], metrics["jct_s"], metrics["U"]
+    return [
+        str(options.policy),
+        f"{work / 1e9:.1f}",
+        "-" if utility is None else f"{utility:.3f}",  # nothing ran on dedicated nodes
+        str(metrics["jobs_finished"]),
+        f"{jct['mean'] / 3600:.1f}" if jct else "-",
+        f"{metrics['preemption_cost'] / work:.1%}",
+        f"{metrics['rescale_cost'] / work:.1%}",
+    ]
 
 
 def replayed(trace: NodeTrace, options: Options, inputs: Inputs) -> Outcome:
@@ -133,8 +129,8 @@ def replayed(trace: NodeTrace, options: Options, inputs: Inputs) -> Outcome:
     return Replay(trace, inputs.jobs, policy, Rules(), inputs.interference).run()
 
 
-def write_stand_ins(path: Path) -> None:
-    """Medians of the measured ratios of each pair of stand-ins, for the networks that they replace."""
+def stand_ins() -> pd.DataFrame:
+    """Return a xi table of networks: medians of the measured ratios of each pair of their stand-ins."""
     pairs = pd.read_csv(
         reference_folder() / "lucid" / "xi_pairs_from_colocate_info.csv"
     )
@@ -155,10 +151,7 @@ def write_stand_ins(path: Path) -> None:
     ]
     # The published tables write names in small letters.
     rows += [(a.lower(), b.lower(), xi_a, xi_b) for a, b, xi_a, xi_b in rows]
-    pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b"]).to_csv(
-        path, index=False
-    )
-    print(f"{len(rows) // 2} pairs of {len(STAND_INS)} networks in {path}")
+    return pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b"])
 
 
 if __name__ == "__main__":

@@ -83,22 +83,23 @@ def round_seconds(jobs: int, seed: int) -> float:
 def interference(
     folder: Path, workloads: list[str], cells: list[str], seeds: int
 ) -> None:
-    """Print the artifact's table of interference, or some of its cells."""
+    """Print the artifact's table of interference as deviations from it, or some of its cells."""
     golden = published(folder, "results-inter")
-    print_head("workload", "cell", "published", "ours", "deviation", "runs")
-    for workload in workloads:
-        path = folder / LOADS["1.0"] / f"workload-{workload}.csv"
-        for cell in cells:
-            avoid, lost = INTERFERENCE[cell]
-            rules = replace(RULES, network_interference=lost)
-            runs = [
-                average_jct_s(path, Pollux(seed=seed, avoid=avoid), rules)
+    print_head("loss", *(f"workload {workload}" for workload in workloads))
+    for cell in cells:
+        avoid, lost = INTERFERENCE[cell]
+        rules = replace(RULES, network_interference=lost)
+        row = []
+        for workload in workloads:
+            path = folder / LOADS["1.0"] / f"workload-{workload}.csv"
+            goal = golden[cell, path.stem]
+            off = [
+                average_jct_s(path, Pollux(seed=seed, avoid=avoid), rules) / goal - 1
                 for seed in range(seeds)
             ]
-            goal, mean = golden[cell, path.stem], float(np.mean(runs))
-            each = " ".join(f"{run:.2f}" for run in runs)
-            figures = (f"{goal:,.2f}", f"{mean:,.2f}", f"{mean / goal - 1:+.1%}")
-            print_row(workload, cell, *figures, each)
+            each = ", ".join(f"{run:+.1%}" for run in off)
+            row.append(each if seeds == 1 else f"{np.mean(off):+.1%} ({each})")
+        print_row(f"{lost:.0%}, avoided" if avoid else f"{lost:.0%}", *row)
 
 
 def main() -> None:
@@ -126,7 +127,7 @@ def main() -> None:
         )
         return
     golden = published(folder)
-    print_head("load", "workload", "policy", "published", "ours", "deviation", "runs")
+    print_head("load", "workload", "policy", "published", "ours", "off by", "runs")
     for load in given.loads.split(","):
         for workload in given.workloads.split(","):
             path = folder / LOADS[load] / f"workload-{workload}.csv"
