@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -55,11 +55,6 @@ class Ingested(NamedTuple):
     diagnosis: Diagnosis
     coverage: Coverage
     walltimes: Walltimes | None = None
-
-
-@contextmanager
-def _silent(name: str) -> Iterator[None]:
-    yield None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +264,7 @@ def ingested(
     files: Sequence[str],
     options: IngestOptions = _DEFAULTS,
     *,
-    progress: Progress = _silent,
+    progress: Progress = lambda name: nullcontext(),
 ) -> Ingested:
     """Make a node trace of log files.
 
@@ -430,13 +425,9 @@ def _say_requeued_runs_are_missing(collected: Collector, diagnosis: Diagnosis) -
 def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
     """Read one file as a format, as what it looks like (auto), or, of events, as the CSV it may be instead."""
     settings = reading.settings
-    head: list[str] = []
     lines = lines if isinstance(lines, LogLines) else LogLines(lines=lines)
     if kind in (AUTO, "slurm-events"):
-        for line in lines:
-            head.append(line)
-            if (line.strip() and line[0] not in "#;") or len(head) == _LOOKED_AT:
-                break
+        head = lines.peek(lambda line: line.strip() and line[0] not in "#;", _LOOKED_AT)
         looks_like = detect(head[-1], settings.fields) if head else None
         if kind == AUTO and looks_like is None:
             hint = layout(head[-1], settings.delimiter) if head else ""
@@ -469,7 +460,6 @@ def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
             f"--walltimes: the format {kind} states no time limits; {_able('walltimes')} do",
             file=reading.file,
         )
-    lines.unread(head)
     read_log(kind, replace(reading, lines=lines))
 
 

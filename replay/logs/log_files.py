@@ -63,6 +63,16 @@ class LogLines:
     def __next__(self) -> str:
         return next(iter(self))
 
+    def peek(self, is_last: Callable[[str], object], limit: int) -> list[str]:
+        """Return the next lines, up to the first that is true of `is_last`, or as many as the limit; none is taken."""
+        head: list[str] = []
+        for line in self:
+            head.append(line)
+            if is_last(line) or len(head) == limit:
+                break
+        self.unread(head)
+        return head
+
     def unread(self, lines: Iterable[str]) -> None:
         """Lines that come next, again."""
         self._lines = chain(lines, self._lines)

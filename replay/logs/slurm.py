@@ -120,12 +120,7 @@ _NEEDED = ("JobState", "StartTime", "EndTime", "NodeList")
 
 def begins_as_text(lines: LogLines) -> bool:
     """Whether jobs of `scontrol show job` come next; nothing is taken."""
-    head = []
-    for line in lines:
-        head.append(line)
-        if line.strip() or len(head) == _LOOKED_AT:
-            break
-    lines.unread(head)
+    head = lines.peek(str.strip, _LOOKED_AT)
     return bool(head) and (
         _JOB.match(head[-1]) is not None or head[-1].startswith("No jobs in the system")
     )

@@ -38,7 +38,7 @@ from bft.replay.logs.repeated_records import MOST_DIGITS
 from bft.replay.logs.slurm_jobs import Job, Rows, plan
 from bft.replay.logs.slurm_table import Table
 from bft.replay.logs.units import Held
-from bft.replay.trace.node_trace import SECOND_NS
+from bft.replay.trace.node_trace import SECOND_NS, consecutive
 
 Bytes: TypeAlias = NDArray[np.uint8]
 Whole: TypeAlias = NDArray[np.int64]
@@ -96,17 +96,6 @@ def cells_of(texts: Sequence[bytes]) -> pa.Array:
         len(texts),
         [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))],
     )
-
-
-def spread(begins: Whole, lengths: Whole) -> Whole:
-    """The numbers begin, begin + 1, ... of each entry, so many as its length says, one entry after the other.
-
-    >>> spread(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
-    """
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.repeat(begins - (ends - lengths), lengths) + np.arange(total)
 
 
 def cells_at(data: Bytes, offsets: Whole, width: int) -> tuple[Whole, Bytes]:
@@ -314,7 +303,7 @@ class HostColumns:
         which = codes(encoded)
         begins = (np.cumsum(counts) - counts)[which]
         sizes = self._within(counts[which])
-        return flat[spread(begins, sizes)], sizes
+        return flat[consecutive(begins, sizes)], sizes
 
     def _within(self, sizes: Whole) -> Whole:
         """Lists of these many hosts: 0 from the one on that would be too many together."""
@@ -366,7 +355,7 @@ class HostColumns:
         many = until - first
         marks = all_marks[first[0] : until[-1]]
         if len(marks) > many.sum():
-            marks = all_marks[spread(first, many)]
+            marks = all_marks[consecutive(first, many)]
         first = np.cumsum(many) - many
         starts = np.empty_like(marks)
         starts[1:] = marks[:-1] + 1
@@ -392,7 +381,7 @@ class HostColumns:
         whole &= counts <= MOST_HOSTS
         whole &= self._within(np.where(whole, counts, 0)) > 0
         spans[np.repeat(~whole, many)] = 0
-        numbers = spread(low, spans)
+        numbers = consecutive(low, spans)
         return rows[whole], self._nodes(prefix, width, numbers), counts[whole]
 
     def _room(self, key: tuple[bytes, int]) -> bool:
@@ -425,7 +414,7 @@ def joined(
     begins = np.cumsum(sizes) - sizes
     joined = np.zeros(int(sizes.sum()), dtype=np.int32)
     for rows, nodes in parts:
-        joined[spread(begins[rows], sizes[rows])] = nodes
+        joined[consecutive(begins[rows], sizes[rows])] = nodes
     return joined
 
 
@@ -826,7 +815,7 @@ class _Batch:
         sizes = self.sizes[mine]
         nodes = self.nodes[self.offsets[low] : self.offsets[high]]
         if len(nodes) != sizes.sum():
-            nodes = self.nodes[spread(self.offsets[mine], sizes)]
+            nodes = self.nodes[consecutive(self.offsets[mine], sizes)]
         keys = self.keys
         if isinstance(keys, np.ndarray):
             keys = keys[mine]

@@ -26,6 +26,7 @@ from bft.replay.trace.node_trace import (
     IndexArray,
     NodeTrace,
     TimeArray,
+    consecutive,
     from_fragments,
 )
 from bft.replay.trace.trace_statistics import iso
@@ -727,8 +728,7 @@ class _Units:
             return columns
         node, begins, ends = columns
         sizes = self._sizes[node]
-        rank = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        units = (np.repeat(self._first[node], sizes) + rank).astype(np.int32)
+        units = consecutive(self._first[node], sizes).astype(np.int32)
         return merge(units, np.repeat(begins, sizes), np.repeat(ends, sizes))
 
     def of_jobs(self, start: int, end: int, completing_ns: int) -> Columns:

@@ -21,7 +21,7 @@ from bft.replay.engine.ledger import BOOKS, Outcome
 from bft.replay.engine.units import NOT_HELD
 from bft.replay.results.metrics import mean_units
 from bft.replay.results.search import scores_frame
-from bft.replay.trace.node_trace import SECOND_NS, TimeArray
+from bft.replay.trace.node_trace import SECOND_NS, TimeArray, consecutive
 from bft.replay.trace.trace_statistics import fragments
 
 if TYPE_CHECKING:
@@ -445,18 +445,10 @@ def unused_intervals(outcome: Outcome) -> Intervals | None:
     starts, ends = (
         held[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns")
     )
-    units = _each(first, last)
-    rows = np.repeat(np.arange(len(held)), last - first + 1)
-    return _without(idle, (units, starts[rows], ends[rows]))
-
-
-def _each(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the single units of ranges, one range after the other."""
     counts = last - first + 1
-    begins = np.cumsum(counts) - counts
-    within = np.arange(counts.sum()) - np.repeat(begins, counts)
-    each: NDArray[np.int64] = np.repeat(first, counts) + within
-    return each
+    units = consecutive(first, counts)
+    rows = np.repeat(np.arange(len(held)), counts)
+    return _without(idle, (units, starts[rows], ends[rows]))
 
 
 def _idle(outcome: Outcome) -> Intervals:
@@ -474,7 +466,7 @@ def _idle(outcome: Outcome) -> Intervals:
     )
     slot, start, end = (column[start < end] for column in (slot, start, end))
     per = 1 if trace.by_unit else trace.units_per_node
-    units = _each(slot * per, (slot + 1) * per - 1)
+    units = consecutive(slot * per, np.full(len(slot), per))
     return units, np.repeat(start, per), np.repeat(end, per)
 
 

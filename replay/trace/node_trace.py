@@ -246,6 +246,17 @@ def row_offsets(keys: TimeArray, events: TimeArray) -> TimeArray:
     )
 
 
+def consecutive(begins: TimeArray, lengths: TimeArray) -> TimeArray:
+    """Return the numbers begin, begin + 1, ... of each entry, so many as its length says, one entry after the other.
+
+    >>> consecutive(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(begins - (ends - lengths), lengths) + np.arange(total)
+
+
 def _by_event(nodes: IndexArray, offsets: TimeArray, span: slice) -> list[list[int]]:
     """Return the nodes of each event in a span, as lists."""
     ends = offsets[span.start : span.stop + 1].tolist()

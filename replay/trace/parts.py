@@ -18,6 +18,7 @@ from bft.replay.trace.node_trace import (
     IndexArray,
     NodeTrace,
     TimeArray,
+    consecutive,
     from_fragments,
 )
 from bft.replay.trace.trace_statistics import fragments, iso
@@ -536,10 +537,8 @@ def _rows(walltimes: Walltimes, rows: NDArray[np.int64]) -> Walltimes:
     """Return selected rows, with the names of nodes that they need."""
     sizes = np.diff(walltimes.offsets)[rows]
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    begins = np.repeat(walltimes.offsets[:-1][rows] - offsets[:-1], sizes)
-    used, nodes = np.unique(
-        walltimes.nodes[begins + np.arange(len(begins))], return_inverse=True
-    )
+    places = consecutive(walltimes.offsets[:-1][rows], sizes)
+    used, nodes = np.unique(walltimes.nodes[places], return_inverse=True)
     return Walltimes(
         tuple(walltimes.names[node] for node in used.tolist()),
         walltimes.reserved[rows],

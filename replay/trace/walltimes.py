@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace, TimeArray
+from bft.replay.trace.node_trace import (
+    SECOND_NS,
+    IndexArray,
+    NodeTrace,
+    TimeArray,
+    consecutive,
+)
 from bft.replay.trace.trace_statistics import fragments
 
 # Where there is no time: nothing has happened so far, or no limit is known. Null in a file.
@@ -397,8 +403,7 @@ class Outlook:
         """Nodes of rows that the trace has, and for each the row that has it."""
         sizes = self._sizes[rows]
         which = np.repeat(rows, sizes)
-        begins = np.repeat(self._first[rows] - np.cumsum(sizes) + sizes, sizes)
-        node = self._nodes[begins + np.arange(len(which))]
+        node = self._nodes[consecutive(self._first[rows], sizes)]
         there = node >= 0
         return node[there], which[there]
 
