@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from bft.replay.policies.milp import MilpPolicy as MilpPolicy
     from bft.replay.policies.milp_sharing import MilpSharingPolicy as MilpSharingPolicy
     from bft.replay.policies.registry import make_policy as make_policy
-    from bft.replay.policies.registry import parse_constants as parse_constants
     from bft.replay.policies.registry import policy_factory as policy_factory
     from bft.replay.policies.registry import policy_names as policy_names
     from bft.replay.policies.registry import policy_options as policy_options

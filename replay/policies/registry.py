@@ -148,7 +148,18 @@ class PolicyType:
     def parse(
         self, given: Mapping[str, str], settings: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Read values of the policy's constants; see `parse_constants`."""
+        """Read the values of the policy's constants from texts by name.
+
+        Raises
+        ------
+        InputError
+            When the policy has no such constant, the run fills it (`settings`), or a value does not fit.
+
+        Examples
+        --------
+        >>> policy_type("tiresias-l").parse({"limits": "600,3600", "promote": "8"})
+        {'limits': (600.0, 3600.0), 'promote': 8.0}
+        """
         return parsed_constants(
             f"policy {self.name!r}", policy_options(self.factory, settings), given
         )
@@ -235,21 +246,3 @@ def make_policy(
     True
     """
     return policy_type(name).make(settings, given)
-
-
-def parse_constants(
-    name: str, given: Mapping[str, str], settings: Sequence[str] = ()
-) -> dict[str, Any]:
-    """The values of a policy's constants from texts by name.
-
-    Raises
-    ------
-    InputError
-        When the policy has no such constant, the run fills it (`settings`), or a value does not fit.
-
-    Examples
-    --------
-    >>> parse_constants("tiresias-l", {"limits": "600,3600", "promote": "8"})
-    {'limits': (600.0, 3600.0), 'promote': 8.0}
-    """
-    return policy_type(name).parse(given, settings)

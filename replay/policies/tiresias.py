@@ -127,10 +127,7 @@ class TiresiasL(StoredState):
         if not is_round(state.time_ns, self.interval_s):
             return Decision.keep(wake_ns=next_round(state.time_ns, self.interval_s))
         positions = state.positions
-        self._admit(positions)
-        for view in state.jobs:
-            if view.starts:
-                self._change_queue(view, state.time_ns)
+        self._update_queues(state)
         self._sort(state, positions)
         if self.compat:
             for queue in self._queues:
@@ -154,8 +151,9 @@ class TiresiasL(StoredState):
                 one.counted_ns = state.time_ns
         return decision.waking(self._next(state, decision))
 
-    def _admit(self, positions: Mapping[str, int]) -> None:
-        """Remove finished jobs from the queues and append new jobs to the first queue."""
+    def _update_queues(self, state: State) -> None:
+        """Remove finished jobs, append new jobs to the first queue, and move those that change their queue."""
+        positions = state.positions
         self._queues = [
             [name for name in queue if name in positions] for queue in self._queues
         ]
@@ -166,6 +164,9 @@ class TiresiasL(StoredState):
             if name not in self._standings:
                 self._standings[name] = _Standing()
                 self._queues[0].append(name)
+        for view in state.jobs:
+            if view.starts:
+                self._change_queue(view, state.time_ns)
 
     def _change_queue(self, view: JobView, now_ns: int) -> None:
         """Demote a job that has reached limits, promote one that has waited long enough."""
@@ -427,10 +428,7 @@ class TiresiasPollux(TiresiasL):
         if not is_round(state.time_ns, self.interval_s):
             return Decision.keep(wake_ns=wake_ns)
         positions = state.positions
-        self._admit(positions)
-        for view in state.jobs:
-            if view.starts:
-                self._change_queue(view, state.time_ns)
+        self._update_queues(state)
         runs = within_quota(
             state, (positions[name] for queue in self._queues for name in queue)
         )
