@@ -203,9 +203,7 @@ def bounded(read: Read, budget: Budget, weigh: Weigh) -> io.BufferedReader:
 
 
 @contextmanager
-def opened(
-    path: str | Path, weigh: Weigh, *, name: str = ""
-) -> Iterator[io.BufferedReader]:
+def opened(path: str | Path, weigh: Weigh) -> Iterator[io.BufferedReader]:
     """Open a file, compressed or not, as a stream of its content, within the bounds that `weigh` finds.
 
     Raises
@@ -213,13 +211,13 @@ def opened(
     InputError
         When it is missing, a directory, damaged, or larger than its budget.
     """
-    with reading(name or path), Path(path).open("rb") as stored:
-        budget = Budget(name or str(path), Path(path).stat().st_size)
+    with reading(path), Path(path).open("rb") as stored:
+        budget = Budget(str(path), Path(path).stat().st_size)
         head = stored.peek(8)[:8]
         if Path(path).suffix == ".gz" and not head.startswith(b"\x1f\x8b"):
             raise InputError(
                 "damaged: not gzip-compressed, though its name ends in .gz",
-                file=name or path,
+                file=path,
             )
         yield bounded(unpacking(stored, head, budget.file), budget, weigh)
 

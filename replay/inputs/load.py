@@ -235,12 +235,10 @@ def _inputs(
                 message, file=jobs.source or None, column="sizes", job=sized[0].name
             )
         return Inputs(tuple(pools), jobs, digests, interference)
-    fitted = fit_sizes(jobs, pools, options.oversized, rigid=run.policy.kind.rigid)
-    for note in fitted.notes:
-        notes.note(note)
-    return Inputs(
-        fitted.pools, fitted.jobs, digests, interference, never_run=fitted.never_run
+    jobs, pools, never_run = fit_sizes(
+        jobs, pools, options.oversized, notes, rigid=run.policy.kind.rigid
     )
+    return Inputs(tuple(pools), jobs, digests, interference, never_run=never_run)
 
 
 def _note_unit_memory(jobs: JobTable, run: RunSpec, notes: NoteTaker) -> None:
@@ -715,29 +713,14 @@ Mode = Literal["refuse", "skip", "cap"]
 MAX_NAMED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """Jobs and virtual clusters after oversized jobs were dealt with.
-
-    Parameters
-    ----------
-    jobs, pools
-        The same, with capped jobs in the place of theirs.
-    never_run
-        Names of the jobs that are left out.
-    notes
-        What was done, in sentences.
-    """
-
-    jobs: JobTable
-    pools: tuple[Pool, ...]
-    never_run: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
 def fit_sizes(
-    jobs: JobTable, pools: Sequence[Pool], mode: Mode, *, rigid: bool
-) -> Fitted:
+    jobs: JobTable,
+    pools: Sequence[Pool],
+    mode: Mode,
+    notes: NoteTaker,
+    *,
+    rigid: bool,
+) -> tuple[JobTable, Sequence[Pool], tuple[str, ...]]:
     """Deal with jobs that need more units than are ever idle at once.
 
     Parameters
@@ -749,8 +732,17 @@ def fit_sizes(
     mode
         `refuse`: an error. `skip`: they are left out, and count as jobs that never started. `cap`: they run on what
         there is, see `capped`.
+    notes
+        Receives what was done.
     rigid
         Whether a job needs what it asks for (Jreq); otherwise Jmin is enough.
+
+    Returns
+    -------
+    jobs, pools
+        The same, with capped jobs in the place of theirs.
+    never_run
+        Names of the jobs that are left out.
 
     Raises
     ------
@@ -759,7 +751,7 @@ def fit_sizes(
     """
     made = list(jobs)
     never_run: list[str] = []
-    notes = []
+    done: list[str] = []
     for pool in pools:
         largest = max_idle(pool.trace)
         positions = [
@@ -781,7 +773,7 @@ def fit_sizes(
             )
         if mode == "skip":
             never_run += [jobs.jobs[position].name for position in positions]
-            notes.append(f"{message}; they never run (--oversized skip)")
+            done.append(f"{message}; they never run (--oversized skip)")
         elif not largest:
             raise InputError(
                 f"{message}, so no size can be capped to it", file=jobs.source or None
@@ -789,11 +781,11 @@ def fit_sizes(
         else:
             for position in positions:
                 made[position] = capped(made[position], largest)
-            notes.append(f"{message}; they run on {largest} (--oversized cap)")
+            done.append(f"{message}; they run on {largest} (--oversized cap)")
     table = replace(jobs, jobs=tuple(made))
-    return Fitted(
-        table, tuple(pool.of(table) for pool in pools), tuple(never_run), tuple(notes)
-    )
+    for text in done:
+        notes.note(text)
+    return table, [pool.of(table) for pool in pools], tuple(never_run)
 
 
 def max_idle(trace: NodeTrace) -> int:
