@@ -55,6 +55,16 @@ def result_of(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=AMPLE_S)
 
 
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end; what does not within 20 s is killed."""
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def on_terminal(args: Sequence[str], columns: int, folder: Path) -> list[str]:
     """The lines that a command of ours shows on a terminal of so many columns, without colours."""
     parent, child = pty.openpty()

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from real_slurm import PATIENCE_S, end_process, wait_until
+from processes import end_process
+from real_slurm import PATIENCE_S, wait_until
 
 NODES = ("n1", "n2", "n3", "n4")
 # Where the folder of a scheduler is in its own view of the file system: all users reach it there.

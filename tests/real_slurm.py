@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from processes import end_process
 
 NEEDED = (
     "munged",
@@ -260,15 +261,6 @@ def wait_until(
     while not done():
         assert time.monotonic() < end, complaint
         time.sleep(0.2)
-
-
-def end_process(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def commands(text: str) -> list[str]:
