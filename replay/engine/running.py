@@ -130,15 +130,22 @@ class Running:
             bool(self.partners),
             self.stalled_until,
         )
-        self.finish_ns = self._reaches(self.job.pmax) if rate > 0 else NEVER
-        self.due_ns = self.finish_ns
-        if self.finish_ns < NEVER:
-            begin = max(now, self.stalled_until)
-            lacking = self.job.pmax * _NEARLY - self.progress
+        self.finish_ns = self.due_ns = NEVER
+        if rate <= 0:
+            return
+        begin = now if now > self.stalled_until else self.stalled_until
+        work, done = self.job.pmax, self.progress
+        nanoseconds = (work - done) / rate * SECOND_NS
+        if nanoseconds < NEVER - begin - 1:
+            whole = round(nanoseconds)
+            if abs(nanoseconds - whole) > INSTANT * nanoseconds:
+                whole = math.ceil(nanoseconds)
+            finish_ns = self.finish_ns = begin + whole if whole > 0 else begin
+            lacking = work * _NEARLY - done
             early = (
                 begin + math.ceil(lacking / rate * SECOND_NS) if lacking > 0 else now
             )
-            self.due_ns = min(early, self.finish_ns)
+            self.due_ns = early if early < finish_ns else finish_ns
 
     def present(self, now: int, asked_ns: int) -> RunInterval | None:
         """Return the interval since the job's rate was set or the policy was last asked; None if it held nothing."""
