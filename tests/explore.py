@@ -34,6 +34,8 @@ def explored(
         "-rfE",
         "-m",
         "hypothesis and not browser",
+        "-o",
+        "faulthandler_timeout=0",  # a test may search for long
     ]
     command += [
         "--hypothesis-profile=explore",

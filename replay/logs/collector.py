@@ -1154,7 +1154,7 @@ def _merged_by_nodes(
         those = (node >= low) & (node < high)
         columns = node[those], start[those], end[those]
         del those
-        if high - low == 1:
+        if len(columns[0]) > AT_ONCE:  # a single node
             parts.append(_without_gaps(_merge_by_columns(*columns), gap_ns))
         else:
             parts.append(merge(*columns, gap_ns=gap_ns))

@@ -249,6 +249,9 @@ def brute(rows: list[tuple[int, int, int]], gap: int) -> list[tuple[int, int, in
     stretch=50_000,
     at_once=9,
 )  # a long one over two
+@example(
+    rows=[(1, 0, 2), (1, 1, 4)], gap=0, unit=1, stretch=1, at_once=1
+)  # more rows than are taken at once, after a node without any
 def test_merging_is_the_union(
     rows: list[tuple[int, int, int]], gap: int, unit: int, stretch: int, at_once: int
 ) -> None:
