@@ -150,7 +150,7 @@ class Collection:
 
     def done(self, pair: Pair) -> bool:
         """Whether the pair has been measured."""
-        key = pair_key(self._measurement(pair, 1.0, 1.0))
+        key = pair_key(self._unmeasured(pair))
         return any(key == pair_key(row) for row in self._measurements())
 
     def failed(self, pair: Pair) -> bool:
@@ -177,8 +177,7 @@ class Collection:
             self._keep(FAILED, self._failed)
             return error.what
         row: dict[str, Any] = {
-            name: getattr(self._measurement(pair, 1.0, 1.0), name)
-            for name in PAIR_COLUMNS
+            name: getattr(self._unmeasured(pair), name) for name in PAIR_COLUMNS
         }
         for name, side in zip(("xi_a", "xi_b"), sides, strict=True):
             row |= {name: side.xi, f"{name}_low": side.low, f"{name}_high": side.high}
@@ -196,9 +195,10 @@ class Collection:
             self._keep(FAILED, self._failed)
         return None
 
-    def _measurement(self, pair: Pair, xi_a: float, xi_b: float) -> Measurement:
+    def _unmeasured(self, pair: Pair) -> Measurement:
+        """Return the row of a pair before its ξ is known."""
         a, b = pair
-        return Measurement(a.model, b.model, xi_a, xi_b, a.batch, b.batch, self._units)
+        return Measurement(a.model, b.model, 1.0, 1.0, a.batch, b.batch, self._units)
 
     def _measurements(self) -> list[Measurement]:
         names = (*PAIR_COLUMNS, "xi_a", "xi_b")
