@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -249,3 +250,14 @@ def files_of(folder: str) -> list[Path]:
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in (".py", ".md")
     ]
+
+
+def test_every_mutant_names_text_that_stands_once() -> None:
+    """`make mutants` can try no other; it takes too long to be run each time."""
+    stale = [
+        f"{mutant['file']}: {mutant['why']}"
+        for path in sorted((ROOT / "tests" / "mutants").glob("*.toml"))
+        for mutant in tomllib.loads(path.read_text("utf-8"))["mutant"]
+        if (ROOT / mutant["file"]).read_text("utf-8").count(mutant["old"]) != 1
+    ]
+    assert not stale

@@ -30,6 +30,7 @@ from bft.milp import (
 )
 from bft.milp.backends import process as process_module
 from bft.milp.backends.process import SolverFailure
+from bft.milp.backends.worker import Growth
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.formulations.modes import build
 
@@ -381,23 +382,33 @@ def test_a_worker_without_an_interpreter_is_a_fallback(
 
 
 def test_a_worker_that_grows_is_replaced() -> None:
-    process = SolverProcess(recycle_bytes=128 * 1024)
-    pids = set()
+    process = SolverProcess(recycle_bytes=-1)  # the first request counts as no growth
     try:
-        for index in range(2000):
+        for index in range(3):
             problem = problem_number(index)
             solution = ask(process, problem)
             assert solution.status == "optimal"
             assert solution.objective == pytest.approx(
                 solve(problem, backend="exact").objective
             )
-            pids.add(process.pid)
-            if process.started == 3:
-                break
-        assert process.started == 3
+            assert process.started == index + 1
+            assert process.pid is None
     finally:
         process.close()
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids if pid is not None)
+
+
+def test_a_worker_grows_by_what_requests_leave_behind_and_not_by_imports() -> None:
+    growth, mib, kept = Growth(), 2**20, []
+
+    def request(backend: str, size: int) -> int:
+        growth.begin()
+        kept.append(np.ones(size, dtype=np.uint8))
+        return growth.end(backend)
+
+    assert request("cbc", 64 * mib) == 0
+    assert 100 * mib < request("cbc", 128 * mib) < 156 * mib
+    assert 100 * mib < request("scipy", 64 * mib) < 156 * mib
+    assert 228 * mib < request("scipy", 128 * mib) < 284 * mib
 
 
 def test_a_worker_that_does_not_grow_enough_is_kept(process: SolverProcess) -> None:
