@@ -11,7 +11,7 @@ Nothing depends on the pandas that wrote the file, from 1.0 on, or on the one th
 from __future__ import annotations
 
 import zlib
-from pickle import UnpicklingError
+from pickle import UnpicklingError  # nosec B403
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, Final
 
