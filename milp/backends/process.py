@@ -88,9 +88,10 @@ class SolverProcess:
         patience = None if limits.seconds is None else limits.seconds + self.grace_s
         if patience is not None and patience > LONGEST_S:
             patience = None
-        question = ForkingPickler.dumps((backend, model, limits))
+        # As bytes: a view of a buffer that an error keeps alive is complained of when it goes (Python 3.13).
+        question = bytes(ForkingPickler.dumps((backend, model, limits)))
         pipe = self._connect(backend)
-        hung = SolverFailure(f"hung: no answer {self.grace_s:g} s past its time limit")
+        hung = f"hung: no answer {self.grace_s:g} s past its time limit"
         try:
             with _watchdog(
                 self._worker, patience if len(question) > PIPE_BYTES else None
@@ -103,13 +104,13 @@ class SolverProcess:
                     self.grace_s,
                 )
                 self.close(kill=True)
-                raise hung
+                raise SolverFailure(hung)
             reply = pipe.recv()
         except (EOFError, ConnectionError) as error:
             pid, code = self.pid, self._end(kill=True)
             logger.info("solver process %s has ended: %s", pid, _how(code))
             if bitten.is_set():
-                raise hung from error
+                raise SolverFailure(hung) from error
             raise SolverFailure(f"{DIED}{_how(code)})") from error
         except BaseException:  # Ctrl-C: a late answer must not be mistaken for the answer to the next request
             self.close(kill=True)

@@ -104,6 +104,8 @@ def _restored(hint: Any, value: Any, present: Any = None) -> Any:
         present.restore(value)
         return present
     kind = get_origin(hint) or hint
+    if hasattr(kind, "__value__"):  # an alias, as NumPy's NDArray is from 2.5 on
+        return _restored(kind.__value__, value)
     of = get_args(hint)
     if kind in (Union, UnionType):
         if value is None:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import make_dataclass
 from fractions import Fraction
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from typing_extensions import TypeAliasType
 
 from bft.replay.engine.running import ExactSum
-from bft.replay.engine.snapshot import difference, patched
+from bft.replay.engine.snapshot import (
+    difference,
+    patched,
+    restore_snapshot,
+    snapshot,
+)
 from bft.replay.trace.node_trace import from_changes
 
 leaves = (
@@ -110,3 +118,15 @@ def test_events_are_what_the_trace_says(
         for event in range(len(trace))
     ]
     assert list(trace.events(first)) == expected[first:]
+
+
+def test_an_array_whose_type_is_an_alias_is_restored() -> None:
+    """NumPy's NDArray is one from 2.5 on, which needs Python 3.12."""
+    rows = TypeAliasType("rows", NDArray[np.int16])
+    thing = make_dataclass("Thing", [("rows", rows), ("by_name", dict[str, rows])])
+    array = np.array([[1, 2]], np.int16)
+    restored = thing(None, None)
+    restore_snapshot(restored, snapshot(thing(array, {"a": array})))
+    for value in (restored.rows, restored.by_name["a"]):
+        assert value.dtype == np.int16
+        assert value.tolist() == [[1, 2]]
