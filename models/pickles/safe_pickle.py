@@ -153,14 +153,16 @@ def read_frame(
         If the pickle would call anything but the constructors of such a table, before anything of
         it is called; if it is damaged, holds something else, or needs more memory than `budget` allows.
     """
-    # Decoding needs pandas, which takes long to import: not before the first pickle is read.
-    from bft.models.pickles._pickle_frame import decode
-
     part = "pickle"
     try:
         root = Unpickler(source, ALLOWED, (budget or Budget(file)).take).load()
         part = "table"
+        # Decoding needs pandas, which takes long to import: not before a pickle has passed.
+        from bft.models.pickles._pickle_frame import decode
+
         return decode(root)
+    except InputError:  # of the bounds
+        raise
     except RefusedError as refusal:
         raise InputError(
             f"refused: this pickle {refusal}, which a node trace or job table never needs",

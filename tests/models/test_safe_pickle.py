@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from bft.models import InputError
+from bft.models.limited_reading import Budget
 from bft.models.pickles.safe_pickle import ALLOWED, read_frame
 
 PICKLES = Path(__file__).parents[1] / "data" / "pickles"
@@ -1219,3 +1220,14 @@ def test_the_stream_below_may_fail() -> None:
         InputError, match=r"x\.pkl: cannot be read to its end: Compressed file ended"
     ):
         read_frame(Broken(), file="x.pkl")
+
+
+def test_a_table_beyond_the_memory_is_told_how_to_raise_it() -> None:
+    """The limit's own message, not that the parts of the pickle do not fit together."""
+    content = pickle.dumps(pd.DataFrame({"a": range(50_000)}, dtype=object))
+    budget = Budget("x.pkl")
+    budget.limit = 2**20
+    with pytest.raises(InputError) as caught:
+        read_frame(io.BytesIO(content), file="x.pkl", budget=budget)
+    assert caught.value.what == "its content would take more than 1 MiB of memory"
+    assert "--max-input raises the limit" in str(caught.value.hint)
