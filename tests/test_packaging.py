@@ -324,7 +324,14 @@ def test_the_list_of_commands_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize(
     "args",
-    [["--help"], ["--version"], ["replay", "--help"], ["-Tfwd", "0"], ["frobnicate"]],
+    [
+        *(["--help"], ["--version"], ["-Tfwd", "0"], ["frobnicate"]),
+        *(
+            [name, "--help"]
+            for name in ("replay", "compare", "sweep", "report", "predict", "generate")
+        ),
+        ["trace", "info", "--help"],
+    ],
 )
 def test_help_and_invalid_options_do_not_load_heavy_libraries(args: list[str]) -> None:
     loaded = set(start(f"from bft.replay.cli.main import run\nrun({args!r})"))

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models.cells import Rows
@@ -24,6 +23,9 @@ from bft.models.prediction.regressors import (
     fit_regressor,
     regressor_from_document,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SUBMITTED: Final = ("user", "gpu_num", "submit_time")
 FINISHED: Final = (*SUBMITTED, "duration")
@@ -337,6 +339,8 @@ class _History:
     """
 
     def __init__(self, jobs: _Columns, past: _Columns, keys: Sequence[str]) -> None:
+        import pandas as pd
+
         code = np.zeros(len(past["user"]) + len(jobs["user"]), dtype=np.int64)
         for key in keys:
             values, distinct = pd.factorize(np.concatenate([past[key], jobs[key]]))

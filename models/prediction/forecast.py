@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
-import pandas as pd
 
 from bft.models.cells import Rows
 from bft.models.curves import FloatArray
@@ -17,6 +16,9 @@ from bft.models.prediction.regressors import (
     fit_regressor,
     regressor_from_document,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DAY_S: Final = 86_400
 HOUR_S: Final = 3_600
@@ -181,6 +183,8 @@ def submissions(
     >>> slots["jobs"].tolist(), slots["units"].tolist()
     ([2, 0, 1], [3.0, 0.0, 4.0])
     """
+    import pandas as pd
+
     rows = Rows(jobs, source).require(("submit_time", "gpu_num"))
     if not slot_s > 0:
         raise InputError(f"expected slots longer than {slot_s} s")

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models.cells import Rows
@@ -22,6 +21,9 @@ from bft.models.plugins import extra
 from bft.models.prediction._documents import part, strings
 from bft.models.prediction.regressors import any_order
 from bft.models.prediction.trees import LEAF, Trees, from_sklearn
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Means over a solo run: utilisation of a unit and of its memory bandwidth in percent, memory in MiB, and whether it
 # trains in mixed precision (0, 1). Nothing measured beside others, and no speed: these are what the score is made of.
@@ -99,6 +101,8 @@ class PackingAnalyser:
 
     def score(self, profile: Mapping[str, float]) -> int:
         """Sharing score of one profile: 0, 1 or 2."""
+        import pandas as pd
+
         return int(self.scores(pd.DataFrame([dict(profile)]))[0])
 
     def rules(self) -> str:
@@ -176,6 +180,8 @@ def sharing_scores(pairs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
     >>> sharing_scores(pd.DataFrame([{**bert, "speed1": 0.9, **vgg, "speed2": 0.8}]))["label"].tolist()
     [1, 2]
     """
+    import pandas as pd
+
     keys = [
         "model",
         *(["dataset"] if {"dataset1", "dataset2"} <= set(pairs.columns) else []),

@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 import click
 
-from bft.datasets import generate_scenario
-from bft.datasets.scenarios import SCENARIOS
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.parameters import (
@@ -115,6 +113,8 @@ def job_table(
     **given: Any,
 ) -> None:
     """Make a table of trainings with measured scalability: a mix, a search's trials or members, or large models."""
+    from bft.datasets import generate_scenario
+    from bft.datasets.scenarios import SCENARIOS
     from bft.models import jobs_from_frame
     from bft.models.job_tables import write_jobs
     from bft.replay.trace.trace_files import read_trace

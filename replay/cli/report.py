@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from bft.models.atomic_files import drafted, refuse_existing
-from bft.replay.checkpoint import mended
 from bft.replay.cli.frames import figure_options, refuse_other_forms, write_into
 from bft.replay.cli.messages import say_note
 from bft.replay.cli.parameters import NamesWholeOption, force_option, output_option
@@ -57,10 +56,10 @@ def report(
     jobs, it compares them, and then shows the first. Charts
     need the extra `report`: pip install bokeh matplotlib.
     """
+    from bft.replay.checkpoint import mended
     from bft.replay.report import write_figures, write_report
 
     folders = [Path(run) for run in runs]
-
     for folder in (folder for folder in folders if not folder.is_file()):
         for note in mended(folder):
             say_note(note)

@@ -6,10 +6,9 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models import Job
@@ -24,6 +23,9 @@ from bft.replay.trace.trace_statistics import (
     length_histogram,
     usable_share,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, Any]:
