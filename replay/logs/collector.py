@@ -1127,6 +1127,7 @@ def merge(
     of_node = node.astype(np.int64) << bits
     begin |= of_node
     until |= of_node
+    del since, to, open_ended, of_node
     # Where the i-th begin comes after the (i-1)-th end, all intervals that began before have ended: a union opens.
     # A new node opens of itself, as its numbers are above all of those before.
     begin.sort()

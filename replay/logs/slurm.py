@@ -9,6 +9,7 @@ import re
 from array import array
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bft.replay.logs.hostlists import expand
@@ -319,13 +320,9 @@ def read_json(reading: Reading) -> Iterator[Record]:
     `squeue` and `scontrol show job` print are the jobs of an instant: the end of one that runs is its limit there, and
     the start of one that waits is a guess; neither is read as what came.
     """
-
-    def record(entry: dict[str, Any], _: str, line: int) -> Iterator[Record]:
-        return _entry_records(entry, reading, line)
-
     yield from each_object(
         reading,
-        record,
+        partial(_entry_records, reading),
         keys=("jobs",),
         expected="job: expected nodes and time.start, time.end as whole numbers",
         command="sacct --json",
@@ -335,7 +332,7 @@ def read_json(reading: Reading) -> Iterator[Record]:
 
 
 def _entry_records(
-    entry: dict[str, Any], reading: Reading, line: int
+    reading: Reading, entry: dict[str, Any], _: str, line: int
 ) -> Iterator[Record]:
     cluster = str(entry.get("cluster") or "")
     partition = str(entry.get("partition") or "")

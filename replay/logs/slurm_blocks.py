@@ -102,10 +102,10 @@ def cells_at(data: Bytes, offsets: Whole, width: int) -> tuple[Whole, Bytes]:
     """The rows whose cells are so wide, and their bytes, shape (width, rows)."""
     rows = np.flatnonzero(np.diff(offsets) == width)
     if len(rows) == len(offsets) - 1:  # then they lie side by side
-        cells = data[offsets[0] : offsets[-1]].reshape(-1, width)
+        cells = data[offsets[0] : offsets[-1]].reshape(-1, width).T
     else:
-        cells = data[offsets[rows][:, None] + np.arange(width)]
-    return rows, np.ascontiguousarray(cells.T)
+        cells = bytes_of(windows(data, width)[offsets[rows]])
+    return rows, np.ascontiguousarray(cells)
 
 
 def windows(data: Bytes, width: int) -> NDArray[np.bytes_]:
@@ -322,9 +322,7 @@ class HostColumns:
         if match is None or not self._room((match[1] + b"[", len(match[2]))):
             return None
         rows = rows[offsets[rows + 1] - offsets[rows] == len(text)]
-        cells = np.ascontiguousarray(
-            data[offsets[rows][:, None] + np.arange(len(text))].T
-        )
+        cells = np.ascontiguousarray(bytes_of(windows(data, len(text))[offsets[rows]]))
         name = len(match[1])
         numbers, right = digits(cells[name:])
         for place, letter in zip(cells, match[1], strict=False):

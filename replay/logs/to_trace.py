@@ -395,9 +395,8 @@ def node_trace(
     doubtful = {why: units.of_nodes(some) for why, some in doubtful.items()}
     of_jobs = units.of_jobs(start, end, completing_ns)
     busy_now = _union(units.of_nodes(busy_now), of_jobs)
-    unavailable_now = units.of_nodes(unavailable_now)
-    taken = _union(units.of_nodes(taken), of_jobs)
     if idle.given:
+        unavailable_now = units.of_nodes(unavailable_now)
         idle_now = units.of_nodes(_clip(idle_read, index, start, end))
         rest = _unstated(
             idle_now, busy_now, unavailable_now, size, start, end, diagnosis
@@ -407,6 +406,8 @@ def node_trace(
         else:
             busy_now = merge(*rest)
         taken = merge(*_joined(busy_now, unavailable_now))
+    else:
+        taken = _union(units.of_nodes(taken), of_jobs)
     all_ns, busy_ns = size * (end - start), _node_ns(busy_now)
     parts, with_doubts = _uncertain(
         collected,
@@ -729,7 +730,7 @@ class _Units:
         node, begins, ends = columns
         sizes = self._sizes[node]
         units = consecutive(self._first[node], sizes).astype(np.int32)
-        return merge(units, np.repeat(begins, sizes), np.repeat(ends, sizes))
+        return merge(units, begins, ends, counts=sizes)
 
     def of_jobs(self, start: int, end: int, completing_ns: int) -> Columns:
         """Units that jobs held inside the window; they may overlap where the log says so."""
@@ -743,10 +744,10 @@ class _Units:
         some = begins < ends
         return units[some], begins[some], ends[some]
 
-    def node_of(self, units: IndexArray) -> NDArray[np.int64]:
+    def node_of(self, units: IndexArray) -> IndexArray | NDArray[np.int64]:
         """Place of the node of each unit."""
         if self.log is None:
-            return units.astype(np.int64)
+            return units
         return np.searchsorted(self._first + self._sizes, units, side="right")
 
     def trace(self, idle: Columns, start: int, end: int) -> NodeTrace:
