@@ -21,7 +21,7 @@ from bft import milp
 from bft._run import Run
 from bft.milp import Problem, Solution
 from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_frame
-from bft.models.checks import Flag, did_you_mean
+from bft.models.checks import Flag, refuse_unknown
 from bft.replay import Options, Policy
 from bft.replay.engine.watcher import Bar, Silent, Watcher
 from bft.replay.inputs.files import InMemoryInputs
@@ -143,8 +143,6 @@ def in_memory_inputs(
     InputError
         When one of them has another type, or is an invalid frame.
     """
-    import pandas as pd
-
     frame = "(a DataFrame)"
     if isinstance(jobs, pd.DataFrame):
         jobs = jobs_from_frame(jobs, source=frame)
@@ -222,7 +220,6 @@ def _again(policy: Policy) -> Callable[[], Policy]:
 
 @contextmanager
 def _watcher(*, progress: bool) -> Iterator[Watcher]:
-
     class Warns(Silent):
         def note(self, text: str) -> None:
             _log.warning("%s", text)
@@ -395,10 +392,7 @@ def ingest(
     """
     from bft.replay.logs.from_files import IngestOptions, ingested
 
-    known = {field.name for field in fields(IngestOptions)}
-    unknown = next((name for name in options if name not in known), None)
-    if unknown is not None:
-        raise InputError(f"unknown option {unknown!r}{did_you_mean(unknown, known)}")
+    refuse_unknown(options, {field.name for field in fields(IngestOptions)})
     for name in ("nodes", "events", "reservations"):
         if name in options:
             options[name] = _several(options[name])
@@ -460,10 +454,7 @@ def solve(
     >>> answer["counts"], answer["status"]
     ({'a': 1, 'b': 4}, 'optimal')
     """
-    known = SolverOptions.__dataclass_fields__
-    unknown = next((name for name in options if name not in known), None)
-    if unknown is not None:
-        raise InputError(f"unknown option {unknown!r}{did_you_mean(unknown, known)}")
+    refuse_unknown(options, SolverOptions.__dataclass_fields__)
     solver = SolverOptions(**{"backend": "auto", **options})
     if isinstance(problem, milp.Problem):
         return solver.solve(problem)

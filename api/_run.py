@@ -119,7 +119,6 @@ class Run:
         return frame
 
     def _read(self, name: str) -> pd.DataFrame:
-
         if (
             not (self.folder / name).exists()
             and self.summary["options"].get("compat") == "reference"
@@ -193,7 +192,6 @@ class Run:
         return Run(folder)
 
     def _headlines(self) -> list[tuple[str, str]]:
-
         return list(
             headlines(self.metrics, self.summary["inputs"]["jobs"]["generated_load"])
         )

@@ -40,7 +40,6 @@ class Comparison(_Comparison):
     """
 
     def __repr__(self) -> str:
-
         titles, rows = table_of(self)
         columns = list(zip(titles, *rows, strict=True))
         widths = [max(map(len, column)) for column in columns]

@@ -148,6 +148,16 @@ def reference_folder() -> Path:
     return folder
 
 
+def published_log() -> dict[str, str]:
+    """Options that name the log of Summit and the 1,001 jobs of BFTrainer."""
+    folder = reference_folder() / "bftrainer"
+    return {
+        "node_trace": str(folder / "ndstat-10sdn6-evt.tar.gz"),
+        "job_bounds": str(folder / "ImageNet-imgps-Jbnd-1001J.pkl"),
+        "job_curves": str(folder / "ImageNet-imgps-JNPs-1001J.pkl"),
+    }
+
+
 def published(name: str) -> Iterator[tuple[dict[str, Any], Problem]]:
     """Recorded decisions (`instances`, `corner-cases`, `scaling-instances`) and the problems that they pose."""
     folder = reference_folder() / "bftrainer" / "milp"

@@ -5,7 +5,9 @@ python benchmarks/bounds.py
 
 from __future__ import annotations
 
-from _common import print_head, print_row, reference_folder
+from typing import Any
+
+from _common import print_head, print_row, published_log
 
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.watcher import Silent
@@ -15,17 +17,10 @@ from bft.replay.run import bounds_by
 
 def main() -> None:
     """Print the table."""
-    folder = reference_folder() / "bftrainer"
+    log: dict[str, Any] = {**published_log(), "skip_rows": 1000, "node_count": 512}
     print_head("-maxJ", "outcome at most, 10⁹ samples", "mean JCT at least, h")
     for max_jobs in (10, 30, 60, 0):
-        options = Options(
-            node_trace=str(folder / "ndstat-10sdn6-evt.tar.gz"),
-            job_bounds=str(folder / "ImageNet-imgps-Jbnd-1001J.pkl"),
-            job_curves=str(folder / "ImageNet-imgps-JNPs-1001J.pkl"),
-            skip_rows=1000,
-            node_count=512,
-            rules=Rules(max_jobs=max_jobs),
-        )
+        options = Options(**log, rules=Rules(max_jobs=max_jobs))
         bounds, _ = bounds_by(options, Silent())
         assert bounds.outcome is not None
         assert bounds.jct_mean_s is not None

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from _common import print_head, print_row, reference_folder
+from _common import print_head, print_row, published_log, reference_folder
 
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
@@ -66,13 +66,7 @@ def main() -> None:
     given = parser.parse_args()
     files: dict[str, Any] = {}
     if given.real:
-        folder = reference_folder() / "bftrainer"
-        files = {
-            "node_trace": str(folder / "ndstat-10sdn6-evt.tar.gz"),
-            "job_bounds": str(folder / "ImageNet-imgps-Jbnd-1001J.pkl"),
-            "job_curves": str(folder / "ImageNet-imgps-JNPs-1001J.pkl"),
-            "node_count": given.node_count,
-        }
+        files = {**published_log(), "node_count": given.node_count}
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         xi = given.xi

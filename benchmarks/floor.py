@@ -12,8 +12,9 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from _common import reference_folder
+from _common import published_log
 
 from bft.milp import Job as Term
 from bft.milp import Problem
@@ -164,26 +165,13 @@ def engine(trace: NodeTrace, jobs: JobTable) -> tuple[float, int]:
 
 def main(rounds: int = 2) -> None:
     """Run both alternately."""
-    folder = reference_folder() / "bftrainer"
-    names = (
-        "ndstat-10sdn6-evt.tar.gz",
-        "ImageNet-imgps-Jbnd-1001J.pkl",
-        "ImageNet-imgps-JNPs-1001J.pkl",
-    )
-    node_map, bounds, curves = (str(folder / name) for name in names)
+    log: dict[str, Any] = {**published_log(), "skip_rows": 1000, "node_count": 256}
 
     def once(
         replay: Callable[[NodeTrace, JobTable], tuple[float, int]],
     ) -> tuple[float, float, int]:
         began = time.process_time()
-        options = Options(
-            node_trace=node_map,
-            job_bounds=bounds,
-            job_curves=curves,
-            skip_rows=1000,
-            node_count=256,
-        )
-        inputs = load(RunSpec.of(options), Silent())
+        inputs = load(RunSpec.of(Options(**log)), Silent())
         work, decisions = replay(inputs.pools[0].trace, inputs.jobs)
         return time.process_time() - began, work, decisions
 

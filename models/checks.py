@@ -9,7 +9,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -171,6 +171,13 @@ def did_you_mean(value: object, names: Iterable[str]) -> str:
     by_lower = {name.lower(): name for name in names}
     near = get_close_matches(str(value).lower(), by_lower, n=1)
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+def refuse_unknown(options: Iterable[str], known: Collection[str]) -> None:
+    """Raise InputError for the first option that is not known, with the one that may have been meant."""
+    for name in options:
+        if name not in known:
+            raise InputError(f"unknown option {name!r}{did_you_mean(name, known)}")
 
 
 @dataclass(frozen=True, slots=True)

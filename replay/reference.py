@@ -422,8 +422,6 @@ class _Reference:
 
     def steps(self) -> pd.DataFrame:
         """The log as a frame."""
-        import pandas as pd
-
         frame = pd.DataFrame.from_records(self.log, columns=list(STEP_LOG_COLUMNS))
         return frame.assign(
             evtTime=pd.to_datetime(frame["evtTime"], unit="ns", utc=True)

@@ -66,7 +66,6 @@ def trace() -> None:
 
 
 def _read(given: dict[str, Any]) -> NodeTrace:
-
     return read_trace(
         given["file"],
         first_node=given["first_node"],
@@ -160,7 +159,6 @@ def info(
 def _calibration(
     read: NodeTrace, walltimes: str, given: dict[str, Any]
 ) -> dict[str, Any]:
-
     whole = _read({**given, "first_node": 0, "node_count": None})
     outlook = Outlook(read_walltimes(walltimes), whole, read.nodes)
     return {
@@ -422,7 +420,7 @@ def _remade(
     walltimes: Sequence[str | None],
     given: dict[str, Any],
     make: Callable[[list[NodeTrace]], NodeTrace],
-    carry: Callable[[list[Walltimes], list[NodeTrace], NodeTrace], list[Walltimes]],
+    carry: Callable[[list[Walltimes], list[NodeTrace], NodeTrace], Walltimes],
     *,
     with_notes: bool = False,
 ) -> list[Walltimes]:
@@ -437,7 +435,7 @@ def _remade(
     make, carry
         Make the new trace, and its walltimes from those of the traces.
     with_notes
-        Whether to repeat the notes of the only source.
+        Whether to say all notes of the new trace; else only those that its only source did not have.
 
     Returns
     -------
@@ -455,13 +453,13 @@ def _remade(
     for each, source in zip(known, sources, strict=False):
         check_nodes(each, source)
     made = make(sources)
-    carried = carry(known, sources, made) if known else []
+    carried = carry(known, sources, made) if known else None
     _write(made, given["output"], () if with_notes else sources[0].notes)
-    for each in carried:
+    if carried is not None:
         with drafted(given["walltimes_output"]) as draft:
-            write_walltimes(each, draft)
+            write_walltimes(carried, draft)
         click.echo(
-            f"{given['walltimes_output']}: {len(each):,} of {sum(map(len, known)):,} rows of walltimes"
+            f"{given['walltimes_output']}: {len(carried):,} of {sum(map(len, known)):,} rows of walltimes"
         )
     return known
 
@@ -545,7 +543,7 @@ def slice_(
         [walltimes],
         given,
         make,
-        lambda known, _, made: [cut_walltimes(known[0], made.start, made.end)],
+        lambda known, _, made: cut_walltimes(known[0], made.start, made.end),
     )
 
 
@@ -566,7 +564,7 @@ def select(file: str, nodes: str, walltimes: str | None, **given: Any) -> None:
         [walltimes],
         given,
         lambda sources: with_nodes(sources[0], node_list(nodes)),
-        lambda known, _, made: [walltimes_with_nodes(known[0], made.nodes)],
+        lambda known, _, made: walltimes_with_nodes(known[0], made.nodes),
     )
     for each in known:
         counts = each.counts()
@@ -601,9 +599,9 @@ def merge(files: tuple[str, ...], walltimes: tuple[str, ...], **given: Any) -> N
         walltimes,
         given,
         merged,
-        lambda known, traces, _: [
-            merged_walltimes(list(zip(known, traces, strict=True)))
-        ],
+        lambda known, traces, _: merged_walltimes(
+            list(zip(known, traces, strict=True))
+        ),
         with_notes=True,
     )
 
@@ -636,7 +634,7 @@ def anonymise(file: str, key: str, walltimes: str | None, **given: Any) -> None:
         [walltimes],
         given,
         make,
-        lambda known, *_: [anonymised_walltimes(known[0], secret)],
+        lambda known, *_: anonymised_walltimes(known[0], secret),
         with_notes=True,
     )
 

@@ -197,9 +197,9 @@ def write_xi(frame: pd.DataFrame, output: str) -> None:
     frame[ratios] = frame[ratios].round(6)
     if suffix == ".csv":
         _write_csv(frame, output)
-        return
-    with drafted(output) as draft:
-        write_parquet(frame, draft)
+    else:
+        with drafted(output) as draft:
+            write_parquet(frame, draft)
 
 
 def _write_csv(frame: pd.DataFrame, output: str | Path) -> None:

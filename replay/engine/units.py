@@ -322,9 +322,9 @@ class Holdings(StoredState):
     """
 
     units: InitVar[int]
-    units_per_node: int = field(default=1, metadata=NOT_STORED)
-    kinds: Sequence[str] = field(default=(), metadata=NOT_STORED)
-    node_units: Sequence[int] | None = field(default=None, metadata=NOT_STORED)
+    units_per_node: int = 1
+    kinds: Sequence[str] = ()
+    node_units: Sequence[int] | None = None
     idle: int = field(default=0, init=False)
     used: int = field(default=0, init=False)
     _first: list[int] = field(init=False)

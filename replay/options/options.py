@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from bft.models.checks import check_fields, did_you_mean
+from bft.models.checks import check_fields, refuse_unknown
 from bft.models.errors import InputError
 from bft.models.option_fields import option_fields, parts_of
 from bft.replay.options.table import OptionTable
@@ -71,9 +71,8 @@ class Options(OptionTable):
         table: Any = cls  # mypy takes no class for hashable
         known = option_fields(table)
         values: dict[str, dict[str, Any]] = {part: {} for part in ("", *PARTS)}
+        refuse_unknown(stated, known)
         for name, value in stated.items():
-            if name not in known:
-                raise InputError(f"unknown option {name!r}{did_you_mean(name, known)}")
             field = known[name]
             if value is not None or field.depends is None:
                 values[field.part][name] = value

@@ -124,14 +124,12 @@ def cumulative(name: str, values: pd.Series) -> Curve:
     return Curve(name, np.maximum(levels, 0.01), shares)
 
 
-def quantiles(
-    curves: tuple[Curve, ...], unit: str, beyond: float | None = None
-) -> pd.DataFrame:
-    """Return the upper limit of each tenth of the distributions in `curves`, `beyond` past the end of a curve."""
+def quantiles(curves: tuple[Curve, ...], unit: str) -> pd.DataFrame:
+    """Return the upper limit of each tenth of the distributions in `curves`, missing past the end of a curve."""
     shares = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0])
     columns = {
         f"{curve.name}, {unit}": np.interp(
-            shares, curve.y, curve.x, right=beyond
+            shares, curve.y, curve.x, right=np.nan
         ).round(3)
         for curve in curves
     }

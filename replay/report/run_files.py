@@ -25,6 +25,7 @@ from bft.replay.results.run_directory import (
 from bft.replay.results.run_reading import (
     HINT,
     damage_named,
+    job_numbers,
     read_part,
     read_part_in_blocks,
     read_summary,
@@ -129,9 +130,7 @@ def _read_held(folder: Path) -> Held:
     longest = Spans(nothing, nothing, nothing, nothing, nothing)
     parts: list[tuple[TimeArray, FloatArray]] = []
     for frame in read_part_in_blocks(folder, ALLOCATIONS):
-        jobs = frame["job"].astype("category").cat
-        known = [numbers.setdefault(name, len(numbers)) for name in jobs.categories]
-        who = np.array(known, dtype=np.int64)[jobs.codes.to_numpy()]
+        who = job_numbers(frame, lambda name: numbers.setdefault(name, len(numbers)))
         spans = Spans.of(frame, who)
         rows += len(spans)
         units = max(units, int(spans.last.max(initial=-1)) + 1)

@@ -213,7 +213,7 @@ def distribution(jobs: Mapping[str, pd.DataFrame], column: str) -> Chart | None:
         f"{title} by run",
         note,
         Curves(*axes, curves),
-        quantiles(curves, "h", beyond=np.nan),
+        quantiles(curves, "h"),
     )
 
 

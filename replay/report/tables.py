@@ -19,6 +19,7 @@ from bft.replay.report.study_charts import names_of
 from bft.replay.report.words import markup
 from bft.replay.results.headlines import FEW_JOBS, duration_text
 from bft.replay.results.host import host_lines
+from bft.replay.results.run_directory import plain
 
 # More rows than this make a page that nobody reads; the files of the run have them all.
 ROWS = 100
@@ -267,7 +268,7 @@ def kinds_section(found: dict[str, Any]) -> list[str]:
 
 def parameters(runs: Sequence[RunFiles]) -> list[str]:
     """Options that differ from the defaults, and inputs and versions, of each run."""
-    defaults = Options().flat()
+    defaults = plain(Options().flat())
     parts: list[str] = []
     for name, run in zip(names_of(runs), runs, strict=True):
         with run.summary_used():
@@ -275,7 +276,7 @@ def parameters(runs: Sequence[RunFiles]) -> list[str]:
             given = [
                 (option, _without_path(value))
                 for option, value in sorted(summary["options"].items())
-                if value != json.loads(json.dumps(defaults.get(option)))
+                if value != defaults.get(option)
             ]
             inputs = summary["inputs"]
             rows = [

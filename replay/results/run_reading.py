@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bft.models import InputError, read_table
 from bft.models.limited_reading import read_json
@@ -147,6 +148,13 @@ def read_part_in_blocks(
                 error.row += count
             raise
         count += len(frame)
+
+
+def job_numbers(frame: pd.DataFrame, number: Callable[[str], int]) -> NDArray[np.int64]:
+    """Return the number of each row's job; `number` is asked once for each name."""
+    jobs = frame["job"].astype("category").cat
+    known = [number(name) for name in jobs.categories]
+    return np.array(known, dtype=np.int64)[jobs.codes.to_numpy()]
 
 
 def _checked(frame: pd.DataFrame, path: Path) -> pd.DataFrame:

@@ -551,7 +551,6 @@ def _of_outcome(variant: Variant, base: Variant, start: int, days: int) -> Diffe
 
 
 def _of_times(variant: Variant, base: Variant) -> Difference:
-
     by_day, by_seed, jobs = [], [], set[str]()
     for ours, theirs in _pairs(variant, base):
         jobs_of_ours, jobs_of_theirs = ours.jobs, theirs.jobs

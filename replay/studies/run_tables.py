@@ -16,7 +16,7 @@ from bft.models import InputError
 from bft.replay.results.run_directory import ALLOCATIONS, JOBS
 from bft.replay.results.run_reading import (
     HINT,
-    damage_named,
+    job_numbers,
     read_part,
     read_part_in_blocks,
 )
@@ -131,15 +131,7 @@ class _Waits:
         return cls(until, submit.copy(), never, nothing, nothing.copy())
 
     def add(self, job: int, start: NDArray[np.int64], end: NDArray[np.int64]) -> None:
-        """Add pieces of a job, which overlap where it holds several units.
-
-        Raises
-        ------
-        ValueError
-            When they start before pieces that have come.
-        """
-        if start[0] < self.started[job]:
-            raise ValueError("its rows are not in order of job and start")
+        """Add pieces of a job, none of which starts before those that have come; they may overlap."""
         reached = np.maximum.accumulate(np.append(self.reached[job], end))
         # With --compat lucid the profiler may come to a job that is done.
         gaps = np.maximum(np.minimum(start, self.until[job]) - reached[:-1], 0)
@@ -152,18 +144,19 @@ def _held(jobs: pd.DataFrame, folder: Path, waits: _Waits) -> None:
     """Add all pieces of a run's allocations, of which a block at a time is in memory."""
     codes = {name: code for code, name in enumerate(jobs["name"])}
     for frame in read_part_in_blocks(folder, ALLOCATIONS):
-        names = frame["job"].astype("category").cat
-        known = [codes.get(name, -1) for name in names.categories]
-        job = np.array(known, dtype=np.int64)[names.codes.to_numpy()]
+        job = job_numbers(frame, lambda name: codes.get(name, -1))
         if (job < 0).any():
             what = f"damaged: it names a job that {JOBS} lacks"
             raise InputError(what, file=folder / ALLOCATIONS, hint=HINT)
         start, end = _instants(frame["start"]), _instants(frame["end"])
         order = np.lexsort((start, job))
         begins = np.flatnonzero(np.diff(job[order], prepend=-1))
-        with damage_named(folder / ALLOCATIONS):
-            for rows in np.split(order, begins)[1:]:
-                waits.add(int(job[rows[0]]), start[rows], end[rows])
+        for rows in np.split(order, begins)[1:]:
+            number = int(job[rows[0]])
+            if start[rows[0]] < waits.started[number]:
+                what = "damaged: its rows are not in order of job and start"
+                raise InputError(what, file=folder / ALLOCATIONS, hint=HINT)
+            waits.add(number, start[rows], end[rows])
 
 
 def _waits_s(
