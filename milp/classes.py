@@ -115,7 +115,7 @@ class JobArrays:
     weight: FloatArray
     curves: tuple[FloatArray, FloatArray, IntArray]
     stretches: tuple[IntArray, IntArray, IntArray]
-    _stall: dict[float, IntArray] = field(default_factory=dict)
+    _alike: dict[float | None, tuple[IntArray, int]] = field(default_factory=dict)
 
     @cached_property
     def terms(self) -> Terms:
@@ -123,17 +123,27 @@ class JobArrays:
         costs = self.tcup, self.tcdw, self.weight
         return self.kinds, self.curves, self.stretches, costs
 
-    def alike(self, tfwd: float | None) -> IntArray:
-        """A number for each job, equal for jobs that are interchangeable while they wait; `tfwd` under `stall`."""
-        if tfwd is None:
-            return self.kinds
-        if tfwd not in self._stall:
-            runs_s = np.maximum(tfwd - self.tcup, 0.0)
-            different, place = np.unique(runs_s, return_inverse=True)
-            numbers = self.kinds * len(different) + place
-            self._stall.clear()
-            self._stall[tfwd] = np.unique(numbers, return_inverse=True)[1]
-        return self._stall[tfwd]
+    def alike(self, tfwd: float | None) -> tuple[IntArray, int]:
+        """A number for each job, equal for jobs that are interchangeable while they wait, and one above all of them.
+
+        `tfwd` under `stall`, None under `bftrainer`.
+        """
+        if tfwd not in self._alike:
+            numbers = self.kinds
+            if tfwd is not None:
+                runs_s = np.maximum(tfwd - self.tcup, 0.0)
+                different, place = np.unique(runs_s, return_inverse=True)
+                both = self.kinds * len(different) + place
+                numbers = np.unique(both, return_inverse=True)[1]
+            self._alike.clear()
+            self._alike[tfwd] = numbers, int(numbers.max()) + 1
+        return self._alike[tfwd]
+
+    @cached_property
+    def wanted(self) -> int:
+        """The sum of what all jobs can use."""
+        _, highs, ends = self.stretches
+        return int(highs[ends[self.kinds + 1] - 1].sum())
 
 
 _lock = threading.Lock()
@@ -180,20 +190,18 @@ class Classes:
         The class of each job, int64.
     positions
         Position of the first member of each class, int64.
+    sizes
+        Number of members of each class, int64.
     """
 
     of: IntArray
     positions: IntArray
+    sizes: IntArray
 
     @cached_property
     def first(self) -> tuple[int, ...]:
         """`positions` as Python's numbers."""
         return tuple(self.positions.tolist())
-
-    @cached_property
-    def sizes(self) -> IntArray:
-        """Number of members of each class."""
-        return np.bincount(self.of, minlength=len(self.positions))
 
     def members(self) -> list[IntArray]:
         """Positions of the members of each class, ascending."""
@@ -211,22 +219,23 @@ def classes_of(problem: Problem) -> Classes:
     jobs = len(problem.jobs)
     if problem.several_kinds or not jobs:
         return apart(problem)
-    alone = np.flatnonzero(problem.counts)
-    if problem.pairs:
-        paired = (j for pair in problem.pairs for j in (pair.a, pair.b))
-        alone = np.array(sorted({*alone.tolist(), *paired}), dtype=np.int64)
+    alone = problem.counts
+    if problem.pairs or problem.alike:
+        alone = alone.copy()
+        alone[[j for pair in problem.pairs for j in (pair.a, pair.b)]] = 1
     stall = problem.cost_model == "stall"
-    kinds = job_arrays(problem.jobs).alike(problem.tfwd if stall else None)
-    count = int(kinds.max()) + 1
-    if len(alone) or problem.alike:
+    arrays = job_arrays(problem.jobs)
+    kinds, count = arrays.alike(problem.tfwd if stall else None)
+    if problem.alike:
         kinds = kinds.copy()
-        kinds[alone] = np.arange(count, count + len(alone))
     for group in problem.alike:
-        kinds[list(group)] = kinds[group[0]]
-    return Classes(*in_order(kinds, count + len(alone)))
+        kinds[list(group)] = count if alone[group[0]] else kinds[group[0]]
+        alone[list(group)] = 0
+        count += 1
+    return Classes(*in_order(kinds, count, alone))
 
 
 def apart(problem: Problem) -> Classes:
     """Classes with one job each."""
     jobs = len(problem.jobs)
-    return Classes(np.arange(jobs), np.arange(jobs))
+    return Classes(np.arange(jobs), np.arange(jobs), np.ones(jobs, dtype=np.int64))

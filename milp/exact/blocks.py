@@ -23,14 +23,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.exact.compiled import compiled
-from bft.milp.exact.core import NEVER, SHORT, improve, survivors
-from bft.milp.problem import IntArray
+from bft.milp.exact.core import (
+    NEVER,
+    SHORT,
+    improve,
+    losses,
+    price_of,
+    start,
+    survivors,
+)
+from bft.milp.exact.scores import Terms, kept_counts, scores_of, values_of
+from bft.milp.problem import FloatArray, IntArray
 
-# The first bound on the total loss, as a part of the loss of the start, and the factor to the next bound.
+# The first bound on the total loss, as a part of the loss of the start, and the factor to the next bound: most optima
+# lose a hundredth to a tenth of what the start loses, and twice the bound takes some four times as long.
 FIRST = 64
-WIDEN = 8
-# The arguments of `blocks` but the bound.
-Posed = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, int]
+WIDEN = 2
+# Points of classes, scores there, slopes and offsets, as `scores.scores` returns them.
+Scored = tuple[IntArray, IntArray, IntArray, IntArray]
 Stretches = tuple[IntArray, IntArray, IntArray, IntArray, IntArray]
 # What a member may choose: z to Z, z or more, Z or less, or anything.
 BODY, HEAD, TAIL, ANY = 0, 1, 2, 3
@@ -254,20 +264,23 @@ def give_out(
 
 @compiled
 def search(
-    posed: Posed,
-    total: int,
+    of: IntArray,
+    sizes: IntArray,
+    kept: IntArray,
+    scored: Scored,
     capacity: int,
     most_steps: int,
     stop: NDArray[np.uint8],
 ) -> tuple[bool, IntArray, int]:
-    """The canonical allocation: the bound on the loss rises until an allocation lies within it.
+    """The canonical allocation: a bound on the loss rises until an allocation lies within it.
+
+    That allocation is the optimum, because every choice within the bound was examined. In the worst case nothing can be
+    excluded, and each of the last two rounds costs O(points x capacity) time and O(sqrt(jobs) x capacity) memory.
 
     Parameters
     ----------
-    posed
-        The jobs.
-    total
-        The loss of some allocation: the last bound.
+    of, sizes, kept, scored
+        The jobs, as `dp.Scores` has them.
     capacity
         Units to distribute.
     most_steps
@@ -278,22 +291,57 @@ def search(
     Returns
     -------
     found, counts, lost
-        Whether the counts are those of the canonical allocation; if not, an upper bound of what others lose less than
-        `total`.
+        Whether the counts are those of the canonical allocation. If not, those of `core.start`, and an upper bound of
+        what others lose less.
 
     """
+    units, scores, slopes, offsets = scored
+    price = price_of(units, scores, offsets, sizes, capacity)
+    loss, max_units = losses(units, scores, slopes, offsets, sizes, price, capacity)
+    base, total = start(of, units, slopes, loss, offsets, kept, price, capacity)
     bound, excluded = total if total <= capacity * FIRST else total // FIRST, 0
     while True:
-        counts, undecided, begins, stretches = blocks(*posed, bound)
+        counts, undecided, begins, stretches = blocks(
+            of, sizes, units, slopes, loss, offsets, max_units, price, bound
+        )
         left = capacity - counts.sum()
         _, low, high, _, _ = stretches
         if np.minimum(high - low + 1, SHORT).sum() * (left + 1) > most_steps:
-            return False, counts, total - excluded
-        found, totals = improve(*stretches, left, posed[7], bound, stop)
+            return False, base, total - excluded
+        found, totals = improve(*stretches, left, price, bound, stop)
         if found:
             give_out(counts, undecided, begins, stretches, totals)
             return True, counts, 0
         if stop[0]:
-            return False, counts, total - excluded
+            return False, base, total - excluded
         excluded = bound + 1
-        bound = total if total < 2 * WIDEN * bound else bound * WIDEN
+        # Where most jobs are undecided, a larger bound takes no longer.
+        last = total < 2 * WIDEN * bound or 2 * len(undecided) > len(of)
+        bound = total if last else bound * WIDEN
+
+
+@compiled
+def scored_search(
+    terms: Terms,
+    of: IntArray,
+    first: IntArray,
+    sizes: IntArray,
+    held: IntArray,
+    capacity: int,
+    tfwd: float,
+    stall: bool,
+    most_steps: int,
+    stop: NDArray[np.uint8],
+) -> tuple[bool, IntArray, int, FloatArray, float]:
+    """From jobs to the answer of `search` in one call, with the values of its counts and the value of a score of 1.
+
+    `held`: what each member of a class holds; the other jobs as `scores.scores_of` takes them.
+    """
+    kept, runs = kept_counts(terms, first, held)
+    units, scores, slopes, offsets, quantum = scores_of(
+        terms, first, held, kept, sizes, capacity, tfwd, stall
+    )
+    scored = units, scores, slopes, offsets
+    found, counts, lost = search(of, sizes, kept, scored, capacity, most_steps, stop)
+    values = values_of(terms, first, held, runs, of, counts, tfwd, stall)
+    return found, counts, lost, values, quantum

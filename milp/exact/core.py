@@ -32,24 +32,6 @@ NEVER = np.int64(2**62 - 1)
 
 
 @compiled
-def relaxed(
-    of: IntArray,
-    units: IntArray,
-    scores: IntArray,
-    slopes: IntArray,
-    offsets: IntArray,
-    sizes: IntArray,
-    kept: IntArray,
-    capacity: int,
-) -> tuple[int, IntArray, IntArray, IntArray, int]:
-    """The price of the linear relaxation, the `losses` at it, and the allocation of `start` with its loss."""
-    price = price_of(units, scores, offsets, sizes, capacity)
-    loss, max_units = losses(units, scores, slopes, offsets, sizes, price, capacity)
-    base, total = start(of, units, slopes, loss, offsets, kept, price, capacity)
-    return price, loss, max_units, base, total
-
-
-@compiled
 def price_of(
     units: IntArray, scores: IntArray, offsets: IntArray, sizes: IntArray, capacity: int
 ) -> int:

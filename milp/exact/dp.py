@@ -11,27 +11,26 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp.classes import Classes, apart, classes_of, job_arrays
+from bft.milp.classes import Classes, JobArrays, apart, classes_of, job_arrays
 from bft.milp.problem import BoolArray, FloatArray, IntArray, Job, Problem
-
-if TYPE_CHECKING:
-    from bft.milp.exact.scores import Terms
+from bft.milp.tolerances import CHARGE_QUANTA
 
 # Up to this many steps (choices x units, summed over jobs) the plain programme takes half a millisecond. (The core
 # programme is faster from a tenth of that on, but takes seconds to compile when it is first used.)
 PLAIN_STEPS = 2**19
-# A search of up to this many steps takes about 20 ms and needs no timer; starting a thread can take 2 ms.
+# A search of up to this many steps takes about 20 ms and needs no timer.
 QUICK_STEPS = 2**24
+NO_LIMIT = 2**62 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +100,18 @@ def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
     if not problem.jobs:
         return Optimum((), 0.0, 0.0)
     posed = _Posed.of(problem)
-    scores = posed.scores()
-    found, lost = _best(scores, problem.units, time_limit)
-    value = posed.objective(found)
-    bound = value if lost is None else value + _worth(scores, lost, problem.units)
-    counts, kinds = problem.named(found.tolist())
-    return Optimum(counts, value, bound, lost is None, kinds)
+    if posed.is_small:
+        counts = _plain(posed.scores(), problem.units)
+        proven, more, values = True, 0.0, posed.values(counts)
+    else:
+        _compile_core()
+        found = _in_time(posed.search, time_limit)
+        proven, counts, lost, values, quantum = found
+        more = _worth(quantum, lost, len(counts), problem.units)
+    value = math.fsum(values.tolist())
+    bound = value if proven else value + more
+    units, kinds = problem.named(counts.tolist())
+    return Optimum(units, value, bound, proven, kinds)
 
 
 def solve_plain(problem: Problem) -> tuple[int, ...]:
@@ -119,7 +124,7 @@ def solve_core(problem: Problem, classes: Classes | None = None) -> tuple[int, .
 
     `classes` groups the jobs; by default `classes_of`.
     """
-    return tuple(_core(scores_of(problem, classes), problem.units, None)[0].tolist())
+    return tuple(_core(scores_of(problem, classes), problem.units).tolist())
 
 
 def share_units(
@@ -148,18 +153,17 @@ def share_units(
         kept[:] = 0
     sizes = np.ones(len(tables), dtype=np.int64)
     made = scores(counts, values[allowed], linear, offsets, current, kept, sizes)
-    return tuple(
-        _best(Scores(*made, np.arange(len(tables)), sizes, kept), units, None)[
-            0
-        ].tolist()
-    )
+    posed = Scores(*made, np.arange(len(tables)), sizes, kept)
+    solve = _plain if posed.steps(units) <= PLAIN_STEPS else _core
+    return tuple(solve(posed, units).tolist())
 
 
 def objective(problem: Problem, counts: Sequence[int]) -> float:
     """The value of an allocation: equals `values.total_value` bit by bit, without a table of all counts."""
     if not problem.jobs:
         return 0.0
-    return _Posed.of(problem).objective(np.array(counts, dtype=np.int64))
+    values = _Posed.of(problem).values(np.array(counts, dtype=np.int64))
+    return math.fsum(values.tolist())
 
 
 def value_points(problem: Problem) -> list[tuple[IntArray, FloatArray, BoolArray]]:
@@ -176,30 +180,35 @@ def scores_of(problem: Problem, classes: Classes | None = None) -> Scores:
     return _Posed.of(problem, classes).scores()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class _Posed:
-    """A problem as arrays for compiled code, one entry for each class of jobs.
-
-    `kept` is the count of each member when every job keeps what it may, `runs` whether it makes progress on `held`.
-    """
+    """A problem as arrays for compiled code: `held` is what each member of a class holds."""
 
     problem: Problem
     classes: Classes
-    terms: Terms
+    arrays: JobArrays
     held: IntArray
-    kept: IntArray
-    runs: BoolArray
 
     @classmethod
     def of(cls, problem: Problem, classes: Classes | None = None) -> _Posed:
         """Pose a problem, with its jobs grouped by `classes_of` if no classes are given."""
+        classes = classes_of(problem) if classes is None else classes
+        held = problem.counts[classes.positions]
+        return cls(problem, classes, job_arrays(problem.jobs), held)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the plain programme takes few steps: as `Scores.steps`, of all that the jobs can use."""
+        jobs, units = len(self.problem.jobs), self.problem.units
+        wanted = min(self.arrays.wanted, jobs * units)
+        return wanted <= units or (wanted + jobs) * units <= PLAIN_STEPS
+
+    @cached_property
+    def kept_and_runs(self) -> tuple[IntArray, BoolArray]:
+        """What each member keeps when every job keeps what it may, and whether it makes progress on what it holds."""
         from bft.milp.exact.scores import kept_counts
 
-        classes = classes_of(problem) if classes is None else classes
-        terms = job_arrays(problem.jobs).terms
-        held = problem.counts[classes.positions]
-        kept, runs = kept_counts(terms, classes.positions, held)
-        return cls(problem, classes, terms, held, kept, runs)
+        return kept_counts(self.arrays.terms, self.classes.positions, self.held)
 
     def points(self) -> tuple[IntArray, FloatArray, BoolArray, IntArray]:
         """The points that define the values of all classes: see `scores.value_points`."""
@@ -208,51 +217,61 @@ class _Posed:
         problem, first = self.problem, self.classes.positions
         stall = problem.cost_model == "stall"
         units, tfwd = problem.units, problem.tfwd
-        return value_points(self.terms, first, self.held, units, tfwd, stall)
+        return value_points(self.arrays.terms, first, self.held, units, tfwd, stall)
 
     def scores(self) -> Scores:
         """The scores of all classes."""
         from bft.milp.exact.scores import scores_of
 
         problem, classes = self.problem, self.classes
+        kept, _ = self.kept_and_runs
         made = scores_of(
-            self.terms,
+            self.arrays.terms,
             classes.positions,
             self.held,
-            self.kept,
+            kept,
             classes.sizes,
             problem.units,
             problem.tfwd,
             problem.cost_model == "stall",
         )
-        return Scores(*made, classes.of, classes.sizes, self.kept)
+        return Scores(*made, classes.of, classes.sizes, kept)
 
-    def objective(self, counts: IntArray) -> float:
-        """The value of an allocation: equals `values.total_value` bit by bit."""
+    def values(self, counts: IntArray) -> FloatArray:
+        """The values of jobs that are not 0: their sum equals `values.total_value` bit by bit."""
         from bft.milp.exact.scores import values_of
 
         problem, classes = self.problem, self.classes
-        values = values_of(
-            self.terms,
+        return values_of(
+            self.arrays.terms,
             classes.positions,
             self.held,
-            self.runs,
+            self.kept_and_runs[1],
             classes.of,
             counts,
             problem.tfwd,
             problem.cost_model == "stall",
         )
-        # Most jobs that wait are worth 0, which a sum need not have.
-        return math.fsum(values[values != 0.0].tolist())
 
+    def search(
+        self, most_steps: int, stop: NDArray[np.uint8]
+    ) -> tuple[bool, IntArray, int, FloatArray, float]:
+        """The answer of `blocks.scored_search`."""
+        from bft.milp.exact.blocks import scored_search
 
-def _best(
-    scores: Scores, capacity: int, time_limit: float | None
-) -> tuple[IntArray, int | None]:
-    """The canonical counts by the quicker of the two programmes, as `_core` has them."""
-    if scores.steps(capacity) <= PLAIN_STEPS:
-        return _plain(scores, capacity), None
-    return _core(scores, capacity, time_limit)
+        problem, classes = self.problem, self.classes
+        return scored_search(
+            self.arrays.terms,
+            classes.of,
+            classes.positions,
+            classes.sizes,
+            self.held,
+            problem.units,
+            problem.tfwd,
+            problem.cost_model == "stall",
+            most_steps,
+            stop,
+        )
 
 
 def _plain(scores: Scores, capacity: int) -> IntArray:
@@ -263,65 +282,58 @@ def _plain(scores: Scores, capacity: int) -> IntArray:
     )
 
 
-def _core(
-    scores: Scores, capacity: int, time_limit: float | None
-) -> tuple[IntArray, int | None]:
-    """Canonical counts and None; at the time limit the best known counts, and an upper bound of the missing score.
-
-    The bound on the loss starts low and rises until an allocation lies within it. That allocation is the optimum,
-    because every choice within the bound was examined. In the worst case nothing can be excluded, and each of the last
-    two rounds costs O(points x capacity) time and O(sqrt(jobs) x capacity) memory.
-    """
-    _compile_core()
-    return _search(scores, capacity, time_limit)
-
-
-def _search(
-    scores: Scores, capacity: int, time_limit: float | None
-) -> tuple[IntArray, int | None]:
-    """The answer of `_core`, from kernels that may still have to be compiled."""
+def _core(scores: Scores, capacity: int) -> IntArray:
     from bft.milp.exact.blocks import search
-    from bft.milp.exact.core import NEVER, relaxed
 
-    units, slopes, offsets = scores.units, scores.slopes, scores.offsets
-    of, sizes = scores.of, scores.sizes
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    price, loss, max_units, base, total = relaxed(
-        of, units, scores.scores, slopes, offsets, sizes, scores.kept, capacity
-    )
-    posed = of, sizes, units, slopes, loss, offsets, max_units, price
-    most_steps = int(NEVER) if time_limit is None else QUICK_STEPS
-    until, lost = math.inf, total
-    while time.monotonic() < deadline:
-        with alarm(until) as stop:
-            found, counts, lost = search(posed, total, capacity, most_steps, stop)
-        if found:
-            return counts, None
-        if until == deadline:
-            break
-        most_steps, until = int(NEVER), deadline
-    return base, lost
+    scored = scores.units, scores.scores, scores.slopes, scores.offsets
+    posed = scores.of, scores.sizes, scores.kept, scored
+    return search(*posed, capacity, NO_LIMIT, _running())[1]
+
+
+Answer = TypeVar("Answer", bound=tuple[Any, ...])
+
+
+def _in_time(
+    search: Callable[[int, NDArray[np.uint8]], Answer], time_limit: float | None
+) -> Answer:
+    """The answer of a search that is given a number of steps and a flag; its first item tells whether it is proven.
+
+    A quick search has no timer: starting a thread can take 2 ms.
+    """
+    if time_limit is None:
+        return search(NO_LIMIT, _running())
+    deadline = time.monotonic() + time_limit
+    stop = _running()
+    stop[0] = time.monotonic() >= deadline
+    answer = search(QUICK_STEPS, stop)
+    if answer[0] or time.monotonic() >= deadline:
+        return answer
+    with alarm(deadline) as stop:
+        return search(NO_LIMIT, stop)
 
 
 @cache
 def _compile_core() -> None:
-    """Compile the kernels of `_search`, or load them from the cache: that takes seconds outside the time limit."""
+    """Compile the kernels of a search, or load them from the cache: that takes seconds outside the time limit."""
     curve = np.arange(3.0)
     jobs = tuple(Job(name, 1, 2, curve, curve, 0.0, 0.0) for name in "abc")
-    _search(scores_of(Problem(2, 1.0, jobs, (0, 0, 0))), 2, None)
+    _Posed.of(Problem(2, 1.0, jobs, (0, 0, 0))).search(NO_LIMIT, _running())
 
 
-def _worth(scores: Scores, lost: int, capacity: int) -> float:
+def _worth(quantum: float, lost: int, jobs: int, capacity: int) -> float:
     """Return how much more an allocation may be worth if its score is at most `lost` higher."""
-    from bft.milp.exact.scores import CHARGE
+    return quantum * (lost + jobs * (CHARGE_QUANTA + capacity))
 
-    return scores.quantum * (lost + scores.jobs * (int(CHARGE) + capacity))
+
+def _running() -> NDArray[np.uint8]:
+    """A flag that nobody sets."""
+    return np.zeros(1, dtype=np.uint8)
 
 
 @contextmanager
 def alarm(deadline: float) -> Iterator[NDArray[np.uint8]]:
     """A flag that is set when the time is up; compiled code checks it and lets other threads run."""
-    flag = np.zeros(1, dtype=np.uint8)
+    flag = _running()
     if deadline == math.inf:
         yield flag
         return

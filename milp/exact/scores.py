@@ -40,17 +40,40 @@ Terms = tuple[
 
 
 @compiled
-def in_order(kinds: IntArray, count: int) -> tuple[IntArray, IntArray]:
-    """Number the kinds, below `count`, in the order of their first jobs: the number of each job, and the first jobs."""
+def in_order(
+    kinds: IntArray, count: int, alone: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Number the classes of jobs in the order of their first members.
+
+    Parameters
+    ----------
+    kinds, count
+        A number below `count` for each job, equal for jobs of one class.
+    alone
+        Not 0 for jobs that are a class of their own.
+
+    Returns
+    -------
+    of, first, sizes
+        The class of each job; the first member of each class, and how many it has.
+
+    """
+    jobs = len(kinds)
     number = np.full(count, -1)
-    of, first = np.empty(len(kinds), np.int64), np.empty(len(kinds), np.int64)
+    of, first = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
+    sizes = np.zeros(jobs, np.int64)
     found = 0
-    for j in range(len(kinds)):
-        if number[kinds[j]] < 0:
-            number[kinds[j]], first[found] = found, j
+    for j in range(jobs):
+        c = -1 if alone[j] else number[kinds[j]]
+        if c < 0:
+            c = found
+            first[c] = j
             found += 1
-        of[j] = number[kinds[j]]
-    return of, first[:found].copy()
+            if not alone[j]:
+                number[kinds[j]] = c
+        of[j] = c
+        sizes[c] += 1
+    return of, first[:found].copy(), sizes[:found].copy()
 
 
 @compiled
@@ -190,12 +213,13 @@ def values_of(
     tfwd: float,
     stall: bool,
 ) -> FloatArray:
-    """v_j(n_j) of every job, bit by bit as in `values.value_tables`; job j is of class of[j].
+    """All v_j(n_j) that are not 0, bit by bit as in `values.value_tables`; job j is of class of[j].
 
     `runs`: whether a job makes progress on what it holds, so that a change has a cost.
     """
     kinds, (ns, os, ends), _, (tcup, tcdw, weight) = terms
     values = np.empty(len(of))
+    filled = 0
     for j in range(len(of)):
         c, n = of[j], counts[j]
         like = first[c]
@@ -205,8 +229,11 @@ def values_of(
         if seconds and runs[c] and not stall:
             rate = _on(ns, os, begin, begin, end, float(held[c]))[0]
         o = _on(ns, os, begin, begin, end, float(n))[0]
-        values[j] = _value(o, seconds, rate, weight[like], tfwd, stall)
-    return values
+        values[filled] = _value(o, seconds, rate, weight[like], tfwd, stall)
+        # Most jobs that wait are worth 0, which a sum need not have.
+        if values[filled] != 0.0:
+            filled += 1
+    return values[:filled]
 
 
 @compiled

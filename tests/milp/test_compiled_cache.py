@@ -193,7 +193,7 @@ concave, steps = np.arange(301.0) ** 0.8, np.floor(np.arange(301) / 8)
 jobs = [Job(f"j{j}", 1, 300, np.arange(301.0), (concave, steps)[j % 2], 9.0, 5.0) for j in range(40)]
 for cost_model in ("bftrainer", "stall"):
     problem = Problem(900, 120.0, tuple(jobs), (7,) * 20 + (0,) * 20, cost_model)
-    assert dp.scores_of(problem).steps(900) > dp.PLAIN_STEPS
+    assert not dp._Posed.of(problem).is_small
     assert dp.optimum(problem, 600.0).proven
 assert kernels() == before, (before, kernels())
 """

@@ -193,11 +193,11 @@ def test_without_jobs_and_units_there_is_nothing_to_decide():
 
 def test_large_problems_go_to_the_core_and_small_ones_do_not(monkeypatch):
     taken = []
-    for name in ("core", "plain"):
-        real = getattr(programme, f"_{name}")
+    for name, called in (("core", "_compile_core"), ("plain", "_plain")):
+        real = getattr(programme, called)
         monkeypatch.setattr(
             programme,
-            f"_{name}",
+            called,
             lambda *posed, name=name, real=real: taken.append(name) or real(*posed),
         )
     solve_exact(drawn(10, 500, 64, 0))
