@@ -6,38 +6,45 @@ down, a row was skipped and why. `collect` turns the records of all files into i
 
 from __future__ import annotations
 
-from bft.replay.logs.collector import Collector, Plan
-from bft.replay.logs.diagnosis import Diagnosis
-from bft.replay.logs.formats import (
-    LogFormat,
-    detect,
-    format_names,
-    log_format,
-    read_log,
-)
-from bft.replay.logs.hostlists import HostListError
-from bft.replay.logs.hostlists import expand as expand_hosts
-from bft.replay.logs.intake import collect, each_record
-from bft.replay.logs.log_files import open_log
-from bft.replay.logs.reading import (
-    Foreign,
-    Ignored,
-    JobPlanned,
-    JobRan,
-    LeftOut,
-    NodesIdle,
-    Outage,
-    Reading,
-    Record,
-    Settings,
-    Skipped,
-    Unusable,
-    each_line,
-    host_names,
-    in_order,
-)
-from bft.replay.logs.times import Clock
-from bft.replay.logs.to_trace import Coverage, node_trace
+from typing import TYPE_CHECKING
+
+from bft.models.lazy import public_names
+
+if TYPE_CHECKING:
+    from bft.replay.logs.collector import Collector, Plan
+    from bft.replay.logs.diagnosis import Diagnosis
+    from bft.replay.logs.formats import (
+        LogFormat,
+        detect,
+        format_names,
+        log_format,
+        read_log,
+    )
+    from bft.replay.logs.hostlists import HostListError
+    from bft.replay.logs.hostlists import expand as expand_hosts
+    from bft.replay.logs.intake import collect, each_record
+    from bft.replay.logs.log_files import open_log
+    from bft.replay.logs.reading import (
+        Foreign,
+        Ignored,
+        JobPlanned,
+        JobRan,
+        LeftOut,
+        NodesIdle,
+        Outage,
+        Reading,
+        Record,
+        Settings,
+        Skipped,
+        Unusable,
+        each_line,
+        host_names,
+        in_order,
+    )
+    from bft.replay.logs.times import Clock
+    from bft.replay.logs.to_trace import Coverage, node_trace
+else:
+    __getattr__, __dir__, _ = public_names(__name__)
 
 __all__ = [
     "Clock",
