@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def _print_recipe(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> None:
-    from bft.replay.logs.recipes import RECIPES, SNAPSHOTS, crontab_line
+    from bft.replay.cli.recipes import RECIPES, SNAPSHOTS, crontab_line
 
     scheduler = ctx.params.pop("scheduler", None)
     if scheduler is not None and (value or "").lower() != "snapshots":

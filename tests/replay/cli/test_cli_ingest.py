@@ -14,7 +14,7 @@ from synthetic_logs_more import SyntheticJob
 
 from bft.models.atomic_files import drafted
 from bft.replay.cli.main import run
-from bft.replay.logs.recipes import RECIPES, SNAPSHOTS
+from bft.replay.cli.recipes import RECIPES, SNAPSHOTS
 from bft.replay.trace.trace_files import read_trace
 
 JOBS = [

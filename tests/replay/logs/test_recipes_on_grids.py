@@ -16,7 +16,7 @@ from real_grids import INSIDE, NODES, Grid, grid_engine, oar
 from real_slurm import commands, wait_until
 
 from bft.replay.cli.main import run
-from bft.replay.logs.recipes import RECIPES, crontab_line
+from bft.replay.cli.recipes import RECIPES, crontab_line
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.trace_files import read_trace
 

@@ -117,7 +117,7 @@ def _use(slurm: Slurm) -> None:
 
 def _run_recipes(slurm: Slurm, begin: int, end: int) -> None:
     """Run each command; what ingests is run by the tests."""
-    from bft.replay.logs.recipes import RECIPES, crontab_line
+    from bft.replay.cli.recipes import RECIPES, crontab_line
 
     for text in (RECIPES["slurm"], RECIPES["slurm-json"], crontab_line("slurm")):
         for command in commands(text):
