@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bft.models import InputError
 from bft.models.limited_reading import unpacking, whole_lines
-from bft.replay.logs.tables import MAGIC, parquet_lines
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive or a spreadsheet",
@@ -21,7 +25,12 @@ _FOREIGN = {
     b"\xff\xfe": "UTF-16 text: save it as UTF-8",
     b"\xfe\xff": "UTF-16 text: save it as UTF-8",
 }
-
+_PARQUET = b"PAR1"
+_ROWS = 50_000
+# Bytes of text in so many rows: 5 kB a row, on average.
+_MOST_TEXT = 256 << 20
+# All rows may hold this many times the size of the file, and a quarter of what a part may.
+_TIMES_STORED = 100
 
 # Blank lines, and nothing else in a block, from which on a file is refused.
 _MOST_BLANK = 100_000
@@ -134,8 +143,11 @@ def open_log(
     with stored:
         if not head:
             raise InputError("is empty", file=name)
-        if head.startswith(MAGIC):
-            yield LogLines(lines=_lines_of_parquet(path, name))
+        if head.startswith(_PARQUET):
+            if name != str(path):  # its end is read first
+                why = "is a Parquet file: name it, as it cannot be read from standard input"
+                raise InputError(why, file=name)
+            yield LogLines(lines=_parquet_lines(path))
             return
         blocks = whole_lines(
             unpacking(stored, head, name),
@@ -160,15 +172,6 @@ def _refusing_blank(blocks: Iterable[bytes], name: str) -> Iterator[bytes]:
         yield block
 
 
-def _lines_of_parquet(path: str | Path, name: str) -> Iterator[str]:
-    if name != str(path):  # its end is read first
-        raise InputError(
-            "is a Parquet file: name it, as it cannot be read from standard input",
-            file=name,
-        )
-    return parquet_lines(path)
-
-
 def _refuse_binary(head: bytes, name: str) -> None:
     what = next(
         (kind for magic, kind in _FOREIGN.items() if head.startswith(magic)), None
@@ -180,3 +183,93 @@ def _refuse_binary(head: bytes, name: str) -> None:
         what = "binary"
     if what is not None:
         raise InputError(f"is {what}, expected the text of a log", file=name)
+
+
+def _parquet_lines(path: str | Path) -> Iterator[str]:
+    """A Parquet file as lines of CSV, all fields quoted, so that readers of text can take it.
+
+    Times are written as ISO stamps, with Z where the column has a zone; lists with commas between their items; line
+    breaks in text become blanks; columns of other nested types are left out.
+
+    Raises
+    ------
+    InputError
+        When it is no Parquet file, or its rows hold more text than rows of a log do.
+    """
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    try:
+        schema = parquet.read_schema(path)
+        # As a dictionary, as they are stored: a few kB may state any number of copies of a long text.
+        texts = [field.name for field in schema if pa.types.is_string(field.type)]
+        with parquet.ParquetFile(path, read_dictionary=texts) as file:
+            options = csv.WriteOptions(quoting_style="all_valid", include_header=True)
+            first = True
+            # Of all rows; those of a few bytes may be any number.
+            left = _MOST_TEXT // 4 + _TIMES_STORED * Path(path).stat().st_size
+            for batch in file.iter_batches(batch_size=_ROWS):
+                left -= _text(batch, str(path))
+                if left < 0:
+                    why = f"its rows hold more than {_TIMES_STORED} times its size of text: no table of a log"
+                    raise InputError(why, file=path)
+                columns = {
+                    name: _as_text(batch.column(name)) for name in batch.schema.names
+                }
+                table = pa.table(
+                    {
+                        name: column
+                        for name, column in columns.items()
+                        if column is not None
+                    }
+                )
+                text = io.BytesIO()
+                csv.write_csv(table, text, options)
+                lines = text.getvalue().decode("utf-8", "surrogateescape").split("\n")
+                yield from lines[0 if first else 1 : -1]
+                first = False
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"cannot be read as Parquet: {str(error).splitlines()[0]}", file=path
+        ) from error
+
+
+def _text(batch: pa.RecordBatch, path: str) -> int:
+    """The bytes that the cells of rows take; refuses more than a log has, before they are written out."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    size = others = 0
+    for column in batch.columns:
+        kind = column.type
+        if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
+            lengths = compute.binary_length(column.dictionary).cast(pa.int64())
+            size += compute.sum(lengths.take(column.indices)).as_py() or 0
+        else:
+            others += column.nbytes
+    if size > _MOST_TEXT:
+        what = f"{len(batch):,} of its rows hold {size >> 20:,} MiB of text: no table of a log"
+        raise InputError(what, file=path)
+    return size + others
+
+
+def _as_text(column: pa.Array) -> pa.Array | None:
+    import pyarrow as pa
+    from pyarrow import compute
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.dictionary_decode(), kind.value_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        if pa.types.is_nested(kind.value_type):
+            return None
+        column = compute.binary_join(column.cast(pa.list_(pa.string())), ",")
+    elif pa.types.is_nested(kind):
+        return None
+    elif pa.types.is_floating(
+        kind
+    ):  # seconds since 1970, and whole numbers beside missing ones
+        whole = compute.all(compute.equal(column, compute.floor(column))).as_py()
+        column = column.cast(pa.int64()) if whole else column
+    text = compute.fill_null(column.cast(pa.string()), "")
+    return compute.replace_substring_regex(text, "[\r\n]+", " ")

@@ -1,9 +1,8 @@
-"""Tables of other people: fields of a line, names of columns in ours, published tables, Parquet as lines of text."""
+"""Tables of other people: fields of a line, names of columns in ours, published tables."""
 
 from __future__ import annotations
 
 import csv
-import io
 import math
 import re
 import sys
@@ -14,14 +13,11 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bft.models import InputError
 from bft.models.cells import read_number
 from bft.models.checks import did_you_mean
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def split_fields(line: str, delimiter: str) -> list[str]:
@@ -45,12 +41,6 @@ def split_fields(line: str, delimiter: str) -> list[str]:
         csv.field_size_limit(limit)
 
 
-MAGIC = b"PAR1"
-_ROWS = 50_000
-# Bytes of text in so many rows: 5 kB a row, on average.
-_MOST_TEXT = 256 << 20
-# All rows may hold this many times the size of the file, and a quarter of what a part may.
-_TIMES_STORED = 100
 _MARKS = ",;|\t"
 # The Standard Workload Format has 18; converters append others.
 _SWF_FIELDS = 18
@@ -201,96 +191,6 @@ def _header(line: str, names: Mapping[str, str], mark: str, file: str) -> str:
     ]
     quote = '"' if line.lstrip().startswith('"') else ""
     return mark.join(f"{quote}{field}{quote}" for field in new)
-
-
-def parquet_lines(path: str | Path) -> Iterator[str]:
-    """A Parquet file as lines of CSV, all fields quoted, so that readers of text can take it.
-
-    Times are written as ISO stamps, with Z where the column has a zone; lists with commas between their items; line
-    breaks in text become blanks; columns of other nested types are left out.
-
-    Raises
-    ------
-    InputError
-        When it is no Parquet file, or its rows hold more text than rows of a log do.
-    """
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    try:
-        schema = parquet.read_schema(path)
-        # As a dictionary, as they are stored: a few kB may state any number of copies of a long text.
-        texts = [field.name for field in schema if pa.types.is_string(field.type)]
-        with parquet.ParquetFile(path, read_dictionary=texts) as file:
-            options = csv.WriteOptions(quoting_style="all_valid", include_header=True)
-            first = True
-            # Of all rows; those of a few bytes may be any number.
-            left = _MOST_TEXT // 4 + _TIMES_STORED * Path(path).stat().st_size
-            for batch in file.iter_batches(batch_size=_ROWS):
-                left -= _text(batch, str(path))
-                if left < 0:
-                    why = f"its rows hold more than {_TIMES_STORED} times its size of text: no table of a log"
-                    raise InputError(why, file=path)
-                columns = {
-                    name: _as_text(batch.column(name)) for name in batch.schema.names
-                }
-                table = pa.table(
-                    {
-                        name: column
-                        for name, column in columns.items()
-                        if column is not None
-                    }
-                )
-                text = io.BytesIO()
-                csv.write_csv(table, text, options)
-                lines = text.getvalue().decode("utf-8", "surrogateescape").split("\n")
-                yield from lines[0 if first else 1 : -1]
-                first = False
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(
-            f"cannot be read as Parquet: {str(error).splitlines()[0]}", file=path
-        ) from error
-
-
-def _text(batch: pa.RecordBatch, path: str) -> int:
-    """The bytes that the cells of rows take; refuses more than a log has, before they are written out."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    size = others = 0
-    for column in batch.columns:
-        kind = column.type
-        if pa.types.is_dictionary(kind) and pa.types.is_string(kind.value_type):
-            lengths = compute.binary_length(column.dictionary).cast(pa.int64())
-            size += compute.sum(lengths.take(column.indices)).as_py() or 0
-        else:
-            others += column.nbytes
-    if size > _MOST_TEXT:
-        what = f"{len(batch):,} of its rows hold {size >> 20:,} MiB of text: no table of a log"
-        raise InputError(what, file=path)
-    return size + others
-
-
-def _as_text(column: pa.Array) -> pa.Array | None:
-    import pyarrow as pa
-    from pyarrow import compute
-
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.dictionary_decode(), kind.value_type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        if pa.types.is_nested(kind.value_type):
-            return None
-        column = compute.binary_join(column.cast(pa.list_(pa.string())), ",")
-    elif pa.types.is_nested(kind):
-        return None
-    elif pa.types.is_floating(
-        kind
-    ):  # seconds since 1970, and whole numbers beside missing ones
-        whole = compute.all(compute.equal(column, compute.floor(column))).as_py()
-        column = column.cast(pa.int64()) if whole else column
-    text = compute.fill_null(column.cast(pa.string()), "")
-    return compute.replace_substring_regex(text, "[\r\n]+", " ")
 
 
 _PRINTED_LIST = re.compile(r"\[.*\]", re.DOTALL)
