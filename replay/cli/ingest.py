@@ -22,8 +22,10 @@ from bft.replay.cli.parameters import (
     force_option,
     json_option,
     output_option,
+    together,
 )
 from bft.replay.engine.watcher import bar, console
+from bft.replay.logs.filters import FILTERS
 
 if TYPE_CHECKING:
     from bft.replay.logs import Coverage, Diagnosis
@@ -125,14 +127,11 @@ def _about(name: str) -> str:
     default="",
     help="What separates columns. [as in the header]",
 )
-@click.option(
-    "--cluster", metavar="NAME", default="", help="Use only rows of this cluster. [all]"
-)
-@click.option(
-    "--partition",
-    metavar="NAME",
-    default="",
-    help="Use only jobs of this partition or queue. [all]",
+@together(
+    *(
+        click.option(f"--{name}", metavar="NAME", default="", help=each.help)
+        for name, each in FILTERS.items()
+    )
 )
 @click.option(
     "--processors-per-node",

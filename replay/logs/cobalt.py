@@ -99,14 +99,15 @@ class _Table:
         queue = next(
             (self._cell(row, name) for name in _QUEUES if name in self.column), ""
         )
-        other = self.reading.other(
-            line, cluster=machine, partition=None if _DOWN in self.column else queue
-        )
+        user = self._cell(row, _USER)
+        # an outage is of the whole machine
+        of_job = {} if _DOWN in self.column else {"partition": queue, "user": user}
+        other = self.reading.other(line, cluster=machine, **of_job)
         if other:
             raise LeftOut(
                 "a row of another machine (--cluster)"
                 if other == "cluster"
-                else "job of another partition"
+                else f"job of another {other}"
             )
         if machine and not self.machine:
             self.machine = machine[:200].encode("ascii", "replace").decode()
@@ -130,9 +131,13 @@ class _Table:
         elif not any(name in self.column for name in _NODES):
             missing.append(" or ".join(_NODES))
         else:
-            states_them = any(name in self.column for name in _QUEUES)
-            self.reading.need_partitions(
-                states_them, f"the column {' or '.join(_QUEUES)}"
+            stating = {"partition": _QUEUES, "user": (_USER,)}
+            self.reading.refuse_unstated(
+                {
+                    name: f"the column {' or '.join(columns)}"
+                    for name, columns in stating.items()
+                    if self.column.keys().isdisjoint(columns)
+                }
             )
         if missing:
             raise InputError(

@@ -412,8 +412,6 @@ class Collector:
         Indices of the nodes that were first named by what was read `beside` the logs of jobs.
     clusters, owners
         Clusters that rows state, and the one that names a node by its index; see `Reading.nodes`.
-    partition_met, other_partitions
-        Whether a job was of the partition that is asked for, and those of the jobs that were left out.
     machine, machine_nodes
         Name of the machine and, for logs with counts alone, how many nodes it has; readers may set both.
     first_start, first_end, last, running
@@ -474,8 +472,6 @@ class Collector:
         self.named_beside: set[int] = set()
         self.clusters: dict[str, None] = {}
         self.owners: dict[int, str] = {}
-        self.partition_met = False
-        self.other_partitions: dict[str, None] = {}
         self.machine = ""
         self.machine_nodes: int | None = None
         self.first_start = self.first_end = OPEN

@@ -39,10 +39,12 @@ _COLUMNS = {
     "nodelist": ("nodelist",),
     "t_run": ("t_run",),
     "t_inactive": ("t_inactive", "t_cleanup"),
-    "queue": ("queue",),
+    "partition": ("queue",),
     "user": ("user", "username"),
     "result": ("result",),
 }
+# Columns that filters of jobs need.
+_FILTERED = {"partition": "the column QUEUE", "user": "the column USER"}
 _NEEDED = ("id", "nodelist", "t_run", "t_inactive")
 
 
@@ -55,8 +57,9 @@ def read(reading: Reading) -> Iterator[Record]:
     text, reading = first_line(reading)
     first = text.lstrip()
     if first.startswith("{") and ('"timestamp"' in first or '"execution"' in first):
-        reading.need_partitions(
-            False, "flux jobs --json, or a table of it with the column QUEUE"
+        other = "flux jobs --json, or a table of it with"
+        reading.refuse_unstated(
+            {name: f"{other} {text}" for name, text in _FILTERED.items()}
         )
         eventlog = _Eventlog(reading)
         yield from each_line(reading, eventlog.record)
@@ -89,15 +92,14 @@ def _table(reading: Reading) -> Iterator[Record]:
         stated = {
             name: row[place] if place >= 0 else "" for name, place in columns.items()
         }
-        queue = stated["queue"] if columns["queue"] >= 0 else None
-        reading.keep(line, partition=queue)
+        reading.keep(line, partition=stated["partition"], user=stated["user"])
         times = []
         for name in ("t_run", "t_inactive"):
             time_ns = reading.clock.parse(stated[name], reading.file, line)
             if time_ns is None and stated[name] not in _NONE:
                 raise Unusable(f"{name} is no time", no_time(stated[name]))
             times.append(time_ns)
-        origin = Origin(stated["user"], stated["queue"], stated["result"])
+        origin = Origin(stated["user"], stated["partition"], stated["result"])
         job, nodes = stated["id"], stated["nodelist"]
         yield _job_ran(reading, job, nodes, times[0], times[1], line, origin)
 
@@ -114,7 +116,9 @@ def _table(reading: Reading) -> Iterator[Record]:
                 file=reading.file,
                 hint=f"export with {COMMAND}",
             )
-        reading.need_partitions(columns["queue"] >= 0, "the column QUEUE")
+        reading.refuse_unstated(
+            {name: text for name, text in _FILTERED.items() if columns[name] < 0}
+        )
         return True
 
     yield from each_line(below_header(reading, begin), record)
@@ -158,7 +162,7 @@ def _entry(
     user, queue, result = (
         str(entry.get(name) or "") for name in ("username", "queue", "result")
     )
-    reading.keep(line, partition=queue)
+    reading.keep(line, partition=queue, user=user)
     job, nodes = str(entry["id"]), str(entry.get("nodelist") or "")
     origin = Origin(user, queue, result)
     yield _job_ran(reading, job, nodes, start_ns, end_ns, line, origin)

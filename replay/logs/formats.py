@@ -34,9 +34,10 @@ class LogFormat:
         Regular expression that matches the beginning of the first line that is no comment; empty when the format cannot
         be recognised by it.
     clusters
-        Rows may state their cluster, and `Settings.cluster` is honoured.
-    partitions
-        Rows may state their partition or queue, and `Settings.partition` is honoured (`Reading.other`).
+        Rows may state their cluster.
+    partitions, users
+        Jobs may state their partition or queue, and their user. What a format states its reader hands to
+        `Reading.keep` or `Reading.other`, which apply the filters of that name (`filters.Filters`).
     events
         May also be given as --events: rows may state when nodes were unavailable.
     units
@@ -56,6 +57,7 @@ class LogFormat:
     walltimes: bool = False
     only_ended: bool = False
     partitions: bool = False
+    users: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.read):
@@ -92,6 +94,7 @@ BUILT_IN: dict[str, LogFormat] = {
         units=True,
         walltimes=True,
         partitions=True,
+        users=True,
     ),
     "slurm-json": LogFormat(
         "Slurm: sacct --json, squeue --json, scontrol show job --json",
@@ -101,6 +104,7 @@ BUILT_IN: dict[str, LogFormat] = {
         units=True,
         walltimes=True,
         partitions=True,
+        users=True,
     ),
     "slurm-events": LogFormat(
         "Slurm: sacctmgr -p show event (down and drained nodes)",
@@ -126,6 +130,7 @@ BUILT_IN: dict[str, LogFormat] = {
         units=True,
         walltimes=True,
         partitions=True,
+        users=True,
     ),
     "lsf": LogFormat(
         "LSF: lsb.acct",
@@ -134,6 +139,7 @@ BUILT_IN: dict[str, LogFormat] = {
         units=True,
         only_ended=True,
         partitions=True,
+        users=True,
     ),
     "lsf-events": LogFormat(
         "LSF: lsb.events", _module("lsf", "read_events"), r'"[A-Z_]+[A-Z]" "'
@@ -144,6 +150,7 @@ BUILT_IN: dict[str, LogFormat] = {
         r"([^:]*:){30}",
         only_ended=True,
         partitions=True,
+        users=True,
     ),
     "cobalt": LogFormat(
         "Cobalt: job table as CSV (DIM_JOB_COMPOSITE)",
@@ -152,6 +159,7 @@ BUILT_IN: dict[str, LogFormat] = {
         clusters=True,
         events=True,
         partitions=True,
+        users=True,
     ),
     "swf": LogFormat(
         "Standard Workload Format: node counts, no names",
@@ -159,16 +167,21 @@ BUILT_IN: dict[str, LogFormat] = {
         r"\s*(-?[\d.]+\s+){10}",
         walltimes=True,
         partitions=True,
+        users=True,
     ),
     "flux": LogFormat(
         "Flux: flux jobs (table or --json), eventlogs of jobs with their R",
         _module("flux"),
         r'(?i)(?=.*\bnodelist\b)(?=.*\bt_run\b)|\{"timestamp":',
         partitions=True,
+        users=True,
     ),
-    "oar": LogFormat("OAR: oarstat -J -f", _module("oar"), partitions=True),
+    "oar": LogFormat("OAR: oarstat -J -f", _module("oar"), partitions=True, users=True),
     "htcondor": LogFormat(
-        "HTCondor: condor_history -l or -json", _module("htcondor"), r"\*\*\* Offset"
+        "HTCondor: condor_history -l or -json",
+        _module("htcondor"),
+        r"\*\*\* Offset",
+        users=True,
     ),
     "kubernetes": LogFormat(
         "Kubernetes: kubectl get pods (or events) -o json",
@@ -185,6 +198,7 @@ BUILT_IN: dict[str, LogFormat] = {
         _module("philly"),
         units=True,
         partitions=True,
+        users=True,
     ),
     "prometheus": LogFormat(
         "Prometheus: range query of numbers of nodes by state, JSON",
@@ -205,6 +219,7 @@ BUILT_IN: dict[str, LogFormat] = {
         clusters=True,
         events=True,
         partitions=True,
+        users=True,
     ),
 }
 _FORMATS = PluginGroup(GROUP, "format", BUILT_IN)

@@ -18,7 +18,14 @@ from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.formats import detect, format_names, log_format, read_log
 from bft.replay.logs.hostlists import HostListError, expand
 from bft.replay.logs.log_files import LogLines, open_log
-from bft.replay.logs.reading import NO_CLUSTER, Reading, Settings, counts_as
+from bft.replay.logs.reading import (
+    FILTERS,
+    NOT_STATED,
+    Filters,
+    Reading,
+    Settings,
+    counts_as,
+)
 from bft.replay.logs.slurm_table import layout
 from bft.replay.logs.tables import (
     PublicTable,
@@ -58,8 +65,8 @@ class Ingested(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IngestOptions:
-    """The options of `ingested`, which are those of `bft-replay ingest`.
+class IngestOptions(Filters):
+    """The options of `ingested`, which are those of `bft-replay ingest`, with its filters.
 
     Parameters
     ----------
@@ -78,8 +85,6 @@ class IngestOptions:
     columns
         Names of the columns of a table in those of its format, as `node=hosts,start=begin`, or the name of a public
         data set (`public_tables`); empty: they are those.
-    cluster, partition
-        Use only rows of this cluster, and jobs of this partition or queue; empty: all.
     processors_per_node, machine_nodes
         Of logs that count processors, and that name no nodes.
     mtime
@@ -124,8 +129,6 @@ class IngestOptions:
     fields: tuple[str, ...] = ()
     delimiter: str = ""
     columns: str = ""
-    cluster: str = ""
-    partition: str = ""
     processors_per_node: int | None = None
     machine_nodes: int | None = None
     machine: str = ""
@@ -185,13 +188,12 @@ class IngestOptions:
         return Settings(
             fields=self.fields,
             delimiter=self.delimiter.replace("\\t", "\t"),
-            cluster=self.cluster,
-            partition=self.partition,
             processors_per_node=self.processors_per_node,
             machine_nodes=self.machine_nodes,
             mtime=self.mtime,
             walltimes=self.walltimes,
             counts_as=counts_as(self.count_as),
+            **self.asked(),
         )
 
 
@@ -319,14 +321,15 @@ def ingested(
     table = _table(form, options.columns)
     for name in options.nodes:
         if Path(name).exists():
-            read(name, PublicTable("slurm-nodes"), Settings(cluster=options.cluster))
+            beside_jobs = Settings(**options.beside_jobs())
+            read(name, PublicTable("slurm-nodes"), beside_jobs)
         else:
             collected.known(node_list(name))
     stated = _with_header(options.settings(), table)
     table, tables = _with_cells_of(table, files, stated, diagnosis)
     for name in tables:
         read(name, table, stated)
-    _refuse_unknown_partition(collected, options.partition)
+    _refuse_unknown(collected, options)
     states_outages = collected.states_outages()
     for kind, names in (
         ("slurm-events", options.events),
@@ -334,10 +337,10 @@ def ingested(
     ):
         known = options.walltimes and kind == "slurm-reservations"
         settings = Settings(
-            cluster=options.cluster,
             events=True,
             walltimes=known,
             counts_as=counts_as(options.count_as),
+            **options.beside_jobs(),
         )
         for (
             name
@@ -377,16 +380,18 @@ def ingested(
     return Ingested(made, diagnosis, coverage, planned)
 
 
-def _refuse_unknown_partition(collected: Collector, partition: str) -> None:
-    """Refuse logs without any job of the partition that is asked for."""
-    if not partition or collected.partition_met:
-        return
-    others = [name for name in collected.other_partitions if name]
-    known = f"; they have {', '.join(others[:20])}" if others else ""
-    meant = did_you_mean(partition, others)
-    raise InputError(
-        f"--partition: the logs have no job of {ascii(partition)[:80]}{known}{meant}"
-    )
+def _refuse_unknown(collected: Collector, filters: Filters) -> None:
+    """Refuse logs of which a filter leaves all jobs out."""
+    columns = collected.columns
+    for name, wanted in filters.asked().items():
+        if not FILTERS[name].of_jobs or name in columns.chosen:
+            continue
+        others = [value for value in columns.others.get(name, ()) if value]
+        known = f"; they have {', '.join(others[:20])}" if others else ""
+        meant = did_you_mean(wanted, others)
+        raise InputError(
+            f"--{name}: the logs have no job of {ascii(wanted)[:80]}{known}{meant}"
+        )
 
 
 def _say_what_lies_not_beside(
@@ -441,14 +446,16 @@ def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
             if looks_like and (kind == AUTO or log_format(looks_like).events)
             else kind
         )
-    if settings.cluster and not log_format(kind).clusters:
-        reading.diagnosis.note(NO_CLUSTER, reading.file, 0)
+    for name in settings.asked():
+        if getattr(log_format(kind), f"{name}s"):
+            continue
+        if FILTERS[name].of_jobs:
+            raise InputError(
+                f"--{name}: the format {kind} states no {name}s; {_able(f'{name}s')} do",
+                file=reading.file,
+            )
+        reading.diagnosis.note(NOT_STATED.format(name), reading.file, 0)
     beside = settings.events or kind == "slurm-nodes"
-    if settings.partition and not log_format(kind).partitions:
-        raise InputError(
-            f"--partition: the format {kind} states no partitions; {_able('partitions')} do",
-            file=reading.file,
-        )
     if reading.units is not None and not (log_format(kind).units or beside):
         raise InputError(
             f"logs of format {kind} do not state which units of a node a job had",
@@ -463,8 +470,8 @@ def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
     read_log(kind, replace(reading, lines=lines))
 
 
-def _able(feature: Literal["partitions", "units", "walltimes"]) -> str:
-    """Name the formats that have a feature."""
+def _able(feature: str) -> str:
+    """Name the formats that have a feature, as fields of `LogFormat` are called."""
     able = (name for name in format_names() if getattr(log_format(name), feature))
     return ", ".join(able)
 

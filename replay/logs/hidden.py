@@ -86,10 +86,22 @@ class Vanished:
 
 @dataclass(slots=True)
 class ColumnValues:
-    """Values of the columns of job tables in all rows: a few different values, and how many rows were looked at."""
+    """Values of the columns of job tables.
+
+    Parameters
+    ----------
+    values, rows
+        A few different values in all rows, and how many rows were looked at.
+    chosen
+        Columns by which the user filters (`filters.FILTERS`), where some job was kept by it.
+    others
+        The values of such columns in jobs that were left out.
+    """
 
     values: dict[str, set[str]] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
+    chosen: set[str] = field(default_factory=set)
+    others: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def see(self, column: str, values: frozenset[str], rows: int) -> None:
         """So many rows hold these values."""
@@ -110,9 +122,9 @@ class ColumnValues:
                 self.rows[column] = self.rows.get(column, 0) + 1
 
     def only(self, column: str) -> str:
-        """The value of a column that holds one in all rows, of which there are enough; else empty."""
+        """The value of a column that holds one in all of enough rows, which the user has not chosen; else empty."""
         held = self.values.get(column, set())
-        if len(held) != 1 or self.rows[column] < _ENOUGH_ROWS:
+        if len(held) != 1 or self.rows[column] < _ENOUGH_ROWS or column in self.chosen:
             return ""
         return next(iter(held))
 

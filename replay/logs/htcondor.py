@@ -97,6 +97,8 @@ def _records(
     """Yield the records of one job."""
     if ad.get("JobUniverse") in _NO_SLOT:
         raise LeftOut("job of the scheduler, local or grid universe, which has no slot")
+    user = str(ad.get("Owner") or "")
+    reading.keep(line, user=user)
     start_ns = instant_ns(ad.get("JobCurrentStartDate")) or instant_ns(
         ad.get("JobStartDate")
     )
@@ -121,7 +123,7 @@ def _records(
         why = "a job ran more than once: of its earlier runs neither time nor host is known, their nodes look idle"
         reading.note(why, line, f"job {job[:80]}", loud=True)
     nodes = reading.nodes(hosts)
-    origin = Origin(str(ad.get("Owner") or ""))
+    origin = Origin(user)
     yield JobRan(line, ("condor", job), nodes, start_ns, end_ns, origin=origin)
 
 

@@ -31,7 +31,10 @@ _NAMES = {
     "state": ("state",),
     "cluster": ("cluster",),
     "partition": ("partition", "queue"),
+    "user": ("user",),
 }
+# Columns that are read where a filter needs them.
+_FILTERED = ("partition", "user")
 
 
 def read(reading: Reading) -> Iterator[Record]:
@@ -78,8 +81,12 @@ class _Table:
             (mark for mark in ",;|\t" if mark in line), ","
         )
         self.column = _header(line, self.delimiter, settings, self.reading.file, number)
-        self.reading.need_partitions(
-            "partition" in self.column, "the column partition or queue"
+        self.reading.refuse_unstated(
+            {
+                name: f"the column {' or '.join(_NAMES[name])}"
+                for name in _FILTERED
+                if name not in self.column
+            }
         )
         return not settings.fields
 
@@ -102,10 +109,10 @@ class _Table:
         text, start_text, end_text = stated["node"], stated["start"], stated["end"]
         start = clock.parse(start_text, file, number)
         end = clock.parse(end_text, file, number, start)
-        partition = (
-            None if state == "unavailable" else stated.get("partition", "")
-        )  # an outage is of no partition
-        other = reading.other(number, cluster=cluster, partition=partition)
+        # an outage is of no partition
+        filtered = () if state == "unavailable" else _FILTERED
+        of_job = {name: stated.get(name, "") for name in filtered}
+        other = reading.other(number, cluster=cluster, **of_job)
         if other:
             return Ignored(number, f"row of another {other}")
         try:
@@ -148,7 +155,7 @@ def _header(
     columns = {
         column: place
         for column, place in columns_of(names, _NAMES).items()
-        if place >= 0 and (settings.partition or column != "partition")
+        if place >= 0 and (column not in _FILTERED or column in settings.asked())
     }
     for column in ("node", "start", "end"):
         if column not in columns:

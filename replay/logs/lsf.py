@@ -59,8 +59,11 @@ def read(reading: Reading) -> Iterator[Record]:
             raise Foreign(
                 "is no record of lsb.acct, such as JOB_FINISH", ascii(row[0][:40])
             )
-        queue = unquoted(row[_QUEUE]) if len(row) > _QUEUE else ""
-        reading.keep(line, partition=queue)
+        user, queue = (
+            unquoted(row[place]) if place < len(row) else ""
+            for place in (_USER, _QUEUE)
+        )
+        reading.keep(line, partition=queue, user=user)
         asked, index = _asked(row)
         job = f"job {row[_JOB][:40]}"
         if asked and index + 1 < len(row) and _FLOAT.fullmatch(row[index + 1]):
@@ -97,7 +100,7 @@ def read(reading: Reading) -> Iterator[Record]:
         )
         if log is not None and held is not None and not any(held):
             reading.note_no_units(line, log)
-        origin = Origin(unquoted(row[_USER]), queue)
+        origin = Origin(user, queue)
         yield JobRan(line, text, nodes, start_ns, end_ns, held, origin=origin)
 
     yield from each_line(reading, record)

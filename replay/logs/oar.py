@@ -71,7 +71,8 @@ class _Gantt:
 
     def _job(self, entry: dict[str, Any], name: str, line: int) -> JobRan:
         queue = str(_of(entry, "queue", "queue_name") or "")
-        self._reading.keep(line, partition=queue)
+        user = str(_of(entry, "owner", "job_user", "user") or "")
+        self._reading.keep(line, partition=queue, user=user)
         state = str(entry.get("state", ""))
         start_ns = _instant(_of(entry, "startTime", "start_time"))
         end_ns = _instant(_of(entry, "stopTime", "stop_time"))
@@ -89,9 +90,8 @@ class _Gantt:
         in_order(start_ns, end_ns)
         hosts = host_names(map(str, nodes), "assigned_network_address")
         key = ("oar", str(_of(entry, "Job_Id", "job_id", "id") or name))
-        origin = Origin(str(_of(entry, "owner", "job_user", "user") or ""), queue)
         nodes = self._reading.nodes(hosts)
-        return JobRan(line, key, nodes, start_ns, end_ns, origin=origin)
+        return JobRan(line, key, nodes, start_ns, end_ns, origin=Origin(user, queue))
 
     def outages(self) -> Iterator[Record]:
         """Yield when resources were dead: a node with one that was is unavailable."""

@@ -78,7 +78,8 @@ class _Accounting:
         stamp = f"{year}-{month}-{day}T{hour}"
         values = _values(message)
         if kind in _OF_JOBS:
-            self.reading.keep(line, partition=values.get("queue", ""))
+            queue, user = values.get("queue", ""), values.get("user", "")
+            self.reading.keep(line, partition=queue, user=user)
         match kind:
             case "E" | "R":
                 yield from self._ended(kind, job, stamp, values)

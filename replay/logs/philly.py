@@ -42,7 +42,11 @@ def read(reading: Reading) -> Iterator[Record]:
 
     def record(job: dict[str, Any], _: str, line: int) -> Iterator[Record]:
         attempts = job["attempts"]
-        reading.keep(line, partition=str(job.get("vc") or ""))  # virtual cluster
+        # vc: virtual cluster
+        user, queue, status = (
+            str(job.get(name) or "") for name in ("user", "vc", "status")
+        )
+        reading.keep(line, partition=queue, user=user)
         if not attempts:
             raise LeftOut("job without an attempt: it never started")
         runs = []
@@ -81,9 +85,7 @@ def read(reading: Reading) -> Iterator[Record]:
                 str(job.get("jobid"))[:80],
             )
         key = ("philly", str(job["jobid"]))
-        origin = Origin(
-            *(str(job.get(name) or "") for name in ("user", "vc", "status"))
-        )
+        origin = Origin(user, queue, status)
         for number, (nodes, start_ns, end_ns, held) in enumerate(runs):
             yield JobRan(
                 line, key, nodes, start_ns, end_ns, held, same_row=bool(number),

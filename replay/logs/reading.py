@@ -30,6 +30,8 @@ from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.diagnosis import Foreign as Foreign
 from bft.replay.logs.diagnosis import LeftOut as LeftOut
 from bft.replay.logs.diagnosis import Unusable as Unusable
+from bft.replay.logs.filters import FILTERS as FILTERS
+from bft.replay.logs.filters import Filters as Filters
 from bft.replay.logs.hostlists import HostListError as HostListError
 from bft.replay.logs.hostlists import NodeLists as NodeLists
 from bft.replay.logs.node_states import CountsAs
@@ -387,13 +389,14 @@ Record: TypeAlias = (
 
 # Different texts of a column that are kept: one alone is suspicious.
 MOST_VALUES = 2
-NO_CLUSTER = "no cluster is stated: --cluster was not applied"
-OTHER_PARTITIONS = "jobs of other partitions were left out: nodes of this trace on which they ran look idle meanwhile"
+# What is noted where a filter is not applied, and where it leaves jobs out.
+NOT_STATED = "no {0} is stated: --{0} was not applied"
+OTHERS = "jobs of other {}s were left out: nodes of this trace on which they ran look idle meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Settings of the user for the readers of a log.
+class Settings(Filters):
+    """Settings of the user for the readers of a log, with what they filter by.
 
     Parameters
     ----------
@@ -401,10 +404,6 @@ class Settings:
         Names of the columns, for a file without a header line; empty when the file has one.
     delimiter
         What separates columns; empty: as in the header line.
-    cluster
-        Use only the rows of this cluster, where rows name theirs; empty: all.
-    partition
-        Use only the jobs of this partition or queue; empty: all.
     processors_per_node
         Where a log counts processors (SWF), how many make a node; None: as the log's header says, else 1.
     machine_nodes
@@ -421,8 +420,6 @@ class Settings:
 
     fields: tuple[str, ...] = ()
     delimiter: str = ""
-    cluster: str = ""
-    partition: str = ""
     processors_per_node: int | None = None
     machine_nodes: int | None = None
     events: bool = False
@@ -544,103 +541,87 @@ class Reading:
         why = f"a job without {log.unit.plural} leaves those of its nodes idle"
         self.note(why, line)
 
-    def keep(
-        self,
-        line: int,
-        *,
-        cluster: str | None = None,
-        partition: str | None = None,
-        what: str = "job",
-    ) -> None:
-        """Leave a record out that is of another cluster or partition than those that the user asks for.
+    def keep(self, line: int, *, what: str = "job", **stated: str | None) -> None:
+        """Leave a record out that states something else than the user asks for.
 
         Parameters as `other` has them; `what` names the record in the account.
 
         Raises
         ------
         LeftOut
-            When it is of another one.
+            When it states something else.
         """
-        other = self.other(line, cluster=cluster, partition=partition)
+        other = self.other(line, **stated)
         if other:
             raise LeftOut(f"{what} of another {other}")
 
-    def need_partitions(self, states_them: bool, expected: str) -> None:
-        """Refuse a file that states no partitions where those of one are asked for.
+    def refuse_unstated(self, expected: Mapping[str, str]) -> None:
+        """Refuse a file that does not state of jobs what the user filters them by.
 
         Parameters
         ----------
-        states_them
-            Whether the file states them, as its header shows.
         expected
-            What states them: a column, or another form of the log.
+            What the file lacks, as its header shows: by the name of a filter, such as `partition`, what would state it,
+            a column or another form of the log.
 
         Raises
         ------
         InputError
-            When they are asked for and not stated.
+            When the user asks for some jobs by what the file does not state.
         """
-        if self.settings.partition and not states_them:
-            raise InputError(
-                f"--partition: the file states no partitions: expected {expected}",
-                file=self.file,
-            )
+        for name in self.settings.asked():
+            if FILTERS[name].of_jobs and name in expected:
+                why = f"--{name}: the file states no {name}s: expected {expected[name]}"
+                raise InputError(why, file=self.file)
 
-    def belongs(self, *, cluster: str | None, partition: str | None) -> str:
-        """Say by which of its properties a record is left out: `cluster`, `partition`, or empty for one that counts.
-
-        These are the filters of all formats. Capitals do not matter.
+    def belongs(self, **stated: str | None) -> str:
+        """Return the name of the first filter that leaves a record out, or an empty text for one that is used.
 
         Parameters
         ----------
-        cluster
-            As the record states it; one that states none (empty) counts. None: records of this kind belong to all
-            clusters.
-        partition
-            Partition or queue as the record states it; several with commas between them, of a job that waits. A job
-            that states none is of no partition. None: records of this kind belong to all partitions.
+        **stated
+            What the record states, by the names of filters, such as `cluster` and `partition`; see `Filter.keeps`. What
+            is not named here is None.
         """
-        asked, queue = self.settings.cluster.casefold(), self.settings.partition
-        if asked and cluster and cluster.casefold() != asked:
-            return "cluster"
-        if not queue or partition is None:
-            return ""
-        stated = partition.casefold().split(",")
-        return "" if queue.casefold() in stated else "partition"
+        asked = self.settings.asked().items()
+        left_out = (
+            name
+            for name, wanted in asked
+            if not FILTERS[name].keeps(wanted, stated.get(name))
+        )
+        return next(left_out, "")
 
-    def other(
-        self,
-        line: int,
-        *,
-        cluster: str | None = None,
-        partition: str | None = None,
-        count: int = 1,
-    ) -> str:
+    def other(self, line: int, count: int = 1, /, **stated: str | None) -> str:
         """Return what `belongs` says of a record, and note what is worth telling.
 
         Parameters
         ----------
         line
             Where the record begins, of several the first.
-        cluster, partition
-            As `belongs` has them.
         count
             How many records state these.
+        **stated
+            As `belongs` has it.
         """
-        settings = self.settings
-        found = self.belongs(cluster=cluster, partition=partition)
-        if settings.cluster and cluster == "":
-            self.diagnosis.note(NO_CLUSTER, self.file, line, count=count)
-        if settings.partition and partition is not None:
-            if found == "partition":
-                self.into.other_partitions.setdefault(partition[:80])
-                detail = ascii(partition[:80])
-                self.diagnosis.note(
-                    OTHER_PARTITIONS, self.file, line, detail, count=count, loud=True
-                )
-            elif not found:
-                self.into.partition_met = True
-        return found
+        columns, diagnosis = self.into.columns, self.diagnosis
+        for name, wanted in self.settings.asked().items():
+            value = stated.get(name)
+            if value is None:
+                continue
+            kept = FILTERS[name].keeps(wanted, value)
+            if not FILTERS[name].of_jobs:
+                if not value:
+                    why = NOT_STATED.format(name)
+                    diagnosis.note(why, self.file, line, count=count)
+            elif kept:
+                columns.chosen.add(name)
+            else:
+                columns.others.setdefault(name, {}).setdefault(value[:80])
+                why, detail = OTHERS.format(name), ascii(value[:80])
+                diagnosis.note(why, self.file, line, detail, count=count, loud=True)
+            if not kept:
+                return name
+        return ""
 
 
 # Names that a node trace can hold; logs with damaged bytes or control characters have others.

@@ -54,7 +54,7 @@ def read(reading: Reading) -> Iterator[Record]:
             )
         if not row[_JOB].isdecimal():
             raise Unusable("job_number, field 6, is no number", ascii(row[_JOB][:40]))
-        reading.keep(line, partition=row[_QUEUE])
+        reading.keep(line, partition=row[_QUEUE], user=row[_OWNER])
         if _never(row[_START]) or _never(row[_END]) or row[_HOST].upper() == "UNKNOWN":
             raise LeftOut("a job that never ran: no start, no end or no host")
         start_ns, end_ns = (

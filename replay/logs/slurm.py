@@ -224,8 +224,10 @@ def _records(text: str, reading: Reading, line: int) -> Iterator[Record]:
     if missing:
         raise Unusable(f"is no job: expected {', '.join(_NEEDED)}", f"no {missing[0]}")
     state = stated["JobState"]
+    user, partition = (stated.get(key, "") for key in ("UserId", "Partition"))
+    origin = Origin(user.partition("(")[0], partition, state)
     # the text names no cluster
-    reading.keep(line, cluster="", partition=stated.get("Partition", ""))
+    reading.keep(line, cluster="", partition=partition, user=origin.user)
     nodes: array[int] = reading.lists()(stated["NodeList"])
     times = [_time(stated, key, reading, line) for key in ("StartTime", "EndTime")]
     start, end = so_far(state, times[0], times[1])
@@ -236,10 +238,9 @@ def _records(text: str, reading: Reading, line: int) -> Iterator[Record]:
         if log is None or not has_run
         else held(_stated(text, stated, nodes, reading), nodes, log, reading, line)
     )
-    user = stated.get("UserId", "").partition("(")[0]
     job = Job(
         key, state, start, end, nodes, _whole(stated, "NumNodes") or 0, has,
-        origin=Origin(user, stated.get("Partition", ""), state),
+        origin=origin,
     )  # fmt: skip
     before = _whole(stated, "SecsPreSuspend")
     before_ns = None if before is None else before * SECOND_NS
@@ -336,8 +337,9 @@ def _entry_records(
 ) -> Iterator[Record]:
     cluster = str(entry.get("cluster") or "")
     partition = str(entry.get("partition") or "")
-    reading.keep(line, cluster=cluster, partition=partition)
     queued = "time" not in entry  # of squeue or scontrol
+    user = str(entry.get("user_name" if queued else "user") or "")
+    reading.keep(line, cluster=cluster, partition=partition, user=user)
     state = (
         entry.get("job_state", "")
         if queued
@@ -365,7 +367,6 @@ def _entry_records(
         if log is not None and has_run
         else None
     )
-    user = str(entry.get("user_name" if queued else "user") or "")
     origin = Origin(user, partition, state)
     job = Job(key, state, start, end, nodes, held=some, origin=origin)
     if queued:

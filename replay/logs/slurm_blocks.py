@@ -11,7 +11,7 @@ import re
 from array import array
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -450,15 +450,14 @@ class _Columns:
         self._hosts: dict[str, HostColumns] = {}
         self._names = [str(place) for place in range(len(table.columns))]
         places = [*rows.places, rows.at_cluster, rows.at_suspended]
-        if rows.filtered:
-            places.append(rows.at_partition)
+        places += rows.at_filters.values()
         if rows.units is not None:
             places += rows.units.places
         if rows.planned is not None:
             places += [rows.planned.known, rows.planned.limit, rows.planned.nodes]
         self._places = {place for place in places if place >= 0}
-        # Clusters and partitions that rows have stated so far.
-        self._met: set[tuple[bytes, bytes]] = set()
+        # What rows have stated so far in the columns of filters.
+        self._met: set[tuple[str, ...]] = set()
         # Lines of another number of fields in the block that was read last, up to where it was given up.
         self.odd = 0
 
@@ -575,8 +574,8 @@ class _Columns:
                 done = place
             yield from self._alone(texts[jobs[place]], line + int(jobs[place]))
         yield from batch.records(done, len(jobs))
-        for cluster, partition, first, others in origins.counts:
-            rows.is_other(cluster, partition, first, others)
+        for stated, first, others in origins.counts:
+            rows.is_other(stated, first, others)
 
     def _see(self, parsed: pa.Table, usual: NDArray[np.bool_]) -> None:
         """Hand over what the watched columns hold in usual rows."""
@@ -594,41 +593,36 @@ class _Columns:
             yield from self._rows.row(number, line.split(self._table.delimiter))
 
     def _origins(self, parsed: pa.Table, lines: NDArray[np.int64]) -> _Origins:
-        """The clusters and partitions of rows, and which rows are left out by them."""
-        rows, total = self._rows, len(parsed)
-        none = np.zeros(total, dtype=bool)
-        if rows.at_cluster < 0 and not rows.filtered:
-            return _Origins(~none, none, none)
-        clusters = self._column(parsed, rows.at_cluster).dictionary_encode()
-        at = rows.at_partition if rows.filtered else -1
-        partitions = self._column(parsed, at).dictionary_encode()
-        names = [
-            text.decode("utf-8", "surrogateescape")
-            for text in clusters.dictionary.to_pylist()
-        ]
-        queues = [
-            text.decode("utf-8", "surrogateescape")
-            for text in partitions.dictionary.to_pylist()
-        ]
-        of_cluster = codes(clusters).astype(np.int64)
-        origins = _Origins(~none, none.copy(), none, names, of_cluster)
-        if not rows.filtered:
+        """The clusters of rows, and which rows are left out by what they state in the columns of filters."""
+        rows = self._rows
+        none = np.zeros(len(parsed), dtype=bool)
+        origins = _Origins(~none, none.copy(), none)
+        if rows.at_cluster >= 0:
+            clusters, of_cluster = self._coded(parsed, rows.at_cluster)
+            origins = replace(origins, clusters=clusters, of_cluster=of_cluster)
+        if not rows.at_filters:
             return origins
-        pairs = of_cluster * len(queues) + codes(partitions)
-        met, first, which, counts = np.unique(
-            pairs, return_index=True, return_inverse=True, return_counts=True
+        columns = {
+            name: self._coded(parsed, place) for name, place in rows.at_filters.items()
+        }
+        combined = np.zeros(len(parsed), dtype=np.int64)
+        for names, which in columns.values():
+            combined = combined * len(names) + which
+        _, first, which, counts = np.unique(
+            combined, return_index=True, return_inverse=True, return_counts=True
         )
         for number in np.argsort(first).tolist():
-            cluster_code, queue_code = divmod(int(met[number]), len(queues))
-            cluster, queue = names[cluster_code], queues[queue_code]
-            partition = queue if at >= 0 else None
+            begin, count = int(first[number]), int(counts[number])
+            stated = {
+                name: names[codes_of[begin]]
+                for name, (names, codes_of) in columns.items()
+            }
             mine = which == number
-            other = self._reading.belongs(cluster=cluster, partition=partition)
+            other = self._reading.belongs(**stated)
             origins.other[mine] = bool(other)
-            count, begin = int(counts[number]), int(first[number])
-            if (cluster, queue) not in self._met:
+            if tuple(stated.values()) not in self._met:
                 # The first one is read by itself: it says what is to be noted, in its place.
-                self._met.add((cluster, queue))
+                self._met.add(tuple(stated.values()))
                 origins.usual[begin] = False
                 mine[begin] = False
                 count -= 1
@@ -637,8 +631,15 @@ class _Columns:
                 origins.out[mine] = True
             if count:
                 begin = int(mine.argmax())
-                origins.counts.append((cluster, partition, int(lines[begin]), count))
+                origins.counts.append((stated, int(lines[begin]), count))
         return origins
+
+    def _coded(self, parsed: pa.Table, place: int) -> tuple[list[str], Whole]:
+        """The different texts of a column, and which of them each row has."""
+        encoded = self._column(parsed, place).dictionary_encode()
+        texts = encoded.dictionary.to_pylist()
+        names = [text.decode("utf-8", "surrogateescape") for text in texts]
+        return names, codes(encoded).astype(np.int64)
 
     def _keys(self, ids: pa.Array, origins: _Origins) -> list[Hashable] | Whole:
         """The keys of jobs, or their numbers where these are enough, which is the usual case."""
@@ -714,14 +715,9 @@ class _Columns:
         known, usual = times_of(
             self._column(parsed, planned.known), self._reading.clock
         )
-        encoded = self._column(parsed, planned.limit).dictionary_encode()
-        texts = [
-            text.decode("utf-8", "surrogateescape")
-            for text in encoded.dictionary.to_pylist()
-        ]
+        texts, which = self._coded(parsed, planned.limit)
         are_limits = np.array([planned.is_limit(text) for text in texts], dtype=bool)
         limits = [planned.limit_ns(text) for text in texts]
-        which = codes(encoded)
         usual &= are_limits[which]
         return _PlanCells(known, [limits[code] for code in which.tolist()], usual)
 
@@ -740,7 +736,7 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Origins:
-    """Clusters and partitions that the rows of a block state.
+    """Clusters that the rows of a block state, and what they state in the columns of filters.
 
     Parameters
     ----------
@@ -750,7 +746,7 @@ class _Origins:
     clusters, of_cluster
         Names of the clusters, and which of them each row states; empty without such a column.
     counts
-        Cluster, partition, line of the first row, and number of the rows that are to be counted.
+        What rows state in the columns of filters, line of the first, and number of those that are to be counted.
     """
 
     usual: NDArray[np.bool_]
@@ -760,7 +756,7 @@ class _Origins:
     of_cluster: NDArray[np.int64] = field(
         default_factory=lambda: np.zeros(0, dtype=np.int64)
     )
-    counts: list[tuple[str, str | None, int, int]] = field(default_factory=list)
+    counts: list[tuple[dict[str, str], int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 from bft.models import InputError
 from bft.replay.logs.hostlists import NO_HOSTS, HostListError
 from bft.replay.logs.reading import (
+    FILTERS,
     MOST_VALUES,
     ColumnHeld,
     Ignored,
@@ -345,8 +346,10 @@ class Rows:
     ----------
     places
         Columns of id, start, end, nodes, and number of nodes (-1: there is none).
-    at_cluster, at_partition, at_suspended
+    at_cluster, at_suspended
         Columns of these where they matter, or -1.
+    at_filters
+        Columns of what users filter by, or -1; empty unless a filter is asked for.
     named
         Whether rows name their nodes; otherwise they only count them.
     units, planned
@@ -366,11 +369,15 @@ class Rows:
         self._at_state, self.at_cluster = at["state"], at["cluster"]
         self.at_suspended = at["suspended"]
         self.named = table.columns[at["nodelist"]] == "nodelist"
-        self.filtered = bool(reading.settings.cluster or reading.settings.partition)
-        self.at_partition = at.get("partition", -1)
-        reading.need_partitions(
-            self.at_partition >= 0,
-            f"the column Partition (export with {COMMAND},Partition)",
+        filters = FILTERS if reading.settings.asked() else ()
+        self.at_filters = {name: at.get(name, -1) for name in filters}
+        missing = (name for name, place in self.at_filters.items() if place < 0)
+        named = ((name, name.capitalize()) for name in missing)
+        reading.refuse_unstated(
+            {
+                name: f"the column {column} (export with {COMMAND},{column})"
+                for name, column in named
+            }
         )
         self._steps = self._first_step = 0
         # Watched columns that hold one value so far, and what all of them hold; and rows that were looked at.
@@ -408,13 +415,9 @@ class Rows:
         self._first_step = self._first_step or first
         self._steps += count
 
-    def is_other(
-        self, cluster: str, partition: str | None, first: int, count: int = 1
-    ) -> bool:
-        """Whether rows are left out by the cluster or the partition that they state; they are counted."""
-        other = self._reading.other(
-            first, cluster=cluster, partition=partition, count=count
-        )
+    def is_other(self, stated: Mapping[str, str], first: int, count: int = 1) -> bool:
+        """Whether rows are left out by what they state in the columns of filters; they are counted."""
+        other = self._reading.other(first, count, **stated)
         if other:
             known, line = self._others.get(other, (0, first))
             self._others[other] = known + count, line
@@ -442,9 +445,12 @@ class Rows:
             self.steps(number, 1)
             return
         cluster = fields[self.at_cluster] if self.at_cluster >= 0 else ""
-        if self.filtered:
-            at = self.at_partition
-            if self.is_other(cluster, fields[at] if at >= 0 else None, number):
+        if self.at_filters:
+            stated = {
+                name: fields[place] if place >= 0 else ""
+                for name, place in self.at_filters.items()
+            }
+            if self.is_other(stated, number):
                 return
         key = self.key(fields[at_id], cluster)
         start_text, end_text = fields[at_start], fields[at_end]

@@ -95,7 +95,7 @@ class _Workload:
                 "a part of a job (status 2 to 4), which the line of the whole job covers"
             )
         partition = row[_QUEUE] if row[_PARTITION] == "-1" else row[_PARTITION]
-        reading.keep(line, partition=partition)
+        reading.keep(line, partition=partition, user=row[_USER])
         origin = Origin(row[_USER].removeprefix("-1"), partition.removeprefix("-1"))
         processors, start_s, end_s = self._stated(row, line)
         start_ns, end_ns = _ns(start_s), _ns(end_s)

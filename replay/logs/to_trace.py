@@ -602,8 +602,7 @@ def _suspect(
     suspicions.clusters(collected.job_runs)
     if observed is None:
         return
-    if not collected.partition_met:
-        suspicions.partition(collected.columns, collected.listed, observed)
+    suspicions.partition(collected.columns, collected.listed, observed)
     lengths = observed.idle[2] - observed.idle[1]
     intervals = collected.busy_intervals.given
     suspicions.contradicted(collected.contradicted, observed.share(lengths), intervals)

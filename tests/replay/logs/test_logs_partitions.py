@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from synthetic_logs_more import BEGIN_S
 
 from bft.models import InputError
 from bft.replay.cli.main import run
-from bft.replay.logs import format_names, log_format
-from bft.replay.logs.from_files import IngestOptions
+from bft.replay.logs import LogFormat, Reading, format_names, log_format
+from bft.replay.logs.filters import FILTERS
+from bft.replay.logs.from_files import IngestOptions, ingested
 
 # Id, host, seconds after the beginning, and partition.
 Row = tuple[int, str, int, int, str]
@@ -328,6 +330,31 @@ def test_a_job_that_waits_for_any_of_several_partitions_is_of_each() -> None:
         == 0
     )
     assert "n9" not in Path("t.csv").read_text()
+
+
+@pytest.mark.parametrize("name", sorted(WRITERS.keys() - {"sacct"}))
+def test_readers_hand_over_what_jobs_state_whether_or_not_a_filter_asks(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A table of sacct is asked for the columns of filters alone.
+    form, write = WRITERS[name]
+    handed = set()
+
+    def other(reading: Reading, line: int, count: int = 1, /, **stated: str) -> str:
+        handed.update(stated)
+        return ""
+
+    monkeypatch.setattr(Reading, "other", other)
+    Path("log").write_text(write(ROWS))
+    ingested(form, ["log"], IngestOptions(tz="UTC", allow_few=True))
+    declared = log_format(form)
+    known = {"cluster": declared.clusters, "user": declared.users, "partition": True}
+    assert handed == {name for name, states_it in known.items() if states_it}
+
+
+def test_formats_declare_whether_they_state_what_a_filter_is_about() -> None:
+    features = {field.name for field in fields(LogFormat)}
+    assert features >= {f"{name}s" for name in FILTERS}
 
 
 def test_outages_are_of_all_partitions() -> None:

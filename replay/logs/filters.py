@@ -1,0 +1,79 @@
+"""The filters of logs: each is a field of `Filters`, and works in every format whose records state what it is about.
+
+Options of `ingest`, settings of readers and all checks follow from these fields. Readers hand over what a record states
+under the names of the fields (`Reading.keep`), whether or not there is a filter of that name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """How a filter chooses records.
+
+    Parameters
+    ----------
+    help
+        Says in a sentence what it does, for the command line.
+    of_jobs
+        Whether it is for jobs alone: a job that states nothing is left out, and logs that state nothing are refused.
+        Otherwise it is also for nodes and outages, and what states nothing is used, which is noted.
+    """
+
+    help: str
+    of_jobs: bool
+
+    def keeps(self, wanted: str, stated: str | None) -> bool:
+        """Tell whether a record is used that states this; capitals do not matter.
+
+        Parameters
+        ----------
+        wanted
+            Value that the user asks for.
+        stated
+            Value that the record states, of jobs several with commas between them; empty: none. None: records of this
+            kind belong to all values.
+
+        Examples
+        --------
+        >>> Filter("", of_jobs=True).keeps("gpu", "batch,GPU"), Filter("", of_jobs=False).keeps("gpu", "")
+        (True, True)
+        """
+        if self.of_jobs:
+            return stated is None or wanted.casefold() in stated.casefold().split(",")
+        return not stated or stated.casefold() == wanted.casefold()
+
+
+def _filter(help: str, *, of_jobs: bool) -> Any:  # noqa: A002 - as click calls it
+    return field(default="", metadata={"filter": Filter(help, of_jobs)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """The values that records of a log have to state to be used; empty: any.
+
+    `LogFormat` says of each format whether its records state them: `clusters`, `partitions` and so on.
+    """
+
+    cluster: str = _filter("Use only rows of this cluster. [all]", of_jobs=False)
+    partition: str = _filter(
+        "Use only jobs of this partition or queue. [all]", of_jobs=True
+    )
+
+    def asked(self) -> dict[str, Any]:
+        """Return what the user asks for, by the names of the filters."""
+        named = {name: getattr(self, name) for name in FILTERS}
+        return {name: wanted for name, wanted in named.items() if wanted}
+
+    def beside_jobs(self) -> dict[str, Any]:
+        """Return what the user asks for of nodes and outages as well."""
+        asked = self.asked().items()
+        return {name: wanted for name, wanted in asked if not FILTERS[name].of_jobs}
+
+
+FILTERS: dict[str, Filter] = {
+    each.name: each.metadata["filter"] for each in fields(Filters)
+}
