@@ -14,12 +14,14 @@ from typing import Any
 from bft.milp.backends.backend_api import Availability, Backend, Feature
 from bft.milp.backends.process import SolverProcess
 from bft.milp.backends.registry import backend_names
+from bft.milp.classes import replaced
 from bft.milp.documents import Document, answer, parse
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, LinearStatus
 from bft.milp.formulations.transfers import move, settle
 from bft.milp.problem import (
     TIES,
     CostModel,
+    Counts,
     Job,
     Pair,
     Problem,
@@ -40,6 +42,7 @@ __all__ = [
     "Availability",
     "Backend",
     "CostModel",
+    "Counts",
     "Document",
     "Feature",
     "Job",
@@ -60,6 +63,7 @@ __all__ = [
     "keep",
     "move",
     "parse",
+    "replaced",
     "settle",
     "solve",
     "tamed",

@@ -9,7 +9,7 @@ one set of variables, however many members it has.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp.problem import FloatArray, IntArray, Job, Problem
+from bft.milp.problem import FloatArray, IntArray, Job, Problem, keep_names
 
 if TYPE_CHECKING:
-    from bft.milp.exact.scores import Terms
+    from bft.milp.exact.scores import Curves, Terms
 
 
 class _Growing:
@@ -62,14 +62,15 @@ class _Rows:
         self.kinds, self.ends, self.stretch_ends, self.lows, self.highs = (
             _Growing(np.int64) for _ in range(5)
         )
-        self.tcup, self.tcdw, self.weight, self.ns, self.os = (
-            _Growing(np.float64) for _ in range(5)
+        self.tcup, self.tcdw, self.weight, self.ns, self.os, self.slopes = (
+            _Growing(np.float64) for _ in range(6)
         )
         self.ends.add([0])
         self.stretch_ends.add([0])
 
-    def add(self, new: Sequence[Job]) -> None:
-        """Add jobs that are not known, each once."""
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Add those of the jobs that are not known."""
+        new = list(dict.fromkeys(job for job in jobs if job not in self.row))
         self.row |= {job: row for row, job in enumerate(new, len(self.row))}
         different = {job.waiting_key: job for job in new}
         first = {key: job for key, job in different.items() if key not in self.kind}
@@ -80,6 +81,7 @@ class _Rows:
             self.ends.add(curve_ends)
             self.ns.add(*(job.ns for job in kinds))
             self.os.add(*(job.os for job in kinds))
+            self.slopes.add(*(_slopes(job) for job in kinds))
             lengths = [len(job.stretches) for job in kinds]
             self.stretch_ends.add(np.cumsum(lengths) + len(self.lows))
             self.lows.add([low for job in kinds for low, _ in job.stretches])
@@ -89,6 +91,29 @@ class _Rows:
         self.tcdw.add([job.tcdw for job in new])
         self.weight.add([job.weight for job in new])
 
+    def has_room(self, jobs: int) -> bool:
+        """Whether it has few jobs beyond twice so many."""
+        return len(self.row) <= 2 * jobs + _SPARE
+
+    def arrays(self, jobs: tuple[Job, ...], at: IntArray) -> JobArrays:
+        """The jobs that stand in some rows."""
+        return JobArrays(
+            jobs,
+            at,
+            self.kinds.array[at],
+            self.tcup.array[at],
+            self.tcdw.array[at],
+            self.weight.array[at],
+            (self.ns.array, self.os.array, self.slopes.array, self.ends.array),
+            (self.lows.array, self.highs.array, self.stretch_ends.array),
+            self,
+        )
+
+
+def _slopes(job: Job) -> FloatArray:
+    """The slope from each breakpoint to the next, 0 at the last."""
+    return np.append(np.diff(job.os) / np.diff(job.ns), 0.0)
+
 
 @dataclass(frozen=True, eq=False)
 class JobArrays:
@@ -96,25 +121,28 @@ class JobArrays:
 
     Parameters
     ----------
-    jobs
-        The jobs.
+    jobs, at
+        The jobs, and their rows in `rows`.
     kinds
         A number for each job, equal for jobs whose value while they wait is the same function, Tcup aside.
     tcup, tcdw, weight
         As of `Job`.
     curves
-        Breakpoints and the objective there, one curve for each kind, and where a kind's curve ends.
+        Breakpoints, the objective there and its slope up to the next, one curve for each kind, and where a kind's
+        curve ends.
     stretches
         First and last count of each stretch of neighbouring counts, and where a kind's stretches end.
     """
 
     jobs: tuple[Job, ...]
+    at: IntArray
     kinds: IntArray
     tcup: FloatArray
     tcdw: FloatArray
     weight: FloatArray
-    curves: tuple[FloatArray, FloatArray, IntArray]
+    curves: Curves
     stretches: tuple[IntArray, IntArray, IntArray]
+    rows: _Rows
     _alike: dict[float | None, tuple[IntArray, int]] = field(default_factory=dict)
 
     @cached_property
@@ -161,23 +189,41 @@ def job_arrays(jobs: tuple[Job, ...]) -> JobArrays:
     with _lock:
         rows = list(map(_rows.row.get, jobs))
         if None in rows:
-            if len(_rows.row) > 2 * len(jobs) + _SPARE:
-                _rows, rows = _Rows(), [None] * len(jobs)
-            new = [job for job, row in zip(jobs, rows, strict=True) if row is None]
-            _rows.add(list(dict.fromkeys(new)))
+            if not _rows.has_room(len(jobs)):
+                _rows = _Rows()
+            _rows.add(jobs)
             rows = list(map(_rows.row.get, jobs))
-        at = np.array(rows, dtype=np.int64)
-        arrays = JobArrays(
-            jobs,
-            _rows.kinds.array[at],
-            _rows.tcup.array[at],
-            _rows.tcdw.array[at],
-            _rows.weight.array[at],
-            (_rows.ns.array, _rows.os.array, _rows.ends.array),
-            (_rows.lows.array, _rows.highs.array, _rows.stretch_ends.array),
-        )
+        arrays = _rows.arrays(jobs, np.array(rows, dtype=np.int64))
         _recent = (arrays, *_recent[:3])
     return arrays
+
+
+def replaced(jobs: tuple[Job, ...], others: Mapping[int, Job]) -> tuple[Job, ...]:
+    """The jobs with others of the same names at some positions; only these are looked at to pose a problem.
+
+    Raises
+    ------
+    ValueError
+        For another name.
+    """
+    global _recent
+    after = list(jobs)
+    for at, job in others.items():
+        if job.name != after[at].name:
+            raise ValueError(
+                f"expected a job named {after[at].name!r}, not {job.name!r}"
+            )
+        after[at] = job
+    found = tuple(after)
+    keep_names(jobs, found)
+    with _lock:
+        known = next((arrays for arrays in _recent if arrays.jobs is jobs), None)
+        if known is not None and known.rows is _rows and _rows.has_room(len(jobs)):
+            _rows.add(others.values())
+            rows = known.at.copy()
+            rows[list(others)] = [_rows.row[job] for job in others.values()]
+            _recent = (_rows.arrays(found, rows), *_recent[:3])
+    return found
 
 
 @dataclass(frozen=True, eq=False)

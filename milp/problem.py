@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from operator import attrgetter
@@ -231,6 +232,26 @@ def _unique_names(jobs: tuple[Job, ...]) -> bool:
     return True
 
 
+def keep_names(before: tuple[Job, ...], jobs: tuple[Job, ...]) -> None:
+    """Note that some jobs have the names of those before, so that they need no check if those were unique."""
+    global _unique
+    if before is _unique:
+        _unique = jobs
+
+
+class Counts(tuple[int, ...]):
+    """Units of each job, which compiled code has counted: they stay at hand as an array of int64, `array`."""
+
+    array: IntArray
+
+    @classmethod
+    def of(cls, array: IntArray) -> Counts:
+        """The counts in an array that does not change."""
+        counts = cls(array.tolist())
+        counts.array = array
+        return counts
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Two jobs that may share units, and how much that slows each down (docs/model.md).
@@ -408,6 +429,8 @@ class Problem:
     kinds
         The kinds of units, None where all are alike. Jobs cannot share units of several kinds. A job that changes to
         another kind pays as one that grows: Tcup of the new kind, at its rate before. `of_kinds` makes such a problem.
+    held
+        Units that jobs hold now; a shared unit counts once.
 
     Examples
     --------
@@ -424,6 +447,7 @@ class Problem:
     pairs: tuple[Pair, ...] = ()
     alike: tuple[tuple[int, ...], ...] = ()
     kinds: UnitKinds | None = None
+    held: int = field(init=False, repr=False)
 
     @classmethod
     def of_kinds(
@@ -474,11 +498,16 @@ class Problem:
         if isinstance(current, np.ndarray):
             object.__setattr__(self, "counts", current)
             object.__setattr__(self, "current", tuple(current.tolist()))
+            fewest, total = int(current.min(initial=0)), int(current.sum())
+        else:
+            fewest, total = min(self.current, default=0), sum(self.current)
+        shared = sum(pair.shared for pair in self.pairs)
+        object.__setattr__(self, "held", total - shared)
         if self.kinds is not None:
             self._check_kinds(self.kinds)
         if self.units < 0:
             raise ProblemError(f"units must be >= 0, not {self.units}")
-        if not (np.isfinite(self.tfwd) and self.tfwd > 0):
+        if not (math.isfinite(self.tfwd) and self.tfwd > 0):
             raise ProblemError(
                 f"Tfwd must be a finite number of seconds > 0, not {self.tfwd!r}"
             )
@@ -490,7 +519,7 @@ class Problem:
             raise ProblemError(
                 f"current has {len(self.current)} entries for {len(self.jobs)} jobs"
             )
-        if min(self.current, default=0) < 0:
+        if fewest < 0:
             raise ProblemError("current must be >= 0 for every job")
         if self.pairs:
             self._check_pairs()
@@ -549,10 +578,12 @@ class Problem:
         return 0 if self.kinds is None or held is None else self.kinds.names.index(held)
 
     def named(
-        self, choices: Sequence[int]
+        self, choices: Sequence[int] | IntArray
     ) -> tuple[tuple[int, ...], tuple[str | None, ...]]:
         """Counts of units, and the names of their kinds, as a `Solution` has them, for one choice per job."""
         if self.kinds is None:
+            if isinstance(choices, np.ndarray):
+                return Counts.of(choices), ()
             return tuple(choices), ()
         kinds, units = self.kinds_and_units(choices)
         names = self.kinds.names
@@ -570,11 +601,6 @@ class Problem:
     def holders(self) -> tuple[int, ...]:
         """Positions of the jobs that hold units now, ascending."""
         return tuple(np.flatnonzero(self.counts).tolist())
-
-    @property
-    def held(self) -> int:
-        """Units that jobs hold now; a shared unit counts once."""
-        return sum(self.current) - sum(pair.shared for pair in self.pairs)
 
     def partner(self, job: int) -> Pair | None:
         """The pair in which `job` shares units now, None if it shares with nobody."""

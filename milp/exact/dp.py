@@ -110,7 +110,7 @@ def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
         more = _worth(quantum, lost, len(counts), problem.units)
     value = math.fsum(values.tolist())
     bound = value if proven else value + more
-    units, kinds = problem.named(counts.tolist())
+    units, kinds = problem.named(counts)
     return Optimum(units, value, bound, proven, kinds)
 
 

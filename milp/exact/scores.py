@@ -29,11 +29,12 @@ CHARGE = np.int64(CHARGE_QUANTA)
 # S is added up in multiples of the largest value divided by this: room for 2^28 jobs in 62 bits.
 GRAINS = 2.0**32
 # The jobs of a problem as arrays for compiled code (`classes.JobArrays`): the kind of each job; breakpoints, the
-# objective there, and where a kind's curve ends; first and last count of each stretch of counts, and where a kind's
-# stretches end; Tcup, Tcdw and weight of each job.
+# objective there, its slope up to the next (0 at the last), and where a kind's curve ends; first and last count of each
+# stretch of counts, and where a kind's stretches end; Tcup, Tcdw and weight of each job.
+Curves = tuple[FloatArray, FloatArray, FloatArray, IntArray]
 Terms = tuple[
     IntArray,
-    tuple[FloatArray, FloatArray, IntArray],
+    Curves,
     tuple[IntArray, IntArray, IntArray],
     tuple[FloatArray, FloatArray, FloatArray],
 ]
@@ -92,7 +93,8 @@ def value_points(
     A cost that is the same for every count of a job is left out, because it would hide the differences: a job that
     holds more than it may keep must shrink in any case.
     """
-    kinds, (ns, os, ends), (lows, highs, stretch_ends), (tcup, tcdw, weight) = terms
+    kinds, curves, (lows, highs, stretch_ends), (tcup, tcdw, weight) = terms
+    ns, _, _, ends = curves
     classes = len(held)
     offsets = np.zeros(classes + 1, np.int64)
     room = 5 * classes
@@ -119,11 +121,11 @@ def value_points(
             )
             linear[lowest : filled - 1] = True
             if min_units <= held[c] <= max_units and not stall:
-                rate = _on(ns, os, begin, begin, end, float(held[c]))[0]
+                rate = _on(curves, begin, end, float(held[c]))[0]
         offsets[c + 1] = filled
         place = begin
         for k in range(start, filled):
-            o, place = _on(ns, os, place, begin, end, float(counts[k]))
+            o, place = _on(curves, place, end, float(counts[k]))
             seconds = _lost_s(counts[k], held[c], tcup[j], tcdw[j])
             values[k] = _value(o, seconds, rate, weight[j], tfwd, stall)
     return counts[:filled], values[:filled], linear[:filled], offsets
@@ -181,8 +183,8 @@ def _break_points(
             continue
         if ns[k] >= max_units:
             break
-        for side in range(2):
-            n = int(np.floor(ns[k])) if side == 0 else int(np.ceil(ns[k]))
+        whole = int(ns[k])  # as floor: it is above 0
+        for n in range(whole, whole + 1 + (ns[k] > whole)):
             while index < beside and around[index] <= n:
                 if around[index] > counts[filled - 1]:
                     counts[filled] = around[index]
@@ -217,7 +219,8 @@ def values_of(
 
     `runs`: whether a job makes progress on what it holds, so that a change has a cost.
     """
-    kinds, (ns, os, ends), _, (tcup, tcdw, weight) = terms
+    kinds, curves, _, (tcup, tcdw, weight) = terms
+    ends = curves[3]
     values = np.empty(len(of))
     filled = 0
     for j in range(len(of)):
@@ -227,8 +230,8 @@ def values_of(
         seconds = _lost_s(n, held[c], tcup[like], tcdw[like])
         rate = 0.0
         if seconds and runs[c] and not stall:
-            rate = _on(ns, os, begin, begin, end, float(held[c]))[0]
-        o = _on(ns, os, begin, begin, end, float(n))[0]
+            rate = _on(curves, begin, end, float(held[c]))[0]
+        o = _on(curves, begin, end, float(n))[0]
         values[filled] = _value(o, seconds, rate, weight[like], tfwd, stall)
         # Most jobs that wait are worth 0, which a sum need not have.
         if values[filled] != 0.0:
@@ -263,16 +266,12 @@ def _value(
 
 
 @compiled
-def _on(
-    ns: FloatArray, os: FloatArray, place: int, first: int, end: int, n: float
-) -> tuple[float, int]:
+def _on(curves: Curves, place: int, end: int, n: float) -> tuple[float, int]:
     """A curve at n, and the index of its breakpoint before n. Call with rising n, each time from the returned index."""
+    ns, os, slopes, _ = curves
     while place + 1 < end and ns[place + 1] <= n:
         place += 1
-    if place + 1 == end:
-        return os[place], place
-    slope = (os[place + 1] - os[place]) / (ns[place + 1] - ns[place])
-    return slope * (n - ns[place]) + os[place], place
+    return slopes[place] * (n - ns[place]) + os[place], place
 
 
 @compiled

@@ -9,7 +9,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp import Transfer, move
+from bft.milp import Counts, Transfer, move
 from bft.models.jobs import shown_sizes
 from bft.replay.engine.policy_api import Decision, Traits
 from bft.replay.engine.running import InPlay, Running
@@ -88,6 +88,8 @@ def _whole(
     jobs = len(in_play.line)
     if len(counts) != jobs:
         raise traits.refusal(f"it answered {len(counts)} counts for {jobs} jobs")
+    if isinstance(counts, Counts):
+        return counts.array
     if isinstance(counts, np.ndarray) and counts.dtype is _INT64 and counts.ndim == 1:
         return counts
     try:

@@ -328,7 +328,7 @@ class MilpPolicy(StoredState):
         last, now_ns, in_table = self._last, state.time_ns, state.in_table
         if self._curves.changing or now_ns < last.asked_ns:
             last = _Posed()
-        terms: list[milp.Job | None] = list(last.jobs)
+        terms: Sequence[milp.Job | None] = last.jobs
         until_ns = last.until_ns
         if in_table is not last.in_table:
             before = zip(last.jobs, until_ns.tolist(), strict=True)
@@ -337,12 +337,17 @@ class MilpPolicy(StoredState):
             kept = [known.get(id(job), (None, now_ns)) for job in in_table]
             terms = [term for term, _ in kept]
             until_ns = np.array([until for _, until in kept], dtype=np.int64)
-        due = np.flatnonzero(until_ns <= now_ns).tolist()
-        for at in due:
-            terms[at], until_ns[at] = self._term(state.jobs[at], now_ns, terms[at])
+        changed: dict[int, milp.Job] = {}
+        for at in np.flatnonzero(until_ns <= now_ns).tolist():
+            term, until_ns[at] = self._term(state.jobs[at], now_ns, terms[at])
+            if term is not terms[at]:
+                changed[at] = term
         jobs = last.jobs
-        if due or in_table is not last.in_table:
-            jobs = tuple([term for term in terms if term is not None])
+        if in_table is not last.in_table:
+            posed = (changed.get(at, term) for at, term in enumerate(terms))
+            jobs = tuple([term for term in posed if term is not None])
+        elif changed:
+            jobs = milp.replaced(jobs, changed)
         self._last = _Posed(now_ns, in_table, jobs, until_ns)
         return jobs
 
