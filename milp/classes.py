@@ -71,6 +71,8 @@ class _Rows:
     def add(self, jobs: Iterable[Job]) -> None:
         """Add those of the jobs that are not known."""
         new = list(dict.fromkeys(job for job in jobs if job not in self.row))
+        if not new:
+            return
         self.row |= {job: row for row, job in enumerate(new, len(self.row))}
         different = {job.waiting_key: job for job in new}
         first = {key: job for key, job in different.items() if key not in self.kind}

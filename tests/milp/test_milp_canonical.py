@@ -23,6 +23,7 @@ from bft.milp import (
     Solution,
     SolverProcess,
     parse,
+    replaced,
     solve,
     tamed,
 )
@@ -30,6 +31,7 @@ from bft.milp.backends.registry import describe
 from bft.milp.classes import apart, classes_of
 from bft.milp.exact.dp import (
     Optimum,
+    objective,
     optimum,
     scores_of,
     share_units,
@@ -187,6 +189,49 @@ def test_plain_and_core_name_the_optimum_of_the_scores_whatever_the_values(
     problem: Problem,
 ) -> None:
     assert solve_plain(problem) == solve_core(problem) == canonical_by_scores(problem)
+
+
+@examples(200)
+@given(problems(max_jobs=6, max_units=30).filter(lambda problem: problem.jobs))
+def test_small_and_large_problems_have_the_same_answers(problem: Problem) -> None:
+    """What goes to the core programme in one call is what the plain one finds, to the last bit of its value."""
+    small = optimum(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bft.milp.exact.dp.PLAIN_STEPS", -1)
+        assert optimum(problem) == small
+    assert small.objective == small.bound == objective(problem, small.counts)
+
+
+@examples(100)
+@given(
+    problems(max_jobs=6, max_units=20).filter(lambda problem: problem.jobs), st.data()
+)
+def test_jobs_that_are_replaced_are_decided_as_if_all_were_new(
+    problem: Problem, data: st.DataObject
+) -> None:
+    optimum(problem)  # so that these jobs are known
+    jobs = problem.jobs
+    for _ in range(2):
+        weights = data.draw(
+            st.dictionaries(
+                st.integers(0, len(jobs) - 1), st.sampled_from([0.5, 1.0, 3.0])
+            )
+        )
+        others = {at: jobs[at].at_weight(weight) for at, weight in weights.items()}
+        found = replaced(jobs, others)
+        expected = [others.get(at, job) for at, job in enumerate(jobs)]
+        assert all(a is b for a, b in zip(found, expected, strict=True))
+        jobs = found
+        unknown = tuple(replace(job) for job in jobs)
+        assert optimum(replace(problem, jobs=jobs)) == optimum(
+            replace(problem, jobs=unknown)
+        )
+
+
+def test_a_job_of_another_name_replaces_none() -> None:
+    job = Job("a", 1, 2, np.arange(3.0), np.arange(3.0), 0.0, 0.0)
+    with pytest.raises(ValueError, match="expected a job named 'a', not 'b'"):
+        replaced((job,), {0: replace(job, name="b")})
 
 
 @examples(200)
