@@ -122,7 +122,7 @@ class _Table:
         missing = [name for name in (_START, _END) if name not in self.column]
         if _DOWN in self.column:
             self.use = self._outage
-            if not self.reading.any_nodes:
+            if not self.reading.into.names:
                 raise InputError(
                     "a machine status table, but no job table before it says which nodes there are",
                     file=self.file,

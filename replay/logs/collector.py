@@ -1064,9 +1064,7 @@ class Collector:
 
     def _began(self, start_ns: int) -> None:
         if not self._beside:
-            self.reported = True
-            self.first_start = min(self.first_start, start_ns)
-            self.last = max(self.last, start_ns)
+            self._widen(start_ns, OPEN, start_ns)
             self.job_times.add(start_ns, OPEN)
 
 

@@ -175,16 +175,9 @@ def hosts_at(row: list[str], index: int) -> tuple[tuple[str, ...], int]:
     Unusable
         When they are not there.
     """
-    count = number_at(row, index, "numExHosts")
-    hosts = _texts(row, index + 1, count)
-    if hosts is None:
-        raise Unusable(
-            "execHosts are not as many hosts as numExHosts says",
-            f"field {index + 1}: {count}",
-        )
-    return host_names(
-        (_REPEATED.sub("", host, count=1) for host in hosts), "execHosts"
-    ), index + 1 + count
+    texts, after = _counted(row, index, "numExHosts", "execHosts")
+    hosts = (_REPEATED.sub("", text, count=1) for text in texts)
+    return host_names(hosts, "execHosts"), after
 
 
 def _asked(row: list[str]) -> tuple[tuple[str, ...], int]:
@@ -192,14 +185,8 @@ def _asked(row: list[str]) -> tuple[tuple[str, ...], int]:
 
     That is numExHosts, but records are found that lack it: then it is jStatus, and hostFactor, a fraction, follows.
     """
-    asked = number_at(row, _ASKED, "numAskedHosts")
-    hosts = _texts(row, _ASKED + 1, asked)
-    if hosts is None:
-        raise Unusable(
-            "askedHosts are not as many hosts as numAskedHosts says",
-            f"field {_ASKED + 1}: {asked}",
-        )
-    return host_names(hosts, "askedHosts"), _ASKED + 1 + asked
+    hosts, after = _counted(row, _ASKED, "numAskedHosts", "askedHosts")
+    return host_names(hosts, "askedHosts"), after
 
 
 def _held(
@@ -230,12 +217,17 @@ def _held(
     return unit.held(list(slots.values()), sizes)
 
 
-def _texts(row: list[str], index: int, count: int) -> list[str] | None:
-    """So many quoted fields, each text once; None where there are fewer."""
-    hosts = row[index : index + max(0, count)]
-    if len(hosts) != count or any(field[0] != '"' for field in hosts):
-        return None
-    return [unquoted(field) for field in dict.fromkeys(hosts)]
+def _counted(
+    row: list[str], index: int, number: str, what: str
+) -> tuple[list[str], int]:
+    """Return the quoted fields whose number is at `index`, each text once, and where the next field is."""
+    count = number_at(row, index, number)
+    after = index + 1 + count
+    quoted = row[index + 1 : max(after, index + 1)]
+    if len(quoted) != count or any(field[0] != '"' for field in quoted):
+        why = f"{what} are not as many hosts as {number} says"
+        raise Unusable(why, f"field {index + 1}: {count}")
+    return [unquoted(field) for field in dict.fromkeys(quoted)], after
 
 
 def _run_time_ns(row: list[str], index: int) -> int:

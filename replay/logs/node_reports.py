@@ -793,25 +793,21 @@ def _bodies(
     body: list[tuple[int, str]] = []
     reading = report.reading
 
-    def begun() -> bool:
-        return any(line.strip() for _, line in body)
+    def ended() -> Iterator[tuple[int, list[tuple[int, str]]]]:
+        if any(line.strip() for _, line in body):
+            yield _stamp_of_file(body, reading) if stamp_ns is None else stamp_ns, body
+        else:
+            reading.seen.lines += len(body)
 
     for number, line in lines:
         stamp = _stamp(line, reading.clock, reading.file, number)
         if stamp is None:
             body.append((number, line))
             continue
-        if begun():
-            yield _stamp_of_file(body, reading) if stamp_ns is None else stamp_ns, body
-        for _ in range(len(body) if not begun() else 0):
-            report.line()
+        yield from ended()
         report.line()
         stamp_ns, body = stamp, []
-    if begun():
-        yield _stamp_of_file(body, reading) if stamp_ns is None else stamp_ns, body
-    else:
-        for _ in body:
-            report.line()
+    yield from ended()
 
 
 def _stamp(line: str, clock: Clock, file: str, number: int) -> int | None:

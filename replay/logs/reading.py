@@ -514,11 +514,6 @@ class Reading:
                 why = "rows of several clusters were read as one machine: --cluster uses those of one"
                 self.diagnosis.note(why, "", 0, ascii(", ".join(list(met)[:2]))[:80])
 
-    @property
-    def any_nodes(self) -> bool:
-        """Whether any row has named a node so far."""
-        return bool(self.into.names)
-
     def begun(self, key: Hashable) -> Begun | None:
         """Return the job that has begun by a record of its own (`JobBegan`), in this file or before, and goes on."""
         return self.into.kept.jobs.get(key)
@@ -541,10 +536,8 @@ class Reading:
         why = f"a job without {log.unit.plural} leaves those of its nodes idle"
         self.note(why, line)
 
-    def keep(self, line: int, *, what: str = "job", **stated: str | None) -> None:
-        """Leave a record out that states something else than the user asks for.
-
-        Parameters as `other` has them; `what` names the record in the account.
+    def keep(self, line: int, **stated: str | None) -> None:
+        """Leave a job out that states something else than the user asks for; parameters as `other` has them.
 
         Raises
         ------
@@ -553,7 +546,7 @@ class Reading:
         """
         other = self.other(line, **stated)
         if other:
-            raise LeftOut(f"{what} of another {other}")
+            raise LeftOut(f"job of another {other}")
 
     def refuse_unstated(self, expected: Mapping[str, str]) -> None:
         """Refuse a file that does not state of jobs what the user filters them by.
