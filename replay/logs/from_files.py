@@ -21,6 +21,7 @@ from bft.replay.logs.log_files import LogLines, open_log
 from bft.replay.logs.reading import (
     FILTERS,
     NOT_STATED,
+    Clock,
     Filters,
     Reading,
     Settings,
@@ -34,7 +35,6 @@ from bft.replay.logs.tables import (
     public_table,
     renamed,
 )
-from bft.replay.logs.times import Clock
 from bft.replay.logs.to_trace import Coverage, node_trace
 from bft.replay.logs.units import Unit, UnitLog
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -312,11 +312,8 @@ def ingested(
                     convert=table.convert,
                     header=table.header,
                 )
-            _read(
-                lines,
-                table.form,
-                Reading(lines, name, collected, diagnosis, clock, settings),
-            )
+            reading = Reading(lines, name, collected, diagnosis, clock, settings)
+            _read(table.form, reading)
 
     table = _table(form, options.columns)
     for name in options.nodes:
@@ -427,10 +424,10 @@ def _say_requeued_runs_are_missing(collected: Collector, diagnosis: Diagnosis) -
                        "instead of 24.9 % idle)", "", 0, loud=True)  # fmt: skip
 
 
-def _read(lines: Iterable[str], kind: str, reading: Reading) -> None:
+def _read(kind: str, reading: Reading) -> None:
     """Read one file as a format, as what it looks like (auto), or, of events, as the CSV it may be instead."""
     settings = reading.settings
-    lines = lines if isinstance(lines, LogLines) else LogLines(lines=lines)
+    lines = LogLines.of(reading.lines)
     if kind in (AUTO, "slurm-events"):
         head = lines.peek(lambda line: line.strip() and line[0] not in "#;", _LOOKED_AT)
         looks_like = detect(head[-1], settings.fields) if head else None

@@ -59,6 +59,11 @@ class LogLines:
         self._blocks = iter(blocks or ())
         self._lines = iter(lines)
 
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> LogLines:
+        """Return lines as they are if they are those of a log, else as ones."""
+        return lines if isinstance(lines, LogLines) else cls(lines=lines)
+
     def __iter__(self) -> Iterator[str]:
         while True:
             # `yield from` would close a generator of lines when the loop around this one is left.
@@ -72,7 +77,9 @@ class LogLines:
     def __next__(self) -> str:
         return next(iter(self))
 
-    def peek(self, is_last: Callable[[str], object], limit: int) -> list[str]:
+    def peek(
+        self, is_last: Callable[[str], object], limit: int | None = None
+    ) -> list[str]:
         """Return the next lines, up to the first that is true of `is_last`, or as many as the limit; none is taken."""
         head: list[str] = []
         for line in self:

@@ -43,6 +43,7 @@ from bft.replay.logs.reading import (
     Unusable,
     columns_of,
     elements,
+    first_line,
     no_time,
 )
 from bft.replay.logs.tables import split_fields
@@ -704,12 +705,8 @@ def read_snapshots(reading: Reading) -> Iterator[Record]:
     InputError
         When a snapshot has no stamp, or names no node with a state.
     """
-    numbered = iter(enumerate(reading.lines, 1))
-    taken: list[tuple[int, str]] = []
-    for number, line in numbered:
-        taken.append((number, line))
-        if line.strip() and not line.startswith("#"):
-            break
+    first, reading = first_line(reading, comments=("#",))
+    numbered = enumerate(reading.lines, 1)
     report = Report(reading, _unknown_state)
 
     def seen(reported: Reported, hosts: tuple[str, ...]) -> Record:
@@ -717,13 +714,12 @@ def read_snapshots(reading: Reading) -> Iterator[Record]:
         state = state_of(reported.state, reading.settings.counts_as)
         return NodesSeen(reported.line, nodes, report.stamp_ns, _CODES[str(state)])
 
-    columns = _columns(taken[-1][1], reading.settings.delimiter) if taken else None
-    if columns:
-        for _, line in taken:
-            report.line(line)
-        reports = _state_rows(numbered, report, *columns)
-    else:
-        reports = _printed(chain(taken, numbered), report)
+    columns = _columns(first, reading.settings.delimiter)
+    reports = (
+        _state_rows(numbered, report, *columns)
+        if columns
+        else _printed(numbered, report)
+    )
     hint = "bft-replay ingest --recipe snapshots prints what to export"
     yield from report.records(reports, seen, hint, "holds no state of any node")
 

@@ -20,7 +20,6 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from bft.models import InputError
@@ -34,6 +33,7 @@ from bft.replay.logs.filters import FILTERS as FILTERS
 from bft.replay.logs.filters import Filters as Filters
 from bft.replay.logs.hostlists import HostListError as HostListError
 from bft.replay.logs.hostlists import NodeLists as NodeLists
+from bft.replay.logs.log_files import LogLines
 from bft.replay.logs.node_states import CountsAs
 from bft.replay.logs.node_states import counts_as as counts_as
 from bft.replay.logs.repeated_records import Begun
@@ -647,16 +647,14 @@ def each_line(
             yield refusal(why, number)
 
 
-def first_line(reading: Reading) -> tuple[str, Reading]:
-    """Return the first line that is not blank, and the reading that still has all lines."""
-    source = iter(reading.lines)
-    head: list[str] = []
-    for line in source:
-        head.append(line)
-        if line.strip():
-            break
-    whole = replace(reading, lines=chain(head, source))
-    return (head[-1] if head else ""), whole
+def first_line(reading: Reading, comments: tuple[str, ...] = ()) -> tuple[str, Reading]:
+    """Return the first line that is neither blank nor a comment, and the reading that still has all lines.
+
+    `comments` are what comments begin with. Where all lines are blank or comments it is the last one.
+    """
+    lines = LogLines.of(reading.lines)
+    head = lines.peek(lambda line: line.strip() and not line.startswith(comments))
+    return (head[-1] if head else ""), replace(reading, lines=lines)
 
 
 def below_header(reading: Reading, begin: Callable[[str], bool]) -> Reading:

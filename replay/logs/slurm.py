@@ -66,11 +66,7 @@ def read(reading: Reading) -> Iterator[Record]:
     read by columns, with the same result (`slurm_blocks`). A file that begins with a job of `scontrol show job` is read
     by `read_text`.
     """
-    source = (
-        reading.lines
-        if isinstance(reading.lines, LogLines)
-        else LogLines(lines=reading.lines)
-    )
+    source = LogLines.of(reading.lines)
     reading = replace(reading, lines=source)
     if begins_as_text(source):
         yield from read_text(reading)
