@@ -220,11 +220,16 @@ def values_of(
     `runs`: whether a job makes progress on what it holds, so that a change has a cost.
     """
     kinds, curves, _, (tcup, tcdw, weight) = terms
-    ends = curves[3]
+    _, os, _, ends = curves
     values = np.empty(len(of))
     filled = 0
+    idle = np.empty(len(held), np.bool_)  # holds nothing, and is worth nothing then
+    for c in range(len(held)):
+        idle[c] = held[c] == 0 and os[ends[kinds[first[c]]]] == 0.0
     for j in range(len(of)):
         c, n = of[j], counts[j]
+        if n == 0 and idle[c]:
+            continue
         like = first[c]
         begin, end = ends[kinds[like]], ends[kinds[like] + 1]
         seconds = _lost_s(n, held[c], tcup[like], tcdw[like])
@@ -377,6 +382,16 @@ def scores_of(
 
 
 @compiled
+def _all_hopeful(values: FloatArray, offsets: IntArray, floors: FloatArray) -> bool:
+    """Whether all values are at least the floors of their classes."""
+    for j in range(len(floors)):
+        for k in range(offsets[j], offsets[j + 1]):
+            if values[k] < floors[j]:
+                return False
+    return True
+
+
+@compiled
 def _hopeful(
     counts: IntArray,
     values: FloatArray,
@@ -385,6 +400,8 @@ def _hopeful(
     floors: FloatArray,
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
     """The points whose value is at least the floor: counts, values, slopes (GAP or still 0), offsets."""
+    if _all_hopeful(values, offsets, floors):
+        return counts, values, np.where(linear, 0, GAP), offsets
     room = 2 * len(counts)
     units, kept_values, slopes = (
         np.empty(room, np.int64),
