@@ -65,8 +65,7 @@ class Filters:
 
     def asked(self) -> dict[str, Any]:
         """Return what the user asks for, by the names of the filters."""
-        named = {name: getattr(self, name) for name in FILTERS}
-        return {name: wanted for name, wanted in named.items() if wanted}
+        return {name: getattr(self, name) for name in FILTERS if getattr(self, name)}
 
     def beside_jobs(self) -> dict[str, Any]:
         """Return what the user asks for of nodes and outages as well."""

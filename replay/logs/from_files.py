@@ -443,7 +443,7 @@ def _read(kind: str, reading: Reading) -> None:
             if looks_like and (kind == AUTO or log_format(looks_like).events)
             else kind
         )
-    for name in settings.asked():
+    for name in reading.filters:
         if getattr(log_format(kind), f"{name}s"):
             continue
         if FILTERS[name].of_jobs:

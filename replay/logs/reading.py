@@ -456,6 +456,11 @@ class Reading:
         The lines read so far: readers that take the lines by `numbered` or `each_line` need not count.
     known_lists
         Host lists that were looked up, by cluster (`lists`).
+
+    Attributes
+    ----------
+    filters
+        What the user filters by (`Filters.asked`), which each row asks for.
     """
 
     lines: Iterable[str]
@@ -466,6 +471,10 @@ class Reading:
     settings: Settings = field(default_factory=Settings)
     seen: LineCount = field(default_factory=LineCount)
     known_lists: dict[str, NodeLists] = field(default_factory=dict)
+    filters: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "filters", self.settings.asked())
 
     @property
     def units(self) -> UnitLog | None:
@@ -562,7 +571,7 @@ class Reading:
         InputError
             When the user asks for some jobs by what the file does not state.
         """
-        for name in self.settings.asked():
+        for name in self.filters:
             if FILTERS[name].of_jobs and name in expected:
                 why = f"--{name}: the file states no {name}s: expected {expected[name]}"
                 raise InputError(why, file=self.file)
@@ -576,10 +585,9 @@ class Reading:
             What the record states, by the names of filters, such as `cluster` and `partition`; see `Filter.keeps`. What
             is not named here is None.
         """
-        asked = self.settings.asked().items()
         left_out = (
             name
-            for name, wanted in asked
+            for name, wanted in self.filters.items()
             if not FILTERS[name].keeps(wanted, stated.get(name))
         )
         return next(left_out, "")
@@ -596,11 +604,11 @@ class Reading:
         **stated
             As `belongs` has it.
         """
-        columns, diagnosis = self.into.columns, self.diagnosis
-        for name, wanted in self.settings.asked().items():
+        for name, wanted in self.filters.items():
             value = stated.get(name)
             if value is None:
                 continue
+            columns, diagnosis = self.into.columns, self.diagnosis
             kept = FILTERS[name].keeps(wanted, value)
             if not FILTERS[name].of_jobs:
                 if not value:

@@ -369,7 +369,7 @@ class Rows:
         self._at_state, self.at_cluster = at["state"], at["cluster"]
         self.at_suspended = at["suspended"]
         self.named = table.columns[at["nodelist"]] == "nodelist"
-        filters = FILTERS if reading.settings.asked() else ()
+        filters = FILTERS if reading.filters else ()
         self.at_filters = {name: at.get(name, -1) for name in filters}
         missing = (name for name, place in self.at_filters.items() if place < 0)
         named = ((name, name.capitalize()) for name in missing)
