@@ -304,9 +304,13 @@ def search(
         counts, undecided, begins, stretches = blocks(
             of, sizes, units, slopes, loss, offsets, max_units, price, bound
         )
-        left = capacity - counts.sum()
         _, low, high, _, _ = stretches
-        if np.minimum(high - low + 1, SHORT).sum() * (left + 1) > most_steps:
+        left, choices = capacity, 0
+        for count in counts:
+            left -= count
+        for k in range(len(low)):
+            choices += min(high[k] - low[k] + 1, SHORT)
+        if choices * (left + 1) > most_steps:
             return False, base, total - excluded
         found, totals = improve(*stretches, left, price, bound, stop)
         if found:

@@ -21,7 +21,10 @@ def compiled(function: F) -> F:
     The call of the function succeeds all the same.
     """
     # Without the GIL, so that the timer of a deadline can run at the same time.
-    kernel: Any = numba.njit(nogil=True)(function)
+    # What begins with an underscore is called by compiled code alone, and needs no way in from Python.
+    private = function.__name__.startswith("_")
+    options: Any = {"no_cfunc_wrapper": True, "no_cpython_wrapper": private}
+    kernel: Any = numba.njit(nogil=True, **options)(function)
     try:
         kernel._cache = _Cache(function)  # as enable_caching() does with Numba's own
     except RuntimeError:  # Numba's own message names no folder either

@@ -81,9 +81,11 @@ def _price_at(
 
     Found as a quickselect finds a median; of equal slopes the first segment comes first.
     """
-    active, below = np.arange(len(slopes)), np.empty(len(slopes), np.int64)
-    above, equal = np.empty_like(below), np.empty_like(below)
     count = len(slopes)
+    active, below = np.empty(count, np.int64), np.empty(count, np.int64)
+    above, equal = np.empty(count, np.int64), np.empty(count, np.int64)
+    for i in range(count):
+        active[i] = i
     while count:
         pivot = slopes[active[count // 2]]
         wanted, lower, same, higher = 0, 0, 0, 0
@@ -172,12 +174,17 @@ def start(
         while k + 1 < offsets[c + 1] and loss[k] > slack:
             k += 1
         frugal[c] = units[k]
-    goes_on = kept[of]
-    base = frugal[of]
-    left, total = capacity - base.sum(), 0
+    goes_on, base = np.empty(len(of), np.int64), np.empty(len(of), np.int64)
+    left, lost = capacity, price * capacity
+    for j in range(len(of)):
+        goes_on[j], base[j] = kept[of[j]], frugal[of[j]]
+        left -= base[j]
+        lost -= price * goes_on[j]
     if left < 0:  # only possible through rounding in the envelopes
-        base[:] = goes_on
-        left = capacity - base.sum()
+        left = capacity
+        for j in range(len(of)):
+            base[j] = goes_on[j]
+            left -= base[j]
     for j in range(len(of) - 1, -1, -1):
         c, more = of[j], goes_on[j] - base[j]
         if (
@@ -202,7 +209,7 @@ def start(
                     max_units = max(max_units, end)
         left -= max_units - base[j]
         base[j] = max_units
-    total, lost = price * left, price * (capacity - goes_on.sum())
+    total = price * left
     for j in range(len(of)):
         first, end = offsets[of[j]], offsets[of[j] + 1]
         total += loss_at(units, slopes, loss, first, end, price, base[j])

@@ -98,7 +98,8 @@ def value_points(
     classes = len(held)
     offsets = np.zeros(classes + 1, np.int64)
     room = 5 * classes
-    for kind in kinds[first]:
+    for j in first:
+        kind = kinds[j]
         room += 2 * (ends[kind + 1] - ends[kind])
         room += 2 * (stretch_ends[kind + 1] - stretch_ends[kind])
     counts = np.empty(room, np.int64)
@@ -119,7 +120,8 @@ def value_points(
             filled = _break_points(
                 ns, begin, end, min_units, max_units, held[c], counts, filled
             )
-            linear[lowest : filled - 1] = True
+            for k in range(lowest, filled - 1):
+                linear[k] = True
             if min_units <= held[c] <= max_units and not stall:
                 rate = _on(curves, begin, end, float(held[c]))[0]
         offsets[c + 1] = filled
@@ -338,7 +340,7 @@ def scores(
     stake = _total(gain, sizes, largest)
     hopeless = stake + EQUAL_SUMS * (stake + largest)
     units, left, slopes, ends = _hopeful(
-        counts, values, linear, offsets, best - hopeless
+        counts, values, linear, offsets, best, hopeless
     )
 
     spread = np.empty(classes)
@@ -382,11 +384,13 @@ def scores_of(
 
 
 @compiled
-def _all_hopeful(values: FloatArray, offsets: IntArray, floors: FloatArray) -> bool:
-    """Whether all values are at least the floors of their classes."""
-    for j in range(len(floors)):
+def _all_hopeful(
+    values: FloatArray, offsets: IntArray, best: FloatArray, hopeless: float
+) -> bool:
+    """Whether all values are at most so much below the best of their classes."""
+    for j in range(len(best)):
         for k in range(offsets[j], offsets[j + 1]):
-            if values[k] < floors[j]:
+            if values[k] < best[j] - hopeless:
                 return False
     return True
 
@@ -397,11 +401,16 @@ def _hopeful(
     values: FloatArray,
     linear: BoolArray,
     offsets: IntArray,
-    floors: FloatArray,
+    best: FloatArray,
+    hopeless: float,
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
-    """The points whose value is at least the floor: counts, values, slopes (GAP or still 0), offsets."""
-    if _all_hopeful(values, offsets, floors):
-        return counts, values, np.where(linear, 0, GAP), offsets
+    """The points that are at most `hopeless` below the best: counts, values, slopes (GAP or still 0), offsets."""
+    if _all_hopeful(values, offsets, best, hopeless):
+        flat = np.zeros(len(counts), np.int64)
+        for k in range(len(counts)):
+            if not linear[k]:
+                flat[k] = GAP
+        return counts, values, flat, offsets
     room = 2 * len(counts)
     units, kept_values, slopes = (
         np.empty(room, np.int64),
@@ -410,8 +419,8 @@ def _hopeful(
     )
     ends = np.zeros(len(offsets), np.int64)
     filled = 0
-    for j in range(len(floors)):
-        floor = floors[j]
+    for j in range(len(best)):
+        floor = best[j] - hopeless
         for k in range(offsets[j], offsets[j + 1]):
             if k > offsets[j] and linear[k - 1]:
                 n0, n1, v0, v1 = counts[k - 1], counts[k], values[k - 1], values[k]
