@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count, repeat
 from typing import Literal
 
 import numpy as np
@@ -329,22 +330,22 @@ class MilpPolicy(StoredState):
         if self._curves.changing or now_ns < last.asked_ns:
             last = _Posed()
         terms: Sequence[milp.Job | None] = last.jobs
-        until_ns = last.until_ns
-        if in_table is not last.in_table:
-            before = zip(last.jobs, until_ns.tolist(), strict=True)
-            # By identity: another job may have the same name.
-            known = dict(zip(map(id, last.in_table), before, strict=True))
-            kept = [known.get(id(job), (None, now_ns)) for job in in_table]
-            terms = [term for term, _ in kept]
-            until_ns = np.array([until for _, until in kept], dtype=np.int64)
+        until_ns, jobs = last.until_ns, last.jobs
+        others = in_table is not last.in_table
+        if others:
+            # By identity: another job may have the same name. New jobs are at -1, due, and without terms.
+            known = dict(zip(map(id, last.in_table), count(), strict=False))
+            at_last = map(known.get, map(id, in_table), repeat(-1))
+            kept = np.fromiter(at_last, np.int64, len(in_table))
+            until_ns = np.append(until_ns, now_ns)[kept]
+            terms = list(map([*terms, None].__getitem__, kept.tolist()))
         changed: dict[int, milp.Job] = {}
         for at in np.flatnonzero(until_ns <= now_ns).tolist():
             term, until_ns[at] = self._term(state.jobs[at], now_ns, terms[at])
             if term is not terms[at]:
                 changed[at] = term
-        jobs = last.jobs
-        if in_table is not last.in_table:
-            posed = (changed.get(at, term) for at, term in enumerate(terms))
+        if others:
+            posed = map(changed.get, count(), terms)
             jobs = tuple([term for term in posed if term is not None])
         elif changed:
             jobs = milp.replaced(jobs, changed)
