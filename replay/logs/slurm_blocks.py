@@ -462,11 +462,17 @@ class _Columns:
         self.odd = 0
 
     def use(self, block: bytes) -> Generator[Record, None, bytes | None]:
-        """Yield the rows of a block; returns what is left from the first line on that is no row of its own."""
+        """Yield the rows of a block; returns what is left from the first line on that is no row of its own.
+
+        Such are lines of another number of fields, and those that repeat the header, which filters would count.
+        """
         if b"\r" in block or b"\0" in block or not _is_text(block):
             self.odd = _MANY_ODD + 1
             return block
         parsed, odd = self._parsed(block)
+        repeat = self._table.repeat_in(block)
+        if repeat is not None:
+            odd = sorted({*odd, repeat})
         self.odd = len(odd)
         if self.odd > _MANY_ODD:
             return block
@@ -589,7 +595,7 @@ class _Columns:
     def _alone(self, text: bytes, number: int) -> Iterator[Record]:
         """Yield one row that is not of the usual form."""
         line = text.decode("utf-8", "surrogateescape")
-        if line and not self._table.is_header(line):
+        if line:
             yield from self._rows.row(number, line.split(self._table.delimiter))
 
     def _origins(self, parsed: pa.Table, lines: NDArray[np.int64]) -> _Origins:

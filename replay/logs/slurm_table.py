@@ -351,9 +351,13 @@ class Table:
                 if not self._pending:
                     return
 
-    def is_header(self, line: str) -> bool:
-        """Whether a line repeats the header, as in files put together."""
-        return line == self._header
+    def repeat_in(self, block: bytes) -> int | None:
+        """The number of the first line, from 1 on, that repeats the header, as in files put together; None if none."""
+        header = self._header.encode("utf-8", "surrogateescape")
+        if not header or header not in block:
+            return None
+        lines = block.split(b"\n")
+        return lines.index(header) + 1 if header in lines else None
 
     def _csv(self) -> Iterator[tuple[int, Fields]]:
         """Records of a table whose fields are quoted; line breaks and delimiters inside quotes belong to the field."""

@@ -179,6 +179,18 @@ def test_whatever_is_asked_for(text: str, size: int, asked: dict[str, Any]) -> N
     agree(text, "Europe/Berlin", size, strict=False, **asked)
 
 
+@pytest.mark.parametrize("size", [1, 60, 400, 1 << 20])
+@pytest.mark.parametrize("settings", [Settings(cluster="a"), Settings(partition="p")])
+def test_headers_that_repeat_are_no_rows_of_others(
+    settings: Settings, size: int
+) -> None:
+    header = "JobID|NodeList|Start|End|State|Cluster|Partition"
+    rows = [f"{k}|n01|161290{k:04}|161290{k + 5:04}|COMPLETED|a|p" for k in range(40)]
+    for place in (40, 33, 7, 6):
+        rows.insert(place, header)
+    agree("\n".join([header, *rows]), "UTC", size, strict=False, settings=settings)
+
+
 @given(text=tables(further=True), size=SIZES, walltimes=st.booleans())
 def test_lists_beyond_those_that_are_expanded_together(
     text: str, size: int, walltimes: bool
