@@ -35,6 +35,7 @@ SAMPLES = 1e7
 SETTINGS: dict[str, tuple[str, ...]] = {
     "fifo": ("--policy", "fifo"),
     "published": (),
+    "published-exact": ("--backend", "exact"),
     "best": ("--preset", "best"),
     "harm": ("--policy", "fifo", "--return-time", "120", "--reserve", "8"),
 }

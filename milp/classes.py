@@ -171,9 +171,10 @@ class JobArrays:
 
     @cached_property
     def wanted(self) -> int:
-        """The sum of what all jobs can use."""
+        """The sum of what all jobs can use, of each no more than 2^32."""
         _, highs, ends = self.stretches
-        return int(highs[ends[self.kinds + 1] - 1].sum())
+        most = highs[ends[self.kinds + 1] - 1]
+        return int(np.minimum(most, 2**32).sum())
 
 
 _lock = threading.Lock()
