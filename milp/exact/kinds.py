@@ -27,11 +27,9 @@ from numpy.typing import NDArray
 
 from bft.milp.exact.dp import Optimum, alarm
 from bft.milp.problem import FloatArray, IntArray, Job, Problem
+from bft.milp.tolerances import CHARGE_QUANTA, SCORE_BITS
 from bft.milp.values import hopeful, keep, total_value, value_tables
 
-BITS = 60
-# Charge for a changed job, in quanta.
-CHARGE = 2**14
 # The first bound on the loss, as a part of that of the first allocation, and the factor to the next bound.
 FIRST = 2**10
 WIDEN = 8
@@ -77,7 +75,7 @@ def _optimum(problem: Problem, deadline: float) -> Optimum:
     counts, names = problem.named(choices)
     # How much more another allocation may be worth: its score is higher by at most what is not excluded.
     more = (
-        quantum * (search.lost - search.excluded + len(lines) * (CHARGE + 1))
+        quantum * (search.lost - search.excluded + len(lines) * (CHARGE_QUANTA + 1))
         if search.limit
         else 0.0
     )
@@ -155,14 +153,14 @@ def _lines(problem: Problem, tables: Sequence[FloatArray]) -> tuple[float, list[
     spread = math.fsum(float(values.max() - values.min()) for *_, values in each)
     at_stake = max(spread, *(float(np.abs(values).max()) for *_, values in each))
     exponent = math.ceil(math.log2(at_stake)) if at_stake > 0 else 0
-    quantum = 2.0 ** max(exponent - BITS, -1000)
+    quantum = 2.0 ** max(exponent - SCORE_BITS, -1000)
     known: dict[bytes, _Line] = {}
     lines = []
     for j, (choices, kinds, units, values) in enumerate(each):
         changes = (kinds != problem.held_kind(j)) | (units != problem.current[j])
         scores = (
             _levelled(np.rint((values - values.max()) / quantum).astype(np.int64))
-            - CHARGE * changes
+            - CHARGE_QUANTA * changes
         )
         key = b"".join(part.tobytes() for part in (choices, scores))
         lines.append(known.setdefault(key, _Line(kinds, units, scores, choices)))
@@ -177,7 +175,7 @@ def _levelled(scores: IntArray) -> IntArray:
     """
     order = np.argsort(-scores, kind="stable")
     falling = scores[order]
-    begins = np.concatenate([[True], falling[:-1] - falling[1:] > CHARGE])
+    begins = np.concatenate([[True], falling[:-1] - falling[1:] > CHARGE_QUANTA])
     level = np.cumsum(begins) - 1
     levelled = np.empty_like(scores)
     levelled[order] = falling[begins][level]
@@ -232,7 +230,7 @@ def _relaxed(
     if relaxed.success:
         duals: FloatArray = np.maximum(-relaxed.ineqlin.marginals * scale, 0.0)
         # All units of a kind are not worth more than what is at stake; larger prices could overflow.
-        ceiling = 2.0**BITS / (np.maximum(capacity, 1) * len(capacity))
+        ceiling = 2.0**SCORE_BITS / (np.maximum(capacity, 1) * len(capacity))
         prices = np.rint(np.minimum(duals, ceiling)).astype(np.int64)
         np.add.at(means, (rows, kinds), relaxed.x * units / members[rows])
     return prices, {
