@@ -27,6 +27,7 @@ from bft.replay.cli.parameters import (
 )
 from bft.replay.logs import Clock, Diagnosis
 from bft.replay.logs.from_files import instant, node_list
+from bft.replay.results.host import three_digits
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.parts import (
     anonymised,
@@ -321,7 +322,7 @@ def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
     if "host" in statistics:
         host = statistics["host"]
         prices = ", ".join(
-            f"{returned}: {price:.3g}"
+            f"{returned}: {three_digits(price)}"
             for returned, price in host["break_even_price"].items()
         )
         each = f"{host['idle_s_per_taken_node']:,.0f} s idle for each node taken back"

@@ -8,7 +8,7 @@ from typing import Any
 
 from bft.models.errors import MAX_SENTENCE, printable
 from bft.replay.results.headlines import MUCH_LEFT, duration_text, minute
-from bft.replay.results.host import host_sentence
+from bft.replay.results.host import host_sentence, three_digits
 
 GLOSSARY = (
     (
@@ -114,8 +114,8 @@ def of_trace(statistics: dict[str, Any]) -> str:
     text += f" Half of the stretches of idle time last at most {half}; if a job needs 60 s to start on a {what}, "
     text += f"{left:.1%} of the idle time is left to it."
     if "host" in statistics:
-        price = statistics["host"]["break_even_price"]["120 s"]
-        text += f" If a node takes 120 s to return, training yields up to {price:,.3g} node-hours for each that your "
+        price = three_digits(statistics["host"]["break_even_price"]["120 s"])
+        text += f" If a node takes 120 s to return, training yields up to {price} node-hours for each that your "
         text += "own jobs wait."
     return text
 
@@ -158,7 +158,7 @@ def _host(host: dict[str, Any]) -> str:
     """Say what the machine's own jobs pay."""
     if "waiting_node_h" in host:
         return host_sentence(host)
-    each = f"{host['waiting_node_h_per_second']:,.3g} node-hours"
+    each = f"{three_digits(host['waiting_node_h_per_second'])} node-hours"
     return f"your own jobs would have waited {each} more for each second that a node takes to return"
 
 
@@ -200,7 +200,7 @@ def _host_tiles(host: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if not host.get("starts"):
         return
     if "waiting_node_h" not in host:
-        hours = f"{host['waiting_node_h_per_second']:,.3g} node-h"
+        hours = f"{three_digits(host['waiting_node_h_per_second'])} node-h"
         yield hours, "your own jobs wait for each second that a node takes to return"
         return
     least = "at least " if host["lower_bound"] else ""

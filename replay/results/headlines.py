@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bft.replay.engine.ledger import Outcome
-from bft.replay.results.host import host_lines
+from bft.replay.results.host import host_lines, three_digits
 from bft.replay.trace.trace_statistics import fragments
 
 # Up to so many jobs each is of interest by its name.
@@ -26,7 +26,7 @@ def headlines(
     if "bound" in metrics:
         yield "bound", _beside_bound(metrics)
     if metrics.get("U") is not None:
-        nodes = f"{metrics['dedicated_nodes']:.3g}"
+        nodes = three_digits(metrics["dedicated_nodes"])
         text = f"{metrics['U']:.1%} of what {nodes} dedicated node{'s' * (nodes != '1')} would have yielded"
         early = metrics["U_at"] != metrics["window_end"]
         yield (

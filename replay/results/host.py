@@ -328,13 +328,22 @@ def host_notes(
         )
 
 
+def three_digits(value: float) -> str:
+    """Write a number for people, with three digits, or as a whole number from 1,000 on.
+
+    >>> three_digits(0.3051), three_digits(6219.4)
+    ('0.305', '6,219')
+    """
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
 def host_sentence(host: dict[str, Any]) -> str:
     """Say in a sentence what host jobs pay."""
     if "waiting_node_h" not in host:
         return (
             f"{host['starts']:,} starts took {host['nodes_taken']:,} nodes, {host['nodes_taken_from_training']:,} of "
             "them from training; each second that a node takes to return makes them wait "
-            f"{host['waiting_node_h_per_second']:,.3g} node-hours"
+            f"{three_digits(host['waiting_node_h_per_second'])} node-hours"
         )
     at_least = "at least " if host["lower_bound"] else ""
     share = host["waiting_share_of_host"]
