@@ -93,6 +93,19 @@ def _about(name: str) -> str:
         return str(error)
 
 
+def _once(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> str | None:
+    """Return the value of an option that may stand once, where click alone would take the last one."""
+    if len(values) > 1:
+        raise click.BadParameter(
+            f"given {len(values)} times ({', '.join(values)}); expected one",
+            ctx,
+            param,
+        )
+    return values[0] if values else None
+
+
 @click.command(cls=NamesWholeOption)
 @click.argument("log_format", metavar="FORMAT", type=Checked(Name(_formats)))
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
@@ -129,7 +142,9 @@ def _about(name: str) -> str:
 )
 @together(
     *(
-        click.option(f"--{name}", metavar="NAME", default="", help=each.help)
+        click.option(
+            f"--{name}", metavar="NAME", multiple=True, callback=_once, help=each.help
+        )
         for name, each in FILTERS.items()
     )
 )

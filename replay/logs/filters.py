@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from bft.models import InputError
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -27,7 +29,7 @@ class Filter:
     of_jobs: bool
 
     def keeps(self, wanted: str, stated: str | None) -> bool:
-        """Tell whether a record is used that states this; capitals do not matter.
+        """Tell whether a record is used that states this; capitals and blanks around names do not matter.
 
         Parameters
         ----------
@@ -39,33 +41,58 @@ class Filter:
 
         Examples
         --------
-        >>> Filter("", of_jobs=True).keeps("gpu", "batch,GPU"), Filter("", of_jobs=False).keeps("gpu", "")
+        >>> Filter("", of_jobs=True).keeps("gpu", "batch, GPU"), Filter("", of_jobs=False).keeps("gpu", "")
         (True, True)
         """
+        if stated is None:
+            return True
+        name = _plain(wanted)
         if self.of_jobs:
-            return stated is None or wanted.casefold() in stated.casefold().split(",")
-        return not stated or stated.casefold() == wanted.casefold()
+            return name in map(_plain, stated.split(","))
+        return _plain(stated) in ("", name)
+
+
+def _plain(name: str) -> str:
+    return name.strip().casefold()
 
 
 def _filter(help: str, *, of_jobs: bool) -> Any:  # noqa: A002 - as click calls it
-    return field(default="", metadata={"filter": Filter(help, of_jobs)})
+    return field(default=None, metadata={"filter": Filter(help, of_jobs)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """The values that records of a log have to state to be used; empty: any.
+    """The values that records of a log have to state to be used; None: any.
 
     `LogFormat` says of each format whether its records state them: `clusters`, `partitions` and so on.
+
+    Raises
+    ------
+    InputError
+        When a value is empty, or names several partitions.
     """
 
-    cluster: str = _filter("Use only rows of this cluster. [all]", of_jobs=False)
-    partition: str = _filter(
+    cluster: str | None = _filter("Use only rows of this cluster. [all]", of_jobs=False)
+    partition: str | None = _filter(
         "Use only jobs of this partition or queue. [all]", of_jobs=True
     )
 
+    def __post_init__(self) -> None:
+        for name, wanted in self.asked().items():
+            if not isinstance(wanted, str) or not wanted.strip():
+                raise InputError(
+                    f"--{name}: expected the name of a {name}, not {wanted!r}",
+                    hint=f"without --{name}, rows of all {name}s are used",
+                )
+            if FILTERS[name].of_jobs and "," in wanted:
+                raise InputError(
+                    f"--{name}: expected the name of one {name}, not {ascii(wanted)[:80]}"
+                )
+
     def asked(self) -> dict[str, Any]:
         """Return what the user asks for, by the names of the filters."""
-        return {name: getattr(self, name) for name in FILTERS if getattr(self, name)}
+        each = {name: getattr(self, name) for name in FILTERS}
+        return {name: wanted for name, wanted in each.items() if wanted is not None}
 
     def beside_jobs(self) -> dict[str, Any]:
         """Return what the user asks for of nodes and outages as well."""

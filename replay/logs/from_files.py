@@ -145,6 +145,7 @@ class IngestOptions(Filters):
     allow_few: bool = False
 
     def __post_init__(self) -> None:
+        Filters.__post_init__(self)
         counts_as(self.count_as)
         for option, seconds in (
             ("--min-gap", self.min_gap_s),
@@ -327,6 +328,7 @@ def ingested(
     for name in tables:
         read(name, table, stated)
     _refuse_unknown(collected, options)
+    _keep_partition(collected, options, diagnosis)
     states_outages = collected.states_outages()
     for kind, names in (
         ("slurm-events", options.events),
@@ -383,12 +385,41 @@ def _refuse_unknown(collected: Collector, filters: Filters) -> None:
     for name, wanted in filters.asked().items():
         if not FILTERS[name].of_jobs or name in columns.chosen:
             continue
-        others = [value for value in columns.others.get(name, ()) if value]
+        cells = ",".join(columns.others.get(name, ())).split(",")
+        others = list(dict.fromkeys(filter(None, map(str.strip, cells))))
         known = f"; they have {', '.join(others[:20])}" if others else ""
         meant = did_you_mean(wanted, others)
         raise InputError(
             f"--{name}: the logs have no job of {ascii(wanted)[:80]}{known}{meant}"
         )
+
+
+def _keep_partition(
+    collected: Collector, filters: Filters, diagnosis: Diagnosis
+) -> None:
+    """Leave nodes out of the machine that the list of nodes says to be of other partitions than that of the jobs."""
+    wanted = filters.partition
+    if wanted is None:
+        return
+    stated = collected.listed.partitions
+    others = {
+        node
+        for node in collected.universe & stated.keys()
+        if not FILTERS["partition"].keeps(wanted, ",".join(stated[node]))
+    }
+    if not others:
+        return
+    if others == collected.universe:
+        there = sorted({name for node in others for name in stated[node]})
+        raise InputError(
+            f"--partition: no node of the list is of {ascii(wanted)[:80]}; they are of {', '.join(there[:20])}",
+            hint="a host list such as cn[001-128] names its nodes whatever their partitions",
+        )
+    collected.universe -= others
+    names = list(collected.names)
+    some = ", ".join(names[node] for node in sorted(others)[:3])
+    why = f"nodes of the list are of other partitions than {ascii(wanted)[:80]}: left out of the machine"
+    diagnosis.note(why, "", 0, f"{len(others):,}, such as {some}", loud=True)
 
 
 def _say_what_lies_not_beside(

@@ -94,8 +94,12 @@ class _Workload:
             raise LeftOut(
                 "a part of a job (status 2 to 4), which the line of the whole job covers"
             )
-        partition = row[_QUEUE] if row[_PARTITION] == "-1" else row[_PARTITION]
+        by_queue = row[_PARTITION] == "-1"
+        partition = row[_QUEUE] if by_queue else row[_PARTITION]
         reading.keep(line, partition=partition, user=row[_USER])
+        if by_queue and "partition" in reading.filters:
+            why = "field 16 states no partition: the queue in field 15 was taken for it"
+            reading.note(why, line, f"queue {partition[:40]!a}")
         origin = Origin(row[_USER].removeprefix("-1"), partition.removeprefix("-1"))
         processors, start_s, end_s = self._stated(row, line)
         start_ns, end_ns = _ns(start_s), _ns(end_s)

@@ -942,9 +942,11 @@ def _foreign(
 ) -> int:
     """How many nodes are not in the list of nodes; refuses logs of which no job ran on a node of the list."""
     everybody = list(collected.names)
-    strangers = np.flatnonzero(index < 0)
-    if not len(strangers):
+    absent = np.flatnonzero(index < 0)
+    if not len(absent):
         return 0
+    # Listed nodes of other partitions are left out as well, which is said where it is done.
+    strangers = np.setdiff1d(absent, list(collected.listed.partitions))
     with_jobs = np.unique(busy[0])
     left_out = with_jobs[index[with_jobs] < 0]
     if len(left_out) and len(left_out) == len(with_jobs):

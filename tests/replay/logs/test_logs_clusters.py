@@ -61,7 +61,9 @@ FORMS = {
 TOLD = "rows of several clusters were read as one machine: --cluster uses those of one"
 
 
-def told(*texts: str, kind: str, cluster: str = "") -> tuple[Collector, Diagnosis]:
+def told(
+    *texts: str, kind: str, cluster: str | None = None
+) -> tuple[Collector, Diagnosis]:
     collected, diagnosis = Collector(), Diagnosis()
     read_into(
         collected, diagnosis, kind, *texts, settings=Settings(cluster=cluster), tz="UTC"

@@ -426,3 +426,152 @@ def test_options_check_themselves(options: dict[str, object], message: str) -> N
     with pytest.raises(InputError) as raised:
         IngestOptions(**options)  # type: ignore[arg-type]
     assert message in str(raised.value)
+
+
+# The nodes of a list as sinfo prints them: a default partition has an asterisk.
+SINFO = """NODELIST PARTITION STATE
+n1 batch* idle
+n2 gpu idle
+n3 gpu,batch idle
+n4 gpu down
+"""
+
+
+def ingest(*arguments: str) -> int:
+    return run(
+        ["ingest", "slurm", "log", *WINDOW, "-o", "t.csv", "--force", *arguments]
+    )
+
+
+def test_the_machine_is_the_listed_nodes_of_the_partition(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("log").write_text(sacct(ROWS))
+    Path("sinfo").write_text(SINFO)
+    assert ingest("--partition", "BATCH", "--nodes", "sinfo", "--json") == 0
+    output = capsys.readouterr()
+    said = "nodes of the list are of other partitions than 'BATCH': left out of the machine: 2, such as n2, n4"
+    assert said in " ".join(output.err.split())
+    # They are listed, and nothing says that they were down.
+    assert "not in the list" not in output.out
+    coverage = json.loads(output.out)["coverage"]
+    assert (coverage["nodes"], coverage["foreign_nodes"]) == (2, 0)
+    listed = Path("t.csv").read_text()
+    assert ingest("--partition", "batch", "--nodes", "n[1,3]") == 0
+    assert Path("t.csv").read_text() == listed
+
+
+def test_nodes_of_a_host_list_belong_to_any_partition() -> None:
+    Path("log").write_text(sacct(ROWS))
+    Path("sinfo").write_text(SINFO)
+    options = ["--partition", "batch", "--nodes", "sinfo", "--nodes", "x1"]
+    assert ingest(*options) == 0
+    assert "x1" in Path("t.csv").read_text()
+    assert "n4" not in Path("t.csv").read_text()
+
+
+def test_a_list_without_a_node_of_the_partition_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("log").write_text(sacct(ROWS))
+    Path("sinfo").write_text(SINFO.replace("batch", "cpu"))
+    assert ingest("--partition", "batch", "--nodes", "sinfo") == 2
+    expected = "--partition: no node of the list is of 'batch'; they are of cpu, gpu"
+    assert expected in " ".join(capsys.readouterr().err.split())
+
+
+def test_jobs_of_the_partition_on_listed_nodes_of_others_are_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("log").write_text(sacct([*ROWS, (5, "n4", 60, 600, "batch")]))
+    Path("sinfo").write_text(SINFO)
+    assert ingest("--partition", "batch", "--nodes", "sinfo") == 0
+    warned = " ".join(capsys.readouterr().err.split())
+    assert "left out: 1 of 2 nodes with jobs" in warned
+    assert "n4" not in Path("t.csv").read_text()
+
+
+def test_a_partition_alone_in_its_log_does_not_make_other_nodes_idle(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [
+        (number, "n2", 20 * number, 20 * number + 10, "gpu") for number in range(150)
+    ]
+    Path("log").write_text(sacct(rows))
+    Path("sinfo").write_text("NODELIST PARTITION STATE\nn1 batch idle\nn2 gpu idle\n")
+    arguments = [item for item in WINDOW if item != "--allow-few"]
+    command = ["ingest", "slurm", "log", *arguments, "--nodes", "sinfo", "-o", "t.csv"]
+    assert run(command) == 2
+    assert "all 150 rows have the Partition 'gpu'" in capsys.readouterr().err
+    assert run([*command, "--partition", "gpu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["coverage"]["nodes"] == 1
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_value_is_not_all(
+    name: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("log").write_text(sacct(ROWS))
+    assert ingest(f"--{name}", value) == 2
+    assert f"--{name}: expected the name of a {name}" in capsys.readouterr().err
+    with pytest.raises(InputError, match=f"expected the name of a {name}"):
+        IngestOptions(**{name: value})  # type: ignore[arg-type]
+    assert getattr(IngestOptions(**{name: None}), name) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_filter_that_is_given_twice_is_refused(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("log").write_text(sacct(ROWS))
+    assert ingest(f"--{name}", "batch", f"--{name}", "gpu") == 2
+    expected = f"'--{name}': given 2 times (batch, gpu); expected one"
+    assert expected in " ".join(capsys.readouterr().err.split())
+
+
+def test_several_partitions_in_one_value_are_refused_as_that(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("log").write_text(sacct(ROWS))
+    assert ingest("--partition", "gpu,batch") == 2
+    expected = "--partition: expected the name of one partition, not 'gpu,batch'"
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line_by_line", [False, True])
+def test_blanks_around_names_do_not_matter(line_by_line: bool) -> None:
+    Path("log").write_text(sacct(ROWS))
+    assert ingest("--partition", "batch") == 0
+    expected = Path("t.csv").read_text()
+    blanks = sacct(ROWS).replace("|batch|", "|long, batch |")
+    # A carriage return is read line by line, not by columns.
+    Path("log").write_bytes(
+        blanks.replace("\n", "\r\n" if line_by_line else "\n").encode()
+    )
+    assert ingest("--partition", " batch") == 0
+    assert Path("t.csv").read_text() == expected
+
+
+def test_names_of_cells_with_several_partitions_are_proposed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("log").write_text(sacct(ROWS).replace("|batch|", "|long, batch|"))
+    assert ingest("--partition", "bath") == 2
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "they have long, batch, gpu; did you mean 'batch'?" in printed
+
+
+@pytest.mark.parametrize("queues", [0, 2])
+def test_jobs_of_swf_that_were_chosen_by_their_queue_are_counted(
+    queues: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = swf(ROWS).splitlines()
+    by_queue = swf_by_queue(ROWS).splitlines()
+    # Jobs 1 and 2 state no partition; the queue of job 1 has the number that is asked for.
+    lines[2 : 2 + queues] = by_queue[2 : 2 + queues]
+    Path("log").write_text("\n".join(lines) + "\n")
+    command = ["ingest", "swf", "log", *WINDOW, "--partition", "7", "-o", "t.csv"]
+    assert run(command) == 0
+    why = "field 16 states no partition: the queue in field 15 was taken for it: 1 (first: log, line 3"
+    assert (why in capsys.readouterr().out) == bool(queues)
