@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp.exact.compiled import compiled
+from bft.milp.exact.compiled import compiled, inlined
 from bft.milp.exact.core import (
     NEVER,
     SHORT,
@@ -262,7 +262,7 @@ def give_out(
             left -= counts[j] - min_units
 
 
-@compiled
+@inlined
 def search(
     of: IntArray,
     sizes: IntArray,
@@ -304,7 +304,7 @@ def search(
         counts, undecided, begins, stretches = blocks(
             of, sizes, units, slopes, loss, offsets, max_units, price, bound
         )
-        _, low, high, _, _ = stretches
+        ends, low, high, first_loss, step = stretches
         left, choices = capacity, 0
         for count in counts:
             left -= count
@@ -312,7 +312,9 @@ def search(
             choices += min(high[k] - low[k] + 1, SHORT)
         if choices * (left + 1) > most_steps:
             return False, base, total - excluded
-        found, totals = improve(*stretches, left, price, bound, stop)
+        found, totals = improve(
+            ends, low, high, first_loss, step, left, price, bound, stop
+        )
         if found:
             give_out(counts, undecided, begins, stretches, totals)
             return True, counts, 0

@@ -20,10 +20,26 @@ def compiled(function: F) -> F:
 
     The call of the function succeeds all the same.
     """
+    return _kernel(function, inline="never")
+
+
+def inlined(function: F) -> F:
+    """Compile a function into each kernel that calls it; calls from Python are as of `compiled`.
+
+    Numba optimises what a kernel calls anew with the kernel, so that each level of calls takes time to compile.
+    """
+    return _kernel(function, inline="always")
+
+
+def _kernel(function: F, *, inline: str) -> F:
     # Without the GIL, so that the timer of a deadline can run at the same time.
     # What begins with an underscore is called by compiled code alone, and needs no way in from Python.
     private = function.__name__.startswith("_")
-    options: Any = {"no_cfunc_wrapper": True, "no_cpython_wrapper": private}
+    options: Any = {
+        "no_cfunc_wrapper": True,
+        "no_cpython_wrapper": private,
+        "inline": inline,
+    }
     kernel: Any = numba.njit(nogil=True, **options)(function)
     try:
         kernel._cache = _Cache(function)  # as enable_caching() does with Numba's own

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp.exact.compiled import compiled
+from bft.milp.exact.compiled import compiled, inlined
 from bft.milp.exact.knapsack import GAP
 from bft.milp.problem import FloatArray, IntArray
 
@@ -468,7 +468,7 @@ def _places(
     return places
 
 
-@compiled
+@inlined
 def improve(
     ends: IntArray,
     low: IntArray,

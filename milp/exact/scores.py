@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bft.milp.exact.compiled import compiled
+from bft.milp.exact.compiled import compiled, inlined
 from bft.milp.exact.knapsack import GAP
 from bft.milp.problem import BoolArray, FloatArray, IntArray
 from bft.milp.tolerances import CHARGE_QUANTA, EQUAL_SUMS, SCORE_BITS
@@ -365,7 +365,7 @@ def scores(
     return units, scored, slopes, ends, quantum
 
 
-@compiled
+@inlined
 def scores_of(
     terms: Terms,
     first: IntArray,
