@@ -21,6 +21,7 @@ from bft.replay.logs.hostlists import other_forms
 from bft.replay.logs.node_states import BUSY, IDLE, UNAVAILABLE, UNSEEN, Snapshots
 from bft.replay.logs.repeated_records import OPEN as OPEN
 from bft.replay.logs.repeated_records import (
+    JobKeys,
     JobTimes,
     Kept,
     OpenRun,
@@ -502,6 +503,7 @@ class Collector:
             Runs("idle row"),
         )
         self.kept = Kept()
+        self.job_keys = JobKeys()
         self.suspensions = Suspensions()
         self.suspended: list[tuple[array[int], int, int, int]] = []
         self.pauses: set[tuple[int, int]] = set()

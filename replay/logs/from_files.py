@@ -362,6 +362,7 @@ def ingested(
         diagnosis, options.events, options.reservations, states_outages
     )
     _say_requeued_runs_are_missing(collected, diagnosis)
+    _say_whose_jobs_are_taken_for_the_first_clusters(collected, diagnosis)
     made = replace(
         made,
         machine=options.machine or collected.machine,
@@ -453,6 +454,18 @@ def _say_requeued_runs_are_missing(collected: Collector, diagnosis: Diagnosis) -
     if runs.requeues_looked_for >= _ENOUGH_JOBS and not runs.requeued:
         diagnosis.note("no job ran twice: did sacct lack -D? without it requeued runs are missing (a test log: 27.3 "
                        "instead of 24.9 % idle)", "", 0, loud=True)  # fmt: skip
+
+
+def _say_whose_jobs_are_taken_for_the_first_clusters(
+    collected: Collector, diagnosis: Diagnosis
+) -> None:
+    """Say so where logs state several clusters, and records of jobs that state none."""
+    keys = collected.job_keys
+    if keys.several and keys.unstated is not None:
+        file, line = keys.unstated
+        why = "jobs of several clusters were read, and jobs whose cluster is not stated: an id among the latter is "
+        why += f"taken for that of a job of cluster {keys.first[:80]!a}; --cluster uses those of one"
+        diagnosis.note(why, file, line, loud=True)
 
 
 def _read(kind: str, reading: Reading) -> None:

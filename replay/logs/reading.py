@@ -523,6 +523,10 @@ class Reading:
                 why = "rows of several clusters were read as one machine: --cluster uses those of one"
                 self.diagnosis.note(why, "", 0, ascii(", ".join(list(met)[:2]))[:80])
 
+    def job_key(self, job: str, cluster: str, line: int) -> Hashable:
+        """Return the key of a job of a cluster (empty: the record states none), by which its records are found."""
+        return self.into.job_keys.key(job, cluster, self.file, line)
+
     def begun(self, key: Hashable) -> Begun | None:
         """Return the job that has begun by a record of its own (`JobBegan`), in this file or before, and goes on."""
         return self.into.kept.jobs.get(key)

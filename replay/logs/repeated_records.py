@@ -258,6 +258,46 @@ class Begun:
 
 
 @dataclass(slots=True)
+class JobKeys:
+    """Makes the key of a job of its id and cluster; a record that states no cluster is of the first that any states.
+
+    Attributes
+    ----------
+    first, several
+        The first cluster, and whether others are stated as well.
+    unstated
+        File and line of a record that states none.
+    """
+
+    first: str = ""
+    several: bool = False
+    unstated: tuple[str, int] | None = None
+
+    def key(self, job: str, cluster: str, file: str, line: int) -> Hashable:
+        """Return the key of a job; parameters as `name` has them.
+
+        >>> keys = JobKeys()
+        >>> [keys.key("7", cluster, "f", 1) for cluster in ("", "a", "b", "A")]
+        ['7', '7', ('b', '7'), '7']
+        """
+        name = self.name(cluster, file, line)
+        return (name, job) if name else job
+
+    def name(self, cluster: str, file: str, line: int) -> str:
+        """Return what tells a cluster from the first one; empty: nothing, it is the first.
+
+        An empty `cluster`: the record, of this file and line, states none.
+        """
+        if not cluster:
+            self.unstated = self.unstated or (file, line)
+            return ""
+        name = cluster.casefold()
+        self.first = self.first or name
+        self.several |= name != self.first
+        return "" if name == self.first else name
+
+
+@dataclass(slots=True)
 class Kept:
     """Jobs and outages under way by key, and what the end of the last file made of them.
 

@@ -77,17 +77,16 @@ def read(reading: Reading) -> Iterator[Record]:
         ("end",),
         ("nodelist", "allocnodes", "nnodes"),
     )
-    optional: list[tuple[str, ...]] = [
-        ("state",),
-        ("allocnodes", "nnodes"),
-        ("cluster",),
-    ]
-    optional += [("user",), ("partition",), ("suspended",)]
+    decisive: list[tuple[str, ...]] = [("cluster",), ("suspended",)]
+    decisive += [(name,) for name in reading.filters]
     if reading.units is not None:
-        optional += UNITS
+        decisive += UNITS
     if reading.settings.walltimes:
-        optional += PLANNED
-    table = Table(reading, needed=names, optional=optional, command=COMMAND)
+        decisive += PLANNED
+    optional = [("state",), ("allocnodes", "nnodes"), ("user",), ("partition",)]
+    table = Table(
+        reading, needed=names, decisive=decisive, optional=optional, command=COMMAND
+    )
     rows = Rows(reading, table)
     if source.in_blocks and table.columnar and rows.named:
         # imported late: it takes pyarrow
@@ -227,7 +226,7 @@ def _records(text: str, reading: Reading, line: int) -> Iterator[Record]:
     nodes: array[int] = reading.lists()(stated["NodeList"])
     times = [_time(stated, key, reading, line) for key in ("StartTime", "EndTime")]
     start, end = so_far(state, times[0], times[1])
-    key, log = _id(stated), reading.units
+    key, log = reading.job_key(_id(stated), "", line), reading.units
     has_run = bool(nodes) and start is not None and (end is None or end > start)
     has = (
         None
@@ -355,7 +354,8 @@ def _entry_records(
         )
     else:
         start, end = (_entry_instant(entry["time"][name]) for name in ("start", "end"))
-    key = cluster, str(entry["job_id"]) if "job_id" in entry else text
+    job_id = str(entry["job_id"]) if "job_id" in entry else text
+    key = reading.job_key(job_id, cluster, line)
     log = reading.units
     has_run = start is not None and (end is None or end > start)
     some = (
@@ -477,8 +477,13 @@ def read_events(reading: Reading) -> Iterator[Record]:
     Events of a whole cluster, which name no node, tell of its size and are left out.
     """
     names = (("timestart", "start"), ("timeend", "end"), ("nodename", "nodelist"))
-    optional = (("state",), ("cluster",))
-    table = Table(reading, needed=names, optional=optional, command=EVENTS_COMMAND)
+    table = Table(
+        reading,
+        needed=names,
+        decisive=[("cluster",)],
+        optional=[("state",)],
+        command=EVENTS_COMMAND,
+    )
     yield from _table_outages(reading, table, "event")
 
 
@@ -538,6 +543,6 @@ def read_reservations(reading: Reading) -> Iterator[Record]:
         ("nodename", "nodenames", "nodes", "nodelist"),
     )
     table = Table(
-        reading, needed=names, optional=[("cluster",)], command=RESERVATIONS_COMMAND
+        reading, needed=names, decisive=[("cluster",)], command=RESERVATIONS_COMMAND
     )
     yield from _table_outages(reading, table, "reservation")

@@ -462,17 +462,11 @@ class _Columns:
         self.odd = 0
 
     def use(self, block: bytes) -> Generator[Record, None, bytes | None]:
-        """Yield the rows of a block; returns what is left from the first line on that is no row of its own.
-
-        Such are lines of another number of fields, and those that repeat the header, which filters would count.
-        """
+        """Yield the rows of a block; returns what is left from the first line on of another number of fields."""
         if b"\r" in block or b"\0" in block or not _is_text(block):
             self.odd = _MANY_ODD + 1
             return block
         parsed, odd = self._parsed(block)
-        repeat = self._table.repeat_in(block)
-        if repeat is not None:
-            odd = sorted({*odd, repeat})
         self.odd = len(odd)
         if self.odd > _MANY_ODD:
             return block
@@ -528,21 +522,26 @@ class _Columns:
         rows, total = self._rows, len(parsed)
         at_id, at_start, at_end, at_nodes, at_count = rows.places
         line = self._table.counted(total)
-        steps = mask_of(pc.match_substring(self._column(parsed, at_id), "."))
+        ids = self._column(parsed, at_id)
+        steps = mask_of(pc.match_substring(ids, "."))
         count = int(np.count_nonzero(steps))
         if count:
             rows.steps(line + int(steps.argmax()), count)
-            parsed = parsed.filter(booleans(~steps)).combine_chunks()
-        jobs = np.flatnonzero(~steps)
+        numbered = _begin_with_digit(ids)
+        are_jobs = ~steps
+        self._leave_out_no_rows(are_jobs, numbered, block, line)
+        if not are_jobs.all():
+            parsed = parsed.filter(booleans(are_jobs)).combine_chunks()
+        jobs = np.flatnonzero(are_jobs)
         if not len(jobs):
             return
-        origins = self._origins(parsed, jobs + line)
+        origins = self._origins(parsed)
         ids, start_texts, end_texts, lists = (
             self._column(parsed, place) for place in (at_id, at_start, at_end, at_nodes)
         )
         start, start_ok = times_of(start_texts, self._reading.clock)
         end, end_ok = times_of(end_texts, self._reading.clock)
-        usual = start_ok & end_ok & (start < end) & _begin_with_digit(ids)
+        usual = start_ok & end_ok & (start < end) & numbered[jobs]
         usual &= origins.usual
         if rows.at_suspended >= 0:
             usual &= _never(self._column(parsed, rows.at_suspended))
@@ -555,7 +554,7 @@ class _Columns:
             usual &= _equal_numbers(self._column(parsed, at_count), sizes)
         self._see(parsed, usual)
         batch = _Batch(
-            keys=self._keys(ids, origins),
+            keys=self._keys(ids, origins, jobs + line),
             nodes=nodes,
             sizes=sizes,
             offsets=np.concatenate([[0], np.cumsum(sizes)]),
@@ -580,8 +579,33 @@ class _Columns:
                 done = place
             yield from self._alone(texts[jobs[place]], line + int(jobs[place]))
         yield from batch.records(done, len(jobs))
-        for stated, first, others in origins.counts:
-            rows.is_other(stated, first, others)
+        self._count(origins, np.flatnonzero(usual | origins.out), jobs + line)
+
+    def _leave_out_no_rows(
+        self,
+        are_jobs: NDArray[np.bool_],
+        numbered: NDArray[np.bool_],
+        block: bytes,
+        first: int,
+    ) -> None:
+        """Mark blank lines and headers as no jobs, among those of a block whose id begins with no digit."""
+        strange = np.flatnonzero(are_jobs & ~numbered).tolist()
+        texts = block.split(b"\n") if strange else []
+        for place in strange:
+            text = texts[place].decode("utf-8", "surrogateescape")
+            are_jobs[place] = text and not self._table.is_header(text, first + place)
+
+    def _count(self, origins: _Origins, places: Whole, lines: Whole) -> None:
+        """Count the rows at these places by what they state in the columns of filters."""
+        if not origins.stated:
+            return
+        which = origins.which[places]
+        met, first, counts = np.unique(which, return_index=True, return_counts=True)
+        for number, place, count in zip(
+            met.tolist(), first.tolist(), counts.tolist(), strict=True
+        ):
+            line = int(lines[places[place]])
+            self._rows.is_other(origins.stated[number], line, count)
 
     def _see(self, parsed: pa.Table, usual: NDArray[np.bool_]) -> None:
         """Hand over what the watched columns hold in usual rows."""
@@ -595,10 +619,9 @@ class _Columns:
     def _alone(self, text: bytes, number: int) -> Iterator[Record]:
         """Yield one row that is not of the usual form."""
         line = text.decode("utf-8", "surrogateescape")
-        if line:
-            yield from self._rows.row(number, line.split(self._table.delimiter))
+        yield from self._rows.row(number, line.split(self._table.delimiter))
 
-    def _origins(self, parsed: pa.Table, lines: NDArray[np.int64]) -> _Origins:
+    def _origins(self, parsed: pa.Table) -> _Origins:
         """The clusters of rows, and which rows are left out by what they state in the columns of filters."""
         rows = self._rows
         none = np.zeros(len(parsed), dtype=bool)
@@ -614,31 +637,23 @@ class _Columns:
         combined = np.zeros(len(parsed), dtype=np.int64)
         for names, which in columns.values():
             combined = combined * len(names) + which
-        _, first, which, counts = np.unique(
-            combined, return_index=True, return_inverse=True, return_counts=True
-        )
-        for number in np.argsort(first).tolist():
-            begin, count = int(first[number]), int(counts[number])
-            stated = {
-                name: names[codes_of[begin]]
-                for name, (names, codes_of) in columns.items()
-            }
-            mine = which == number
-            other = self._reading.belongs(**stated)
-            origins.other[mine] = bool(other)
-            if tuple(stated.values()) not in self._met:
+        _, first, which = np.unique(combined, return_index=True, return_inverse=True)
+        stated = [
+            {name: names[of[begin]] for name, (names, of) in columns.items()}
+            for begin in first.tolist()
+        ]
+        are_other = [bool(self._reading.belongs(**each)) for each in stated]
+        other = np.array(are_other, dtype=bool)[which]
+        usual, out = ~other, other.copy()
+        for begin, each in zip(first.tolist(), stated, strict=True):
+            values = tuple(each.values())
+            if values not in self._met:
                 # The first one is read by itself: it says what is to be noted, in its place.
-                self._met.add(tuple(stated.values()))
-                origins.usual[begin] = False
-                mine[begin] = False
-                count -= 1
-            if other:
-                origins.usual[mine] = False
-                origins.out[mine] = True
-            if count:
-                begin = int(mine.argmax())
-                origins.counts.append((stated, int(lines[begin]), count))
-        return origins
+                self._met.add(values)
+                usual[begin] = out[begin] = False
+        return replace(
+            origins, usual=usual, out=out, other=other, stated=stated, which=which
+        )
 
     def _coded(self, parsed: pa.Table, place: int) -> tuple[list[str], Whole]:
         """The different texts of a column, and which of them each row has."""
@@ -647,19 +662,35 @@ class _Columns:
         names = [text.decode("utf-8", "surrogateescape") for text in texts]
         return names, codes(encoded).astype(np.int64)
 
-    def _keys(self, ids: pa.Array, origins: _Origins) -> list[Hashable] | Whole:
+    def _keys(
+        self, ids: pa.Array, origins: _Origins, lines: Whole
+    ) -> list[Hashable] | Whole:
         """The keys of jobs, or their numbers where these are enough, which is the usual case."""
-        rows = self._rows
-        if not origins.clusters and rows.planned is None and rows.units is None:
+        rows, names = self._rows, self._cluster_names(origins, lines)
+        if not any(names) and rows.planned is None and rows.units is None:
             numbers = numbers_of(ids)
             if numbers is not None:
                 return numbers
         texts: list[str] = ids.cast(pa.string()).to_pylist()
-        if not any(origins.clusters):
+        if not any(names):
             return list(texts)
-        names = [origins.clusters[code] for code in origins.of_cluster.tolist()]
-        key = self._rows.key
-        return [key(job, name) for job, name in zip(texts, names, strict=True)]
+        keys: list[Hashable] = []
+        for job, code in zip(texts, origins.of_cluster.tolist(), strict=True):
+            keys.append((names[code], job) if names[code] else job)
+        return keys
+
+    def _cluster_names(self, origins: _Origins, lines: Whole) -> list[str]:
+        """What tells each cluster from the first one of the log (`JobKeys.name`)."""
+        clusters = origins.clusters or [""]
+        names = [""] * len(clusters)
+        read = np.flatnonzero(~origins.other)
+        of_cluster = origins.of_cluster if origins.clusters else np.zeros_like(lines)
+        _, first = np.unique(of_cluster[read], return_index=True)
+        file, keys = self._reading.file, self._reading.into.job_keys
+        for place in np.sort(first).tolist():
+            code, line = int(of_cluster[read[place]]), int(lines[read[place]])
+            names[code] = keys.name(clusters[code], file, line)
+        return names
 
     def _nodes(
         self, lists: pa.Array, usual: NDArray[np.bool_], origins: _Origins
@@ -692,7 +723,7 @@ class _Columns:
         clusters = origins.clusters or [""]
         lists_of = self._reading.lists
         for place, cell in enumerate(lists.to_pylist()):
-            if origins.other[place] or cell == b"NodeList":
+            if origins.other[place]:
                 continue
             text = cell.decode("utf-8", "surrogateescape")
             try:
@@ -751,8 +782,8 @@ class _Origins:
         whether it is left out at all.
     clusters, of_cluster
         Names of the clusters, and which of them each row states; empty without such a column.
-    counts
-        What rows state in the columns of filters, line of the first, and number of those that are to be counted.
+    stated, which
+        What rows state in the columns of filters, and which of these each row does; empty without filters.
     """
 
     usual: NDArray[np.bool_]
@@ -762,7 +793,10 @@ class _Origins:
     of_cluster: NDArray[np.int64] = field(
         default_factory=lambda: np.zeros(0, dtype=np.int64)
     )
-    counts: list[tuple[dict[str, str], int, int]] = field(default_factory=list)
+    stated: list[dict[str, str]] = field(default_factory=list)
+    which: NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(0, dtype=np.int64)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -881,7 +915,7 @@ def _is_text(block: bytes) -> bool:
 
 
 def _begin_with_digit(ids: pa.Array) -> NDArray[np.bool_]:
-    """Tell which ids begin with a digit, as those of jobs do; repeated headers and blank lines do not."""
+    """Tell which ids begin with a digit, as those of jobs do; headers and blank lines do not."""
     data, offsets = raw(ids)
     first = np.zeros(len(ids), dtype=np.uint8)
     some = offsets[1:] > offsets[:-1]

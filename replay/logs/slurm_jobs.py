@@ -423,12 +423,6 @@ class Rows:
             self._others[other] = known + count, line
         return bool(other)
 
-    def key(self, job: str, cluster: str) -> Hashable:
-        """The key of a job: ids of several clusters are told apart by their names."""
-        if cluster and not self._reading.settings.cluster:
-            return cluster, job
-        return job
-
     def each(self, rows: Iterable[tuple[int, Fields]]) -> Iterator[Record]:
         """Yield the records of rows."""
         for number, fields in rows:
@@ -452,7 +446,7 @@ class Rows:
             }
             if self.is_other(stated, number):
                 return
-        key = self.key(fields[at_id], cluster)
+        key = reading.job_key(fields[at_id], cluster, number)
         start_text, end_text = fields[at_start], fields[at_end]
         nodes_text = fields[at_nodes]
         start = reading.clock.parse(start_text, reading.file, number)

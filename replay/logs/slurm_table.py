@@ -218,6 +218,7 @@ MOST_EXCESS = 64
 # pandas writes its index as a first column without a name, and calls it Unnamed: 0 when it writes it again.
 _INDEX = r'(?:"?(?:Unnamed: \d+)?"?[,;|\t])*'
 _HEADER = re.compile(rf'{_INDEX}"?([A-Za-z]\w*)"?([^\w"]+)"?[A-Za-z]')
+_BOM = "\ufeff"
 
 
 class Table:
@@ -229,13 +230,15 @@ class Table:
         As a reader receives it.
     needed
         Columns that are read: each a name, or several of which the first that is there counts. In lower case.
+    decisive
+        Further ones that a file may lack. Where it has them, a row counts only if it is clear what they hold.
     optional
-        Further ones that may be missing.
+        Further ones that a file, or a row, may lack.
 
     Attributes
     ----------
     at
-        For each name of `needed` and `optional` (the first of several) the index of its column, or -1.
+        For each name of `needed`, `decisive` and `optional` (the first of several) the index of its column, or -1.
 
     Raises
     ------
@@ -248,6 +251,7 @@ class Table:
         reading: Reading,
         *,
         needed: Sequence[Sequence[str]],
+        decisive: Sequence[Sequence[str]] = (),
         optional: Sequence[Sequence[str]] = (),
         command: str,
     ) -> None:
@@ -260,7 +264,8 @@ class Table:
         self._pending: list[str] = []  # lines of a record that has lines to come
         self._quoted = False
         self._unsure: list[str] = []
-        wanted = {names[0]: names for names in (*needed, *optional)}
+        wanted = {names[0]: names for names in (*needed, *decisive, *optional)}
+        self._needed = needed
         self.columns = self._begin(reading.settings, needed, command)
         places = {name: k for k, name in reversed(list(enumerate(self.columns)))}
         self.at = {
@@ -275,10 +280,13 @@ class Table:
                     hint=f"export with {command}",
                 )
         needed_at = [self.at[names[0]] for names in needed]
-        self._last_needed = max(needed_at)
-        self._aligner = _Aligner(self.columns, needed_at, self.delimiter)
+        self._at_first = needed_at[0]
+        read_at = [self.at[names[0]] for names in (*needed, *decisive)]
+        self._last_read = max(read_at)
+        columns = needed_at, sorted({place for place in read_at if place >= 0})
+        self._aligner = _Aligner(self.columns, *columns, self.delimiter)
         if self._unsure:  # sacct -p ends every line with a delimiter; a name with a delimiter in it looks alike
-            ended = _Aligner([*self.columns, ""], needed_at, self.delimiter)
+            ended = _Aligner([*self.columns, ""], *columns, self.delimiter)
             if ended.begins(self._unsure):
                 self.columns, self._aligner = [*self.columns, ""], ended
 
@@ -351,13 +359,32 @@ class Table:
                 if not self._pending:
                     return
 
-    def repeat_in(self, block: bytes) -> int | None:
-        """The number of the first line, from 1 on, that repeats the header, as in files put together; None if none."""
-        header = self._header.encode("utf-8", "surrogateescape")
-        if not header or header not in block:
-            return None
-        lines = block.split(b"\n")
-        return lines.index(header) + 1 if header in lines else None
+    def is_header(self, line: str, number: int) -> bool:
+        """Whether a line repeats the header, as in files put together.
+
+        Raises
+        ------
+        InputError
+            When it is the header of another table: the rows after it have other columns.
+        """
+        line = line.removeprefix(_BOM)
+        if not _HEADER.match(line):
+            return False
+        names = self._columns_of(line)
+        if any(set(names).isdisjoint(each) for each in self._needed):
+            return False
+        if names != self.columns:
+            raise InputError(
+                f"line {number}: a header with other columns than the first: {line[:400]}",
+                file=self._file,
+                hint=f"expected {self.delimiter.join(self.columns)[:400]}: give each table as a file of its own",
+            )
+        return True
+
+    def _columns_of(self, header: str) -> list[str]:
+        """The names of columns, in lower case."""
+        texts = header.strip("\r").split(self.delimiter)
+        return [text.strip('"').strip().lower() for text in texts]
 
     def _csv(self) -> Iterator[tuple[int, Fields]]:
         """Records of a table whose fields are quoted; line breaks and delimiters inside quotes belong to the field."""
@@ -374,7 +401,9 @@ class Table:
                     yield begun, self._cut_short(pending, begun)
                     pending = []
                 if not pending:
-                    if not line.strip() or line.startswith("#") or line == self._header:
+                    if not line.strip() or line.startswith("#"):
+                        continue
+                    if self.is_header(line, number):
                         continue
                     begun, length, quotes = number, 0, 0
                 pending.append(line)
@@ -410,7 +439,7 @@ class Table:
         self, numbered: Iterable[tuple[int, str]]
     ) -> Iterator[tuple[int, Fields]]:
         """Records of a table in which nothing is escaped."""
-        columns, delimiter, header = len(self.columns), self.delimiter, self._header
+        columns, delimiter, first = len(self.columns), self.delimiter, self._at_first
         pending = self._pending = []
         begun = size = length = 0
         number = self._accounted
@@ -428,11 +457,14 @@ class Table:
                         else fields
                     )
                 if len(fields) == columns and not pending:
-                    if line != header:
+                    # Most rows begin so; headers do not.
+                    is_row = fields[first][:1].isdecimal()
+                    if is_row or not self.is_header(line, number):
                         yield number, fields
                     continue
+                is_header = self.is_header(line, number)
                 if pending:
-                    if line == header or self._aligner.begins(fields):
+                    if is_header or self._aligner.begins(fields):
                         yield begun, self._cut_off(pending, begun)
                         pending = self._pending = []
                     else:
@@ -448,7 +480,7 @@ class Table:
                             yield begun, self._whole(parts, begun)
                             pending = self._pending = []
                         continue
-                if not line.strip() or line.startswith("#") or line == header:
+                if not line.strip() or line.startswith("#") or is_header:
                     continue
                 if len(fields) < columns:
                     pending = self._pending = [line]
@@ -471,7 +503,7 @@ class Table:
     def _cut_off(self, pending: list[str], number: int) -> Fields:
         """A record that ends too early: of use when the rest was not needed."""
         fields = "\n".join(pending).split(self.delimiter)
-        if len(fields) > self._last_needed + 1 and self._aligner.begins(fields):
+        if len(fields) > self._last_read + 1 and self._aligner.begins(fields):
             self._diagnosis.note(
                 "has fewer fields than columns, but those that are needed",
                 self._file,
@@ -498,10 +530,7 @@ class Table:
             self.delimiter = settings.delimiter or (
                 quoted[1] if quoted else parts[2] if parts else "|"
             )
-            names = [
-                name.strip('"').strip().lower()
-                for name in line.strip("\r").split(self.delimiter)
-            ]
+            names = self._columns_of(line)
             if parts and len(wanted.intersection(names)) >= 2:
                 if not self.delimiter.strip(" "):
                     break
@@ -548,18 +577,37 @@ class _Aligner:
     Columns that may hold delimiters, those of free text and in a table with commas also lists, cut the table into
     segments. All columns of a segment are shifted by as many fields as the columns before them hold in excess. Of all
     ways to spread the excess, the one is taken in which most fields are what their column should hold; when two such
-    ways differ in what is needed, none.
+    ways differ in what is read, none.
+
+    Parameters
+    ----------
+    columns
+        Names of all columns.
+    needed, read
+        Places of those that have to hold what they should, and of these with all others that are read.
+    delimiter
+        What separates fields.
     """
 
     def __init__(
-        self, columns: Sequence[str], needed: Sequence[int], delimiter: str
+        self,
+        columns: Sequence[str],
+        needed: Sequence[int],
+        read: Sequence[int],
+        delimiter: str,
     ) -> None:
         self._columns, self._needed, self._delimiter = columns, needed, delimiter
+        self._read = read
         self._lists = LISTS if delimiter == "," else {}
+        kinds = KINDS | {
+            columns[k]: LISTS[columns[k]]
+            for k in read
+            if columns[k] in LISTS and columns[k] not in KINDS
+        }
         self._typed = [
-            (k, KINDS[name], k in needed)
+            (k, kinds[name], k in needed)
             for k, name in enumerate(columns)
-            if name in KINDS
+            if name in kinds
         ]
         free = [
             k
@@ -573,13 +621,17 @@ class _Aligner:
             [column for column in self._typed if low < column[0] < high]
             for low, high in pairwise(bounds)
         ]
+        self._read_between = [
+            [place for place in read if low < place < high]
+            for low, high in pairwise(bounds)
+        ]
 
     def begins(self, fields: list[str]) -> bool:
         """Whether a line is a record of its own rather than the continuation of one."""
         if len(fields) <= max(self._needed) or not fields[self._needed[0]]:
             return False
         if len(fields) > len(self._columns):
-            return self.align(fields) is not None
+            return bool(self._ways(fields))
         return (
             _score(
                 [column for column in self._typed if column[0] < len(fields)], fields, 0
@@ -589,15 +641,29 @@ class _Aligner:
 
     def align(self, fields: list[str]) -> list[str] | None:
         """One field a column, or None."""
-        excess = len(fields) - len(self._columns)
-        if not excess:
+        if len(fields) == len(self._columns):
             return fields
-        if not self._free or not 0 < excess <= MOST_EXCESS:
+        ways = self._ways(fields)
+        if len(ways) != 1:
             return None
-        # Shift so far -> (score, {what is needed: shifts of all segments}).
+        ((_, path),) = ways.items()
+        aligned: list[str] = []
+        for k in range(len(self._columns)):
+            segment = sum(k > index for index in self._free)
+            begin = k + path[segment]
+            end = k + path[segment + 1] + 1 if k in self._free else begin + 1
+            aligned.append(self._delimiter.join(fields[begin:end]))
+        return aligned
+
+    def _ways(self, fields: list[str]) -> dict[tuple[str, ...], tuple[int, ...]]:
+        """The best ways to spread fields in excess: by what is read, the shifts of all segments; at most two."""
+        excess = len(fields) - len(self._columns)
+        if not self._free or not 0 < excess <= MOST_EXCESS:
+            return {}
+        # Shift so far -> (score, {what is read: shifts of all segments}).
         start = _score(self._segments[0], fields, 0)
         if start is None:
-            return None
+            return {}
         best: Mapping[int, tuple[int, dict[tuple[str, ...], tuple[int, ...]]]]
         best = {0: (start, {self._values(0, fields, 0): (0,)})}
         last = len(self._segments) - 1
@@ -623,16 +689,7 @@ class _Aligner:
                         # Two that differ are as bad as more; of equal ones the first path stays.
                         grown[shift] = total, dict(list({**more, **others}.items())[:2])
             best = grown
-        if excess not in best or len(best[excess][1]) != 1:
-            return None
-        ((_, path),) = best[excess][1].items()
-        aligned: list[str] = []
-        for k in range(len(self._columns)):
-            segment = sum(k > index for index in self._free)
-            begin = k + path[segment]
-            end = k + path[segment + 1] + 1 if k in self._free else begin + 1
-            aligned.append(self._delimiter.join(fields[begin:end]))
-        return aligned
+        return best[excess][1] if excess in best else {}
 
     def _held(
         self, column: int, fields: list[str], before: int, shift: int
@@ -646,12 +703,10 @@ class _Aligner:
         text = self._delimiter.join(fields[column + before : column + shift + 1])
         if text not in MISSING and not kind.match(text):
             return None
-        return (text,) if column in self._needed else ()
+        return (text,) if column in self._read else ()
 
     def _values(self, segment: int, fields: list[str], shift: int) -> tuple[str, ...]:
-        return tuple(
-            fields[k + shift] for k, _, needed in self._segments[segment] if needed
-        )
+        return tuple(fields[k + shift] for k in self._read_between[segment])
 
 
 def _score(
