@@ -750,7 +750,8 @@ class Solution:
     objective, bound
         Value of `counts`, and an upper bound of any answer.
     backend, formulation
-        The backend and formulation that answered.
+        The backend that was asked, and the formulation: also where the counts are the exact DP's, as with canonical
+        ties. `exact` and `modes` where the exact DP took the place of an answer that was wrong or did not come.
     seconds
         Wall time from problem to answer.
     note

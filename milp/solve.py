@@ -186,10 +186,10 @@ def solve(
     threads
         Threads a solver may use.
     ties
-        Which of several optima: `canonical`, the one described in `exact`, whatever the backend; or `solver`, the one
-        that the solver returns. The exact dynamic programme (DP) computes the canonical one and checks the solver's
-        answer against it; it also replaces what a solver has at its time limit. With a gap above 0, strict_reference
-        or sharing the solver's own optimum is returned (sharing: see `formulations.sharing`).
+        Which of several optima: `canonical`, the one described in `exact.dp`, whatever the backend; or `solver`, the
+        one that the solver returns. The exact dynamic programme (DP) computes the canonical one and checks the
+        solver's answer against it; it also replaces what a solver has at its time limit. With a gap above 0,
+        strict_reference or sharing the solver's own optimum is returned (sharing: see `formulations.sharing`).
     verify
         Check the answer against the exact DP even if the solver's own is returned; without sharing only.
     process

@@ -338,7 +338,7 @@ class Objective:
         Raises
         ------
         ValueError
-            When the text is invalid; see `objective_terms.parse_terms`.
+            When the text is invalid; see `parse_terms`.
         """
         terms = parse_terms(text)
         curve, *factors = terms

@@ -67,7 +67,8 @@ class Checkpoint:
     path
         The file.
     configuration
-        Everything that decides the result; a checkpoint of another configuration is refused.
+        Everything that decides the result: options, SHA-256 of each input, notes and versions (`run._summary`). A
+        checkpoint of another configuration is refused.
     every_s
         Least wall time between two saves, seconds.
 

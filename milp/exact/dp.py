@@ -1,4 +1,6 @@
-"""The exact dynamic programme (DP): no solver, milliseconds, always a proof, and the canonical one of several optima.
+"""The exact dynamic programme (DP): no solver, milliseconds, and the canonical one of several optima.
+
+Its answer is proven unless it reaches a limit (`Optimum.limit`).
 
 The canonical optimum has the highest sum of scores (`scores`: values in whole multiples of a quantum, minus a charge
 for every job that changes, larger than any rounding error). Among equal sums it is the one that gives the last job

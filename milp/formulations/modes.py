@@ -194,7 +194,7 @@ def build(problem: Problem) -> Formulated:
     maximise the sum of v(p0)·t + slope_i·x_i. Runs are concave, so segments fill in order, for all members of a run at
     once: no unit of segment i + 1 is used before segment i is full, so its units can be given to members one by one.
 
-    With more than `POSED_WHOLE` classes only the counts that an optimum may need are posed (`pruning`), with several
+    With more than `POSED_WHOLE` classes only the counts that an optimum may need are posed (`prune`), with several
     kinds those that one can contain (`values.hopeful`). Decodes to choices (`Problem`).
     """
     classes = classes_of(problem)

@@ -174,7 +174,7 @@ class Replay:
         self._place = _Place()
         self._next: int | None = None  # the next instant, once it is known
         self._asked: State | None = None  # the state to be decided now
-        self._window: ref[Window]  # the jobs in it
+        self._window: ref[Window]  # the jobs of the state that was shown last
         self._profiled = any(job.profile is not None for job in jobs)
         self._policy_call = PolicyCall(
             self._traits.name, policy, limit_s=rules.policy_time_limit_s
@@ -326,9 +326,8 @@ class Replay:
             raise RuntimeError("nothing is to be decided: advance() returned no state")
         self._asked = None
         window = self._window()
-        if (
-            window is not None
-        ):  # somebody keeps the state: it shows what was to be seen then
+        # Whoever still refers to the state that was shown goes on seeing the jobs as they were then.
+        if window is not None:
             window.keep()
         self._motion.asked()
         place, self._next, now = self._place, None, self._motion.now
@@ -629,7 +628,8 @@ class Replay:
     def _preempt(self, leaving: list[int]) -> int:
         """Take units back; a job that loses some keeps the others and pays Tcdw x its rate before the event, once.
 
-        If the policy is rigid, the job stops instead, and loses its work since the last checkpoint.
+        With `Rules.cost_model` "stall" the job makes no progress for Tcdw instead (`Motion.charge`). If the policy is
+        rigid, the job stops, and loses its work since the last checkpoint.
 
         Returns
         -------

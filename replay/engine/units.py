@@ -1,10 +1,10 @@
 """The units of the machine: which are idle, which jobs hold them, and which free ones a job gets.
 
 `Reserve` states which nodes the machine's own ("host") jobs take: free ones first, and some kept free for them
-(docs/host-jobs.md). A node of the log is a *place* there: it says when some node is taken and returned. Which node
-fills a place may change. Where free nodes go first, a start that the log puts on a node in use takes a free one
-instead, and the two exchange places for good: a scheduler preempts only what it must. Idle counts, starts and their
-sizes stay those of the log.
+(docs/host-jobs.md). A node of the log is a *place* there: the log states when the node that fills the place is taken
+and returned. Which node that is may change. Where free nodes go first, a start that the log puts on a node in use takes
+a free one instead, and the two exchange places for good: a scheduler preempts only what it must. Idle counts, starts
+and their sizes stay those of the log.
 """
 
 from __future__ import annotations

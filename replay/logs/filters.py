@@ -1,7 +1,10 @@
 """The filters of logs: each is a field of `Filters`, and works in every format whose records state what it is about.
 
 Options of `ingest`, settings of readers and all checks follow from these fields. Readers hand over what a record states
-under the names of the fields (`Reading.keep`), whether or not there is a filter of that name.
+under the names of the fields (`Reading.keep`), whether or not there is a filter of that name: cluster, partition, user.
+
+A filter by anything else needs more than its field: a flag in `LogFormat` (its name and an s, which `from_files` looks
+up), the value in each reader's call of `Reading.keep` or `Reading.other`, and the column of `sacct` in `slurm.read`.
 """
 
 from __future__ import annotations

@@ -550,7 +550,7 @@ class Reading:
         self.note(why, line)
 
     def keep(self, line: int, **stated: str | None) -> None:
-        """Leave a job out that states something else than the user asks for; parameters as `other` has them.
+        """Check that a job states what the user asks for; parameters as `other` has them.
 
         Raises
         ------

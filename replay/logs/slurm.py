@@ -64,7 +64,7 @@ def read(reading: Reading) -> Iterator[Record]:
     Job steps are left out; each record of a requeued job counts, as each held nodes of its own. Without a column
     NodeList jobs are counted only (`Collector.count`). Where lines come in blocks, those of the most frequent kind are
     read by columns, with the same result (`slurm_blocks`). A file that begins with a job of `scontrol show job` is read
-    by `read_text`.
+    by `read_text`. Rows that cannot be used are yielded as `Skipped`, and counted in `reading.diagnosis`.
     """
     source = LogLines.of(reading.lines)
     reading = replace(reading, lines=source)

@@ -354,6 +354,7 @@ class OptionTable(OptionValues):
     tfwd_s: float = option(
         "-Tfwd --forward-window",
         Maybe(seconds()),
+        # 10 s as published: `presets.py`.
         Depends(
             lambda options: options.from_preset("tfwd_s", FORWARD_S),
             f"{FORWARD_S:g}; with --preset best {PRESETS['best']['tfwd_s']:g}",
@@ -369,7 +370,7 @@ class OptionTable(OptionValues):
         Maybe(ObjectiveText()),
         Depends(
             lambda options: options.from_preset("objective", "own"),
-            "own; with --preset best as above",
+            f"own; with --preset best {PRESETS['best']['objective']}",
         ),
         help="What is maximised: a curve (own, the jobs' Os; throughput, samples/s; efficiency, speed-up over "
         "one unit; power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in "

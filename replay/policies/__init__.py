@@ -1,4 +1,7 @@
-"""One module per policy family. `policy_names` lists all policies, including those of other packages."""
+"""One module per policy family: a new policy is a module here and a line in `registry.BUILT_IN`.
+
+`policy_names` lists all policies, including those of other packages.
+"""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Refused:
     """Jobs that did not find room in a walk from the shortest job on, by kind.
 
     Room only shrinks during a walk, and a longer job of the same kind may join no host that a shorter one may not (see
-    `pairing.pays`). So a job that asks for as many units need not be tried. This also holds where a host that has been
+    `pays`). So a job that asks for as many units need not be tried. This also holds where a host that has been
     slowed down in the meantime would now accept it: the shorter job comes first, at the next decision.
     """
 

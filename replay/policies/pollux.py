@@ -51,7 +51,7 @@ class Pollux(StoredState):
         Upper bounds for a job: of nodes, where these have several units, and of replicas, where its goodput is fitted.
         Nothing was measured above them.
     seed
-        Seed of the search.
+        Seed of the search, filled from `--seed`.
     """
 
     interval_s: float = field(

@@ -24,9 +24,9 @@ class SjfBestSharing:
 
     It uses true durations. Waiting jobs are tried by remaining time; a job without room is skipped. A newcomer takes
     free units, else also those of running jobs: first of the one with the smallest mean completion time together, as
-    long as that is smaller than one after the other (`pairing.pays`). It may share with several jobs, and a job with
-    several newcomers, at most one per unit. The remaining time of a running job, and the cost of a further partner, are
-    computed at its present speed.
+    long as that is smaller than one after the other (`_shared_units.pays`). It may share with several jobs, and a job
+    with several newcomers, at most one per unit. The remaining time of a running job, and the cost of a further
+    partner, are computed at its present speed.
 
     Parameters
     ----------

@@ -53,6 +53,8 @@ class NodeTrace:
         Instants of the rows (of a matrix) or distinct times (of a native file) that it was read from, unchanged and
         repeated ones included, int64, ascending: what `--skip-rows` counts. None where these are the start, the events
         and the end.
+    altered
+        How it was perturbed (`perturbing`), for people; empty for a trace as observed.
     kinds
         Kind of each node's units, such as a type of GPU; empty where all are alike.
     uncertain

@@ -1,7 +1,8 @@
 """All bounds of a replay, and the metrics of an outcome relative to them.
 
-The bounds on completion times, and on the outcome with a limited number of jobs in play, are stated here; the bound by
-unit time is in `unit_time.py`, the one by prices in `prices.py` (docs/bounds.md).
+The bounds on completion times, and on the outcome with a limited number of jobs in play (`fluid_bound`), are stated
+here. `unit_time.py` bounds the outcome by unit-seconds, also of several kinds or of units that two jobs share
+(`shared_bound`). `prices.py` solves the linear programmes that `fluid_bound` and `shared_bound` pose (docs/bounds.md).
 """
 
 from __future__ import annotations
