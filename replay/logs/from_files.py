@@ -408,19 +408,24 @@ def _keep_partition(
         for node in collected.universe & stated.keys()
         if not FILTERS["partition"].keeps(wanted, ",".join(stated[node]))
     }
-    if not others:
-        return
-    if others == collected.universe:
+    if others and others == collected.universe:
         there = sorted({name for node in others for name in stated[node]})
         raise InputError(
             f"--partition: no node of the list is of {ascii(wanted)[:80]}; they are of {', '.join(there[:20])}",
             hint="a host list such as cn[001-128] names its nodes whatever their partitions",
         )
     collected.universe -= others
+    unstated = collected.universe - stated.keys() if stated else set()
     names = list(collected.names)
-    some = ", ".join(names[node] for node in sorted(others)[:3])
-    why = f"nodes of the list are of other partitions than {ascii(wanted)[:80]}: left out of the machine"
-    diagnosis.note(why, "", 0, f"{len(others):,}, such as {some}", loud=True)
+    asked = ascii(wanted)[:80]
+    for nodes, why in (
+        (others, f"are of other partitions than {asked}: left out of the machine"),
+        (unstated, f"state no partition, as others do: they count as nodes of {asked}"),
+    ):
+        if nodes:
+            some = ", ".join(names[node] for node in sorted(nodes)[:3])
+            detail = f"{len(nodes):,}, such as {some}"
+            diagnosis.note(f"nodes of the list {why}", "", 0, detail, loud=True)
 
 
 def _say_what_lies_not_beside(

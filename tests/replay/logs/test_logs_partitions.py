@@ -461,11 +461,15 @@ def test_the_machine_is_the_listed_nodes_of_the_partition(
     assert Path("t.csv").read_text() == listed
 
 
-def test_nodes_of_a_host_list_belong_to_any_partition() -> None:
+def test_listed_nodes_that_state_no_partition_count_which_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Path("log").write_text(sacct(ROWS))
     Path("sinfo").write_text(SINFO)
     options = ["--partition", "batch", "--nodes", "sinfo", "--nodes", "x1"]
     assert ingest(*options) == 0
+    said = "nodes of the list state no partition, as others do: they count as nodes of 'batch': 1, such as x1"
+    assert said in " ".join(capsys.readouterr().err.split())
     assert "x1" in Path("t.csv").read_text()
     assert "n4" not in Path("t.csv").read_text()
 
