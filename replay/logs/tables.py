@@ -108,19 +108,21 @@ def renamed(
     if names and all(name.isdecimal() for name in names):
         yield from _moved_fields(lines, names, convert or {})
         return
-    stated = new = ",".join(header)
     row = _rewritten(header, ",", convert or {}) if header else None
+    longest = max(names.values(), key=len, default="")
+    begun, mark = bool(header), delimiter
     for line in lines:
-        if not stated and line.strip() and not line.startswith("#"):
-            mark = delimiter or max(_MARKS, key=line.count)
-            stated, new = line, _header(line, names, mark, file)
+        if begun:
+            # Files put together have several headers.
+            is_header = not header and longest in line and _is_header(line, names, mark)
+        else:
+            is_header = bool(line.strip()) and not line.startswith("#")
+        if is_header:
+            begun, mark = True, mark or max(_MARKS, key=line.count)
+            fields, new = _headers(line, names, mark, file)
             if convert:
-                row = _rewritten(
-                    [field.strip() for field in split_fields(line, mark)], mark, convert
-                )
+                row = _rewritten(fields, mark, convert)
                 new = _quoted(split_fields(new, mark), mark)
-            yield new
-        elif stated and line == stated:  # files put together repeat it
             yield new
         else:
             yield row(line) if row and line.strip() else line
@@ -176,8 +178,21 @@ def _quoted(cells: Iterable[str], mark: str) -> str:
     return mark.join(f'"{cell}"' for cell in doubled)
 
 
-def _header(line: str, names: Mapping[str, str], mark: str, file: str) -> str:
-    fields = [field.strip() for field in split_fields(line, mark)]
+def _names_in(header: str, mark: str) -> list[str]:
+    """The names of the columns, of a header that may begin with a byte order mark."""
+    return [text.strip() for text in split_fields(header.removeprefix("\ufeff"), mark)]
+
+
+def _is_header(line: str, names: Mapping[str, str], mark: str) -> bool:
+    """Whether a line holds the names of all columns that are renamed, and of more than one."""
+    return len(names) > 1 and not set(names.values()).difference(_names_in(line, mark))
+
+
+def _headers(
+    line: str, names: Mapping[str, str], mark: str, file: str
+) -> tuple[list[str], str]:
+    """Return the names of the columns there, and the header with ours."""
+    fields = _names_in(line, mark)
     for theirs in names.values():
         if theirs not in fields:
             meant = did_you_mean(theirs, fields)
@@ -190,7 +205,7 @@ def _header(line: str, names: Mapping[str, str], mark: str, file: str) -> str:
         for field in fields
     ]
     quote = '"' if line.lstrip().startswith('"') else ""
-    return mark.join(f"{quote}{field}{quote}" for field in new)
+    return fields, mark.join(f"{quote}{field}{quote}" for field in new)
 
 
 _PRINTED_LIST = re.compile(r"\[.*\]", re.DOTALL)

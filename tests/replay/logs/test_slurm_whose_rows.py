@@ -183,9 +183,32 @@ def test_a_header_with_other_columns_within_a_file_is_refused(
     assert "expected jobid|user|partition|nodelist|start|end|state" in str(why.value)
 
 
+@pytest.mark.parametrize("mark", ["|", ","])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_so_is_one_whose_columns_are_renamed(logs: Path, mark: str, quote: str) -> None:
+    theirs = [line.replace("Partition", "Queue") for line in TWO_HEADERS]
+    rows = [
+        mark.join(f"{quote}{cell}{quote}" for cell in line.split("|"))
+        for line in theirs
+    ]
+    stated = ",".join(
+        f"{name}={name}" for name in ("JobID", "NodeList", "Start", "End")
+    )
+    with pytest.raises(InputError, match="line 4: a header with other columns"):
+        read(
+            write("log", *rows),
+            hours=6,
+            partition="gpu",
+            columns=f"Partition=Queue,{stated}",
+        )
+
+
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_header_that_repeats_is_no_row(logs: Path, mark: str) -> None:
+@pytest.mark.parametrize("columns", ["", "Partition=Queue,JobID=Job"])
+def test_a_header_that_repeats_is_no_row(logs: Path, mark: str, columns: str) -> None:
     header = "JobID|NodeList|Start|End|State|Partition"
+    if columns:
+        header = header.replace("JobID", "Job").replace("Partition", "Queue")
     file = write(
         "log",
         header,
@@ -193,7 +216,7 @@ def test_a_header_that_repeats_is_no_row(logs: Path, mark: str) -> None:
         mark + header,
         f"2|g1|{HOURS[1]}|{HOURS[2]}|FAILED|gpu",
     )
-    made = read(file, hours=2, partition="gpu")
+    made = read(file, hours=2, partition="gpu", columns=columns)
     assert (made.diagnosis.rows, made.diagnosis.used) == (2, 2)
     assert not any("partitions" in why for why in made.diagnosis.notes)
     assert made.coverage.idle == 0
