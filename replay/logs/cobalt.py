@@ -22,6 +22,7 @@ from bft.replay.logs.reading import (
     MachineDown,
     MachineStated,
     Origin,
+    OtherJob,
     Reading,
     Record,
     Unusable,
@@ -104,12 +105,13 @@ class _Table:
         of_job = {} if _DOWN in self.column else {"partition": queue, "user": user}
         other = self.reading.other(line, cluster=machine, **of_job)
         if other:
-            raise LeftOut(
+            raise OtherJob(
+                other,
                 "a row of another machine (--cluster)"
                 if other == "cluster"
-                else f"job of another {other}"
+                else f"job of another {other}",
             )
-        if machine and not self.machine:
+        if machine and not self.machine and not self.reading.apart.filter:
             self.machine = machine[:200].encode("ascii", "replace").decode()
             yield MachineStated(self.machine)
         if self._cell(row, _START) in MISSING:

@@ -442,6 +442,10 @@ class Collector:
         Jobs that held some units of a node, where these turn idle one by one; None: nodes turn idle as a whole.
     plans
         What the scheduler knew of jobs and reservations, where readers are asked for it (`Settings.walltimes`).
+    left_out
+        By the name of a filter the nodes of rows that it leaves out, apart from `names`, and when jobs ran there.
+    idle_elsewhere
+        Whether rows that filters leave out state where nodes are idle.
     columns, listed, contradicted, vanished
         What columns of tables of jobs hold, what the list of nodes says beyond which nodes there are, and jobs without
         an end that later jobs ended, or that were gone in a later listing (`hidden`).
@@ -489,6 +493,8 @@ class Collector:
         self.idle_intervals = Intervals(
             0, max_fragments
         )  # its gaps are no idle time, however short
+        self.left_out: dict[str, Collector] = {}
+        self.idle_elsewhere = False
         self.reported = False
         self.lost_node_ns = self.lost_rows = 0
         self.overdue: list[tuple[int, int]] = []
@@ -514,6 +520,16 @@ class Collector:
         self.contradicted, self.vanished = Contradicted(), Vanished()
         self.columns = ColumnValues()
         self.listed = ListedNodes()
+
+    def others(self, left_out: str) -> Collector:
+        """Return what collects the rows that a filter leaves out."""
+        if left_out not in self.left_out:
+            self.left_out[left_out] = Collector(
+                min_gap_ns=0,
+                most_nodes=self.most_nodes,
+                max_fragments=self.max_fragments,
+            )
+        return self.left_out[left_out]
 
     @contextmanager
     def beside(self, events: bool = True) -> Iterator[None]:
@@ -811,8 +827,9 @@ class Collector:
         )
 
     def next_start(self, after_ns: int) -> int | None:
-        """Earliest start of a job with names of nodes after this time, as far as files were read."""
-        starts = self.busy_intervals.merged()[1]
+        """Earliest start of a job with names of nodes after this time, as far as files were read; of any job."""
+        every = [self, *self.left_out.values()]
+        starts = np.concatenate([each.busy_intervals.merged()[1] for each in every])
         later = starts[starts > after_ns]
         to_come = [
             start_ns for start_ns in self.job_runs.open_starts() if start_ns > after_ns
@@ -1001,9 +1018,7 @@ class Collector:
         """End outages that have no end where a job starts on a node; returns those of the other nodes."""
         if not any(run.end_ns is None and not run.reserved for run in remaining):
             return remaining
-        busy = self.busy_intervals.merged()
-        if self.units is not None:
-            busy = merge(*concatenated([busy, self.units.intervals()]))
+        busy = self._alive()
         left = []
         for run in remaining:
             if run.reserved or isinstance(run.nodes, int) or not len(busy[0]):
@@ -1016,6 +1031,19 @@ class Collector:
             if nodes_left:
                 left.append(replace(run, nodes=nodes_left))
         return left
+
+    def _alive(self) -> Columns:
+        """When jobs ran on the nodes, merged: also jobs that filters leave out, and those that had some units."""
+        parts = [self.busy_intervals.merged()]
+        if self.units is not None:
+            parts.append(self.units.intervals())
+        for others in self.left_out.values():
+            node, starts, ends = others.busy_intervals.merged()
+            mine = [self.names.get(host, -1) for host in others.names]
+            node = np.array(mine, dtype=np.int32)[node]
+            named = node >= 0
+            parts.append((node[named], starts[named], ends[named]))
+        return merge(*concatenated(parts)) if len(parts) > 1 else parts[0]
 
     def counted(self) -> tuple[TimeArray, TimeArray, TimeArray]:
         """Nodes, start and end of each job without names of nodes."""

@@ -259,3 +259,11 @@ class Foreign(Unusable):
 
 class LeftOut(Exception):  # noqa: N818
     """A record of a kind that says nothing of nodes; see `Diagnosis.leave_out`."""
+
+
+class OtherJob(LeftOut):
+    """A record that a filter leaves out, by the name of the filter; `reason` is counted."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.filter = name

@@ -21,6 +21,7 @@ from bft.replay.logs.log_files import LogLines, open_log
 from bft.replay.logs.reading import (
     FILTERS,
     NOT_STATED,
+    OTHERS,
     Clock,
     Filters,
     Reading,
@@ -363,6 +364,7 @@ def ingested(
     )
     _say_requeued_runs_are_missing(collected, diagnosis)
     _say_whose_jobs_are_taken_for_the_first_clusters(collected, diagnosis)
+    _say_nodes_are_of_other_clusters(collected, diagnosis)
     made = replace(
         made,
         machine=options.machine or collected.machine,
@@ -471,6 +473,23 @@ def _say_whose_jobs_are_taken_for_the_first_clusters(
         why = "jobs of several clusters were read, and jobs whose cluster is not stated: an id among the latter is "
         why += f"taken for that of a job of cluster {keys.first[:80]!a}; --cluster uses those of one"
         diagnosis.note(why, file, line, loud=True)
+
+
+def _say_nodes_are_of_other_clusters(
+    collected: Collector, diagnosis: Diagnosis
+) -> None:
+    """Warn of nodes of the trace that only rows of other clusters name, which were left out."""
+    for name, others in collected.left_out.items():
+        if FILTERS[name].of_jobs:
+            continue
+        machine = collected.universe or set(collected.names.values())
+        machine = machine - collected.owners.keys()
+        foreign = [
+            host for host in others.names if collected.names.get(host) in machine
+        ]
+        if foreign:
+            detail = f"{len(foreign)}, such as {', '.join(foreign[:3])}"
+            diagnosis.note(OTHERS.format(name), "", 0, detail, loud=True)
 
 
 def _read(kind: str, reading: Reading) -> None:

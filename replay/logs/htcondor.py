@@ -23,7 +23,6 @@ from bft.replay.logs.reading import (
     host_names,
     in_order,
     instant_ns,
-    refusal,
 )
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -60,7 +59,7 @@ def read(reading: Reading) -> Iterator[Record]:
         try:
             yield from record(ad, "", number)
         except (Unusable, LeftOut) as why:
-            yield refusal(why, number)
+            yield from reading.refused(why, number, partial(record, ad, "", number))
         except MISSHAPEN as error:
             yield Skipped(number, "is no ClassAd of a job", repr(error)[:200])
     if not met:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from bft.models import InputError
 from bft.replay.logs.collector import OPEN, Collector
 from bft.replay.logs.reading import (
+    FILTERS,
     ColumnHeld,
     FileEnds,
     Ignored,
@@ -31,6 +32,7 @@ from bft.replay.logs.reading import (
     NodesListed,
     NodesSeen,
     Observed,
+    OfOthers,
     Outage,
     OutageBegan,
     OutageEnded,
@@ -143,6 +145,8 @@ class Intake:
                 into.shows_until(time_ns)
             case FileEnds(time_ns):
                 self._file_ends(time_ns)
+            case OfOthers():
+                self._of_others(record)
             case MachineStated(name, size):
                 into.machine = into.machine or name
                 if size is not None:
@@ -222,6 +226,21 @@ class Intake:
             mine = array("i", nodes[begin : begin + size].tobytes())
             begin += size
             self._job(JobRan(line, key, mine, start_ns, end_ns, some, once=True))
+
+    def _of_others(self, record: OfOthers) -> None:
+        """Use what a row says that a filter leaves out: when nodes were alive, and that the log states idle ones."""
+        name, row = record
+        if isinstance(row, NodesIdle):
+            self._into.idle_elsewhere = True
+            return
+        if not FILTERS[name].of_jobs:
+            return  # a node of another machine may have the same name
+        alive = self._into.others(name).busy_intervals
+        if isinstance(row, JobBlock):
+            alive.add_together(row.nodes, row.sizes, row.starts_ns, row.ends_ns)
+        elif not isinstance(row.nodes, int):
+            end_ns = row.start_ns + 1 if row.end_ns is None else row.end_ns
+            alive.add(row.nodes, row.start_ns, end_ns)
 
     def _job_began(self, record: JobBegan) -> None:
         line, key, hosts, start_ns, held, name, origin = record

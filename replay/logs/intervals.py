@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from bft.models import InputError
 from bft.replay.logs.node_states import state_of
@@ -12,6 +13,7 @@ from bft.replay.logs.reading import (
     JobRan,
     NodesIdle,
     Observed,
+    OtherJob,
     Outage,
     Reading,
     Record,
@@ -52,8 +54,12 @@ def read(reading: Reading) -> Iterator[Record]:
             continue
         if not table.column and table.begin(line, number):
             header = line
-        else:
+            continue
+        try:
             yield table.row(line, number)
+        except OtherJob as why:
+            again = partial(map, table.row, [line], [number])
+            yield from reading.refused(why, number, again)
     if not table.column:
         raise InputError(
             "holds no table; expected a header node,start,end[,state]",
@@ -109,12 +115,13 @@ class _Table:
         text, start_text, end_text = stated["node"], stated["start"], stated["end"]
         start = clock.parse(start_text, file, number)
         end = clock.parse(end_text, file, number, start)
-        # an outage is of no partition
+        # An outage is of no partition, and an idle node need not be.
         filtered = () if state == "unavailable" else _FILTERED
-        of_job = {name: stated.get(name, "") for name in filtered}
+        unstated = None if state == "idle" else ""
+        of_job = {name: stated.get(name) or unstated for name in filtered}
         other = reading.other(number, cluster=cluster, **of_job)
         if other:
-            return Ignored(number, f"row of another {other}")
+            raise OtherJob(other, f"row of another {other}")
         try:
             nodes = reading.lists(cluster)(text)
         except HostListError as error:
@@ -134,7 +141,8 @@ class _Table:
         is_outage = state == "unavailable"
         until = start if end is None else end
         first, last = self.observed.get(is_outage, (start, until))
-        self.observed[is_outage] = min(first, start), max(last, until)
+        if not reading.elsewhere:
+            self.observed[is_outage] = min(first, start), max(last, until)
         if word.lower() == "free":
             why = "state free, with which PBS means that some cores are, was taken for idle"
             reading.note(why, number)

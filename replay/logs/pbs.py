@@ -78,7 +78,9 @@ class _Accounting:
         stamp = f"{year}-{month}-{day}T{hour}"
         values = _values(message)
         if kind in _OF_JOBS:
-            queue, user = values.get("queue", ""), values.get("user", "")
+            # What a record does not state, that of the job's start did.
+            unstated = "" if self.reading.begun(job) is None else None
+            queue, user = (values.get(name, unstated) for name in ("queue", "user"))
             self.reading.keep(line, partition=queue, user=user)
         match kind:
             case "E" | "R":

@@ -30,7 +30,6 @@ def read(reading: Reading) -> Iterator[Record]:
     Each attempt of a job has servers of its own. The last attempt without an end was running when the log was taken;
     others without a start or an end are mistakes of the log, says its description, and are noted.
     """
-    units = reading.units
 
     def time(text: object, line: int) -> int | None:
         if text is None or text in MISSING:
@@ -41,7 +40,7 @@ def read(reading: Reading) -> Iterator[Record]:
         return time_ns
 
     def record(job: dict[str, Any], _: str, line: int) -> Iterator[Record]:
-        attempts = job["attempts"]
+        attempts, units = job["attempts"], reading.units
         # vc: virtual cluster
         user, queue, status = (
             str(job.get(name) or "") for name in ("user", "vc", "status")

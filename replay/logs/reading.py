@@ -20,6 +20,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from bft.models import InputError
@@ -28,6 +29,7 @@ from bft.replay.logs.collector import Plan as Plan
 from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.logs.diagnosis import Foreign as Foreign
 from bft.replay.logs.diagnosis import LeftOut as LeftOut
+from bft.replay.logs.diagnosis import OtherJob as OtherJob
 from bft.replay.logs.diagnosis import Unusable as Unusable
 from bft.replay.logs.filters import FILTERS as FILTERS
 from bft.replay.logs.filters import Filters as Filters
@@ -359,6 +361,17 @@ class MachineStated(NamedTuple):
     nodes: int | None = None
 
 
+class OfOthers(NamedTuple):
+    """Statement of a row that a filter leaves out, which is true for the log as a whole; it is no row of its own.
+
+    Jobs are signs of life of their nodes, by indices of `Collector.others`; an idle node shows that the log states
+    where nodes are idle.
+    """
+
+    filter: str
+    record: JobRan | JobBlock | NodesIdle
+
+
 Record: TypeAlias = (
     JobRan
     | JobBlock
@@ -384,6 +397,7 @@ Record: TypeAlias = (
     | WrittenUntil
     | FileEnds
     | MachineStated
+    | OfOthers
 )
 
 
@@ -435,6 +449,13 @@ class LineCount:
     lines: int = 0
 
 
+@dataclass(slots=True)
+class Apart:
+    """Name of the filter that leaves out the row which is read now; empty: the row is used."""
+
+    filter: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """One file on its way through a reader, which yields what its rows say as records (`bft.replay.logs.reading`).
@@ -455,7 +476,9 @@ class Reading:
     seen
         The lines read so far: readers that take the lines by `numbered` or `each_line` need not count.
     known_lists
-        Host lists that were looked up, by cluster (`lists`).
+        Host lists that were looked up, by cluster (`lists`), and apart from them those of rows that are left out.
+    apart
+        Whether a row is read that a filter leaves out (`refused`).
 
     Attributes
     ----------
@@ -470,7 +493,8 @@ class Reading:
     clock: Clock
     settings: Settings = field(default_factory=Settings)
     seen: LineCount = field(default_factory=LineCount)
-    known_lists: dict[str, NodeLists] = field(default_factory=dict)
+    known_lists: dict[tuple[str, str], NodeLists] = field(default_factory=dict)
+    apart: Apart = field(default_factory=Apart)
     filters: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -479,7 +503,7 @@ class Reading:
     @property
     def units(self) -> UnitLog | None:
         """How many units nodes have, where these turn idle one by one; None: nodes turn idle as a whole."""
-        return self.into.units
+        return None if self.apart.filter else self.into.units
 
     def nodes(self, hosts: Sequence[str], cluster: str = "") -> array[int]:
         """Look nodes up by their names, new ones included, that a row of a cluster names; empty: it states none.
@@ -492,6 +516,8 @@ class Reading:
         InputError
             When that makes more nodes than any machine has, or a row of another cluster names one of them.
         """
+        if self.apart.filter:
+            return self.into.others(self.apart.filter).indices(hosts)
         nodes = self.into.indices(hosts)
         if cluster:
             self.meet(cluster)
@@ -508,16 +534,17 @@ class Reading:
 
     def lists(self, cluster: str = "") -> NodeLists:
         """Return what looks host lists up in rows of this cluster, as `nodes` does names."""
-        lists = self.known_lists.get(cluster)
+        key = self.apart.filter, cluster
+        lists = self.known_lists.get(key)
         if lists is None:
             lists = NodeLists(lambda hosts: self.nodes(hosts, cluster))
-            self.known_lists[cluster] = lists
+            self.known_lists[key] = lists
         return lists
 
     def meet(self, cluster: str) -> None:
         """Take a row into account of this cluster, whose nodes may have no names."""
         met = self.into.clusters
-        if cluster and cluster not in met:
+        if cluster and cluster not in met and not self.apart.filter:
             met[cluster] = None
             if len(met) > 1:
                 why = "rows of several clusters were read as one machine: --cluster uses those of one"
@@ -525,7 +552,9 @@ class Reading:
 
     def job_key(self, job: str, cluster: str, line: int) -> Hashable:
         """Return the key of a job of a cluster (empty: the record states none), by which its records are found."""
-        return self.into.job_keys.key(job, cluster, self.file, line)
+        left_out = self.apart.filter
+        into = self.into.others(left_out) if left_out else self.into
+        return into.job_keys.key(job, cluster, self.file, line)
 
     def begun(self, key: Hashable) -> Begun | None:
         """Return the job that has begun by a record of its own (`JobBegan`), in this file or before, and goes on."""
@@ -542,7 +571,8 @@ class Reading:
         self, reason: str, line: int, detail: str = "", *, loud: bool = False
     ) -> None:
         """Say something worth telling about a row that is used, or (line 0) about the file; see `Diagnosis.note`."""
-        self.diagnosis.note(reason, self.file, line, detail, loud=loud)
+        if not self.apart.filter:
+            self.diagnosis.note(reason, self.file, line, detail, loud=loud)
 
     def note_no_units(self, line: int, log: UnitLog) -> None:
         """Note that a job holds none of its nodes' units, which then look idle."""
@@ -554,12 +584,52 @@ class Reading:
 
         Raises
         ------
-        LeftOut
+        OtherJob
             When it states something else.
         """
         other = self.other(line, **stated)
         if other:
-            raise LeftOut(f"job of another {other}")
+            raise OtherJob(other, f"job of another {other}")
+
+    def refused(
+        self, why: Unusable | LeftOut, line: int, again: Callable[[], Iterable[Record]]
+    ) -> list[Record]:
+        """Return the records of a row that a reader refuses.
+
+        A row that a filter leaves out is read `again` for what is true for the log as a whole (`OfOthers`).
+        """
+        if isinstance(why, OtherJob):
+            return [refusal(why, line), *self.of_others(why.filter, again)]
+        return [refusal(why, line)]
+
+    def of_others(
+        self, left_out: str, again: Callable[[], Iterable[Record]]
+    ) -> list[Record]:
+        """Read a row that a filter leaves out, with nodes apart from those of the log, without filters and notes."""
+        found: list[Record] = []
+        self.apart.filter = left_out
+        try:
+            for record in again():
+                if isinstance(record, JobBegan):
+                    nodes = self.nodes(record.hosts)
+                    record = JobRan(
+                        record.line, record.key, nodes, record.start_ns, None
+                    )
+                if isinstance(record, JobRan | NodesIdle):
+                    found.append(OfOthers(left_out, record))
+        except InputError:  # of the whole log, such as too many nodes
+            raise
+        except (Unusable, LeftOut, ValueError, RecursionError, *MISSHAPEN):
+            # The row is accounted for as one that is left out, be it whole or not.
+            return found
+        finally:
+            self.apart.filter = ""
+        return found
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether a row of another machine is read, which is left out."""
+        return bool(self.apart.filter) and not FILTERS[self.apart.filter].of_jobs
 
     def refuse_unstated(self, expected: Mapping[str, str]) -> None:
         """Refuse a file that does not state of jobs what the user filters them by.
@@ -610,7 +680,7 @@ class Reading:
         """
         for name, wanted in self.filters.items():
             value = stated.get(name)
-            if value is None:
+            if value is None or self.apart.filter:
                 continue
             columns, diagnosis = self.into.columns, self.diagnosis
             kept = FILTERS[name].keeps(wanted, value)
@@ -656,7 +726,7 @@ def each_line(
         try:
             yield from record(line, number)
         except (Unusable, LeftOut) as why:
-            yield refusal(why, number)
+            yield from reading.refused(why, number, partial(record, line, number))
 
 
 def first_line(reading: Reading, comments: tuple[str, ...] = ()) -> tuple[str, Reading]:
@@ -787,13 +857,15 @@ def each_object(
     ):
         reading.seen.lines += 1
         try:
-            yield from record(json.loads(text), name, number)
+            entry = json.loads(text)
+            yield from record(entry, name, number)
         except (
             InputError
         ):  # of the whole log, such as too many nodes; it is a ValueError as well
             raise
         except (Unusable, LeftOut) as why:
-            yield refusal(why, number)
+            again = partial(record, entry, name, number)
+            yield from reading.refused(why, number, again)
         except HostListError as error:
             yield Skipped(number, nodes, str(error))
         except (ValueError, RecursionError) as error:

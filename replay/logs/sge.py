@@ -65,7 +65,7 @@ def read(reading: Reading) -> Iterator[Record]:
         hosts = host_names([row[_HOST]], "hostname, field 2,")
         nodes, origin = reading.nodes(hosts), Origin(row[_OWNER], row[_QUEUE])
         yield JobRan(line, text, nodes, start_ns, end_ns, origin=origin)
-        if len(row) > _TASK:
+        if len(row) > _TASK and not reading.apart.filter:
             parallel.add(row, hosts, line)
 
     yield from each_line(reading, record)

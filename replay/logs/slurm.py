@@ -25,6 +25,7 @@ from bft.replay.logs.reading import (
     JobPlanned,
     JobRan,
     LeftOut,
+    OfOthers,
     Origin,
     Outage,
     Reading,
@@ -37,7 +38,6 @@ from bft.replay.logs.reading import (
     is_missing,
     limit_ns,
     no_time,
-    refusal,
 )
 from bft.replay.logs.slurm_jobs import (
     COMMAND,
@@ -139,7 +139,12 @@ def read_text(reading: Reading) -> Iterator[Record]:
             why = "NodeList or Nodes holds no host list"
             yield Skipped(number, why, str(error))
         except (Unusable, LeftOut) as refused:
-            yield refusal(refused, number)
+            again = partial(_records, text, reading, number)
+            for record in reading.refused(refused, number, again):
+                # Listings are told apart by all of their jobs.
+                if isinstance(record, OfOthers) and isinstance(record.record, JobRan):
+                    listings.see(record.record)
+                yield record
     yield from listings.vanished()
 
 

@@ -29,6 +29,7 @@ from bft.replay.logs.reading import (
     HostListError,
     JobBlock,
     JobPlanned,
+    OfOthers,
     Reading,
     Record,
     Skipped,
@@ -448,6 +449,8 @@ class _Columns:
         self._reading, self._table, self._rows = reading, table, rows
         # By cluster, as far as rows state theirs.
         self._hosts: dict[str, HostColumns] = {}
+        # By filter, of the rows that it leaves out.
+        self._left_out: dict[str, HostColumns] = {}
         self._names = [str(place) for place in range(len(table.columns))]
         places = [*rows.places, rows.at_cluster, rows.at_suspended]
         places += rows.at_filters.values()
@@ -580,6 +583,38 @@ class _Columns:
             yield from self._alone(texts[jobs[place]], line + int(jobs[place]))
         yield from batch.records(done, len(jobs))
         self._count(origins, np.flatnonzero(usual | origins.out), jobs + line)
+        if origins.out.any() and rows.named:
+            ended = start_ok & end_ok & (start < end)
+            yield from self._of_others(parsed, block, origins, batch, ended, line)
+
+    def _of_others(
+        self,
+        parsed: pa.Table,
+        block: bytes,
+        origins: _Origins,
+        batch: _Batch,
+        ended: NDArray[np.bool_],
+        line: int,
+    ) -> Iterator[Record]:
+        """Yield what rows that filters leave out say of when nodes were alive; `line` is the first of the block."""
+        _, at_start, _, at_nodes, _ = batch.rows.places
+        begun = origins.out & ~_missing(self._column(parsed, at_start))
+        lists = self._column(parsed, at_nodes)
+        names = [self._reading.belongs(**each) for each in origins.stated]
+        for name in dict.fromkeys(filter(None, names)):
+            of_name = np.array([each == name for each in names], dtype=bool)
+            mine = begun & of_name[origins.which]
+            nodes, sizes = self._apart(name).expanded(lists, mine & ended)
+            some = np.flatnonzero(sizes)
+            if len(some):
+                columns = sizes[some], batch.start[some], batch.end[some]
+                yield OfOthers(name, JobBlock(some, some, nodes, *columns))
+            odd = np.flatnonzero(mine & (sizes == 0)).tolist()
+            texts = block.split(b"\n") if odd else []
+            for place in odd:
+                number = int(batch.lines[place])
+                fields = self._cells(texts[number - line])
+                yield from batch.rows.of_others(name, number, fields)
 
     def _leave_out_no_rows(
         self,
@@ -605,7 +640,7 @@ class _Columns:
             met.tolist(), first.tolist(), counts.tolist(), strict=True
         ):
             line = int(lines[places[place]])
-            self._rows.is_other(origins.stated[number], line, count)
+            self._rows.other(origins.stated[number], line, count)
 
     def _see(self, parsed: pa.Table, usual: NDArray[np.bool_]) -> None:
         """Hand over what the watched columns hold in usual rows."""
@@ -618,8 +653,11 @@ class _Columns:
 
     def _alone(self, text: bytes, number: int) -> Iterator[Record]:
         """Yield one row that is not of the usual form."""
-        line = text.decode("utf-8", "surrogateescape")
-        yield from self._rows.row(number, line.split(self._table.delimiter))
+        yield from self._rows.row(number, self._cells(text))
+
+    def _cells(self, text: bytes) -> list[str]:
+        """The fields of a line."""
+        return text.decode("utf-8", "surrogateescape").split(self._table.delimiter)
 
     def _origins(self, parsed: pa.Table) -> _Origins:
         """The clusters of rows, and which rows are left out by what they state in the columns of filters."""
@@ -743,6 +781,13 @@ class _Columns:
                 lambda hosts: reading.nodes(hosts, cluster), reading.lists(cluster)
             )
         return self._hosts[cluster]
+
+    def _apart(self, name: str) -> HostColumns:
+        """Return what expands the host lists of rows that a filter leaves out."""
+        if name not in self._left_out:
+            indices = self._reading.into.others(name).indices
+            self._left_out[name] = HostColumns(indices, NodeLists(indices))
+        return self._left_out[name]
 
     def _plans(self, parsed: pa.Table) -> _PlanCells | None:
         """Read what the scheduler knew of jobs; rows that need a closer look are not usual."""

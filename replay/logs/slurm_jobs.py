@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from bft.models import InputError
@@ -415,13 +416,13 @@ class Rows:
         self._first_step = self._first_step or first
         self._steps += count
 
-    def is_other(self, stated: Mapping[str, str], first: int, count: int = 1) -> bool:
-        """Whether rows are left out by what they state in the columns of filters; they are counted."""
+    def other(self, stated: Mapping[str, str], first: int, count: int = 1) -> str:
+        """Return the filter that leaves rows out by what they state in its column, or nothing; they are counted."""
         other = self._reading.other(first, count, **stated)
         if other:
             known, line = self._others.get(other, (0, first))
             self._others[other] = known + count, line
-        return bool(other)
+        return other
 
     def each(self, rows: Iterable[tuple[int, Fields]]) -> Iterator[Record]:
         """Yield the records of rows."""
@@ -431,6 +432,29 @@ class Rows:
             else:
                 yield from self.row(number, fields)
 
+    def _filtered(self, number: int, fields: list[str]) -> str:
+        """Return the filter that leaves a row out, or nothing."""
+        stated = {
+            name: fields[place] if place >= 0 else ""
+            for name, place in self.at_filters.items()
+        }
+        return self.other(stated, number)
+
+    def of_others(self, left_out: str, number: int, fields: list[str]) -> list[Record]:
+        """Return what a row that a filter leaves out says of when its nodes were alive."""
+        return self._reading.of_others(left_out, partial(self._ran, number, fields))
+
+    def _ran(self, number: int, fields: list[str]) -> Iterator[Record]:
+        """Yield the run of a row by its times and nodes alone."""
+        reading = self._reading
+        at_id, at_start, at_end, at_nodes, _ = self.places
+        if self.named:
+            start = reading.clock.parse(fields[at_start], reading.file, number)
+            end = reading.clock.parse(fields[at_end], reading.file, number, start)
+            state = fields[self._at_state] if self._at_state >= 0 else ""
+            nodes: array[int] = reading.lists()(fields[at_nodes])
+            yield judge(Job(fields[at_id], state, start, end, nodes), number)
+
     def row(self, number: int, fields: list[str]) -> Iterator[Record]:
         """Yield the records of one row."""
         reading = self._reading
@@ -439,13 +463,10 @@ class Rows:
             self.steps(number, 1)
             return
         cluster = fields[self.at_cluster] if self.at_cluster >= 0 else ""
-        if self.at_filters:
-            stated = {
-                name: fields[place] if place >= 0 else ""
-                for name, place in self.at_filters.items()
-            }
-            if self.is_other(stated, number):
-                return
+        other = self._filtered(number, fields) if self.at_filters else ""
+        if other:
+            yield from self.of_others(other, number, fields)
+            return
         key = reading.job_key(fields[at_id], cluster, number)
         start_text, end_text = fields[at_start], fields[at_end]
         nodes_text = fields[at_nodes]

@@ -104,7 +104,7 @@ class _Workload:
         processors, start_s, end_s = self._stated(row, line)
         start_ns, end_ns = _ns(start_s), _ns(end_s)
         hosts = _hosts(row, processors) if len(row) > _FIELDS else ()
-        if self.named is None:
+        if self.named is None and not reading.apart.filter:
             self.named = bool(hosts)
             if self.named:
                 why = "field 19 lists nodes: they are taken for those of the jobs, and field 5 is not read"

@@ -100,6 +100,9 @@ def window_of(
     """
     start, end, stated = _shown(collected)
     log = min(start, collected.first_start), max(end, collected.last)
+    for others in collected.left_out.values():
+        _, starts, ends = others.busy_intervals.merged()
+        log = int(starts.min(initial=log[0])), int(ends.max(initial=log[1]))
     if start_ns is not None:
         start = start_ns
     elif not stated and collected.first_start < start < OPEN:
@@ -388,14 +391,15 @@ def node_trace(
     _note_lost_outages(unavailable_read, unavailable_now, diagnosis)
     doubtful = _doubtful_spans(doubts, len(names), start, end)
     taken = _union(busy_now, unavailable_now)
-    if not (placed or idle.given):
+    states_idle = idle.given or collected.idle_elsewhere
+    if not (placed or states_idle):
         signs = _union(taken, _clip(units.held, index, start, end))
         doubtful[SILENT] = _silences(signs, len(names), start, end)
     names, size = units.names, units.total
     doubtful = {why: units.of_nodes(some) for why, some in doubtful.items()}
     of_jobs = units.of_jobs(start, end, completing_ns)
     busy_now = _union(units.of_nodes(busy_now), of_jobs)
-    if idle.given:
+    if states_idle:
         unavailable_now = units.of_nodes(unavailable_now)
         idle_now = units.of_nodes(_clip(idle_read, index, start, end))
         rest = _unstated(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ Row = tuple[int, str, int, int, str]
 ROWS: list[Row] = [
     (1, "n1", 60, 600, "batch"),
     (2, "n2", 120, 900, "gpu"),
-    (3, "n1", 900, 1500, "batch"),
+    (3, "n1", 900, 2500, "batch"),
     (4, "n3", 300, 2400, "gpu"),
 ]
 
@@ -579,3 +580,205 @@ def test_jobs_of_swf_that_were_chosen_by_their_queue_are_counted(
     assert run(command) == 0
     why = "field 16 states no partition: the queue in field 15 was taken for it: 1 (first: log, line 3"
     assert (why in capsys.readouterr().out) == bool(queues)
+
+
+def shares(
+    capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[dict[str, float], str]:
+    """Ingest; return the shares of the node-time in percent, and what standard error says."""
+    common = ["--tz", "UTC", "--allow-few", "--force", "-o", "t.csv"]
+    assert run(["ingest", *arguments, *common]) == 0
+    output = capsys.readouterr()
+    form = r"busy ([\d.]+)%, unavailable ([\d.]+)%, idle ([\d.]+)%"
+    found = re.search(form, output.out)
+    assert found, output
+    names = ("busy", "unavailable", "idle")
+    return dict(zip(names, map(float, found.groups()), strict=True)), output.err
+
+
+HOURS = 3600
+DAY = ["--from", stamp(0), "--to", stamp(10 * HOURS)]
+OF_GPU = ["--partition", "gpu"]
+DOWN = f"node,start,end,state\nn1,{stamp(HOURS * 3 // 2)},,down\n"
+
+
+def around_an_outage(host: str) -> list[Row]:
+    """Jobs before and after an outage, and one of another partition in the midst of it."""
+    return [
+        (1, "n1", 0, HOURS, "gpu"),
+        (2, host, 2 * HOURS, 3 * HOURS, "cpu"),
+        (3, "n1", 8 * HOURS, 10 * HOURS, "gpu"),
+    ]
+
+
+# The numbers of partitions in SWF are those of `swf`.
+@pytest.mark.parametrize("name", sorted(WRITERS.keys() - {"swf", "swf by queue"}))
+def test_an_outage_without_an_end_ends_with_a_job_of_any_partition(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    form, write = WRITERS[name]
+    Path("log").write_text(write(around_an_outage("n1")))
+    Path("events").write_text(DOWN)
+    beside = [form, "log", "--events", "events", *DAY]
+    whole, _ = shares(capsys, *beside)
+    some, said = shares(capsys, *beside, *OF_GPU)
+    assert whole == {"busy": 40.0, "unavailable": 5.0, "idle": 55.0}
+    assert some == {"busy": 30.0, "unavailable": 5.0, "idle": 65.0}
+    assert "it ends on each node with the first one: 1" in said
+
+
+def test_an_outage_ends_with_a_job_of_a_row_that_is_read_by_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Of the cpu jobs the first alone is read by itself.
+    short = [(number, "n9", 0, 60, "cpu") for number in range(10, 90)]
+    Path("log").write_text(sacct(short + around_an_outage("n1")))
+    Path("events").write_text(DOWN)
+    some, _ = shares(capsys, "slurm", "log", "--events", "events", *DAY, *OF_GPU)
+    assert some == {"busy": 30.0, "unavailable": 5.0, "idle": 65.0}
+    assert "n9" not in Path("t.csv").read_text()
+
+
+def test_a_machine_that_is_down_comes_back_with_a_job_of_any_partition(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("jobs").write_text(cobalt(around_an_outage("n2")))
+    header = "START_TIMESTAMP,END_TIMESTAMP,IS_ALL_MACHINE_DOWN"
+    Path("status").write_text(f"{header}\n{stamp(HOURS * 3 // 2)},,1\n")
+    some, _ = shares(capsys, "cobalt", "jobs", "status", *DAY, *OF_GPU)
+    assert some == {"busy": 30.0, "unavailable": 5.0, "idle": 65.0}
+
+
+def test_a_job_of_another_cluster_does_not_end_an_outage_of_a_node_of_that_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = sacct(around_an_outage("n1")).replace("Partition", "Cluster")
+    Path("log").write_text(rows)
+    Path("events").write_text(DOWN)
+    only = ["--events", "events", "--cluster", "gpu"]
+    some, said = shares(capsys, "slurm", "log", *only, *DAY)
+    assert some == {"busy": 30.0, "unavailable": 65.0, "idle": 5.0}
+    assert "jobs of other clusters" not in said
+
+
+def test_listings_are_told_apart_by_the_jobs_of_all_partitions(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def listed(number: int, host: str, start: int, partition: str) -> str:
+        return (
+            f"JobId={number} JobName=x UserId=u(1) GroupId=g(1) JobState=RUNNING Partition={partition} "
+            f"StartTime={stamp(start)} EndTime=Unknown NodeList={host} NumNodes=1\n"
+        )
+
+    text = ""
+    for now in range(0, 24 * HOURS, 2 * HOURS):
+        text += "".join(listed(n, f"c{n}", 0, "cpu") for n in range(1, 13))
+        # The latest start in a listing tells when it was made.
+        text += listed(1_000_000 + now, "c99", now, "cpu")
+        if now % (4 * HOURS) == 0:
+            text += "".join(listed(now + n, f"g{n}", now, "gpu") for n in range(20, 32))
+    Path("log").write_text(text)
+    shown = ["--from", stamp(0), "--to", stamp(22 * HOURS)]
+    log = ["slurm", "log", "--nodes", "g[20-31]", *shown]
+    whole, _ = shares(capsys, *log)
+    some, said = shares(capsys, *log, *OF_GPU)
+    assert some == whole == {"busy": 54.5, "unavailable": 0.0, "idle": 45.5}
+    assert "jobs vanished between two listings" in said
+
+
+@pytest.mark.parametrize("name", sorted(WRITERS.keys() - {"swf", "swf by queue"}))
+def test_a_log_lasts_to_its_last_record_of_any_partition(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    form, write = WRITERS[name]
+    rows = [
+        (1, "g1", 0, 16 * HOURS, "gpu"),
+        (2, "g2", 0, 12 * HOURS, "gpu"),
+        (3, "c1", 0, 20 * HOURS, "cpu"),
+    ]
+    Path("log").write_text(write(rows))
+    window = ["--from", stamp(0), "--to", stamp(20 * HOURS)]
+    log = [form, "log", "--nodes", "g[1-2]", *window]
+    whole, _ = shares(capsys, *log)
+    some, said = shares(capsys, *log, *OF_GPU)
+    assert some == whole == {"busy": 70.0, "unavailable": 0.0, "idle": 30.0}
+    assert "the logs hold" not in said
+
+
+def test_a_job_that_goes_on_lasts_to_the_last_record_of_any_partition(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [
+        (1, "g1", 0, 30 * HOURS, "gpu"),
+        (2, "g2", 0, 16 * HOURS, "gpu"),
+        (3, "c1", 0, 20 * HOURS, "cpu"),
+    ]
+    # Without its last record: the first job goes on when the log ends.
+    Path("log").write_text("".join(pbs(rows).splitlines(keepends=True)[:-1]))
+    window = ["--from", stamp(0), "--to", stamp(20 * HOURS)]
+    log = ["pbs", "log", "--nodes", "g[1-2]", *window]
+    whole, _ = shares(capsys, *log)
+    some, said = shares(capsys, *log, *OF_GPU)
+    assert some == whole == {"busy": 90.0, "unavailable": 0.0, "idle": 10.0}
+    assert "the logs hold" not in said
+
+
+def test_a_record_of_pbs_without_a_queue_is_of_that_of_its_job(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def record(second: int, kind: str, job: int, message: str) -> str:
+        return f"{stamp(second, '%m/%d/%Y %H:%M:%S')};{kind};{job}.s;{message}\n"
+
+    def began(job: int, queue: str) -> str:
+        start = f"start={BEGIN_S} exec_host=n{job}/0"
+        return record(0, "S", job, f"queue={queue} {start}")
+
+    # Also where a job began in the file before.
+    Path("log1").write_text(began(1, "gpu") + began(2, "gpu") + began(3, "cpu"))
+    ended = f"start={BEGIN_S} exec_host=n2/0 end={BEGIN_S + 4 * HOURS}"
+    later = record(HOURS, "R", 1, "") + record(HOURS, "R", 3, "")
+    Path("log2").write_text(later + record(4 * HOURS, "E", 2, ended))
+    window = ["--from", stamp(0), "--to", stamp(4 * HOURS)]
+    log = ["pbs", "log1", "log2", "--nodes", "n[1-2]", *window]
+    some, said = shares(capsys, *log, *OF_GPU)
+    assert some == {"busy": 62.5, "unavailable": 0.0, "idle": 37.5}
+    assert "look idle meanwhile: 2 (first: log1, line 3, 'cpu')" in said
+
+
+@pytest.mark.parametrize(("partition", "idle"), [("", 8.3), ("gpu", 8.3), ("cpu", 0.0)])
+def test_nodes_are_idle_only_where_stated_if_any_row_states_an_idle_one(
+    partition: str, idle: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hours = [
+        ("n1", 0, 1, "busy", "gpu"),
+        ("n1", 1, 2, "idle", partition),
+        ("n1", 5, 6, "busy", "gpu"),
+        ("n2", 0, 6, "busy", "gpu"),
+    ]
+    rows = [
+        f"{node},{stamp(begin * HOURS)},{stamp(end * HOURS)},{state},{of}"
+        for node, begin, end, state, of in hours
+    ]
+    Path("log").write_text("\n".join(["node,start,end,state,partition", *rows, ""]))
+    some, _ = shares(capsys, "intervals", "log", *OF_GPU)
+    unavailable = 25.0 if idle else 33.3
+    assert some == {"busy": 66.7, "unavailable": unavailable, "idle": idle}
+
+
+@pytest.mark.parametrize("lines", [1, 80])
+def test_nodes_that_only_jobs_of_other_clusters_name_are_told(
+    lines: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        (1, "n1", 0, HOURS, "alpha"),
+        (2, "n2", 0, HOURS, "alpha"),
+        (3, "n2", HOURS, 2 * HOURS, "beta"),
+    ]
+    rows += [(4 + number, "m1", 0, HOURS, "beta") for number in range(lines)]
+    Path("log").write_text(sacct(rows).replace("Partition", "Cluster"))
+    only = ["slurm", "log", "--cluster", "alpha", *DAY]
+    _, said = shares(capsys, *only, "--nodes", "n[1-2],m1")
+    why = "jobs of other clusters were left out: nodes of this trace on which they ran look idle meanwhile"
+    assert f"{why}: 1, such as m1" in said
+    _, said = shares(capsys, *only)
+    assert why not in said
