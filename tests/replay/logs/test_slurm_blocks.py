@@ -90,7 +90,13 @@ def tables(draw: st.DrawFn, further: bool = False) -> str:
             cells[name] = draw(st.sampled_from(values))
         lines.append("|".join(cells[column] for column in columns))
         if draw(st.integers(0, 20)) == 0:
-            lines.append(draw(st.sampled_from(["", "# c", "   ", "a|b", lines[0]])))
+            lines.append(
+                draw(
+                    st.sampled_from(
+                        ["", "# c", "   ", "a|b", lines[0], f"\ufeff{lines[0]}"]
+                    )
+                )
+            )
     return "\n".join(lines) + draw(st.sampled_from(["", "\n", "\n\n"]))
 
 
