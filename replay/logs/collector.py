@@ -977,7 +977,9 @@ class Collector:
         if self.busy_intervals.overlap() > _SHARED:
             return remaining
         # When jobs start on each node, those without an end among them.
-        starts = [self.busy_intervals.merged()]
+        starts = [self._alive()]
+        if self._shared_with_others() > _SHARED:
+            starts = [self.busy_intervals.merged()]
         for run in open_runs:
             nodes = np.array(run.nodes, dtype=np.int32)
             begins = np.full(len(nodes), run.start_ns, dtype=np.int64)
@@ -1034,16 +1036,28 @@ class Collector:
 
     def _alive(self) -> Columns:
         """When jobs ran on the nodes, merged: also jobs that filters leave out, and those that had some units."""
-        parts = [self.busy_intervals.merged()]
+        parts = [self.busy_intervals.merged(), *self._of_others()]
         if self.units is not None:
             parts.append(self.units.intervals())
+        return merge(*concatenated(parts)) if len(parts) > 1 else parts[0]
+
+    def _of_others(self) -> list[Columns]:
+        """Return when jobs that filters leave out ran on the nodes, for each filter merged."""
+        found = []
         for others in self.left_out.values():
             node, starts, ends = others.busy_intervals.merged()
             mine = [self.names.get(host, -1) for host in others.names]
             node = np.array(mine, dtype=np.int32)[node]
             named = node >= 0
-            parts.append((node[named], starts[named], ends[named]))
-        return merge(*concatenated(parts)) if len(parts) > 1 else parts[0]
+            found.append((node[named], starts[named], ends[named]))
+        return found
+
+    def _shared_with_others(self) -> float:
+        """Return the share of the jobs' node-time that they have together with jobs that filters leave out."""
+        parts = [self.busy_intervals.merged(), *self._of_others()]
+        _, starts, ends = merge(*concatenated(parts))
+        each_ns = sum(int((part[2] - part[1]).sum()) for part in parts)
+        return each_ns / max(1, int((ends - starts).sum())) - 1
 
     def counted(self) -> tuple[TimeArray, TimeArray, TimeArray]:
         """Nodes, start and end of each job without names of nodes."""

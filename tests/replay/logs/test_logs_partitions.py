@@ -782,3 +782,21 @@ def test_nodes_that_only_jobs_of_other_clusters_name_are_told(
     assert f"{why}: 1, such as m1" in said
     _, said = shares(capsys, *only)
     assert why not in said
+
+
+@pytest.mark.parametrize(("share", "busy"), [(False, 15.0), (True, 95.0)])
+def test_a_job_without_an_end_ends_with_a_job_of_any_partition_unless_they_share_nodes(
+    share: bool, busy: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    minutes = range(600, 2400, 60)
+    jobs = [(1000 + begin, "n1", begin, begin + 60, "gpu") for begin in minutes]
+    jobs.append((2, "n1", 2 * HOURS, 3 * HOURS, "cpu"))
+    if share:
+        jobs += [(begin, "n1", begin, begin + 60, "cpu") for begin in minutes]
+    lost = f"1|gpu|n1|{stamp(HOURS)}|Unknown|RUNNING\n"
+    ended = (
+        sacct(jobs).replace("\n", "|COMPLETED\n").replace("End|COMPLETED", "End|State")
+    )
+    Path("log").write_text(ended + lost)
+    some, _ = shares(capsys, "slurm", "log", *DAY, *OF_GPU)
+    assert some["busy"] == busy
