@@ -104,11 +104,13 @@ class _Workload:
         processors, start_s, end_s = self._stated(row, line)
         start_ns, end_ns = _ns(start_s), _ns(end_s)
         hosts = _hosts(row, processors) if len(row) > _FIELDS else ()
-        if self.named is None and not reading.apart.filter:
+        if self.named is None:
             self.named = bool(hosts)
             if self.named:
                 why = "field 19 lists nodes: they are taken for those of the jobs, and field 5 is not read"
-                reading.note(why, line, ascii(row[_FIELDS][:40]))
+                # Of the whole file, be the row left out or not.
+                detail = ascii(row[_FIELDS][:40])
+                reading.diagnosis.note(why, reading.file, line, detail)
         if self.named:
             if not hosts:
                 raise Unusable(

@@ -611,6 +611,21 @@ def around_an_outage(host: str) -> list[Row]:
     ]
 
 
+def test_a_job_of_swf_is_a_sign_of_life_before_any_of_its_own_partition(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, other, last = around_an_outage("n1")
+    named = [
+        (n, host, a, b, "batch" if of == "cpu" else of)
+        for n, host, a, b, of in (other, first, last)
+    ]
+    Path("log").write_text(swf(named))
+    Path("events").write_text(DOWN)
+    beside = ["swf", "log", "--events", "events", *DAY, "--partition", "8"]
+    some, _ = shares(capsys, *beside)
+    assert some["unavailable"] == 5.0
+
+
 # The numbers of partitions in SWF are those of `swf`.
 @pytest.mark.parametrize("name", sorted(WRITERS.keys() - {"swf", "swf by queue"}))
 def test_an_outage_without_an_end_ends_with_a_job_of_any_partition(
