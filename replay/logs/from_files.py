@@ -484,9 +484,10 @@ def _say_nodes_are_of_other_clusters(
             continue
         machine = collected.universe or set(collected.names.values())
         machine = machine - collected.owners.keys()
-        foreign = [
+        # Sorted, as blocks name them in another order than single rows.
+        foreign = sorted(
             host for host in others.names if collected.names.get(host) in machine
-        ]
+        )
         if foreign:
             detail = f"{len(foreign)}, such as {', '.join(foreign[:3])}"
             diagnosis.note(OTHERS.format(name), "", 0, detail, loud=True)
