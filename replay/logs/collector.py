@@ -1036,12 +1036,12 @@ class Collector:
 
     def _alive(self) -> Columns:
         """When jobs ran on the nodes, merged: also jobs that filters leave out, and those that had some units."""
-        parts = [self.busy_intervals.merged(), *self._of_others()]
+        parts = [self.busy_intervals.merged(), *self.of_others()]
         if self.units is not None:
             parts.append(self.units.intervals())
         return merge(*concatenated(parts)) if len(parts) > 1 else parts[0]
 
-    def _of_others(self) -> list[Columns]:
+    def of_others(self) -> list[Columns]:
         """Return when jobs that filters leave out ran on the nodes, for each filter merged."""
         found = []
         for others in self.left_out.values():
@@ -1054,7 +1054,7 @@ class Collector:
 
     def _shared_with_others(self) -> float:
         """Return the share of the jobs' node-time that they have together with jobs that filters leave out."""
-        parts = [self.busy_intervals.merged(), *self._of_others()]
+        parts = [self.busy_intervals.merged(), *self.of_others()]
         _, starts, ends = merge(*concatenated(parts))
         each_ns = sum(int((part[2] - part[1]).sum()) for part in parts)
         return each_ns / max(1, int((ends - starts).sum())) - 1

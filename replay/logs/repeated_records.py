@@ -139,9 +139,14 @@ class JobTimes:
                 found.append(Outlier(what, int(extreme), int(nearest), start_ns))
         return found
 
-    def quiet_end(self, start_ns: int, end_ns: int) -> Quiet | None:
-        """The last part of a window if no job starts in it and it is longer than all but 1 % of such pauses before."""
-        starts = np.unique(self._columns()[0])
+    def quiet_end(
+        self, start_ns: int, end_ns: int, others: Sequence[TimeArray] = ()
+    ) -> Quiet | None:
+        """The last part of a window if no job starts in it and it is longer than all but 1 % of such pauses before.
+
+        `others`: starts of jobs beside these, which show as well that the log goes on.
+        """
+        starts = np.unique(np.concatenate([self._columns()[0], *others]))
         starts = starts[(starts >= start_ns) & (starts < end_ns)]
         if len(starts) < _ENOUGH:
             return None

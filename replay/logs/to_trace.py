@@ -210,7 +210,9 @@ def _warn(
     if collected.idle_intervals.given or collected.shown_until >= window[1]:
         return
     times = collected.job_times
-    quiet = times.quiet_end(*window)
+    others = collected.left_out.values()
+    begun = [each.busy_intervals.merged()[1] for each in others]
+    quiet = times.quiet_end(*window, begun)
     if quiet is not None and quiet.length_ns > max(
         _NOTED_OUTSIDE_NS, _NOTED_OUTSIDE * (window[1] - window[0])
     ):
@@ -394,6 +396,8 @@ def node_trace(
     states_idle = idle.given or collected.idle_elsewhere
     if not (placed or states_idle):
         signs = _union(taken, _clip(units.held, index, start, end))
+        for others in collected.of_others():
+            signs = _union(signs, _clip(others, index, start, end))
         doubtful[SILENT] = _silences(signs, len(names), start, end)
     names, size = units.names, units.total
     doubtful = {why: units.of_nodes(some) for why, some in doubtful.items()}

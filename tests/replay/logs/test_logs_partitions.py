@@ -815,3 +815,21 @@ def test_a_job_without_an_end_ends_with_a_job_of_any_partition_unless_they_share
     Path("log").write_text(ended + lost)
     some, _ = shares(capsys, "slurm", "log", *DAY, *OF_GPU)
     assert some["busy"] == busy
+
+
+def test_jobs_of_other_partitions_show_that_the_log_and_its_nodes_go_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # On n1 jobs of gpu for a day, then jobs of cpu for three days.
+    begins = range(0, 24 * HOURS, 600)
+    jobs = [(begin, "n1", begin, begin + 300, "gpu") for begin in begins]
+    later = range(24 * HOURS, 96 * HOURS, 600)
+    jobs += [(begin, "n1", begin, begin + 300, "cpu") for begin in later]
+    Path("log").write_text(sacct(jobs))
+    window = ["--from", stamp(0), "--to", stamp(96 * HOURS)]
+    some, said = shares(capsys, "slurm", "log", *window, *OF_GPU)
+    assert some == {"busy": 12.5, "unavailable": 0.0, "idle": 87.5}
+    assert "no job starts in the last part" not in said
+    Path("log").write_text(sacct([job for job in jobs if job[4] == "gpu"]))
+    some, said = shares(capsys, "slurm", "log", *window, *OF_GPU)
+    assert some["unavailable"] > 70
