@@ -27,6 +27,8 @@ NEEDED = (
     "sacct",
     "sacctmgr",
 )
+# States of a job that has not ended, as squeue and sacct print them.
+NOT_ENDED = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED")
 _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 # Seconds that anything here may take on a machine that does much else.
 PATIENCE_S = 120
@@ -72,7 +74,7 @@ class Slurm:
         return done.stdout
 
     def wait_idle(self, patience_s: float = PATIENCE_S) -> None:
-        """Wait until no job is left in the queue and no node is completing one."""
+        """Wait until no job is left in the queue, no node is completing one, and `sacct` knows all that ended."""
 
         def idle() -> bool:
             return not self.run("squeue", "-h").strip() and "comp" not in self.run(
@@ -80,6 +82,26 @@ class Slurm:
             )
 
         wait_until(idle, "jobs of Slurm did not end", patience_s)
+        self.wait_accounted()
+
+    def wait_accounted(self) -> None:
+        """Wait until `sacct` knows the end of every job that ended: the controller sends its records in bulk, later."""
+
+        def accounted() -> bool:
+            queue = self._states("squeue", "-h", "-r", "-t", "all", "-o", "%A|%T")
+            columns = "--format=JobIDRaw,State"
+            records = self._states(
+                "sacct", "-a", "-X", "-n", "-P", "-S", "now-1days", columns
+            )
+            ended = {job for job, state in queue.items() if state not in NOT_ENDED}
+            return all(records.get(job, "PENDING") not in NOT_ENDED for job in ended)
+
+        wait_until(accounted, "sacct does not know the ends of all jobs")
+
+    def _states(self, *command: str) -> dict[str, str]:
+        """State of each job, of a command that prints both, a job a line."""
+        lines = (line.partition("|") for line in self.run(*command).splitlines())
+        return {job: state.split()[0] for job, _, state in lines}
 
 
 @contextmanager

@@ -101,6 +101,7 @@ def _run_gpu_jobs(slurm: Slurm) -> None:
             ):
                 (slurm.folder / f"seen-{job}").touch()
             time.sleep(1)
+    slurm.wait_accounted()
     columns = "--format=JobID,NodeList,AllocNodes,Start,End,State,AllocTRES"
     (slurm.folder / "gpus.sacct").write_text(
         slurm.run("sacct", "-a", "-X", "-D", "-P", "-S", "now-1days", columns)

@@ -22,6 +22,8 @@ from bft.replay.trace.trace_files import read_trace
 
 # Seconds by which a scheduler's times may be off those of a job: it prepares the job, and cleans up.
 LAG_S = 4
+# Seconds for which all nodes are idle between two jobs: some are left far from changes, however fast the machine is.
+PAUSE_S = 2 * LAG_S + 10
 _JOB = """\
 begin=$(date +%s)
 {work}
@@ -122,6 +124,7 @@ def on_grid_engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # Of what it starts on its second node by itself Grid Engine does not know.
         submit("-pe", "mpi", "8", "short.sh")
         wait_until(_over(folder, 5))
+        time.sleep(PAUSE_S)
         submit("short.sh")
         wait_until(_over(folder, 6))
         wait_until(lambda: not grid.run("qstat").strip(), "jobs did not end")
@@ -185,6 +188,7 @@ def on_oar(
         grid.run("oarnodesetting", "-h", "n4", "-s", "Alive")
         down = [("n4", int(absent), int(time.time()))]
         wait_until(_over(folder, 2))
+        time.sleep(PAUSE_S)
         submit("/nodes=1", "short.sh")
         wait_until(_over(folder, 3))
         wait_until(lambda: not grid.run("oarstat").strip(), "jobs did not end")

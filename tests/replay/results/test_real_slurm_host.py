@@ -112,6 +112,7 @@ def _delays_s(slurm: Slurm, jobs: list[str]) -> list[int]:
     while set(slurm.run("squeue", "-h", "-o", "%i").split()) & set(jobs):
         assert time.monotonic() < end, "host jobs did not start"
         time.sleep(0.5)
+    slurm.wait_accounted()
     slurm.env["SLURM_TIME_FORMAT"] = "%s"
     delays = []
     for job in jobs:
