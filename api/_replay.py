@@ -26,6 +26,7 @@ from bft.replay import Options, Policy
 from bft.replay.engine.watcher import Bar, Silent, Watcher
 from bft.replay.inputs.files import InMemoryInputs
 from bft.replay.options.options import FIELDS
+from bft.replay.policies import PolicyError
 from bft.replay.policies.registry import BUILT_IN, check_made, named, policy_factory
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import NodeTrace
@@ -114,8 +115,10 @@ def replay(
             try:
                 _executed(made, folder, in_memory, force, progress)
                 return Run.temporary(folder)
-            except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
+            except BaseException as error:
+                # What a policy that failed had replayed before is in the folder, which the message names.
+                if not isinstance(error, PolicyError) or str(folder) not in str(error):
+                    shutil.rmtree(folder, ignore_errors=True)
                 raise
 
 

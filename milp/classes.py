@@ -54,9 +54,13 @@ _SPARE = 1024
 
 
 class _Rows:
-    """The jobs of recent decisions as rows of arrays: a decision adds those that it has not seen before."""
+    """The jobs of recent decisions as rows of arrays: a decision adds those that it has not seen before.
+
+    After an interrupt or an error within `add` it is not `whole`, and a new one takes its place.
+    """
 
     def __init__(self) -> None:
+        self.whole = True
         self.row: dict[Job, int] = {}
         self.kind: dict[tuple[float, str], int] = {}
         self.kinds, self.ends, self.stretch_ends, self.lows, self.highs = (
@@ -73,7 +77,7 @@ class _Rows:
         new = list(dict.fromkeys(job for job in jobs if job not in self.row))
         if not new:
             return
-        self.row |= {job: row for row, job in enumerate(new, len(self.row))}
+        self.whole = False
         different = {job.waiting_key: job for job in new}
         first = {key: job for key, job in different.items() if key not in self.kind}
         if first:
@@ -92,10 +96,12 @@ class _Rows:
         self.tcup.add([job.tcup for job in new])
         self.tcdw.add([job.tcdw for job in new])
         self.weight.add([job.weight for job in new])
+        self.row |= {job: row for row, job in enumerate(new, len(self.row))}
+        self.whole = True
 
-    def has_room(self, jobs: int) -> bool:
-        """Whether it has few jobs beyond twice so many."""
-        return len(self.row) <= 2 * jobs + _SPARE
+    def usable(self, jobs: int) -> bool:
+        """Whether so many jobs may be added: it is whole, and has few jobs beyond twice so many."""
+        return self.whole and len(self.row) <= 2 * jobs + _SPARE
 
     def arrays(self, jobs: tuple[Job, ...], at: IntArray) -> JobArrays:
         """The jobs that stand in some rows."""
@@ -158,16 +164,18 @@ class JobArrays:
 
         `tfwd` under `stall`, None under `bftrainer`.
         """
-        if tfwd not in self._alike:
+        found = self._alike.get(tfwd)
+        if found is None:
             numbers = self.kinds
             if tfwd is not None:
                 runs_s = np.maximum(tfwd - self.tcup, 0.0)
                 different, place = np.unique(runs_s, return_inverse=True)
                 both = self.kinds * len(different) + place
                 numbers = np.unique(both, return_inverse=True)[1]
+            found = numbers, int(numbers.max()) + 1
             self._alike.clear()
-            self._alike[tfwd] = numbers, int(numbers.max()) + 1
-        return self._alike[tfwd]
+            self._alike[tfwd] = found
+        return found
 
     @cached_property
     def wanted(self) -> int:
@@ -190,9 +198,9 @@ def job_arrays(jobs: tuple[Job, ...]) -> JobArrays:
         if known.jobs is jobs or known.jobs == jobs:
             return known
     with _lock:
-        rows = list(map(_rows.row.get, jobs))
+        rows = list(map(_rows.row.get, jobs)) if _rows.whole else [None]
         if None in rows:
-            if not _rows.has_room(len(jobs)):
+            if not _rows.usable(len(jobs)):
                 _rows = _Rows()
             _rows.add(jobs)
             rows = list(map(_rows.row.get, jobs))
@@ -221,7 +229,7 @@ def replaced(jobs: tuple[Job, ...], others: Mapping[int, Job]) -> tuple[Job, ...
     keep_names(jobs, found)
     with _lock:
         known = next((arrays for arrays in _recent if arrays.jobs is jobs), None)
-        if known is not None and known.rows is _rows and _rows.has_room(len(jobs)):
+        if known is not None and known.rows is _rows and _rows.usable(len(jobs)):
             _rows.add(others.values())
             rows = known.at.copy()
             rows[list(others)] = [_rows.row[job] for job in others.values()]

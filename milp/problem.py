@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from operator import attrgetter
+from operator import attrgetter, index
 from types import MappingProxyType
 from typing import Literal
 
@@ -24,6 +24,8 @@ BoolArray = NDArray[np.bool_]
 CostModel = Literal["bftrainer", "stall"]
 # Products of three such numbers stay far below the largest float.
 MAX_OBJECTIVE = 1e60
+# Whole numbers up to this one are exact as floats too.
+MAX_UNITS = 2**53
 MAX_MESSAGE = 800
 
 _NOTHING: FloatArray = np.empty(0)
@@ -95,6 +97,8 @@ class Job:
         object.__setattr__(self, "ns", ns)
         object.__setattr__(self, "os", os)
         name = self.name
+        object.__setattr__(self, "jmin", self._whole("Jmin", self.jmin))
+        object.__setattr__(self, "jmax", self._whole("Jmax", self.jmax))
         if not 0 <= self.jmin <= self.jmax or self.jmax < 1:
             raise ProblemError(
                 f"job {name!r}: Jmin {self.jmin} and Jmax {self.jmax} must satisfy 0 <= Jmin <= Jmax, Jmax >= 1"
@@ -126,10 +130,22 @@ class Job:
                     f"job {name!r}: {label} must not exceed {MAX_OBJECTIVE:g}, or values overflow"
                 )
 
+    def _whole(self, label: str, value: int) -> int:
+        """A number of units, refused unless it is a whole number, and at most `MAX_UNITS`."""
+        try:
+            units = index(value)
+        except TypeError:
+            units = None
+        if units is None or units > MAX_UNITS:
+            raise ProblemError(
+                f"job {self.name!r}: {label}: expected a whole number of units, at most {MAX_UNITS}, not {value!r}"
+            )
+        return units
+
     def _check_sizes(self) -> None:
         if self.sizes is None:
             return
-        sizes = tuple(self.sizes)
+        sizes = tuple(self._whole("sizes", size) for size in self.sizes)
         object.__setattr__(self, "sizes", sizes)
         rises = all(a < b for a, b in pairwise(sizes))
         if (

@@ -6,6 +6,8 @@ import gc
 import inspect
 import logging
 import pydoc
+import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -156,8 +158,14 @@ def test_a_policy_that_fails_is_named(example: bft.Example) -> None:
         def decide(self, state: State) -> Decision:
             raise ValueError("no idea")
 
-    with pytest.raises(PolicyError, match="no idea"):
+    with pytest.raises(PolicyError, match="no idea") as failed:
         bft.replay(*example, policy=Fails, dedicated=False)
+    # What was replayed before is where the message says.
+    named = re.search("replayed before is kept in (.*) and marked", str(failed.value))
+    assert named is not None
+    kept = Path(named[1])
+    assert "no idea" in bft.Run(kept).metrics["policy_error"]
+    shutil.rmtree(kept)
 
 
 def test_a_run_without_a_folder_is_removed_with_its_object_and_can_be_saved(

@@ -747,6 +747,9 @@ class PolicyCall:
         if self._limit_s is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._before)
+        # A signal that arrives within compiled code becomes the cause of a SystemError.
+        while isinstance(error, SystemError) and error.__cause__ is not None:
+            error = error.__cause__
         if error is None or isinstance(error, PolicyError):
             return
         stopped = f"policy {self._name!r} was stopped"
@@ -771,6 +774,8 @@ class PolicyCall:
             raise PolicyError(
                 f"{stopped}: it raised {reason}{_line(error, self._policy)}"
             ) from error
+        else:  # an interrupt, which is not the policy's
+            raise error
 
 
 def _ring(number: int, frame: FrameType | None) -> None:

@@ -371,6 +371,10 @@ class MilpPolicy(StoredState):
         return term, until_ns
 
 
+# Ratio of a job that is measured and its partner of now: sharing on is worth next to nothing, so they are separated.
+_SEPARATED_XI = 1e6
+
+
 def measured_first(
     problem: milp.Problem, targets: Mapping[int, int]
 ) -> tuple[milp.Problem, float]:
@@ -401,8 +405,13 @@ def measured_first(
         jobs[position] = milp.Job(
             jobs[position].name, max(units, 1), max(units, 1), *curve, 0.0, 0.0
         )
+    # Those that share now stay a pair, or their units would count twice.
     pairs = tuple(
-        pair for pair in problem.pairs if not {pair.a, pair.b} & targets.keys()
+        replace(pair, xi_a=_SEPARATED_XI, xi_b=_SEPARATED_XI, at_a=(), at_b=())
+        if {pair.a, pair.b} & targets.keys()
+        else pair
+        for pair in problem.pairs
+        if pair.shared or not {pair.a, pair.b} & targets.keys()
     )
     certain = worth * problem.tfwd * sum(units > 0 for units in targets.values())
     return replace(problem, jobs=tuple(jobs), pairs=pairs), certain

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from bft import milp
+from bft.models.jobs import Job
 from bft.models.sharing.xi_table import SizedRatio
 from bft.replay.engine.policy_api import JobView, Kind, State
 from bft.replay.engine.rules import XI_PARTNERS, Interference, Sides
@@ -40,7 +41,7 @@ class MilpSharingPolicy(MilpPolicy):
     xi_partners: int = XI_PARTNERS
     name: str = field(default="milp-sharing", init=False)
     kind: Kind = field(default=Kind(shares=True), init=False, metadata=NOT_STORED)
-    _known: dict[tuple[str, str], Sides] = field(
+    _known: dict[tuple[str, str], tuple[Job, Job, Sides]] = field(
         default_factory=dict, init=False, repr=False, metadata=NOT_STORED
     )
 
@@ -176,9 +177,12 @@ class MilpSharingPolicy(MilpPolicy):
             return None
         job_a, job_b = state.jobs[a].job, state.jobs[b].job
         key = (job_a.name, job_b.name)
-        if key not in self._known:
-            self._known[key] = self.interference.sides(job_a, job_b)
-        return self._known[key]
+        known = self._known.get(key)
+        # Another replay has other jobs.
+        if known is None or known[0] is not job_a or known[1] is not job_b:
+            sides = self.interference.sides(job_a, job_b)
+            known = self._known[key] = job_a, job_b, sides
+        return known[2]
 
 
 def _pair(a: int, b: int, priced: tuple[Priced, Priced], shared: int = 0) -> milp.Pair:

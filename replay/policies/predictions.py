@@ -278,7 +278,7 @@ class KnownCurves:
     objective: Objective
     by_kind: bool = True
     changing: ClassVar[bool] = False
-    _on: dict[tuple[str, str], Curve] = field(
+    _on: dict[tuple[str, str], tuple[Job, Curve]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -291,13 +291,15 @@ class KnownCurves:
 
     def curve_on(self, job: Job, kind: str) -> Curve:
         """The objective curve of a job on units of a kind."""
-        known = self._on.get((job.name, kind))
-        if known is None:
-            known = self.objective.curve(job)
-            if self.by_kind:
-                known = self.objective.curve_on(job, kind)
-            self._on[job.name, kind] = known
-        return known
+        known, curve = self._on.get((job.name, kind), (None, None))
+        if curve is None or known is not job:  # another replay has other jobs
+            curve = (
+                self.objective.curve_on(job, kind)
+                if self.by_kind
+                else self.objective.curve(job)
+            )
+            self._on[job.name, kind] = job, curve
+        return curve
 
     def targets(self, state: State) -> dict[int, int]:
         """Return no job that is to be measured."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ from bft.milp import (
     tamed,
 )
 from bft.milp.backends.registry import describe
-from bft.milp.classes import apart, classes_of
+from bft.milp.classes import _Growing, _Rows, apart, classes_of, job_arrays
 from bft.milp.exact.dp import (
     Optimum,
     objective,
@@ -226,6 +227,85 @@ def test_jobs_that_are_replaced_are_decided_as_if_all_were_new(
         assert optimum(replace(problem, jobs=jobs)) == optimum(
             replace(problem, jobs=unknown)
         )
+
+
+def _two_sizes(first: float) -> tuple[Job, ...]:
+    """Four jobs of two kinds, as objects that no decision has seen."""
+    slow, fast = np.array([0.0, 1.0, 2.0]), np.array([0.0, first, first + 1.0])
+    return tuple(
+        Job(f"j{j}", 1, 2, np.arange(3.0), fast if j % 2 else slow, float(j), 0.0)
+        for j in range(4)
+    )
+
+
+@pytest.mark.parametrize("call", range(9))
+def test_an_interrupt_while_jobs_are_looked_at_changes_no_later_answer(
+    call: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = _two_sizes(2.5), _two_sizes(2.5)
+    posed = Problem(5, 120.0, before, (0, 1, 0, 0))
+    expected = solve_plain(replace(posed, jobs=after))
+    add, calls = _Growing.add, itertools.count()
+
+    def interrupted(self: _Growing, *parts: Any) -> None:
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        add(self, *parts)
+
+    monkeypatch.setattr("bft.milp.classes._rows", _Rows())
+    monkeypatch.setattr(_Growing, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        solve_core(posed)
+    monkeypatch.setattr(_Growing, "add", add)
+    assert solve_core(posed) == expected
+    # The same where some jobs take the place of others.
+    jobs, calls = posed.jobs, itertools.count(call - 3)
+    monkeypatch.setattr(_Growing, "add", interrupted)
+    with contextlib.suppress(KeyboardInterrupt):
+        jobs = replaced(jobs, {1: after[1].at_weight(3.0)})
+    monkeypatch.setattr(_Growing, "add", add)
+    jobs = replaced(jobs, {1: after[1].at_weight(2.0), 2: after[2].at_weight(4.0)})
+    changed = replace(posed, jobs=jobs)
+    assert solve_core(changed) == solve_plain(changed)
+
+
+class _Forgetful(dict[Any, Any]):
+    """Another thread clears it as soon as something is written."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+
+def test_what_another_thread_forgets_is_answered_all_the_same() -> None:
+    arrays = job_arrays(_two_sizes(3.5))
+    forgets = replace(arrays, _alike=_Forgetful())
+    for tfwd in (None, 1.5, 120.0):
+        expected, above = arrays.alike(tfwd)
+        found = forgets.alike(tfwd)
+        assert (found[0].tolist(), found[1]) == (expected.tolist(), above)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ((1.5, 4), "Jmin: expected a whole number of units"),
+        ((1, 4.0), "Jmax: expected a whole number of units"),
+        ((1, "4"), "Jmax: expected a whole number of units"),
+        ((1, 2**53 + 1), "Jmax: .* at most 9007199254740992"),
+        ((1, math.inf), "Jmax: expected a whole number of units"),
+    ],
+)
+def test_bounds_that_are_no_whole_numbers_are_refused(
+    bounds: Any, message: str
+) -> None:
+    """Jobs whose bounds differ by less than whole numbers would be taken for interchangeable."""
+    curve = np.arange(3.0)
+    with pytest.raises(ProblemError, match=message):
+        Job("a", *bounds, curve, curve, 0.0, 0.0)
+    with pytest.raises(ProblemError, match="sizes: expected a whole number of units"):
+        Job("a", 1, 4, curve, curve, 0.0, 0.0, sizes=(1, 2.5, 4))  # type: ignore[arg-type]
+    taken = Job("a", np.int64(1), np.int32(4), curve, curve, 0.0, 0.0)  # type: ignore[arg-type]
+    assert [type(bound) for bound in (taken.jmin, taken.jmax)] == [int, int]
 
 
 def test_a_job_of_another_name_replaces_none() -> None:

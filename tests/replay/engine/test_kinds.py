@@ -184,6 +184,18 @@ def test_milp_sends_each_job_to_the_kind_that_it_gains_most_from() -> None:
     assert alike.work == pytest.approx(1000 * 48 + 1000 * 40)
 
 
+def test_a_policy_that_replays_again_knows_the_curves_of_the_new_jobs() -> None:
+    policy = MilpPolicy(
+        120.0, SolverOptions("exact"), objective=Objective.of("throughput")
+    )
+    for fast in ((1.2, 4.0), (4.0, 1.2)):
+        jobs = JobTable((job("a", fast=fast[0]), job("b", fast=fast[1])))
+        again = Replay(trace(2, 2), jobs, policy).run()
+        anew = Replay(trace(2, 2), jobs, replace(policy)).run()
+        assert again.work == anew.work
+        assert units_by_kind(again) == units_by_kind(anew)
+
+
 @pytest.mark.parametrize("per", [1, 2])
 def test_sia_compares_configurations_of_all_kinds(per: int) -> None:
     jobs = JobTable((job("a", fast=1.2), job("b", fast=4.0)))

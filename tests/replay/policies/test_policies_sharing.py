@@ -19,6 +19,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_engine import SECOND, START, Rows, make, world
 
+from bft import milp
 from bft.models import Job, JobTable, UnitMemory, xi_from_frame
 from bft.replay.cli.main import run
 from bft.replay.engine.ledger import Outcome
@@ -34,8 +35,10 @@ from bft.replay.policies import (
     milp_sharing,
 )
 from bft.replay.policies._shared_units import SharedPlaces, pays, speed, together_s
+from bft.replay.policies.milp import measured_first
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
 from bft.replay.policies.sjf_bsbf import SjfBestSharing
+from bft.replay.policies.solver import SolverOptions
 from bft.replay.policies.srtf_sharing import SrtfAllShared, SrtfWiselyShared
 from bft.replay.trace.node_trace import always_idle
 
@@ -1008,3 +1011,70 @@ def test_on_the_command_line(
     assert seconds.sum() > metrics["used_unit_s"], "nothing was shared"
     assert run([*command, "-name", "two"]) == 2
     assert "needs --xi" in capsys.readouterr().err
+
+
+# --- sharing and measuring ----------------------------------------------------------------------------------------
+
+
+@examples(30)
+@given(
+    st.integers(0, 10**6),
+    st.integers(2, 6),
+    st.sampled_from(["bftrainer", "stall"]),
+    st.sampled_from(["growing", "inverse"]),
+)
+def test_jobs_that_are_measured_leave_those_that_they_share_with(
+    seed: int, jobs: int, cost_model: Any, order: Any
+) -> None:
+    """Preemptions and finishes bring jobs together that are still to be measured: each decision can be posed."""
+    random = np.random.default_rng(seed)
+    changes = [(float(at), n, int(random.integers(2))) for n in "abcd"
+               for at in random.integers(1, 400, 6)]  # fmt: skip
+    changes = [(0.0, n, 1) for n in "abcd"] + changes
+    trace = world(changes, 500, nodes="abcd")
+    made = tuple(
+        replace(
+            make(f"j{j}", (0, 10, 18, 24), pmax=float(random.integers(400, 9000)),
+                 at=float(random.integers(0, 200)), up=3.0, down=2.0),
+            model="ab"[j % 2],
+        )
+        for j in range(jobs)
+    )  # fmt: skip
+    between = known({("a", "b"): (1.1, 1.2), ("a", "a"): (1.3, 1.3)})
+    policy = MilpSharingPolicy(
+        60.0,
+        SolverOptions("highs"),
+        cost_model,
+        curves="profile",
+        profile_order=order,
+        profile_s=20.0,
+        interference=between,
+    )
+    rules = replace(CLUSTER, cost_model=cost_model)
+    outcome = Replay(trace, JobTable(made), policy, rules, between).run()
+    assert outcome.work > 0
+
+
+def test_a_measured_job_gets_its_units_alone_though_it_shares_them_now() -> None:
+    curve = np.arange(5.0)
+    jobs = tuple(milp.Job(name, 1, 4, curve, curve, 10.0, 10.0) for name in "abc")
+    shared = milp.Pair(0, 1, 1.1, 1.1, shared=3, at_a=((3, 1.5),))
+    other = milp.Pair(0, 2, 1.1, 1.1)
+    posed = milp.Problem(4, 120.0, jobs, (3, 3, 0), pairs=(shared, other))
+    for target in (1, 2, 3, 4):
+        problem, certain = measured_first(posed, {0: target})
+        assert certain > 0
+        solution = milp.solve(problem, backend="highs")
+        assert solution.counts[0] == target
+        assert sum(solution.counts) == 4  # none are shared
+    assert measured_first(posed, {})[0] is posed
+
+
+def test_a_policy_that_replays_again_knows_the_ratios_of_the_new_jobs() -> None:
+    between = known({("a", "a"): (1.05, 1.05), ("b", "b"): (3.0, 3.0)})
+    policy = MilpSharingPolicy(60.0, SolverOptions("highs"), interference=between)
+    for model in "ab":
+        jobs = [rigid(name, 2, 500.0, model=model) for name in ("j0", "j1", "j2")]
+        again = clustered(1, 2, jobs, policy, between)
+        anew = clustered(1, 2, jobs, replace(policy), between)
+        assert finishes(again) == finishes(anew)

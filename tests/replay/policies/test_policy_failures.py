@@ -13,6 +13,7 @@ from packages import plant
 
 from bft.replay import EqualShare, Replay, Rules
 from bft.replay.cli.main import run
+from bft.replay.engine import policy_api
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.options import Options
@@ -226,6 +227,34 @@ class Failing(EqualShare):
         if self.asked == 3:
             raise RuntimeError("broken")
         return super().decide(state)
+
+
+class Compiled(EqualShare):
+    """Says what compiled code says of a signal that arrived within it."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        super().__init__()
+        self.error = error
+
+    def decide(self, state: State) -> Decision:
+        raise SystemError("a result with an exception set") from self.error()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "told"),
+    [
+        (KeyboardInterrupt, KeyboardInterrupt, "^$"),
+        (policy_api._TimeUp, PolicyError, "no answer within 600 s"),
+        (ValueError, PolicyError, "it raised ValueError"),
+    ],
+)
+def test_a_signal_within_compiled_code_is_that_signal(
+    error: type[BaseException], expected: type[BaseException], told: str
+) -> None:
+    inputs = load(RunSpec.of(Options()), Silent())
+    pool, rules = inputs.pools[0], Rules(policy_time_limit_s=600.0)
+    with pytest.raises(expected, match=told):
+        Replay(pool.trace, pool.jobs, Compiled(error), rules).run()
 
 
 def test_the_error_carries_what_was_replayed() -> None:
