@@ -83,11 +83,13 @@ class _Rows:
         if first:
             self.kind |= {key: kind for kind, key in enumerate(first, len(self.kind))}
             kinds = first.values()
-            curve_ends = np.cumsum([len(job.ns) for job in kinds]) + len(self.ns)
-            self.ends.add(curve_ends)
-            self.ns.add(*(job.ns for job in kinds))
-            self.os.add(*(job.os for job in kinds))
-            self.slopes.add(*(_slopes(job) for job in kinds))
+            curve_ends = np.cumsum([len(job.ns) for job in kinds])
+            ns = np.concatenate([job.ns for job in kinds])
+            os = np.concatenate([job.os for job in kinds])
+            self.ends.add(curve_ends + len(self.ns))
+            self.ns.add(ns)
+            self.os.add(os)
+            self.slopes.add(_slopes(ns, os, curve_ends))
             lengths = [len(job.stretches) for job in kinds]
             self.stretch_ends.add(np.cumsum(lengths) + len(self.lows))
             self.lows.add([low for job in kinds for low, _ in job.stretches])
@@ -118,9 +120,12 @@ class _Rows:
         )
 
 
-def _slopes(job: Job) -> FloatArray:
-    """The slope from each breakpoint to the next, 0 at the last."""
-    return np.append(np.diff(job.os) / np.diff(job.ns), 0.0)
+def _slopes(ns: FloatArray, os: FloatArray, ends: IntArray) -> FloatArray:
+    """The slope from each breakpoint to the next, 0 at the last of each curve; the curves end at `ends`."""
+    slopes = np.zeros(len(ns))
+    slopes[:-1] = np.diff(os) / np.diff(ns)
+    slopes[ends - 1] = 0.0
+    return slopes
 
 
 @dataclass(frozen=True, eq=False)

@@ -199,15 +199,13 @@ class Job:
     @cached_property
     def waiting_key(self) -> tuple[float, str]:
         """Equal for jobs whose value, while they hold no units, is the same function of their units, Tcup aside."""
-        return self.weight, self._curve_key
-
-    @cached_property
-    def _curve_key(self) -> str:
-        sizes = self.sizes or ()
-        numbers = np.array([self.jmin, self.jmax, len(sizes), *sizes], dtype=np.float64)
-        key = numbers.tobytes() + self.ns.tobytes() + self.os.tobytes()
-        # Interned, so that grouping thousands of jobs at every decision only compares addresses.
-        return sys.intern(key.decode("latin-1"))
+        key = self.__dict__.get("_curve_key")
+        if key is None:
+            curve = (self.ns.tobytes() + self.os.tobytes()).decode("latin-1")
+            # Interned, so that grouping thousands of jobs at every decision only compares addresses.
+            key = sys.intern(f"{self.jmin} {self.jmax} {self.sizes} {curve}")
+            object.__setattr__(self, "_curve_key", key)
+        return self.weight, key
 
     def at_weight(self, weight: float) -> Job:
         """The same job at another weight.
