@@ -304,7 +304,8 @@ class Replay:
         if not self._happens(instant) or not self._in_play.line:
             return None
         self._place.decided_at = instant
-        self._reserve.top_up(self._held)
+        if self._reserve.active:
+            self._reserve.top_up(self._held)
         if self._held.idle:
             self._asked = self._state(instant)
             return self._asked
@@ -602,22 +603,24 @@ class Replay:
     def _leave_and_join(self) -> None:
         place, reserve = self._place, self._reserve
         _, leaving, joining = self._event
-        if reserve.free_first:  # a scheduler has the nodes that other host jobs return now, before it preempts
+        # A scheduler that takes free nodes first has those that other host jobs return now, before it preempts.
+        if joining and reserve.free_first:
             self._join(reserve.joined(joining))
         if leaving:
-            offered = reserve.take(leaving, self._held, self.now)
+            offered = leaving
+            if reserve.active:
+                offered = reserve.take(leaving, self._held, self._motion.now)
             from_training = self._preempt(self._units_of(offered))
             reserve.taken.add(len(leaving), from_training)
-        if not reserve.free_first:
-            self._join(reserve.joined(joining))
+        if joining and not reserve.free_first:
+            self._join(joining)
         units = self._units_per_entry
         self.ledger.changed(len(joining) * units, len(leaving) * units)
         place.event += 1
         self._event = next(self._events, _NO_EVENT)
 
     def _join(self, joining: list[int]) -> None:
-        if joining:
-            self._held.join(self._units_of(joining), self._place.event)
+        self._held.join(self._units_of(joining), self._place.event)
 
     def _units_of(self, nodes: list[int]) -> list[int]:
         per = self._units_per_entry
@@ -771,13 +774,8 @@ class Replay:
 
     def _state(self, now: int) -> State:
         held, motion, finished = self._held, self._motion, self._place.finished
-        jobs = Window(
-            self._in_play,
-            now,
-            motion.asked_ns,
-            self._traits.kind.clairvoyant,
-            held.used,
-        )
+        clairvoyant = self._traits.kind.clairvoyant
+        jobs = Window(self._in_play, now, motion.asked_ns, clairvoyant, held.used)
         self._window = ref(jobs)
         ended = (
             tuple([finished_view(self.ledger.records[index]) for index in finished])
@@ -824,7 +822,8 @@ class Replay:
                 self._held.grant(running.index, granted)
                 self.ledger.granted(running.index, granted, now)
                 self._in_play.hold(running, [*running.units, *granted])
-                if shapes.get(running.index) == self._held.shape(running.units):
+                shape = shapes.get(running.index)
+                if shape is not None and shape == self._held.shape(running.units):
                     self._motion.set_rate(running)
                 else:
                     self._pay(running, before, elsewhere=change.elsewhere)

@@ -747,10 +747,12 @@ class PolicyCall:
         if self._limit_s is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._before)
+        if error is None:
+            return
         # A signal that arrives within compiled code becomes the cause of a SystemError.
         while isinstance(error, SystemError) and error.__cause__ is not None:
             error = error.__cause__
-        if error is None or isinstance(error, PolicyError):
+        if isinstance(error, PolicyError):
             return
         stopped = f"policy {self._name!r} was stopped"
         if isinstance(

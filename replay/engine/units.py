@@ -606,7 +606,7 @@ class Reserve:
     size
         Nodes to keep free.
     active
-        Whether each return is recorded, as a return time or a reserve asks; else the counts `taken` are all.
+        Whether each return is recorded, as a return time or a reserve asks; else `taken` is all that is kept here.
     free_first
         Whether host jobs take free nodes before those that training holds.
 
@@ -614,6 +614,8 @@ class Reserve:
     ----------
     taken
         Counts of what host jobs have taken.
+    kept_units
+        Units that are idle and kept from training.
     returns, preemptions
         Tables with the columns `RETURNS` and `PREEMPTIONS`; empty unless active.
     """
@@ -636,15 +638,11 @@ class Reserve:
         self._place = list(range(nodes))  # by node
         self._let_go: dict[int, int] = {}  # by idle node
         self._kept: dict[int, None] = {}  # in the order in which they were kept
+        self.kept_units = 0
 
     def outcome(self) -> HostReturns:
         """Return what was recorded."""
         return HostReturns(self.taken, self.returns.arrays(), self.preemptions.arrays())
-
-    @property
-    def kept_units(self) -> int:
-        """Units that are idle and kept from training."""
-        return len(self._kept) * self._per
 
     @property
     def nodes(self) -> list[int]:
@@ -652,9 +650,7 @@ class Reserve:
         return self._node.copy()
 
     def joined(self, places: list[int]) -> list[int]:
-        """Return the nodes that turn idle where these places do."""
-        if not self.free_first:
-            return places
+        """Return the nodes that turn idle where these places do, where free nodes go first."""
         return [self._node[place] for place in places]
 
     def let_go(self, units: Iterable[int], now: int) -> None:
@@ -668,8 +664,6 @@ class Reserve:
         Where free nodes go first, leaving nodes exchange places with free ones before: the leaving node that would be
         ready last with the free node that has been ready longest, as long as the free one is ready earlier.
         """
-        if not self.active:
-            return places
         if self.free_first:
             self._exchange(places, holdings, now)
         offered = []
@@ -678,6 +672,7 @@ class Reserve:
             self.returns.append((now, place, node, self._ready(node, holdings, now)))
             if node in self._kept:
                 del self._kept[node]
+                self.kept_units -= self._per
             else:
                 offered.append(node)
             self._let_go.pop(node, None)
@@ -693,6 +688,7 @@ class Reserve:
         for node in self._earliest(missing, holdings.free_nodes()):
             holdings.take_back(self._units(node))
             self._kept[node] = None
+            self.kept_units += self._per
 
     def preempted(self, now: int, jobs: int, stopped: int) -> None:
         """Record that jobs lost nodes at this instant, and how many of them lost all."""
@@ -723,6 +719,7 @@ class Reserve:
                 self._place[node] = place
         self._let_go = dict(state["let_go"])
         self._kept = dict.fromkeys(state["kept"])
+        self.kept_units = len(self._kept) * self._per
         self.taken = Taken(*state["taken"])
 
     def _units(self, node: int) -> list[int]:
