@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from bft.models.checks import (
@@ -182,7 +183,11 @@ class SolverOptions:
             milp,
         )  # imported late: the command line reads options before it needs NumPy and Numba
 
-        given: dict[str, Any] = {
-            each.name: getattr(self, each.name) for each in fields(self)
-        }
-        return milp.solve(problem, time_limit=given.pop("time_limit_s"), **given)
+        return milp.solve(problem, **_arguments(self))
+
+
+@cache
+def _arguments(options: SolverOptions) -> dict[str, Any]:
+    """The arguments of `bft.milp.solve` by name: the options, of which one is called otherwise."""
+    given = {each.name: getattr(options, each.name) for each in fields(options)}
+    return {"time_limit": given.pop("time_limit_s"), **given}
