@@ -31,7 +31,6 @@ from bft.replay.policies.registry import BUILT_IN, check_made, named, policy_fac
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import trace_from_frame
-from bft.replay.trace.walltimes import write_walltimes
 
 _log = logging.getLogger("bft.replay")
 
@@ -393,7 +392,7 @@ def ingest(
     >>> trace.nodes, trace.idle_node_seconds() / 3600
     (('n1', 'n2', 'n3', 'n4'), 6.0)
     """
-    from bft.replay.logs.from_files import IngestOptions, ingested
+    from bft.replay.logs.ingest import IngestOptions, ingested
 
     refuse_unknown(options, {field.name for field in fields(IngestOptions)})
     for name in ("nodes", "events", "reservations"):
@@ -402,13 +401,9 @@ def ingest(
     for name in ("begin", "end"):
         if isinstance(options.get(name), datetime):  # a Timestamp is one too
             options[name] = options[name].isoformat()
-    walltimes = options.pop("walltimes", None)
-    asked = IngestOptions(walltimes=walltimes is not None, **options)
     with arguments_named():
-        trace, diagnosis, _, planned = ingested(form, _several(files), asked)
-        if walltimes is not None and planned is not None:
-            write_walltimes(planned, walltimes)
-    return replace(trace, notes=(*trace.notes, *diagnosis.warnings()))
+        made = ingested(form, _several(files), IngestOptions(**options))
+    return replace(made.trace, notes=(*made.trace.notes, *made.account.warnings()))
 
 
 def _several(files: str | Path | Sequence[str | Path]) -> list[str]:

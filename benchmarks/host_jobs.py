@@ -65,7 +65,7 @@ def main() -> None:
     if not chosen:
         return
     print_head(
-        "world, setting", "starts", "starts that wait", "node-h waiting", "break-even", "outcome, 10⁹", "change"
+        "world, setting", "starts", "that wait", "node-h waiting", "break-even", "outcome, 10⁹", "change"
     )  # fmt: skip
     named = 0.0
     with TemporaryDirectory() as scratch:
@@ -88,8 +88,8 @@ def line(row: Row, metrics: dict[str, Any], named: float) -> tuple[object, ...]:
     price = f"{host['break_even_price']:,.2f}" if host["break_even_price"] else "-"
     return (
         row.label,
-        f"{host['starts']:,}",
-        f"{host['delayed_share']:.1%}",
+        f"{host.get('starts', host['instants']):,}",
+        f"{host['delayed']:,}",
         f"{host['waiting_node_h']:,.1f}",
         price,
         f"{outcome / 1e9:.2f}",
@@ -123,8 +123,8 @@ def replayed(row: Row, inputs: dict[str, Any], scratch: Path) -> dict[str, Any]:
 
 
 def ingested(folder: Path) -> dict[str, str]:
-    """Return the node trace of a log of Slurm, and what Slurm knew of its jobs."""
-    trace, walltimes = str(folder / "trace.parquet"), str(folder / "walltimes.parquet")
+    """Return the node trace of a log of Slurm, beside which its jobs lie."""
+    trace = str(folder / "trace.parquet")
     log = str(reference_folder() / SACCT)
     with redirect_stdout(sys.stderr):
         code = run(
@@ -138,12 +138,10 @@ def ingested(folder: Path) -> dict[str, str]:
                 "UTC",
                 "-o",
                 trace,
-                "--walltimes",
-                walltimes,
             ]
         )
     assert code == 0
-    return {"node_trace": trace, "walltimes": walltimes}
+    return {"node_trace": trace}
 
 
 if __name__ == "__main__":

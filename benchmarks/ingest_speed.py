@@ -1,32 +1,31 @@
-"""Reading sacct: rows per second and peak memory, compared with csv.reader on the same file in the same run.
+"""Processor time and peak memory of `ingest`, as a whole command, against another checkout in the same run.
 
-python benchmarks/ingest_speed.py [--rows 1000000] [--largest 64] [--kinds recipe,wide,steps] [--runs 2] [--keep FOLDER]
+python benchmarks/ingest_speed.py [--rows 1000000] [--largest 8] [--kinds recipe,pbs]
+    [--against /path/to/bft-replay] [--runs 2]
 
-The logs are those of a full machine of 4,096 nodes: jobs want 1 to 64 nodes (as likely 1 to 2 as 2 to 4 ...) for 90
-minutes on average and get those that are free first, so that hardly any host list of several nodes comes twice.
-`recipe` has the columns and times that `ingest --recipe slurm` exports, `wide` has 30 columns, `steps` a job step after
-each job. Each part runs in a process of its own, some times: the best counts. Seconds are those of the processor, as
-machines are shared. `read` ends with the intervals, `trace` with the node trace.
+The logs of sacct are those of a full machine of 4,096 nodes: jobs want 1 to `--largest` nodes (as likely 1 to 2 as 2 to
+4 ...) for 90 minutes on average and get those that are free first, so that hardly any host list of several nodes comes
+twice. `recipe` has the columns that `ingest --recipe slurm` exported at e4783eb, `wide` has 30 columns, `steps` has
+a job step after each job. The logs of pbs, lsf, sge and swf are those of `generate log`, of as many jobs as `--rows`
+asks for at the least. The commands alternate, and of each the least counts, as machines are shared.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import json
-import resource
+import os
 import subprocess
 import sys
 import tempfile
-import time
-from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
 NODES, MEAN_S = 4096, 5400
-PARTS = ("csv", "read", "trace")
+GENERATED = ("pbs", "lsf", "sge", "swf")
+# Jobs of `generate log` a day on so many nodes.
+DAYS, JOBS_A_DAY = 200, 1_000
 NAMES = ("relax", "md_run-7", "séquence", "train_resnet50")
 RECIPE = "JobID|NodeList|AllocNodes|Start|End|State"
 STEPS = f"{RECIPE}|JobName"
@@ -92,97 +91,96 @@ def generate(path: Path, rows: int, largest: int, kind: str) -> None:
                 log.write("|".join(row[name] for name in names) + "\n")
 
 
-def measure(part: str, path: Path) -> dict[str, float]:
-    """Seconds, and the counts of rows."""
-    for name in ("slurm", "slurm_blocks"):  # what is imported once is no part of it
-        import_module(f"bft.replay.logs.{name}")
-    from bft.replay.logs import (
-        Clock,
-        Collector,
-        Diagnosis,
-        Reading,
-        node_trace,
-        open_log,
-        read_log,
-    )
+def generate_log(path: Path, rows: int, kind: str) -> None:
+    """Write a log of another scheduler, of at least so many jobs."""
+    days = max(1, rows // JOBS_A_DAY)
+    command = [
+        "generate",
+        "log",
+        kind,
+        "--nodes",
+        "400",
+        "--days",
+        str(days),
+        "--seed",
+        "1",
+        "-o",
+        str(path),
+    ]
+    subprocess.run([*ours(), *command], check=True, capture_output=True)
 
-    started = time.process_time()
-    if part == "csv":
-        with path.open(encoding="utf-8", newline="") as log:
-            count = sum(1 for _ in csv.reader(log, delimiter="|"))
-        return {
-            "seconds": time.process_time() - started,
-            "rows": count - 1,
-            "intervals": 0,
-            "fragments": 0,
-        }
-    diagnosis, collected = Diagnosis(), Collector()
-    with open_log(path) as lines:
-        clock = Clock("Europe/Berlin", diagnosis)
-        read_log("slurm", Reading(lines, path.name, collected, diagnosis, clock))
-    diagnosis.balance()
-    fragments = 0
-    if part == "trace":
-        fragments = len(node_trace(collected, diagnosis)[0].joined)
-    else:
-        collected.busy_intervals.merged()
-    seconds = time.process_time() - started
-    intervals = collected.busy_intervals.given
-    return {
-        "seconds": seconds,
-        "rows": diagnosis.rows,
-        "intervals": intervals,
-        "fragments": fragments,
-    }
+
+def ours() -> list[str]:
+    """The command of this checkout."""
+    return [str(Path(sys.executable).with_name("bft-replay"))]
+
+
+def measure(command: list[str]) -> tuple[float, float]:
+    """Run a command: its seconds of processor time, and its peak memory in MiB."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)}: failed")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument(
-        "--largest", type=int, default=64, help="nodes of the largest jobs"
+        "--largest", type=int, default=8, help="nodes of the largest jobs"
     )
-    parser.add_argument("--kinds", default="recipe,wide,steps", help="of logs")
-    parser.add_argument("--runs", type=int, default=2, help="of each part")
+    parser.add_argument(
+        "--kinds", default="recipe,wide,steps,pbs,lsf,sge,swf", help="of logs"
+    )
+    parser.add_argument("--against", help="the command bft-replay of another checkout")
+    parser.add_argument("--runs", type=int, default=2, help="of each command")
     parser.add_argument(
         "--keep", type=Path, help="write the logs here, or use those that are"
     )
-    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.part:
-        measured = measure(given.part, given.keep)
-        measured["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps(measured))
-        return
-    head = f"{'log':<7}{'part':<6}{'rows':>12}{'seconds':>9}{'rows/s':>10}{'x csv':>7}{'peak MiB':>9}"
-    print(f"{head}{'intervals':>13}{'fragments':>12}")
+    commands = {"this": ours(), **({"other": [given.against]} if given.against else {})}
+    print(
+        f"{'log':<8}{'MB':>7}{'seconds':>9}{'MiB':>7}{'other s':>9}{'MiB':>7}{'ratio':>7}{'MiB':>6}"
+    )
     with tempfile.TemporaryDirectory() as folder:
+        kept = given.keep or Path(folder)
+        kept.mkdir(parents=True, exist_ok=True)
         for kind in given.kinds.split(","):
-            path = Path(given.keep or folder, f"{kind}.sacct")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
+            path = kept / f"{kind}.log"
+            if not path.exists() and kind in GENERATED:
+                generate_log(path, given.rows, kind)
+            elif not path.exists():
                 generate(path, given.rows, given.largest, kind)
-            compare(kind, path, given.runs)
-
-
-def compare(kind: str, path: Path, runs: int) -> None:
-    """Print the rows of one log, all parts measured in turn."""
-    best: dict[str, dict[str, float]] = {}
-    for _ in range(runs):
-        for part in PARTS:
-            command = [sys.executable, __file__, "--part", part, "--keep", str(path)]
-            run = subprocess.run(command, check=True, capture_output=True)
-            measured = json.loads(run.stdout)
-            if part not in best or measured["seconds"] < best[part]["seconds"]:
-                best[part] = measured
-    for part, found in best.items():
-        speed = found["rows"] / found["seconds"]
-        ratio = found["seconds"] / best["csv"]["seconds"]
-        row = f"{kind:<7}{part:<6}{found['rows']:>12,}{found['seconds']:>9.2f}{speed:>10,.0f}{ratio:>7.2f}"
-        print(
-            f"{row}{found['peak_mib']:>9,.0f}{found['intervals']:>13,}{found['fragments']:>12,}"
-        )
+            form = kind if kind in GENERATED else "slurm"
+            rest = [
+                "ingest",
+                form,
+                str(path),
+                "--tz",
+                "UTC",
+                "--force",
+                "-o",
+                str(Path(folder, "trace.parquet")),
+            ]
+            best = {name: (float("inf"), float("inf")) for name in commands}
+            for _ in range(given.runs):
+                for name, command in commands.items():
+                    best[name] = min(best[name], measure([*command, *rest]))
+            row = f"{kind:<8}{path.stat().st_size / 1e6:>7.0f}" + "".join(
+                f"{s:>9.2f}{m:>7.0f}" for s, m in best.values()
+            )
+            if given.against:
+                row += "".join(
+                    f"{mine / other:>{width}.2f}"
+                    for mine, other, width in zip(*best.values(), (7, 6), strict=True)
+                )
+            print(row, flush=True)
 
 
 if __name__ == "__main__":

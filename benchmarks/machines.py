@@ -25,8 +25,8 @@ import pandas as pd
 import bft
 from bft.models import InputError
 from bft.replay.logs.formats import detect
-from bft.replay.logs.log_files import open_log
-from bft.replay.logs.tables import column_map, public_tables, split_fields
+from bft.replay.logs.lines import first_line, open_lines
+from bft.replay.logs.tables import column_map, public_tables
 from bft.replay.report.chart import Axis, Bars, Chart
 from bft.replay.report.paper_form import write_chart
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -101,7 +101,6 @@ def main() -> int:
     parser.add_argument(
         "--days", type=float, default=7.0, help="to replay; 0: none [7]"
     )
-    parser.add_argument("--max-fragments", type=int, default=10_000_000, help="as of ingest [10,000,000]")  # fmt: skip
     parser.add_argument("--list", action="store_true", help="print what is looked for")
     given = parser.parse_args()
     if given.list or given.folder is None:
@@ -116,9 +115,7 @@ def main() -> int:
     for known, files in found:
         print(f"{known.machine}: {len(files)} files", file=sys.stderr)
         try:
-            rows.append(
-                measured(known, files, given.days, max_fragments=given.max_fragments)
-            )
+            rows.append(measured(known, files, given.days))
         except InputError as error:
             failed.append(f"- {known.machine}: {error}")
     if rows:
@@ -156,9 +153,9 @@ def recognised(
 
 def _table_by_columns(path: Path) -> str | None:
     """Return the map whose columns a file has; empty where its format shows itself, None where neither is so."""
-    with open_log(path) as lines:
-        head = next((line for line in lines if line and line[0] not in "#;"), "")
-    columns = {cell.strip() for cell in split_fields(head, ",")}
+    with open_lines(path) as lines:
+        head = first_line(lines, str(path))
+    columns = {cell.strip().strip('"') for cell in head.split(",")}
     for name, table in public_tables().items():
         theirs = set(column_map(table.columns).values()) if table.columns else set()
         if theirs and not table.header and not table.lookup and theirs <= columns:
@@ -166,11 +163,9 @@ def _table_by_columns(path: Path) -> str | None:
     return "" if detect(head) in ("cobalt", "swf", "slurm") else None
 
 
-def measured(
-    known: DataSet, files: Sequence[str], days: float, **options: Any
-) -> dict[str, Any]:
-    """Ingest a data set with further options, and replay its middle days under each setting."""
-    stated = {"columns": known.table, **known.options, **options}
+def measured(known: DataSet, files: Sequence[str], days: float) -> dict[str, Any]:
+    """Ingest a data set, and replay its middle days under each setting."""
+    stated = {"columns": known.table, **known.options}
     trace = bft.ingest(files, "auto", **stated)
     whole = trace_statistics(trace)
     row: dict[str, Any] = {

@@ -94,7 +94,7 @@ def main() -> None:
             run(
                 [
                     "trace",
-                    "slice",
+                    "cut",
                     trace[0],
                     "--from",
                     BEGIN,

@@ -33,8 +33,8 @@ class _Job:
     """It still runs at the end of the log."""
     submit_s: int
     """When it was submitted."""
-    limit_s: int | None
-    """Its time limit, in logs that state one."""
+    limit_s: int
+    """Its time limit."""
     gpus: int = 0
     """GPUs of each of its nodes, in logs that state them."""
 
@@ -47,13 +47,13 @@ def generate_log(
     seed: int = 0,
     start: str = "2024-03-04",
     load: float = 0.85,
-    walltimes: bool = False,
     gpus_per_node: int = 0,
 ) -> str:
     """Generate the log of a machine that starts its jobs first come, first served, as a scheduler would write it.
 
     Jobs want 1 to half of all nodes (as likely 1 to 2 as 2 to 4 ...) for 90 minutes on average. Nodes that wait for a
-    large job, or for the next submission, are idle. Nothing in it comes from a real log. The jobs depend on the other
+    large job, or for the next submission, are idle. Time limits (`slurm` and `pbs` state them) are 1 to 4 times the run
+    time, as likely each, rounded up to half an hour. Nothing in it comes from a real log. The jobs depend on the other
     arguments only; `lsf` and `sge` write down jobs when they have ended, so those that still run are not in these logs.
 
     Parameters
@@ -71,9 +71,6 @@ def generate_log(
         First day, UTC.
     load
         Submitted node-hours over those of the machine.
-    walltimes
-        `slurm` and `pbs`: state when jobs were submitted, and time limits: 1 to 4 times the run time, as likely each,
-        rounded up to half an hour.
     gpus_per_node
         `slurm`: jobs want GPUs, of which each node has so many: 1 up to half of all (as likely 1 to 2 as 2 to 4 ...),
         as some of one node or as whole nodes, so that nodes are busy in part. 0: jobs want whole nodes.
@@ -81,31 +78,25 @@ def generate_log(
     Raises
     ------
     InputError
-        When no writer has this name, or it writes no time limits or GPUs.
+        When no writer has this name, or it writes no GPUs.
 
     Examples
     --------
     >>> for line in generate_log(nodes=8, days=0.1).splitlines()[:2]:
     ...     print(line)
-    JobID|JobName|NodeList|AllocNodes|Start|End|State
-    1000|run0|cn1|1|2024-03-04T00:19:17|2024-03-04T00:22:02|COMPLETED
+    JobID|JobName|NodeList|AllocNodes|Start|End|State|Submit|Timelimit
+    1000|run0|cn1|1|2024-03-04T00:19:17|2024-03-04T00:22:02|COMPLETED|2024-03-04T00:19:17|00:30:00
     """
     if scheduler not in WRITERS:
         wanted = ", ".join(WRITERS)
         raise InputError(
             f"no log of {scheduler!r}{did_you_mean(scheduler, WRITERS)}; one of {wanted} is expected"
         )
-    if walltimes and scheduler not in WITH_LIMITS:
-        raise InputError(
-            f"a log of {scheduler} is made without time limits; {' and '.join(WITH_LIMITS)} have them"
-        )
     if gpus_per_node and scheduler not in WITH_GPUS:
         raise InputError(
             f"a log of {scheduler} is made without GPUs; {' and '.join(WITH_GPUS)} has them"
         )
-    jobs = _jobs(
-        nodes, days, seed, start, load, walltimes=walltimes, gpus_per_node=gpus_per_node
-    )
+    jobs = _jobs(nodes, days, seed, start, load, gpus_per_node)
     return "\n".join(WRITERS[scheduler](jobs, nodes)) + "\n"
 
 
@@ -115,8 +106,6 @@ def _jobs(
     seed: int,
     start: str,
     load: float,
-    *,
-    walltimes: bool,
     gpus_per_node: int,
 ) -> list[_Job]:
     rng, limits = np.random.default_rng(seed), np.random.default_rng((seed, 1))
@@ -148,11 +137,7 @@ def _jobs(
         for node in taken.tolist():
             free[node, np.flatnonzero(free[node] <= first)[:gpus]] = last
         runs = last == int(begin) + length
-        limit_s = (
-            1800 * math.ceil(length * limits.uniform(1, 4) / 1800)
-            if walltimes
-            else None
-        )
+        limit_s = 1800 * math.ceil(length * limits.uniform(1, 4) / 1800)
         ran = origin_s + first, origin_s + last
         job = _Job(
             1000 + len(jobs),
@@ -175,11 +160,9 @@ def _units(wanted: float, per: int) -> int:
 
 
 def _slurm(jobs: Sequence[_Job], nodes: int) -> list[str]:
-    limits = any(job.limit_s is not None for job in jobs)
     gpus = any(job.gpus for job in jobs)
     lines = [
-        "JobID|JobName|NodeList|AllocNodes|Start|End|State"
-        + "|Submit|Timelimit" * limits
+        "JobID|JobName|NodeList|AllocNodes|Start|End|State|Submit|Timelimit"
         + "|AllocTRES" * gpus
     ]
     for job in jobs:
@@ -190,11 +173,7 @@ def _slurm(jobs: Sequence[_Job], nodes: int) -> list[str]:
             else (f"{_utc(job.end_s):%Y-%m-%dT%H:%M:%S}", "COMPLETED")
         )
         start = f"{_utc(job.start_s):%Y-%m-%dT%H:%M:%S}"
-        more = (
-            ""
-            if job.limit_s is None
-            else f"|{_utc(job.submit_s):%Y-%m-%dT%H:%M:%S}|{_limit(job.limit_s)}"
-        )
+        more = f"|{_utc(job.submit_s):%Y-%m-%dT%H:%M:%S}|{_limit(job.limit_s)}"
         if job.gpus:
             many = len(job.nodes)
             more += f"|cpu={CORES_PER_GPU * job.gpus * many},gres/gpu={job.gpus * many},node={many}"
@@ -212,10 +191,9 @@ def _pbs(jobs: Iterable[_Job], nodes: int) -> list[str]:
         chunks = "+".join(f"({host}:ncpus={CORES})" for host in hosts)
         values = (
             f"user=u{job.number % 5} queue=workq jobname={_name(job)} "
-            f"exec_host={'+'.join(f'{host}/0*{CORES}' for host in hosts)} exec_vnode={chunks} start={job.start_s}"
+            f"exec_host={'+'.join(f'{host}/0*{CORES}' for host in hosts)} exec_vnode={chunks} start={job.start_s} "
+            f"qtime={job.submit_s} etime={job.submit_s} Resource_List.walltime={_limit(job.limit_s)}"
         )
-        if job.limit_s is not None:
-            values += f" qtime={job.submit_s} etime={job.submit_s} Resource_List.walltime={_limit(job.limit_s)}"
         records.append((job.start_s, f"S;{job.number}.pbs;{values}"))
         if not job.runs:
             records.append(
@@ -297,8 +275,6 @@ WRITERS: dict[str, Callable[[Sequence[_Job], int], list[str]]] = {
 """What writes the log of each scheduler, by the name that `ingest` has for its format."""
 
 
-WITH_LIMITS = ("slurm", "pbs")
-"""Those that can state time limits."""
 WITH_GPUS = ("slurm",)
 """Those that can state GPUs."""
 

@@ -17,6 +17,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx_click",  # every command and option, from the program itself
+    "sphinx_design",  # tabs, one for each scheduler
 ]
 # A part of cli.md, from the table of options itself.
 options = Path(__file__).parent / "_build" / "options.md"

@@ -15,7 +15,7 @@ from bft.models.cells import Rows
 from bft.models.checks import Nodes, check_total, cluster_nodes
 from bft.replay.engine.ledger import Holds, Outcome
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle
-from bft.replay.trace.walltimes import Outlook
+from bft.replay.trace.outlook import Outlook
 
 
 @dataclass(frozen=True, slots=True)

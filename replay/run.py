@@ -382,13 +382,12 @@ def _host_jobs(
     """Compute what harvesting costs the machine's own jobs, with notes; empty for fixed clusters."""
     if outcome.host is None or options.cluster is not None or outcome.trace.by_unit:
         return {}
-    rules, outlook = options.rules, pools[0].outlook
+    rules = options.rules
     figures = host_metrics(
         outcome,
         rules.return_time_s,
         price=options.host_price,
-        walltimes=None if outlook is None else outlook.walltimes,
-        part_of_machine=options.takes_part,
+        some_nodes_alone=options.node_class is not None,
     )
     if not rules.harms:
         return figures

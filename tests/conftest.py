@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from unittest.mock import patch
 
 import drawing  # noqa: F401  it registers the profiles
 import pytest
@@ -57,3 +59,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in; files with fixtures of their own of this name put something into it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def example_logs() -> Iterator[None]:
+    """The log formats of examples/logs, as a plugin that registers them would have them."""
+    from bft.replay.logs.formats import BUILT_IN
+
+    modules = {}
+    for path in (Path(__file__).parents[1] / "examples" / "logs").glob("*.py"):
+        spec = spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        modules[path.stem] = module.FORMAT
+    with patch.dict(BUILT_IN, modules):
+        yield

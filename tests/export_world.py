@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -199,47 +200,31 @@ def _placed(
     return Run(number, tuple(sorted(fit)), start, end, state, user, partition)
 
 
+def idle_told(trace: NodeTrace) -> NDArray[np.bool_]:
+    """Whether a trace says that each of its slots is idle in each second: bool of shape (slots, seconds)."""
+    told = np.zeros((trace.slots, LENGTH_S), dtype=bool)
+    for event, time in enumerate(trace.times.tolist()):
+        second = min(LENGTH_S, max(0, time // SECOND_NS - BEGIN_S))
+        told[trace.leaves(event), second:] = False
+        told[trace.joins(event), second:] = True
+    return told
+
+
 def share_wrong(trace: NodeTrace, world: World, *, sums: bool = False) -> float:
     """The share of the node-time of which a trace says idle and it was not, or the other way round.
 
     Nodes that the trace has beyond those of the machine count as well, all of their idle time being wrong. With `sums`,
     of sampled logs and of counts, how far the idle node-time of each day is off.
     """
-    truth = world.idle()
-    told = np.zeros((len(trace.nodes), LENGTH_S), dtype=bool)
-    for event, time in enumerate(trace.times.tolist()):
-        second = min(LENGTH_S, max(0, time // SECOND_NS - BEGIN_S))
-        told[trace.leaves(event), second:] = False
-        told[trace.joins(event), second:] = True
+    truth, told = world.idle(), idle_told(trace)
     if sums:
         off = told.sum(axis=0).astype(int) - truth.sum(axis=0)
         return float(abs(off.reshape(-1, DAY_S).sum(axis=1)).sum() / truth.size)
-    places = {name: place for place, name in enumerate(NODES)}
-    wrong = 0
-    met = set()
-    for node, row in zip(trace.nodes, told, strict=True):
-        place = places.get(node.partition(".")[0])
-        if place is None or place in met:
-            wrong += int(row.sum())
-        else:
-            met.add(place)
-            wrong += int((row != truth[place]).sum())
-    wrong += sum(
-        int(truth[place].sum()) for place in range(len(NODES)) if place not in met
-    )
-    return wrong / truth.size
-
-
-def same_gaps(world: World, min_gap_s: int = 10) -> float:
-    """The share of the node-time in idle gaps that are too short to count as idle."""
-    short = 0
-    for row in world.idle():
-        edges = np.flatnonzero(
-            np.diff(np.concatenate([[False], row, [False]]).astype(np.int8))
-        )
-        lengths = edges[1::2] - edges[::2]
-        short += int(lengths[lengths < min_gap_s].sum())
-    return short / (len(NODES) * LENGTH_S)
+    of_name = {name: row for row, name in zip(truth, NODES, strict=True)}
+    never = np.zeros(LENGTH_S, dtype=bool)
+    rows = [of_name.pop(node.partition(".")[0], never) for node in trace.nodes]
+    wrong = (told != np.array(rows)).sum() + sum(row.sum() for row in of_name.values())
+    return float(wrong / truth.size)
 
 
 # -- what is exported
@@ -247,20 +232,14 @@ def same_gaps(world: World, min_gap_s: int = 10) -> float:
 
 def host_list(nodes: Iterable[int], names: Sequence[str] = NODES) -> str:
     """Names of nodes as Slurm prints them."""
-    numbers = sorted(nodes)
-    if len(numbers) == 1:
-        return names[numbers[0]]
-    groups: list[list[int]] = []
-    for number in numbers:
-        if groups and number == groups[-1][-1] + 1:
-            groups[-1].append(number)
-        else:
-            groups.append([number])
-    parts = [
-        names[group[0]][2:] + (f"-{names[group[-1]][2:]}" if len(group) > 1 else "")
-        for group in groups
-    ]
-    return f"{names[numbers[0]][:2]}[{','.join(parts)}]"
+    digits = [names[node][2:] for node in sorted(nodes)]
+    ranges = ",".join(digits)
+    for first, *rest in (digits[k:] for k in range(len(digits))):
+        run = [first, *(each for k, each in enumerate(rest, 1) if int(each) == int(first) + k)]  # fmt: skip
+        if len(run) > 1:
+            ranges = ranges.replace(",".join(run), f"{first}-{run[-1]}", 1)
+    stem = names[0][:2]
+    return f"{stem}[{ranges}]" if len(digits) > 1 else f"{stem}{ranges}"
 
 
 def stamp(second: int, zone: str = "UTC") -> str:
@@ -345,14 +324,9 @@ def events(world: World) -> str:
 
 def reservations(world: World) -> str:
     """`sacctmgr -P show reservation format=NodeNames,TimeStart,TimeEnd`."""
-    spans = {(each.start_s, each.end_s) for each in world.reservations}
     lines = ["NodeName|TimeStart|TimeEnd"]
-    for start, end in sorted(spans):
-        nodes = [
-            each.node
-            for each in world.reservations
-            if (each.start_s, each.end_s) == (start, end)
-        ]
+    for start, end in sorted({(each.start_s, each.end_s) for each in world.reservations}):  # fmt: skip
+        nodes = [each.node for each in world.reservations if each.start_s == start]
         lines.append(f"{host_list(nodes)}|{BEGIN_S + start}|{BEGIN_S + end}")
     return "\n".join(lines) + "\n"
 
@@ -433,107 +407,79 @@ def power_saved(world: World, after_s: int = 600) -> World:
     return replace(world, outages=(*world.outages, *off))
 
 
-def running_at(world: World, second: int) -> list[Run]:
-    return [run for run in world.runs if run.start_s <= second < run.end_s]
-
-
 def scontrol_text(world: World, period_s: int, remembered_s: int) -> str:
     """`scontrol -o show job` by cron: jobs that run, and those that ended not longer ago than Slurm remembers."""
-    lines = []
-    for second in range(0, LENGTH_S, period_s):
-        for run in world.runs:
-            if not (run.start_s <= second and run.end_s > second - remembered_s):
-                continue
-            over = run.end_s <= second
-            end = stamp(run.end_s) if over else stamp(run.start_s + 20 * DAY_S)
-            state = run.state.split()[0] if over else "RUNNING"
-            changed, before = "None", 0
-            if run.suspended and second >= run.suspended[0]:
-                first, last = run.suspended
-                changed = stamp(first if second < last else last)
-                before = first - run.start_s
-                state = "SUSPENDED" if second < last else state
-            lines.append(
-                f"JobId={run.job} JobName=j UserId={run.user}(1) GroupId=u(1) JobState={state} "
-                f"StartTime={stamp(run.start_s)} EndTime={end} SuspendTime={changed} SecsPreSuspend={before} "
-                f"Partition={run.partition} "
-                f"NodeList={host_list(run.nodes)} NumNodes={len(run.nodes)}"
-            )
-    return "\n".join(lines) + "\n"
+    return "".join(
+        _listed(run, second)
+        for second in range(0, LENGTH_S, period_s)
+        for run in world.runs
+        if run.start_s <= second and run.end_s > second - remembered_s
+    )
+
+
+def _listed(run: Run, second: int) -> str:
+    """A job as it is listed then; the end of one that runs is its limit."""
+    over = run.end_s <= second
+    first, last = run.suspended or (LENGTH_S, 0)
+    end = run.end_s if over else run.start_s + 20 * DAY_S
+    state = run.state.split()[0] if over else "RUNNING"
+    state = "SUSPENDED" if first <= second < last else state
+    changed = stamp(first if second < last else last) if second >= first else "None"
+    before = first - run.start_s if second >= first else 0
+    return (
+        f"JobId={run.job} JobName=j UserId={run.user}(1) GroupId=u(1) JobState={state} StartTime={stamp(run.start_s)} "
+        f"EndTime={stamp(end)} SuspendTime={changed} SecsPreSuspend={before} Partition={run.partition} "
+        f"NodeList={host_list(run.nodes)} NumNodes={len(run.nodes)}\n"
+    )
+
+
+def states(world: World, period_s: int) -> NDArray[np.str_]:
+    """The state of each node at times of that distance: of shape (nodes, times)."""
+    busy = np.zeros((len(NODES), LENGTH_S), dtype=bool)
+    for run in world.runs:
+        busy[list(run.nodes), max(0, run.start_s) : run.end_s] = True
+    at = slice(0, LENGTH_S, period_s)
+    words = np.where(busy[:, at], "allocated", "drained")
+    return np.where(world.idle()[:, at], "idle", words)
 
 
 def snapshots(world: World, period_s: int, flags: bool = False) -> str:
     """States of all nodes by cron: `sinfo -N -h -o "%N %T"`, or JSON of 22.05, where flags say that a node is down."""
-    busy = np.zeros((len(NODES), LENGTH_S), dtype=bool)
-    for run in world.runs:
-        busy[list(run.nodes), max(0, run.start_s) : run.end_s] = True
-    idle = world.idle()
+    row, rows = "{0} {1}", "{}\n"
+    if flags:
+        row, rows = '{{"name": "{0}", "state": "{2}", "state_flags": [{3}]}}', '{{"nodes": [\n{}\n]}}\n'  # fmt: skip
     parts = []
-    for second in range(0, LENGTH_S, period_s):
-        states = [
-            "idle"
-            if idle[place, second]
-            else "allocated"
-            if busy[place, second]
-            else "drained"
-            for place in range(len(NODES))
-        ]
-        if flags:
-            entries = [
-                f'{{"name": "{name}", "state": "{"idle" if state == "drained" else state}", '
-                f'"state_flags": [{chr(34) + "DRAIN" + chr(34) if state == "drained" else ""}]}}'
-                for name, state in zip(NODES, states, strict=True)
-            ]
-            body = '{"nodes": [\n' + ",\n".join(entries) + "\n]}"
-        else:
-            body = "\n".join(
-                f"{name} {state}" for name, state in zip(NODES, states, strict=True)
-            )
-        parts.append(f"{BEGIN_S + second}\n{body}\n")
+    for number, column in enumerate(states(world, period_s).T.tolist()):
+        lines = [
+            row.format(name, word, word.replace("drained", "idle"), '"DRAIN"' * (word == "drained"))
+            for name, word in zip(NODES, column, strict=True)
+        ]  # fmt: skip
+        body = (",\n" if flags else "\n").join(lines)
+        parts.append(f"{BEGIN_S + number * period_s}\n{rows.format(body)}")
     return "".join(parts)
 
 
 def prometheus(world: World, *, by_partition: bool) -> str:
     """Numbers of nodes in each state, each minute; by partition: one of all nodes, and one of those with GPUs."""
-    idle = world.idle()[:, ::60]
-    busy = np.zeros_like(idle)
-    for run in world.runs:
-        first, last = -(-max(0, run.start_s) // 60), -(-run.end_s // 60)
-        busy[list(run.nodes), first:last] = True
-    closed = ~idle & ~busy
-    groups = (
-        {"all": range(len(NODES)), "gpu": range(24, 32)}
-        if by_partition
-        else {"": range(len(NODES))}
-    )
+    found = states(world, 60)
+    groups = {"all": found, "gpu": found[24:]} if by_partition else {"": found}
     series = []
-    for state, which in (("idle", idle), ("alloc", busy), ("drain", closed)):
-        for partition, members in groups.items():
-            counts = which[list(members)].sum(axis=0).tolist()
-            metric = {"__name__": f"slurm_nodes_{state}"} | (
-                {"partition": partition} if partition else {}
-            )
-            values = [
-                [BEGIN_S + 60 * place, str(count)] for place, count in enumerate(counts)
-            ]
+    for word, name in (("idle", "idle"), ("allocated", "alloc"), ("drained", "drain")):
+        for partition, mine in groups.items():
+            counts = enumerate((mine == word).sum(axis=0).tolist())
+            metric = {"__name__": f"slurm_nodes_{name}"}
+            metric |= {"partition": partition} if partition else {}
+            values = [[BEGIN_S + 60 * place, str(count)] for place, count in counts]
             series.append({"metric": metric, "values": values})
-    return json.dumps(
-        {"status": "success", "data": {"resultType": "matrix", "result": series}}
-    )
+    data = {"resultType": "matrix", "result": series}
+    return json.dumps({"status": "success", "data": data})
 
 
 def lost_ends(world: World, many: int) -> frozenset[int]:
     """Jobs whose end is lost: single runs from the middle of the week."""
-    counts: dict[int, int] = {}
-    for run in world.runs:
-        counts[run.job] = counts.get(run.job, 0) + 1
-    middle = [
-        run.job
-        for run in world.runs
-        if counts[run.job] == 1
-        and 2 * DAY_S < run.start_s < 5 * DAY_S
-        and not run.running
-    ]
+    counts = Counter(run.job for run in world.runs)
+    middle = [run.job for run in world.runs if counts[run.job] == 1 and not run.running
+              and 2 * DAY_S < run.start_s < 5 * DAY_S]  # fmt: skip
     return frozenset(middle[:: max(1, len(middle) // many)][:many])
 
 
@@ -552,10 +498,6 @@ def check(world: World) -> None:
             for start, end in spans
             for each in closed
         )
-
-
-def without_runs(world: World, keep: Iterable[Run]) -> World:
-    return replace(world, runs=tuple(keep))
 
 
 # -- a machine whose GPUs turn idle one by one: 8 nodes of 4 GPUs, 32 cores, and 8 shards a GPU
@@ -663,11 +605,6 @@ def gpu_share_wrong(trace: NodeTrace, runs: Iterable[GpuRun]) -> float:
     for run in runs:
         gpus = list(range(GPUS)) if run.cores == CORES else list(run.gpus)
         idle[run.node, gpus, run.start_s : run.end_s] = False
-    told = np.zeros((trace.slots, LENGTH_S), dtype=bool)
-    for event, time in enumerate(trace.times.tolist()):
-        second = min(LENGTH_S, max(0, time // SECOND_NS - BEGIN_S))
-        told[trace.leaves(event), second:] = False
-        told[trace.joins(event), second:] = True
     assert trace.nodes == GPU_HOSTS
-    counts = told.reshape(len(GPU_HOSTS), GPUS, LENGTH_S).sum(axis=1).astype(int)
+    counts = idle_told(trace).reshape(idle.shape).sum(axis=1).astype(int)
     return float(abs(counts - idle.sum(axis=1)).sum() / idle.size)

@@ -43,6 +43,11 @@ def _counts(rows: Rows) -> list[int]:
     return [len(row.nodes) for row in rows]
 
 
+def _states(rows: int) -> list[str]:
+    """Return states of jobs: where all are one, an export has left out the others."""
+    return ["FAILED", *["COMPLETED"] * (rows - 1)]
+
+
 def alcf(path: Path, rows: Rows = TWO_JOBS) -> None:
     """Write ALCF's job table, with the columns that RAPS reads."""
     table = _frame(rows, "START_TIMESTAMP", "END_TIMESTAMP", None)
@@ -114,7 +119,7 @@ def kestrel(path: Path, rows: Rows = TWO_JOBS) -> None:
         wallclock_req=pd.to_timedelta(7200, unit="s"),
         nodes_req=_counts(rows),
         nodes_used=_counts(rows),
-        state_simple="COMPLETED",
+        state_simple=_states(len(rows)),
         partition="standard",
         user_hash="u",
         gpus_requested=None,
@@ -133,11 +138,11 @@ def gpus(zone: str | None) -> Callable[..., None]:
                 table[name] = table[name].dt.tz_localize(None)
         table = table.assign(
             job_id=range(len(again)),
-            user="u1",
+            user=[f"u{job % 9}" for job in range(len(again))],
             node_num=1,
             gpu_num=[*_counts(rows), 0],
             cpu_num=8,
-            state="COMPLETED",
+            state=_states(len(again)),
         )
         table.to_csv(path, index=False)
 

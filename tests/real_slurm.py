@@ -7,14 +7,18 @@ import re
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from processes import end_process
+
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 NEEDED = (
     "munged",
@@ -283,6 +287,38 @@ def wait_until(
     while not done():
         assert time.monotonic() < end, complaint
         time.sleep(0.2)
+
+
+@contextmanager
+def polled(slurm: Slurm) -> Iterator[dict[int, str]]:
+    """Ask each second for the states of nodes, as the recipe does by cron; yields what is printed, by second."""
+    printed: dict[int, str] = {}
+    over = threading.Event()
+
+    def poll() -> None:
+        while not over.is_set():
+            now = int(time.time())
+            printed[now] = slurm.run("sinfo", "-N", "-h", "-o", "%N %T")
+            over.wait(0.9)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield printed
+    finally:
+        over.set()
+        thread.join()
+
+
+def idle_seconds(trace: NodeTrace, begin_s: int, end_s: int) -> np.ndarray:
+    """Whether each node (each unit where these turn idle one by one) is idle in each second, in order of names."""
+    idle = np.zeros((trace.slots, end_s - begin_s), dtype=bool)
+    for event, time_ns in enumerate(trace.times.tolist()):
+        second = max(0, time_ns // SECOND_NS - begin_s)
+        idle[trace.leaves(event), second:] = False
+        idle[trace.joins(event), second:] = True
+    by_node = idle.reshape(len(trace.nodes), -1, end_s - begin_s)
+    return by_node[np.argsort(np.array(trace.nodes))].reshape(idle.shape)
 
 
 def commands(text: str) -> list[str]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -15,16 +19,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.replay.logs import (
-    Clock,
-    Collector,
-    Diagnosis,
-    Reading,
-    Settings,
-    node_trace,
-    read_log,
-)
+from bft.replay.logs.ingest import Ingested, IngestOptions, ingested
+from bft.replay.logs.records import Account
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.trace_statistics import fragments
 
 # A day on which no zone used here changes its clocks.
 BEGIN_S = 1_612_900_000
@@ -74,73 +72,104 @@ def idle_seconds(jobs: Iterable[SyntheticJob]) -> NDArray[np.bool_]:
     return idle
 
 
-def idle_seconds_of(trace: NodeTrace) -> NDArray[np.bool_]:
-    """The same of a trace, whatever the order of its nodes."""
-    idle = np.zeros((len(trace.nodes), LENGTH_S), dtype=bool)
+def idle_seconds_of(trace: NodeTrace, seconds: int = LENGTH_S) -> NDArray[np.bool_]:
+    """The same of a trace, whatever the order of its nodes, for the seconds from BEGIN_S on."""
+    idle = np.zeros((len(trace.nodes), seconds), dtype=bool)
     for event, time in enumerate(trace.times.tolist()):
         second, rest = divmod(time - BEGIN_S * SECOND_NS, SECOND_NS)
         assert rest == 0
-        idle[trace.leaves(event), second:] = False
-        idle[trace.joins(event), second:] = True
+        idle[trace.leaves(event), max(0, second) :] = False
+        idle[trace.joins(event), max(0, second) :] = True
     return idle[np.argsort(np.array(trace.nodes))]
 
 
+# How far from BEGIN_S `read_texts` looks, in seconds. A job without an end is believed for a day and more.
+AROUND_S = 86_400
+Spans = set[tuple[str, float, float]]
+_FOLDER = TemporaryDirectory()
+
+
+def read_texts(
+    form: str,
+    *texts: str | bytes,
+    window: tuple[float, float] | None = (-AROUND_S, AROUND_S),
+    files: Mapping[str, str | bytes] | None = None,
+    **options: Any,
+) -> Ingested:
+    """What `ingested` makes of texts, as files log.0, log.1, ..., and checks that all rows are accounted for.
+
+    Parameters
+    ----------
+    window
+        Begin and end of the window of observation, seconds since BEGIN_S; None: as the logs say.
+    files
+        Texts of further files, by the names that `options` have, as in `events=["down"]`.
+    options
+        As `IngestOptions` has them; by default times are UTC, no gap is too short, doubtful time is idle, and few
+        usable rows will do.
+    """
+    asked: dict[str, Any] = {"tz": "UTC", "min_gap_s": 0.0, "uncertain": "idle"}
+    if window is not None:
+        begin, end = (f"{BEGIN_S + second}" for second in window)
+        asked |= {"begin": begin, "end": end}
+    asked |= {"allow_few": True, **options}
+    named = {f"log.{number}": text for number, text in enumerate(texts)}
+    with chdir(_FOLDER.name):
+        for name, text in {**named, **(files or {})}.items():
+            data = (
+                text
+                if isinstance(text, bytes)
+                else text.encode("utf-8", "surrogateescape")
+            )
+            Path(name).write_bytes(data)
+        made = ingested(form, list(named), IngestOptions(**asked))
+    account = made.account
+    tallies = [*account.skipped.values(), *account.left_out.values()]
+    assert account.used + sum(tally.count for tally in tallies) == account.rows
+    return made
+
+
+def taken(trace: NodeTrace) -> Spans:
+    """When nodes were not idle: host, start and end in seconds since BEGIN_S; the end of the window is infinity."""
+    found = fragments(trace)
+    columns = (found.node, found.start_ns, found.end_ns)
+    idle: dict[int, list[tuple[int, int]]] = {}
+    for node, start, end in zip(*(column.tolist() for column in columns), strict=True):
+        idle.setdefault(node, []).append((start, end))
+    spans = set()
+    for node, name in enumerate(trace.nodes):
+        bounds = [trace.start, *sum(idle.get(node, []), ()), trace.end]
+        seconds = [bound / SECOND_NS - BEGIN_S for bound in bounds]
+        seconds[-1] = math.inf
+        pairs = zip(bounds[::2], bounds[1::2], seconds[::2], seconds[1::2], strict=True)
+        spans |= {
+            (name, since, until) for low, high, since, until in pairs if low < high
+        }
+    return spans
+
+
+def read_files(form: str, *texts: str | bytes, **options: Any) -> tuple[Spans, Account]:
+    """When files say that nodes were not idle, see `taken`, and the account of reading them; see `read_texts`."""
+    made = read_texts(form, *texts, **options)
+    return taken(made.trace), made.account
+
+
+def read_lines(form: str, *lines: str, **options: Any) -> tuple[Spans, Account]:
+    """The same of one file with these lines."""
+    return read_files(form, "\n".join(lines), **options)
+
+
+def notes(account: Account) -> list[str]:
+    """What is told of rows that are used, in order; what is told of whole logs is left out."""
+    return [reason for reason, tally in account.notes.items() if tally.line]
+
+
 def ingest(
-    name: str,
-    *texts: str,
-    hosts: Sequence[str] = HOSTS,
-    settings: Settings | None = None,
-    tz: str | None = None,
-    diagnosis: Diagnosis | None = None,
+    form: str, *texts: str, hosts: Sequence[str] = HOSTS, **options: Any
 ) -> NodeTrace:
-    """Read files one after the other, check the account, and make the trace of the whole window."""
-    collected, diagnosis = (
-        Collector(min_gap_ns=0),
-        diagnosis or Diagnosis(allow_few=True),
-    )
-    collected.known(hosts)
-    read_into(collected, diagnosis, name, *texts, settings=settings, tz=tz)
-    start, end = BEGIN_S * SECOND_NS, (BEGIN_S + LENGTH_S) * SECOND_NS
-    return node_trace(collected, diagnosis, start_ns=start, end_ns=end)[0]
-
-
-def read_into(
-    collected: Collector,
-    diagnosis: Diagnosis,
-    name: str,
-    *texts: str,
-    settings: Settings | None = None,
-    tz: str | None = None,
-) -> None:
-    """Read files one after the other, resolve repeated records, and check the account."""
-    clock = Clock(tz, diagnosis)
-    for number, text in enumerate(texts):
-        file = f"log.{number}"
-        read_log(
-            name,
-            Reading(
-                text.split("\n"),
-                file,
-                collected,
-                diagnosis,
-                clock,
-                settings or Settings(),
-            ),
-        )
-    collected.settle(diagnosis)
-    diagnosis.balance()
-
-
-def intervals(collected: Collector) -> set[tuple[str, float, float]]:
-    """What was busy: host, start and end in seconds since BEGIN_S."""
-    collected.settle(Diagnosis())
-    names = list(collected.names)
-    base = BEGIN_S * SECOND_NS
-    columns = (column.tolist() for column in collected.busy_intervals.merged())
-    return {
-        (names[node], (start - base) / 1e9, (end - base) / 1e9)
-        for node, start, end in zip(*columns, strict=True)
-    }
+    """The trace of the whole window, of these nodes."""
+    listed = {"nodes": [",".join(hosts)], "window": (0, LENGTH_S), **options}
+    return read_texts(form, *texts, **listed).trace
 
 
 def _in_order(records: list[tuple[int, int, str]]) -> str:
@@ -150,42 +179,29 @@ def _in_order(records: list[tuple[int, int, str]]) -> str:
 
 def pbs(jobs: Iterable[SyntheticJob]) -> str:
     """An accounting file: jobs with S and E, with E alone, requeued, or running until the end."""
-    records: list[tuple[int, int, str]] = []
-
-    def add(second: int, kind: str, ident: str, message: str) -> None:
-        stamp = datetime.fromtimestamp(BEGIN_S + second, UTC).strftime(
-            "%m/%d/%Y %H:%M:%S"
-        )
-        records.append((second, len(records), f"{stamp};{kind};{ident};{message}"))
-
+    last = f"exec_host=n01/0 start={BEGIN_S + LENGTH_S} end={BEGIN_S + LENGTH_S}"
+    records = [(LENGTH_S, "E;last.server", last)]
     for number, job in enumerate(jobs):
-        ident = f"{number}.server"
-        hosts = "+".join(
-            (f"{h}/7+{h}/6", f"{h}/0*13", f"{h}/0-3", f"{h}/0-3,5")[job.style % 4]
-            for h in job.hosts
-        )
-        name = ("STDIN", '"two words; start=7"', "it's", '"end=1 exec_host=zz/0"')[
-            job.style % 4
-        ]
-        what = f"user=u jobname={name} queue=q exec_host={hosts}"
+        place = job.style % 4
+        hosts = "+".join((f"{h}/7+{h}/6", f"{h}/0*13", f"{h}/0-3", f"{h}/0-3,5")[place] for h in job.hosts)  # fmt: skip
+        name = ("STDIN", '"two words; start=7"', "it's", '"end=1 exec_host=zz/0"')
+        what = f"user=u jobname={name[place]} queue=q exec_host={hosts}"
         if job.style == 5:
             what = f"user=u exec_vnode={'+'.join(f'({h}[0]:ncpus=4+{h}[1]:ncpus=4:mem=1gb)' for h in job.hosts)}"
         what += f" start={BEGIN_S + job.start_s}"
-        end = f" session=1 end={BEGIN_S + job.end_s} Exit_status=0"
-        add(job.start_s, "Q", ident, "queue=q")
-        if job.style == 6 and job.end_s == LENGTH_S:
-            add(job.start_s, "S", ident, what)
-            continue
-        if job.style % 2:
-            add(job.start_s, "S", ident, what)
-        add(job.end_s, "R" if job.style == 3 else "E", ident, what + end)
-    add(
-        LENGTH_S,
-        "E",
-        "last.server",
-        f"exec_host=n01/0 start={BEGIN_S + LENGTH_S} end={BEGIN_S + LENGTH_S}",
+        end = f"{what} session=1 end={BEGIN_S + job.end_s} Exit_status=0"
+        runs_on = job.style == 6 and job.end_s == LENGTH_S
+        records.append((job.start_s, f"Q;{number}.server", "queue=q"))
+        if job.style % 2 or runs_on:
+            records.append((job.start_s, f"S;{number}.server", what))
+        if not runs_on:
+            kind = "R" if job.style == 3 else "E"
+            records.append((job.end_s, f"{kind};{number}.server", end))
+    records.sort(key=lambda record: record[0])
+    return "".join(
+        f"{datetime.fromtimestamp(BEGIN_S + second, UTC):%m/%d/%Y %H:%M:%S};{kind};{message}\n"
+        for second, kind, message in records
     )
-    return _in_order(records)
 
 
 def _lsf_hosts(job: SyntheticJob) -> str:
@@ -324,76 +340,43 @@ def swf(jobs: Iterable[SyntheticJob], processors_per_node: int) -> str:
 @st.composite
 def damages(draw: st.DrawFn, text: str) -> str:
     """A log with some of its bytes changed, cut off, fields swapped, blown up or emptied, NUL bytes, quotes, lines."""
-    data = bytearray(text.encode())
+    data = text.encode()
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, max(0, len(data) - 1)))
-        kind = draw(
-            st.sampled_from(["bytes", "cut", "swap", "huge", "empty", "number", "glue"])
-        )
-        if kind == "bytes":
-            data[at : at + draw(st.integers(0, 3))] = draw(
-                st.binary(min_size=0, max_size=4) | st.just(b"\0" * 9)
-            )
-        elif kind == "cut":
-            del data[at:]
-        elif kind == "glue":
-            data[at:at] = draw(
-                st.sampled_from(
-                    [b'"', b"'", b"\n", b";", b",", b":", b" ", b"=", b"+", b"/", b"("]
-                )
-            )
+        kind = draw(st.sampled_from(["noise", "cut", "swap", "word"]))
+        if kind == "cut":
+            data = data[:at]
+        elif kind == "noise":
+            data = data[:at] + draw(_NOISE) + data[at + draw(st.integers(0, 3)) :]
         else:
-            lines = bytes(data).split(b"\n")
+            lines = data.split(b"\n")
             line = draw(st.integers(0, len(lines) - 1))
-            separator = draw(st.sampled_from([b" ", b";", b",", b":", b"+"]))
-            words = lines[line].split(separator)
-            one, other = (
-                draw(st.integers(0, len(words) - 1)),
-                draw(st.integers(0, len(words) - 1)),
-            )
+            mark = draw(st.sampled_from([b" ", b";", b",", b":", b"+"]))
+            words = lines[line].split(mark)
+            one, other = (draw(st.integers(0, len(words) - 1)) for _ in range(2))
+            blown = (words[one] or b"9") * (20_000 // (len(words[one]) or 1))
+            odd = words[other] if kind == "swap" else draw(st.sampled_from([blown, b"", *ODD_NUMBERS]))  # fmt: skip
             if kind == "swap":
-                words[one], words[other] = words[other], words[one]
-            elif kind == "huge":
-                words[one] = (words[one] or b"9") * (20_000 // (len(words[one]) or 1))
-            elif kind == "empty":
-                words[one] = b""
-            else:
-                words[one] = draw(st.sampled_from(ODD_NUMBERS))
-            lines[line] = separator.join(words)
-            data = bytearray(b"\n".join(lines))
-    return bytes(data).decode("utf-8", "surrogateescape")
+                words[other] = words[one]
+            words[one] = odd
+            lines[line] = mark.join(words)
+            data = b"\n".join(lines)
+    return data.decode("utf-8", "surrogateescape")
 
 
+_NOISE = st.binary(max_size=4) | st.sampled_from(
+    [b"\0" * 9, b'"', b"'", b"\n", b";", b",", b":", b" ", b"=", b"+", b"/", b"("]
+)
 ODD_NUMBERS = (
     b"-1", b"0", b"nan", b"inf", b"-inf", b"1e999", b"1e18", b"99999999999999999999999", b"9199999999", b"0x10",
     "\u0663".encode(), b"1_000", b"1612900000.5", b"2021-13-45", b"4294967295", b"02",
 )  # fmt: skip
 
 
-def survives(name: str, text: str, *, before: tuple[str, str] | None = None) -> None:
-    """Whatever the text, it is read with every line accounted for, or refused."""
-    collected, diagnosis = Collector(), Diagnosis()
+def survives(form: str, *texts: str) -> None:
+    """Whatever the texts, they are read with every row accounted for, or refused."""
     try:
-        if before:
-            read_into(collected, diagnosis, *before)
-        read_into(collected, diagnosis, name, text)
-        trace, _ = node_trace(collected, diagnosis)
+        trace = read_texts(form, *texts).trace
     except InputError:
         return
     assert all(node.isascii() for node in trace.nodes)
-
-
-def read_files(
-    name: str, *texts: str, **given: Any
-) -> tuple[set[tuple[str, float, float]], Diagnosis]:
-    """What files say was busy, see `intervals`, and the account of reading them; `given` as for `read_into`."""
-    collected, diagnosis = Collector(), Diagnosis()
-    read_into(collected, diagnosis, name, *texts, **given)
-    return intervals(collected), diagnosis
-
-
-def read_lines(
-    name: str, *lines: str, **given: Any
-) -> tuple[set[tuple[str, float, float]], Diagnosis]:
-    """The same of one file with these lines."""
-    return read_files(name, "\n".join(lines), **given)

@@ -51,38 +51,32 @@ def test_rows_as_published_become_a_trace_with_their_idle_time(
     assert read_trace(here / "trace.parquet").idle_node_seconds() == IDLE_S
 
 
-def test_frontier_has_its_published_number_of_nodes(here: Path) -> None:
-    swf(here / "f.swf")
-    command = ["ingest", "auto", "f.swf", "--map", "frontier", *WINDOW]
-    assert run([*command, "-o", "t.parquet"]) == 0
-    assert len(read_trace("t.parquet").nodes) == 9408
-
-
-def test_lassen_needs_both_tables(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lassen(here)
-    jobs = "final_csm_allocation_history_hashed.csv"
-    command = ["ingest", "auto", jobs, "--map", "lassen", "-o", "t.parquet"]
-    assert run(command) == 2
-    why = "expected two files, one of them with the columns allocation_id and node_name"
-    assert why in capsys.readouterr().err
-
-
 def test_the_help_of_ingest_names_all_maps(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ingest", "--help"]) == 0
     told = set(re.findall(r"[\w-]+", capsys.readouterr().out))
     assert set(public_tables()) <= told
 
 
-def test_frontier_as_it_is_published_says_that_jobs_want_more_nodes_than_there_are(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+MANY = ["--processors-per-node", "1", "--machine-nodes", "2", *WINDOW]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nodes", "said"),
+    [
+        (["auto", "f.swf", "--map", "frontier", *WINDOW], 9408, ""),
+        (["swf", "f.swf", *MANY], 2, "jobs wanted more nodes than were free"),
+        (["auto", "final_csm_allocation_history_hashed.csv", "--map", "lassen"], None,
+         "expected two files, one of them with the columns allocation_id and node_name"),
+    ],
+)  # fmt: skip
+def test_what_is_odd_of_them_is_said(
+    arguments: list[str], nodes: int | None, said: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
     swf(here / "f.swf")
-    options = ["--processors-per-node", "1", "--machine-nodes", "2", *WINDOW]
-    assert run(["ingest", "swf", "f.swf", *options, "-o", "t.parquet"]) == 0
-    printed = "".join(capsys.readouterr())
-    assert "jobs wanted more nodes than were free" in printed
+    lassen(here)
+    assert run(["ingest", *arguments, "-o", "t.parquet"]) == (2 if nodes is None else 0)
+    assert said in "".join(capsys.readouterr())
+    assert nodes is None or len(read_trace("t.parquet").nodes) == nodes
 
 
 @pytest.mark.reference

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from public_rows import Ran, alcf, gpus, kestrel, lassen, swf
 
 import bft
-from bft.replay.trace.node_trace import SECOND_NS, from_fragments
+from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.parts import cut
 
 ROOT = Path(__file__).parents[1]
@@ -78,7 +79,9 @@ def test_each_format_has_the_idle_time_of_the_machine(
     }
     taken = busy(first, last)
     for known, files in found:
-        row = machines.measured(known, files, 0.0, **window)
+        row = machines.measured(
+            replace(known, options=known.options | window), files, 0.0
+        )
         size = {"Frontier": 9408, "Seren, GPUs": 2288}.get(known.machine, NODES)
         if known.machine in ("Kestrel", "Helios Venus, GPUs"):  # nothing states it
             size = taken.max()
@@ -113,38 +116,20 @@ def test_the_page_has_the_replays_of_the_middle(
         int(np.datetime64(text, "ns").astype(np.int64)) for text in window.groups()
     )
     assert end_ns - start_ns == 6 * 3600 * SECOND_NS
-    part = cut(own_trace(), start_ns, end_ns)
+    whole = bft.ingest([str(folder / "theta.csv")], "auto", columns="alcf")
+    part = cut(whole, start_ns, end_ns)
     for row, options in zip(cells, ({"tfwd": 120}, {"preset": "best"}), strict=True):
-        run = bft.replay(part, backend="exact", bound=True, return_time=120, **options)
-        u = run.metrics["U"] * run.metrics["dedicated_nodes"]
-        host = run.metrics["host"]
+        metrics = bft.replay(
+            part, backend="exact", bound=True, return_time=120, **options
+        ).metrics
+        host = metrics["host"]
         assert row[7:] == [
-            f"{u:,.1f}",
-            f"{run.metrics['share_of_possible']:.1%}",
+            f"{metrics['U'] * metrics['dedicated_nodes']:,.1f}",
+            f"{metrics['share_of_possible']:.1%}",
             f"{host['delayed_share']:.1%}",
             f"{host['waiting_node_h']:,.1f}",
             f"{host['break_even_price']:.1f}",
         ]
-    capsys.readouterr()
-
-
-def own_trace() -> Any:
-    """The idle fragments of the machine, made here and not by a reader."""
-    begin_s = min(row.start_s for row in ROWS)
-    end_s = max(row.end_s for row in ROWS)
-    pieces = []
-    for node in range(NODES):
-        spans = sorted((row.start_s, row.end_s) for row in ROWS if node in row.nodes)
-        bounds = [begin_s, *(at for span in spans for at in span), end_s]
-        pieces += [
-            (node, start, end)
-            for start, end in zip(bounds[::2], bounds[1::2], strict=True)
-            if start < end
-        ]
-    node, starts, ends = (np.array(column, dtype=np.int64) for column in zip(*pieces, strict=True))  # fmt: skip
-    names = [f"x4{number:03}c0s0b0n0" for number in range(NODES)]
-    times = (times * SECOND_NS for times in (starts, ends))
-    return from_fragments(names, node, *times, begin_s * SECOND_NS, end_s * SECOND_NS)
 
 
 def test_an_empty_folder_has_no_page_of_machines(

@@ -40,7 +40,11 @@ PLACEHOLDERS = {
     "POLICY": "milp",
 }
 # What the packages in examples/ bring: tests of their own install them and call it.
-OF_EXAMPLES = {"smallest-first": "milp", "dense-highs": "highs", "semicolons": "slurm"}
+OF_EXAMPLES = {
+    "smallest-first": "milp",
+    "dense-highs": "highs",
+    **dict.fromkeys(("semicolons", "batsim", "ldms", "philly", "prometheus"), "slurm"),
+}
 
 # Pages from a log, or from measurements, to a page to show: their commands run one after the other.
 PATHS = [
@@ -149,6 +153,7 @@ PREPARED: dict[str, Callable[[Path], dict[str, Any]]] = {
     "docs/models.md": measurements,
     "docs/policies.md": a_policy,
     "docs/studies.md": small_world,
+    "docs/add-a-log-format.md": lambda folder: {},
     "docs/walltimes.md": lambda folder: {},
 }
 PYTHON = [

@@ -2,44 +2,17 @@
 
 from collections.abc import Iterator
 
-from bft.replay.logs import (
-    Foreign,
-    HostListError,
-    JobRan,
-    LeftOut,
-    LogFormat,
-    Reading,
-    Record,
-    Unusable,
-    each_line,
-    expand_hosts,
-    in_order,
-)
+from bft.replay.logs import Log, LogFormat, Row, each_line
 
 
-def read(reading: Reading) -> Iterator[Record]:
-    """Read one file."""
+def read(log: Log) -> Iterator[Row]:
+    """Yield what the rows of one file state."""
 
-    def record(text: str, line: int) -> Iterator[Record]:
-        row = text.split(";")
-        if len(row) != 4 or not row[0].startswith("job "):
-            why = "is no record of this format, such as job 7;cn[1-3];START;END"
-            raise Foreign(why, ascii(text[:60]))
-        job, hosts, start, end = row
-        if not start:
-            raise LeftOut("a job that never started")
-        start_ns = reading.clock.parse(start, reading.file, line)
-        end_ns = reading.clock.parse(end, reading.file, line, start_ns)
-        if start_ns is None or end_ns is None:
-            raise Unusable("a time is no time", ascii(f"{start};{end}"[:60]))
-        in_order(start_ns, end_ns)
-        try:
-            nodes = reading.nodes(expand_hosts(hosts))
-        except HostListError as error:
-            raise Unusable("field 2 holds no host list", str(error)) from error
-        yield JobRan(line, job, nodes, start_ns, end_ns)
+    def row(text: str, line: int) -> Iterator[Row]:
+        job, hosts, start, end = text.split(";")
+        yield {"id": job, "hosts": hosts, "start": start, "end": end}
 
-    yield from each_line(reading, record)
+    yield from each_line(log, row, expected="job such as job 7;cn[1-3];START;END")
 
 
 FORMAT = LogFormat("One job per line, with semicolons", read, r"job \d+;[^;]*;[^;]*;")

@@ -58,14 +58,14 @@ def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> N
             )
         else:
             made = trace_from_frame(frame, source=sources[0], sort=sort)
-    with drafted(target) as draft:
-        if isinstance(made, JobTable):
+    if isinstance(made, JobTable):
+        with drafted(target) as draft:
             write_jobs(made, draft)
-            what = f"{len(made)} jobs"
-        else:
-            write_trace(made, draft)
-            units = f" of {made.units} units" if made.by_unit else ""
-            what = f"{len(made.nodes)} nodes{units}, {len(made)} events"
+        what = f"{len(made)} jobs"
+    else:
+        write_trace(made, target, force=force)
+        units = f" of {made.units} units" if made.by_unit else ""
+        what = f"{len(made.nodes)} nodes{units}, {len(made)} events"
     for note in made.notes:
         say_note(note)
     click.echo(f"{target}: {what}")

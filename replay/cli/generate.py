@@ -61,8 +61,7 @@ def node_trace(
     with _in_range("--start, --days"):
         table = generate_node_trace(nodes=nodes, days=days, seed=seed, start=start)
         made = trace_from_frame(table.frame, metadata=table.metadata)
-    with drafted(output) as draft:
-        write_trace(made, draft)
+    write_trace(made, output)
     click.echo(f"{output}: {nodes} nodes, {len(made)} events")
 
 
@@ -181,11 +180,6 @@ def _measured(path: str, model: str | None) -> tuple[str, dict[int, float]]:
     help="Length.",
 )
 @seed_option("Same seed, same jobs.")
-@click.option(
-    "--walltimes",
-    is_flag=True,
-    help="slurm, pbs: with the time of submission and a time limit of each job.",
-)
 @click.option("--gpus-per-node", type=click.IntRange(min=1, max=1024), default=None, metavar="N",
               help="slurm: jobs want GPUs, some of one node or all of several, for `ingest --unit gpu`.")  # fmt: skip
 @output_option("Target, a text file.")
@@ -195,7 +189,6 @@ def scheduler_log(
     nodes: int,
     days: float,
     seed: int,
-    walltimes: bool,
     gpus_per_node: int | None,
     output: str,
     force: bool,
@@ -210,7 +203,6 @@ def scheduler_log(
     refuse_existing(output, force=force)
     how: dict[str, Any] = {
         "seed": seed,
-        "walltimes": walltimes,
         "gpus_per_node": gpus_per_node or 0,
     }
     text = generate_log(scheduler, nodes=nodes, days=days, **how)

@@ -25,10 +25,11 @@ from bft.replay.cli.parameters import (
     together,
 )
 from bft.replay.engine.watcher import bar, console
-from bft.replay.logs.filters import FILTERS
+from bft.replay.logs.records import FILTERS
 
 if TYPE_CHECKING:
-    from bft.replay.logs import Coverage, Diagnosis
+    from bft.replay.logs.records import Account
+    from bft.replay.logs.trace import Coverage
     from bft.replay.trace.node_trace import NodeTrace
 
 
@@ -68,7 +69,7 @@ def _print_recipe(
 
 def _formats() -> Iterator[str]:
     from bft.replay.logs.formats import each_format_name
-    from bft.replay.logs.from_files import AUTO
+    from bft.replay.logs.ingest import AUTO
 
     yield AUTO
     yield from each_format_name()
@@ -77,7 +78,7 @@ def _formats() -> Iterator[str]:
 def _print_formats(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if not value:
         return
-    from bft.replay.logs import format_names
+    from bft.replay.logs.formats import format_names
 
     for name in format_names():
         click.echo(f"{name:<20}{_about(name)}")
@@ -85,7 +86,7 @@ def _print_formats(ctx: click.Context, param: click.Parameter, value: bool) -> N
 
 
 def _about(name: str) -> str:
-    from bft.replay.logs import log_format
+    from bft.replay.logs.formats import log_format
 
     try:
         return log_format(name).about
@@ -165,14 +166,10 @@ def _once(
               "nodes, or each GPU or N cores of a node by itself (slurm, slurm-json, pbs, lsf).")  # fmt: skip
 @click.option("--units-per-node", type=click.IntRange(min=1), help="Units (GPUs) of a node; with --unit of the nodes "
               "of which --nodes states none. [1]")  # fmt: skip
-@click.option("--max-nodes", type=click.IntRange(min=1), default=262_144, show_default=True,
-              help="Refuse logs that name more nodes.")  # fmt: skip
-@click.option("--max-fragments", type=click.IntRange(min=1), help="Refuse logs with more intervals of single nodes; "
-              "ten million take 1.5 GB. [10000000, or what takes 20 times the logs]")  # fmt: skip
 @click.option("--mtime", is_flag=True, help="snapshots: where nothing else states a snapshot's time, take "
               "that of the file's last change.")  # fmt: skip
-@click.option("--walltimes", metavar="FILE", help="Write what the scheduler knew of its jobs beside the trace, as "
-              ".parquet: time limits, the queue, reservations (slurm, slurm-json, pbs, swf).")  # fmt: skip
+@click.option("--records", metavar="FILE", help="Write the table of records as well, .parquet or .csv: what each row "
+              "states, and why it was not used.")  # fmt: skip
 @click.option("--uncertain", metavar="unavailable|idle", default="unavailable", show_default=True, help="What time "
               "counts as of which the logs may not show what nodes did.")  # fmt: skip
 @click.option("--count-as", metavar="WORD=STATE,...", default="", help="What states of nodes count as "
@@ -198,7 +195,7 @@ def ingest(
     log_format: str,
     files: tuple[str, ...],
     output: str,
-    walltimes: str | None,
+    records: str | None,
     as_json: bool,
     force: bool,
     **given: Any,
@@ -206,13 +203,12 @@ def ingest(
     """Make a node trace of a scheduler's logs, and report what they hold.
 
     FORMAT is one of slurm, slurm-json, pbs, lsf, lsf-events, sge, cobalt, swf, flux, oar, htcondor, kubernetes,
-    prometheus, ldms, batsim, philly, intervals, snapshots, another package's (--formats lists all), or auto. FILEs may
-    be compressed (gzip, xz, zstd, bzip2); - is standard input. A node is idle while no job runs on it and it is neither
-    down, drained nor reserved, as far as --events and --reservations say.
+    intervals, snapshots, another package's (--formats lists all), or auto. FILEs may be compressed (gzip, xz, zstd,
+    bzip2); - is standard input. A node is idle while no job runs on it and it is neither down, drained nor reserved, as
+    far as --events and --reservations say. The machine's own jobs are written beside the trace, as TRACE.jobs.parquet.
     """
-    from bft.replay.logs.from_files import IngestOptions, ingested
+    from bft.replay.logs.ingest import IngestOptions, ingested
     from bft.replay.trace.trace_files import write_trace
-    from bft.replay.trace.walltimes import write_walltimes
 
     target = Path(output)
     refuse_existing(target, force=force)
@@ -220,58 +216,51 @@ def ingest(
         raise InputError(
             "a node trace is written as .parquet, .csv or .csv.gz", file=target
         )
-    if walltimes is not None:
-        refuse_existing(walltimes, force=force)
-        if not walltimes.lower().endswith(".parquet"):
-            raise InputError("walltimes are written as .parquet", file=walltimes)
-        if Path(walltimes).absolute() == target.absolute():
-            raise InputError(
-                "--walltimes and --output name the same file", file=walltimes
-            )
     read = [*files, *given["nodes"], *given["events"], *given["reservations"]]
-    for written in (output, walltimes):
-        if written is not None:
-            refuse_inputs(written, read)
+    refuse_inputs(output, read)
+    if records is not None:
+        refuse_inputs(records, read)
+        refuse_existing(records, force=force)
+        if not records.lower().endswith((".parquet", ".csv")):
+            raise InputError("records are written as .parquet or .csv", file=records)
     given["fields"] = tuple(
         name.strip() for name in given["fields"].split(",") if name.strip()
     )
-    options = IngestOptions(walltimes=walltimes is not None, **given)
-    made, diagnosis, coverage, planned = ingested(
-        log_format, files, options, progress=_progress
-    )
-    for warning in diagnosis.warnings():
+    options = IngestOptions(keep_records=records is not None, **given)
+    made = ingested(log_format, files, options, progress=_progress)
+    for warning in made.account.warnings():
         say_warning(warning)
-    with drafted(target) as draft:
-        write_trace(made, draft)
-    if walltimes is not None and planned is not None:
-        with drafted(walltimes) as draft:
-            write_walltimes(planned, draft)
+    write_trace(made.trace, target, force=force)
+    if records is not None:
+        _write_records(made.records, records)
+    jobs = made.trace.host_jobs
     if as_json:
-        more = (
-            {}
-            if planned is None
-            else {"walltimes": {"output": walltimes, **planned.counts()}}
-        )
         account = {
             "output": output,
-            **diagnosis.as_dict(),
-            "coverage": coverage.as_dict(),
-            **more,
+            **made.account.as_dict(),
+            "coverage": made.coverage.as_dict(),
+            **({} if jobs is None else {"host_jobs": jobs.counts()}),
         }
         click.echo(json.dumps(account, indent=2))
         return
-    for line in _summary(made, diagnosis, coverage):
+    for line in _summary(made.trace, made.account, made.coverage):
         click.echo(line)
-    if planned is not None:
-        counts = planned.counts()
-        limits = f"{counts['with_limit']:,} of the {counts['begun']:,} that began with a time limit"
-        click.echo(
-            f"{walltimes}: {counts['jobs']:,} jobs, {limits}; {counts['reservations']:,} reservations"
-        )
-    units = f" of {made.units:,} units" if made.by_unit else ""
+    units = f" of {made.trace.units:,} units" if made.trace.by_unit else ""
     click.echo(
-        f"{output}: {len(made.nodes)} nodes{units}, {len(made)} events; bft-replay trace info {output} shows more"
+        f"{output}: {len(made.trace.nodes)} nodes{units}, {len(made.trace)} events; "
+        f"bft-replay trace info {output} shows more"
     )
+
+
+def _write_records(records: Any, path: str) -> None:
+    """Write the table of records."""
+    from pyarrow import csv, parquet
+
+    with drafted(path) as draft:
+        if path.lower().endswith(".parquet"):
+            parquet.write_table(records, draft)
+        else:
+            csv.write_csv(records, draft)
 
 
 @contextmanager
@@ -294,29 +283,41 @@ def _progress(name: str) -> Iterator[Callable[[int], None] | None]:
         yield lambda so_far: shown.update(task, completed=so_far, refresh=True)
 
 
-def _summary(made: NodeTrace, diagnosis: Diagnosis, coverage: Coverage) -> list[str]:
+def _summary(made: NodeTrace, account: Account, coverage: Coverage) -> Iterator[str]:
+    """Yield the lines of the account for people."""
     from bft.replay.trace.trace_statistics import iso
 
-    lines = [
-        f"{'lines':<28}{diagnosis.lines:,}, rows {diagnosis.rows:,}",
-        f"{'rows used':<28}{diagnosis.used:,}",
-    ]
+    yield f"{'lines':<28}{account.lines:,}, rows {account.rows:,}"
+    yield f"{'rows used':<28}{account.used:,}"
     for label, tallies in (
-        ("skipped", diagnosis.skipped),
-        ("left out", diagnosis.left_out),
-        ("note", diagnosis.notes),
+        ("skipped", account.skipped),
+        ("left out", account.left_out),
+        ("note", account.notes),
     ):
-        lines += [
-            f"{label:<28}{reason}{f': {tally}' if str(tally) else ''}"
-            for reason, tally in tallies.items()
-        ]
-    lines += [
-        f"{'window':<28}{iso(made.start)} to {iso(made.end)} ({made.duration_s / 86400:.2f} days)",
-        f"{'nodes':<28}{coverage.nodes:,}, {coverage.nodes_never_busy:,} of them never busy",
-        *([] if coverage.units is None else [f"{'units':<28}{coverage.units:,}"]),
-        f"{'intervals of nodes':<28}{coverage.intervals:,}; {coverage.overlaps_merged:,} overlapped or touched "
-        f"another; {coverage.gaps_closed:,} gaps were too short to be idle",
-        f"{f'{made.turns_idle}-time':<28}{coverage.node_seconds / 3600:,.0f} h: busy {coverage.busy:.1%}, unavailable "
-        f"{coverage.unavailable:.1%}, idle {coverage.idle:.1%}, short gaps {coverage.short_gaps:.2%}",
-    ]
-    return lines
+        for reason, tally in tallies.items():
+            yield f"{label:<28}{reason}{f': {tally}' if str(tally) else ''}"
+    window = " to ".join(iso(time, made.zone) for time in (made.start, made.end))
+    yield f"{'window':<28}{window} ({made.duration_s / 86400:.2f} days)"
+    yield f"{'nodes':<28}{coverage.nodes:,}, {coverage.nodes_never_busy:,} of them never busy"
+    if coverage.units is not None:
+        yield f"{'units':<28}{coverage.units:,}"
+    yield from _classes(made)
+    overlaps = f"{coverage.overlaps_merged:,} overlapped or touched another"
+    closed = f"{coverage.gaps_closed:,} gaps were too short to be idle"
+    yield f"{'intervals of nodes':<28}{coverage.intervals:,}; {overlaps}; {closed}"
+    shares = f"busy {coverage.busy:.1%}, unavailable {coverage.unavailable:.1%}, idle {coverage.idle:.1%}"
+    hours = f"{coverage.node_seconds / 3600:,.0f} h"
+    yield f"{f'{made.turns_idle}-time':<28}{hours}: {shares}, short gaps {coverage.short_gaps:.2%}"
+    jobs = made.host_jobs
+    if jobs is not None:
+        counts = jobs.counts()
+        limits = f"{counts['with_limit']:,} of the {counts['begun']:,} that began with a time limit"
+        yield f"{'host jobs':<28}{counts['jobs']:,} jobs, {limits}; {counts['reservations']:,} reservations"
+
+
+def _classes(made: NodeTrace) -> Iterator[str]:
+    """Yield a line for each class of nodes, where there are several."""
+    from bft.replay.trace.trace_statistics import idle_by_class
+
+    for name, each in idle_by_class(made, made.start, made.end).items():
+        yield f"{f'class {name}':<28}{each['nodes']:,} nodes, idle {each['idle_share']:.1%}"

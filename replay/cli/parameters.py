@@ -103,18 +103,9 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay trace show trace.parquet",
         "bft-replay trace show trace.parquet -nN 64",
     ),
-    "trace slice": (
-        "bft-replay trace slice year.parquet --from 2024-02-01 --to 2024-03-01 -o february.parquet",
-        "bft-replay trace slice year.parquet --from 2024-12-01 -o december.parquet "
-        "--walltimes year-w.parquet --walltimes-output december-w.parquet",
-    ),
-    "trace select": (
-        "bft-replay trace select trace.parquet --nodes cn[001-064] -o part.parquet",
-        "bft-replay trace select trace.parquet --nodes partition.txt -o part.parquet",
-    ),
-    "trace merge": (
-        "bft-replay trace merge january.parquet february.parquet -o both.parquet",
-        "bft-replay trace merge 2024-01.csv 2024-02.csv 2024-03.csv -o quarter.parquet",
+    "trace cut": (
+        "bft-replay trace cut year.parquet --from 2024-02-01 --to 2024-03-01 -o february.parquet",
+        "bft-replay trace cut january.parquet february.parquet --nodes cn[001-064] -o part.parquet",
     ),
     "trace anonymise": (
         "bft-replay trace anonymise trace.parquet --key secret -o shown.parquet",

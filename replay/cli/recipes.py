@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bft.replay.logs.formats import flux, slurm
+
 # What prints the states of all nodes, by scheduler.
 SNAPSHOTS: dict[str, str] = {
     "slurm": 'sinfo -N -h -o "%N %T"',
@@ -45,19 +47,23 @@ bft-replay ingest snapshots nodes.snapshots -o trace.parquet
 """
 
 
+# Commands that fit a line of a terminal.
+_SACCT = slurm.COMMAND.replace(" --format", " \\\n  --format")
+_FLUX = flux.TABLE_COMMAND.replace(" -o", " \\\n  -o")
 RECIPES: dict[str, str] = {
-    "slurm": """\
+    "slurm": f"""\
 # Slurm. SLURM_TIME_FORMAT=%s prints seconds since 1970, which no change of clocks makes ambiguous.
 # 1. Jobs. Any user, if `scontrol show config | grep PrivateData` does not name jobs; else an operator must run it, as
 #    a user would see own jobs only and the rest of the machine would look idle.
 #    -a takes all users, -X leaves out job steps, -D keeps what was requeued.
 #    A job that runs at the end of one export and ends in the next is one job: exports of single days may be joined.
-SLURM_TIME_FORMAT=%s sacct -a -X -D -P -S 2024-01-01 -E 2024-02-01 \\
-  --format=JobID,NodeList,AllocNodes,Start,End,State,Suspended | xz > jobs.sacct.xz
+#    By NNodes, Eligible and Timelimit a replay tells how long these jobs would wait for nodes that are lent out.
+SLURM_TIME_FORMAT=%s {_SACCT} \\
+  | xz > jobs.sacct.xz
 # 2. Nodes of the machine, any user:
 scontrol -o show node > nodes.txt
-#    How many GPUs of a node are idle: add AllocTRES to the columns of 1, and --unit gpu to the last command. Which ones
-#    Slurm knows while a job runs alone: a line for crontab -e keeps it; give gpus.txt beside jobs.sacct.xz.
+#    How many GPUs of a node are idle: add --unit gpu to the last command. Which ones Slurm knows while a job runs
+#    alone: a line for crontab -e keeps it; give gpus.txt beside jobs.sacct.xz.
 #    */5 * * * * SLURM_TIME_FORMAT=\\%s scontrol -a -o -d show job >> $HOME/gpus.txt
 # 3. When nodes were down or drained, any user in most set-ups. Without it such nodes look idle.
 SLURM_TIME_FORMAT=%s sacctmgr -P show event Start=2024-01-01 End=2024-02-01 \\
@@ -107,7 +113,9 @@ bft-replay ingest sge accounting.xz --nodes nodes.txt -o trace.parquet
 flux resource list -no "{nodelist}" > nodes.txt
 # 2. Jobs that the instance still knows: -a also those that have ended, -A of all users, -c 0 all of them.
 #    --json instead of -o works too.
-flux jobs -a -A -c 0 -o "{id}|{nodelist}|{t_run}|{t_inactive}" > jobs.txt
+"""
+    + _FLUX
+    + """ > jobs.txt
 bft-replay ingest flux jobs.txt --nodes nodes.txt -o trace.parquet
 # Or the eventlogs of jobs, each followed by its R; only the owner of the instance reads those of others:
 #   for id in $(flux jobs -a -A -c 0 -no "{id}"); do flux job info $id eventlog; flux job info $id R; done > events.json
@@ -144,35 +152,6 @@ bft-replay ingest kubernetes pods.json --nodes nodes.txt -o trace.parquet
 kubectl get nodes -o json > nodes.json
 bft-replay ingest kubernetes pods.json --nodes nodes.json --unit gpu -o gpus.parquet
 """,
-    "prometheus": """\
-# Prometheus with an exporter of Slurm: counts of nodes by state (slurm_nodes_idle, slurm_nodes_alloc, ...), no names.
-# An answer holds 11,000 samples of a series at the most: a week by the minute. Several files are several weeks.
-curl -sG http://prometheus:9090/api/v1/query_range --data-urlencode 'query={__name__=~"slurm_nodes_[a-z]+"}' \\
-  -d start=1704067200 -d end=1704672000 -d step=60 > week1.json
-bft-replay ingest prometheus week1.json -o trace.parquet
-# With the number of idle nodes alone, state the size of the machine with --machine-nodes.
-""",
-    "ldms": """\
-# LDMS: the CSV of store_csv of any sampler whose sets have job_id (job_info, or slurm_sampler). One file a day.
-bft-replay ingest ldms meminfo.1704067200 meminfo.1704153600 -o trace.parquet
-# Where the store was configured with altheader=1 the header lies beside the data: name its columns.
-bft-replay ingest ldms meminfo.1704067200 --fields Time,Time_usec,ProducerName,component_id,job_id,MemFree \\
-  -o trace.parquet --force
-""",
-    "batsim": """\
-# Batsim: the file that it writes with the prefix of --export and the suffix _jobs.csv.
-bft-replay ingest batsim out_jobs.csv --nodes "n[0-127]" -o trace.parquet
-""",
-    "philly": """\
-# Microsoft's Philly trace: https://github.com/msr-fiddle/philly-traces (1 GB packed). Its file cluster_job_log is one
-# JSON text: lay it out over several lines.
-jq . cluster_job_log > jobs.json
-bft-replay ingest philly jobs.json --tz America/Los_Angeles -o trace.parquet
-# By GPU: servers have 2 or 8, as its cluster_machine_list states; a list of them in the form of slurm.conf does
-# (NodeName=m1 Gres=gpu:8).
-bft-replay ingest philly jobs.json --nodes machines.conf --unit gpu --tz America/Los_Angeles -o gpus.parquet
-# The log states no zone; the other files of the trace have times in PST and PDT.
-""",
     "slurm-json": """\
 # Slurm, as JSON (21.08 or later), with the rights that --recipe slurm describes. One line of it may be huge: jq lays
 # it out. squeue adds the jobs that run now, where sacct is not to be had.
@@ -193,6 +172,7 @@ bft-replay ingest intervals idle.csv --nodes nodes.txt --from 2024-01-01 --to 20
     "cobalt": """\
 # Cobalt: the job table as CSV, as Argonne publishes it (DIM_JOB_COMPOSITE).
 # Columns that are needed: START_TIMESTAMP, END_TIMESTAMP, NODES_USED, LOCATION (all of it: some exports cut it off).
+# By QUEUED_TIMESTAMP and WALLTIME_SECONDS a replay tells how long these jobs would wait for nodes that are lent out.
 bft-replay ingest cobalt ANL-ALCF-DJC-MIRA_20180101_20181231.csv.gz --tz UTC -o trace.parquet
 """,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.models.atomic_files import drafted, figure_folder, refuse_existing
+from bft.models.atomic_files import (
+    drafted,
+    figure_folder,
+    refuse_existing,
+)
 from bft.models.option_fields import option_fields
 from bft.replay.cli.frames import refuse_other_forms
 from bft.replay.cli.messages import say_note
@@ -25,40 +28,25 @@ from bft.replay.cli.parameters import (
     output_option,
     together,
 )
-from bft.replay.logs import Clock, Diagnosis
-from bft.replay.logs.from_files import instant, node_list
+from bft.replay.logs.ingest import instant, node_list
+from bft.replay.logs.records import Account
+from bft.replay.logs.times import Clock
 from bft.replay.results.host import three_digits
+from bft.replay.trace.host_jobs import file_beside
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.parts import (
-    anonymised,
-    anonymised_walltimes,
-    cut,
-    cut_walltimes,
-    merged,
-    merged_walltimes,
-    walltimes_with_nodes,
-    with_nodes,
-)
+from bft.replay.trace.outlook import Outlook, calibration
+from bft.replay.trace.parts import anonymised, cut, merged, with_nodes
 from bft.replay.trace.perturbing import Perturbation, perturbed
 from bft.replay.trace.trace_files import read_trace, write_trace
 from bft.replay.trace.trace_statistics import (
     SPANS,
+    class_text,
     fragments,
     idle_over_time,
     trace_statistics,
 )
-from bft.replay.trace.walltimes import (
-    Outlook,
-    Walltimes,
-    calibration,
-    check_nodes,
-    read_walltimes,
-    write_walltimes,
-)
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
-# The bins of `calibration`.
-_EXPECTED = ("<= 1 min", "<= 10 min", "<= 1 h", "<= 6 h", "<= 1 day", "> 1 day")
 
 
 @click.group(cls=Group)
@@ -108,8 +96,8 @@ _reading = together(
     cls=NamesWholeOption, short_help="Size, idle nodes and fragments, also as charts."
 )
 @_reading
-@click.option("--walltimes", metavar="FILE", help="What the batch scheduler knew, as `ingest --walltimes` writes it: "
-              "report how long nodes were expected to stay idle beside how long they did.")  # fmt: skip
+@click.option("--expected", is_flag=True, help="Report how long nodes were expected to stay idle, by the host jobs "
+              "beside the trace, and how long they did.")  # fmt: skip
 @json_option()
 @click.option(
     "--html",
@@ -128,7 +116,7 @@ _reading = together(
 )
 @force_option("Replace files that exist.")
 def info(
-    walltimes: str | None,
+    expected: bool,
     as_json: bool,
     html: str | None,
     png: str | None,
@@ -145,8 +133,8 @@ def info(
         refuse_existing(html, force=force)
     read = _read(given)
     statistics = trace_statistics(read)
-    if walltimes is not None:
-        statistics["walltimes"] = _calibration(read, walltimes, given)
+    if expected:
+        statistics["expected"] = _calibration(read, given)
     if html is not None or png is not None:
         _charted(read, statistics, html, png, title, force=force)
         return
@@ -157,16 +145,13 @@ def info(
         click.echo(f"{label:<28}{value}")
 
 
-def _calibration(
-    read: NodeTrace, walltimes: str, given: dict[str, Any]
-) -> dict[str, Any]:
+def _calibration(read: NodeTrace, given: dict[str, Any]) -> dict[str, Any]:
     whole = _read({**given, "first_node": 0, "node_count": None})
-    outlook = Outlook(read_walltimes(walltimes), whole, read.nodes)
-    return {
-        "source": walltimes,
-        "strangers": outlook.strangers,
-        **calibration(read, outlook),
-    }
+    if whole.host_jobs is None:
+        raise InputError(
+            "--expected: no host jobs lie beside the trace", file=given["file"]
+        )
+    return calibration(read, Outlook(whole.host_jobs, whole, read.nodes))
 
 
 def _charted(
@@ -327,9 +312,14 @@ def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
         )
         each = f"{host['idle_s_per_taken_node']:,.0f} s idle for each node taken back"
         lines.append(("break-even price", f"{prices}, by return time ({each})"))
-    lines += (
-        _expected_lines(statistics["walltimes"]) if "walltimes" in statistics else []
-    )
+    for name, of in statistics.get("classes", {}).items():
+        lines.append((f"idle of {name}", class_text(of)))
+    if "host_jobs" in statistics:
+        known = statistics["host_jobs"]
+        limits = f"{known['with_limit']:,} of the {known['begun']:,} that began with a time limit"
+        rest = f"{limits}; {known['reservations']:,} reservations"
+        lines.append(("host jobs", f"{known['jobs']:,}, {rest}"))
+    lines += _expected_lines(statistics["expected"]) if "expected" in statistics else []
     if "uncertain" in statistics:
         stated = statistics["uncertain"]
         parts = ", ".join(
@@ -342,45 +332,18 @@ def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _expected_lines(known: dict[str, Any]) -> list[tuple[str, str]]:
     """Return lines that say how good expectations are."""
-    of, none, ratio = known["expected"], known["none"], known["ratio"]
-    lines = [
-        (
-            "expected by walltimes",
-            f"{_percent(of['by_count'])} of {known['fragments']:,} fragments, {_percent(of['by_node_time'])} of their "
-            f"node-time; {known['cut']:,} more are cut by the window",
-        )
-    ]
-    if ratio:
+    of = known["expected"]
+    shares = f"{_percent(of['by_count'])} of {known['fragments']:,} fragments, {_percent(of['by_node_time'])} of their"
+    cut = f"{known['cut']:,} more are cut by the window"
+    lines = [("expected by host jobs", f"{shares} node-time; {cut}")]
+    if known["real_s"] is not None:
+        medians = f"median {known['expected_s']['p50']:,.0f} s expected, {known['real_s']['p50']:,.0f} s real"
         lines.append(
-            (
-                "real over expected",
-                ", ".join(f"{q} {value:.2f}" for q, value in ratio.items()),
-            )
+            ("expected and real", f"{medians}; {known['before']:.0%} ended before")
         )
-    for label, each in zip(_EXPECTED, known["bins"], strict=True):
-        if each["count"]:
-            expected, real = each["expected_s"]["p50"], each["real_s"]["p50"]
-            medians = f"median {expected:,.0f} s expected, {real:,.0f} s real"
-            lines.append(
-                (
-                    f"expected {label}",
-                    f"{each['count']:,}: {medians}; {each['before']:.0%} ended before",
-                )
-            )
-    if none["count"]:
-        lines.append(
-            (
-                "nothing expected",
-                f"{none['count']:,}: median {none['real_s']['p50']:,.0f} s real",
-            )
-        )
-    if known["strangers"]:
-        lines.append(
-            (
-                "note",
-                f"{known['strangers']:,} nodes of the walltimes are not in the trace",
-            )
-        )
+    if known["ratio"] is not None:
+        ratio = ", ".join(f"{q} {value:.2f}" for q, value in known["ratio"].items())
+        lines.append(("real over expected", ratio))
     return lines
 
 
@@ -392,121 +355,29 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
 
-# Far more than any key has; a device such as /dev/zero has no end.
-_MAX_KEY = 65_536
-
-
-# Where a trace goes, and the walltimes that lie beside the old trace and the new one.
-_writing = together(
-    output_option("Target: .parquet, .csv or .csv.gz."),
-    force_option(),
-)
-_carrying = together(
-    click.option(
-        "--walltimes",
-        metavar="FILE",
-        help="What the scheduler knew beside the trace, as `ingest --walltimes` writes it.",
-    ),
-    click.option(
-        "--walltimes-output",
-        "walltimes_output",
-        metavar="FILE",
-        help="Write those of the new trace here, .parquet.",
-    ),
-)
-
-
-def _remade(
-    files: Sequence[str],
-    walltimes: Sequence[str | None],
-    given: dict[str, Any],
-    make: Callable[[list[NodeTrace]], NodeTrace],
-    carry: Callable[[list[Walltimes], list[NodeTrace], NodeTrace], Walltimes],
-    *,
-    with_notes: bool = False,
-) -> list[Walltimes]:
-    """Write a trace that is made of traces, and the walltimes beside it that are made of those beside them.
-
-    Parameters
-    ----------
-    files, walltimes
-        The traces, and what the scheduler knew beside each: none or one for each trace.
-    given
-        The options output, walltimes_output and force.
-    make, carry
-        Make the new trace, and its walltimes from those of the traces.
-    with_notes
-        Whether to say all notes of the new trace; else only those that its only source did not have.
-
-    Returns
-    -------
-    The walltimes that were read.
-
-    Raises
-    ------
-    InputError
-        When there are not walltimes for each trace, or their target is missing, exists, or is no Parquet file.
-    """
-    named = [file for file in walltimes if file is not None]
-    _check_beside(named, files, given)
-    sources = [read_trace(file) for file in files]
-    known = [read_walltimes(file) for file in named]
-    for each, source in zip(known, sources, strict=False):
-        check_nodes(each, source)
-    made = make(sources)
-    carried = carry(known, sources, made) if known else None
-    _write(made, given["output"], () if with_notes else sources[0].notes)
-    if carried is not None:
-        with drafted(given["walltimes_output"]) as draft:
-            write_walltimes(carried, draft)
-        click.echo(
-            f"{given['walltimes_output']}: {len(carried):,} of {sum(map(len, known)):,} rows of walltimes"
-        )
-    return known
-
-
-def _check_beside(
-    walltimes: Sequence[str], files: Sequence[str], given: dict[str, Any]
-) -> None:
-    """Refuse targets that exist, and walltimes that do not fit the traces, before anything is read."""
-    output, beside = given["output"], given["walltimes_output"]
-    refuse_existing(output, force=given["force"])
-    if bool(walltimes) != (beside is not None):
-        raise InputError(
-            "--walltimes and --walltimes-output are given together, or neither"
-        )
-    if walltimes and len(walltimes) != len(files):
-        raise InputError(
-            f"--walltimes: expected one for each of the {len(files)} traces, not {len(walltimes)}"
-        )
-    if beside is None:
-        return
-    refuse_existing(beside, force=given["force"])
-    if not beside.lower().endswith(".parquet"):
-        raise InputError("walltimes are written as .parquet", file=beside)
-    if Path(beside).absolute() == Path(output).absolute():
-        raise InputError(
-            "--walltimes-output and --output name the same file", file=beside
-        )
-
-
-def _write(made: NodeTrace, output: str, known: tuple[str, ...] = ()) -> None:
-    """Write a trace, and report the result; notes that its source already had are not repeated."""
-    with drafted(output) as draft:
-        write_trace(made, draft)
+def _write(made: NodeTrace, output: str, *, force: bool) -> None:
+    """Write a trace with its host jobs, and report the result."""
+    write_trace(made, output, force=force)
     for note in made.notes:
-        if note not in known:
-            say_note(note)
+        say_note(note)
     hours = (
         made.idle_unit_seconds() if made.by_unit else made.idle_node_seconds()
     ) / 3600
     units = f", {made.units} units" if made.by_unit else ""
     what = f"{hours:,.1f} idle {made.turns_idle}-hours"
     click.echo(f"{output}: {len(made.nodes)} nodes{units}, {len(made)} events, {what}")
+    if made.host_jobs is not None:
+        click.echo(
+            f"{file_beside(output)}: {made.host_jobs.counts()['jobs']:,} host jobs"
+        )
 
 
-@trace.command("slice", cls=NamesWholeOption, short_help="Cut a window out of a trace.")
-@click.argument("file", metavar="TRACE")
+@trace.command(
+    "cut",
+    cls=NamesWholeOption,
+    short_help="Cut a window or some nodes out of traces, month by month.",
+)
+@click.argument("files", metavar="TRACE...", nargs=-1, required=True)
 @click.option(
     "--from",
     "begin",
@@ -519,92 +390,42 @@ def _write(made: NodeTrace, output: str, known: tuple[str, ...] = ()) -> None:
     metavar="ZONE",
     help="Zone of times that state none, such as Europe/Berlin. [UTC]",
 )
-@_carrying
-@_writing
-def slice_(
-    file: str,
+@click.option("--nodes", metavar="FILE|LIST", help="Nodes to keep: a host list such as cn[001-128], or "
+              "a file of names, or of what scontrol show node, sinfo -N or pbsnodes -a print. [all]")  # fmt: skip
+@output_option("Target: .parquet, .csv or .csv.gz.")
+@force_option()
+def cut_(
+    files: tuple[str, ...],
     begin: str | None,
     end: str | None,
     tz: str | None,
-    walltimes: str | None,
-    **given: Any,
+    nodes: str | None,
+    output: str,
+    force: bool,
 ) -> None:
-    """Cut a window out of a node trace. Nodes that are idle when it begins turn idle then.
+    """Cut a window, or some nodes such as those of a partition, out of a node trace, with its host jobs.
 
-    Of the walltimes those rows stay that count inside the window.
+    Several traces of one machine whose windows follow one another are joined first. Where one ends when the next
+    begins, a node idle in both stays idle; between windows no node is idle, which a note says. Nodes that are idle when
+    the window begins turn idle then. With --nodes the nodes are as a machine of their own: host jobs count with their
+    nodes among them.
     """
-    clock = Clock(tz or "UTC", Diagnosis())
-
-    def make(sources: list[NodeTrace]) -> NodeTrace:
-        window = instant(begin, "--from", clock), instant(end, "--to", clock)
-        return cut(sources[0], *window)
-
-    _remade(
-        [file],
-        [walltimes],
-        given,
-        make,
-        lambda known, _, made: cut_walltimes(known[0], made.start, made.end),
+    if len(files) == 1 and begin is None and end is None and nodes is None:
+        raise click.UsageError(
+            "nothing to cut; give --from, --to or --nodes, or several traces to join"
+        )
+    refuse_existing(output, force=force)
+    clock, account = Clock(tz or "UTC"), Account()
+    window = (
+        instant(begin, "--from", clock, account),
+        instant(end, "--to", clock, account),
     )
-
-
-@trace.command(cls=NamesWholeOption, short_help="Keep some nodes of a trace.")
-@click.argument("file", metavar="TRACE")
-@click.option("--nodes", metavar="FILE|LIST", required=True, help="Nodes to keep: a host list such as cn[001-128], or "
-              "a file of names, or of what scontrol show node, sinfo -N or pbsnodes -a print.")  # fmt: skip
-@_carrying
-@_writing
-def select(file: str, nodes: str, walltimes: str | None, **given: Any) -> None:
-    """Keep some nodes of a node trace, those of a partition say, in their order in the trace.
-
-    Of the walltimes the rows of these nodes stay, as if they were a machine of their own. Jobs that never began name
-    no nodes and are left out, which is said.
-    """
-    known = _remade(
-        [file],
-        [walltimes],
-        given,
-        lambda sources: with_nodes(sources[0], node_list(nodes)),
-        lambda known, _, made: walltimes_with_nodes(known[0], made.nodes),
-    )
-    for each in known:
-        counts = each.counts()
-        waited = counts["jobs"] - counts["begun"]
-        if waited:
-            say_note(
-                f"walltimes: {waited:,} jobs that never began name no nodes: they are left out of the queue"
-            )
-
-
-@trace.command(
-    cls=NamesWholeOption, short_help="Join traces of one machine, month by month."
-)
-@click.argument("files", metavar="TRACE...", nargs=-1, required=True)
-@click.option("--walltimes", metavar="FILE", multiple=True,
-              help="What the scheduler knew beside a trace; once for each TRACE, in their order.")  # fmt: skip
-@click.option(
-    "--walltimes-output",
-    "walltimes_output",
-    metavar="FILE",
-    help="Write those of all here, .parquet.",
-)
-@_writing
-def merge(files: tuple[str, ...], walltimes: tuple[str, ...], **given: Any) -> None:
-    """Join node traces of one machine whose windows follow one another, in any order.
-
-    Where one ends when the next begins, a node idle in both stays idle. Between windows no node is idle: a note says
-    so. Jobs that the walltimes of several traces state count once.
-    """
-    _remade(
-        files,
-        walltimes,
-        given,
-        merged,
-        lambda known, traces, _: merged_walltimes(
-            list(zip(known, traces, strict=True))
-        ),
-        with_notes=True,
-    )
+    made = merged([read_trace(file) for file in files])
+    if window != (None, None):
+        made = cut(made, *window)
+    if nodes is not None:
+        made = with_nodes(made, node_list(nodes))
+    _write(made, output, force=force)
 
 
 @trace.command(
@@ -614,43 +435,29 @@ def merge(files: tuple[str, ...], walltimes: tuple[str, ...], **given: Any) -> N
 @click.argument("file", metavar="TRACE")
 @click.option("--key", metavar="FILE", required=True, help="File with a secret of at least 16 bytes, such as "
               "head -c 32 /dev/urandom makes.")  # fmt: skip
-@_carrying
-@_writing
-def anonymise(file: str, key: str, walltimes: str | None, **given: Any) -> None:
+@output_option("Target: .parquet, .csv or .csv.gz.")
+@force_option()
+def anonymise(file: str, key: str, output: str, force: bool) -> None:
     """Name nodes by a keyed hash (HMAC-SHA256), and leave out the names of machine and source, and notes.
 
-    The same key gives a node the same name in every trace. Nodes come in the order of their new names; times stay, so
-    that somebody who knows when a node was idle recognises it.
+    The same key gives a node the same name in every trace, and in the host jobs beside it. Nodes come in the order of
+    their new names; times stay, so that somebody who knows when a node was idle recognises it.
     """
+    refuse_existing(output, force=force)
     secret = _secret(key)
-
-    def make(sources: list[NodeTrace]) -> NodeTrace:
-        try:
-            return anonymised(sources[0], secret)
-        except InputError as error:
-            raise InputError(str(error), file=error.file or key) from error
-
-    _remade(
-        [file],
-        [walltimes],
-        given,
-        make,
-        lambda known, *_: anonymised_walltimes(known[0], secret),
-        with_notes=True,
-    )
+    try:
+        made = anonymised(read_trace(file), secret)
+    except InputError as error:
+        raise InputError(str(error), file=error.file or key) from error
+    _write(made, output, force=force)
 
 
 def _secret(file: str) -> bytes:
     """The content of a file with a key."""
     try:
-        with Path(file).open("rb") as stream:
-            secret = stream.read(_MAX_KEY + 1)
+        return Path(file).read_bytes()
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", file=file) from error
-    if len(secret) > _MAX_KEY:
-        what = f"holds more than {_MAX_KEY:,} bytes, expected a key such as head -c 32 /dev/urandom makes"
-        raise InputError(what, file=file)
-    return secret
 
 
 @trace.command(
@@ -676,7 +483,7 @@ def perturb(file: str, output: str, force: bool, **how: Any) -> None:
     refuse_existing(output, force=force)
     read = read_trace(file)
     made = perturbed(read, perturbation)
-    _write(made, output, read.notes)
+    _write(made, output, force=force)
     counts = [len(fragments(each).node) for each in (read, made)]
     before = read.idle_node_seconds()
     share = (

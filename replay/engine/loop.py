@@ -42,7 +42,7 @@ from bft.replay.engine.snapshot import restore_snapshot, snapshot
 from bft.replay.engine.units import Holdings, Reserve
 from bft.replay.engine.workload_driver import WorkloadDriver
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.walltimes import Outlook
+from bft.replay.trace.outlook import Outlook
 
 # Status of a step without idle units, where no policy was asked.
 NOTHING_IDLE = "nothing idle"
@@ -193,7 +193,10 @@ class Replay:
         if self.trace.kinds:
             raise InputError(f"{message}, not for kinds of units")
         if self.trace.by_unit:
-            raise InputError(f"{message}, not for traces of units")
+            raise InputError(
+                f"{message}, not for traces of units: logs do not say which units of its nodes a host job takes",
+                hint="ingest --unit node makes a trace of whole nodes",
+            )
         if (
             outlook is not None
             and self._traits.kind.expects

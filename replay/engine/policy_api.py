@@ -23,7 +23,7 @@ from bft.milp import ProblemError, Solution, Transfer
 from bft.models import Dynamics, InputError, Job
 from bft.replay.engine.history import EndedIntervals, RunInterval
 from bft.replay.engine.units import Holdings, Placement
-from bft.replay.trace.walltimes import Outlook
+from bft.replay.trace.outlook import Outlook
 
 IntArray = NDArray[np.int64]
 # Number of positions that `Zeros` examines at a time.
@@ -410,8 +410,8 @@ class State:
         """Until when each node may be expected to stay idle, UTC nanoseconds; unit u lies on node u // units_per_node.
 
         That is by time limits of running jobs, the queue and reservations as they are now (`Outlook`), so that nodes
-        may leave earlier or later. None: the node is not idle, nothing is known, or no `--walltimes` were given. Only
-        policies of `Kind(expects=True)` are given any.
+        may leave earlier or later. None: the node is not idle, nothing is known, or no host jobs lie beside the trace.
+        Only policies of `Kind(expects=True)` are given any.
         """
         return self.machine.expected_idle_until(self.time_ns)
 

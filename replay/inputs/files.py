@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from bft.models import InputError, JobTable, XiTable, jobs_to_frame
 from bft.replay.options.options import FIELDS
 from bft.replay.options.table import OptionTable
+from bft.replay.trace.host_jobs import HOST_JOBS, HostJobs, digest, named_file
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import trace_from_frame
 
@@ -52,12 +55,14 @@ class InMemoryInputs:
         return self.trace
 
 
-def digest_of(content: NodeTrace | JobTable | XiTable) -> str:
+def digest_of(content: NodeTrace | HostJobs | JobTable | XiTable) -> str:
     """SHA-256 of the content of an object, so that a result names its input exactly."""
     if isinstance(content, NodeTrace):
-        units = [content.node_units] if content.by_unit else []
+        more: list[Any] = [content.node_units] if content.by_unit else []
+        if content.classes:
+            more.append(content.classes)
         head = json.dumps(
-            [content.nodes, content.start, content.end, content.units_per_node, *units]
+            [content.nodes, content.start, content.end, content.units_per_node, *more]
         ).encode()
         arrays = (
             content.times,
@@ -67,6 +72,9 @@ def digest_of(content: NodeTrace | JobTable | XiTable) -> str:
             content.left_at,
         )
         text = b"".join([head, *(array.tobytes() for array in arrays)])
+    elif isinstance(content, HostJobs):
+        columns = (getattr(content, name) for name in HostJobs.__dataclass_fields__)
+        text = b"".join(np.asarray(column).tobytes() for column in columns)
     elif isinstance(content, JobTable):
         text = repr(jobs_to_frame(content).to_dict(orient="records")).encode()
     else:
@@ -138,18 +146,14 @@ class Files:
         return known[1]
 
 
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file, so that a result identifies its input exactly."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def input_digests(
     options: OptionTable,
     files: Files,
     objects: Mapping[str, NodeTrace | JobTable | XiTable | None] | None = None,
 ) -> dict[str, str]:
     """SHA-256 of each file that the options name, or of the object in its place, by the name of the option.
+
+    The host jobs beside the node trace are named so too, as far as there are any.
 
     Raises
     ------
@@ -168,4 +172,15 @@ def input_digests(
         for name, content in (objects or {}).items()
         if content is not None
     }
-    return {name: there.get(name) or files.digest(path) for name, path in named.items()}
+    digests = {
+        name: there.get(name) or files.digest(path) for name, path in named.items()
+    }
+    trace = (objects or {}).get("node_trace")
+    if isinstance(trace, NodeTrace):
+        if trace.host_jobs is not None:
+            digests[HOST_JOBS] = digest_of(trace.host_jobs)
+    elif options.node_trace is not None:
+        beside = named_file(options.node_trace)
+        if beside is not None and beside.is_file():
+            digests[HOST_JOBS] = files.digest(str(beside))
+    return digests

@@ -27,6 +27,7 @@ from bft.models.checks import cluster_nodes
 from bft.models.jobs import different_rates, shown_sizes
 from bft.models.tables import read_table
 from bft.models.tolerances import whole_above
+from bft.replay.engine.policy_api import Kind
 from bft.replay.engine.rules import Interference
 from bft.replay.engine.watcher import NoteTaker
 from bft.replay.inputs.files import Files, InMemoryInputs, input_digests
@@ -35,9 +36,10 @@ from bft.replay.options.run_spec import RunSpec
 from bft.replay.options.table import OptionTable
 from bft.replay.pools import Pool, cluster_pools
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.outlook import Outlook
+from bft.replay.trace.parts import of_class
 from bft.replay.trace.trace_files import read_trace, select_nodes, trace_from_frame
 from bft.replay.trace.trace_statistics import half_of_idle
-from bft.replay.trace.walltimes import Outlook, read_walltimes
 
 # Objectives under which a fast model's samples count for as much as a slow one's.
 ADDS_SAMPLES = ("own", "throughput")
@@ -87,6 +89,7 @@ def load(
         skip = PUBLISHED_SKIP_ROWS if published else 0
     if options.node_trace is None:
         trace, bundled_jobs = files.once(_bundled)
+        whole = trace
         if options.first_node or options.node_count is not None or options.skip_rows:
             notes.note(
                 "-nis, -nN and --skip-rows are for a trace of your own; the bundled one is used whole"
@@ -96,18 +99,14 @@ def load(
             notes.note(
                 f"the first {skip} rows are skipped, as published; --skip-rows says otherwise"
             )
-        taken = in_memory.node_trace(skip, sort=options.sort)
-        if taken is None:
-            trace = files.once(
-                read_trace,
-                options.node_trace,
-                first_node=options.first_node,
-                node_count=options.node_count,
-                skip_rows=skip,
-                sort=options.sort,
-            )
-        else:
-            trace = select_nodes(taken, options.first_node, options.node_count)
+        whole = in_memory.node_trace(skip, sort=options.sort) or files.once(
+            read_trace, options.node_trace, skip_rows=skip, sort=options.sort
+        )
+        trace = whole
+        if options.node_class is not None:
+            trace = of_class(trace, options.node_class)
+        if options.first_node or options.node_count is not None:
+            trace = select_nodes(trace, options.first_node, options.node_count)
     for note in trace.notes:
         notes.note(note)
     if options.kinds is not None:
@@ -137,11 +136,7 @@ def load(
         else None
     )
     jobs = _fit(trace, jobs, notes, align=options.align_jobs)
-    outlook = None
-    if options.walltimes is not None and options.compat is None:
-        outlook = _outlook(
-            options, options.walltimes, trace, skip, notes, in_memory, files
-        )
+    outlook = _outlook(run, trace, whole, notes)
     pool = Pool("", trace, jobs, tuple(range(len(jobs))), outlook=outlook)
     return replace(
         _inputs(run, jobs, [pool], notes, in_memory, files), generated_load=generated
@@ -149,28 +144,33 @@ def load(
 
 
 def _outlook(
-    options: OptionTable,
-    walltimes: str,
-    trace: NodeTrace,
-    skip: int,
-    notes: NoteTaker,
-    in_memory: InMemoryInputs,
-    files: Files,
-) -> Outlook:
-    """Return the outlook of the trace's nodes, by what is known of all nodes of the machine."""
-    whole = trace
-    if options.first_node or options.node_count is not None:
-        whole = in_memory.node_trace(skip, sort=options.sort) or files.once(
-            read_trace, options.node_trace, skip_rows=skip, sort=options.sort
-        )
-    known = files.once(read_walltimes, walltimes)
-    outlook = Outlook(known, whole, trace.nodes)
-    if outlook.strangers:
+    run: RunSpec, trace: NodeTrace, whole: NodeTrace, notes: NoteTaker
+) -> Outlook | None:
+    """Return what is expected of the trace's nodes, by the jobs of the whole machine, where the policy looks at it.
+
+    Notes say what the host jobs lack, where it is used.
+    """
+    jobs, kind = whole.host_jobs, Kind.of(run.make_policy())
+    expects = kind.expects and not run.published
+    if jobs is not None and (expects or run.options.rules.return_time_s is not None):
+        for lack in jobs.lacks():
+            notes.note(lack)
+    if not expects:
+        return None
+    name = f"--policy {run.policy.name}"
+    if jobs is None or whole.by_unit:
         notes.note(
-            f"{outlook.strangers:,} of the {len(known.names):,} nodes in {walltimes} are not in the trace: it is taken "
-            "for one of the whole machine"
+            f"{name} looks at how long nodes may stay idle: of this trace nothing is known, since no host jobs lie "
+            "beside it"
         )
-    return outlook
+        return None
+    if run.options.rules.takes_free_first:
+        raise InputError(
+            f"{name} expects nodes of the log to stay idle, and with --return-time or --reserve other nodes fill "
+            "their places",
+            hint="--no-free-first lets host jobs take the nodes that the log names",
+        )
+    return Outlook(jobs, whole, trace.nodes)
 
 
 def _bundled() -> tuple[NodeTrace, JobTable]:

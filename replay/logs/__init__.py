@@ -1,7 +1,8 @@
-"""From a scheduler's own logs to a node trace: one reader per format, and what they share.
+"""From a scheduler's own logs to a node trace: one reader per format, and the rules that hold for all.
 
-A reader is a function of one `Reading`, named by a `LogFormat`. It yields a record for each row: a job ran, a node was
-down, a row was skipped and why. `collect` turns the records of all files into intervals and accounts for every line.
+A reader is a function of one `Log`, named by a `LogFormat`. It yields what rows state, as `Block`s of columns or as
+dictionaries. All rows become one table of numbers (`records`), which passes through short functions: `runs` finds which
+records state the same run, `machine` which nodes there are, `trace` what is left idle, `doubts` what is not known.
 """
 
 from __future__ import annotations
@@ -11,71 +12,55 @@ from typing import TYPE_CHECKING
 from bft.models.lazy import public_names
 
 if TYPE_CHECKING:
-    from bft.replay.logs.collector import Collector, Plan
-    from bft.replay.logs.diagnosis import Diagnosis
     from bft.replay.logs.formats import (
         LogFormat,
         detect,
         format_names,
         log_format,
-        read_log,
     )
-    from bft.replay.logs.hostlists import HostListError
-    from bft.replay.logs.hostlists import expand as expand_hosts
-    from bft.replay.logs.intake import collect, each_record
-    from bft.replay.logs.log_files import open_log
-    from bft.replay.logs.reading import (
+    from bft.replay.logs.hosts import HostListError
+    from bft.replay.logs.hosts import expand as expand_hosts
+    from bft.replay.logs.ingest import Ingested, IngestOptions, ingested
+    from bft.replay.logs.records import (
+        Account,
+        Block,
         Foreign,
-        Ignored,
-        JobPlanned,
-        JobRan,
         LeftOut,
-        NodesIdle,
-        Outage,
-        Reading,
-        Record,
+        Log,
+        Row,
         Settings,
-        Skipped,
         Unusable,
+        Why,
         each_line,
-        host_names,
-        in_order,
+        each_object,
     )
-    from bft.replay.logs.times import Clock
-    from bft.replay.logs.to_trace import Coverage, node_trace
+    from bft.replay.logs.times import NONE, Clock
+    from bft.replay.logs.trace import Coverage
 else:
     __getattr__, __dir__, _ = public_names(__name__)
 
 __all__ = [
+    "NONE",
+    "Account",
+    "Block",
     "Clock",
-    "Collector",
     "Coverage",
-    "Diagnosis",
     "Foreign",
     "HostListError",
-    "Ignored",
-    "JobPlanned",
-    "JobRan",
+    "IngestOptions",
+    "Ingested",
     "LeftOut",
+    "Log",
     "LogFormat",
-    "NodesIdle",
-    "Outage",
-    "Plan",
-    "Reading",
-    "Record",
+    "Row",
     "Settings",
-    "Skipped",
     "Unusable",
-    "collect",
+    "Why",
     "detect",
     "each_line",
-    "each_record",
+    "each_object",
     "expand_hosts",
     "format_names",
-    "host_names",
-    "in_order",
+    "ingested",
     "log_format",
-    "node_trace",
-    "open_log",
-    "read_log",
 ]

@@ -1,196 +1,261 @@
-"""Times in logs, and time limits of jobs, as schedulers write them."""
+"""Times in logs, and time limits of jobs, as schedulers write them: columns of text as UTC nanoseconds."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
 from bft.models import InputError
-from bft.models.cells import read_number
-from bft.replay.logs.diagnosis import Diagnosis
 from bft.replay.trace.node_trace import SECOND_NS
 
+Whole = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+# Of a time that is not stated; and the end of what is still running when the log ends.
+NONE: Final = -1
+OPEN: Final = 2**63 - 1
 # What schedulers write where they know no time, and what dumps of their data bases have for it.
-MISSING = frozenset(
-    {"", "Unknown", "None", "N/A", "NONE", "UNKNOWN", "(null)", "-", "0", "NULL", "\\N"}
-)
+MISSING: Final = frozenset(
+    {"", "Unknown", "None", "N/A", "NONE", "UNKNOWN", "(null)", "-", "0", "NULL", "\\N", "0.0"}
+)  # fmt: skip
 # 0 as a data base prints it where times are converted: near the begin of 1970, by the zone.
 _EPOCH_DAYS = ("1970-01-01", "1969-12-31")
 # Nanoseconds in 64 bits end in 2262; no scheduler's log is older than 1970.
-MOST_EPOCH_S = 9_200_000_000
-_TAILS = {
-    f":{m:02}:{s:02}": (60 * m + s) * SECOND_NS for m in range(60) for s in range(60)
-}
+MOST_EPOCH_S: Final = 9_200_000_000
+_FIRST_S, _HOUR_S = 365 * 86_400, 3600
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_HOUR = timedelta(hours=1)
-_CACHED_HOURS = 100_000
-_EPOCH_FRACTION = re.compile(r"(\d{9,10})\.(\d+)", re.ASCII)
-# Digits of an epoch of our time in units that are finer than those a log has.
-_FINER = {13: "milliseconds", 16: "microseconds", 19: "nanoseconds"}
+_EPOCH_TEXT = re.compile(r"(\d{9,10})(?:\.(\d{1,9})\d*)?", re.ASCII)
 _UTC = re.compile(r" ?(z|UTC|GMT)$")
 _FRACTION = re.compile(r"[.,](\d{1,9})\d*")
+# Digits of an epoch of our time in units that are finer than those a log has.
+_FINER = {13: "milliseconds", 16: "microseconds", 19: "nanoseconds"}
+
+
+class Times(NamedTuple):
+    """UTC nanoseconds of each cell, `NONE` where it states none; and where it holds what is no time."""
+
+    ns: Whole
+    bad: Mask
+
+
+def distinct(values: Whole) -> Whole:
+    """The different values, ascending; for many of them a sort is faster than NumPy's hashes."""
+    ordered: Whole = np.sort(values)
+    each: Whole = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
+    return each
 
 
 class Clock:
     """Turns the times of a log into UTC nanoseconds.
 
     Local times are ambiguous during the hour that is repeated when clocks go back: the first pass is taken, unless
-    that would be before `not_before` (the start, where the end is read); they do not exist in the hour that is left
-    out when clocks go forward: they are taken as if the clocks had not been changed yet. Both are noted.
+    that would be before the start, where the end is read; they do not exist in the hour that is left out when clocks
+    go forward: they are taken as if the clocks had not been changed yet. Both are noted.
 
     Parameters
     ----------
     zone
         The zone of times that state none, such as Europe/Berlin; None: UTC, which is noted as a guess.
-    diagnosis
-        What receives the notes.
 
     Examples
     --------
-    >>> from bft.replay.logs import Diagnosis
-    >>> clock = Clock("Europe/Berlin", Diagnosis())
-    >>> clock.parse("2021-02-10T01:00:00", "sacct.txt", 1) == 1_612_915_200 * 10**9
-    True
+    >>> Clock("Europe/Berlin").times(pa.array(["2021-02-10T01:00:00", "Unknown"])).ns.tolist()
+    [1612915200000000000, -1]
     """
 
-    def __init__(self, zone: str | None, diagnosis: Diagnosis) -> None:
+    def __init__(self, zone: str | None) -> None:
         self.zone: tzinfo = UTC if zone is None else _zone(zone)
-        self._unnoted = zone is None
-        self._diagnosis = diagnosis
-        self._hours: dict[str, int] = {}
-        self._local_hours: dict[int, int | None] = {}
+        self._is_guess = zone is None
 
-    def parse(
-        self, text: str, file: str, line: int, not_before: int | None = None
-    ) -> int | None:
-        """UTC nanoseconds of an ISO stamp (2021-02-10T20:21:15, T or blank, fraction and zone optional).
+    def time(self, text: str, note: Callable[[str], None] = lambda why: None) -> int:
+        """UTC nanoseconds of one text, `NONE` where it is no time."""
+        column = pa.array([text.encode("utf-8", "replace").decode()])
+        return int(self.times(column, lambda rows, why: note(why)).ns[0])
 
-        The zone is Z, UTC, GMT or an offset (+01:00, +0100). Seconds since 1970, with a fraction or not, are
-        taken too. None when it is neither; compare with `MISSING` before where a missing time
-        is no mistake.
+    def times(
+        self,
+        texts: pa.Array,
+        note: Callable[[Mask, str], None] = lambda rows, why: None,
+        not_before: Whole | None = None,
+    ) -> Times:
+        """Read ISO stamps (T or blank, fraction and zone optional) and seconds since 1970, with a fraction or not.
+
+        Parameters
+        ----------
+        texts
+            The cells; empty ones, and what schedulers write for no time (`MISSING`), state none.
+        note
+            Is told which rows something is worth telling of, and what.
+        not_before
+            Starts, where the ends are read, UTC nanoseconds.
         """
-        # An hour is looked up, minutes and seconds are added: two dictionaries instead of a parser.
-        if len(text) == 19:
-            try:
-                return self._hours[text[:13]] + _TAILS[text[13:]]
-            except KeyError:
-                pass
-        return self._slowly(text.strip(), file, line, not_before)
+        lengths = pc.binary_length(texts).to_numpy()
+        local = np.full(len(texts), NONE, dtype=np.int64)
+        ns = local.copy()
+        usual = lengths == 19
+        if not _read_stamps(texts, usual, local):
+            usual[:] = False
+        usual |= _read_epochs(texts, lengths == 10, ns)
+        rest = np.flatnonzero(~usual & (lengths > 0))
+        bad = np.zeros(len(texts), dtype=bool)
+        if len(rest):
+            cells = texts.take(pa.array(rest)).dictionary_encode()
+            read = [_odd(text) for text in cells.dictionary.to_pylist()]
+            which = cells.indices.to_numpy()
+            kinds = np.array([kind for kind, _, _ in read])[which]
+            values = np.array([seconds for _, seconds, _ in read])[which]
+            below = np.array([fraction for *_, fraction in read])[which]
+            local[rest[kinds == "local"]] = values[kinds == "local"]
+            ns[rest[kinds == "utc"]] = values[kinds == "utc"] * SECOND_NS
+            bad[rest[kinds == "bad"]] = True
+        stated = np.flatnonzero(local != NONE)
+        if len(stated):
+            least = None if not_before is None else not_before[stated]
+            ns[stated] = self._utc(local[stated], stated, len(texts), note, least)
+        if len(rest):
+            ns[rest] += np.where(ns[rest] == NONE, 0, below)
+        return Times(ns, bad)
 
-    def epoch(self, text: str) -> int | None:
-        """UTC nanoseconds of seconds since 1970, whole or with a fraction; None when it is no such number, or 0."""
-        if text.isdecimal():
-            seconds = int(text) if len(text) < 12 else -1
-            return seconds * SECOND_NS if 0 < seconds < MOST_EPOCH_S else None
-        value = read_number(text)
-        return (
-            round(value * 1000) * (SECOND_NS // 1000)
-            if 0 < value < MOST_EPOCH_S
-            else None
-        )
+    def _utc(
+        self,
+        local: Whole,
+        rows: Whole,
+        total: int,
+        note: Callable[[Mask, str], None],
+        not_before: Whole | None,
+    ) -> Whole:
+        """UTC nanoseconds of local seconds; `rows` of `total` are those that `note` is told of."""
 
-    def local(
-        self, naive: datetime, file: str, line: int, not_before: int | None = None
-    ) -> int:
-        """UTC nanoseconds of a time that states no zone; whole seconds."""
-        if self._unnoted:
-            self._unnoted = False
-            self._diagnosis.note(
+        def tell(mine: Mask, why: str) -> None:
+            told = np.zeros(total, dtype=bool)
+            told[rows[mine]] = True
+            note(told, why)
+
+        if self._is_guess:
+            self._is_guess = False
+            first = np.arange(len(rows)) == 0
+            tell(
+                first,
                 "times state no zone and are taken as UTC: --tz names the machine's",
-                file,
-                line,
             )
-        first, second = (
-            _instant(naive.replace(tzinfo=self.zone, fold=fold)) for fold in (0, 1)
-        )
-        if first == second:
-            return first
-        if first > second:  # the clocks jumped over it
-            self._diagnosis.note(
-                "a local time does not exist: clocks went forward over it",
-                file,
-                line,
-                str(naive),
+        if self.zone is UTC:
+            return local * SECOND_NS
+        hours = local // _HOUR_S
+        low = int(hours.min())
+        met = np.flatnonzero(np.bincount(hours - low)) + low
+        offsets = np.zeros(int(met[-1]) - low + 1, dtype=np.int64)
+        changed = np.zeros(len(offsets), dtype=bool)
+        for hour in met.tolist():
+            found = {
+                self._offset(second, fold)
+                for second in (hour * _HOUR_S, hour * _HOUR_S + 3599)
+                for fold in (0, 1)
+            }
+            offsets[hour - low], changed[hour - low] = found.pop(), bool(found)
+        utc = local - offsets[hours - low]
+        odd = np.flatnonzero(changed[hours - low])
+        if len(odd):
+            seconds, which = np.unique(local[odd], return_inverse=True)
+            first, second = (
+                np.array(
+                    [each - self._offset(each, fold) for each in seconds.tolist()]
+                )[which]
+                for fold in (0, 1)
             )
-            return first
-        self._diagnosis.note(
-            "a local time came twice, when clocks went back", file, line, str(naive)
-        )
-        return second if not_before is not None and first < not_before else first
+            jumped, twice = (
+                np.zeros(len(local), dtype=bool),
+                np.zeros(len(local), dtype=bool),
+            )
+            jumped[odd], twice[odd] = first > second, first < second
+            later = np.zeros(len(odd), dtype=bool)
+            if not_before is not None:
+                later = (first < second) & (first * SECOND_NS < not_before[odd])
+            utc[odd] = np.where(later, second, first)
+            if jumped.any():
+                tell(jumped, "a local time does not exist: clocks went forward over it")
+            if twice.any():
+                tell(twice, "a local time came twice, when clocks went back")
+        return utc * SECOND_NS
 
-    def _slowly(
-        self, text: str, file: str, line: int, not_before: int | None
-    ) -> int | None:
-        if text.isdecimal():  # SLURM_TIME_FORMAT=%s
-            return self.epoch(text) if len(text) >= 9 else None
-        seconds = _EPOCH_FRACTION.fullmatch(text)
-        if seconds:
-            whole = self.epoch(seconds[1])
-            return None if whole is None else whole + int(seconds[2][:9].ljust(9, "0"))
-        text = _UTC.sub("Z", text)
-        # Python knows stamps such as 2021W07 and days without a time; they are none of a scheduler's.
-        if (
-            len(text) < 16
-            or text[4] != "-"
-            or text[7] != "-"
-            or text[10] not in "T "
-            or not text.isascii()
-        ):
-            return None
-        fraction = _FRACTION.search(text, 16)
-        below_ns = 0
-        if fraction:
-            below_ns = int(fraction[1].ljust(9, "0"))
-            text = text[: fraction.start()] + text[fraction.end() :]
+    def _offset(self, local_s: int, fold: int) -> int:
+        """Seconds that local time is ahead of UTC."""
+        naive = datetime(1970, 1, 1) + timedelta(seconds=local_s)
+        ahead = naive.replace(tzinfo=self.zone, fold=fold).utcoffset()
+        return 0 if ahead is None else round(ahead.total_seconds())
+
+
+def _read_stamps(texts: pa.Array, usual: Mask, into: Whole) -> bool:
+    """Read the cells of the usual length as local seconds; False where any of them is something else."""
+    if not usual.any():
+        return True
+    told = texts if usual.all() else pc.if_else(pa.array(usual), texts, None)
+    try:
+        seconds = told.cast(pa.timestamp("s")).cast(pa.int64())
+    except pa.ArrowInvalid:
+        return False
+    found = pc.fill_null(seconds, NONE).to_numpy()
+    # Rows of 1970 stand for no time.
+    usual &= (found >= _FIRST_S) & (found < MOST_EPOCH_S)
+    into[usual] = found[usual]
+    return True
+
+
+def _read_epochs(texts: pa.Array, mine: Mask, into: Whole) -> Mask:
+    """Read cells of ten digits as seconds since 1970; returns which were read."""
+    if mine.any():
+        told = texts if mine.all() else pc.if_else(pa.array(mine), texts, None)
         try:
-            stamp = datetime.fromisoformat(text)
-            if not 1970 < stamp.year < 2262:
-                return None
-            if stamp.tzinfo is not None:
-                return _instant(stamp) + below_ns
-        except (ValueError, OverflowError):
-            return None
-        self._remember(stamp.replace(minute=0, second=0), text[:13])
-        return self.local(stamp, file, line, not_before) + below_ns
+            seconds = pc.fill_null(told.cast(pa.int64()), NONE).to_numpy()
+        except pa.ArrowInvalid:
+            return np.zeros(len(mine), dtype=bool)
+        mine = mine & (seconds > 0) & (seconds < MOST_EPOCH_S)
+        into[mine] = seconds[mine] * SECOND_NS
+    return mine
 
-    def hour_ns(self, hour: int) -> int | None:
-        """UTC nanoseconds of the begin of an hour, counted in local hours from 1970.
 
-        None when the clocks are changed during it, or `parse` has a note to make of it.
-        """
-        if self._unnoted:
-            return None
-        if hour not in self._local_hours:
-            if len(self._local_hours) >= _CACHED_HOURS:
-                self._local_hours.clear()
-            stamp = datetime(1970, 1, 1) + hour * _HOUR
-            plain = self._plain(stamp)
-            self._local_hours[hour] = (
-                _instant(stamp.replace(tzinfo=self.zone)) if plain else None
-            )
-        return self._local_hours[hour]
-
-    def _plain(self, hour: datetime) -> bool:
-        """Whether the clocks are not changed during an hour."""
-        ends = (hour, hour + _HOUR - timedelta(seconds=1))
-        return (
-            len(
-                {
-                    end.replace(tzinfo=self.zone, fold=fold).utcoffset()
-                    for end in ends
-                    for fold in (0, 1)
-                }
-            )
-            == 1
-        )
-
-    def _remember(self, hour: datetime, key: str) -> None:
-        """Let `parse` look this hour up from now on, if the clocks are not changed during it."""
-        if len(self._hours) >= _CACHED_HOURS:
-            self._hours.clear()
-        if self._plain(hour) and len(key) == 13:
-            self._hours[key] = _instant(hour.replace(tzinfo=self.zone))
+def _odd(text: str) -> tuple[str, int, int]:
+    """Return what a cell of an unusual form holds: none, local, utc or bad; seconds, and nanoseconds below."""
+    text = text.strip()
+    if is_missing(text):
+        return "none", NONE, 0
+    epoch = _EPOCH_TEXT.fullmatch(text)
+    if epoch:
+        whole, below = int(epoch[1]), int((epoch[2] or "0").ljust(9, "0"))
+        return ("utc", whole, below) if 0 < whole < MOST_EPOCH_S else ("bad", NONE, 0)
+    text = _UTC.sub("Z", text)
+    # Python knows stamps such as 2021W07 and days without a time; they are none of a scheduler's.
+    if (
+        len(text) < 16
+        or text[4] != "-"
+        or text[7] != "-"
+        or text[10] not in "T "
+        or not text.isascii()
+    ):
+        return "bad", NONE, 0
+    fraction = _FRACTION.search(text, 16)
+    below = 0
+    if fraction:
+        below = int(fraction[1].ljust(9, "0"))
+        text = text[: fraction.start()] + text[fraction.end() :]
+    try:
+        stamp = datetime.fromisoformat(text)
+        since = (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)) - _EPOCH
+    except (ValueError, OverflowError):
+        return "bad", NONE, 0
+    if not 1970 < stamp.year < 2262:
+        return "bad", NONE, 0
+    return (
+        ("utc" if stamp.tzinfo else "local"),
+        since.days * 86_400 + since.seconds,
+        below,
+    )
 
 
 def is_missing(text: str) -> bool:
@@ -207,16 +272,11 @@ def no_time(text: str) -> str:
     shown = ascii(text[:80])
     whole = text.strip().partition(".")[0]
     unit = _FINER.get(len(whole)) if whole.isdecimal() else None
-    return (
-        f"{shown} looks like {unit} since 1970: expected seconds, or 2024-01-31T12:00:00"
-        if unit
-        else shown
-    )
-
-
-def _instant(stamp: datetime) -> int:
-    since = stamp.astimezone(UTC) - _EPOCH
-    return (since.days * 86_400 + since.seconds) * SECOND_NS
+    if unit is None and whole.removeprefix("-").isdecimal():
+        return f"{shown}: expected seconds since 1970, or 2024-01-31T12:00:00"
+    if unit is None:
+        return shown
+    return f"{shown} looks like {unit} since 1970: expected seconds, or 2024-01-31T12:00:00"
 
 
 def _zone(name: str) -> tzinfo:
@@ -229,18 +289,15 @@ def _zone(name: str) -> tzinfo:
         ) from error
 
 
-# Columns of sacct with the limit, and with the nodes that a job asks for while it waits.
-LIMITS = ("timelimit", "timelimitraw")
-FEWEST = ("nnodes", "reqnodes")
 # What Slurm writes instead of a limit.
-UNLIMITED = frozenset({"UNLIMITED", "Partition_Limit", "INVALID"})
+UNLIMITED: Final = frozenset({"UNLIMITED", "Partition_Limit", "INVALID"})
 _LIMIT = re.compile(
     r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(?:(\d{1,6}):)?(\d{1,9})(?:\.\d+)?", re.ASCII
 )
 
 
-def limit_ns(text: str, *, minutes: bool = False) -> int | None:
-    """Nanoseconds of [DAYS-]HOURS:MINUTES:SECONDS, MINUTES:SECONDS or SECONDS; None when a text is none of these.
+def limit_ns(text: str, *, minutes: bool = False) -> int:
+    """Nanoseconds of [DAYS-]HOURS:MINUTES:SECONDS, MINUTES:SECONDS or SECONDS; `NONE` when a text is none of these.
 
     Parameters
     ----------
@@ -253,16 +310,31 @@ def limit_ns(text: str, *, minutes: bool = False) -> int | None:
     --------
     >>> [limit_ns(text) // 10**9 for text in ("1-00:30:00", "02:00:00", "10:00", "90")]
     [88200, 7200, 600, 90]
-    >>> limit_ns("UNLIMITED") is None
-    True
+    >>> limit_ns("UNLIMITED")
+    -1
     """
     match = _LIMIT.fullmatch(text)
     if match is None:
-        return None
+        return NONE
     days, first, second, last = match.groups()
     if first is None:
         if days is not None:
-            return None
+            return NONE
         return int(last) * (60 if minutes else 1) * SECOND_NS
     hours, middle = (int(first), int(second)) if second is not None else (0, int(first))
     return (((int(days or 0) * 24 + hours) * 60 + middle) * 60 + int(last)) * SECOND_NS
+
+
+def limits(texts: pa.Array, *, minutes: bool = False) -> Times:
+    """Nanoseconds of each limit, `NONE` without one; and where a cell holds neither a limit nor a word for none."""
+    cells = texts.dictionary_encode()
+    words = cells.dictionary.to_pylist()
+    read = np.array(
+        [limit_ns(word, minutes=minutes) or NONE for word in words] or [NONE]
+    )
+    fine = np.array(
+        [word in UNLIMITED or is_missing(word) or limit_ns(word) == 0 for word in words]
+        or [True]
+    )
+    which = cells.indices.to_numpy()
+    return Times(read[which], (read == NONE)[which] & ~fine[which])

@@ -1,37 +1,25 @@
-"""Units of nodes such as GPUs: their number on each node, and the jobs that held some of them."""
+"""Units of nodes such as GPUs: how many nodes have, how many of them jobs held, and which these were."""
 
 from __future__ import annotations
 
 import re
-from array import array
-from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.replay.logs.diagnosis import Diagnosis, Unusable
-from bft.replay.trace.node_trace import IndexArray, TimeArray
+from bft.replay.logs.records import Unusable
+from bft.replay.logs.times import Whole
+from bft.replay.trace.node_trace import consecutive
 
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """So many shares of GPUs of a node (shards, MPS), of which one GPU has `of`; true if there are any."""
-
-    count: int
-    of: int
-
-    def __bool__(self) -> bool:
-        return self.count > 0
-
-
-Held: TypeAlias = "int | tuple[int, ...] | Shares"
-"""Units of one node that a job held: so many, just these (numbers from 0 on), `WHOLE`, or shares of some."""
 WHOLE: Final = -1
 MAX_UNITS: Final = 1024
+_TOO_MANY = "a job has more units than its nodes"
+# Jobs without GPUs from which on it is no chance that there are no others.
+_ENOUGH_WITHOUT = 100
 _CORES = re.compile(r"cpu:([1-9]\d{0,5})")
 # gres/gpu=4, gres/gpu:a100=4 in TRES; gpu:4, gpu:a100:4(S:0-1), gres:gpu:4 in Gres and TresPerNode.
 _TRES = re.compile(r"(?:^|,)(?:gres/)?(gpu|cpu|shard|mps)(:[^=,]+)?=(\d{1,9})(?![^,])")
@@ -46,6 +34,48 @@ _GRES = {
 _INDICES = re.compile(
     r"(?:^|,)(?:gres[:/])?(?:gpu|mps|shard)(?:[:/=][^,()]*)?\(IDX:([\d,-]+)\)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What a row states of the units that its job held.
+
+    Parameters
+    ----------
+    gpus, cores, shares
+        GPUs, cores, and shares of GPUs (shards, MPS); None: not stated.
+    each
+        Whether these numbers are of each of its nodes, not of all together.
+    alone
+        Whether it has its nodes alone, and so all of their units.
+    named
+        Hosts and how many units (GPUs, or cores where these are asked for) it has of each, or the numbers of its GPUs;
+        hosts that are not there it has none of. Empty: not stated.
+    """
+
+    gpus: int | None = None
+    cores: int | None = None
+    shares: int | None = None
+    each: bool = False
+    alone: bool = False
+    named: tuple[tuple[str, int | tuple[int, ...]], ...] = ()
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it states the numbers of GPUs."""
+        return any(isinstance(some, tuple) for _, some in self.named)
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """So many shares of GPUs of a node (shards, MPS), of which one GPU has `of`."""
+
+    count: int
+    of: int
+
+
+Held: TypeAlias = "int | tuple[int, ...] | Shares"
+"""Units of one node that a job held: so many, just these (numbers from 0 on), `WHOLE`, or shares of some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +119,13 @@ class Unit:
         """Return the word for several units in a sentence."""
         return f"units of {self.cores} cores" if self.cores else "GPUs"
 
-    def amount(self, gpus: int | None, cores: int | None) -> int | None:
-        """Which of the two counts; None: not stated."""
-        return cores if self.cores else gpus
-
     def room(self, size: int | None) -> int:
         """The most GPUs or cores that a node of so many units can have; None: it is not known."""
-        return (MAX_UNITS if size is None else size) * max(self.cores, 1) + max(
-            self.cores - 1, 0
-        )
+        units = MAX_UNITS if size is None else size
+        return units * max(self.cores, 1) + max(self.cores - 1, 0)
 
-    def held(
-        self, amounts: Sequence[int], sizes: Sequence[int | None]
-    ) -> tuple[int, ...]:
-        """Units that so many GPUs or cores of each node take: one whose cores are taken in part is taken.
+    def held(self, amount: int, size: int | None) -> int:
+        """Units that so many GPUs or cores of a node take: one whose cores are taken in part is taken.
 
         Raises
         ------
@@ -111,26 +134,16 @@ class Unit:
 
         Examples
         --------
-        >>> Unit(4).held([9, 11, 11], [None, 4, 2]), Unit().held([2], [4])
-        ((3, 3, 2), (2,))
+        >>> Unit(4).held(9, None), Unit(4).held(11, 2), Unit().held(2, 4)
+        (3, 2, 2)
         """
-        for amount, size in zip(amounts, sizes, strict=True):
-            if size is not None and amount > self.room(size):
-                raise Unusable(
-                    "a job has more units than its nodes",
-                    f"{amount} of a node of {size}",
-                )
-        each = max(self.cores, 1)
-        return tuple(
-            -(-amount // each) if size is None else min(-(-amount // each), size)
-            for amount, size in zip(amounts, sizes, strict=True)
-        )
+        if amount > self.room(size):
+            raise Unusable(_TOO_MANY, f"{amount} of a node of {size}")
+        units = -(-amount // max(self.cores, 1))
+        return units if size is None else min(units, size)
 
-    def had(self, gpus: int | None, cores: int | None) -> int | None:
-        """Units of a node with so many GPUs or cores; None: not stated."""
-        return (
-            gpus if not self.cores else None if cores is None else cores // self.cores
-        )
+
+# --- what rows and lists state --------------------------------------------------------------------------------------
 
 
 def of_tres(text: str, *names: str) -> int | None:
@@ -182,6 +195,66 @@ def indices(text: str) -> tuple[int, ...] | None:
     return tuple(sorted(numbers)) or None
 
 
+class Sizes:
+    """How many units, cores, and shares of all GPUs nodes have, by name, as lists of nodes state them.
+
+    Parameters
+    ----------
+    unit
+        What a unit is.
+    default
+        Units of a node of which nothing else states how many it has; None: not given.
+    """
+
+    def __init__(self, unit: Unit, default: int | None = None) -> None:
+        self.unit, self.default = unit, default
+        self._listed: set[str] = set()
+        # By what is stated, host, and whether it is of a part of the host.
+        self._stated: dict[tuple[str, str, bool], int] = {}
+
+    def state(
+        self, hosts: Sequence[str], gpus: int | None, cores: int | None, shares: int | None, *, part: bool = False
+    ) -> None:  # fmt: skip
+        """Take what a list states that nodes have, or that a part of each node has; None: it does not state it."""
+        self._listed.update(hosts)
+        amounts = {"gpus": gpus, "cores": cores, "shares": shares}
+        for what in [what for what, amount in amounts.items() if amount is not None]:
+            for host in ["", *hosts]:
+                before = self._stated.get((what, host, part), 0) if part else 0
+                self._stated[what, host, part] = before + (amounts[what] or 0)
+
+    def _of(self, what: str, host: str) -> int | None:
+        """What is stated of a node; the parts of one that is stated as a whole as well are not counted twice."""
+        stated = (self._stated.get((what, host, part)) for part in (False, True))
+        return max((each for each in stated if each is not None), default=None)
+
+    def units(self, host: str) -> int | None:
+        """Units of a node; None: not known. It has none where a list states those of other nodes, and not its own."""
+        what = "cores" if self.unit.cores else "gpus"
+        stated = self._of(what, host)
+        if stated is not None:
+            return stated // max(self.unit.cores, 1)
+        lists_state_it = self._of(what, "") is not None and host in self._listed
+        return 0 if lists_state_it and self.default is None else self.default
+
+    def shared(self, hosts: Sequence[str], total: int) -> tuple[Held, ...] | None:
+        """Return what a job with so many shares of GPUs holds; None where it is not known how many shares a GPU has."""
+        shares = [self._of("shares", host) or 0 for host in hosts]
+        gpus = [self.units(host) or 0 for host in hosts]
+        if not (all(shares) and all(gpus)):
+            return None
+        each = [max(1, some // many) for some, many in zip(shares, gpus, strict=True)]
+        counts = spread(total, shares)
+        return tuple(
+            Shares(*pair) if pair[0] else 0 for pair in zip(counts, each, strict=True)
+        )
+
+    def are_full(self, hosts: Sequence[str], cores: int | None) -> bool:
+        """Whether a job with so many cores leaves none of those of its nodes: nothing else can start there."""
+        known = [self._of("cores", host) or 0 for host in hosts]
+        return bool(cores) and all(known) and (cores or 0) >= sum(known)
+
+
 def spread(total: int, rooms: Sequence[int]) -> tuple[int, ...]:
     """A total over nodes with so much room, evenly, the first nodes one more; on none more than it has room for.
 
@@ -196,9 +269,7 @@ def spread(total: int, rooms: Sequence[int]) -> tuple[int, ...]:
     ((3, 3), (3, 2), (2, 4))
     """
     if total > sum(rooms):
-        raise Unusable(
-            "a job has more units than its nodes", f"{total} on nodes of {sum(rooms)}"
-        )
+        raise Unusable(_TOO_MANY, f"{total} on nodes of {sum(rooms)}")
     given = [0] * len(rooms)
     smallest_first = sorted(range(len(rooms)), key=lambda place: (rooms[place], -place))
     for left, place in zip(range(len(rooms), 0, -1), smallest_first, strict=True):
@@ -207,339 +278,294 @@ def spread(total: int, rooms: Sequence[int]) -> tuple[int, ...]:
     return tuple(given)
 
 
-def check(named: Sequence[Held], sizes: Sequence[int | None]) -> None:
-    """Refuse a job with a GPU of a number that its node does not have, or with more GPUs.
+def held_of(
+    stated: Stated | None, hosts: Sequence[str], sizes: Sizes, tell: Callable[[str, bool], None]
+) -> tuple[Held, ...]:  # fmt: skip
+    """Return the units that a job held of each of its nodes.
+
+    Parameters
+    ----------
+    stated
+        What its row states; None: it held all units of its nodes.
+    hosts
+        Its nodes.
+    sizes
+        What nodes have.
+    tell
+        Is told what is worth telling of the row, and whether that is a warning.
 
     Raises
     ------
     Unusable
-        When it has one.
+        When that is more than the nodes have.
     """
-    for some, size in zip(named, sizes, strict=True):
-        if isinstance(some, Shares):
+    unit = sizes.unit
+    everything: tuple[Held, ...] = (WHOLE,) * len(hosts)
+    if stated is None or stated.alone:
+        return everything
+    rooms = [sizes.units(host) for host in hosts]
+    times = len(hosts) if stated.each else 1
+    cores = None if stated.cores is None else stated.cores * times
+    total = stated.gpus
+    if unit.cores:
+        total = stated.cores
+    held: tuple[Held, ...] = (0,) * len(hosts)
+    if stated.named:
+        held = _named(dict(stated.named), hosts, rooms, unit)
+    elif total is None and (unit.cores or not stated.shares):
+        tell("a job states no resources: it counts as on all units of its nodes", True)
+        return everything
+    elif total and stated.each:
+        held = tuple(unit.held(total, size) for size in rooms)
+    elif total:
+        given = spread(total, [unit.room(size) for size in rooms])
+        held = tuple(map(unit.held, given, rooms))
+        if len(hosts) > 1 and list(held) != rooms:
+            why = f"the {unit.plural} of a job are known of all its nodes together: they count as spread evenly"
+            tell(why, False)
+    elif stated.shares and not unit.cores:
+        return _shared(stated.shares * times, hosts, sizes, tell)
+    elif not unit.cores and sizes.are_full(hosts, cores):
+        why = "a job without GPUs has all cores of its nodes: it counts as on all their GPUs"
+        tell(why, False)
+        return everything
+    if not any(held):
+        tell(f"a job without {unit.plural} leaves those of its nodes idle", False)
+    return held
+
+
+def _named(
+    named: dict[str, int | tuple[int, ...]], hosts: Sequence[str], rooms: Sequence[int | None], unit: Unit
+) -> tuple[Held, ...]:  # fmt: skip
+    """Units of each host by what is stated of it."""
+    held: list[Held] = []
+    for host, room in zip(hosts, rooms, strict=True):
+        some = named.get(host) or 0
+        if isinstance(some, int):
+            held.append(unit.held(some, room))
             continue
-        if isinstance(some, tuple) and size is not None and max(some) >= size:
-            raise Unusable(
-                "a job has more units than its nodes",
-                f"number {max(some)} of a node of {size}",
-            )
-        if not isinstance(some, tuple) and some > (MAX_UNITS if size is None else size):
-            raise Unusable(
-                "a job has more units than its nodes", f"{some} of a node of {size}"
-            )
+        if max(some) >= (MAX_UNITS if room is None else room):
+            raise Unusable(_TOO_MANY, f"number {max(some)} of a node of {room}")
+        held.append(some)
+    return tuple(held)
 
 
-NodeColumns = tuple[IndexArray, TimeArray, TimeArray]
+def _shared(
+    total: int, hosts: Sequence[str], sizes: Sizes, tell: Callable[[str, bool], None]
+) -> tuple[Held, ...]:  # fmt: skip
+    held = sizes.shared(hosts, total)
+    if held is None:
+        why = "how many shares (shards, MPS) a GPU has is not known (--nodes: scontrol show node says it): each job "
+        tell(f"{why}with some counts as on one GPU of each node", True)
+        return (1,) * len(hosts)
+    return held
 
 
-class UnitLog:
-    """Which jobs held how many units of which nodes, and how many units nodes have.
+# --- the units of a machine -----------------------------------------------------------------------------------------
+
+
+class UnitMap:
+    """The units of a machine's nodes, numbered from node to node.
+
+    Parameters
+    ----------
+    sizes
+        Units of each node; nodes without any are no part of the trace.
+    """
+
+    def __init__(self, sizes: Whole) -> None:
+        self.sizes = sizes
+        self.total, self.per_node = int(sizes.sum()), int(sizes.max(initial=0))
+        self.first = np.cumsum(sizes) - sizes
+        # Among the nodes that have units.
+        self._rank = np.cumsum(sizes > 0) - 1
+
+    def of_nodes(
+        self, node: Whole, begin: Whole, end: Whole
+    ) -> tuple[Whole, Whole, Whole]:
+        """Intervals of nodes as intervals of each of their units."""
+        sizes = self.sizes[node]
+        units = consecutive(self.first[node], sizes)
+        return units, np.repeat(begin, sizes), np.repeat(end, sizes)
+
+    def node_of(self, units: Whole) -> Whole:
+        """The node of each unit."""
+        return np.searchsorted(self.first + self.sizes, units, side="right")
+
+    def slots(self, units: Whole) -> NDArray[np.int32]:
+        """Number of each unit where all nodes that have any take as much room as the largest, as traces have it."""
+        node = self.node_of(units)
+        slots = self._rank[node] * self.per_node + units - self.first[node]
+        return slots.astype(np.int32)
+
+
+def units_of_machine(
+    sizes: Sizes, known: Sequence[tuple[int, str]], names: Sequence[str], tell: Callable[[str, str], None]
+) -> UnitMap:  # fmt: skip
+    """Return the units of the machine's nodes.
+
+    Parameters
+    ----------
+    sizes
+        What nodes have.
+    known
+        Each node's place and each name by which lists or logs know it; a list may state what it has by one of them.
+    names
+        The machine's nodes, by their places.
+    tell
+        Receives warnings, with a detail.
+
+    Raises
+    ------
+    InputError
+        When of a node it is not known how many units it has, when one has more than any node, or none has any.
+    """
+    unit = sizes.unit
+    found = np.full(len(names), -1, dtype=np.int64)
+    for place, name in known:
+        size = sizes.units(name)
+        if size is not None:
+            found[place] = max(size, int(found[place]))
+    if (found < 0).any():
+        unknown = [names[place] for place in np.flatnonzero(found < 0).tolist()]
+        raise InputError(
+            f"--unit {unit}: how many {unit.plural} a node has is not known of {_some(unknown)}",
+            hint="--nodes with what scontrol show node or pbsnodes -av prints, or --units-per-node N",
+        )
+    if found.max(initial=0) > MAX_UNITS:
+        name = names[int(found.argmax())]
+        raise InputError(
+            f"node {name} has {found.max()} {unit.plural}; at most {MAX_UNITS} are read"
+        )
+    if not found.any():
+        raise InputError(f"--unit {unit}: no node has {unit.plural}")
+    none = [names[place] for place in np.flatnonzero(found == 0).tolist()]
+    if none:
+        tell(
+            f"nodes without {unit.plural} are left out",
+            f"{len(none):,}, such as {_some(none)}",
+        )
+    if len(np.unique(found[found > 0])) > 1:
+        why = f"nodes differ in their {unit.plural}: for jobs on several whole nodes only those with most count"
+        tell(why, f"{found.max()}")
+    return UnitMap(found)
+
+
+def refuse_untracked(unit: Unit, held: Sequence[Held], without: int) -> None:
+    """Refuse logs of which no job holds any GPU but for jobs that hold whole nodes: GPUs are not tracked.
 
     Parameters
     ----------
     unit
         What a unit is.
-    default
-        Units of a node of which nothing else states how many it has; None: not given.
-
-    Attributes
-    ----------
-    stated
-        Units of nodes, by index of the node, as lists of nodes state them.
+    held
+        Each thing that any job holds of a node.
     without
-        Nodes of which a list states no units, though it states those of others: they have none.
-    cores, shares
-        Of nodes, as lists state them, cores and shares of all GPUs.
+        How many jobs hold nothing.
+    """
+    any_held = any(some and some != WHOLE for some in held)
+    if without >= _ENOUGH_WITHOUT and not (unit.cores or any_held):
+        raise InputError(
+            f"--unit gpu: none of {without:,} jobs states a GPU",
+            hint="is gres/gpu tracked (AccountingStorageTRES in slurm.conf)? --allow-few takes all GPUs for idle",
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+# --- first fit ------------------------------------------------------------------------------------------------------
+
+
+class Placed(NamedTuple):
+    """Units that jobs were given.
+
+    Parameters
+    ----------
+    row, unit
+        Of each unit taken: the row of those that were placed, and the unit's number on the machine.
+    notes
+        What is to be told of it, with a detail.
     """
 
-    def __init__(self, unit: Unit, default: int | None = None) -> None:
-        self.unit, self.default = unit, default
-        self.stated: dict[int, int] = {}
-        self.without: set[int] = set()
-        self.cores: dict[int, int] = {}
-        self.shares: dict[int, int] = {}
-        self._held: dict[Held, int] = {}  # what jobs hold of a node, numbered
-        # What records without an end name, by hash of the job's key and start: nodes, and what is held of each.
-        self._named: dict[
-            tuple[int, int], tuple[tuple[int, ...], tuple[Held, ...]]
-        ] = {}
-        # Jobs of which a record states no units: hash of the key, start, end.
-        self._bare = array("q"), array("q"), array("q")
-        # One entry for each job and node: hash of the job's key, start, end, node, number of what it holds.
-        self._keys, self._starts, self._ends = array("q"), array("q"), array("q")
-        self._nodes, self._what = array("i"), array("i")
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def size(self, node: int) -> int | None:
-        """Units of a node; None: not known."""
-        none = self.default is None and bool(self.stated) and node in self.without
-        return self.stated.get(node, 0 if none else self.default)
-
-    def state_size(self, nodes: Sequence[int], size: int | None, *, part: bool) -> None:
-        """A list states how many units nodes have, or a part of a node has; None: it does not."""
-        for node in nodes:
-            if size is None:
-                self.without.add(node)
-            else:
-                self.stated[node] = size + (self.stated.get(node, 0) if part else 0)
-
-    def state_more(
-        self, nodes: Sequence[int], cores: int | None, shares: int | None
-    ) -> None:
-        """A list states the cores, and the shares of GPUs, that nodes have; None: it does not."""
-        if cores:
-            self.cores.update(dict.fromkeys(nodes, cores))
-        if shares:
-            self.shares.update(dict.fromkeys(nodes, shares))
-
-    def shared(self, nodes: Sequence[int], total: int) -> tuple[Held, ...] | None:
-        """Return what a job with so many shares of GPUs holds; None where it is not known how many shares a GPU has."""
-        per_gpu = []
-        for node in nodes:
-            shares, gpus = self.shares.get(node, 0), self.size(node)
-            if not shares or not gpus:
-                return None
-            per_gpu.append(max(1, shares // gpus))
-        counts = spread(total, [self.shares[node] for node in nodes])
-        return tuple(map(Shares, counts, per_gpu))
-
-    def are_full(self, nodes: Sequence[int], cores: int | None) -> bool:
-        """Whether a job with so many cores leaves none of those of its nodes: nothing else can start there."""
-        known = [self.cores[node] for node in nodes if node in self.cores]
-        return bool(cores) and len(known) == len(nodes) and (cores or 0) >= sum(known)
-
-    def names_none(self) -> int:
-        """How many jobs have no units, where none has any but the whole of its nodes; otherwise 0."""
-        named = any(some and some != WHOLE for some in self._held)
-        return 0 if named else len(self._bare[0])
-
-    def sizes(self, nodes: Sequence[int]) -> list[int | None]:
-        """Return the units of several nodes, as `size` does of one."""
-        return [self.size(node) for node in nodes]
-
-    def add(
-        self,
-        key: Hashable,
-        nodes: Sequence[int],
-        held: Sequence[Held],
-        start_ns: int,
-        end_ns: int,
-    ) -> None:
-        """A job held units of these nodes. Of several records with one key and start the latest end counts."""
-        count = len(nodes)
-        if not count:
-            for column, value in zip(
-                self._bare, (hash(key), start_ns, end_ns), strict=True
-            ):
-                column.append(value)
-        self._keys.extend([hash(key)] * count)
-        self._starts.extend([start_ns] * count)
-        self._ends.extend([end_ns] * count)
-        self._nodes.extend(nodes)
-        self._what.extend(self._held.setdefault(some, len(self._held)) for some in held)
-
-    def name(
-        self, key: Hashable, nodes: Sequence[int], held: Sequence[Held], start_ns: int
-    ) -> None:
-        """A record without an end says which units a job has: these count, whatever records with an end state."""
-        if any(isinstance(some, tuple) for some in held):
-            named = tuple(nodes), tuple(held)
-            run = hash(key), start_ns
-            self._named[run] = max(
-                named, self._named.get(run, named), key=repr
-            )  # in whatever order records come
-
-    def settle(self) -> int:
-        """Give jobs the units that were named for them; returns by how much that makes more entries."""
-        if not self._named:
-            return 0
-        ends: dict[tuple[int, int], int] = {}
-        before: dict[tuple[int, int], set[int]] = {}
-        hashes = list({key for key, _ in self._named})
-        kept = ~np.isin(np.array(self._keys, dtype=np.int64), hashes)
-        for row in np.flatnonzero(~kept).tolist():
-            run = self._keys[row], self._starts[row]
-            kept[row] = run not in self._named
-            if not kept[row]:
-                ends[run] = max(self._ends[row], ends.get(run, self._ends[row]))
-                before.setdefault(run, set()).add(self._nodes[row])
-        for key, start, end in zip(*self._bare, strict=True):
-            if (key, start) in self._named:
-                ends[key, start] = max(end, ends.get((key, start), end))
-        for name in ("_keys", "_starts", "_ends", "_nodes", "_what"):
-            column = getattr(self, name)
-            setattr(
-                self, name, array(column.typecode, np.array(column)[kept].tobytes())
-            )
-        more = 0
-        for run, end in ends.items():
-            nodes, held = self._named[run]
-            more += len(nodes) - len(before.get(run, ()))
-            self.add(run[0], nodes, held, run[1], end)
-        self._named.clear()
-        return more
-
-    def _columns(self) -> tuple[IndexArray, NDArray[np.int32], TimeArray, TimeArray]:
-        """Node, number of what is held, start and end, of records that no other one replaces."""
-        keys, starts, ends = (
-            np.array(column, dtype=np.int64)
-            for column in (self._keys, self._starts, self._ends)
-        )
-        nodes, what = (
-            np.array(column, dtype=np.int32) for column in (self._nodes, self._what)
-        )
-        order = np.lexsort((-ends, nodes, starts, keys))
-        same = np.zeros(len(order), dtype=bool)
-        for column in (keys, starts, nodes):
-            column_in_order = column[order]
-            same[1:] |= column_in_order[1:] != column_in_order[:-1]
-        kept = order[same | (np.arange(len(order)) == 0)]
-        return nodes[kept], what[kept], starts[kept], ends[kept]
-
-    def intervals(self) -> NodeColumns:
-        """Node, start and end of each."""
-        nodes, _, starts, ends = self._columns()
-        return nodes, starts, ends
-
-    def placed(
-        self,
-        place: NDArray[np.int64],
-        first: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-        diagnosis: Diagnosis,
-    ) -> NodeColumns:
-        """Unit, start and end of all: the units that are stated, else the lowest that are free when a job starts.
-
-        Parameters
-        ----------
-        place
-            Place of each node among the machine's, or -1.
-        first, sizes
-            Number of the first unit of each place, and how many there are.
-        diagnosis
-            Receives notes on jobs for which there were too few.
-        """
-        nodes, what, starts, ends = self._columns()
-        at = place[nodes] if len(nodes) else np.zeros(0, dtype=np.int64)
-        wants = list(self._held)
-        many = np.array([_gpus_of(some) for some in wants] or [0])[what]
-        named = np.array(
-            [isinstance(some, tuple) or some == WHOLE for some in wants] or [False]
-        )[what]
-        # Of jobs that start together those that name their units come first, then the long and the large ones: the
-        # order of the records does not matter.
-        order = np.lexsort((what, -many, -ends, ~named, starts, at))
-        order = order[at[order] >= 0]
-        units, begins, finishes = array("q"), array("q"), array("q")
-        short = chosen = 0
-        for rows in (
-            np.split(order, np.flatnonzero(np.diff(at[order])) + 1)
-            if len(order)
-            else ()
-        ):
-            here = int(at[rows[0]])
-            node = _Node(int(sizes[here]))
-            jobs = list(zip((wants[k] for k in what[rows].tolist()), starts[rows].tolist(), ends[rows].tolist(),
-                            strict=True))  # fmt: skip
-            for some, start, end in jobs:
-                node.will_hold(some, start, end)
-            for some, start, end in jobs:
-                got, wanted = node.take(some, start, end)
-                short += len(got) < wanted
-                chosen += not isinstance(some, tuple) and some != WHOLE
-                units.extend(int(first[here]) + unit for unit in got)
-                begins.extend([start] * len(got))
-                finishes.extend([end] * len(got))
-        self._say(diagnosis, chosen, short, len(order))
-        return (
-            np.array(units, dtype=np.int32),
-            np.array(begins, dtype=np.int64),
-            np.array(finishes, dtype=np.int64),
-        )
-
-    def _say(self, diagnosis: Diagnosis, chosen: int, short: int, total: int) -> None:
-        what = self.unit.plural
-        if chosen:
-            why = f"the log states how many {what} of a node a job had, not which: each was given the lowest free ones"
-            diagnosis.note(
-                why, "", 0, f"{chosen:,} of {total:,} jobs x nodes", loud=True
-            )
-        if short:
-            why = f"jobs had more {what} of a node than were free: they were given those that were"
-            diagnosis.note(
-                why, "", 0, f"{short:,} of {total:,} jobs x nodes", loud=True
-            )
+    row: Whole
+    unit: Whole
+    notes: list[tuple[str, str]]
 
 
-def _gpus_of(some: Held) -> int:
-    """How many units that is; `WHOLE` stays."""
-    if isinstance(some, Shares):
-        return -(-some.count // some.of)
-    return len(some) if isinstance(some, tuple) else some
+def placed(
+    node: Whole, start: Whole, end: Whole, what: Whole, held: Sequence[Held], machine: UnitMap, unit: Unit
+) -> Placed:  # fmt: skip
+    """Return the units of all jobs: those that are stated, else the lowest that are free when a job starts.
 
+    Parameters
+    ----------
+    node, start, end, what
+        Of each job and node: the node's place (-1: none of the machine), the job's start and end, and what it holds as
+        an index of `held`.
+    held
+        Each thing that any job holds of a node.
+    machine
+        Numbers the units.
+    unit
+        What a unit is called.
+    """
+    from bft.replay.logs.first_fit import ALL, COUNTED, LISTED, SHARED, first_fit
 
-class _Node:
-    """The units of one node, and until when each is held. Jobs come in order of their start."""
-
-    def __init__(self, size: int) -> None:
-        self._until = [-(2**63)] * size
-        # Of units that jobs name: their starts, ascending, and the latest end up to each.
-        self._named: list[tuple[list[int], list[int]]] = [([], []) for _ in range(size)]
-        # Of units of which jobs hold shares: until when each holds how many.
-        self._shares: list[list[tuple[int, int]]] = [[] for _ in range(size)]
-
-    def will_hold(self, some: Held, start: int, end: int) -> None:
-        """A job will hold these units: others are to leave them free if they can."""
+    wishes, numbers = [(COUNTED, 0, 1, 0)], [0]
+    for some in held:
         if isinstance(some, tuple):
-            for unit in some:
-                if unit < len(self._named):
-                    starts, ends = self._named[unit]
-                    starts.append(start)
-                    ends.append(max(end, ends[-1]) if ends else end)
-
-    def take(self, some: Held, start: int, end: int) -> tuple[list[int], int]:
-        """The units that a job gets, and how many it should."""
-        size = len(self._until)
-        if isinstance(some, Shares):
-            got, wanted = self._shared(some, start, end), _gpus_of(some)
-        elif isinstance(some, tuple):
-            got, wanted = [unit for unit in some if unit < size], len(some)
-        elif some == WHOLE:
-            got, wanted = list(range(size)), size
+            wishes.append((LISTED, len(some), 1, len(numbers)))
+            numbers += some
+        elif isinstance(some, Shares):
+            wishes.append((SHARED, some.count, some.of, 0))
         else:
-            free = [unit for unit, until in enumerate(self._until) if until <= start]
-            got, wanted = (
-                sorted(free, key=lambda unit: self._is_named(unit, start, end))[:some],
-                some,
-            )
-        for unit in got:
-            self._until[unit] = max(self._until[unit], end)
-        return got, wanted
+            wishes.append((ALL if some == WHOLE else COUNTED, max(some, 0), 1, 0))
+    kind, count, of, begin = np.array(wishes[1:] or wishes, dtype=np.int64).T.copy()
+    listed = np.array(numbers, dtype=np.int64)
+    canonical = sorted(range(len(held)), key=lambda place: repr(held[place]))
+    rank = np.argsort(np.array(canonical, dtype=np.int64))
+    chosen = (kind == COUNTED) | (kind == SHARED)
+    units = -(-count // of)
+    # Of jobs that start together those that name their units come first, then the long and the large ones: the order
+    # of the records does not matter.
+    order = np.lexsort((rank[what], -units[what], -end, chosen[what], start, node))
+    holds = (node >= 0) & ((units[what] > 0) | (kind[what] == ALL))
+    order = order[holds[order]]
+    what, start, end = what[order], start[order], end[order]
+    low, sizes = machine.first[node[order]], machine.sizes[node[order]]
+    wanted = np.where(kind[what] == ALL, sizes, units[what])
+    rows = np.flatnonzero(kind[what] == LISTED)
+    names = count[what[rows]]
+    of_row = np.repeat(rows, names)
+    number = listed[consecutive(begin[what[rows]], names)]
+    there = number < sizes[of_row]
+    spans = _by_unit(
+        (low[of_row] + number)[there],
+        start[of_row[there]],
+        end[of_row[there]],
+        machine.total,
+    )
+    taken = np.zeros((2, int(wanted.sum())), dtype=np.int64)
+    jobs = start, end, low, low + sizes, what
+    taken = taken[:, : first_fit(*jobs, kind, count, of, begin, listed, *spans, taken)]
+    got = np.bincount(taken[0], minlength=len(order))
+    some_chosen, short = np.count_nonzero(chosen[what]), np.count_nonzero(got < wanted)
+    total = f"{len(order):,} jobs x nodes"
+    why = f"the log states how many {unit.plural} of a node a job had, not which: each was given the lowest free ones"
+    notes = [(why, f"{some_chosen:,} of {total}")] if some_chosen else []
+    why = f"jobs had more {unit.plural} of a node than were free: they were given those that were"
+    notes += [(why, f"{short:,} of {total}")] if short else []
+    return Placed(order[taken[0]], taken[1], notes)
 
-    def _shared(self, some: Shares, start: int, end: int) -> list[int]:
-        """The units on which a job gets its shares: the first with room, as in Slurm."""
-        got: list[int] = []
-        left = some.count
-        while left > 0:
-            fits: list[tuple[bool, int]] = []
-            for unit, held in enumerate(self._shares):
-                held[:] = [(until, count) for until, count in held if until > start]
-                used = sum(count for _, count in held)
-                free = not used and self._until[unit] <= start
-                if (used or free) and used + min(left, some.of) <= some.of:
-                    fits.append((self._is_named(unit, start, end), unit))
-            if not fits:
-                break
-            unit = min(fits)[1]
-            self._shares[unit].append((end, min(left, some.of)))
-            got.append(unit)
-            left -= some.of
-        return got
 
-    def _is_named(self, unit: int, start: int, end: int) -> bool:
-        """Whether a job names this unit during [start, end)."""
-        starts, ends = self._named[unit]
-        before = bisect_left(starts, end)
-        return before > 0 and ends[before - 1] > start
+def _by_unit(
+    unit: Whole, start: Whole, end: Whole, total: int
+) -> tuple[Whole, Whole, Whole]:
+    """Where the spans of each unit begin, by unit, their starts, ascending, and the latest end up to each."""
+    order = np.lexsort((start, unit))
+    unit = unit[order]
+    ends, rank = np.unique(end[order], return_inverse=True)
+    reach = np.maximum.accumulate(unit * len(ends) + rank) % max(1, len(ends))
+    return np.searchsorted(unit, np.arange(total + 1)), start[order], ends[reach]

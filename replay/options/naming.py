@@ -18,7 +18,7 @@ _TELLING = ("policy", "objective", "backend", "preset", "formulation")
 # A name of more options is harder to read than the name of a folder.
 MAX_NAMED = 3
 # Options of inputs that policies and not the world use, or whose default follows from the policy.
-_NOT_THE_WORLD = ("walltimes", "oversized", "seed")
+_NOT_THE_WORLD = ("oversized", "seed")
 # Options that draw from --seed, so that another seed makes other inputs.
 _DRAWN = ("shuffle_submits", "arrival")
 

@@ -122,7 +122,6 @@ class RunSpec:
         """
         kind = Kind.of(self.make_policy())
         self._check_backend()
-        self._check_expectations(kind)
         return [
             *self.ineffective(),
             *self._notes_on_answers(),
@@ -148,28 +147,6 @@ class RunSpec:
         options, policy = self.options, self.policy
         if kind.clairvoyant and not policy.kind.clairvoyant:
             yield f"--objective {options.objective} sees each job's true remaining work, which no scheduler knows"
-        if (
-            options.walltimes is not None
-            and not kind.expects
-            and options.rules.return_time_s is None
-        ):
-            yield f"--walltimes has no effect with --policy {policy.name}, which does not look at them"
-        if options.walltimes is None and kind.expects:
-            yield (
-                f"--policy {policy.name} looks at how long nodes may stay idle: without --walltimes nothing is known"
-            )
-
-    def _check_expectations(self, kind: Kind) -> None:
-        if (
-            kind.expects
-            and self.options.walltimes is not None
-            and self.options.rules.takes_free_first
-        ):
-            raise InputError(
-                f"--policy {self.policy.name} expects nodes of the log to stay idle, and with --return-time or "
-                "--reserve other nodes fill their places",
-                hint="--no-free-first lets host jobs take the nodes that the log names",
-            )
 
     def _check_backend(self) -> None:
         # Not checked when options are made: a run may be planned on another machine.

@@ -306,14 +306,14 @@ class OptionTable(OptionValues):
         conditions=(_TRACE_OF_NODES, _OWN_TRACE),
         published=True,
     )
-    walltimes: str | None = option(
-        "--walltimes",
-        _FILE,
-        help="What the batch scheduler knew of its jobs, as `ingest --walltimes` writes it, for policies that "
-        "look at how long nodes are expected to stay idle (docs/walltimes.md), and for --return-time.",
+    node_class: str | None = option(
+        "--node-class",
+        Maybe(Text()),
+        help="Use the nodes of one class only, as the trace states it: gpu, or gpu/debug (docs/formats.md).",
         section=INPUT,
+        metavar="CLASS",
+        shown="all",
         conditions=(_TRACE_OF_NODES, _given("node_trace", "-ndmap", refused=True)),
-        input_file=True,
     )
     kinds: str | None = option(
         "--kinds",
@@ -577,13 +577,6 @@ class OptionTable(OptionValues):
             None
             if self.workload is None
             else make_workload(self.workload, {"seed": self.seed})
-        )
-
-    @property
-    def takes_part(self) -> bool:
-        """Whether some nodes of a trace are left out."""
-        return self.node_trace is not None and bool(
-            self.first_node or self.node_count is not None
         )
 
     @property

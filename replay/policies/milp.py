@@ -190,7 +190,7 @@ class MilpPolicy(StoredState):
     window: Literal["fixed", "expected"] = field(
         default="fixed",
         metadata={
-            "help": "expected: look no further than the next node is expected to leave, by --walltimes"
+            "help": "expected: look no further than the next node is expected to leave, by the host jobs"
         },
     )
     by_kind: bool = field(

@@ -307,7 +307,7 @@ def host_jobs(runs: Sequence[RunFiles]) -> list[Chart]:
     for name, run in zip(names_of(runs), runs, strict=True):
         with run.summary_used():
             host = run.summary["metrics"].get("host") or {}
-            if host.get("starts") and "by_size" in host:
+            if host.get("instants") and "by_size" in host:
                 found[name] = host
                 _check(host)
     return _who_waits(found) if found else []

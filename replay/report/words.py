@@ -75,7 +75,7 @@ def opening(summary: dict[str, Any]) -> str:
     metrics = summary["metrics"]
     host = metrics.get("host") or {}
     sentences = [machine_sentence(summary), _trained(summary)]
-    if host.get("starts"):
+    if host.get("instants"):
         paid = _host(host)
         sentences.append(f"{paid[0].upper()}{paid[1:]}.")
     return " ".join(sentences)
@@ -158,7 +158,8 @@ def _host(host: dict[str, Any]) -> str:
     """Say what the machine's own jobs pay."""
     if "waiting_node_h" in host:
         return host_sentence(host)
-    each = f"{three_digits(host['waiting_node_h_per_second'])} node-hours"
+    least = "at least " if host["lower_bound"] else ""
+    each = f"{least}{three_digits(host['waiting_node_h_per_second'])} node-hours"
     return f"your own jobs would have waited {each} more for each second that a node takes to return"
 
 
@@ -197,13 +198,13 @@ def tiles(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _host_tiles(host: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if not host.get("starts"):
-        return
-    if "waiting_node_h" not in host:
-        hours = f"{three_digits(host['waiting_node_h_per_second'])} node-h"
-        yield hours, "your own jobs wait for each second that a node takes to return"
+    if not host.get("instants"):
         return
     least = "at least " if host["lower_bound"] else ""
+    if "waiting_node_h" not in host:
+        hours = f"{least}{three_digits(host['waiting_node_h_per_second'])} node-h"
+        yield hours, "your own jobs wait for each second that a node takes to return"
+        return
     yield f"{least}{host['waiting_node_h']:,.0f} node-h", "more that your own jobs wait"
 
 

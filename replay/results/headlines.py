@@ -11,7 +11,7 @@ import numpy as np
 
 from bft.replay.engine.ledger import Outcome
 from bft.replay.results.host import host_lines, three_digits
-from bft.replay.trace.trace_statistics import fragments
+from bft.replay.trace.trace_statistics import class_text, fragments
 
 # Up to so many jobs each is of interest by its name.
 FEW_JOBS = 20
@@ -58,6 +58,8 @@ def headlines(
                 f"used of {kind}",
                 f"{share} of {of['idle_unit_s'] / 3600:,.0f} idle unit-hours on {of['units']:,} units",
             )
+        for name, of in metrics.get("classes", {}).items():
+            yield f"idle of {name}", class_text(of)
         yield (
             "eq-nodes",
             f"{metrics['eq_nodes']:.1f} dedicated nodes would offer as much in the window",

@@ -18,8 +18,8 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.units import NOT_HELD, HostReturns
 from bft.replay.results.dedicated import equivalent_nodes
+from bft.replay.trace.host_jobs import NEVER, HostJobs
 from bft.replay.trace.node_trace import SECOND_NS, TimeArray
-from bft.replay.trace.walltimes import NEVER, Walltimes
 
 # Upper ends of the classes of starts by their number of nodes; larger ones make a class of their own.
 SIZES = (1, 4, 16, 64, 256)
@@ -45,15 +45,12 @@ class Starts:
         The last instant at which training let go of one of them; `NOT_HELD` where it held none.
     eligible_ns
         When each could have begun; `NEVER` where that is not known.
-    from_jobs
-        Whether a start is one job; else it is all nodes that leave at one instant.
     """
 
     time_ns: TimeArray
     nodes: NDArray[np.int64]
     let_go_ns: TimeArray
     eligible_ns: TimeArray
-    from_jobs: bool
 
     def delays_s(self, return_time_s: float) -> NDArray[np.float64]:
         """Seconds that each start waits, float64 of shape (starts,)."""
@@ -68,50 +65,47 @@ def starts_by_instant(host: HostReturns) -> Starts:
     instants, first, nodes = np.unique(time_ns, return_index=True, return_counts=True)
     latest = np.maximum.reduceat(let_go_ns, first) if len(first) else let_go_ns
     unknown = np.full(len(instants), NEVER, dtype=np.int64)
-    return Starts(instants, nodes.astype(np.int64), latest, unknown, from_jobs=False)
+    return Starts(instants, nodes.astype(np.int64), latest, unknown)
 
 
-def starts_by_job(outcome: Outcome, host: HostReturns, walltimes: Walltimes) -> Starts:
+def starts_by_job(outcome: Outcome, host: HostReturns, jobs: HostJobs) -> Starts:
     """Take the nodes of one host job for one start, those that another host job handed over included.
 
     The nodes of jobs that begin at one instant are pooled: they go to the jobs in the order in which these became
     eligible, the ones that training let go of first before others. Leaves that no job explains have no delay.
     """
     index = {name: position for position, name in enumerate(outcome.trace.nodes)}
-    position = np.array(
-        [index.get(name, -1) for name in walltimes.names], dtype=np.int64
-    )[walltimes.nodes]
-    row_of = np.repeat(np.arange(len(walltimes)), np.diff(walltimes.offsets))
+    position = np.array([index.get(name, -1) for name in jobs.names], dtype=np.int64)[
+        jobs.nodes
+    ]
+    row_of = np.repeat(np.arange(len(jobs)), jobs.sizes)
     begins = (
-        ~walltimes.reserved
-        & (walltimes.start >= outcome.start_ns)
-        & (walltimes.start < outcome.end_ns)
+        ~jobs.reserved
+        & (jobs.start >= outcome.start_ns)
+        & (jobs.start < outcome.end_ns)
     )
     used = begins[row_of] & (position >= 0)
     position, row_of = position[used], row_of[used]
 
-    let_go = _let_go_at(
-        host, len(outcome.trace.nodes), walltimes.start[row_of], position
-    )
+    let_go = _let_go_at(host, len(outcome.trace.nodes), jobs.start[row_of], position)
     rows = np.unique(row_of)
-    rows = rows[np.lexsort((rows, walltimes.known[rows], walltimes.start[rows]))]
-    turn = np.empty(len(walltimes), dtype=np.int64)
+    rows = rows[np.lexsort((rows, jobs.known[rows], jobs.start[rows]))]
+    turn = np.empty(len(jobs), dtype=np.int64)
     turn[rows] = np.arange(len(rows))
     left = let_go < NEVER  # the others were handed over by another host job
     taken = np.bincount(turn[row_of[left]], minlength=len(rows))
 
     # Pooled at each instant: the earliest let-go to the job that was eligible first.
-    order = np.lexsort((let_go[left], walltimes.start[row_of[left]]))
+    order = np.lexsort((let_go[left], jobs.start[row_of[left]]))
     pooled = let_go[left][order]
     last = np.cumsum(taken) - 1
     latest = np.full(len(rows), NOT_HELD, dtype=np.int64)
     latest[taken > 0] = pooled[last[taken > 0]]
     return Starts(
-        walltimes.start[rows],
-        walltimes.count[rows],
+        jobs.start[rows],
+        jobs.count[rows],
         latest,
-        walltimes.known[rows],
-        from_jobs=True,
+        jobs.known[rows],
     )
 
 
@@ -142,10 +136,13 @@ def host_metrics(
     return_time_s: float | None,
     *,
     price: float | None = None,
-    walltimes: Walltimes | None = None,
-    part_of_machine: bool = False,
+    some_nodes_alone: bool = False,
 ) -> dict[str, Any]:
     """Compute what the host jobs pay for the harvest; without a return time, what each second of it would cost.
+
+    Where the trace has the machine's own jobs, a start is one of them. Elsewhere nothing tells jobs that start at one
+    instant apart, nor starts from outages, nor which nodes one job hands to another: figures are those of instants, and
+    of starts there are none.
 
     Parameters
     ----------
@@ -155,75 +152,80 @@ def host_metrics(
         Seconds until a node that training held is back; None: not stated.
     price
         Worth of a node-hour that host jobs wait, in node-hours of training.
-    walltimes
-        The host jobs, where they are known.
-    part_of_machine
-        Whether the trace holds a part of the machine's nodes only.
+    some_nodes_alone
+        Whether host jobs count with some of their nodes only.
 
     Returns
     -------
     dict
         The field `host` of summary.json (docs/results.md).
     """
-    host = outcome.host
+    host, jobs = outcome.host, outcome.trace.host_jobs
     if host is None:
         return {}
+    if jobs is not None and not jobs.names_nodes:
+        jobs = None
     taken = host.taken
-    counts = {
-        "starts": taken.starts,
+    figures: dict[str, Any] = {
+        "by_job": jobs is not None,
+        "instants": taken.starts,
         "nodes_taken": taken.nodes,
         "nodes_taken_from_training": taken.from_training,
         "waiting_node_h_per_second": taken.waiting_nodes / 3600,
-        "lower_bound": part_of_machine and walltimes is None,
+        "lower_bound": jobs is None or some_nodes_alone,
     }
     if return_time_s is None:
-        return counts
+        return figures
     starts = (
-        starts_by_instant(host)
-        if walltimes is None
-        else starts_by_job(outcome, host, walltimes)
+        starts_by_instant(host) if jobs is None else starts_by_job(outcome, host, jobs)
     )
     delays_s = starts.delays_s(return_time_s)
     waiting_node_h = float((starts.nodes * delays_s).sum()) / 3600
     used_node_h = outcome.used_unit_seconds / outcome.trace.units_per_node / 3600
-    idle_node_h = outcome.idle_unit_seconds / outcome.trace.units_per_node / 3600
-    host_node_h = len(outcome.trace.nodes) * outcome.duration_s / 3600 - idle_node_h
-    comparable = host_node_h > 0 and not (
-        part_of_machine and starts.from_jobs
-    )  # jobs hold nodes outside the part
-    delayed = delays_s > 0
-    return {
-        **counts,
+    host_node_h = _host_node_h(outcome, jobs)
+    figures |= {
         "return_time_s": return_time_s,
-        "by_job": starts.from_jobs,
-        "starts": len(delays_s),
-        "delayed": int(delayed.sum()),
-        "delayed_share": float(delayed.mean()) if len(delays_s) else None,
-        "delay_s": _delays(delays_s),
+        "delayed": int((delays_s > 0).sum()),
+        "longest_delay_s": float(delays_s.max(initial=0.0)),
         "waiting_node_h": waiting_node_h,
-        "waiting_share_of_host": waiting_node_h / host_node_h if comparable else None,
+        "waiting_share_of_host": waiting_node_h / host_node_h if host_node_h else None,
         "waiting_share_of_harvest": waiting_node_h / used_node_h
         if used_node_h
         else None,
         "break_even_price": used_node_h / waiting_node_h if waiting_node_h else None,
-        **(
-            {}
-            if price is None
-            else {
-                "host_price": price,
-                "net_node_h": used_node_h - price * waiting_node_h,
-            }
-        ),
-        "start_nodes_p75": _upper_quartile(starts.nodes),
-        "by_size": _by_size(starts, delays_s),
-        **(
-            {}
-            if walltimes is None
-            else {"announced": _announced(starts, delays_s, return_time_s)}
-        ),
         "preempted_together": _together(host.preemptions["preempted"]),
         "stopped_together": _together(host.preemptions["stopped"]),
     }
+    if price is not None:
+        net = used_node_h - price * waiting_node_h
+        figures |= {"host_price": price, "net_node_h": net}
+    if jobs is not None:
+        figures |= {
+            "starts": len(delays_s),
+            "delayed_share": float((delays_s > 0).mean()) if len(delays_s) else None,
+            "delay_s": _delays(delays_s),
+            "start_nodes_p75": _upper_quartile(starts.nodes),
+            "by_size": _by_size(starts, delays_s),
+        }
+        if jobs.counts()["waited"]:
+            figures["announced"] = _announced(starts, delays_s, return_time_s)
+    return figures
+
+
+def _host_node_h(outcome: Outcome, jobs: HostJobs | None) -> float | None:
+    """Node-hours in which host jobs ran in the window of the replay; None where that is not known.
+
+    By the jobs; where they are not known, by the share of all node-time that the trace states.
+    """
+    if jobs is not None:
+        ran = jobs.take(np.flatnonzero(jobs.began))
+        begin, end = outcome.start_ns, outcome.end_ns
+        spans_ns = ran.end.clip(begin, end) - ran.start.clip(begin, end)
+        return float(ran.count @ (spans_ns / SECOND_NS)) / 3600
+    share = outcome.trace.busy_share
+    if share is None:
+        return None
+    return share * len(outcome.trace.nodes) * outcome.duration_s / 3600
 
 
 def _delays(delays_s: NDArray[np.float64]) -> dict[str, float | None]:
@@ -305,14 +307,17 @@ def host_notes(
         return
     if not host["by_job"]:
         yield (
-            "without --walltimes the host's jobs are not known: nodes that leave at one instant count as one start, "
-            "outages included"
+            "the machine's own jobs are not known: what they wait is at least that of the nodes which leave at one "
+            "instant, outages included, and no share of their starts is known; ingest writes the jobs of a log "
+            "beside its trace (docs/host-jobs.md)"
         )
-    if host["lower_bound"]:
+    elif host["lower_bound"]:
         yield (
-            "the trace has a part of the machine's nodes: what host jobs wait is a lower bound, since their nodes "
-            "outside it wait with them"
+            "the replay has some of the machine's nodes: what host jobs wait is a lower bound, since their nodes "
+            "outside these wait with them"
         )
+    if host["waiting_share_of_host"] is None:
+        yield "the node-time of host jobs is not known: the trace does not tell it from outages"
     price = host.get("host_price", 1.0)
     if host["break_even_price"] is not None and host["break_even_price"] < price:
         mean_s = idle_nodes * outcome.duration_s / host["nodes_taken"]
@@ -321,7 +326,7 @@ def host_notes(
             f"for each that they wait, at a price of {price:g} (--return-time {rules.return_time_s:g}; a node that "
             f"they take was idle for {mean_s:,.0f} s on average)"
         )
-    if is_best and not rules.reserve and host["start_nodes_p75"]:
+    if is_best and not rules.reserve and host.get("start_nodes_p75"):
         yield (
             f"--reserve {host['start_nodes_p75']} suggests itself where few host jobs should notice: three quarters of "
             "their starts take no more nodes than that (docs/host-jobs.md)"
@@ -339,13 +344,13 @@ def three_digits(value: float) -> str:
 
 def host_sentence(host: dict[str, Any]) -> str:
     """Say in a sentence what host jobs pay."""
+    at_least = "at least " if host["lower_bound"] else ""
     if "waiting_node_h" not in host:
         return (
-            f"{host['starts']:,} starts took {host['nodes_taken']:,} nodes, {host['nodes_taken_from_training']:,} of "
-            "them from training; each second that a node takes to return makes them wait "
-            f"{three_digits(host['waiting_node_h_per_second'])} node-hours"
+            f"at {host['instants']:,} instants they took {host['nodes_taken']:,} nodes, "
+            f"{host['nodes_taken_from_training']:,} of them from training; each second that a node takes to return "
+            f"makes them wait {at_least}{three_digits(host['waiting_node_h_per_second'])} node-hours"
         )
-    at_least = "at least " if host["lower_bound"] else ""
     share = host["waiting_share_of_host"]
     of_time = "" if share is None else f"{share:.2%} of their node-time; "
     text = (
@@ -353,8 +358,9 @@ def host_sentence(host: dict[str, Any]) -> str:
         f"{host['return_time_s']:g} s for a node to return)"
     )
     if host["break_even_price"] is not None:
-        text += f": {host['break_even_price']:,.1f} node-hours of training for each"
-    if host["reserve"] and host["delayed_share"] is not None:
+        at_most = "at most " if host["lower_bound"] else ""
+        text += f": {at_most}{host['break_even_price']:,.1f} node-hours of training for each"
+    if host["reserve"] and host.get("delayed_share") is not None:
         nodes = f"{host['reserve']} node{'s' * (host['reserve'] != 1)}"
         text += f"; with {nodes} kept free, {1 - host['delayed_share']:.0%} of their starts would not have noticed"
     return text
@@ -362,18 +368,25 @@ def host_sentence(host: dict[str, Any]) -> str:
 
 def host_lines(host: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield label and text for the figures of `host_metrics`; nothing where no node was taken."""
-    if not host.get("starts"):
+    if not host.get("instants"):
         return
     yield "host jobs", host_sentence(host)
     if "waiting_node_h" not in host:
         return
-    delay = host["delay_s"]
-    yield (
-        "host starts",
-        f"{host['delayed']:,} of {host['starts']:,} wait ({host['delayed_share']:.1%}); delay of all: mean "
-        f"{delay['mean']:,.1f} s, median {delay['p50']:,.1f} s, p95 {delay['p95']:,.1f} s, largest "
-        f"{delay['max']:,.1f} s",
-    )
+    if host["by_job"] and host["starts"]:
+        delay = host["delay_s"]
+        yield (
+            "host starts",
+            f"{host['delayed']:,} of {host['starts']:,} wait ({host['delayed_share']:.1%}); delay of all: mean "
+            f"{delay['mean']:,.1f} s, median {delay['p50']:,.1f} s, p95 {delay['p95']:,.1f} s, largest "
+            f"{delay['max']:,.1f} s",
+        )
+    elif not host["by_job"]:
+        yield (
+            "host instants",
+            f"at {host['delayed']:,} of {host['instants']:,} instants at which nodes leave some job waits, up to "
+            f"{host['longest_delay_s']:,.1f} s; which jobs start is not known",
+        )
     yield "host queue", AMPLIFIED
     if "net_node_h" in host:
         yield (

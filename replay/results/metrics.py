@@ -19,6 +19,7 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import (
     STARTUPS_S,
     fragments_in_parts,
+    idle_by_class,
     iso_exact,
     length_histogram,
     usable_share,
@@ -62,6 +63,7 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
     census = Census.of(outcome)
     statuses = decisions.value_counts()
     integral, kinds = outcome.idle_unit_seconds, units_by_kind(outcome)
+    classes = idle_by_class(outcome.trace, outcome.start_ns, outcome.end_ns)
     return {
         "outcome": outcome.work,
         "duration_s": outcome.duration_s,
@@ -72,6 +74,7 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
         "used_unit_s": outcome.used_unit_seconds,
         "used_share": outcome.used_unit_seconds / integral if integral else None,
         **({"kinds": kinds} if kinds else {}),
+        **({"classes": classes} if classes else {}),
         "eq_nodes": equivalent_nodes(outcome),
         **usefulness(outcome, dedicated),
         **{

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bft.models import InputError, JobTable, write_jobs
 from bft.models.tolerances import SAME_RESULT
-from bft.replay.inputs.files import Files, digest
+from bft.replay.inputs.files import Files
 from bft.replay.options.naming import (
     different_inputs,
     is_rigid,
@@ -39,6 +39,7 @@ from bft.replay.studies.run_tables import (
     work_by_day,
 )
 from bft.replay.studies.study import Plan, Point, Study, key_of
+from bft.replay.trace.host_jobs import digest
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import write_trace
 
@@ -777,8 +778,11 @@ def inputs(
 
 
 def _named(study: Study, what: str, value: Any, write: Any) -> Path:
-    folder = study.folder / "inputs"
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f".{what}.parquet"
-    write(value, draft)
-    return draft.rename(folder / f"{what}-{digest(draft)[:16]}.parquet")
+    draft = study.folder / "inputs" / f".{what}"
+    draft.mkdir(parents=True, exist_ok=True)
+    file = draft / f"{what}.parquet"  # host jobs lie beside a trace
+    write(value, file)
+    folder = draft.with_name(f"{what}-{digest(file)[:16]}")
+    if not folder.exists():
+        draft.rename(folder)
+    return folder / file.name

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.replay.trace.uncertainty import Uncertainty
+
+if TYPE_CHECKING:
+    from bft.replay.trace.host_jobs import HostJobs
 
 IndexArray = NDArray[np.int32]
 TimeArray = NDArray[np.int64]
@@ -49,10 +52,6 @@ class NodeTrace:
         have `units_per_node` each.
     notes
         What reading did to the input, in sentences: rows merged, dropped, and so on.
-    rows
-        Instants of the rows (of a matrix) or distinct times (of a native file) that it was read from, unchanged and
-        repeated ones included, int64, ascending: what `--skip-rows` counts. None where these are the start, the events
-        and the end.
     altered
         How it was perturbed (`perturbing`), for people; empty for a trace as observed.
     kinds
@@ -63,6 +62,12 @@ class NodeTrace:
         What making it from a log assumed, in sentences. They travel with its file.
     zone
         Time zone of the machine's site, such as Europe/Berlin; empty where it is not known.
+    classes
+        Class of each node as its list of nodes states it, such as gpu or gpu/debug; empty where none is stated.
+    busy_share, unavailable_share
+        Parts of the node-time in which jobs ran, and in which nodes were down, drained or reserved; None: not known.
+    host_jobs
+        The machine's own jobs; None: not known. They lie in a file of their own beside that of the trace.
 
     Examples
     --------
@@ -83,16 +88,24 @@ class NodeTrace:
     source: str = ""
     units_per_node: int = 1
     notes: tuple[str, ...] = field(default=())
-    rows: TimeArray | None = None
     altered: str = ""
     node_units: tuple[int, ...] | None = None
     kinds: tuple[str, ...] = ()
     uncertain: Uncertainty | None = None
     assumptions: tuple[str, ...] = ()
     zone: str = ""
+    classes: tuple[str, ...] = ()
+    busy_share: float | None = None
+    unavailable_share: float | None = None
+    host_jobs: HostJobs | None = None
 
     def __post_init__(self) -> None:
-        units = self.node_units
+        units, classes = self.node_units, self.classes
+        if classes and len(classes) != len(self.nodes):
+            raise InputError(
+                f"{len(classes)} classes are stated for {len(self.nodes)} nodes",
+                file=self.source or None,
+            )
         if units is not None and not (
             len(units) == len(self.nodes)
             and all(0 < count <= self.units_per_node for count in units)
@@ -219,26 +232,89 @@ class NodeTrace:
         >>> replace(always_idle(3, 0, SECOND_NS), kinds=("fast", "slow", "slow")).of_kind("slow").idle_units().tolist()
         [2]
         """
-        of_kind = np.repeat(
-            np.array(self.kinds) == kind, self.slots // max(len(self.nodes), 1)
-        )
-        joined, left = of_kind[self.joined], of_kind[self.left]
-        joined_at, left_at = (
-            np.concatenate([[0], np.cumsum(those)])[offsets]
-            for those, offsets in ((joined, self.joined_at), (left, self.left_at))
-        )
+        return self.only(np.array(self.kinds) == kind)
+
+    def only(self, chosen: NDArray[np.bool_]) -> NodeTrace:
+        """Return this trace with the events of chosen nodes only, under their numbers; bool of shape (nodes,)."""
+        slots = np.repeat(chosen, self.slots // max(len(self.nodes), 1))
+        joined, left = slots[self.joined], slots[self.left]
         return replace(
             self,
             joined=self.joined[joined],
-            joined_at=joined_at,
+            joined_at=np.concatenate([[0], np.cumsum(joined)])[self.joined_at],
             left=self.left[left],
-            left_at=left_at,
+            left_at=np.concatenate([[0], np.cumsum(left)])[self.left_at],
         )
 
-    def read_from(self, rows: TimeArray) -> NodeTrace:
-        """Return this trace as if it had been read from rows of these instants."""
-        usual = np.unique(np.concatenate([[self.start], self.times, [self.end]]))
-        return replace(self, rows=None if np.array_equal(rows, usual) else rows)
+    def of_nodes(self, kept: Sequence[int]) -> NodeTrace:
+        """Return the trace of some nodes alone, in the order in which their numbers are given.
+
+        Host jobs stay as they are.
+
+        Examples
+        --------
+        >>> always_idle(3, 0, SECOND_NS).of_nodes([2, 0]).nodes
+        ('n00002', 'n00000')
+        """
+        place = np.full(len(self.nodes), -1, dtype=np.int32)
+        place[list(kept)] = np.arange(len(kept), dtype=np.int32)
+        joined, join_event = self._moved(self.joined, self.joined_at, place)
+        left, leave_event = self._moved(self.left, self.left_at, place)
+        events = _distinct(join_event, leave_event)
+
+        def some(of_each: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(of_each[node] for node in kept) if of_each else ()
+
+        return replace(
+            self,
+            nodes=some(self.nodes),
+            times=self.times[events],
+            joined=joined,
+            joined_at=row_offsets(join_event, events),
+            left=left,
+            left_at=row_offsets(leave_event, events),
+            node_units=some(self.node_units) if self.node_units is not None else None,
+            kinds=some(self.kinds),
+            classes=some(self.classes),
+        )
+
+    def _moved(
+        self, slots: IndexArray, offsets: TimeArray, place: IndexArray
+    ) -> tuple[IndexArray, TimeArray]:
+        """Nodes (or units) that have a new place, and their events, in order of event and place."""
+        event = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(offsets))
+        per = np.int32(self.units_per_node if self.by_unit else 1)
+        node, unit = np.divmod(slots, per)
+        inside = place[node] >= 0
+        moved = place[node] * per + unit
+        moved, event = moved[inside], event[inside]
+        order = np.lexsort((moved, event))
+        return moved[order], event[order]
+
+    def with_fragments(
+        self,
+        node: IndexArray,
+        begins: TimeArray,
+        ends: TimeArray,
+        start: int | None = None,
+        end: int | None = None,
+    ) -> NodeTrace:
+        """Return this trace with other idle fragments, and perhaps another window; see `from_fragments`."""
+        first, last = (
+            self.start if start is None else start,
+            self.end if end is None else end,
+        )
+        made = from_fragments(self.nodes, node, begins, ends, first, last)
+        return replace(
+            self,
+            times=made.times,
+            joined=made.joined,
+            joined_at=made.joined_at,
+            left=made.left,
+            left_at=made.left_at,
+            start=first,
+            end=last,
+        )
 
 
 def row_offsets(keys: TimeArray, events: TimeArray) -> TimeArray:
@@ -264,32 +340,6 @@ def _by_event(nodes: IndexArray, offsets: TimeArray, span: slice) -> list[list[i
     ends = offsets[span.start : span.stop + 1].tolist()
     some = nodes[ends[0] : ends[-1]].tolist()
     return [some[begin - ends[0] : end - ends[0]] for begin, end in pairwise(ends)]
-
-
-def _dropped(repeated: int, unchanged: int) -> list[str]:
-    """Notes on changes that were left out."""
-    notes = []
-    if repeated:
-        notes.append(
-            f"{repeated} rows repeated a node at the same time: the last one counts"
-        )
-    if unchanged:
-        notes.append(f"{unchanged} rows repeated a node's state and were dropped")
-    return notes
-
-
-def _dropped_rows(rows: TimeArray, instants: TimeArray) -> list[str]:
-    """Return notes about the rows of an idle matrix that repeat a time or change nothing."""
-    notes = []
-    distinct = np.unique(rows)
-    if len(distinct) < len(rows):
-        notes.append(
-            f"{len(rows) - len(distinct)} rows repeated a time: the last one counts"
-        )
-    equal = int((~np.isin(distinct[1:], instants)).sum())
-    if equal:
-        notes.append(f"{equal} rows equal to their predecessor were dropped")
-    return notes
 
 
 class TraceBuilder:
@@ -339,7 +389,7 @@ class TraceBuilder:
         self._unchanged_last = int((inner & (times == self._last)).sum())
         self._unchanged += int(inner.sum())
         times, node, idle = times[changed], node[changed], idle[changed]
-        instants = np.unique(times)
+        instants = _distinct(times)
         self._times.append(instants)
         for store, those in ((self._joined, idle), (self._left, ~idle)):
             counts = np.diff(row_offsets(times[those], instants))
@@ -370,7 +420,6 @@ class TraceBuilder:
         start: int | None = None,
         end: int | None = None,
         source: str = "",
-        rows: TimeArray | None = None,
     ) -> NodeTrace:
         """Return the trace of all changes, which are given up; parameters as `from_changes` has them.
 
@@ -379,13 +428,14 @@ class TraceBuilder:
         InputError
             When there is no time at all, or changes lie outside the window.
         """
-        instants = _joined_up(self._times, np.dtype(np.int64))
-        unchanged = self._unchanged - self._unchanged_last
-        notes = (
-            _dropped(self._repeated, unchanged)
-            if rows is None
-            else _dropped_rows(rows, instants)
-        )
+        instants = np.concatenate([np.zeros(0, dtype=np.int64), *self._times])
+        notes = []
+        if self._repeated:
+            notes.append(
+                f"{self._repeated} rows repeated a node at the same time: the last one counts"
+            )
+        if unchanged := self._unchanged - self._unchanged_last:
+            notes.append(f"{unchanged} rows repeated a node's state and were dropped")
         begin = start if start is not None else self._first
         finish = end if end is not None else self._last
         if begin is None or finish is None:
@@ -404,7 +454,7 @@ class TraceBuilder:
             )
         joined, joined_at = _with_offsets(self._joined)
         left, left_at = _with_offsets(self._left)
-        trace = NodeTrace(
+        return NodeTrace(
             nodes=tuple(nodes),
             times=instants,
             joined=joined,
@@ -416,7 +466,6 @@ class TraceBuilder:
             source=source,
             notes=tuple(notes),
         )
-        return trace if rows is None else trace.read_from(rows)
 
 
 def from_changes(
@@ -431,7 +480,6 @@ def from_changes(
     source: str = "",
     units_per_node: int = 1,
     node_units: tuple[int, ...] | None = None,
-    rows: TimeArray | None = None,
 ) -> NodeTrace:
     """Make a trace from one row per change.
 
@@ -446,9 +494,6 @@ def from_changes(
         Window of observation, UTC ns; by default from the first to the last change.
     machine, source, units_per_node, node_units
         As `NodeTrace` has them.
-    rows
-        Instants of the rows of a matrix that the changes come from; what was merged or dropped is then counted in
-        these, not in changes.
 
     Examples
     --------
@@ -466,29 +511,21 @@ def from_changes(
     """
     builder = TraceBuilder()
     builder.add(times, node, idle)
-    trace = builder.trace(nodes, start=start, end=end, source=source, rows=rows)
+    trace = builder.trace(nodes, start=start, end=end, source=source)
     return replace(
         trace, machine=machine, units_per_node=units_per_node, node_units=node_units
     )
-
-
-def _joined_up(parts: list[NDArray[Any]], kind: np.dtype[Any]) -> NDArray[Any]:
-    """Return arrays as one and empty their list."""
-    whole = np.concatenate([np.zeros(0, dtype=kind), *parts])
-    parts.clear()
-    return whole
 
 
 def _with_offsets(
     parts: list[tuple[IndexArray, NDArray[np.int32]]],
 ) -> tuple[IndexArray, TimeArray]:
     """Return the nodes of all blocks, and where each instant's begin; their list is emptied."""
-    nodes, counts = [part[0] for part in parts], [part[1] for part in parts]
+    nothing = np.zeros(0, dtype=np.int32)
+    nodes = np.concatenate([nothing, *(part[0] for part in parts)])
+    counts = np.concatenate([nothing, *(part[1] for part in parts)])
     parts.clear()
-    each = _joined_up(counts, np.dtype(np.int32))
-    offsets = np.zeros(len(each) + 1, dtype=np.int64)
-    np.cumsum(each, out=offsets[1:])
-    return _joined_up(nodes, np.dtype(np.int32)), offsets
+    return nodes, np.append(0, np.cumsum(counts, dtype=np.int64))
 
 
 def from_fragments(
@@ -524,7 +561,7 @@ def from_fragments(
     closed = ends < end  # what is still idle at the end of the window has no leave
     joined, join_times = _in_order(node, begins)
     left, leave_times = _in_order(node[closed], ends[closed])
-    times = np.union1d(_distinct(join_times), _distinct(leave_times))
+    times = _distinct(join_times, leave_times)
     return NodeTrace(
         nodes=tuple(nodes),
         times=times,
@@ -540,13 +577,23 @@ def from_fragments(
 
 
 def _in_order(node: IndexArray, times: TimeArray) -> tuple[IndexArray, TimeArray]:
-    """Nodes and times in order of time and node."""
-    order = np.lexsort((node, times))
-    return node[order].astype(np.int32, copy=False), times[order]
+    """Nodes and times in order of time and node: as one whole number each, where both fit into it."""
+    if not len(node):
+        return node.astype(np.int32, copy=False), times
+    first, slots = int(times.min()), int(node.max()) + 1
+    step = int(np.gcd.reduce(times - first)) or 1
+    if (int(times.max()) - first) // step >= 2**62 // slots:
+        order = np.lexsort((node, times))
+        return node[order].astype(np.int32, copy=False), times[order]
+    keys = (times - first) // step * slots + node
+    keys.sort()
+    at = keys // slots
+    return (keys - at * slots).astype(np.int32), at * step + first
 
 
-def _distinct(times: TimeArray) -> TimeArray:
-    """Return the different ones of ascending times."""
+def _distinct(*ascending: TimeArray) -> TimeArray:
+    """Return the different ones of numbers that ascend, ascending; sorting runs is faster than `np.unique`."""
+    times = np.sort(np.concatenate(ascending), kind="stable")
     distinct: TimeArray = times[np.append(True, times[1:] != times[:-1])[: len(times)]]
     return distinct
 

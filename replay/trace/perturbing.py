@@ -8,8 +8,7 @@ import numpy as np
 
 from bft.models.checks import Number, check_fields, seconds, whole
 from bft.models.option_fields import option
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_fragments
-from bft.replay.trace.parts import described
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import fragments
 
 _SHARE = Number(0, 1)
@@ -109,17 +108,13 @@ def perturbed(trace: NodeTrace, how: Perturbation) -> NodeTrace:
     start = pieces.start_ns + np.minimum(np.round(late).astype(np.int64), length)
     end = pieces.end_ns - np.round((pieces.end_ns - start) * how.thin).astype(np.int64)
     kept &= end > start
-    made = from_fragments(
-        trace.nodes,
-        pieces.node[kept],
-        start[kept],
-        end[kept],
-        trace.start,
-        trace.end,
-        units_per_node=trace.units_per_node,
-        node_units=trace.node_units,
-    )
+    made = trace.with_fragments(pieces.node[kept], start[kept], end[kept])
+    notes = trace.notes
+    if trace.host_jobs is not None:
+        notes += ("the host jobs are left out: they do not fit other idle times",)
     return replace(
-        described(made, trace),
+        made,
         altered="; ".join(filter(None, (trace.altered, str(how)))),
+        host_jobs=None,
+        notes=notes,
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -226,6 +228,11 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
     }
     if trace.uncertain is not None:
         result["uncertain"] = trace.uncertain.as_dict()
+    if classes := idle_by_class(trace, trace.start, trace.end):
+        result["classes"] = classes
+    if trace.host_jobs is not None:
+        result["host_jobs"] = trace.host_jobs.counts()
+        result["notes"] += trace.host_jobs.lacks()
     if len(trace.left) and not trace.by_unit:
         result["host"] = host_prices(idle, len(trace.left))
     if len(seconds):
@@ -267,6 +274,42 @@ def trace_statistics(trace: NodeTrace) -> dict[str, Any]:
                 "max": float(gaps.max()),
             }
     return result
+
+
+def idle_by_class(trace: NodeTrace, start: int, end: int) -> dict[str, dict[str, Any]]:
+    """Return nodes, idle share and mean idle nodes (or units) of each class in a window; empty without several.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from bft.replay import always_idle
+    >>> trace = replace(always_idle(3, 0, SECOND_NS), classes=("gpu", "cpu", "cpu"))
+    >>> idle_by_class(trace, 0, SECOND_NS)["cpu"]
+    {'nodes': 2, 'idle_share': 1.0, 'idle_mean': 2.0, 'of': 'node'}
+    """
+    names, classes = dict.fromkeys(trace.classes), np.array(trace.classes)
+    seconds = np.diff(np.append(trace.times, trace.end).clip(start, end)) / SECOND_NS
+    sizes = np.array(trace.node_units or (1,) * len(trace.nodes))
+    duration_s = (end - start) / SECOND_NS
+    if len(names) < 2 or not duration_s:
+        return {}
+    found = {}
+    for name in names:
+        of_class = classes == name
+        mean = float(trace.only(of_class).idle_counts() @ seconds) / duration_s
+        found[name] = {
+            "nodes": int(of_class.sum()),
+            "idle_share": mean / int(sizes[of_class].sum()),
+            "idle_mean": mean,
+            "of": trace.turns_idle,
+        }
+    return found
+
+
+def class_text(of: dict[str, Any]) -> str:
+    """Say what `idle_by_class` has of a class."""
+    share, worth = f"{of['idle_share']:.1%}", f"{of['idle_mean']:,.1f} {of['of']}s"
+    return f"{share} of {of['nodes']:,} nodes' time, worth {worth}"
 
 
 def host_prices(idle_node_s: float, taken: int) -> dict[str, Any]:
@@ -346,10 +389,13 @@ def iso_exact(instant_ns: int) -> str:
     return str(np.datetime64(instant_ns, "ns")).rstrip("0").rstrip(".") + "Z"
 
 
-def iso(instant_ns: int) -> str:
-    """An instant to the second, for people.
+def iso(instant_ns: int, zone: str = "") -> str:
+    """An instant to the second in a time zone, which is named, for people; UTC where none is given.
 
-    >>> iso(1_612_915_200_500_000_000)
-    '2021-02-10T00:00:00Z'
+    >>> iso(1_612_915_200_500_000_000), iso(1_612_915_200_500_000_000, "Europe/Berlin")
+    ('2021-02-10T00:00:00Z', '2021-02-10T01:00:00 Europe/Berlin')
     """
-    return str(np.datetime64(instant_ns, "ns")).split(".")[0] + "Z"
+    if zone in ("", "UTC"):
+        return str(np.datetime64(instant_ns, "ns")).split(".")[0] + "Z"
+    local = datetime.fromtimestamp(instant_ns // SECOND_NS, ZoneInfo(zone))
+    return f"{local:%Y-%m-%dT%H:%M:%S} {zone}"

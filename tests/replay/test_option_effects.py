@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from toy_application import write_application
 
 from bft.replay import Options
 from bft.replay.cli.main import run
-from bft.replay.trace.walltimes import from_rows, write_walltimes
+from bft.replay.trace.trace_files import read_trace, write_trace
 
 START = pd.Timestamp("2021-02-10")
 XI = ["--xi", "xi.csv"]
@@ -72,12 +73,7 @@ CASES: dict[str, Case] = {
     "node_count": ([*USUAL, *EXACT], [], ["-nN", "2"], 2),
     "skip_rows": ([*USUAL, *EXACT], [], ["--skip-rows", "9"], 9),
     "sort": (["-ndmap", "shuffled.pkl", *JOBS, *EXACT], [], ["--sort"], True),
-    "walltimes": (
-        [*USUAL, *EXACT, "-Tfwd", "900", "--set", "window=expected"],
-        [],
-        ["--walltimes", "walltimes.parquet"],
-        "walltimes.parquet",
-    ),
+    "node_class": (["-ndmap", "classes.parquet", *JOBS, *EXACT], [], ["--node-class", "gpu"], "gpu"),
     "kinds": ([*USUAL, *EXACT], [], ["--kinds", "kinds.csv"], "kinds.csv"),
     "policy": (USUAL, FIFO, ["--policy", "srtf"], "srtf"),
     "policy_options": ([*USUAL, *FIFO], [], ["--set", "backfill=yes"], [["backfill", "yes"]]),
@@ -221,12 +217,9 @@ def write_inputs() -> None:
     pd.DataFrame(pairs, columns=["model_a", "model_b", "xi_a", "xi_b"]).to_csv(
         "xi.csv", index=False
     )
-    minutes = START.value + 60 * 10**9 * np.arange(60)
-    claims = [
-        ("reservation", START.value, at, at + 10**9, at + 10**9, 1, ["n0"])
-        for at in minutes.tolist()
-    ]
-    write_walltimes(from_rows(claims), "walltimes.parquet")
+    read = read_trace("trace.pkl")
+    classes = tuple(("cpu", "gpu")[k % 2] for k in range(len(read.nodes)))
+    write_trace(replace(read, classes=classes), "classes.parquet")
     memory = [
         (model, batch, 1 + batch / 8.5) for model in "abc" for batch in (16, 32, 64)
     ]

@@ -69,51 +69,14 @@ def test_a_converted_trace_gives_the_same_replay(
     )
 
 
-@pytest.mark.parametrize(
-    "args", [["--skip-rows", "12"], ["--compat", "reference"]], ids=lambda args: args[0]
-)
-@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_a_converted_trace_counts_the_rows_that_skip_rows_and_compat_count(
-    here: Path, capsys: pytest.CaptureFixture[str], suffix: str, args: list[str]
+def test_rows_to_skip_are_those_of_a_matrix(
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = 1030 if args[0] == "--compat" else 30
-    idle = (np.random.default_rng(3).random((rows, 5)) < 0.6).astype(np.int8)
-    idle[5:10] = idle[4]  # rows that change nothing
-    idle[-5:] = 1 - idle[-6]
-    times = pd.date_range("2021-02-10", periods=rows - 1, freq="60s")
-    times = times[:20].append(times[19:])  # one time twice
-    pd.DataFrame(idle, index=times, columns=[f"n{k}" for k in range(5)]).to_pickle(
-        "trace.pkl"
-    )
-    assert run(["convert", "trace.pkl", "-o", f"native{suffix}"]) == 0
-    found = []
-    for name in ("trace.pkl", f"native{suffix}"):
-        given = [
-            "-ndmap",
-            name,
-            "-bdfn",
-            "bd.pkl",
-            "-scfn",
-            "sc.pkl",
-            "--policy",
-            "equal-share",
-            "--align-jobs",
-            *args,
-        ]
-        capsys.readouterr()
-        assert run([*given, "--no-u", "--force"]) == 0
-        err = capsys.readouterr().err
-        folder = Path("debug-itrOut")
-        written = {
-            path.name: path.read_bytes()
-            for path in folder.iterdir()
-            if path.suffix in (".csv", ".parquet")
-        }
-        found.append(
-            (err, written, json.loads((folder / "summary.json").read_text())["notes"])
-        )
-    assert found[0] == found[1]
-    assert any("first rows skipped" in note for note in found[0][2])
+    assert run(["convert", "trace.pkl", "-o", "native.csv"]) == 0
+    assert run(["trace", "info", "trace.pkl", "--skip-rows", "12"]) == 0
+    assert run(["trace", "info", "native.csv", "--skip-rows", "12"]) == 2
+    told = "native.csv: --skip-rows counts the rows of a matrix, and this is none"
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
@@ -168,7 +131,7 @@ def test_an_existing_target_is_replaced_with_force_only(
     assert run(["convert", "nope.pkl", "-o", "native.csv", "--force"]) == 2
     assert Path("native.csv").read_text() == "precious"
     assert run(["convert", "trace.pkl", "-o", "native.csv", "--force"]) == 0
-    assert Path("native.csv").read_text().startswith("time,node,idle,matrix_row\n")
+    assert Path("native.csv").read_text().startswith("time,node,idle\n")
 
 
 def test_a_file_may_be_converted_onto_itself(here: Path) -> None:
@@ -211,7 +174,7 @@ def test_unsorted_rows_need_sort(
         (["trace.pkl", "sc.pkl", "-o", "x.csv"], ["trace.pkl", "missing columns"]),
         (["trace.pkl", "bd.pkl", "sc.pkl", "-o", "x.csv"], ["one file, or two"]),
         (["trace.pkl", "-o", "."], [".: "]),
-        (["trace.pkl", "-o", ".", "--force"], [".: ", "directory"]),
+        (["trace.pkl", "-o", ".", "--force"], [".: ", ".parquet"]),
         (["trace.pkl", "-o", "bd.pkl/x.csv"], ["bd.pkl/x.csv", "cannot be written"]),
         (
             ["bd.pkl", "sc.pkl", "-o", "bd.pkl/x.csv"],

@@ -6,11 +6,13 @@ import gzip
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from synthetic_logs import interval_table, sacct, sacctmgr_events, stamp
-from synthetic_logs_more import SyntheticJob
+from synthetic_logs_more import SyntheticJob, taken
 
 from bft.models.atomic_files import drafted
 from bft.replay.cli.main import run
@@ -26,177 +28,137 @@ JOBS = [
 LACKING = [
     "warning: no --nodes: the machine is taken to have the nodes that jobs name; 1 % of nodes that ran none are 1 % of "
     "idle time too little",
-    "warning: no --events and no --reservations: nodes that were down or reserved look idle (a test log: 27.9 instead "
-    "of 24.9 % idle)",
+    "warning: no --events and no --reservations: nodes that were down or reserved look idle",
 ]
-WINDOW = ("--from", stamp(0), "--to", stamp(120), "--tz", "UTC")
+UTC = ("--tz", "UTC")
+WINDOW = ("--from", stamp(0), "--to", stamp(120), *UTC)
+Ingest = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder with the log of some jobs."""
+    """A working folder with the log of some jobs."""
     monkeypatch.chdir(tmp_path)
     Path("jobs.sacct").write_text(sacct(JOBS))
     return tmp_path
 
 
+@pytest.fixture
+def ingest(here: Path, capsys: pytest.CaptureFixture[str]) -> Ingest:
+    """Runs the command in that folder; what it prints, on standard output and as errors."""
+
+    def call(*args: str, code: int = 0) -> tuple[str, str]:
+        found = run(["ingest", *args])
+        told = capsys.readouterr()
+        assert found == code, told.err
+        return told.out, told.err
+
+    return call
+
+
 def idle(path: str) -> dict[str, float]:
-    """Idle seconds of each node."""
+    """Idle seconds of each node in a window of two minutes."""
     trace = read_trace(path)
-    from bft.replay.trace.trace_statistics import fragments
-
-    found = fragments(trace)
-    return {
-        name: float(found.seconds[found.node == k].sum())
-        for k, name in enumerate(trace.nodes)
-    }
+    seconds = dict.fromkeys(trace.nodes, trace.duration_s)
+    for node, start, end in taken(trace):
+        seconds[node] -= min(end, trace.duration_s) - start
+    return seconds
 
 
-def test_a_log_becomes_a_trace(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        run(
-            [
-                "ingest",
-                "slurm",
-                "jobs.sacct",
-                "-o",
-                "t.parquet",
-                *WINDOW,
-                "--machine",
-                "toy",
-            ]
-        )
-        == 0
-    )
-    out, err = capsys.readouterr()
-    assert idle("t.parquet") == {"n01": 20, "n02": 20, "n03": 120}
-    assert read_trace("t.parquet").machine == "toy"
+def test_a_log_becomes_a_trace(ingest: Ingest) -> None:
+    Path("other").mkdir()
+    for path in ("t.parquet", "other/t.parquet"):
+        out, err = ingest("slurm", "jobs.sacct", "-o", path, *WINDOW, "--machine", "toy")  # fmt: skip
+        assert idle(path) == {"n01": 20, "n02": 20, "n03": 120}
+        assert read_trace(path).machine == "toy"
     assert "job of zero length: 1 (first: jobs.sacct, line 6)" in out
     assert "job step: 1 (first: jobs.sacct, line 5)" in out
     assert "short gaps" in out
     assert err.splitlines() == LACKING
-
-
-@pytest.mark.parametrize(
-    "fields", ["JobID,NodeList,AllocNodes,Start,End,State", "node,start,end,state"]
-)
-def test_auto_takes_the_format_from_the_fields(here: Path, fields: str) -> None:
-    Path("bare.sacct").write_text(
-        "1|n1|1|2021-02-10T00:00:00|2021-02-10T01:00:00|COMPLETED\n"
-    )
-    Path("bare.csv").write_text("n1,1612915200,1612918800,busy\n")
-    file = "bare.csv" if fields.startswith("node") else "bare.sacct"
-    window = [
-        "--from",
-        "2021-02-10T00:00:00",
-        "--to",
-        "2021-02-10T02:00:00",
-        "--tz",
-        "UTC",
-    ]
-    assert (
-        run(["ingest", "auto", file, "--fields", fields, "-o", "t.csv", *window]) == 0
-    )
-    assert idle("t.csv") == {"n1": 3600}
-
-
-def test_json_holds_the_whole_account(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["ingest", "auto", "jobs.sacct", "-o", "t.csv", *WINDOW, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    for name in ("t.parquet", "t.jobs.parquet"):
+        assert Path(name).read_bytes() == Path("other", name).read_bytes()
+    out, _ = ingest("auto", "jobs.sacct", "-o", "n.csv", *WINDOW[:4], "--json")
+    told = json.loads(out)
     assert (told["lines"], told["rows"], told["used"]) == (6, 5, 3)
-    assert {entry["reason"]: entry["count"] for entry in told["left_out"]} == {
-        "job step": 1,
-        "job of zero length": 1,
-    }
-    shares = [
-        told["coverage"][part] for part in ("busy", "unavailable", "idle", "short_gaps")
-    ]
-    assert sum(shares) == pytest.approx(1)
-    assert told["coverage"]["gaps_closed"] == 1
+    assert any("--tz names the machine's" in note["reason"] for note in told["notes"])
+    left = {entry["reason"]: entry["count"] for entry in told["left_out"]}
+    assert left == {"job step": 1, "job of zero length": 1}
     assert told["coverage"]["nodes_never_busy"] == 1
+    assert told["host_jobs"]["jobs"] == 3
 
 
-def test_all_sources_together(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("down.txt").write_text(sacctmgr_events([SyntheticJob(("n03",), 10, 30, 0)]))
-    Path("down.csv").write_text(interval_table([SyntheticJob(("n04",), 0, 120, 1)]))
-    Path("res.txt").write_text(
-        f"ReservationName=m StartTime={stamp(100)} EndTime={stamp(110)}\n   Nodes=n[03-04]\n"
-    )
-    args = [
-        "--events",
-        "down.txt",
-        "--events",
-        "down.csv",
-        "--reservations",
-        "res.txt",
-        "--nodes",
-        "n[01-04]",
+@pytest.mark.parametrize("name", ["records.csv", "records.parquet"])
+def test_the_table_of_records_says_what_became_of_each_row(ingest: Ingest, name: str) -> None:  # fmt: skip
+    Path("bad").write_text(sacct(JOBS) + "9|x|n09|1|soon|later|COMPLETED|\n")
+    ingest("slurm", "bad", "-o", "t.csv", *WINDOW, "--records", name)
+    table = pd.read_csv(name) if name.endswith("csv") else pd.read_parquet(name)
+    rows = table[["line", "hosts", "why"]].astype(object).fillna("").to_numpy().tolist()
+    assert rows == [
+        [2, "n01,n02", ""],
+        [3, "n01", ""],
+        [4, "n02", ""],
+        [6, "n03", "left out: job of zero length"],
+        [7, "n09", "skipped: column Start holds no time"],
     ]
-    assert (
-        run(
-            [
-                "ingest",
-                "slurm",
-                "jobs.sacct",
-                "-o",
-                "t.parquet",
-                *WINDOW,
-                *args,
-                "--min-gap",
-                "0",
-            ]
-        )
-        == 0
-    )
+    _, err = ingest("slurm", "bad", "-o", "u.csv", "--records", "r.txt", code=2)
+    assert "r.txt: records are written as .parquet or .csv" in err
+
+
+@pytest.mark.parametrize("fields", ["JobID,NodeList,AllocNodes,Start,End,State", "node,start,end,state"])  # fmt: skip
+def test_auto_takes_the_format_from_the_fields(ingest: Ingest, fields: str) -> None:
+    row = "1|n1|1|2021-02-10T00:00:00|2021-02-10T01:00:00|COMPLETED\n"
+    row = "n1,1612915200,1612918800,busy\n" if fields.startswith("node") else row
+    Path("bare").write_text(row)
+    window = ("--from", "2021-02-10", "--to", "2021-02-10T02:00:00", *UTC)
+    ingest("auto", "bare", "--fields", fields, "-o", "t.csv", *window)
+    assert read_trace("t.csv").idle_node_seconds() == 3600
+
+
+def test_all_sources_together(ingest: Ingest) -> None:
+    files = {
+        "down.txt": sacctmgr_events([SyntheticJob(("n03",), 10, 30, 0)]),
+        "down.csv": interval_table([SyntheticJob(("n04",), 0, 120, 1)]),
+        "res.txt": f"ReservationName=m StartTime={stamp(100)} EndTime={stamp(110)}\n   Nodes=n[03-04]\n",
+        "nodes.txt": "NodeName=n02 State=IDLE\n",
+    }
+    for name, text in files.items():
+        Path(name).write_text(text)
+    command = ("slurm", "jobs.sacct", "-o", "t.parquet", *WINDOW, "--force")
+    beside = "--events down.txt --events down.csv --reservations res.txt --nodes n[01-04] --min-gap 0"
+    ingest(*command, *beside.split())
     assert idle("t.parquet") == {"n01": 25, "n02": 20, "n03": 90, "n04": 0}
-    Path("nodes.txt").write_text("NodeName=n02 State=IDLE\n")
-    assert (
-        run(
-            [
-                "ingest",
-                "slurm",
-                "jobs.sacct",
-                "-o",
-                "t.parquet",
-                *WINDOW,
-                "--nodes",
-                "nodes.txt",
-                "--force",
-            ]
-        )
-        == 0
-    )
+    out, err = ingest(*command, "--nodes", "nodes.txt")
     assert idle("t.parquet") == {"n02": 20}
-    out, err = capsys.readouterr()
-    assert (
-        "jobs ran on nodes that are not in the list of nodes: left out: 1 of 2 nodes with jobs"
-        in out
-    )
-    assert "warning: jobs ran on nodes that are not in the list of nodes" in err
+    why = "jobs ran on nodes that are not in the list of nodes: left out: 1 of 2 nodes with jobs"
+    assert why in out
+    assert f"warning: {why}" in err
 
 
-def test_several_files_are_one_log(here: Path) -> None:
+def test_several_files_are_one_log_and_times_are_local(ingest: Ingest) -> None:
     lines = sacct(JOBS).splitlines(keepends=True)
     Path("a").write_text("".join(lines[:4]))
     Path("b.gz").write_bytes(gzip.compress("".join([lines[0], *lines[4:]]).encode()))
-    assert run(["ingest", "auto", "a", "b.gz", "-o", "two.csv", *WINDOW]) == 0
-    assert run(["ingest", "slurm", "jobs.sacct", "-o", "one.csv", *WINDOW]) == 0
-    assert Path("one.csv").read_bytes() == Path("two.csv").read_bytes()
+    zone = "Europe/Berlin"
+    Path("c").write_text(sacct(JOBS, tz=zone))
+    local = ("--from", stamp(0, zone), "--to", stamp(120, zone), "--tz", zone)
+    ingest("slurm", "jobs.sacct", "-o", "one.csv", *WINDOW)
+    ingest("auto", "a", "b.gz", "-o", "two.csv", *WINDOW)
+    ingest("slurm", "c", "-o", "three.csv", *local)
+    one = Path("one.csv").read_bytes()
+    assert one == Path("two.csv").read_bytes() == Path("three.csv").read_bytes()
 
 
 def test_what_ingest_assumed_travels_with_the_trace(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    ingest: Ingest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Into parts of the trace and the summary of its replays, but not into what is made to be shown to others."""
-    (here / "logs").mkdir()
+    Path("logs").mkdir()
     Path("jobs.sacct").rename("logs/jobs.sacct")
-    argv = ["ingest", "slurm", "logs/jobs.sacct", "-o", "trace.parquet"]
-    argv += ["--uncertain", "idle"]
-    assert run([*argv, "--tz", "Europe/Berlin", "--to", "2021-02-10T03:00:00"]) == 0
-    part = ["trace", "slice", "trace.parquet", "--from", "2021-02-10T00:50:00"]
-    assert run([*part, "--tz", "Europe/Berlin", "-o", "part.parquet"]) == 0
+    berlin = ("--tz", "Europe/Berlin")
+    argv = ("slurm", "logs/jobs.sacct", "-o", "trace.parquet", "--uncertain", "idle")
+    ingest(*argv, *berlin, "--to", "2021-02-10T03:00:00")
+    part = ["trace", "cut", "trace.parquet", "--from", "2021-02-10T00:50:00", *berlin]
+    assert run([*part, "-o", "part.parquet"]) == 0
     replay = ["-ndmap", "part.parquet", "--backend", "exact", "--no-u"]
     assert run([*replay, "--out", "run"]) == 0
     capsys.readouterr()
@@ -209,257 +171,114 @@ def test_what_ingest_assumed_travels_with_the_trace(
     assert run(["trace", "info", "part.parquet"]) == 0
     assert "no --events and no --reservations" in capsys.readouterr().out
     Path("key").write_bytes(b"sixteen bytes or more")
-    shown = [
-        "trace",
-        "anonymise",
-        "part.parquet",
-        "--key",
-        "key",
-        "-o",
-        "shown.parquet",
-    ]
-    assert run(shown) == 0
+    shown = ["trace", "anonymise", "part.parquet", "--key", "key"]
+    assert run([*shown, "-o", "shown.parquet"]) == 0
     made = read_trace("shown.parquet")
     assert (made.assumptions, made.zone) == ((), "")
 
 
-def test_the_same_input_gives_the_same_bytes(here: Path) -> None:
-    for folder in ("a", "b"):
-        assert (
-            run(["ingest", "slurm", "jobs.sacct", "-o", f"{folder}/t.parquet", *WINDOW])
-            == 0
-        )
-    assert Path("a/t.parquet").read_bytes() == Path("b/t.parquet").read_bytes()
-
-
-def test_times_are_local(here: Path) -> None:
-    Path("berlin.sacct").write_text(sacct(JOBS, tz="Europe/Berlin"))
-    window = [
-        "--from",
-        stamp(0, "Europe/Berlin"),
-        "--to",
-        stamp(120, "Europe/Berlin"),
-        "--tz",
-        "Europe/Berlin",
-    ]
-    assert run(["ingest", "slurm", "berlin.sacct", "-o", "b.csv", *window]) == 0
-    assert run(["ingest", "slurm", "jobs.sacct", "-o", "u.csv", *WINDOW]) == 0
-    assert Path("b.csv").read_bytes() == Path("u.csv").read_bytes()
-
-
-def test_without_a_zone_the_guess_is_reported(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["ingest", "slurm", "jobs.sacct", "-o", "t.csv"]) == 0
-    assert "--tz names the machine's" in capsys.readouterr().out
+FITS = "fits slurm --fields JobID,NodeList,AllocNodes,Start,End,State"
+DATES = ("10/02/2021", "13/02/2021", "2021-2-10", "20210210", "Feb 10 2021", "2021-02-30")  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("args", "what"),
     [
-        (["slurm", "none.sacct"], "none.sacct: no such file"),
-        (["slurm", "."], ".: is a directory"),
-        (["slurm", "empty"], "empty: is empty"),
-        (["slurm", "binary"], "binary: is a program"),
-        (["slurm", "odd"], "odd: line 1: expected a header"),
-        (["auto", "odd"], "odd: is of no format"),
-        (
-            ["auto", "bare.sacct"],
-            "fits slurm --fields JobID,NodeList,AllocNodes,Start,End,State",
-        ),
-        (
-            ["slurm", "bare.sacct"],
-            "fits slurm --fields JobID,NodeList,AllocNodes,Start,End,State",
-        ),
-        (["intervals", "bare.csv"], "fits intervals --fields node,start,end,state"),
-        (["auto", "bare.csv"], "fits intervals --fields node,start,end,state"),
-        (
-            [
-                "auto",
-                "bare.sacct",
-                "--fields",
-                "JobID,AllocNodes,NodeList,Start,End,State",
-            ],
-            "column 2, by --fields alloc",
-        ),
-        (["moab", "jobs.sacct"], "'moab' is not one of 'auto', 'slurm'"),
-        (["pbs", "jobs.sacct"], "jobs.sacct: "),
-        (["slurm", "jobs.sacct", "--tz", "Berlin"], "unknown time zone 'Berlin'"),
-        (["slurm", "jobs.sacct", "--from", "yesterday"], "--from: expected a date"),
-        (
-            ["slurm", "jobs.sacct", "--from", "2021-03-01", "--to", "2021-02-01"],
-            "the window of observation is empty",
-        ),
-        (
-            ["slurm", "jobs.sacct", "--nodes", "n[1-"],
-            "--nodes: neither a file nor a host list",
-        ),
-        (["slurm", "jobs.sacct", "--min-gap", "-1"], "--min-gap"),
-        (
-            ["slurm", "bad.sacct", "--strict"],
-            "bad.sacct: line 2: column Start holds no time: 'soon'",
-        ),
-        (
-            ["slurm", "bad.sacct"],
-            "column Start holds no time: 1 (first: bad.sacct, line 2",
-        ),
-        (["slurm", "jobs.sacct", "--units-per-node", "0"], "--units-per-node"),
-        (["slurm", "jobs.sacct", "--events", "odd"], "odd: line 1: expected a header"),
-        (["slurm"], "FILE..."),
-        (["slurm", "jobs.sacct", "--recipe", "moab"], "no recipe for 'moab'"),
+        ("slurm none.sacct", "none.sacct: no such file"),
+        ("slurm .", ".: is a directory"),
+        ("slurm empty", "empty: is empty"),
+        ("slurm odd", "odd: line 1: expected a header"),
+        ("auto odd", "odd: is of no format"),
+        ("auto bare.sacct", FITS),
+        ("slurm bare.sacct", FITS),
+        ("intervals bare.csv", "fits intervals --fields node,start,end,state"),
+        ("auto bare.csv", "fits intervals --fields node,start,end,state"),
+        ("auto bare.sacct --fields JobID,AllocNodes,NodeList,Start,End,State", "column 2, by --fields alloc"),
+        ("moab jobs.sacct", "'moab' is not one of 'auto', 'slurm'"),
+        ("pbs jobs.sacct", "jobs.sacct: "),
+        ("slurm jobs.sacct --tz Berlin", "unknown time zone 'Berlin'"),
+        ("slurm jobs.sacct --from yesterday", "--from: expected a date"),
+        ("slurm jobs.sacct --from 2021-03-01 --to 2021-02-01", "the window of observation is empty"),
+        ("slurm jobs.sacct --nodes n[1-", "--nodes: neither a file nor a host list"),
+        ("slurm jobs.sacct --nodes missing.txt", "missing.txt: --nodes: there is no such file"),
+        ("slurm jobs.sacct --nodes lists/nodes", "lists/nodes: --nodes: there is no such file"),
+        ("slurm jobs.sacct --min-gap -1", "--min-gap"),
+        ("slurm bad.sacct --strict", "bad.sacct: line 2: column Start holds no time: 'soon'"),
+        ("slurm bad.sacct", "column Start holds no time: 1 (first: bad.sacct, line 2"),
+        ("slurm jobs.sacct --units-per-node 0", "--units-per-node"),
+        ("slurm jobs.sacct --events odd", "odd: line 1: expected a header"),
+        ("slurm jobs.sacct -o t.txt", ".parquet, .csv or .csv.gz"),
+        ("slurm jobs.sacct -o mine.csv", "--force replaces it"),
+        # Whatever stands between, and even with --force.
+        ("auto mine.csv -o here/mine.csv --force", "mine.csv: is an input of this command; choose another target"),
+        *((f"slurm jobs.sacct {option} mine.csv -o here/mine.csv --force", "mine.csv: is an input of this command")
+          for option in ("--nodes", "--events", "--reservations")),
+        ("slurm", "FILE..."),
+        ("slurm jobs.sacct --recipe moab", "no recipe for 'moab'"),
+        ("--recipe snapshots --scheduler slrum", "no snapshots of 'slrum'; there are those of slurm, pbs"),
+        ("--recipe slurm --scheduler slurm", "--scheduler belongs to --recipe snapshots"),
+        ("slurm jobs.sacct --scheduler slurm", "--scheduler belongs to --recipe snapshots"),
     ],
-)
-def test_invalid_input(
-    here: Path, capsys: pytest.CaptureFixture[str], args: list[str], what: str
-) -> None:
-    Path("empty").touch()
-    Path("binary").write_bytes(b"\x7fELF" + bytes(range(256)))
-    Path("odd").write_text("hello\nworld\n")
-    Path("bare.sacct").write_text(
-        "1|n1|1|2021-02-10T00:00:00|2021-02-10T01:00:00|COMPLETED\n"
-    )
-    Path("bare.csv").write_text("n1,1612915200,1612918800,idle\n")
-    Path("bad.sacct").write_text(
-        "JobID|NodeList|Start|End\n1|n1|soon|2021-02-10T00:00:00\n"
-    )
-    assert run(["ingest", *args, "-o", "t.parquet"]) == 2
-    out, err = capsys.readouterr()
+)  # fmt: skip
+def test_invalid_input(ingest: Ingest, here: Path, args: str, what: str) -> None:
+    mine = "node,start,end\nn1,1612915200,1612918800\n"
+    files = {
+        "empty": "",
+        "odd": "hello\nworld\n",
+        "bare.sacct": "1|n1|1|2021-02-10T00:00:00|2021-02-10T01:00:00|COMPLETED\n",
+        "bare.csv": "n1,1612915200,1612918800,idle\n",
+        "bad.sacct": "JobID|NodeList|Start|End\n1|n1|soon|2021-02-10T00:00:00\n",
+        "mine.csv": mine,
+    }
+    for name, text in files.items():
+        Path(name).write_text(text)
+    Path("here").symlink_to(here)
+    target = () if " -o " in args else ("-o", "t.parquet")
+    out, err = ingest(*target, *args.split(), code=2)
     assert what in err
     assert "Traceback" not in err + out
-    assert not Path("t.parquet").exists()
+    assert not list(here.glob("t.*"))
     assert not list(here.glob(".part*"))
-
-
-def test_a_target_is_kept(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("t.csv").write_text("mine")
-    assert run(["ingest", "slurm", "jobs.sacct", "-o", "t.csv"]) == 2
-    assert run(["ingest", "slurm", "jobs.sacct", "-o", "t.txt"]) == 2
-    err = capsys.readouterr().err
-    assert "--force replaces it" in err
-    assert ".parquet, .csv or .csv.gz" in err
-    assert Path("t.csv").read_text() == "mine"
+    assert Path("mine.csv").read_text() == mine
 
 
 @pytest.mark.parametrize("scheduler", RECIPES)
-def test_recipes(capsys: pytest.CaptureFixture[str], scheduler: str) -> None:
-    assert run(["ingest", "--recipe", scheduler]) == 0
-    out = capsys.readouterr().out
+def test_recipes(ingest: Ingest, scheduler: str) -> None:
+    out, _ = ingest("--recipe", scheduler)
     assert f"bft-replay ingest {scheduler}" in out
     assert max(map(len, out.splitlines())) <= 120
-
-
-@pytest.mark.parametrize("scheduler", SNAPSHOTS)
-def test_the_recipe_of_snapshots_for_one_scheduler(
-    capsys: pytest.CaptureFixture[str], scheduler: str
-) -> None:
-    assert run(["ingest", "--recipe", "snapshots"]) == 0
-    all_lines = capsys.readouterr().out.splitlines()
-    assert (
-        run(["ingest", "--scheduler", scheduler.upper(), "--recipe", "snapshots"]) == 0
-    )
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line in all_lines
-    assert line.startswith(r"* * * * * (date +\%s; ")
-    assert "%" not in line.replace(r"\%", "")
-
-
-@pytest.mark.parametrize(
-    ("args", "what"),
-    [
-        (
-            ["--recipe", "snapshots", "--scheduler", "slrum"],
-            "no snapshots of 'slrum'; there are those of slurm, pbs",
-        ),
-        (
-            ["--recipe", "slurm", "--scheduler", "slurm"],
-            "--scheduler belongs to --recipe snapshots",
-        ),
-        (
-            ["slurm", "jobs.sacct", "-o", "t.csv", "--scheduler", "slurm"],
-            "--scheduler belongs to --recipe snapshots",
-        ),
-    ],
-)
-def test_schedulers_without_a_recipe(
-    capsys: pytest.CaptureFixture[str], args: list[str], what: str
-) -> None:
-    assert run(["ingest", *args]) == 2
-    assert what in capsys.readouterr().err
+    for name in SNAPSHOTS if scheduler == "snapshots" else ():
+        line, _ = ingest("--scheduler", name.upper(), "--recipe", "snapshots")
+        assert line.rstrip("\n") in out.splitlines()
+        assert line.startswith(r"* * * * * (date +\%s; ")
+        assert "%" not in line.replace(r"\%", "")
 
 
 def test_a_closed_pipe_is_no_failure(here: Path) -> None:
-    command = f"{sys.executable} -c 'from bft.replay.cli import main; main()' ingest slurm - -o t.csv < jobs.sacct"
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command} | head -n 1"],
-        capture_output=True,
-        check=False,
-    )
+    """Standard input may be packed."""
+    call = f"{sys.executable} -c 'from bft.replay.cli import main; main()' ingest slurm - -o t.csv"
+    command = f"set -o pipefail; gzip -c jobs.sacct | {call} | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
     assert (done.returncode, done.stderr.decode().splitlines()) == (0, LACKING)
     assert Path("t.csv").exists()
 
 
 @pytest.mark.reference
 def test_a_real_log_replays(
-    here: Path, reference: Path, capsys: pytest.CaptureFixture[str]
+    ingest: Ingest, reference: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = reference / "logs/slurm/xdmod-phillips.sacct.log.gz"
-    args = [
-        "--fields",
-        "xdmod",
-        "--tz",
-        "America/New_York",
-        "--from",
-        "2017-01-01",
-        "--to",
-        "2017-01-02",
-    ]
-    assert run(["ingest", "slurm", str(log), *args, "-o", "phillips.parquet"]) == 0
+    window = ("--tz", "America/New_York", "--from", "2017-01-01", "--to", "2017-01-02")
+    ingest("slurm", str(log), "--fields", "xdmod", *window, "-o", "phillips.parquet")
     assert run(["trace", "info", "phillips.parquet", "--json"]) == 0
-    out = capsys.readouterr().out
-    told = json.loads(out[out.index("{") :])
-    assert told["nodes"] == 46
-    assert told["duration_s"] == 86_400
+    told = json.loads(capsys.readouterr().out)
+    assert (told["nodes"], told["duration_s"]) == (46, 86_400)
     assert len(told["idle_nodes_over_time"]) == 72
-    assert set(told["fragments"]["share_outliving_startup"]) == {
-        "30 s",
-        "60 s",
-        "120 s",
-        "300 s",
-    }
-    assert (
-        run(
-            [
-                "-ndmap",
-                "phillips.parquet",
-                "-Tfwd",
-                "120",
-                "--backend",
-                "exact",
-                "--out",
-                "run",
-            ]
-        )
-        == 0
-    )
-    summary = json.loads(Path("run/summary.json").read_text())
-    assert summary
-
-
-@pytest.mark.parametrize("option", ["FILE", "--nodes", "--events", "--reservations"])
-def test_a_target_that_is_an_input_is_refused_even_with_force(
-    here: Path, capsys: pytest.CaptureFixture[str], option: str
-) -> None:
-    log = Path("log.csv")
-    log.write_text("node,start,end\nn1,1612915200,1612918800\n")
-    before = log.read_bytes()
-    named = ["log.csv"] if option == "FILE" else ["jobs.sacct", option, "log.csv"]
-    Path("other").symlink_to(here)
-    assert run(["ingest", "auto", *named, "-o", "other/log.csv", "--force"]) == 2
-    assert (
-        "log.csv: is an input of this command; choose another target"
-        in capsys.readouterr().err
-    )
-    assert log.read_bytes() == before
+    outliving = told["fragments"]["share_outliving_startup"]
+    assert {*outliving} == {"30 s", "60 s", "120 s", "300 s"}
+    replay = ["-ndmap", "phillips.parquet", "-Tfwd", "120", "--backend", "exact"]
+    assert run([*replay, "--out", "run"]) == 0
+    assert json.loads(Path("run/summary.json").read_text())
 
 
 def test_what_a_killed_command_left_is_removed_by_the_next(here: Path) -> None:
@@ -476,40 +295,23 @@ def test_what_a_killed_command_left_is_removed_by_the_next(here: Path) -> None:
         draft.write_text("whole")
         with drafted("second.txt") as second:  # what is still being written stays
             second.write_text("too")
-    assert sorted(path.name for path in here.iterdir()) == [
-        "jobs.sacct",
-        "other.txt",
-        "second.txt",
-    ]
+    left = sorted(path.name for path in here.iterdir())
+    assert left == ["jobs.sacct", "other.txt", "second.txt"]
 
 
-def test_a_list_of_nodes_that_is_no_file_is_named(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("missing.txt", "lists/nodes"):
-        assert (
-            run(["ingest", "slurm", "jobs.sacct", "-o", "t.csv", "--nodes", name]) == 2
-        )
-        assert f"{name}: --nodes: there is no such file" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["10/02/2021", "13/02/2021", "2021-2-10", "20210210", "Feb 10 2021", "2021-02-30"],
-)
+@pytest.mark.parametrize("text", DATES)
 def test_all_commands_read_dates_by_the_same_rule(
-    here: Path, capsys: pytest.CaptureFixture[str], text: str
+    ingest: Ingest, here: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     Path("points.csv").write_text("model,units,throughput\na,1,10\na,2,19\n")
+    ingest("slurm", "jobs.sacct", "-o", "trace.csv", *WINDOW)
     for command in (
         ["generate", "trace", "--start", text, "-o", "made.parquet"],
         ["generate", "jobs", "--first-submit", text, "-o", "made.csv"],
         ["ingest", "slurm", "jobs.sacct", "--from", text, "-o", "made.csv"],
-        ["trace", "slice", "trace.csv", "--to", text, "-o", "made.csv"],
+        ["trace", "cut", "trace.csv", "--to", text, "-o", "made.csv"],
         ["jobs", "fit", "points.csv", "--submit", text, "-o", "made.csv"],
     ):
-        run(["ingest", "slurm", "jobs.sacct", "-o", "trace.csv", *WINDOW, "--force"])
-        capsys.readouterr()
         assert run(command) == 2, command
         err = capsys.readouterr().err
         assert text in err

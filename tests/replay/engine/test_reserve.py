@@ -18,8 +18,8 @@ from bft.replay.engine.rules import Rules
 from bft.replay.engine.units import NOT_HELD
 from bft.replay.policies import Kind, Policy
 from bft.replay.results.host import host_metrics, starts_by_instant, starts_by_job
+from bft.replay.trace.host_jobs import from_rows
 from bft.replay.trace.node_trace import NodeTrace, from_changes
-from bft.replay.trace.walltimes import from_rows
 
 S = 1_000_000_000
 NAMED = Rules(return_time_s=6.0, free_first=False)
@@ -95,7 +95,7 @@ def test_a_start_that_takes_a_node_from_training_waits_the_whole_return_time() -
         100,
     )
     metrics = host_metrics(replayed(trace, [job()], NAMED), 6.0)
-    assert (metrics["starts"], metrics["delayed"], metrics["delay_s"]["max"]) == (
+    assert (metrics["instants"], metrics["delayed"], metrics["longest_delay_s"]) == (
         1,
         1,
         6.0,
@@ -118,7 +118,7 @@ def test_everything_held_gives_the_closed_form() -> None:
     metrics = host_metrics(replayed(trace, [job("j", 2)], NAMED), 6.0)
     taken = len(trace.left)
     idle_node_s = trace.idle_unit_seconds()
-    assert metrics["delayed"] == metrics["starts"] == 2
+    assert metrics["delayed"] == metrics["instants"] == 2
     assert metrics["waiting_node_h"] == pytest.approx(6 * taken / 3600)
     assert metrics["break_even_price"] * 6 == pytest.approx(
         idle_node_s / taken
@@ -166,7 +166,11 @@ def test_a_filled_reserve_serves_a_start_without_delay() -> None:
         world(5, changes, 100), [job("j", 5)], replace(FREE_FIRST, reserve=2)
     )
     metrics = host_metrics(outcome, 6.0)
-    assert (metrics["starts"], metrics["delayed"], outcome.records[0].preemptions) == (
+    assert (
+        metrics["instants"],
+        metrics["delayed"],
+        outcome.records[0].preemptions,
+    ) == (
         1,
         0,
         0,
@@ -224,8 +228,9 @@ def test_jobs_that_start_at_one_instant_share_its_nodes_in_the_order_in_which_th
 def test_a_leave_that_no_job_explains_delays_nobody() -> None:
     trace = world(2, [(0, 0, True), (0, 1, True), (50, 0, False), (80, 1, False)], 100)
     outcome = replayed(trace, [job("j", 2)], NAMED)
-    walltimes = from_rows([("job", 0, 50 * S, 90 * S, 90 * S, 1, ["a"])])
-    metrics = host_metrics(outcome, 6.0, walltimes=walltimes)
+    jobs = from_rows([("job", 0, 50 * S, 90 * S, 90 * S, 1, ["a"])])
+    known = replace(outcome, trace=replace(trace, host_jobs=jobs))
+    metrics = host_metrics(known, 6.0)
     assert (metrics["starts"], metrics["delayed"]) == (1, 1)
     assert metrics["announced"]["nodes_share"] == 1.0
 

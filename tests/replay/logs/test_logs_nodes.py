@@ -1,19 +1,16 @@
-"""Lists of a machine's nodes, as every command prints them."""
+"""Lists of a machine's nodes, as every command prints them: which nodes there are, and which were down."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_logs_more import BEGIN_S, read_into
+from synthetic_logs_more import BEGIN_S, read_texts
 
 from bft.models import InputError
-from bft.replay.cli.main import run
-from bft.replay.logs import Collector, Diagnosis
-from bft.replay.trace.trace_files import read_trace
+from bft.replay.logs import Ingested
 
 ASJ = """\
                                                         mem       ncpus   nmics   ngpus
@@ -92,13 +89,17 @@ FLUX_R = {
 }
 
 
-def machine(text: str) -> tuple[list[str], Diagnosis]:
-    """Nodes of the machine, and the account."""
-    collected, diagnosis = Collector(), Diagnosis()
-    read_into(collected, diagnosis, "slurm-nodes", text)
-    return sorted(
-        name for name, node in collected.names.items() if node in collected.universe
-    ), diagnosis
+def machine(text: str, host: str = "n1", **options: object) -> Ingested:
+    """What is made of a list, and of a job that ran on one of its nodes all the time."""
+    log = f"node,start,end\n{host},{BEGIN_S},{BEGIN_S + 100}\n"
+    return read_texts(
+        "intervals",
+        log,
+        nodes=["list"],
+        files={"list": text},
+        window=(0, 100),
+        **options,
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,16 +147,155 @@ def machine(text: str) -> tuple[list[str], Diagnosis]:
     ],
 )  # fmt: skip
 def test_lists_of_nodes(text: str) -> None:
-    found, diagnosis = machine(text)
-    assert found == ["n1", "n2"]
-    assert not diagnosis.skipped
+    made = machine(text)
+    assert made.trace.nodes == ("n1", "n2")
+    assert not made.account.skipped
+
+
+# What commands print of n2 where its state is ?; n1 is busy.
+STATES = {
+    "Slurm": "down* drain drng down~ maint DOWN+NOT_RESPONDING IDLE+DRAIN fail inval idle~ idle% IDLE+POWERED_DOWN",
+    "PBS": "offline down stale,down offline,job-exclusive state-unknown,down",
+    "SGE": "au d E",
+    "LSF": "unavail unreach closed_Adm",
+    "": "down",
+}
+POWER_SAVING = "idle~ idle% IDLE+POWERED_DOWN"
+READY = {"type": "Ready", "status": "True"}
+
+
+def json_of(key: str, *entries: object) -> str:
+    return json.dumps(
+        {key: entries, "kind": "NodeList"} if key == "items" else {key: entries}
+    )
+
+
+def kube(name: str, ready: str = "True", **spec: object) -> dict[str, object]:
+    conditions = [{"type": "Ready", "status": ready}]
+    return {
+        "kind": "Node",
+        "metadata": {"name": name},
+        "spec": spec,
+        "status": {"conditions": conditions},
+    }
+
+
+DOWN = {
+    "scontrol": (
+        "Slurm",
+        "NodeName=n1 Arch=x\n   State=MIXED\n\nNodeName=n2 Arch=x\n   State=? ThreadsPerCore=1\n",
+    ),
+    "scontrol -o": (
+        "Slurm",
+        "NodeName=n1 State=ALLOCATED CPUTot=1\nNodeName=n2 State=? CPUTot=1 Partitions=a,b\n",
+    ),
+    "slurm.conf": ("Slurm", "NodeName=n1 CPUs=4\nNodeName=n2 CPUs=4 State=?\n"),
+    "sinfo": (
+        "Slurm",
+        "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\np up 1:00 1 mix n1\np up 1:00 1 ? n2\n",
+    ),
+    "sinfo -h": ("Slurm", "p up infinite 1 mix n1\np up infinite 1 ? n2\n"),
+    "sinfo -N": ("Slurm", "NODELIST NODES PARTITION STATE\nn1 1 p mix\nn2 1 p ?\n"),
+    "sinfo -N -h": ("Slurm", "n1 1 p mix\nn2 1 p ?\n"),
+    "sinfo -N -l": (
+        "Slurm",
+        "NODELIST NODES PARTITION STATE CPUS REASON\nn1 1 p mix 4 none\nn2 1 p ? 4 Not responding\n",
+    ),
+    "sinfo -h -o": ("Slurm", "n1|mix\nn2|?\n"),
+    "sinfo -h -o, blanks": ("Slurm", "n1 mix\nn2 ?\n"),
+    "sinfo --json": (
+        "Slurm",
+        json_of(
+            "sinfo",
+            *(
+                {"node": {"state": [state]}, "nodes": {"nodes": [name]}}
+                for name, state in (("n1", "MIXED"), ("n2", "?"))
+            ),
+        ),
+    ),
+    "scontrol --json": (
+        "Slurm",
+        json_of(
+            "nodes", {"name": "n1", "state": ["MIXED"]}, {"name": "n2", "state": ["?"]}
+        ),
+    ),
+    "scontrol --json, word": (
+        "Slurm",
+        json_of("nodes", {"name": "n1", "state": "mix"}, {"name": "n2", "state": "?"}),
+    ),
+    "scontrol --json, flags": (
+        "Slurm",
+        json_of(
+            "nodes",
+            {"name": "n1", "state": "mixed", "state_flags": []},
+            {"name": "n2", "state": "idle", "state_flags": ["?"]},
+        ),
+    ),
+    "CSV": ("Slurm", "node,state\nn1,mix\nn2,?\n"),
+    "pbsnodes -a": (
+        "PBS",
+        "n1\n     state = free\n     jobs = 1.s/0\n\nn2\n     state = ?\n",
+    ),
+    "pbsnodes -aS": (
+        "PBS",
+        "vnode state OS hardware host\n----- ----- -- -------- ----\nn1 free -- -- n1\nn2 ? -- -- n2\n",
+    ),
+    "pbsnodes dsv": ("PBS", "Name=n1|Mom=n1|state=free\nName=n2|Mom=n2|state=?\n"),
+    "pbsnodes json": (
+        "PBS",
+        json.dumps({"nodes": {"n1": {"state": "free"}, "n2": {"state": "?"}}}),
+    ),
+    "bhosts": (
+        "LSF",
+        "HOST_NAME STATUS JL/U MAX NJOBS RUN SSUSP RSV\nn1 ok - 9 3 3 0 0\nn2 ? - 9 0 0 0 0\n",
+    ),
+    "qstat -f": (
+        "SGE",
+        "queuename qtype resv/used/tot. load_avg arch states\nq@n1 BIP 0/2/16 1.01 lx-amd64\n"
+        "q@n2 BIP 0/0/16 -NA- lx-amd64 ?\n",
+    ),
+    "qhost": (
+        "",
+        "HOSTNAME ARCH NCPU LOAD MEMTOT\nglobal - - - -\nn1 lx-amd64 4 0.1 8G\nn2 lx-amd64 4 - 8G\n",
+    ),
+    "kubectl": ("", json_of("items", kube("n1"), kube("n2", "Unknown"))),
+    "kubectl, not ready": ("", json_of("items", kube("n1"), kube("n2", "False"))),
+    "kubectl, cordoned": (
+        "",
+        json_of("items", kube("n1"), kube("n2", unschedulable=True)),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "state"),
+    [
+        (each, state)
+        for each, (kind, _) in DOWN.items()
+        for state in STATES[kind].split()
+    ],
+)
+def test_nodes_that_are_down_in_the_list_are_not_idle(command: str, state: str) -> None:
+    """Also those that ran no job: they count as unavailable; those that power saving took down are told of."""
+    made = machine(DOWN[command][1].replace("?", state), uncertain="unavailable")
+    saves = state in POWER_SAVING.split()
+    assert made.trace.nodes == ("n1", "n2")
+    assert (made.coverage.busy, made.coverage.unavailable) == (
+        0.5,
+        0.0 if saves else 0.5,
+    )
+    told = (
+        "power saving takes nodes of the list down"
+        if saves
+        else "are DOWN or drained in the list of nodes"
+    )
+    assert any(told in each and "50.00%" in each for each in made.account.warnings())
 
 
 def test_a_resource_set_of_flux_that_contradicts_itself() -> None:
-    found, diagnosis = machine(json.dumps(FLUX_R).replace("n2,n2", "n2"))
-    assert found == ["n1", "n2"]
-    (note,) = diagnosis.notes
-    assert note == "R of Flux has another number of hosts than of ranks"
+    made = machine(json.dumps(FLUX_R).replace("n2,n2", "n2"))
+    assert made.trace.nodes == ("n1", "n2")
+    assert "R of Flux has another number of hosts than of ranks" in made.account.notes
     for before, after, reason in (
         ('"nodelist"', '"hosts"', "expected execution with R_lite and nodelist"),
         ("n2,n2", "n[2-", "a list of nodes or ranks cannot be read"),
@@ -166,45 +306,51 @@ def test_a_resource_set_of_flux_that_contradicts_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "nodes", "reason"),
+    ("text", "kind", "reason"),
     [
-        ("n1,4\nn2\n", ["n2"], "holds names and numbers: a row of a table"),
-        ("NODES STATE\n2 idle\nn2 idle\n", ["n2"], "column NODES names no node"),
-        ("cores,node\n4\n4,n2\n", ["n2"], "column NODE names no node"),
+        ("n1,4\nn2\n", "skipped", "holds names and numbers: a row of a table"),
+        ("NODES STATE\n2 idle\nn2 idle\n", "skipped", "column NODES names no node"),
+        ("cores,node\n4\n4,n2\n", "skipped", "column NODE names no node"),
         (
             "PARTITION NODELIST STATE\np idle\np n2 idle\n",
-            ["n2"],
+            "skipped",
             "column NODELIST names no node",
         ),
-        ("n[1-\nn2\n", ["n2"], "is no list of nodes"),
-        ('{"nodes": [{"name": "n2"}, {"cpus": 4}]}', ["n2"], "is no JSON of nodes"),
+        ("n[1-\nn2\n", "skipped", "is no list of nodes"),
+        ("node,since\nn3,\udcff\nn2,\n", "skipped", "column since holds no time"),
+        (
+            "node,since,until\nn3,2024-01-02,2024-01-01\nn2,,\n",
+            "skipped",
+            "column until is before since",
+        ),
+        (
+            "node,was\nn[3-4],m3\nn2,\n",
+            "skipped",
+            "column was holds another number of names",
+        ),
+        ('{"nodes": [{"name": "n2"}, {"cpus": 4}]}', "skipped", "is no JSON of nodes"),
+        (
+            "NodeName=n2\nNodeName=n[3-4] State=FUTURE\n",
+            "left_out",
+            "a node that is not there yet (state FUTURE)",
+        ),
+        (
+            "ClusterName=c\nInclude more.conf\nNodeName=n2\n",
+            "notes",
+            "an included file was not read",
+        ),
+        ("n2 n3\n", "notes", "only the first word of a line was read as a node"),
     ],
 )
-def test_rows_that_name_no_node_are_reported(
-    text: str, nodes: list[str], reason: str
+def test_rows_of_a_list_that_are_not_read_are_reported(
+    text: str, kind: str, reason: str
 ) -> None:
-    found, diagnosis = machine(text)
-    assert found == nodes
-    (told,) = diagnosis.skipped
-    assert told.startswith(reason)
-
-
-def test_unread_columns_are_reported() -> None:
-    _, diagnosis = machine("ClusterName=c\nInclude more.conf\nNodeName=n1\n")
-    assert [(tally.line, tally.detail) for tally in diagnosis.notes.values()] == [
-        (2, "'Include more.conf'")
-    ]
-    _, diagnosis = machine("n1 n2\nn3\n")
-    assert [(reason, tally.line) for reason, tally in diagnosis.notes.items()] == [
-        ("only the first word of a line was read as a node", 1)
-    ]
-
-
-def test_nodes_that_are_not_there_yet_are_left_out_with_a_word() -> None:
-    _, diagnosis = machine("NodeName=n1\nNodeName=n[2-3] State=FUTURE\n")
-    assert [(reason, tally.line) for reason, tally in diagnosis.left_out.items()] == [
-        ("a node that is not there yet (state FUTURE)", 2)
-    ]
+    made = machine(text, "n2")
+    assert made.trace.nodes == ("n2",)
+    assert [why for why in getattr(made.account, kind) if why.startswith(reason)]
+    if kind == "skipped":
+        with pytest.raises(InputError, match=rf"list: line \d: {reason}"):
+            machine(text, "n2", strict=True)
 
 
 @pytest.mark.parametrize("text", ["\n", "# n1\n", "PARTITION NODELIST\n", "NodeName=n1 State=FUTURE\n", '{"nodes": []}',
@@ -216,35 +362,13 @@ def test_a_list_that_names_no_node_is_refused(text: str) -> None:
         machine(text)
 
 
-def test_vnodes_of_the_list_are_the_hosts_of_the_jobs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("nodes.txt").write_text(AV)
+def test_vnodes_of_the_list_are_the_hosts_of_the_jobs() -> None:
     record = "02/09/2021 20:00:00;E;{0}.srv;exec_vnode=({1}[0]:ncpus=4)+({1}[1]:ncpus=4) start={2} end={3}\n"
     jobs = [(1, "n1", 0, 600), (2, "n2", 300, 900), (3, "n1", 800, 1200)]
-    Path("acct").write_text(
-        "".join(record.format(k, n, BEGIN_S + a, BEGIN_S + b) for k, n, a, b in jobs)
-    )
-    window = ["--from", str(BEGIN_S + 600), "--to", str(BEGIN_S + 1200)]
-    assert (
-        run(
-            [
-                "ingest",
-                "pbs",
-                "acct",
-                "--nodes",
-                "nodes.txt",
-                "--tz",
-                "UTC",
-                "-o",
-                "t.parquet",
-                *window,
-            ]
-        )
-        == 0
-    )
-    trace = read_trace("t.parquet")
+    text = "".join(record.format(k, n, BEGIN_S + a, BEGIN_S + b) for k, n, a, b in jobs)
+    trace = read_texts(
+        "pbs", text, nodes=["list"], files={"list": AV}, window=(600, 1200)
+    ).trace
     assert trace.nodes == ("n1", "n2")
     assert trace.idle_node_seconds() == 200 + 300
 
@@ -257,9 +381,8 @@ LINES = [
 
 @given(st.lists(st.sampled_from(LINES), max_size=12))
 def test_any_mixture_of_lines_is_read_or_refused(lines: list[str]) -> None:
-    collected, diagnosis = Collector(), Diagnosis()
     try:
-        read_into(collected, diagnosis, "slurm-nodes", "\n".join(lines))
+        made = machine("\n".join(lines))
     except InputError:
         return
-    assert collected.universe
+    assert made.trace.nodes

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from real_grids import INSIDE, NODES, Grid, grid_engine, oar
-from real_slurm import commands, wait_until
+from real_slurm import commands, idle_seconds, wait_until
 
 from bft.replay.cli.main import run
 from bft.replay.cli.recipes import RECIPES, crontab_line
@@ -80,11 +80,7 @@ def _agrees(folder: Path, down: list[tuple[str, int, int]]) -> None:
     trace = read_trace(folder / "trace.parquet")
     assert trace.nodes == NODES
     begin, end = trace.start // SECOND_NS, trace.end // SECOND_NS
-    idle = np.zeros((len(NODES), end - begin), dtype=bool)
-    for event, time_ns in enumerate(trace.times.tolist()):
-        second = time_ns // SECOND_NS - begin
-        idle[trace.leaves(event), second:] = False
-        idle[trace.joins(event), second:] = True
+    idle = idle_seconds(trace, begin, end)
     taken, near = np.zeros_like(idle), np.zeros_like(idle)
     for host, first, last in [*_truth(folder), *down]:
         row = NODES.index(host)

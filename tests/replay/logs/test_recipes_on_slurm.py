@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
-import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
-from real_slurm import Slurm, commands, slurm_cluster
+from real_slurm import Slurm, commands, idle_seconds, polled, slurm_cluster
 
 from bft.replay.cli.main import run
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.cli.recipes import RECIPES, crontab_line
+from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import read_trace
 
+pytestmark = pytest.mark.slow
 NODES = ("n1", "n2", "n3", "n4")
 # Seconds by which states of nodes lag behind the accounting: a node completes before it is idle.
 LAG_S = 5
@@ -27,26 +29,6 @@ DATES = {
     "Europe/Berlin": "UTC",
     "cn[001-128]": "n[1-4]",
 }
-
-
-class Poll(threading.Thread):
-    """Asks for the states of nodes each second."""
-
-    def __init__(self, slurm: Slurm) -> None:
-        super().__init__()
-        self.slurm, self.over = slurm, threading.Event()
-        self.states: dict[int, dict[str, str]] = {}
-
-    def run(self) -> None:
-        while not self.over.wait(0.8):
-            now = int(time.time())
-            printed = self.slurm.run("sinfo", "-N", "-h", "-o", "%N %T")
-            self.states[now] = dict(line.split() for line in printed.splitlines())
-
-
-def recipe(name: str, *more: str, capsys: pytest.CaptureFixture[str]) -> str:
-    assert run(["ingest", "--recipe", name, *more]) == 0
-    return capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")
@@ -62,20 +44,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
         slurm.env["PATH"] = (
             f"{Path(sys.executable).parent}{os.pathsep}{slurm.env['PATH']}"
         )
-        poll = Poll(slurm)
-        poll.start()
         begin = int(time.time())
-        try:
+        with polled(slurm) as printed:
             _use(slurm)
-        finally:
-            poll.over.set()
-            poll.join()
-        end = max(poll.states)
-        with (folder / "seen").open("w") as file:
-            for second, states in poll.states.items():
-                file.write(
-                    f"{second} " + " ".join(states[node] for node in NODES) + "\n"
-                )
+        end = max(printed)
+        (folder / "seen.json").write_text(json.dumps(printed))
         (folder / "window").write_text(f"{begin} {end}")
         _run_recipes(slurm, begin, end)
     return folder
@@ -117,8 +90,6 @@ def _use(slurm: Slurm) -> None:
 
 def _run_recipes(slurm: Slurm, begin: int, end: int) -> None:
     """Run each command; what ingests is run by the tests."""
-    from bft.replay.cli.recipes import RECIPES, crontab_line
-
     for text in (RECIPES["slurm"], RECIPES["slurm-json"], crontab_line("slurm")):
         for command in commands(text):
             if command.startswith("bft-replay"):
@@ -144,30 +115,18 @@ def _dated(command: str, begin: int, end: int) -> str:
     )
 
 
-def _idle(trace: NodeTrace, begin: int, end: int) -> dict[str, np.ndarray]:
-    idle = np.zeros((len(trace.nodes), end - begin), dtype=bool)
-    for event, time_ns in enumerate(trace.times.tolist()):
-        second = max(0, time_ns // SECOND_NS - begin)
-        idle[trace.leaves(event), second:] = False
-        idle[trace.joins(event), second:] = True
-    return dict(zip(trace.nodes, idle, strict=True))
-
-
 def _agrees(cluster: Path, trace: NodeTrace) -> None:
     """Nodes are idle when sinfo said so, but near a change."""
     begin, end = map(int, (cluster / "window").read_text().split())
-    idle = _idle(trace, begin, end)
-    assert set(idle) == set(NODES)
-    seen = [line.split() for line in (cluster / "seen").read_text().splitlines()]
-    for place, node in enumerate(NODES):
-        said = {
-            int(row[0]) - begin: row[1 + place] in ("idle", "planned") for row in seen
-        }
-        told = np.flatnonzero(np.diff(idle[node].astype(int)))
-        changes = [
-            *told.tolist(),
-            *(s for s in said if s - 1 in said and said[s] != said[s - 1]),
-        ]
+    assert set(trace.nodes) == set(NODES)
+    seen = {
+        int(second) - begin: dict(line.split() for line in printed.splitlines())
+        for second, printed in json.loads((cluster / "seen.json").read_text()).items()
+    }
+    for node, idle in zip(NODES, idle_seconds(trace, begin, end), strict=True):
+        said = {s: states[node] in ("idle", "planned") for s, states in seen.items()}
+        changes = np.flatnonzero(np.diff(idle.astype(int))).tolist()
+        changes += [s for s in said if said[s] != said.get(s - 1, said[s])]
         far = [
             s
             for s in said
@@ -175,83 +134,48 @@ def _agrees(cluster: Path, trace: NodeTrace) -> None:
             and all(abs(s - change) > LAG_S for change in changes)
         ]
         assert far
-        assert all(idle[node][second] == said[second] for second in far)
+        assert all(idle[second] == said[second] for second in far)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["slurm", "slurm-json"])
+BESIDE = "--events events.txt --reservations reservations.txt --from {begin} --to {end}"
+LISTED = f"ingest slurm jobs.sacct.xz gpus.txt --nodes nodes.txt {BESIDE} -o trace.parquet"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("slurm", "{command}"),
+        ("slurm-json", f"{{command}} {BESIDE}"),  # it has no events and reservations
+        ("slurm", LISTED),  # with the jobs that scontrol shows
+    ],
+)
 def test_the_recipe_is_run_and_read(
-    name: str,
-    cluster: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    name: str, command: str, cluster: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
     begin, end = map(int, (cluster / "window").read_text().split())
     monkeypatch.chdir(cluster)
+    own = _dated(_reading(name), begin, end)
+    words = command.format(command=own, begin=begin, end=end).replace('"', "").split()
+    assert run([*words, "--force", "--min-gap", "0", "--json"]) == 0
+    account = json.loads(capsys.readouterr().out)
+    assert account["skipped"] == []
+    # Host jobs lie beside it, those that waited and never ran as well; the one without a limit has none.
+    assert account["host_jobs"]["jobs"] > account["host_jobs"]["begun"] >= 4
+    assert account["host_jobs"]["with_limit"] < account["host_jobs"]["begun"]
+    _agrees(cluster, read_trace(words[words.index("-o") + 1]))
+
+
+def _reading(name: str) -> str:
+    """The command of a recipe that reads what the others have written, without the program's name."""
     (command,) = [
-        each
-        for each in commands(recipe(name, capsys=capsys))
-        if each.startswith("bft-replay")
+        each for each in commands(RECIPES[name]) if each.startswith("bft-replay")
     ]
-    words = _dated(command, begin, end).replace('"', "").split()[1:]
-    target = words[words.index("-o") + 1]
-    if name == "slurm-json":  # it has no events and reservations
-        words += [
-            "--events",
-            "events.txt",
-            "--reservations",
-            "reservations.txt",
-            "--from",
-            str(begin),
-            "--to",
-            str(end),
-        ]
-    assert run([*words, "--force", "--min-gap", "0", "--json"]) == 0
-    account = capsys.readouterr().out
-    assert '"skipped": []' in account
-    _agrees(cluster, read_trace(target))
+    return command.removeprefix("bft-replay ")
 
 
-@pytest.mark.slow
-def test_jobs_that_scontrol_shows_are_read_beside(
-    cluster: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    begin, end = map(int, (cluster / "window").read_text().split())
-    monkeypatch.chdir(cluster)
-    words = [
-        "ingest",
-        "slurm",
-        "jobs.sacct.xz",
-        "gpus.txt",
-        "--nodes",
-        "nodes.txt",
-        "--events",
-        "events.txt",
-    ]
-    words += [
-        "--reservations",
-        "reservations.txt",
-        "--from",
-        str(begin),
-        "--to",
-        str(end),
-        "-o",
-        "both.parquet",
-    ]
-    assert run([*words, "--force", "--min-gap", "0", "--json"]) == 0
-    assert '"skipped": []' in capsys.readouterr().out
-    _agrees(cluster, read_trace("both.parquet"))
-
-
-@pytest.mark.slow
 def test_lines_of_cron_make_snapshots(
-    cluster: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(cluster)
-    (command,) = [
-        each
-        for each in commands(recipe("snapshots", capsys=capsys))
-        if each.startswith("bft-replay")
-    ]
-    assert run([*command.split()[1:], "--force"]) == 0
+    assert run([*_reading("snapshots").split(), "--force"]) == 0
     assert set(read_trace("trace.parquet").nodes) == set(NODES)

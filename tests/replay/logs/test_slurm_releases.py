@@ -8,32 +8,22 @@ v0.0.45 of slurm-26-05-3-1.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from pathlib import Path
+from collections import namedtuple
 from typing import Any
 
 import pytest
+from synthetic_logs_more import BEGIN_S, read_texts
 
-from bft.replay.logs.from_files import Ingested, IngestOptions, ingested
+from bft.replay.trace.host_jobs import NEVER
+from bft.replay.trace.node_trace import SECOND_NS
 
-BEGIN_S = 1_704_067_200
+START_S = 1_704_067_200
 RELEASES = ("22.05", "23.02", "24.05", "25.05", "26.05")
 NO_VAL = 2**32 - 2
 
 
-@dataclass(frozen=True)
-class Job:
-    """A job of n[1-2] or n3: seconds since BEGIN_S (None: not yet), state, limit in minutes (None: unlimited), GPUs."""
-
-    number: int
-    nodes: str
-    start_s: int | None
-    end_s: int | None
-    state: str
-    limit: int | None
-    gpus: int
-
-
+# A job of n[1-2] or n3: seconds since START_S (None: not yet), limit in minutes (None: unlimited).
+Job = namedtuple("Job", "number nodes start_s end_s state limit gpus")
 JOBS = (
     Job(1, "n[1-2]", 0, 600, "COMPLETED", 60, 4),
     Job(2, "n3", 300, 900, "TIMEOUT", None, 1),
@@ -54,7 +44,7 @@ def number(release: str, value: int | None, *, infinite: bool = False) -> Any:
 def time(release: str, second: int | None, *, cancelled: bool = False) -> int | None:
     """A time of sacct: of a job that was cancelled while it waited the start is not known."""
     if second is not None:
-        return BEGIN_S + second
+        return START_S + second
     if not cancelled:
         return 0
     return NO_VAL if release in ("23.02", "24.05") else None
@@ -85,7 +75,7 @@ def sacct(release: str) -> str:
             "cluster": "sandbox", "partition": "all", "job_id": job.number, "nodes": job.nodes,
             "state": {"current": [job.state] if listed else job.state, "reason": "None"},
             "time": {
-                "elapsed": 0, "eligible": BEGIN_S, "submission": BEGIN_S, "suspended": 0,
+                "elapsed": 0, "eligible": START_S, "submission": START_S, "suspended": 0,
                 "start": time(release, job.start_s, cancelled=waiting and job.end_s is not None),
                 "end": time(release, job.end_s),
                 "limit": number(release, job.limit, infinite=job.limit is None and release != "22.05"),
@@ -105,11 +95,11 @@ def queue(release: str) -> str:
     entries = []
     for job in JOBS:
         waiting = job.start_s is None
-        guess = BEGIN_S + 5000
-        start = guess if waiting else BEGIN_S + (job.start_s or 0)
+        guess = START_S + 5000
+        start = guess if waiting else START_S + (job.start_s or 0)
         if waiting and job.end_s is not None:  # cancelled: both are the end
-            start = BEGIN_S + job.end_s
-        end = guess + 10**9 if job.end_s is None else BEGIN_S + job.end_s
+            start = START_S + job.end_s
+        end = guess + 10**9 if job.end_s is None else START_S + job.end_s
         old = release == "22.05"
         plain = release in ("22.05", "23.02")
         entry: dict[str, Any] = {
@@ -117,8 +107,8 @@ def queue(release: str) -> str:
             "job_state": job.state if plain else [job.state],
             "start_time": start if plain else number(release, start),
             "end_time": end if plain else number(release, end),
-            "submit_time": BEGIN_S if plain else number(release, BEGIN_S),
-            "eligible_time": BEGIN_S if plain else number(release, BEGIN_S),
+            "submit_time": START_S if plain else number(release, START_S),
+            "eligible_time": START_S if plain else number(release, START_S),
             "time_limit": number(release, job.limit, infinite=job.limit is None and not old),
             "node_count": 1 if old else number(release, 1),
             "tres_alloc_str": "" if waiting else f"cpu=8,node=1{f',gres/gpu={job.gpus}' if job.gpus else ''}",
@@ -137,59 +127,32 @@ def queue(release: str) -> str:
 
 def nodes(release: str) -> str:
     """`sinfo --json` and `scontrol show node --json`: sinfo lists groups of nodes from 23.02 on."""
-    entries: list[dict[str, Any]] = []
-    for name in ("n1", "n2", "n3"):
-        entry: dict[str, Any] = {
-            "name": name,
-            "hostname": name,
-            "cpus": 16,
-            "gres": "gpu:4",
-            "tres": "cpu=16,gres/gpu=4",
-        }
-        words = (
-            {"state": "idle", "state_flags": ["PLANNED"]}
-            if release == "22.05"
-            else {"state": ["IDLE", "PLANNED"]}
-        )
-        entries.append(entry | words)
+    old = {"state": "idle", "state_flags": ["PLANNED"]}
+    words = old if release == "22.05" else {"state": ["IDLE", "PLANNED"]}
+    listed = {"cpus": 16, "gres": "gpu:4", "tres": "cpu=16,gres/gpu=4", **words}
+    entries = [{"name": name, "hostname": name, **listed} for name in ("n1", "n2", "n3")]  # fmt: skip
     return json.dumps({"nodes": entries}, indent=1)
 
 
-def read(folder: Path, release: str, text: str, **more: Any) -> Ingested:
-    (folder / "jobs.json").write_text(text)
-    (folder / "nodes.json").write_text(nodes(release))
-    options = IngestOptions(
-        nodes=(str(folder / "nodes.json"),),
-        begin="2024-01-01T00:00:00", end="2024-01-01T00:30:00", min_gap_s=0, allow_few=True, **more,
-    )  # fmt: skip
-    return ingested("slurm-json", [str(folder / "jobs.json")], options)
-
-
+@pytest.mark.parametrize("unit", ["node", "gpu"])
 @pytest.mark.parametrize("writer", [sacct, queue])
 @pytest.mark.parametrize("release", RELEASES)
 def test_json_of_each_release_is_read_without_a_false_alarm(
-    release: str, writer: Any, tmp_path: Path
+    release: str, writer: Any, unit: str
 ) -> None:
-    made = read(tmp_path, release, writer(release))
+    window = (START_S - BEGIN_S, START_S - BEGIN_S + 1800)
+    listed: dict[str, Any] = {"files": {"nodes.json": nodes(release)}, "nodes": ["nodes.json"]}  # fmt: skip
+    made = read_texts("slurm-json", writer(release), window=window, unit=unit, **listed)
+    assert not made.account.skipped
+    if unit == "gpu":  # job 6 has none: it leaves all four of n2 idle
+        assert made.trace.idle_unit_seconds() == 12 * 1800 - (4 * 600 + 600 + 2 * 600)
+        return
     # n1 600 + 600, n2 600 + 600, n3 600 of three nodes and 1800 s.
-    assert made.trace.idle_node_seconds() == 3 * 1800 - (600 + 600 + 600 + 600 + 600)
-    assert not made.diagnosis.skipped
-    assert made.diagnosis.used == len(made.trace.nodes) + 4
-
-
-@pytest.mark.parametrize("writer", [sacct, queue])
-@pytest.mark.parametrize("release", RELEASES)
-def test_limits_of_each_release(release: str, writer: Any, tmp_path: Path) -> None:
-    made = read(tmp_path, release, writer(release), walltimes=True)
-    assert not made.diagnosis.skipped
-    assert made.walltimes is not None
-    assert made.trace.idle_node_seconds() == 2400
-
-
-@pytest.mark.parametrize("writer", [sacct, queue])
-@pytest.mark.parametrize("release", RELEASES)
-def test_gpus_of_each_release(release: str, writer: Any, tmp_path: Path) -> None:
-    made = read(tmp_path, release, writer(release), unit="gpu")
-    assert not made.diagnosis.skipped
-    # Job 6 has no GPU: it leaves all four of n2 idle.
-    assert made.trace.idle_unit_seconds() == 12 * 1800 - (4 * 600 + 600 + 2 * 600)
+    assert made.trace.idle_node_seconds() == 3 * 1800 - 5 * 600
+    assert made.account.used == len(made.trace.nodes) + 4
+    jobs = made.trace.host_jobs
+    assert jobs is not None
+    ends = jobs.expected_end[jobs.expected_end != NEVER] // SECOND_NS - START_S
+    assert sorted(ends.tolist()) == [1300, 3600, 4800]
+    assert sorted(jobs.count.tolist()) == [1, 1, 1, 1, 1, 2]
+    assert (jobs.counts()["begun"], set(jobs.known // SECOND_NS)) == (4, {START_S})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,21 @@ from bft.replay.cli.main import run
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.results.host import host_metrics
+from bft.replay.trace.host_jobs import HostJobs, from_rows
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.trace_files import read_trace, trace_from_frame
-from bft.replay.trace.walltimes import from_rows, write_walltimes
+from bft.replay.trace.trace_files import read_trace, trace_from_frame, write_trace
 
 FIRST = pd.Timestamp("2021-02-10")
 # Seconds at which each of four nodes turns idle and is taken again.
 IDLE = {"a": [(0, 300)], "b": [(0, 300), (600, 900)], "c": [(0, 450)], "d": [(0, 1200)]}
 ASKED = ["--return-time", "60"]
+# Of the host jobs on known.parquet: when each was eligible, began and ended, s, and its nodes.
+KNOWN = [
+    (0, 300, 600, "ab"),  # eligible long before
+    (440, 450, 1200, "c"),  # not so
+    (800, 900, 1200, "b"),
+    (900, 1200, 1300, "d"),  # begins with the end of the trace
+]
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +53,21 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     jobs = pd.DataFrame({"name": ["j"], "Jmin": 1, "Jmax": 4, "Pmax": 1e9, "Tsub": [FIRST], "Tcup": 0.0, "Tcdw": 0.0,
                          "Ns": ["[0, 4]"], "Ps": ["[0.0, 4.0]"], "Os": ["[0.0, 4.0]"]})  # fmt: skip
     jobs.to_csv("j.csv", index=False)
+    write_trace(
+        replace(read_trace("t.csv"), host_jobs=host_jobs(KNOWN)), "known.parquet"
+    )
     return tmp_path
+
+
+def host_jobs(jobs: list[tuple[int, int, int, str]]) -> HostJobs:
+    """Host jobs with time limits of 1,000 s."""
+    ns = [[FIRST.value + at * SECOND_NS for at in row[:3]] for row in jobs]
+    return from_rows(
+        [
+            ("job", *times, times[1] + 1000 * SECOND_NS, len(row[3]), row[3])  # type: ignore[misc]
+            for times, row in zip(ns, jobs, strict=True)
+        ]
+    )
 
 
 REPLAY = [
@@ -62,8 +84,8 @@ REPLAY = [
 ]
 
 
-def metrics_of(*options: str, code: int = 0) -> dict[str, Any]:
-    assert run([*REPLAY, *options]) == code
+def metrics_of(*options: str, trace: str = "t.csv") -> dict[str, Any]:
+    assert run(["-ndmap", trace, *REPLAY[2:], *options]) == 0
     found: dict[str, Any] = json.loads(Path("r/summary.json").read_text())
     return found
 
@@ -74,65 +96,95 @@ def test_without_a_return_time_one_line_says_what_each_second_of_it_costs(
     summary = metrics_of()
     # At 300, 450, 900 and 1,200 s; the last instant is the end of the trace.
     assert summary["metrics"]["host"]["nodes_taken"] == 5
-    starts = summary["metrics"]["host"]["starts"]
+    instants = summary["metrics"]["host"]["instants"]
     out = capsys.readouterr().out
-    assert f"{starts} starts took 5 nodes, 5 of them from training" in out
-    assert (
-        "each second that a node takes to return makes them wait 0.00139 node-hours"
-        in out
-    )
+    assert f"at {instants} instants they took 5 nodes, 5 of them from training" in out
+    assert "makes them wait at least 0.00139 node-hours" in out
     assert not Path("r/returns.parquet").exists()
-    assert not any("walltimes" in note for note in summary["notes"])
+    assert not any("own jobs" in note for note in summary["notes"])
 
 
-def test_with_a_return_time_the_sentence_and_its_caveats_are_said(
+def test_of_a_trace_alone_figures_are_of_instants_and_at_least(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     summary = metrics_of(*ASKED)
     host = summary["metrics"]["host"]
     out, err = capsys.readouterr()
-    assert (host["delayed"], host["waiting_node_h"]) == (
-        host["starts"],
-        pytest.approx(5 * 60 / 3600),
-    )
-    assert host["break_even_price"] * 60 == pytest.approx(
-        summary["metrics"]["used_unit_s"] / 5
-    )
-    assert "your own jobs would have waited 0 node-hours more" in out
-    assert "60 s for a node to return" in out
-    assert (
-        "queues amplify: at loads of 0.6, 0.75 and 0.88 the users' mean wait grew by 1.8, 2.7 and 6 times"
-        in out
-    )
-    assert "wait 60 s longer on average" not in out
-    assert "nodes that leave at one instant count as one start, outages included" in err
-    assert any("outages included" in note for note in summary["notes"])
+    assert (host["by_job"], host["lower_bound"]) == (False, True)
+    assert host["delayed"] == host["instants"]
+    assert host["waiting_node_h"] == pytest.approx(5 * 60 / 3600)
+    used_s = summary["metrics"]["used_unit_s"]
+    assert host["break_even_price"] * 60 == pytest.approx(used_s / 5)
+    # What would be of starts is not there: shares, sizes, and a reserve that follows from these.
+    of_starts = {"starts", "delayed_share", "delay_s", "by_size", "start_nodes_p75"}
+    assert not of_starts & host.keys()
+    assert host["waiting_share_of_host"] is None
+    assert "your own jobs would have waited at least 0 node-hours more (60 s for" in out
+    price = f"at most {host['break_even_price']:,.1f} node-hours of training for each"
+    assert price in out
+    instants = f"at {host['delayed']} of {host['instants']} instants at which nodes"
+    assert f"{instants} leave some job waits, up to 60.0 s" in out
+    assert "queues amplify: at loads of 0.6, 0.75 and 0.88 the users' mean wait" in out
+    assert "the machine's own jobs are not known" in err
+    assert "the node-time of host jobs is not known" in err
+    best = [*REPLAY, "--preset", "best", "--policy", "milp", "--backend", "exact"]
+    assert run([*best, *ASKED]) == 0
+    assert "suggests itself" not in capsys.readouterr().err
+
+
+def test_of_known_jobs_figures_are_of_starts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    summary = metrics_of(*ASKED, trace="known.parquet")
+    host = summary["metrics"]["host"]
+    out, err = capsys.readouterr()
+    assert (host["by_job"], host["lower_bound"]) == (True, False)
+    assert (host["starts"], host["delayed"], host["delayed_share"]) == (3, 3, 1.0)
+    assert host["waiting_node_h"] == pytest.approx(4 * 60 / 3600)
+    # Of the time that host jobs ran: 2 nodes for 300 s, one for 750 s and one for 300 s.
+    assert host["waiting_share_of_host"] == pytest.approx(4 * 60 / (600 + 750 + 300))
+    assert host["announced"]["starts_share"] == pytest.approx(2 / 3)
+    assert "67% of the starts, 75% of their nodes, were eligible 60 s or longer" in out
+    assert "3 of 3 wait (100.0%)" in out
+    assert "not known" not in err
+    assert "at least" not in out
+
+
+def test_the_share_of_busy_node_time_is_that_which_the_trace_states() -> None:
+    write_trace(replace(read_trace("t.csv"), busy_share=0.5), "busy.parquet")
+    host = metrics_of(*ASKED, trace="busy.parquet")["metrics"]["host"]
+    assert host["waiting_share_of_host"] == pytest.approx(5 * 60 / (0.5 * 4 * 1200))
 
 
 def test_a_reserve_spares_starts_and_says_how_many(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    host = metrics_of(*ASKED, "--reserve", "1", "--host-price", "2")["metrics"]["host"]
+    more = ["--reserve", "1", "--host-price", "2"]
+    host = metrics_of(*ASKED, *more, trace="known.parquet")["metrics"]["host"]
     spared = 1 - host["delayed_share"]
     assert 0 < spared < 1
     out = capsys.readouterr().out
-    assert (
-        f"with 1 node kept free, {spared:.0%} of their starts would not have noticed"
-        in out
-    )
+    kept = "with 1 node kept free"
+    assert f"{kept}, {spared:.0%} of their starts would not have noticed" in out
     used = host["net_node_h"] + 2 * host["waiting_node_h"]
     assert used == pytest.approx(host["break_even_price"] * host["waiting_node_h"])
     assert "at 2 for each that host jobs wait" in out
 
 
-def test_a_part_of_the_machine_gives_a_lower_bound(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("options", "nodes", "lower"),
+    [(["-nN", "1"], 2, False), (["--node-class", "gpu"], 1, True)],
+)
+def test_host_jobs_of_a_part_count_whole_and_of_a_class_with_its_nodes(
+    options: list[str], nodes: int, lower: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    host = metrics_of(*ASKED, "-nN", "3")["metrics"]["host"]
-    assert host["lower_bound"]
-    out, err = capsys.readouterr()
-    assert "would have waited at least" in out
-    assert "what host jobs wait is a lower bound" in err
+    trace = replace(read_trace("known.parquet"), classes=("gpu", "cpu", "cpu", "cpu"))
+    write_trace(trace, "known.parquet")
+    host = metrics_of(*ASKED, *options, trace="known.parquet")["metrics"]["host"]
+    assert (host["starts"], host["lower_bound"]) == (1, lower)
+    assert host["waiting_node_h"] == pytest.approx(nodes * 60 / 3600)
+    bound = "what host jobs wait is a lower bound"
+    assert (bound in capsys.readouterr().err) == lower
 
 
 def test_a_reserve_above_the_idle_nodes_and_a_return_time_above_the_fragments_are_said(
@@ -233,14 +285,10 @@ def test_fixed_clusters_and_expectations_are_refused_by_name(
         == 2
     )
     assert "with --cluster there are none" in capsys.readouterr().err
-    second = SECOND_NS
-    write_walltimes(
-        from_rows([("job", 0, second, 2 * second, 2 * second, 1, ("a",))]), "w.parquet"
-    )
     expects = [
-        *REPLAY,
-        "--walltimes",
-        "w.parquet",
+        "-ndmap",
+        "known.parquet",
+        *REPLAY[2:],
         "--policy",
         "milp",
         "--backend",
@@ -259,55 +307,11 @@ def test_fixed_clusters_and_expectations_are_refused_by_name(
 def test_traces_of_units_are_refused_by_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert (
-        run(
-            [
-                "generate",
-                "log",
-                "slurm",
-                "--nodes",
-                "4",
-                "--days",
-                "0.1",
-                "--gpus-per-node",
-                "2",
-                "-o",
-                "log",
-            ]
-        )
-        == 0
-    )
-    ingest = [
-        "ingest",
-        "slurm",
-        "log",
-        "--tz",
-        "UTC",
-        "--unit",
-        "gpu",
-        "--units-per-node",
-        "2",
-        "-o",
-        "u.parquet",
-    ]
-    assert run(ingest) == 0
-    capsys.readouterr()
-    assert (
-        run(
-            [
-                "-ndmap",
-                "u.parquet",
-                "--policy",
-                "equal-share",
-                "--out",
-                "r",
-                "--reserve",
-                "1",
-            ]
-        )
-        == 2
-    )
-    assert "not for traces of units" in capsys.readouterr().err
+    units = replace(read_trace("t.csv"), node_units=(1, 1, 1, 1))
+    write_trace(units, "u.csv")
+    assert run(["-ndmap", "u.csv", *REPLAY[2:], "--reserve", "1"]) == 2
+    told = "logs do not say which units of its nodes a host job takes"
+    assert told in capsys.readouterr().err
 
 
 def test_options_without_effect_are_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -333,35 +337,12 @@ def test_options_without_effect_are_said(capsys: pytest.CaptureFixture[str]) -> 
     )
 
 
-def test_with_walltimes_a_start_is_a_job_and_announced_ones_are_counted(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    at = lambda second: FIRST.value + second * SECOND_NS  # noqa: E731
-    jobs = [
-        ("job", at(0), at(300), at(600), at(700), 1, ("a",)),  # eligible long before
-        ("job", at(290), at(300), at(600), at(700), 1, ("b",)),  # not so
-        ("job", at(440), at(450), at(800), at(900), 1, ("c",)),
-    ]
-    write_walltimes(from_rows(jobs), "w.parquet")
-    summary = metrics_of(*ASKED, "--walltimes", "w.parquet")
-    host = summary["metrics"]["host"]
-    assert (host["by_job"], host["starts"]) == (True, 3)
-    assert host["announced"]["starts_share"] == pytest.approx(1 / 3)
-    out, err = capsys.readouterr()
-    assert (
-        "33% of the starts, 33% of their nodes, were eligible 60 s or longer before"
-        in out
-    )
-    assert "outages" not in err
-    assert "--walltimes has no effect" not in err
-
-
 def test_the_preset_suggests_a_reserve_only_where_a_return_time_is_stated(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     best = [
         "-ndmap",
-        "t.csv",
+        "known.parquet",
         "--jobs",
         "j.csv",
         "--preset",
@@ -374,15 +355,15 @@ def test_the_preset_suggests_a_reserve_only_where_a_return_time_is_stated(
     ]
     assert run([*best, "--force", *ASKED]) == 0
     assert (
-        "--reserve 1 suggests itself" in capsys.readouterr().err
-    )  # of starts of 1, 1, 1 and 2 nodes
+        "--reserve 2 suggests itself" in capsys.readouterr().err
+    )  # of starts of 1, 1 and 2 nodes
     for others in ([], [*ASKED, "--reserve", "1"]):
         assert run([*best, "--force", *others]) == 0
         assert "suggests itself" not in capsys.readouterr().err
 
 
 def test_the_page_has_sentence_section_tile_and_the_chart_of_who_waits() -> None:
-    metrics_of(*ASKED, "--reserve", "1")
+    metrics_of(*ASKED, "--reserve", "1", trace="known.parquet")
     assert run(["report", "r", "--static", "-o", "page.html"]) == 0
     page = Path("page.html").read_text()
     assert "Your own jobs would have waited" in page
@@ -395,7 +376,7 @@ def test_the_page_has_sentence_section_tile_and_the_chart_of_who_waits() -> None
     assert run(["report", "r", "--static", "-o", "page.html", "--force"]) == 0
     page = Path("page.html").read_text()
     assert '<section id="who-waits">' not in page
-    assert "each second that a node takes to return makes them wait" in page
+    assert "each second that a node takes to return" in page
 
 
 def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front(
@@ -403,7 +384,7 @@ def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front
 ) -> None:
     options = [
         "-ndmap",
-        "t.csv",
+        "known.parquet",
         "--jobs",
         "j.csv",
         "--policy",
@@ -424,11 +405,11 @@ def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front
     assert (np.diff(table["host.delayed_share"]) <= 0).all()
     assert run(["report", "s/results.parquet", "--static", "-o", "sweep.html"]) == 0
     assert "What sparing your own jobs costs training" in Path("sweep.html").read_text()
-    assert "given back for announced starts" not in Path("sweep.html").read_text()
+    assert "given back for announced starts" in Path("sweep.html").read_text()
     capsys.readouterr()
     runs = []
     for reserve in ("0", "1"):
-        metrics_of("--reserve", reserve, *ASKED)
+        metrics_of("--reserve", reserve, *ASKED, trace="known.parquet")
         Path("r").rename(f"kept-{reserve}")
         runs.append(f"kept-{reserve}")
     assert run(["compare", *runs, "-o", "c.csv"]) == 0
@@ -442,13 +423,9 @@ def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front
 
 
 def test_the_front_has_the_line_of_known_starts_where_host_jobs_are_known() -> None:
-    at = [FIRST.value + second * SECOND_NS for second in (0, 300, 600, 700)]
-    write_walltimes(
-        from_rows([("job", at[0], at[1], at[2], at[3], 1, ("a",))]), "w.parquet"
-    )
     options = [
         "-ndmap",
-        "t.csv",
+        "known.parquet",
         "--jobs",
         "j.csv",
         "--policy",
@@ -457,8 +434,6 @@ def test_the_front_has_the_line_of_known_starts_where_host_jobs_are_known() -> N
         *ASKED,
     ]
     grid = [
-        "--walltimes",
-        "w.parquet",
         "--reserve",
         "0,1",
         "--out",
@@ -468,7 +443,7 @@ def test_the_front_has_the_line_of_known_starts_where_host_jobs_are_known() -> N
     ]
     assert run(["sweep", *options, *grid]) == 0
     table = pd.read_parquet("s/results.parquet")
-    assert table["host.announced.delayed_share"].tolist() == [0.0, 0.0]
+    assert table["host.announced.delayed_share"][0] == pytest.approx(1 / 3)
     assert run(["report", "s/results.parquet", "--static", "-o", "sweep.html"]) == 0
     assert (
         "nothing kept, nodes given back for announced starts"
@@ -513,7 +488,7 @@ def check_counts(trace: NodeTrace, reserve: int) -> None:
         by_hand.preempted, rel=0.005
     )
     assert host["waiting_node_h"] * 3600 == pytest.approx(by_hand.waiting_s, rel=0.005)
-    assert (host["starts"], host["delayed"]) == (by_hand.starts, by_hand.delayed)
+    assert (host["instants"], host["delayed"]) == (by_hand.starts, by_hand.delayed)
 
 
 @pytest.mark.parametrize("reserve", [0, 1, 2, 4, 8, 16, 32])
@@ -550,7 +525,7 @@ def test_numbers_on_the_real_log_are_those_of_the_docs(reference: Path) -> None:
         "return_time_s": 120.0,
     }
     named = execute(Options.of(**world, free_first=False), "named")["metrics"]
-    assert (named["host"]["starts"], named["host"]["delayed"]) == (4430, 4430)
+    assert (named["host"]["instants"], named["host"]["delayed"]) == (4430, 4430)
     assert named["host"]["waiting_node_h"] == pytest.approx(1476.23, abs=0.01)
     assert named["host"]["break_even_price"] == pytest.approx(10.12, abs=0.01)
     assert named["host"]["stopped_together"] == {
@@ -560,6 +535,6 @@ def test_numbers_on_the_real_log_are_those_of_the_docs(reference: Path) -> None:
     }
     assert named["outcome"] == pytest.approx(123.83e9, rel=1e-4)
     kept = execute(Options.of(**world, reserve=4), "kept")["metrics"]
-    assert kept["host"]["delayed_share"] == pytest.approx(0.440, abs=0.01)
+    assert kept["host"]["delayed"] / 4430 == pytest.approx(0.440, abs=0.01)
     assert kept["host"]["waiting_node_h"] == pytest.approx(1337, rel=0.01)
     assert kept["outcome"] / named["outcome"] - 1 == pytest.approx(-0.018, abs=0.003)

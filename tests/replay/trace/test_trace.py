@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
+from bft.replay.trace.node_trace import NodeTrace, from_changes
 from bft.replay.trace.trace_files import (
-    read_trace,
     select_nodes,
     trace_from_frame,
-    write_trace,
 )
 
 EPOCH = 1_600_000_000_000_000_000
@@ -98,42 +92,12 @@ def test_the_order_of_rows_within_an_instant_does_not_matter(
     assert (one.start, one.end, one.notes) == (other.start, other.end, other.notes)
 
 
-@given(row_lists)
-def test_offsets_are_consistent_and_no_event_is_empty(rows: list[Row]) -> None:
-    trace = make(5, rows)
-    for nodes, at in ((trace.joined, trace.joined_at), (trace.left, trace.left_at)):
-        assert len(at) == len(trace) + 1
-        assert (at[0], at[-1]) == (0, len(nodes))
-        assert (np.diff(at) >= 0).all()
-        assert nodes.dtype == np.int32
-    assert (np.diff(trace.times) > 0).all()
-    assert (np.diff(trace.joined_at) + np.diff(trace.left_at) > 0).all()
-
-
-def test_of_several_rows_for_a_node_at_one_time_the_last_counts() -> None:
-    trace = make(1, [(0, 0, True), (5, 0, False), (5, 0, True), (5, 0, False)])
-    assert events(trace) == [(0, [], [0]), (5, [0], [])]
-    assert trace.notes == (
-        "2 rows repeated a node at the same time: the last one counts",
-    )
-
-
-def test_a_node_that_leaves_and_joins_at_one_time_has_not_changed() -> None:
-    trace = make(1, [(0, 0, True), (5, 0, False), (5, 0, True), (9, 0, False)])
-    assert events(trace) == [(0, [], [0]), (9, [0], [])]
-
-
 def test_unchanged_rows_are_dropped_and_counted() -> None:
     trace = make(
         2, [(0, 0, True), (0, 1, False), (3, 0, True), (4, 1, False), (5, 0, False)]
     )
     assert events(trace) == [(0, [], [0]), (5, [0], [])]
     assert trace.notes == ("2 rows repeated a node's state and were dropped",)
-
-
-def test_the_window_spans_rows_that_change_nothing() -> None:
-    trace = make(1, [(0, 0, False), (5, 0, True), (9, 0, True)])
-    assert (trace.start, trace.end) == (EPOCH, EPOCH + 9)
 
 
 def test_no_rows_within_a_stated_window_make_a_trace_without_events() -> None:
@@ -212,15 +176,6 @@ def test_a_matrix_can_be_read_back_from_its_trace(matrix: Matrix) -> None:
 
 
 @given(matrices)
-def test_idle_counts_are_the_row_sums_of_the_matrix(matrix: Matrix) -> None:
-    frame = frame_of(matrix)
-    trace = trace_from_frame(frame)
-    at = frame.index.astype("int64").to_numpy()
-    rows = frame.to_numpy().sum(axis=1, dtype=int)[np.searchsorted(at, trace.times)]
-    assert trace.idle_counts().tolist() == rows.tolist()
-
-
-@given(matrices)
 def test_the_resource_integral_is_the_sum_over_rows_of_idle_nodes_times_seconds(
     matrix: Matrix,
 ) -> None:
@@ -271,43 +226,6 @@ def test_skipping_rows_is_dropping_them_from_the_matrix(
     assert one.notes == (f"{skipped} first rows skipped", *other.notes)
 
 
-@examples(40)
-@given(matrices, st.sampled_from([".parquet", ".csv"]))
-def test_a_converted_matrix_still_counts_its_rows(matrix: Matrix, suffix: str) -> None:
-    frame = frame_of(matrix)
-    with tempfile.TemporaryDirectory() as folder:
-        path, again = (
-            Path(folder, "t").with_suffix(suffix),
-            Path(folder, "again").with_suffix(suffix),
-        )
-        write_trace(trace_from_frame(frame), path)
-        write_trace(read_trace(path), again)
-        if suffix == ".csv":  # Parquet says where it comes from
-            assert path.read_bytes() == again.read_bytes()
-        for skipped in range(len(frame) + 1):
-            if skipped == len(frame):
-                with pytest.raises(
-                    InputError,
-                    match=f"--skip-rows {skipped} leaves none of the {len(frame)}",
-                ):
-                    read_trace(path, skip_rows=skipped)
-                continue
-            one, other = (
-                trace_from_frame(frame, skip_rows=skipped),
-                read_trace(path, skip_rows=skipped),
-            )
-            assert events(one) == events(other)
-            assert (one.start, one.end, one.nodes) == (
-                other.start,
-                other.end,
-                other.nodes,
-            )
-            if (
-                read_trace(path).rows is not None
-            ):  # where every row changed something there is nothing to count
-                assert one.notes == other.notes
-
-
 @given(matrices, st.data())
 def test_a_sorted_matrix_is_what_sort_makes_of_a_shuffled_one(
     matrix: Matrix, data: st.DataObject
@@ -326,28 +244,3 @@ def test_a_selection_beyond_the_last_node_takes_all_with_a_note() -> None:
     assert selected.notes == (
         "-nN 9 reaches beyond the trace's 3 nodes: all from 1 on are used",
     )
-
-
-def test_a_selection_that_starts_beyond_the_last_node_is_refused() -> None:
-    trace = replace(trace_from_frame(frame_of([(1, [1, 0, 1])])), source="t.csv")
-    with pytest.raises(
-        InputError, match="-nis 3 lies beyond the trace's 3 nodes"
-    ) as caught:
-        select_nodes(trace, 3, None)
-    assert caught.value.file == "t.csv"
-
-
-def test_reading_leaves_the_frame_as_it_was() -> None:
-    frame = frame_of([(1, [1, 0]), (2, [0, 0]), (3, [1, 1])])
-    before = frame.copy(deep=True)
-    trace_from_frame(frame)
-    pd.testing.assert_frame_equal(frame, before)
-
-
-@pytest.mark.parametrize("nodes", [0, 1, 7])
-def test_dedicated_nodes_are_idle_from_start_to_end(nodes: int) -> None:
-    trace = always_idle(nodes, EPOCH, EPOCH + 10_000_000_000, units_per_node=2)
-    assert trace.idle_node_seconds() == nodes * 10.0
-    assert len(trace.nodes) == len(set(trace.nodes)) == nodes
-    assert len(trace.left) == 0
-    assert trace.units_per_node == 2

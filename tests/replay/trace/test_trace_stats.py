@@ -81,13 +81,6 @@ def test_fragments_equal_those_of_a_scan_of_every_node(
 
 
 @given(traces())
-def test_fragments_together_are_the_resource_integral(trace: NodeTrace) -> None:
-    assert fragments(trace).seconds.sum() == pytest.approx(
-        trace.idle_node_seconds(), rel=1e-12
-    )
-
-
-@given(traces())
 def test_statistics_agree_with_the_scan(trace: NodeTrace) -> None:
     found, told = scan(trace), trace_statistics(trace)
     assert told["joins"] == len(found)
@@ -105,40 +98,11 @@ def test_statistics_agree_with_the_scan(trace: NodeTrace) -> None:
     json.dumps(told, allow_nan=False)
 
 
-@given(st.lists(st.floats(0, 1e5), max_size=20), st.sampled_from([0.0, 30.0, 300.0]))
-def test_the_usable_share_is_what_every_fragment_keeps_after_its_startup(
-    seconds: list[float], startup: float
-) -> None:
-    kept = sum(max(length - startup, 0.0) for length in seconds)
-    expected = pytest.approx(kept / sum(seconds), abs=1e-12) if sum(seconds) else None
-    assert usable_share(np.array(seconds), startup) == expected
-
-
 def test_the_usable_share_of_equal_fragments_has_a_closed_form() -> None:
     assert usable_share(np.full(7, 100.0), 25.0) == 0.75
     assert usable_share(np.full(7, 100.0), 100.0) == 0.0
     assert usable_share(np.full(7, 100.0), 0.0) == 1.0
     assert usable_share(np.zeros(0), 30.0) is None
-
-
-def test_fragments_at_both_bounds_are_cut_and_the_one_between_is_not() -> None:
-    rows = [
-        (0, 0, True),
-        (2, 0, False),
-        (3, 0, True),
-        (5, 0, False),
-        (6, 0, True),
-        (9, 0, True),
-    ]
-    trace = from_changes(
-        ["a"],
-        np.array([time * SECOND for time, _, _ in rows]),
-        np.array([node for _, node, _ in rows], dtype=np.int32),
-        np.array([idle for _, _, idle in rows]),
-    )
-    found = fragments(trace)
-    assert found.seconds.tolist() == [2.0, 2.0, 3.0]
-    assert found.censored.tolist() == [True, False, True]
 
 
 def test_ten_minutes_and_an_hour_count_as_up_to_themselves() -> None:
@@ -168,15 +132,6 @@ def test_ten_minutes_and_an_hour_count_as_up_to_themselves() -> None:
     for startup in STARTUPS_S:
         share = (sum(lengths) - 4 * startup) / sum(lengths)
         assert told["share_outliving_startup"][f"{startup} s"] == pytest.approx(share)
-
-
-def test_dedicated_nodes_are_one_cut_fragment_each() -> None:
-    told = trace_statistics(always_idle(5, 0, 100 * SECOND))
-    assert told["idle_share"] == 1.0
-    assert told["idle_nodes_mean"] == told["idle_nodes_max"] == 5
-    assert told["fragments"]["count"] == told["fragments"]["censored"] == 5
-    assert told["nodes_per_leave_event"] == {}
-    assert told["nodes_never_idle"] == 0
 
 
 def test_an_idle_share_counts_the_nodes_that_are_never_idle() -> None:

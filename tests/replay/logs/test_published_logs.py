@@ -1,0 +1,291 @@
+"""Published logs of schedulers: what others found in them, record by record; and small inputs after public reports."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic_logs_more import BEGIN_S, read_texts, taken
+
+from bft.datasets import generate_log
+from bft.models import InputError
+from bft.replay.cli.main import run
+from bft.replay.logs import Ingested, expand_hosts
+from bft.replay.trace.node_trace import SECOND_NS
+from bft.replay.trace.trace_files import read_trace
+
+pytestmark = pytest.mark.reference
+# Id, start and end of a job, seconds since 1970, and how many nodes it had.
+Jobs = dict[tuple[str, int, int], int]
+
+
+def read(form: str, *files: Path) -> Ingested:
+    texts = [file.read_text() for file in files]
+    return read_texts(form, *texts, window=None, keep_records=True)
+
+
+def jobs_of(made: Ingested, *files: Path) -> Jobs:
+    """The jobs of lsb.acct that are used, by the numbers that their lines have."""
+    lines = [line.split() for file in files for line in file.read_text().splitlines()]
+    first = {"log.0": 0, "log.1": len(files[0].read_text().splitlines())}
+    return {
+        (lines[first[row["file"]] + row["line"] - 1][3], row["start"] // SECOND_NS, row["end"] // SECOND_NS):
+        len(expand_hosts(row["hosts"]))
+        for row in made.records.to_pylist() if not row["why"]
+    }  # fmt: skip
+
+
+def known_jobs(file: Path) -> set[tuple[str, int, int]]:
+    """The same as another program found them."""
+    rows = [
+        row for row in csv.DictReader(file.read_text().splitlines()) if row["job_id"]
+    ]
+    times = [[row[name] for name in ("start_time", "finish_time")] for row in rows]
+    seconds = np.array(times, dtype="datetime64[s]").astype(int).reshape(-1, 2).tolist()
+    return {(row["job_id"], *each) for row, each in zip(rows, seconds, strict=True)}
+
+
+# Folder of issues; rows of ours that the other program has not: it refuses records whose tail is cut off.
+ISSUES = {
+    "16": ("issue-16", 0),
+    "18": ("issue-18", 0),
+    "31": ("issue-31", 0),
+    "44": ("issue-44", 0),
+    "gl-9": ("hostFactor-not-a-float", 0),
+    "gl-16": ("issue-gl-16", 0),
+    "gl-22": ("issue-gl-22", 0),
+    "gl-19": ("issue-gl-19", 2),
+    "gl-26": ("issue-gl-26", 5),
+}
+
+
+@pytest.mark.parametrize("issue", ISSUES)
+def test_published_records_of_lsf(reference: Path, issue: str) -> None:
+    folder = reference / "logs" / "lsf" / "hpc-cost-simulator" / "issues" / issue
+    name, more = ISSUES[issue]
+    log = folder / f"lsb.acct.{name}"
+    known = known_jobs(folder / "exp_jobs.csv")
+    if not (known or more):
+        with pytest.raises(InputError, match="job that never started"):
+            read("lsf", log)
+        return
+    found = jobs_of(read("lsf", log), log)
+    assert len(found) == len(known) + more
+    assert known <= set(found)
+
+
+def test_published_accounting_and_events_of_lsf_agree(reference: Path) -> None:
+    folder = reference / "logs" / "lsf" / "hpc-cost-simulator"
+    files = folder / "lsb.acct.16", folder / "lsb.acct"
+    acct, events = read("lsf", *files), read("lsf-events", folder / "lsb.events")
+    found = jobs_of(acct, *files)
+    assert set(found) == known_jobs(folder / "exp_jobs.csv")
+    hosts = {job: count for (job, _, _), count in found.items() if count > 1}
+    assert hosts == {
+        "160": 2,
+        "161": 8,
+        "166": 2,
+        "167": 3,
+        "273": 2,
+        "274": 2,
+        "275": 3,
+        "280": 2,
+        "281": 5,
+    }
+    assert (events.account.rows, events.account.used) == (664, 2 * len(found))
+    window = {"begin": "2021-01-01", "end": "2023-01-01", "window": None}
+    one, other = (
+        read_texts(form, *(file.read_text() for file in names), **window)
+        for form, names in (("lsf", files), ("lsf-events", [folder / "lsb.events"]))
+    )
+    assert taken(one.trace) == taken(other.trace)
+
+
+@pytest.mark.parametrize(
+    ("form", "log", "used", "skipped", "left_out"),
+    [
+        ("lsf", "bad-records/lsb.acct-invalid-record-type", 4, 2, 0),
+        ("lsf", "bad-records/lsb.acct-missing-fields", 6, 0, 0),
+        ("lsf", "numExHosts/lsb.acct", 2, 0, 1),  # one of them twice
+        ("lsf", "not-enough-fields/lsb.acct.not-enough-fields.1", 2, 0, 0),
+        ("lsf", "not-enough-fields/lsb.acct.not-enough-fields.2", 1, 0, 0),
+        ("pbs", "torque-docs-lifecycle.log", 1, 0, 2),
+        (
+            "pbs",
+            "xdmod-unit-accounting-logs.log",
+            8,
+            1,
+            0,
+        ),  # a job of one node that the log does not name
+        ("sge", "xdmod-unit-accounting.log", 2, 0, 0),
+        ("swf", "accasim-workload.swf", 25, 0, 0),
+    ],
+)
+def test_account_of_published_logs(
+    reference: Path, form: str, log: str, used: int, skipped: int, left_out: int
+) -> None:
+    folder = reference / "logs" / form
+    file = folder / "hpc-cost-simulator" / log if form == "lsf" else folder / log
+    window = None if form == "swf" else (-(10**9), 10**8)
+    account = read_texts(form, file.read_text(), window=window).account
+    unused = [
+        sum(each.count for each in tallies.values())
+        for tallies in (account.skipped, account.left_out)
+    ]
+    assert (account.used, *unused) == (used, skipped, left_out)
+
+
+def test_published_records_of_pbs(reference: Path) -> None:
+    folder = reference / "logs" / "pbs"
+    known = json.loads((folder / "xdmod-unit-expected.json").read_text())
+    made = read("pbs", folder / "xdmod-unit-accounting-logs.log")
+    found = {
+        row["line"]: (
+            row["start"] // SECOND_NS,
+            row["end"] // SECOND_NS,
+            set(row["hosts"].split(",")),
+        )
+        for row in made.records.to_pylist()
+    }
+    assert len(found) == len(known)
+    for line, job in enumerate(known.values(), 1):
+        assert found[line] == (
+            int(job["start"]),
+            int(job["end"]),
+            set(job.get("node_list", "").split(",")),
+        ), line
+
+
+def test_a_published_workload_leaves_as_many_nodes_idle_as_its_jobs_do(
+    reference: Path,
+) -> None:
+    text = gzip.decompress(
+        (reference / "logs" / "swf" / "alea-hpc2n-excerpt.swf.gz").read_bytes()
+    ).decode()
+    made = read_texts("swf", text, window=None)
+    assert (made.account.rows, made.account.used, made.coverage.nodes) == (
+        3170,
+        3145,
+        240,
+    )
+    table = np.array(
+        [line.split() for line in text.splitlines() if line.strip() and line[0] != ";"],
+        dtype=float,
+    )
+    ran = table[(table[:, 3] >= 0) & (table[:, 2] >= 0)]
+    begins = 1027839845 + ran[:, 1] + ran[:, 2]
+    for event in range(0, len(made.trace), 200):
+        now = made.trace.times[event] / SECOND_NS
+        running = (begins <= now) & (now < begins + ran[:, 3])
+        assert made.trace.idle_counts()[event] == 240 - ran[running, 4].sum()
+
+
+@pytest.mark.parametrize(
+    ("form", "log", "why"),
+    [
+        (
+            "lsf",
+            "lsf/hpc-cost-simulator/accounting.lsb",
+            r"line 2 is no record of lsb\.acct",
+        ),
+        (
+            "swf",
+            "swf/slurmsimtools-jobs500.swf",
+            "line 1 has not 18 fields separated by blanks: 1 fields",
+        ),
+        # Blocks of a Blue Gene.
+        (
+            "cobalt",
+            "cobalt/mira-djc-3rows.csv",
+            "neither a list of hosts nor one of node numbers: 3 ",
+        ),
+    ],
+)
+def test_published_files_of_something_else_are_refused(
+    reference: Path, form: str, log: str, why: str
+) -> None:
+    with pytest.raises(InputError, match=why):
+        read(form, reference / "logs" / log)
+
+
+# Written by sge_qmaster 8.1.9 (Debian 12): a job on n3 alone that asked for two hosts, and one whose tasks Grid Engine
+# started on n1 and n4 (qrsh -inherit).
+REAL = """\
+# Version: 8.1.9
+#
+# DO NOT MODIFY THIS FILE MANUALLY!
+#
+all.q:n3:root:root:sleep:2:sge:0:1795444437:1795444438:1795444441:0:0:3:0.003876:0.006770:4808.000000:0:0:0:0:633:0:0:0.000000:32:0:0:0:16:9:NONE:defaultdepartment:mpi:8:0:0.010646:0.000000:0.000811:-pe mpi 8:0.000000:NONE:26824704.000000:0:0
+all.q:n1:root:root:tight.sh:1:sge:0:1795444439:1795444439:1795444444:0:0:5:0.002624:0.009053:4832.000000:0:0:0:0:707:2:0:128.000000:64:0:0:0:7:3:NONE:defaultdepartment:mpi:8:0:0.011677:0.000000:0.000038:-pe mpi 8:0.000000:1.n1:5836800.000000:0:0
+all.q:n4:root:root:tight.sh:1:sge:0:1795444439:1795444439:1795444445:0:0:6:0.003024:0.007892:4792.000000:0:0:0:0:703:0:0:0.000000:40:0:0:0:5:3:NONE:defaultdepartment:mpi:8:0:0.010916:0.000000:0.000038:-pe mpi 8:0.000000:1.n4:5918720.000000:0:0
+all.q:n1:root:root:tight.sh:1:sge:0:1795444437:1795444438:1795444445:0:0:7:0.109973:0.029575:18184.000000:0:0:0:0:14651:1:0:48.000000:40:0:0:0:321:136:NONE:defaultdepartment:mpi:8:0:0.139548:0.000000:0.001220:-pe mpi 8:0.000000:NONE:24547328.000000:0:0
+"""  # noqa: E501
+
+
+def test_records_of_a_real_grid_engine() -> None:
+    found = read_texts("sge", REAL, window=None, keep_records=True)
+    seconds = {
+        (row["hosts"], row["start"] // SECOND_NS, row["end"] // SECOND_NS)
+        for row in found.records.to_pylist()
+    }
+    assert seconds == {
+        ("n1", 1_795_444_438, 1_795_444_445),
+        ("n1", 1_795_444_439, 1_795_444_444),
+        ("n3", 1_795_444_438, 1_795_444_441),
+        ("n4", 1_795_444_439, 1_795_444_445),
+    }
+    assert "names one host only" in "".join(found.account.notes)
+
+
+def test_a_generated_log_has_the_fields_of_a_real_one() -> None:
+    """Fields are numbers or not, but for those that name a job, its category and its task."""
+    kinds = {
+        tuple(
+            field.replace(".", "").isdecimal()
+            for place, field in enumerate(record.split(":"))
+            if place not in (4, 39, 41)
+        )
+        for record in [
+            *generate_log("sge", nodes=8, days=1).splitlines(),
+            REAL.splitlines()[-1],
+        ]
+    }
+    assert len(kinds) == 1
+
+
+# --- small inputs after public reports, and relatives of each -------------------------------------------------------
+
+CASES = ["kubernetes-evicted", "nodes-down-in-the-list", "pbs-array-parent", "pbsnodes-vnodes",
+         "running-with-a-past-end", "sge-colon-in-account"]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_small_inputs_after_public_reports(
+    reference: Path, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right within 0.2 % of the node-time, and no row is skipped; relatives are cases of test_formats."""
+    monkeypatch.chdir(reference / "public" / case)
+    out = tmp_path / "trace.parquet"
+    args = shlex.split(Path("command").read_text().replace("trace.parquet", str(out)))
+    assert run([*args[1:], "--strict"]) == 0
+    trace, truth = read_trace(out), json.loads(Path("truth.json").read_text())
+    assert set(trace.nodes) == set(truth["nodes"])
+    begin, end = trace.start // SECOND_NS, trace.end // SECOND_NS
+    stated = [
+        (name, since + BEGIN_S, until + BEGIN_S) for name, since, until in taken(trace)
+    ]
+    known = [(name, *span) for name, each in truth["busy"].items() for span in each]
+    found, true = (
+        {
+            (name, at)
+            for name, a, b in spans
+            for at in range(int(max(a, begin)), int(min(b, end)))
+        }
+        for spans in (stated, known)
+    )
+    assert len(found ^ true) < 0.002 * len(trace.nodes) * (end - begin)

@@ -1,0 +1,462 @@
+"""Host jobs beside a trace: found without an option, carried along, and until when they let nodes be expected idle."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import fields, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bft
+from bft.models import InputError
+from bft.replay import NodeTrace, read_trace, write_trace
+from bft.replay.cli.main import run
+from bft.replay.trace.host_jobs import (
+    NEVER,
+    HostJobs,
+    digest,
+    from_rows,
+)
+from bft.replay.trace.node_trace import SECOND_NS, from_fragments
+from bft.replay.trace.outlook import Outlook, calibration
+from bft.replay.trace.parts import anonymised, cut, keyed_names, merged, with_nodes
+
+# kind, known, start, end, expected end, count, nodes
+Row = tuple[str, int, int, int, int, int, tuple[str, ...]]
+Piece = tuple[int, int, int]
+NAMES = ("a", "b", "c", "d")
+END = 30
+KEY = b"a key of more than sixteen bytes"
+# So that one node of the trace is named.
+ANY: Row = ("job", 0, 0, 0, NEVER, 1, ("a",))
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> list[Row]:
+    """Jobs that ran or only waited, with limits and names or not, and reservations; times are small."""
+    made: list[Row] = []
+    for _ in range(draw(st.integers(0, 7))):
+        kind = draw(st.sampled_from(["job", "job", "job", "reservation"]))
+        known = draw(st.integers(0, 15))
+        start = known + draw(st.integers(0, 10))
+        end = draw(st.sampled_from([start + draw(st.integers(0, 12)), NEVER]))
+        if kind == "job" and draw(st.booleans()):
+            count = draw(st.integers(0, 5))
+            made.append((kind, known, NEVER, end, NEVER, count, ()))
+            continue
+        limit = draw(st.sampled_from([start, start + 3, start + 8, NEVER]))
+        some = st.lists(st.sampled_from([*NAMES, "stranger"]), unique=True, max_size=4)
+        nodes = tuple(draw(some))
+        count = len(nodes) or draw(st.integers(0, 3))
+        made.append((kind, known, start, end, limit, count, nodes))
+    return made
+
+
+@st.composite
+def pieces(draw: st.DrawFn) -> list[Piece]:
+    """Idle fragments of the four nodes."""
+    bounds = [sorted(draw(st.sets(st.integers(0, END), max_size=6))) for _ in NAMES]
+    return [
+        (node, low, high)
+        for node, each in enumerate(bounds)
+        for low, high in zip(each[::2], each[1::2], strict=False)
+    ]
+
+
+def traced(idle: list[Piece], known: list[Row] | None = None) -> NodeTrace:
+    node, begins, ends = np.array(idle, dtype=np.int64).reshape(-1, 3).T
+    made = from_fragments(NAMES, node.astype(np.int32), begins, ends, 0, END)
+    return replace(made, host_jobs=None if known is None else whole(known))
+
+
+def in_order(row: Row) -> tuple[object, ...]:
+    return row[1], row[0] == "reservation", row[2], row[5], row[6]
+
+
+def whole(known: list[Row]) -> HostJobs:
+    """In the order in which ingest writes them."""
+    return from_rows(sorted([*known, ANY], key=in_order))
+
+
+def by_hand(known: list[Row], idle: set[str], now: int) -> dict[str, int]:
+    """Until when the idle nodes are expected to stay idle: the clock is moved on until the head of the queue fits."""
+    alive = [
+        row for row in sorted(known, key=lambda row: row[1]) if row[1] <= now < row[3]
+    ]
+    running = [row for row in alive if row[2] <= now]
+    begins = NEVER
+    for head in (row for row in alive if row[0] == "job" and row[2] > now):
+        for later in range(now, 200) if head[5] > len(idle) else ():
+            mine = {n: [r for r in running if n in r[6]] for n in set(NAMES) - idle}
+            back = sum(
+                bool(held) and all(row[4] <= later for row in held)
+                for held in mine.values()
+            )
+            back += sum(row[5] for row in running if not row[6] and row[4] <= later)
+            if len(idle) + back >= head[5]:
+                begins = min(begins, later)
+        if begins < NEVER:
+            break
+    ahead = [row for row in alive if row[0] == "reservation" and row[2] > now]
+    ends = {
+        node: min([begins, *(row[2] for row in ahead if node in row[6])])
+        for node in idle
+    }
+    return {node: end for node, end in ends.items() if end < NEVER}
+
+
+def expected(trace: NodeTrace) -> list[list[int | None]]:
+    """At each instant, also where the nodes named are strangers alone: of another machine an outlook is refused."""
+    jobs = trace.host_jobs
+    assert jobs is not None
+    if not set(jobs.names) & set(trace.nodes):
+        jobs = replace(jobs, names=(*jobs.names, trace.nodes[0]))
+    ahead = Outlook(jobs, trace)
+    return [ahead.expected(now) for now in range(trace.start, trace.end)]
+
+
+@given(rows(), pieces(), st.lists(st.integers(0, END), min_size=1, max_size=4))
+def test_expectations_are_those_by_hand_at_any_instant_in_any_order(
+    known: list[Row], idle: list[Piece], instants: list[int]
+) -> None:
+    ahead = Outlook(whole(known), traced(idle))
+    for now in instants:
+        nodes = {
+            NAMES[node]
+            for node, low, high in idle
+            if low <= now and (now < high or high == END)
+        }
+        found = dict(zip(NAMES, ahead.expected(now), strict=True))
+        there = {node: end for node, end in found.items() if end is not None}
+        assert there == by_hand([*known, ANY], nodes, now)
+
+
+# --- parts of traces --------------------------------------------------------------------------------------------------
+
+
+@given(rows(), pieces(), st.sets(st.integers(0, END), min_size=2, max_size=2))
+def test_a_window_expects_what_the_whole_does(
+    known: list[Row], idle: list[Piece], bounds: set[int]
+) -> None:
+    first, last = sorted(bounds)
+    trace = traced(idle, known)
+    assert expected(cut(trace, first, last)) == expected(trace)[first:last]
+
+
+@given(rows(), pieces(), st.sets(st.integers(1, END - 1), min_size=1, max_size=3))
+def test_windows_merged_are_the_whole(
+    known: list[Row], idle: list[Piece], at: set[int]
+) -> None:
+    trace = traced(idle, known)
+    parts = [cut(trace, *bounds) for bounds in pairwise([0, *sorted(at), END])]
+    again = merged(parts[::-1])
+    told = merged([replace(parts[0], host_jobs=None), *parts[1:]]).notes
+    assert f"{len(at)} of the {len(parts)} merged traces: they are left out" in told[-1]
+    assert expected(again) == expected(trace)
+    inside = [line for line in lines(trace) if line[1] <= END and line[2] > 0]
+    assert lines(again) == inside
+
+
+def lines(trace: NodeTrace, end: bool = True) -> list[tuple[int, ...]]:
+    names = ("reserved", "known", *(["end"] * end), "start", "count")
+    columns = (getattr(trace.host_jobs, name).tolist() for name in names)
+    return sorted(zip(*columns, strict=True))
+
+
+@given(rows(), pieces(), st.integers(1, END - 1))
+def test_exports_of_two_months_are_merged_to_that_of_both(
+    known: list[Row], idle: list[Piece], at: int
+) -> None:
+    """The first was taken at `at`: what ran or waited then has no end in it, and what waited no start."""
+
+    def so_far(row: Row) -> Row:
+        kind, since, start, end, limit, count, nodes = row
+        if kind == "job" and start >= at and end > at:
+            return kind, since, NEVER, NEVER, NEVER, count, ()
+        until = NEVER if kind == "job" and end > at else end
+        return kind, since, start, until, limit, count, nodes
+
+    trace = traced(idle, known)
+    first = whole([so_far(row) for row in known if row[1] < at])
+    second = whole([row for row in known if row[3] > at])
+    halves = cut(trace, 0, at), cut(trace, at, END)
+    again = merged(
+        [replace(halves[0], host_jobs=first), replace(halves[1], host_jobs=second)]
+    )
+    assert expected(again) == expected(trace)
+    assert lines(again, end=False) == lines(trace, end=False)
+
+
+@given(rows(), pieces())
+def test_other_names_and_the_same_expectations(
+    known: list[Row], idle: list[Piece]
+) -> None:
+    trace = traced(idle, known)
+    shown, names = anonymised(trace, KEY), keyed_names(trace.nodes, KEY)
+    order = [names.index(name) for name in shown.nodes]
+    before = [[now[node] for node in order] for now in expected(trace)]
+    assert expected(shown) == before
+    assert shown.host_jobs is not None
+    assert not set(shown.host_jobs.names) & {*NAMES, "stranger"}
+
+
+@given(rows(), pieces())
+def test_some_nodes_are_a_machine_of_their_own(
+    known: list[Row], idle: list[Piece]
+) -> None:
+    named = [row for row in known if row[6] or row[2] == NEVER]
+    alone = [
+        (*row[:5], len(kept), kept)
+        for row in sorted(named, key=in_order)
+        if (kept := tuple(node for node in row[6] if node in ("b", "d")))
+    ]
+    part = with_nodes(traced(idle, named), ("b", "d"))
+    if alone:
+        assert expected(part) == expected(replace(part, host_jobs=from_rows(alone)))
+    told = sum(row[0] == "job" and not row[6] for row in named)
+    assert any("name no nodes" in note for note in part.notes) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (("job", 5, 4, 9, 9, 1, ("a",)), "row 1: host jobs: it began before it was kn"),
+        (("job", 0, 4, 3, 9, 1, ("a",)), "it ends before it begins"),
+        (("job", 0, 4, 9, 3, 1, ("a",)), "its end is expected before it begins"),
+        (("job", 0, NEVER, 9, 3, 1, ()), "never began, but states when its end was"),
+        (("job", 0, 4, 9, 9, 2, ("a",)), "count is not the number of its nodes"),
+        (("job", 0, 4, 9, 9, -1, ()), "its number of nodes is negative"),
+        (("reservation", 0, NEVER, NEVER, NEVER, 1, ()), "a reservation states no st"),
+    ],
+)
+def test_rows_that_contradict_themselves_are_refused(row: Row, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        from_rows([row])
+
+
+# --- the file beside a trace ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz"])
+@given(rows(), pieces())
+def test_files_keep_all_of_it(
+    tmp_path_factory: pytest.TempPathFactory,
+    suffix: str,
+    known: list[Row],
+    idle: list[Piece],
+) -> None:
+    folder = tmp_path_factory.mktemp("host-jobs")
+    written, again = folder / f"a{suffix}", folder / f"b{suffix}"
+    trace = traced(idle, known)
+    write_trace(trace, written)
+    read = read_trace(written)
+    write_trace(read, again)
+    both = [folder / f"{name}.jobs.parquet" for name in "ab"]
+    assert both[0].read_bytes() == both[1].read_bytes()
+    for field in fields(HostJobs):
+        one, other = (getattr(made.host_jobs, field.name) for made in (trace, read))
+        assert np.array_equal(one, other)
+
+
+# Node b runs a job with a limit of 100 s that ends after 50 s. Meanwhile a is idle; from 10 s on a job waits for both.
+SMALL: list[Row] = [
+    ("job", 0, 0, 50, 100, 1, ("b",)),
+    ("job", 10, 50, 90, 110, 2, ("a", "b")),
+    ("reservation", 0, 140, 160, 160, 1, ("a",)),
+]
+JOBS = """name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os
+j,1,2,1e9,2021-02-10T00:00:00Z,9,9,"[0, 1, 2]","[0, 10, 20]","[0, 10, 20]"
+"""
+FIRST_S = 1_612_915_200
+AT_90 = "2021-02-10T00:01:30"
+EXPECTED = ["--set", "window=expected"]
+
+
+def in_seconds(jobs: list[Row]) -> HostJobs:
+    """Host jobs of rows in seconds since FIRST_S."""
+
+    def instants(row: Row) -> list[int]:
+        return [at if at == NEVER else (FIRST_S + at) * SECOND_NS for at in row[1:5]]
+
+    return from_rows([(row[0], *instants(row), *row[5:]) for row in jobs])  # type: ignore[misc]
+
+
+@pytest.fixture
+def small(here: Path) -> NodeTrace:
+    """t.parquet with host jobs, in here: a is idle 20-50 and 90-130, b 90-200, which the window cuts."""
+    node, begins, ends = np.array([[0, 20, 50], [0, 90, 130], [1, 90, 200]]).T
+    begins, ends, bounds = (
+        (FIRST_S + np.array(at)) * SECOND_NS for at in (begins, ends, (0, 200))
+    )
+    of = node.astype(np.int32)
+    trace = from_fragments(["a", "b"], of, begins, ends, *bounds.tolist())
+    trace = replace(trace, host_jobs=in_seconds(SMALL))
+    write_trace(trace, "t.parquet")
+    Path("jobs.csv").write_text(JOBS)
+    (here / "key").write_bytes(KEY)
+    return trace
+
+
+def replayed(trace: str, *more: str) -> dict[str, Any]:
+    """The summary of a replay."""
+    usual = ["-ndmap", trace, "--jobs", "jobs.csv", "--backend", "exact", "-Tfwd"]
+    assert run([*usual, "300", "--no-u", "--out", "r", "--force", *more]) == 0
+    summary: dict[str, Any] = json.loads(Path("r/summary.json").read_text())
+    return summary
+
+
+def test_commands_find_and_carry_host_jobs_without_an_option(
+    small: NodeTrace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["convert", "t.parquet", "-o", "c.csv"]) == 0
+    for number, bounds in enumerate((["--to", AT_90], ["--from", AT_90])):
+        assert run(["trace", "cut", "c.csv", *bounds, "-o", f"{number}.parquet"]) == 0
+    assert run(["trace", "cut", "1.parquet", "0.parquet", "-o", "both.parquet"]) == 0
+    shown = ["anonymise", "both.parquet", "--key", "key", "-o", "shown.csv.gz"]
+    assert run(["trace", *shown]) == 0
+    assert run(["trace", "cut", "t.parquet", "--nodes", "b", "-o", "some.parquet"]) == 0
+    assert "some.jobs.parquet: 2 host jobs" in capsys.readouterr().out
+    wanted = replayed("t.parquet", *EXPECTED)["metrics"]
+    for name in ("c.csv", "both.parquet", "shown.csv.gz"):
+        assert replayed(name, *EXPECTED)["metrics"] == wanted
+    jobs = read_trace("shown.csv.gz").host_jobs
+    assert jobs is not None
+    assert set(jobs.names) == set(keyed_names(["a", "b"], KEY))
+    assert run(["trace", "perturb", "t.parquet", "--drop", "1", "-o", "p.parquet"]) == 0
+    assert "the host jobs are left out" in capsys.readouterr().err
+    assert not Path("p.jobs.parquet").exists()
+
+
+def test_a_replay_names_host_jobs_by_digest_and_python_finds_them_too(
+    small: NodeTrace,
+) -> None:
+    summary = replayed("t.parquet", "--return-time", "9")
+    assert summary["metrics"]["host"]["by_job"]
+    known = digest(Path("t.jobs.parquet"))
+    assert summary["inputs"]["digests_sha256"]["host_jobs"] == known
+    stated = json.loads(pd.read_parquet("t.parquet").attrs["metadata"]["host_jobs"])
+    assert stated == {"file": "t.jobs.parquet", "sha256": known}
+    options = {"return_time_s": 9, "policy": "equal-share", "dedicated": False}
+    starts = [
+        bft.replay(trace, "jobs.csv", **options).metrics["host"]["starts"]
+        for trace in ("t.parquet", small)
+    ]
+    assert starts == [2, 2]
+    alone = bft.replay(replace(small, host_jobs=None), "jobs.csv", **options)
+    assert "host_jobs" not in alone.summary["inputs"]["digests_sha256"]
+
+
+@pytest.mark.parametrize("trace", ["t.parquet", "t.csv"])
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_file_that_is_missing_or_another_is_said_and_not_used(
+    small: NodeTrace, trace: str, moved: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trace(small, trace)
+    other = cut(small, None, small.start + SECOND_NS)
+    write_trace(other, "other.parquet")
+    if moved:
+        Path("t.jobs.parquet").unlink()
+    else:
+        shutil.copy("other.jobs.parquet", "t.jobs.parquet")
+    why = "is missing" if moved else "is not the file that the trace was written with"
+    told = f"t.jobs.parquet {why}: the machine's own jobs are taken as not known"
+    assert not replayed(trace, "--return-time", "9")["metrics"]["host"]["by_job"]
+    wanted = not (moved and trace == "t.csv")  # which cannot name it
+    assert (told in capsys.readouterr().err) == wanted
+    assert run(["trace", "cut", trace, "--from", AT_90, "-o", "x.parquet"]) == 0
+    assert (told in capsys.readouterr().err) == wanted
+
+
+def test_another_file_of_that_name_is_replaced_with_force_only(
+    small: NodeTrace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("x.jobs.parquet").write_text("precious")
+    part = ["trace", "cut", "t.parquet", "--to", AT_90, "-o", "x.parquet"]
+    assert run(part) == 2
+    assert "x.jobs.parquet: exists; --force" in capsys.readouterr().err
+    assert (Path("x.jobs.parquet").read_text(), Path("x.parquet").exists()) == (
+        "precious",
+        False,
+    )
+    assert run([*part, "--force"]) == 0
+    assert read_trace("x.parquet").host_jobs is not None
+    # One that is nobody's host jobs is let be.
+    write_trace(replace(small, host_jobs=None), "y.csv")
+    shutil.copy("t.parquet", "y.jobs.parquet")
+    assert read_trace("y.csv").notes == ()
+
+
+def test_calibration_by_hand(
+    small: NodeTrace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["trace", "info", "t.parquet", "--expected", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["host_jobs"]["jobs"] == told["host_jobs"]["with_limit"] == 2
+    found = told["expected"]
+    assert (found["fragments"], found["cut"], found["before"]) == (2, 1, 1.0)
+    assert found["expected"] == {"by_count": 1.0, "by_node_time": 1.0}
+    # Expected at 20 s: until 100 s, real 30 of 80 s; at 90 s: until the reservation, real 40 of 50 s.
+    assert found["ratio"]["p50"] == pytest.approx((30 / 80 + 40 / 50) / 2)
+    assert run(["trace", "info", "t.parquet", "--expected"]) == 0
+    out = capsys.readouterr().out
+    assert "100.0% of 2 fragments, 100.0% of their node-time; 1 more are cut" in out
+    assert "median 65 s expected, 35 s real; 100% ended before" in out
+    assert "2, 2 of the 2 that began with a time limit; 1 reservations" in out
+    write_trace(replace(small, host_jobs=None), "none.parquet")
+    assert run(["trace", "info", "none.parquet", "--expected"]) == 2
+    assert "no host jobs lie beside the trace" in capsys.readouterr().err
+    empty = calibration(traced([]), Outlook(whole([]), traced([])))
+    assert (empty["fragments"], empty["ratio"], empty["expected"]["by_count"]) == (
+        0,
+        None,
+        None,
+    )
+
+
+def test_what_host_jobs_lack_is_said_once_where_it_is_used(
+    small: NodeTrace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare: list[Row] = [
+        ("job", 50, 50, 90, NEVER, 2, ("a", "b")),
+        ("job", 0, 0, 9, NEVER, 1, ()),
+    ]
+    write_trace(replace(small, host_jobs=in_seconds(bare)), "bare.parquet")
+    lacks = (
+        "2 of 2 host jobs state no time limit",
+        "host jobs do not state since when they waited",
+        "1 of 2 host jobs name no nodes",
+    )
+    for more, wanted in (([], 0), (["--return-time", "9"], 1), (EXPECTED, 1)):
+        notes = replayed("bare.parquet", *more)["notes"]
+        assert [sum(lack in note for note in notes) for lack in lacks] == [wanted] * 3
+    assert (
+        "announced"
+        not in replayed("bare.parquet", "--return-time", "9")["metrics"]["host"]
+    )
+    capsys.readouterr()
+    assert run(["trace", "info", "bare.parquet"]) == 0
+    assert capsys.readouterr().out.count("no time limit") == 1
+
+
+def test_a_replay_looks_at_the_whole_machine_and_says_where_nothing_is_known(
+    small: NodeTrace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trace(replace(small, host_jobs=None), "none.parquet")
+    for trace, wanted in (("none.parquet", True), ("t.parquet", False)):
+        replayed(trace, *EXPECTED)
+        assert ("no host jobs lie beside it" in capsys.readouterr().err) == wanted
+    # Of node b alone, by what is known of both: nothing is expected of b.
+    jobs, one = from_rows([("reservation", 0, 5, 9, 9, 1, ("a",))]), traced([(0, 0, 9)])
+    assert Outlook(jobs, one).expected(0) == [5, None, None, None]
+    assert Outlook(jobs, one).expected(5) == [None] * 4
+    assert Outlook(jobs, one, ["b"]).expected(0) == [None]
+    with pytest.raises(InputError, match="they name 'z', the trace 'a'"):
+        Outlook(replace(jobs, names=("z",)), one)
