@@ -28,9 +28,6 @@ from bft.replay.cli.parameters import (
     output_option,
     together,
 )
-from bft.replay.logs.ingest import instant, node_list
-from bft.replay.logs.records import Account
-from bft.replay.logs.times import Clock
 from bft.replay.results.host import three_digits
 from bft.replay.trace.host_jobs import file_beside
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -410,6 +407,10 @@ def cut_(
     the window begins turn idle then. With --nodes the nodes are as a machine of their own: host jobs count with their
     nodes among them.
     """
+    from bft.replay.logs.ingest import instant, node_list
+    from bft.replay.logs.records import Account
+    from bft.replay.logs.times import Clock
+
     if len(files) == 1 and begin is None and end is None and nodes is None:
         raise click.UsageError(
             "nothing to cut; give --from, --to or --nodes, or several traces to join"
