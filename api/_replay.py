@@ -366,7 +366,7 @@ def ingest(
     **options
         Those of the command: `nodes`, `events`, `reservations` (each one file or several), `tz`, `begin`, `end`
         (a text, datetime or Timestamp), `min_gap_s`, `partition`, `machine` and others; see
-        `bft.replay.logs.from_files.IngestOptions`.
+        `bft.replay.logs.IngestOptions`.
 
     Returns
     -------

@@ -181,14 +181,14 @@ def _once(
 )
 @click.option("--allow-few", is_flag=True, help="Accept files of which fewer than half of the rows can be used, logs "
               "without any job, and windows that lie mostly outside the logs.")  # fmt: skip
-@json_option("The diagnosis as JSON.")
+@json_option("The account of rows as JSON.")
 @force_option()
 @click.option("--scheduler", metavar="NAME", is_eager=True, help="With --recipe snapshots: print the line of a "
               "crontab for this scheduler alone.")  # fmt: skip
 # Not eager, so that --scheduler is known before; options that are given come before arguments that are missing.
 @click.option("--recipe", metavar="SCHEDULER", callback=_print_recipe, expose_value=False,
               help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, cobalt, flux, "
-              "oar, htcondor, kubernetes, prometheus, ldms, intervals, snapshots, ...")  # fmt: skip
+              "oar, htcondor, kubernetes, intervals, snapshots, ...")  # fmt: skip
 @click.option("--formats", is_flag=True, callback=_print_formats, expose_value=False, is_eager=True,
               help="Print all FORMATs that can be read here and exit.")  # fmt: skip
 def ingest(

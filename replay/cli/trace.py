@@ -40,6 +40,7 @@ from bft.replay.trace.trace_statistics import (
     class_text,
     fragments,
     idle_over_time,
+    iso,
     trace_statistics,
 )
 
@@ -138,7 +139,7 @@ def info(
     if as_json:
         click.echo(json.dumps(statistics, indent=2))
         return
-    for label, value in _lines(statistics):
+    for label, value in _lines(read, statistics):
         click.echo(f"{label:<28}{value}")
 
 
@@ -166,7 +167,7 @@ def _charted(
         with drafted(html) as draft:
             lines = [
                 (label, value)
-                for label, value in _lines(statistics)
+                for label, value in _lines(read, statistics)
                 if label != "source"
             ]
             write_trace_page(read, statistics, lines, draft, title)
@@ -205,14 +206,16 @@ def show(shown: int, as_json: bool, **given: Any) -> None:
         return
     if len(read):
         click.echo(
-            f"idle {read.turns_idle}s, {_moment(read.start)} to {_moment(read.end)}; at most {int(idle.max())}"
+            f"idle {read.turns_idle}s, {iso(read.start, read.zone)} to {iso(read.end, read.zone)}; "
+            f"at most {int(idle.max())}"
         )
         click.echo(_sparkline(idle_over_time(read, SPANS)))
-    click.echo(f"{'time':<22}{'joined':>8}{'left':>8}{'idle':>8}")
+    width = 2 + len(iso(read.start, read.zone))
+    click.echo(f"{'time':<{width}}{'joined':>8}{'left':>8}{'idle':>8}")
     for event in range(min(shown, len(read))):
-        moment = _moment(int(read.times[event]))
+        moment = iso(int(read.times[event]), read.zone)
         click.echo(
-            f"{moment:<22}{int(joined[event]):>8}{int(left[event]):>8}{int(idle[event]):>8}"
+            f"{moment:<{width}}{int(joined[event]):>8}{int(left[event]):>8}{int(idle[event]):>8}"
         )
     if len(read) > shown:
         click.echo(
@@ -226,7 +229,8 @@ def _sparkline(means: NDArray[np.float64]) -> str:
     return "".join(BLOCKS[k] for k in level)
 
 
-def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
+def _lines(read: NodeTrace, statistics: dict[str, Any]) -> list[tuple[str, str]]:
+    observed = f"{iso(read.start, read.zone)} to {iso(read.end, read.zone)}"
     units = [key for key in ("units",) if key in statistics]
     what = "unit" if units else "node"
     idle = f"{statistics[f'idle_{what}_seconds'] / 3600:,.0f} {what}-hours, {_percent(statistics['idle_share'])} of all"
@@ -248,7 +252,7 @@ def _lines(statistics: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         (
             "observed",
-            f"{statistics['start']} to {statistics['end']} ({statistics['duration_s'] / 86400:.1f} days)",
+            f"{observed} ({statistics['duration_s'] / 86400:.1f} days)",
         ),
         (
             "events",

@@ -175,7 +175,8 @@ def check_window(
     start, end = window.start_ns, window.end_ns
     outside = (end - start) - max(0, min(end, log[1]) - max(start, log[0]))
     share = outside / (end - start)
-    where = f"the window is {iso(start)} to {iso(end)}, the logs hold {iso(log[0])} to {iso(log[1])}"
+    times = [iso(time, account.zone) for time in (start, end, *log)]
+    where = "the window is {} to {}, the logs hold {} to {}".format(*times)
     none = start >= log[1] or end <= log[0]
     much = outside > _DAY_NS and share > _REFUSED_OUTSIDE
     if (none and log[0] < log[1]) or (much and not account.allow_few):
@@ -236,7 +237,7 @@ def check_ends(
             why,
             "",
             0,
-            f"{iso(extreme)} ({place(job)}); the next is {iso(nearest)}",
+            f"{iso(extreme, account.zone)} ({place(job)}); the next is {iso(nearest, account.zone)}",
             loud=True,
         )
 
@@ -383,6 +384,8 @@ class Shown:
         Of all jobs.
     start_ns, end_ns
         The window.
+    zone
+        Time zone of instants in messages; empty: UTC.
     """
 
     machine: Machine
@@ -392,6 +395,7 @@ class Shown:
     times: JobTimes
     start_ns: int
     end_ns: int
+    zone: str = ""
 
     def share(self, lengths_ns: Whole) -> float:
         """The share of the node-time that spans of these lengths are."""
@@ -554,7 +558,7 @@ def _gap(shown: Shown) -> Iterator[tuple[str, float, str]]:
     yield (
         why,
         unlike * length_s / (length_s + rest_s),
-        f"{length_s / 3600:.3g} h from {iso(begin)} on",
+        f"{length_s / 3600:.3g} h from {iso(begin, shown.zone)} on",
     )
 
 

@@ -207,7 +207,9 @@ def ingested(
     InputError
         When a file cannot be read; names file and line.
     """
-    account = Account(strict=options.strict, allow_few=options.allow_few)
+    account = Account(
+        strict=options.strict, allow_few=options.allow_few, zone=options.tz or ""
+    )
     records = Records(account, keep=options.keep_records)
     records.filters, records.unit = tuple(options.asked()), Unit.of(options.unit)
     records.units_per_node = options.units_per_node

@@ -633,10 +633,14 @@ class Account:
         Refuse the first row that would be skipped.
     allow_few
         Accept files of which fewer than half of the rows can be used, and windows that hardly overlap the logs.
+    zone
+        Time zone of instants in messages; empty: UTC.
     """
 
-    def __init__(self, *, strict: bool = False, allow_few: bool = False) -> None:
-        self.strict, self.allow_few = strict, allow_few
+    def __init__(
+        self, *, strict: bool = False, allow_few: bool = False, zone: str = ""
+    ) -> None:
+        self.strict, self.allow_few, self.zone = strict, allow_few, zone
         self.lines = self.rows = self.used = 0
         self.skipped: dict[str, Tally] = {}
         self.left_out: dict[str, Tally] = {}
@@ -731,6 +735,8 @@ KIND = {name: number for number, name in enumerate(KINDS)}
 RESERVED, POWERED_OFF = "reserved", "powered off"
 # Different texts of a column that are kept: one alone is suspicious.
 _MOST_VALUES = 2
+# Nodes of rows that are written out together.
+_NODES = 1 << 17
 # Bytes that are hashed together: each takes thirty meanwhile.
 _HASHED = 1 << 20
 _POWERS = np.cumprod(np.full(4096, 1_099_511_628_211, dtype=np.uint64))
@@ -1513,6 +1519,12 @@ class RecordTable:
         """The ranges of some rows, one row after the other, and how many each has."""
         counts = self["ranges"][rows]
         return self.made[consecutive(self.first[rows], counts)], counts
+
+    def in_parts(self, rows: Places) -> Iterator[Places]:
+        """Yield some rows at a time, so few that their nodes take little memory where they are written out."""
+        if len(rows):
+            part = np.cumsum(self["count"][rows], dtype=np.int64) // _NODES
+            yield from np.split(rows, np.flatnonzero(part[1:] != part[:-1]) + 1)
 
     def set_nodes(self, row: int, keys: Whole) -> None:
         """Give a row other nodes."""

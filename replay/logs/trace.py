@@ -46,8 +46,6 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_fragments
 from bft.replay.trace.uncertainty import Uncertainty
 
 Places = NDArray[np.int64]
-# Rows whose nodes are written out together.
-_AT_ONCE = 20_000
 # Spans of jobs from which on short gaps between them are filled at once.
 _MANY = 500_000
 # Share of the jobs' node-time from which on nodes count as shared by jobs; and jobs from which on that can be told.
@@ -60,7 +58,7 @@ _NEVER_STARTED = "left out: job that never started"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the user asks for, beyond what readers are told; `from_files.IngestOptions` has the meanings."""
+    """What the user asks for, beyond what readers are told; `ingest.IngestOptions` has the meanings."""
 
     start_ns: int | None = None
     end_ns: int | None = None
@@ -582,8 +580,7 @@ class _Logs:
 
     def spread(self, rows: Places) -> Iterator[tuple[Whole, Places]]:
         """Yield the nodes of rows by their places, and the row of each, some rows at a time."""
-        for low in range(0, len(rows), _AT_ONCE):
-            mine = rows[low : low + _AT_ONCE]
+        for mine in self.table.in_parts(rows):
             node, at = self.machine.nodes.of(*self.table.ranges_of(mine))
             place = self.machine.index[node]
             known = place >= 0
@@ -676,8 +673,7 @@ class _Logs:
         outside = np.zeros(len(nodes), dtype=bool)
         lost = total = 0.0
         met: set[int] = set()
-        for low in range(0, len(jobs), _AT_ONCE):
-            mine = jobs[low : low + _AT_ONCE]
+        for mine in table.in_parts(jobs):
             node, at = nodes.of(*table.ranges_of(mine))
             lengths = (table["end"][mine] - table["start"][mine]).astype(np.float64)[at]
             outside = machine.index[node] < 0
@@ -1006,9 +1002,10 @@ class _Logs:
         held: list[tuple[int, int, Places]] = []
         doubtful = Gathered(self.scale)
         short = 0
-        for low in range(0, len(rows), _AT_ONCE):
-            some_ticks, parts = ticks[:, low : low + _AT_ONCE], []
-            for job, (begin, _, end) in enumerate(some_ticks.T.tolist(), low):
+        done = 0
+        for mine in table.in_parts(rows):
+            some_ticks, parts = ticks[:, done : done + len(mine)], []
+            for job, (begin, _, end) in enumerate(some_ticks.T.tolist(), done):
                 while held and held[0][0] <= begin:
                     free[heappop(held)[2]] = True
                 chosen = taken.first(free, counts[job], begin, end)
@@ -1016,6 +1013,7 @@ class _Logs:
                 free[chosen] = False
                 heappush(held, (end, job, chosen))
                 parts.append(chosen)
+            done += len(mine)
             each = np.repeat(some_ticks, [len(part) for part in parts], axis=1)
             node = np.concatenate(parts)
             gathered.add(node, each[0], each[1])
@@ -1147,7 +1145,9 @@ def _idle_time(
         units=None if logs.units is None else logs.units.total,
     )
     if logs.units is None:
-        shown = Shown(machine, busy, fragments, unavailable, logs.times, start, end)
+        shown = Shown(
+            machine, busy, fragments, unavailable, logs.times, start, end, account.zone
+        )
         _suspect(logs, shown, parts)
     if uncertain is not None and uncertain.is_large:
         account.note(str(uncertain), "", 0, loud=True)
@@ -1381,12 +1381,14 @@ def _nodes_of(
     ]
     sizes = np.zeros(len(rows), dtype=np.int64)
     parts = [np.zeros(0, dtype=np.int32)]
-    for low in range(0, len(rows), _AT_ONCE):
-        here = np.arange(low, min(low + _AT_ONCE, len(rows)))
-        here = here[rows[here] < len(table)]
-        node, at = machine.nodes.of(*table.ranges_of(rows[here]))
+    places = np.flatnonzero(rows < len(table))
+    done = 0
+    for some_rows in table.in_parts(rows[places]):
+        node, at = machine.nodes.of(*table.ranges_of(some_rows))
         parts.append(by_form[node].astype(np.int32))
+        here = places[done : done + len(some_rows)]
         sizes[here] = np.bincount(at, minlength=len(here))
+        done += len(some_rows)
     found = np.concatenate(parts)
     there = np.zeros(len(by_form), dtype=bool)
     there[found] = True

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 
-from bft.models import InputError
 from bft.replay.report.chart import (
     COLOURS,
     Axis,
@@ -29,7 +27,7 @@ from bft.replay.report.run_files import RunFiles, Spans
 from bft.replay.report.study_charts import names_of
 from bft.replay.results.host import host_sentence
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.trace_statistics import Fragments
+from bft.replay.trace.trace_statistics import Fragments, zone_of
 
 MAX_NODES = 25
 DAY_QUARTERS = 96
@@ -217,7 +215,7 @@ def by_hour(trace: NodeTrace) -> Chart | None:
     first, last = -(-trace.start // quarter), trace.end // quarter
     edges = np.arange(first, last + 1, dtype=np.int64) * quarter
     idle = trace.idle_counts().astype(np.float64)
-    wall = pd.DatetimeIndex(edges[:-1], tz="UTC").tz_convert(_zone(trace))
+    wall = pd.DatetimeIndex(edges[:-1], tz="UTC").tz_convert(zone_of(trace.zone))
     quarters = pd.DataFrame(
         {
             "mean": mean_over_time(trace.times, idle, edges),
@@ -256,16 +254,6 @@ def by_hour(trace: NodeTrace) -> Chart | None:
 def _hour(place: tuple[np.intp, ...]) -> str:
     day, hour = place
     return f"{DAYS[day]} at {hour:02d}:00"
-
-
-def _zone(trace: NodeTrace) -> ZoneInfo:
-    try:
-        return ZoneInfo(trace.zone or "UTC")
-    except (KeyError, ValueError, OSError) as error:
-        raise InputError(
-            f"the metadata state a time zone that is not known here: {trace.zone!r}",
-            file=trace.source or None,
-        ) from error
 
 
 def by_node(trace: NodeTrace, pieces: Fragments) -> Chart | None:

@@ -38,6 +38,7 @@ from bft.replay.report.tables import (
 from bft.replay.report.words import markup
 from bft.replay.results.headlines import FEW_JOBS, headlines
 from bft.replay.trace.node_trace import NodeTrace
+from bft.replay.trace.trace_statistics import iso
 
 # Only the file itself: a browser refuses to fetch anything. Bokeh compiles the texts of hovers in the page.
 POLICY = (
@@ -144,7 +145,7 @@ def write_trace_page(
     units = f" of {trace.units:,} units" if trace.by_unit else ""
     page = Page(
         f"{name[0].upper()}{name[1:]}",
-        f"{len(trace.nodes):,} nodes{units}, {statistics['start']} to {statistics['end']}",
+        f"{len(trace.nodes):,} nodes{units}, {iso(trace.start, trace.zone)} to {iso(trace.end, trace.zone)}",
         [
             f'<p class="opening">{markup(words.of_trace(statistics))}</p>',
             section("figures", "Figures", facts(lines)),

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
+from bft.models import InputError
 from bft.replay.trace.node_trace import SECOND_NS, IndexArray, NodeTrace, TimeArray
 
 # Start-up times in seconds for which the usable share of idle node-time is reported.
@@ -389,6 +390,22 @@ def iso_exact(instant_ns: int) -> str:
     return str(np.datetime64(instant_ns, "ns")).rstrip("0").rstrip(".") + "Z"
 
 
+def zone_of(name: str) -> ZoneInfo:
+    """The time zone that a trace states; UTC where it states none.
+
+    Raises
+    ------
+    InputError
+        When there is no zone of that name.
+    """
+    try:
+        return ZoneInfo(name or "UTC")
+    except (KeyError, ValueError, OSError) as error:
+        raise InputError(
+            f"the metadata state a time zone that is not known here: {name!r}"
+        ) from error
+
+
 def iso(instant_ns: int, zone: str = "") -> str:
     """An instant to the second in a time zone, which is named, for people; UTC where none is given.
 
@@ -397,5 +414,5 @@ def iso(instant_ns: int, zone: str = "") -> str:
     """
     if zone in ("", "UTC"):
         return str(np.datetime64(instant_ns, "ns")).split(".")[0] + "Z"
-    local = datetime.fromtimestamp(instant_ns // SECOND_NS, ZoneInfo(zone))
+    local = datetime.fromtimestamp(instant_ns // SECOND_NS, zone_of(zone))
     return f"{local:%Y-%m-%dT%H:%M:%S} {zone}"

@@ -1,6 +1,6 @@
 """How much of a trace's node-time its logs leave open, by reason.
 
-The reasons are found by `_uncertain` in `replay/logs/to_trace.py`; docs/ingest.md explains them.
+The reasons are found by `replay/logs/doubts.py`; docs/ingest.md explains them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Uncertainty:
     Parameters
     ----------
     parts
-        Reason and share of each part; parts may overlap, so that their sum is an upper bound.
+        Reason and share of each part, which have no node-time in common.
     counts_as
         What such time counts as where it is known of which nodes it is: `unavailable` or `idle`.
 

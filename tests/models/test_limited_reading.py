@@ -591,11 +591,11 @@ def test_a_host_list_of_too_many_nodes_is_refused(
 
 
 def test_full_lists_of_a_large_machine_do_not_fill_the_memory(tmp_path: Path) -> None:
-    """A row of 60 bytes states 131,072 nodes: together 5 million, of which a block holds few at a time."""
+    """A row of 60 bytes states 131,072 nodes: together 13 million, of which a block holds few at a time."""
     path = tmp_path / "log"
     rows = (
         f"{k}|n[000001-131072]|131072|{1_704_067_200 + k}|{1_704_067_201 + k}|{'FAILED' if k % 9 else 'COMPLETED'}\n"
-        for k in range(40)
+        for k in range(100)
     )
     path.write_text(SACCT + "".join(rows))
     code, told, peak = watched(
