@@ -192,7 +192,7 @@ def test_what_is_busy_is_the_union(
 
     lines = [f"n{node},{instant(start)},{instant(start + length)}" for node, start, length in rows]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bft.replay.logs.trace._AT_ONCE", at_once)
+        patch.setattr("bft.replay.logs.records._NODES", at_once)
         patch.setattr("bft.replay.logs.spans._MANY", many)
         around = {"window": (-86_400, 60 * 86_400), "nodes": [nodes]}
         made = read_texts(
