@@ -6,8 +6,8 @@ python benchmarks/ingest_speed.py [--rows 1000000] [--largest 8] [--kinds recipe
 The logs of sacct are those of a full machine of 4,096 nodes: jobs want 1 to `--largest` nodes (as likely 1 to 2 as 2 to
 4 ...) for 90 minutes on average and get those that are free first, so that hardly any host list of several nodes comes
 twice. `recipe` has the columns that `ingest --recipe slurm` exported at e4783eb, `wide` has 30 columns, `steps` has
-a job step after each job. The logs of pbs, lsf, sge and swf are those of `generate log`, of as many jobs as `--rows`
-asks for at the least. The commands alternate, and of each the least counts, as machines are shared.
+a job step after each job; `swf` has the same jobs. The logs of pbs, lsf and sge are those of `generate log`, of as many
+jobs as `--rows` asks for at the least. The commands alternate, and of each the least counts, as machines are shared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 NODES, MEAN_S = 4096, 5400
-GENERATED = ("pbs", "lsf", "sge", "swf")
+GENERATED = ("pbs", "lsf", "sge")
 # Jobs of `generate log` a day on so many nodes.
 DAYS, JOBS_A_DAY = 200, 1_000
 NAMES = ("relax", "md_run-7", "séquence", "train_resnet50")
@@ -33,7 +33,8 @@ WIDE = (
     f"{STEPS}|Partition|QOS|Account|Group|GID|User|UID|ExitCode|NCPUS|ReqCPUS|ReqMem|ReqTRES|AllocTRES|Timelimit|Submit|"
     "Eligible|Elapsed|ElapsedRaw|WorkDir|Priority|Reason|DerivedExitCode|SubmitLine"
 )
-KINDS = {"recipe": RECIPE, "wide": WIDE, "steps": STEPS}
+SWF_HEADER = f"; UnixStartTime: 1704067200\n; MaxNodes: {NODES}\n; MaxProcs: {NODES}"
+KINDS = {"recipe": RECIPE, "wide": WIDE, "steps": STEPS, "swf": SWF_HEADER}
 
 
 def host_list(nodes: list[int]) -> str:
@@ -74,6 +75,10 @@ def generate(path: Path, rows: int, largest: int, kind: str) -> None:
             start = int(free[taken].max()) + 1
             end = start + int(lengths[job])
             free[taken] = end
+            if kind == "swf":
+                asked = f"{size} 86400 -1 1 {job % 50} 1 1 1 1 -1 -1"
+                log.write(f"{job + 1} {start} 0 {end - start} {size} -1 -1 {asked}\n")
+                continue
             times = np.array([start, end]) + 1_704_067_200
             if kind != "recipe":
                 times = times.astype("datetime64[s]")
@@ -157,7 +162,7 @@ def main() -> None:
                 generate_log(path, given.rows, kind)
             elif not path.exists():
                 generate(path, given.rows, given.largest, kind)
-            form = kind if kind in GENERATED else "slurm"
+            form = kind if kind in (*GENERATED, "swf") else "slurm"
             rest = [
                 "ingest",
                 form,
