@@ -1343,6 +1343,7 @@ class Records:
 
     def settle(self) -> RecordTable:
         """Return the table of all records, which are given up here."""
+        pa.default_memory_pool().release_unused()  # what reading columns took
         columns = {name: self._column(name) for name in COLUMNS}
         self._parts = []
         made = np.concatenate([np.zeros(0, dtype=np.int64), *self._ranges])

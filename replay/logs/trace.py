@@ -1117,8 +1117,9 @@ def _idle_time(
     all_ns = whole.total_ns()
     held = taken if asked.counts_idle else with_doubts
     gaps = held.gaps(whole)
-    long = gaps.lengths_ns >= asked.min_gap_ns
-    fragments, short = gaps.where(long), gaps.where(~long)
+    fragments = gaps.where(gaps.lengths_ns >= asked.min_gap_ns)
+    short, short_ns = len(gaps) - len(fragments), gaps.total_ns() - fragments.total_ns()
+    del gaps  # may take much memory
     shares = tuple((why, ns / all_ns) for why, ns in parts.items() if ns)
     busy_ns, held_ns = (
         busy.total_ns() - logs.filled_ns,
@@ -1138,10 +1139,10 @@ def _idle_time(
         busy=busy_ns / all_ns,
         unavailable=(held_ns - busy_ns) / all_ns,
         idle=fragments.total_ns() / all_ns,
-        short_gaps=(short.total_ns() + logs.filled_ns) / all_ns,
+        short_gaps=(short_ns + logs.filled_ns) / all_ns,
         intervals=logs.given,
         overlaps_merged=0 if logs.units else logs.merged,
-        gaps_closed=len(short) + logs.filled,
+        gaps_closed=short + logs.filled,
         units=None if logs.units is None else logs.units.total,
     )
     if logs.units is None:
