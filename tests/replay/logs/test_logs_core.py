@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from synthetic_logs import stamp
 from synthetic_logs_more import (
@@ -93,6 +93,8 @@ def test_times(row: str, zone: str | None, expected: object, noted: int) -> None
     told = [(tally.count, tally.line) for tally in account.notes.values() if tally.line]
     assert told == ([(noted, 2)] if noted else [])
     assert any("--tz" in note for note in account.notes) == (noted and zone is None)
+    for why, day in (("came twice", "2020-10-25"), ("does not exist", "2021-03-28")):
+        assert any(why in note for note in account.notes) == row.startswith(day)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +183,7 @@ def union(rows: Rows, gap: int) -> Rows:
     many=st.sampled_from([1, 8 << 20]),
     nodes=st.sampled_from(["n[0-3]", "n[0-1023]"]),
 )
+@example([(0, 0, 5), (0, 10, 5)], 5, 10**9, 3, 1, "n[0-3]")  # a gap of the least length
 def test_what_is_busy_is_the_union(
     rows: Rows, gap: int, unit_ns: int, at_once: int, many: int, nodes: str
 ) -> None:
