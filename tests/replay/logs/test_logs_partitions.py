@@ -209,6 +209,7 @@ STATED = "node,start,end,state,partition\n" + "".join(
         ("n1", 0, 1, "busy", "gpu"), ("n1", 1, 2, "idle", "{}"), ("n1", 5, 6, "busy", "gpu"),
         ("n2", 0, 6, "busy", "gpu"))
 )  # fmt: skip
+NO_EVENTS = "no --events and no --reservations"
 GPU: dict[str, Any] = {"partition": "gpu"}
 
 
@@ -291,6 +292,24 @@ def test_odd_rows(
     told = {**made.account.skipped, **made.account.notes}
     text = "\n".join(f"{reason}: {tally}" for reason, tally in told.items())
     assert (said.removeprefix("-") in text) != said.startswith("-")
+
+
+def test_an_end_that_states_no_partition_is_of_that_of_its_begin() -> None:
+    us = "%m/%d/%Y %H:%M:%S"
+    began = f"{stamp(60, us)};S;3.s;queue=gpu exec_host=n2/0 start={BEGIN_S + 60}\n"
+    text = f"{began}{stamp(90, us)};A;3.s;\n" + write("pbs", BATCH)
+    made = read("pbs", text, partition="batch")
+    left_out = {why: tally.count for why, tally in made.account.left_out.items()}
+    assert left_out == {"job of another partition": 2}
+
+
+def test_what_is_idle_elsewhere_shows_that_the_log_states_outages() -> None:
+    rows = f"n1,{stamp(0)},{stamp(60)},busy,gpu\nn2,{stamp(0)},{stamp(60)},{{}},cpu\n"
+    told = [
+        str(read("intervals", STATED.partition("\n")[0] + "\n" + rows.format(state), **GPU).account.notes)
+        for state in ("idle", "busy")
+    ]  # fmt: skip
+    assert [NO_EVENTS in text for text in told] == [False, True]
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
