@@ -259,6 +259,10 @@ class Table:
         for ours in needed:
             if ours not in self.found:
                 why = f"the table has no column {' or '.join(columns[ours])}; it has {', '.join(self.names)[:400]}"
+                name = self.names[0] if self.names else ""
+                before = name.rpartition(":")[0] + ":"
+                if name.removeprefix(before) in columns[ours]:
+                    why = f"{before!r} stands before the header, as grep without -h puts it"
                 raise InputError(why, file=log.name, hint=self._hint)
         self._at = {ours: self.names.index(name) for ours, name in self.found.items()}
         self._needed_at = [self._at[ours] for ours in needed]

@@ -105,8 +105,13 @@ def read_trace(
         known = "nodes" in metadata and (UNIT not in names or "node_units" in metadata)
         return native and known and not sort
 
-    blocks = read_blocks(path, in_blocks)
-    trace = _from_blocks(blocks, str(path), skip_rows, sort)
+    try:
+        blocks = read_blocks(path, in_blocks)
+        trace = _from_blocks(blocks, str(path), skip_rows, sort)
+    except InputError as error:
+        if error.hint is None and error.row is None and Path(path).is_file():
+            error.hint = "a scheduler's log becomes a trace by bft-replay ingest"
+        raise
     if first_node or node_count is not None:
         trace = select_nodes(trace, first_node, node_count)
     return trace
