@@ -126,6 +126,8 @@ KINDS = ("ran", "began", "ended", "shrank", "down", "went down", "came back", "i
          "resumed",          "listed", "nothing")  # fmt: skip
 _TEXTS = ("id", "hosts", "user", "partition", "cluster", "state")
 _TIMES = ("known", "start", "end", "limit", "suspended")
+_OF_ROWS = {*_TEXTS, *_TIMES, "line", "kind", "count", "units", "again", "once"}
+_OF_ROWS |= {"why", "detail", "notes"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -225,7 +227,7 @@ def block_of(kind: str, rows: Sequence[Row]) -> Block:
 
     A row is a dictionary of the names of `Block`'s columns. `hosts` may be a sequence of names, times may be text or
     nanoseconds (None: none), `why` is a reason as the column has it with `detail` beside it, and `notes` are pairs of
-    what is worth telling and a detail.
+    what is worth telling and a detail. Another name is a TypeError.
 
     Examples
     --------
@@ -235,6 +237,10 @@ def block_of(kind: str, rows: Sequence[Row]) -> Block:
     """
     size = len(rows)
     stated = set().union(*rows)
+    if kind not in ("listed", "seen") and (unknown := stated - _OF_ROWS):
+        raise TypeError(
+            f"rows have no column {min(unknown)!r}: expected {', '.join(sorted(_OF_ROWS))}"
+        )
     why = Why(size)
     columns: dict[str, Any] = {}
     for name in stated.intersection(_TEXTS):
