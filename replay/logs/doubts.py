@@ -452,8 +452,13 @@ def only(records: Records, column: str) -> str:
     return next(iter(held))
 
 
-def requeues(found: Requeues, account: Account, source: str) -> None:
-    """Refuse jobs of which many have several runs: ids of two clusters that share the names of nodes."""
+def requeues(
+    found: Requeues, account: Account, source: str, *, are_stated: bool
+) -> None:
+    """Refuse jobs of which many have several runs: ids of two clusters that share the names of nodes.
+
+    Where a log may state the runs of requeued jobs (`are_stated`), none at all is suspicious.
+    """
     if found.jobs >= _ENOUGH_ROWS and found.again > _MANY_TWICE * found.jobs:
         why = (
             f"{found.again:,} of {found.jobs:,} jobs have several runs: are these the jobs of two clusters, "
@@ -465,6 +470,10 @@ def requeues(found: Requeues, account: Account, source: str) -> None:
             why,
             "export the column Cluster, and name one with --cluster",
         )
+    if found.jobs >= _ENOUGH_ROWS and not found.again and are_stated:
+        why = "no job ran twice: did sacct lack -D? without it requeued runs are missing, "
+        why += "and nodes look idle in their time"
+        account.note(why, "", 0, loud=True)
 
 
 def refuse(account: Account, source: str, why: str, hint: str) -> None:

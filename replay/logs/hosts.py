@@ -370,8 +370,8 @@ def bytes_of(column: pa.Array) -> tuple[Bytes, NDArray[np.int32]]:
 
 
 def flags(column: pa.Array) -> Mask:
-    """Arrow's booleans as NumPy's."""
-    made: Mask = column.to_numpy(zero_copy_only=False)
+    """Arrow's booleans as NumPy's; what is null is false."""
+    made: Mask = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
     return made
 
 

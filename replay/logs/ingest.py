@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -211,7 +211,7 @@ def ingested(
         strict=options.strict, allow_few=options.allow_few, zone=options.tz or ""
     )
     records = Records(account, keep=options.keep_records)
-    records.filters, records.unit = tuple(options.asked()), Unit.of(options.unit)
+    records.unit = Unit.of(options.unit)
     records.units_per_node = options.units_per_node
     reading = _Reading(records, account, Clock(options.tz), progress)
     start_ns, end_ns = (
@@ -229,7 +229,7 @@ def ingested(
     settings, left = reading.with_cells_of(settings, table, files)
     for name in left:
         reading.read(table.form, name, settings)
-    states_outages = reading.states_outages()
+    states_outages = records.states_outages()
     for kind, names in (
         ("slurm-events", options.events),
         ("slurm-reservations", options.reservations),
@@ -270,7 +270,6 @@ class _Reading:
     account: Account
     clock: Clock
     progress: Progress
-    forms: list[str] = field(default_factory=list)
 
     def read(self, kind: str, name: str, settings: Settings) -> None:
         """Read one file as a format, as what it looks like (auto), or, of events, as the table it may be instead."""
@@ -279,7 +278,6 @@ class _Reading:
             kind = self._kind(kind, log)
             form = log_format(kind)
             self._check(kind, log)
-            self.forms.append(kind)
             records = self.records
             records.read(log, form.read(log), samples=form.samples)
             if settings.beside:
@@ -379,10 +377,6 @@ class _Reading:
             convert[key] = partial(_cell_of, cells)
         return replace(settings, table=replace(table, convert=convert)), left
 
-    def states_outages(self) -> bool:
-        """Whether what was read so far states when nodes were unavailable, or idle."""
-        return self.records.states_outages()
-
 
 def _cell_of(cells: Mapping[str, str], key: str) -> str:
     return cells.get(key.strip(), "")
@@ -444,11 +438,8 @@ def node_list(text: str) -> tuple[str, ...]:
         _Reading(records, account, Clock("UTC"), lambda name: nullcontext()).read(
             "slurm-nodes", text, Settings(beside=True)
         )
-        lists = [
-            row["hosts"] if isinstance(row["hosts"], str) else ",".join(row["hosts"])
-            for _, row in records.listed
-        ]
-        return tuple(dict.fromkeys(name for each in lists for name in expand(each)))
+        lists = map(expand, records.listed_hosts())
+        return tuple(dict.fromkeys(name for each in lists for name in each))
     if _FILE.search(text):
         hint = "expected a file, or a host list such as cn[001-128]"
         raise InputError("--nodes: there is no such file", file=text, hint=hint)

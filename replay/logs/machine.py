@@ -143,10 +143,7 @@ def machine_of(
     InputError
         When no node is named, when a name may be that of two nodes, or when no job ran on a listed node.
     """
-    texts = [
-        row["hosts"] if isinstance(row["hosts"], str) else ",".join(row["hosts"])
-        for _, row in records.listed
-    ]
+    texts = records.listed_hosts()
     was = [str(row.get("was") or "") for _, row in records.listed]
     of_lists = records.hosts.read(pa.array([*texts, *was], pa.string()))
     # Rows that are not used name nodes as well, but those of other jobs and machines.
@@ -450,15 +447,8 @@ def _say_other_clusters(
     owners: dict[int, str],
 ) -> None:
     """Warn of nodes of the machine that only rows of other clusters name, which were left out."""
-    number = next(
-        (number for number, name in enumerate(records.filters, 1) if name == "cluster"),
-        0,
-    )
-    rows = (
-        np.flatnonzero((table["filter"] == number) & (table["ranges"] > 0))
-        if number
-        else np.zeros(0, dtype=np.int64)
-    )
+    number = list(FILTERS).index("cluster") + 1
+    rows = np.flatnonzero((table["filter"] == number) & (table["ranges"] > 0))
     if len(rows):
         ours = _mask(
             nodes,

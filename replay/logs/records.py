@@ -41,6 +41,8 @@ Places = NDArray[np.int64]
 # --- what a reader says of rows that are not used -------------------------------------------------------------------
 
 LEFT_OUT, SKIPPED, FOREIGN = "left out: ", "skipped: ", "no record: "
+# Jobs of which it is known how long they waited (`trace`).
+NEVER_STARTED = LEFT_OUT + "job that never started"
 
 
 class Refused(Exception):  # noqa: N818 - it ends the reading of a row, not the program
@@ -101,6 +103,14 @@ class Why:
                 self.reasons.append(reason)
                 self._details.append(detail if callable(detail) else lambda row: detail)
             self.code[mine] = self.reasons.index(reason)
+
+    def taken(self, rows: Places) -> Why:
+        """Return the reasons of some rows."""
+        some = Why(len(rows))
+        for code, reason in enumerate(self.reasons[1:], 1):
+            mine = self.code[rows] == code
+            some.where(mine, reason, lambda row: self.detail(int(rows[row])))
+        return some
 
     @property
     def used(self) -> Mask:
@@ -799,7 +809,6 @@ class Records:
         self.ends_ns: int | None = None
         self.only_ended = self.says_requeues = self.states_idle = False
         self.states_starts = False
-        self.filters: tuple[str, ...] = ()
         self.unit: Any = None
         self.units_per_node: int | None = None
         self.units: list[Any] = [None]
@@ -927,6 +936,16 @@ class Records:
         if text not in self.reasons:
             self.reasons.append(text)
         return self.reasons.index(text)
+
+    def skips(self) -> Mask:
+        """Tell of which numbers of reasons rows should have said something, which could not be read."""
+        each = [bool(text) and not text.startswith(LEFT_OUT) for text in self.reasons]
+        return np.array(each, dtype=bool)
+
+    def listed_hosts(self) -> list[str]:
+        """The host list of each row of lists of nodes."""
+        each = (row["hosts"] for _, row in self.listed)
+        return [text if isinstance(text, str) else ",".join(text) for text in each]
 
     def _list(self, log: Log, row: Row) -> None:
         """Take in a row of a list of nodes."""
@@ -1163,7 +1182,7 @@ class Records:
         """Leave out and skip rows whose times and nodes say so."""
         why, start, end = block.why, part["start"], part["end"]
         if block.kind in ("ran", "began"):
-            why.where(start == NONE, LEFT_OUT + "job that never started")
+            why.where(start == NONE, NEVER_STARTED)
         if block.kind in ("ran", "down", "idle"):
             before = (end != NONE) & (end < start)
             why.where(
@@ -1413,12 +1432,7 @@ class Records:
                 reason,
                 told,
             )
-        skips = np.array(
-            [
-                not reason.startswith(LEFT_OUT) and bool(reason)
-                for reason in self.reasons
-            ]
-        )
+        skips = self.skips()
         lost = by_file[:, skips].sum(axis=1)
         used = by_file[:, [0, *self.repeats]].sum(axis=1)
         for number in np.flatnonzero(used < LEAST_USABLE * (used + lost)).tolist():

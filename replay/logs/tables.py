@@ -154,17 +154,10 @@ class Rows:
     def taken(self, rows: Mask) -> Rows:
         """Return some of the rows."""
         at = np.flatnonzero(rows)
-        why = Why(len(at))
-        for code, reason in enumerate(self.why.reasons[1:], 1):
-            why.where(
-                self.why.code[at] == code,
-                reason,
-                lambda row: self.why.detail(int(at[row])),
-            )
         cells = {
             name: column.filter(pa.array(rows)) for name, column in self.cells.items()
         }
-        return Rows(self.line[at], cells, why)
+        return Rows(self.line[at], cells, self.why.taken(at))
 
 
 # A record's lines, fields in excess of its columns, and ways to divide it; records that are held against the kinds of

@@ -267,6 +267,15 @@ def is_missing(text: str) -> bool:
     return text in MISSING or text.startswith(_EPOCH_DAYS)
 
 
+def are_missing(column: pa.Array) -> Mask:
+    """Where a column has texts that stand for no time, see `is_missing`."""
+    found = pc.is_in(column, pa.array(sorted(MISSING)))
+    for day in _EPOCH_DAYS:
+        found = pc.or_(found, pc.starts_with(column, day))
+    missing: Mask = found.to_numpy(zero_copy_only=False)
+    return missing
+
+
 def no_time(text: str) -> str:
     """Describe for a message what a column of times holds instead, and what it looks like."""
     shown = ascii(text[:80])

@@ -21,6 +21,7 @@ from bft.replay.logs.machine import Machine, machine_of, refuse_unknown, some
 from bft.replay.logs.records import (
     FILTERS,
     KIND,
+    NEVER_STARTED,
     POWERED_OFF,
     RESERVED,
     Records,
@@ -53,7 +54,6 @@ _SHARED, _ENOUGH_JOBS = 0.2, 20
 _DAY_NS = 86_400 * SECOND_NS
 # No log states when a reservation was made: it counts as announced so long before it begins.
 NOTICE_NS = _DAY_NS
-_NEVER_STARTED = "left out: job that never started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,11 +177,7 @@ def trace_of(records: Records, asked: Asked) -> tuple[NodeTrace, Coverage, Any]:
         unavailable_share=coverage.unavailable,
     )
     d.filtered(records, account, asked.source)
-    d.requeues(requeues, account, asked.source)
-    if requeues.jobs >= 100 and not requeues.again and records.says_requeues:
-        why = "no job ran twice: did sacct lack -D? without it requeued runs are missing, "
-        why += "and nodes look idle in their time"
-        account.note(why, "", 0, loud=True)
+    d.requeues(requeues, account, asked.source, are_stated=records.says_requeues)
     if not made_trace.by_unit:
         made_trace = replace(made_trace, host_jobs=_host_jobs(records, table, machine))
     return made_trace, coverage, _texts(records, table)
@@ -198,21 +194,19 @@ def _texts(records: Records, table: RecordTable) -> Any:
 
 def _listed_names(records: Records) -> list[str]:
     """Names of all nodes of lists."""
-    made = records.names_of(
-        [
-            row["hosts"] if isinstance(row["hosts"], str) else ",".join(row["hosts"])
-            for _, row in records.listed
-        ]
-    )
-    return records.nodes_of(made).names
+    return records.nodes_of(records.names_of(records.listed_hosts())).names
 
 
 def _job_times(table: RecordTable) -> JobTimes:
     """Start and end of each job."""
     rows = _jobs(table)
-    ends = table["end"][rows].copy()
-    ends[(ends == NONE) | table["goes_on"][rows]] = OPEN
-    return JobTimes(table["start"][rows], ends)
+    return JobTimes(table["start"][rows], _ends(table, rows))
+
+
+def _ends(table: RecordTable, rows: Places) -> Whole:
+    """End of each row; `OPEN` (`host_jobs.NEVER`) of what goes on, as far as the logs tell."""
+    ends = table["end"][rows]
+    return np.where((ends == NONE) | table["goes_on"][rows], OPEN, ends)
 
 
 # --- the window of observation --------------------------------------------------------------------------------------
@@ -997,7 +991,9 @@ class _Logs:
         )
         ends = likely if self.asked.counts_idle else ends
         ticks = np.stack([self.scale.ticks(each) for each in (begins, likely, ends)])
-        taken = self._taken(rows)
+        named = table.of_kind("ran", "down")
+        named = named[table["ranges"][named] > 0]
+        taken = _Taken(self.spans(named, counted=False))
         free = np.ones(len(self.machine.names), dtype=bool)
         held: list[tuple[int, int, Places]] = []
         doubtful = Gathered(self.scale)
@@ -1024,12 +1020,6 @@ class _Logs:
         self.doubts.append(Doubt(d.NO_END, doubtful.spans()))
         self.given += gathered.given
         return gathered.spans()
-
-    def _taken(self, rows: Places) -> _Taken:
-        """When nodes are taken by what names them."""
-        named = self.table.of_kind("ran", "down")
-        named = named[self.table["ranges"][named] > 0]
-        return _Taken(self.spans(named, counted=False))
 
 
 class _Taken:
@@ -1243,12 +1233,7 @@ def _uncertain(
     table, busy_ns = logs.table, busy.total_ns()
     start, end = logs.window.start_ns, logs.window.end_ns
     lost = (table["why"] != 0) & ~table["beside"] & ~table["samples"] & ~table["again"]
-    lost &= np.array(
-        [
-            bool(text) and not text.startswith("left out: ")
-            for text in logs.records.reasons
-        ]
-    )[table["why"]]
+    lost &= logs.records.skips()[table["why"]]
     stated = (
         lost
         & (table["end"] != NONE)
@@ -1333,18 +1318,13 @@ def _host_jobs(records: Records, table: RecordTable, machine: Machine) -> HostJo
         [len(ran), len(waiting), len(reserved)],
     )
     start, known = table["start"][rows], table["known"][rows]
-    known = np.where(
-        known == NONE, start, known if len(waiting) else np.minimum(known, start)
-    )
+    known = np.where(known == NONE, start, known)
     known = np.where(kind == _WAITED, known, np.minimum(known, start))
     known[kind == _RESERVED] = start[kind == _RESERVED] - NOTICE_NS
     order = np.lexsort((table["count"][rows], start, kind, known))
     rows, kind, known = rows[order], kind[order], known[order]
     start = np.where(kind == _WAITED, NEVER, table["start"][rows])
-    end = np.where(
-        (table["end"][rows] == NONE) | table["goes_on"][rows], NEVER, table["end"][rows]
-    )
-    limit = table["limit"][rows]
+    end, limit = _ends(table, rows), table["limit"][rows]
     expected = np.where(
         (kind == _RAN) & (limit != NONE),
         np.minimum(start, NEVER - limit - 1) + limit,
@@ -1400,7 +1380,7 @@ def _nodes_of(
 def _waiting(records: Records, table: RecordTable, ran: Places) -> Places:
     """Jobs that waited, each once; one without an end only where it did not begin later."""
     rows: Places = np.flatnonzero(
-        (table["why"] == records.reason(_NEVER_STARTED))
+        (table["why"] == records.reason(NEVER_STARTED))
         & (table["known"] != NONE)
         & (table["count"] > 0)
     )

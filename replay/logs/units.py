@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
+from bft.replay.logs.machine import some as such_as
 from bft.replay.logs.records import Unusable
 from bft.replay.logs.times import Whole
 from bft.replay.trace.node_trace import consecutive
@@ -429,7 +430,7 @@ def units_of_machine(
     if (found < 0).any():
         unknown = [names[place] for place in np.flatnonzero(found < 0).tolist()]
         raise InputError(
-            f"--unit {unit}: how many {unit.plural} a node has is not known of {_some(unknown)}",
+            f"--unit {unit}: how many {unit.plural} a node has is not known of {such_as(unknown)}",
             hint="--nodes with what scontrol show node or pbsnodes -av prints, or --units-per-node N",
         )
     if found.max(initial=0) > MAX_UNITS:
@@ -443,7 +444,7 @@ def units_of_machine(
     if none:
         tell(
             f"nodes without {unit.plural} are left out",
-            f"{len(none):,}, such as {_some(none)}",
+            f"{len(none):,}, such as {such_as(none)}",
         )
     if len(np.unique(found[found > 0])) > 1:
         why = f"nodes differ in their {unit.plural}: for jobs on several whole nodes only those with most count"
@@ -469,10 +470,6 @@ def refuse_untracked(unit: Unit, held: Sequence[Held], without: int) -> None:
             f"--unit gpu: none of {without:,} jobs states a GPU",
             hint="is gres/gpu tracked (AccountingStorageTRES in slurm.conf)? --allow-few takes all GPUs for idle",
         )
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 # --- first fit ------------------------------------------------------------------------------------------------------

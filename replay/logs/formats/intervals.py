@@ -95,9 +95,7 @@ def _blocks(log: Log, rows: Rows) -> Iterator[Block]:
             name: pc.utf8_trim_whitespace(column.take(pa.array(mine)))
             for name, column in rows.cells.items()
         }
-        yield _block(
-            kind, rows.line[mine], _taken(rows.why, mine), cells, reasons[kind]
-        )
+        yield _block(kind, rows.line[mine], rows.why.taken(mine), cells, reasons[kind])
 
 
 def _kinds(log: Log, rows: Rows) -> NDArray[np.str_]:
@@ -115,14 +113,6 @@ def _kinds(log: Log, rows: Rows) -> NDArray[np.str_]:
     words = states.dictionary_encode()
     kinds = np.array([kind(word.strip()) for word in words.dictionary.to_pylist()])
     return np.asarray(kinds[words.indices.to_numpy()])
-
-
-def _taken(why: Why, rows: Whole) -> Why:
-    """Return the reasons of some rows."""
-    taken = Why(len(rows))
-    for code, reason in enumerate(why.reasons[1:], 1):
-        taken.where(why.code[rows] == code, reason, lambda row: why.detail(rows[row]))
-    return taken
 
 
 def _block(

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from bft.replay.logs.formats.text_lines import UNCLEAR, shown
 from bft.replay.logs.records import (
-    LEFT_OUT,
+    NEVER_STARTED,
     SKIPPED,
     Foreign,
     LeftOut,
@@ -89,7 +89,7 @@ def _finished(log: Log, text: str, line: int) -> Iterator[Row]:
         at = after
         hosts, after = _hosts(text, at, "numExHosts", "execHosts")
     if not hosts:
-        yield row | {"id": text, "why": LEFT_OUT + "job that never started"}
+        yield row | {"id": text, "why": NEVER_STARTED}
         return
     if "@" in text[at:after]:
         notes.append(

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from bft.models import InputError
 from bft.replay.logs.formats.kubernetes import amounts
+from bft.replay.logs.formats.pbs import PART_OF_HOST
 from bft.replay.logs.hosts import HostListError, expand, flags
 from bft.replay.logs.lines import Lines
 from bft.replay.logs.records import (
@@ -75,8 +76,6 @@ _NODE_NAME = re.compile(r"(?:(?<!\S)NodeName|^Name)=([^\s|]+)", re.IGNORECASE)
 _PAIR = re.compile(r"\s*\w+=")
 _KEY = re.compile(r"(?<![^\s|])([A-Za-z_][\w.]*)=([^\s|]*)")
 _STANZA = re.compile(r"\s+(\S+) = (.*)")
-# Sockets or NUMA domains of a host that are nodes of their own: host[0], host[1].
-_PART_OF_HOST = re.compile(r"(?<=.)\[\d+\]$")
 # A line of qstat -f: queue@host, type, reserved/used/total slots, load, architecture, and letters for what is wrong.
 _QUEUE = re.compile(
     r"(\S+)@(\S+)\s+[BIPCNTM]+\s+\d+/(\d+)/\d+\s+\S+\s+\S+(?:\s+(\w+))?\s*"
@@ -597,7 +596,7 @@ def _refuse_none(row: Found) -> None:
     if state_of(row.get("state") or "") == "absent":
         raise LeftOut("a node that is not there yet (state FUTURE)")
     if row.pop("vnode", False):
-        host = _PART_OF_HOST.sub("", row["hosts"])
+        host = PART_OF_HOST.sub("", row["hosts"])
         row |= {"hosts": host, "part": host != row["hosts"]}
 
 

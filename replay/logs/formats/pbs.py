@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bft.replay.logs.formats.text_lines import (
-    as_mask,
     cell,
     epochs,
     fields_of,
@@ -25,9 +24,11 @@ from bft.replay.logs.formats.text_lines import (
     shown,
     text_lines,
 )
+from bft.replay.logs.hosts import flags
 from bft.replay.logs.records import (
     FOREIGN,
     LEFT_OUT,
+    NEVER_STARTED,
     SKIPPED,
     Block,
     Log,
@@ -156,16 +157,16 @@ def _fill(
     values = _values(messages, (*_WANTED, *(_OF_UNITS if log.settings.unit else ())))
     cells = {key: column.fill_null("") for key, column in values.items()}
     hosts = _hosts(cells)
-    nowhere = as_mask(pc.equal(hosts, ""))
+    nowhere = flags(pc.equal(hosts, ""))
     if kind in ("ran", "began"):
         array = nowhere & has(block.id, r"\[\]")
         why.where(
             array, LEFT_OUT + "an array parent, whose jobs have records of their own"
         )
-        never = as_mask(pc.equal(cells["start"], "0")) | as_mask(
+        never = flags(pc.equal(cells["start"], "0")) | flags(
             pc.equal(cells["run_count"], "0")
         )
-        why.where(nowhere & never, LEFT_OUT + "job that never started")
+        why.where(nowhere & never, NEVER_STARTED)
         known = [epochs(cells[key]).ns for key in ("etime", "qtime", "ctime")]
         block.known = np.select([each != NONE for each in known], known, NONE)
         block.limit, block.user, block.partition = (
@@ -179,7 +180,7 @@ def _fill(
         alone[(types == "E") & ~nowhere] = (
             SKIPPED + "a job has ended but states no start"
         )
-        alone[as_mask(pc.is_valid(values["start"]))] = "job of another partition"
+        alone[flags(pc.is_valid(values["start"]))] = "job of another partition"
     if kind in ("ended", "came back", "shrank"):
         block.state = texts(alone.tolist())
     if kind not in ("ended", "came back"):
@@ -219,7 +220,7 @@ def _time(
     log: Log, last: _Last, block: Block, key: str, cells: Texts, stamps: Texts
 ) -> Whole:
     """Epochs of the messages, or the records' stamps where a message states none."""
-    stated = as_mask(pc.is_valid(cells))
+    stated = flags(pc.is_valid(cells))
     ns, _ = epochs(cells.fill_null(""))
     last.epoch = max(last.epoch, int(ns.max()))
     block.why.where(
@@ -252,7 +253,8 @@ def _time(
 # Torque: n1-gpu/0+n1-gpu/1.
 _GPU = re.compile(r"(.+)-gpu/(\d{1,4})")
 _SLOTS = re.compile(r"(.+?)/(\d{1,9})(?:-(\d{1,9}))?(?:\*(\d{1,9}))?")
-_PART_OF_HOST = re.compile(r"(?<=.)\[\d+\]$")
+# Sockets or NUMA domains of a host that are nodes of their own: host[0], host[1].
+PART_OF_HOST = re.compile(r"(?<=.)\[\d+\]$")
 
 
 def _units(
@@ -316,7 +318,7 @@ def _by_vnode(text: str, resource: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for part in text.split("+"):
         vnode, *resources = part.strip("()").split(":")
-        host = _PART_OF_HOST.sub("", vnode)
+        host = PART_OF_HOST.sub("", vnode)
         stated = [
             each.partition("=")[2]
             for each in resources

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from bft.models import InputError
 from bft.replay.logs.formats.text_lines import (
     UNCLEAR,
-    as_mask,
     cell,
     epochs,
     fields_of,
@@ -21,6 +20,7 @@ from bft.replay.logs.formats.text_lines import (
     numbers,
     text_lines,
 )
+from bft.replay.logs.hosts import flags
 from bft.replay.logs.records import (
     FOREIGN,
     LEFT_OUT,
@@ -192,7 +192,7 @@ class _File:
         )
         times = [epochs(cells[place]) for place in (_SUBMIT, _START, _END)]
         block.known, block.start, block.end = (each.ns for each in times)
-        never = as_mask(pc.equal(pc.utf8_upper(host), "UNKNOWN"))
+        never = flags(pc.equal(pc.utf8_upper(host), "UNKNOWN"))
         for what, place, (ns, bad) in zip(
             ("start_time, field 10", "end_time, field 11"),
             (_START, _END),
@@ -229,7 +229,7 @@ class _File:
         )
         if self.log.settings.partition is not None:
             wanted = self.log.settings.partition.strip().casefold()
-            mine &= as_mask(pc.equal(pc.utf8_lower(cells[_QUEUE]), wanted))
+            mine &= flags(pc.equal(pc.utf8_lower(cells[_QUEUE]), wanted))
         job, task, slots, environment, host = (
             cells[place].filter(pa.array(mine))
             for place in (_JOB, _TASK, _SLOTS, _PE, _HOST)

@@ -22,6 +22,7 @@ from bft.replay.logs.hosts import NO_HOSTS, HostListError, expand, flags
 from bft.replay.logs.records import (
     LEFT_OUT,
     LOUD,
+    NEVER_STARTED,
     POWERED_OFF,
     RESERVED,
     SKIPPED,
@@ -36,11 +37,11 @@ from bft.replay.logs.records import (
 from bft.replay.logs.states import power_of, state_of
 from bft.replay.logs.tables import SACCT_FIELDS, Rows, Table
 from bft.replay.logs.times import (
-    MISSING,
     MOST_EPOCH_S,
     NONE,
     Mask,
     Whole,
+    are_missing,
     is_missing,
     limits,
     no_time,
@@ -221,7 +222,7 @@ class _Jobs:
             if block.hosts is None
             else flags(pc.is_in(block.hosts, _NOWHERE))
         )
-        has_start, has_end = ~_is_missing(start), ~_is_missing(end)
+        has_start, has_end = ~are_missing(start), ~are_missing(end)
         goes_on = has_start & has_end & _is_state(state, _OPEN)
         ran = has_start & why.used & ~_is_state(state, _WAITING)
         # Stamps of one form sort as text does.
@@ -245,7 +246,7 @@ class _Jobs:
         never = ~has_start | (
             no_nodes & (~has_end | same | _is_state(state, _MAY_NEVER_START))
         )
-        why.where(never, LEFT_OUT + "job that never started")
+        why.where(never, NEVER_STARTED)
         if (never & has_start).any():
             block.start = pc.if_else(pa.array(never), "", start)
         why.where(same, LEFT_OUT + "job of zero length")
@@ -292,14 +293,6 @@ def _compare(log: Log, jobs: _Jobs, block: Block, column: pa.Array) -> None:
         why,
         lambda row: f"{seconds[0][row]:g} and {seconds[1][row]:g} s",
     )
-
-
-def _is_missing(times: pa.Array) -> Mask:
-    """Where a column of times states none."""
-    found = pc.is_in(times, pa.array(sorted(MISSING)))
-    for day in ("1970-01-01", "1969-12-31"):
-        found = pc.or_(found, pc.starts_with(times, day))
-    return flags(found)
 
 
 def _is_state(states: pa.Array, words: Collection[str]) -> Mask:
@@ -805,7 +798,7 @@ def _outages(log: Log, rows: Rows, kind: pa.Array) -> Block:
     hosts, start, end = (rows.cells[name] for name in ("hosts", "start", "end"))
     no_start = SKIPPED + "its start is no time"
     rows.why.where(
-        _is_missing(start), no_start, lambda row: no_time(decoded(start, row))
+        are_missing(start), no_start, lambda row: no_time(decoded(start, row))
     )
     cluster = rows.cells.get("cluster")
     return Block(

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from bft.replay.logs.formats.text_lines import (
     UNCLEAR,
-    as_mask,
     cell,
     fields_of,
     matches,
@@ -25,10 +24,11 @@ from bft.replay.logs.formats.text_lines import (
     shown,
     text_lines,
 )
-from bft.replay.logs.hosts import HostListError, expand
+from bft.replay.logs.hosts import HostListError, expand, flags
 from bft.replay.logs.records import (
     FOREIGN,
     LEFT_OUT,
+    NEVER_STARTED,
     SKIPPED,
     Block,
     Log,
@@ -75,7 +75,7 @@ def read(log: Log) -> Iterator[Block]:
     """
     workload = _Workload(log)
     for lines, rows in text_lines(log, comment="\n"):
-        comments = as_mask(pc.starts_with(rows, ";"))
+        comments = flags(pc.starts_with(rows, ";"))
         for text in rows.filter(pa.array(comments)).to_pylist():
             workload.state(text)
         if not comments.all():
@@ -142,7 +142,7 @@ class _Workload:
             told = (
                 "field 16 states no partition: the queue in field 15 was taken for it"
             )
-            block.notes.append((as_mask(by_queue), told, cell(cells[_QUEUE])))
+            block.notes.append((flags(by_queue), told, cell(cells[_QUEUE])))
         processors = self._times(block, cells)
         self._nodes(block, cells[_FIELDS], processors, lengths)
         return block
@@ -189,7 +189,7 @@ class _Workload:
             np.where(queued, NONE, _ns(start_s)),
             _ns(np.where(queued, start_s, end_s)),
         )
-        why.where(queued, LEFT_OUT + "job that never started")
+        why.where(queued, NEVER_STARTED)
         why.where(
             cancelled,
             LEFT_OUT + "a cancelled job (status 5) without a wait or run time",

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bft.replay.logs.hosts import flags
 from bft.replay.logs.records import SKIPPED, Log, Texts
 from bft.replay.logs.times import MOST_EPOCH_S, NONE, Mask, Times, Whole
 from bft.replay.trace.node_trace import SECOND_NS
@@ -31,7 +32,7 @@ def text_lines(log: Log, comment: str = "#") -> Iterator[tuple[Whole, Texts]]:
         lines = _texts(block)
         numbers = np.arange(first, first + len(lines))
         blank = pc.equal(pc.binary_length(pc.ascii_trim_whitespace(lines)), 0)
-        wanted = as_mask(pc.invert(pc.or_(blank, pc.starts_with(lines, comment))))
+        wanted = flags(pc.invert(pc.or_(blank, pc.starts_with(lines, comment))))
         if wanted.any():
             yield numbers[wanted], lines.filter(pa.array(wanted))
 
@@ -57,15 +58,9 @@ def fields_of(lists: pa.Array, places: Iterable[int]) -> list[Texts]:
     return columns
 
 
-def as_mask(found: pa.Array) -> Mask:
-    """A column of truth values as NumPy has them; what is null is false."""
-    flags: Mask = pc.fill_null(found, False).to_numpy(zero_copy_only=False)
-    return flags
-
-
 def has(column: Texts, pattern: str) -> Mask:
     """Tell in which cells a regular expression matches somewhere."""
-    return as_mask(pc.match_substring_regex(column, pattern))
+    return flags(pc.match_substring_regex(column, pattern))
 
 
 def matches(column: Texts, pattern: str) -> Mask:

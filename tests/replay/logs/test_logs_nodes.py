@@ -161,7 +161,6 @@ STATES = {
     "": "down",
 }
 POWER_SAVING = "idle~ idle% IDLE+POWERED_DOWN"
-READY = {"type": "Ready", "status": "True"}
 
 
 def json_of(key: str, *entries: object) -> str:
