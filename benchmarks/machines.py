@@ -154,7 +154,7 @@ def recognised(
 def _table_by_columns(path: Path) -> str | None:
     """Return the map whose columns a file has; empty where its format shows itself, None where neither is so."""
     with open_lines(path) as lines:
-        head = first_line(lines, str(path))
+        head = first_line(lines)
     columns = {cell.strip().strip('"') for cell in head.split(",")}
     for name, table in public_tables().items():
         theirs = set(column_map(table.columns).values()) if table.columns else set()

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from bft.datasets import _summit as summit
+from bft.datasets.node_traces import SUMMIT_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ def measure(trace: NodeTraceTable) -> dict[str, float]:
         figures[f"idle p{percent} %"] = float(
             share[by_share][np.searchsorted(elapsed, percent / 100 * window_s)]
         )
-    high = share > 2000 / summit.SUMMIT_NODES * 100
+    high = share > 2000 / SUMMIT_NODES * 100
     figures["above 42 % of nodes: h/day"] = float(width[high].sum() / window_s * 24)
     figures["above 42 %: share of idle node-time %"] = float(
         (share * width)[high].sum() / (share * width).sum() * 100
@@ -154,11 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--nodes", type=int, default=summit.SUMMIT_NODES, help="size of the machine"
+        "--nodes", type=int, default=SUMMIT_NODES, help="size of the machine"
     )
-    parser.add_argument(
-        "--days", type=float, default=summit.SUMMIT_DAYS, help="length of the trace"
-    )
+    parser.add_argument("--days", type=float, default=14.9, help="length of the trace")
     parser.add_argument(
         "--seeds", type=int, nargs="+", default=[0, 1], help="one column for each"
     )

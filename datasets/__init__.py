@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from bft.datasets.dnn_jobs import generate_dnn_jobs as generate_dnn_jobs
     from bft.datasets.node_traces import NodeTraceTable as NodeTraceTable
     from bft.datasets.node_traces import generate_node_trace as generate_node_trace
-    from bft.datasets.scenarios import generate_scenario as generate_scenario
     from bft.datasets.scheduler_logs import generate_log as generate_log
 else:
     __getattr__, __dir__, __all__ = public_names(__name__)

@@ -3,40 +3,65 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import count
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bft.models.checks import did_you_mean
 from bft.models.errors import InputError
 
+# Mean run time of a job, s.
 MEAN_S = 5400
-"""Mean run time of a job, s."""
-CORES = 32
-"""Cores of each node, in the formats that state them."""
-CORES_PER_GPU = 8
-"""The same where jobs want GPUs."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A job of the machine: its id, when it ran, s since 1970, and on which nodes, counted from 0."""
-
-    number: int
-    start_s: int
-    end_s: int
-    nodes: tuple[int, ...]
-    runs: bool
-    """It still runs at the end of the log."""
-    submit_s: int
-    """When it was submitted."""
-    limit_s: int
-    """Its time limit."""
-    gpus: int = 0
-    """GPUs of each of its nodes, in logs that state them."""
+HEADERS = {
+    "slurm": "JobID|JobName|NodeList|AllocNodes|Start|End|State|Submit|Timelimit",
+    "cobalt": "JOB_NAME,MACHINE_NAME,START_TIMESTAMP,END_TIMESTAMP,NODES_USED,LOCATION",
+    "flux": "JOBID|NODELIST|T_RUN|T_INACTIVE",
+}
+# What stands between two hosts, where a scheduler names all hosts of a job; nodes have 32 cores.
+MARKS = {"commas": ",", "cores": "/0*32+", "chunks": ":ncpus=32)+(", "quotes": '" "32*'}
+_SLURM = (
+    "{number}|{name}|{host_list}|{many}|{start:%FT%T}|",
+    "|{submit:%FT%T}|{limit}{tres}",
+)
+_PBS = (
+    "{number}.pbs;user={user} queue=workq jobname={name} exec_host={cores}/0*32 exec_vnode=({chunks}:ncpus=32) "
+    "start={start_s} qtime={submit_s} etime={submit_s} Resource_List.walltime={limit}"
+)
+_LSF = (
+    '"JOB_FINISH" "10.1" {end_s} {number} 1001 33554434 {slots} {start_s} 0 0 {start_s} "{user}" "normal" "" "" "" '
+    '"login" "/home/{user}" "" "" "" "{number}.sh" 0 {many} "32*{quotes}" 64 60.0 "{name}" "run"'
+)
+# See accounting(5).
+_SGE = (
+    "all.q:{host}:users:{user}:{name}:{number}:sge:0:{start_s}:{start_s}:{end_s}:0:0:{run_s}" + 17 * ":0"
+    + ":project:default:mpi:{slots}:0:0:0:0:NONE:0:{task}:0:0:0"
+)  # fmt: skip
+_COBALT = "{number}.cobalt,made-up,{start:%F %T},", ',{many},"{commas}"'
+# What each scheduler writes: of which jobs (those that have ended, or still run), what lines are sorted by, and their
+# text, filled with the entries of a job (`_jobs`). With {host} in it, each host of a job has a line.
+RECORDS = {
+    "slurm": [
+        ("ended", "number", "{end:%FT%T}|COMPLETED".join(_SLURM)),
+        ("running", "number", "Unknown|RUNNING".join(_SLURM)),
+    ],
+    "pbs": [
+        ("ended running", "start_s", "{start:%m/%d/%Y %T};S;" + _PBS),
+        ("ended", "end_s", "{end:%m/%d/%Y %T};E;" + _PBS + " end={end_s} Exit_status=0"),
+    ],
+    "lsf": [("ended", "by_end", _LSF)],
+    "sge": [("ended", "by_end", _SGE)],
+    "cobalt": [
+        ("ended", "number", "{end:%F %T}".join(_COBALT)),
+        ("running", "number", "".join(_COBALT)),
+    ],
+    "flux": [
+        ("ended", "latest_first", "f{number}|{host_list}|{start_s:.1f}|{end_s:.1f}"),
+        ("running", "latest_first", "f{number}|{host_list}|{start_s:.1f}|0.0"),
+    ],
+}  # fmt: skip
 
 
 def generate_log(
@@ -87,67 +112,72 @@ def generate_log(
     JobID|JobName|NodeList|AllocNodes|Start|End|State|Submit|Timelimit
     1000|run0|cn1|1|2024-03-04T00:19:17|2024-03-04T00:22:02|COMPLETED|2024-03-04T00:19:17|00:30:00
     """
-    if scheduler not in WRITERS:
-        wanted = ", ".join(WRITERS)
-        raise InputError(
-            f"no log of {scheduler!r}{did_you_mean(scheduler, WRITERS)}; one of {wanted} is expected"
-        )
-    if gpus_per_node and scheduler not in WITH_GPUS:
-        raise InputError(
-            f"a log of {scheduler} is made without GPUs; {' and '.join(WITH_GPUS)} has them"
-        )
-    jobs = _jobs(nodes, days, seed, start, load, gpus_per_node)
-    return "\n".join(WRITERS[scheduler](jobs, nodes)) + "\n"
+    if scheduler not in RECORDS:
+        raise InputError(f"no log of {scheduler!r}, expected {' or '.join(RECORDS)}")
+    if gpus_per_node and scheduler != "slurm":
+        raise InputError(f"a log of {scheduler} is made without GPUs; slurm has them")
+    header, lines = HEADERS.get(scheduler, "").splitlines(), []
+    for job in _jobs(nodes, days, seed, start, load, gpus_per_node):
+        job |= {name: mark.join(job["hosts"]) for name, mark in MARKS.items()}
+        for states, order, text in RECORDS[scheduler]:
+            if job["state"] in states:
+                for task, host in enumerate(job["hosts"] if "{host}" in text else [""]):
+                    job |= {"host": host, "task": f"{task}.{host}" if task else "NONE"}
+                    lines.append((job[order], text.format_map(job)))
+    if lines and gpus_per_node:
+        header[0] += "|AllocTRES"
+    return "\n".join([*header, *(line for _, line in sorted(lines))]) + "\n"
 
 
 def _jobs(
-    nodes: int,
-    days: float,
-    seed: int,
-    start: str,
-    load: float,
-    gpus_per_node: int,
-) -> list[_Job]:
-    rng, limits = np.random.default_rng(seed), np.random.default_rng((seed, 1))
+    nodes: int, days: float, seed: int, start: str, load: float, gpus_per_node: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the jobs of a machine, in the order of their starts, as the entries that texts of `RECORDS` name."""
     per = max(1, gpus_per_node)
+    rng, limits = np.random.default_rng(seed), np.random.default_rng((seed, 1))
+    digits = [f"{node:0{len(str(nodes))}}" for node in range(1, nodes + 1)]
+    origin_s = int(np.datetime64(start, "s").astype(int))
     end_s, largest = round(days * 86_400), max(1, nodes // 2) * per
-    mean_size = float(
-        np.mean([_units(largest**share, per) for share in np.linspace(0, 1, 1001)])
-    )
-    gap_s = MEAN_S * mean_size / (nodes * per * load)
-    free = np.zeros(
-        (nodes, per), dtype=np.int64
-    )  # when each GPU, or each node, is free again
+    sizes = [_units(largest**share, per) for share in np.linspace(0, 1, 1001)]
+    gap_s = MEAN_S * float(np.mean(sizes)) / (nodes * per * load)
+    # When each GPU, or each node, is free again.
+    free = np.zeros((nodes, per), dtype=int)
     submit = begin = 0.0
-    origin_s = int(np.datetime64(start, "s").astype(np.int64))
-    jobs: list[_Job] = []
-    while True:
+    for number in count(1000):
         submit += rng.exponential(gap_s)
-        size, length = (
-            _units(largest ** rng.random(), per),
-            60 + int(rng.exponential(MEAN_S - 60)),
-        )
+        size = _units(largest ** rng.random(), per)
+        length = 60 + int(rng.exponential(MEAN_S - 60))
         gpus = min(size, per)
         back = np.sort(free, axis=1)[:, gpus - 1]  # when each node has so many to give
         taken = np.sort(np.argsort(back, kind="stable")[: size // gpus])
         begin = max(begin, submit, float(back[taken].max()) + 1)
         if begin >= end_s:
-            return jobs
+            return
         first, last = int(begin), min(int(begin) + length, end_s)
         for node in taken.tolist():
             free[node, np.flatnonzero(free[node] <= first)[:gpus]] = last
-        runs = last == int(begin) + length
-        limit_s = 1800 * math.ceil(length * limits.uniform(1, 4) / 1800)
-        ran = origin_s + first, origin_s + last
-        job = _Job(
-            1000 + len(jobs),
-            *ran,
-            tuple(taken.tolist()),
-            not runs,
-            origin_s + int(submit),
-            limit_s,
-        )
-        jobs.append(replace(job, gpus=gpus) if gpus_per_node else job)
+        hours, half = divmod(math.ceil(length * limits.uniform(1, 4) / 1800), 2)
+        tres = f"|cpu={8 * size},gres/gpu={size},node={len(taken)}"
+        running = last < first + length
+        job: dict[str, Any] = {
+            "number": number,
+            "name": f"run{number % 1000 % 7}",
+            "user": f"u{number % 5}",
+            "hosts": [f"cn{digits[node]}" for node in taken],
+            "host_list": _host_list(taken, digits),
+            "many": len(taken),
+            "slots": 32 * len(taken),
+            "tres": tres if gpus_per_node else "",
+            "state": "running" if running else "ended",
+            "limit": f"{hours:02}:{30 * half:02}:00",
+            "run_s": last - first,
+            "by_end": (last, number),
+            "latest_first": (not running, -last, -number),
+        }
+        for name, second in (("submit", int(submit)), ("start", first), ("end", last)):
+            job[f"{name}_s"] = origin_s + second
+            job[name] = datetime.fromtimestamp(origin_s + second, UTC)
+        yield job
 
 
 def _units(wanted: float, per: int) -> int:
@@ -159,165 +189,10 @@ def _units(wanted: float, per: int) -> int:
     return round(wanted) if round(wanted) < per else round(wanted / per) * per
 
 
-def _slurm(jobs: Sequence[_Job], nodes: int) -> list[str]:
-    gpus = any(job.gpus for job in jobs)
-    lines = [
-        "JobID|JobName|NodeList|AllocNodes|Start|End|State|Submit|Timelimit"
-        + "|AllocTRES" * gpus
-    ]
-    for job in jobs:
-        hosts = _host_list(job.nodes, nodes)
-        end, state = (
-            ("Unknown", "RUNNING")
-            if job.runs
-            else (f"{_utc(job.end_s):%Y-%m-%dT%H:%M:%S}", "COMPLETED")
-        )
-        start = f"{_utc(job.start_s):%Y-%m-%dT%H:%M:%S}"
-        more = f"|{_utc(job.submit_s):%Y-%m-%dT%H:%M:%S}|{_limit(job.limit_s)}"
-        if job.gpus:
-            many = len(job.nodes)
-            more += f"|cpu={CORES_PER_GPU * job.gpus * many},gres/gpu={job.gpus * many},node={many}"
-        lines.append(
-            f"{job.number}|{_name(job)}|{hosts}|{len(job.nodes)}|{start}|{end}|{state}{more}"
-        )
-    return lines
-
-
-def _pbs(jobs: Iterable[_Job], nodes: int) -> list[str]:
-    """A record when a job starts (S), and one when it ends (E)."""
-    records = []
-    for job in jobs:
-        hosts = _hosts(job, nodes)
-        chunks = "+".join(f"({host}:ncpus={CORES})" for host in hosts)
-        values = (
-            f"user=u{job.number % 5} queue=workq jobname={_name(job)} "
-            f"exec_host={'+'.join(f'{host}/0*{CORES}' for host in hosts)} exec_vnode={chunks} start={job.start_s} "
-            f"qtime={job.submit_s} etime={job.submit_s} Resource_List.walltime={_limit(job.limit_s)}"
-        )
-        records.append((job.start_s, f"S;{job.number}.pbs;{values}"))
-        if not job.runs:
-            records.append(
-                (
-                    job.end_s,
-                    f"E;{job.number}.pbs;{values} end={job.end_s} Exit_status=0",
-                )
-            )
-    return [
-        f"{_utc(second):%m/%d/%Y %H:%M:%S};{record}"
-        for second, record in sorted(records)
-    ]
-
-
-def _lsf(jobs: Iterable[_Job], nodes: int) -> list[str]:
-    lines = []
-    for job in _ended(jobs):
-        slots, user = CORES * len(job.nodes), f"u{job.number % 5}"
-        head = f'"JOB_FINISH" "10.1" {job.end_s} {job.number} 1001 33554434 {slots} {job.start_s} 0 0 {job.start_s}'
-        rest = f'"{user}" "normal" "" "" "" "login" "/home/{user}" "" "" "" "{job.number}.sh" 0 {len(job.nodes)}'
-        hosts = " ".join(f'"{CORES}*{host}"' for host in _hosts(job, nodes))
-        lines.append(f'{head} {rest} {hosts} 64 60.0 "{_name(job)}" "run"')
-    return lines
-
-
-def _sge(jobs: Iterable[_Job], nodes: int) -> list[str]:
-    """A record for each host of a job, see accounting(5)."""
-    lines = []
-    for job in _ended(jobs):
-        for task, host in enumerate(_hosts(job, nodes)):
-            head = (
-                f"all.q:{host}:users:u{job.number % 5}:{_name(job)}:{job.number}:sge:0"
-            )
-            times = (
-                f"{job.start_s}:{job.start_s}:{job.end_s}:0:0:{job.end_s - job.start_s}"
-            )
-            of_task = f"{task}.{host}" if task else "NONE"
-            slots = CORES * len(job.nodes)
-            rest = f"{':0' * 17}:project:default:mpi:{slots}:0:0:0:0:NONE:0:{of_task}:0:0:0"
-            lines.append(f"{head}:{times}{rest}")
-    return lines
-
-
-def _cobalt(jobs: Iterable[_Job], nodes: int) -> list[str]:
-    """Times are of UTC, as those of a machine whose clock is."""
-    lines = ["JOB_NAME,MACHINE_NAME,START_TIMESTAMP,END_TIMESTAMP,NODES_USED,LOCATION"]
-    for job in jobs:
-        start, end = (
-            f"{_utc(second):%Y-%m-%d %H:%M:%S}" for second in (job.start_s, job.end_s)
-        )
-        hosts = ",".join(_hosts(job, nodes))
-        lines.append(
-            f'{job.number}.cobalt,made-up,{start},{"" if job.runs else end},{len(job.nodes)},"{hosts}"'
-        )
-    return lines
-
-
-def _flux(jobs: Iterable[_Job], nodes: int) -> list[str]:
-    """The jobs that run, then those that have ended, the latest first; a time that has not come is 0.0."""
-    lines = ["JOBID|NODELIST|T_RUN|T_INACTIVE"]
-    for job in sorted(
-        jobs, key=lambda job: (job.runs, job.end_s, job.number), reverse=True
-    ):
-        end_s = 0 if job.runs else job.end_s
-        lines.append(
-            f"f{job.number}|{_host_list(job.nodes, nodes)}|{job.start_s:.1f}|{end_s:.1f}"
-        )
-    return lines
-
-
-WRITERS: dict[str, Callable[[Sequence[_Job], int], list[str]]] = {
-    "slurm": _slurm,
-    "pbs": _pbs,
-    "lsf": _lsf,
-    "sge": _sge,
-    "cobalt": _cobalt,
-    "flux": _flux,
-}
-"""What writes the log of each scheduler, by the name that `ingest` has for its format."""
-
-
-WITH_GPUS = ("slurm",)
-"""Those that can state GPUs."""
-
-
-def _ended(jobs: Iterable[_Job]) -> list[_Job]:
-    """Jobs that have ended, in the order in which they did."""
-    return sorted(
-        (job for job in jobs if not job.runs), key=lambda job: (job.end_s, job.number)
-    )
-
-
-def _name(job: _Job) -> str:
-    return f"run{job.number % 1000 % 7}"
-
-
-def _limit(seconds: int) -> str:
-    """A time limit below 100 hours, as Slurm and PBS write it."""
-    return f"{seconds // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
-
-
-def _utc(second: int) -> datetime:
-    return datetime.fromtimestamp(second, UTC)
-
-
-def _hosts(job: _Job, nodes: int) -> list[str]:
-    digits = len(str(nodes))
-    return [f"cn{node + 1:0{digits}}" for node in job.nodes]
-
-
-def _host_list(taken: Iterable[int], nodes: int) -> str:
-    """Return nodes, counted from 1, as a host list in Slurm's notation."""
-    digits = len(str(nodes))
-    runs = [
-        [node for _, node in group]
-        for _, group in groupby(enumerate(taken), lambda at: at[1] - at[0])
-    ]
-    texts = [
-        f"{run[0] + 1:0{digits}}"
-        + (f"-{run[-1] + 1:0{digits}}" if len(run) > 1 else "")
-        for run in runs
-    ]
-    return (
-        f"cn{texts[0]}"
-        if len(texts) == 1 and "-" not in texts[0]
-        else f"cn[{','.join(texts)}]"
-    )
+def _host_list(taken: NDArray[np.int64], digits: list[str]) -> str:
+    """Return nodes, given by their positions and the digits of their names, as a host list in Slurm's notation."""
+    ranges = []
+    for run in np.split(taken, np.flatnonzero(np.diff(taken) > 1) + 1):
+        ends = dict.fromkeys((digits[run[0]], digits[run[-1]]))
+        ranges.append("-".join(ends))
+    return f"cn[{','.join(ranges)}]" if len(taken) > 1 else f"cn{ranges[0]}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from unittest.mock import patch
@@ -59,6 +60,21 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in; files with fixtures of their own of this name put something into it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command line of ours, and checks its exit code and that these parts are told; returns all that is told."""
+    from bft.replay.cli.main import run
+
+    def call(line: str, *parts: str, code: int = 0) -> str:
+        capsys.readouterr()
+        found = run(shlex.split(line))
+        said = "".join(capsys.readouterr())
+        assert (found, [part for part in parts if part not in said]) == (code, []), said
+        return said
+
+    return call
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,13 @@ settings.register_profile(
 )
 
 
-def examples(number: int, **stated: Any) -> settings:
-    """Let a property test draw this number of examples, or the part of it that the profile in force draws."""
+def examples(number: int, *, quick: int | None = None, **stated: Any) -> settings:
+    """Let a property test draw this number of examples, or the part of it that the profile in force draws.
+
+    `quick`: how many it draws where a profile draws a part, of one that is run for each of many formats.
+    """
     part = settings().max_examples / USUAL
     drawn = max(int(number * part), min(number, FEWEST))
+    if quick is not None and part < 1:
+        drawn = quick
     return settings(max_examples=drawn, **stated)

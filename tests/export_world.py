@@ -11,9 +11,11 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from ClusterShell.NodeSet import NodeSet
 from numpy.typing import NDArray
+from synthetic_logs_more import idle_told
 
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.node_trace import NodeTrace
 
 BEGIN_S = 1_709_510_400  # Monday 2024-03-04, UTC
 DAY_S = 86_400
@@ -200,23 +202,13 @@ def _placed(
     return Run(number, tuple(sorted(fit)), start, end, state, user, partition)
 
 
-def idle_told(trace: NodeTrace) -> NDArray[np.bool_]:
-    """Whether a trace says that each of its slots is idle in each second: bool of shape (slots, seconds)."""
-    told = np.zeros((trace.slots, LENGTH_S), dtype=bool)
-    for event, time in enumerate(trace.times.tolist()):
-        second = min(LENGTH_S, max(0, time // SECOND_NS - BEGIN_S))
-        told[trace.leaves(event), second:] = False
-        told[trace.joins(event), second:] = True
-    return told
-
-
 def share_wrong(trace: NodeTrace, world: World, *, sums: bool = False) -> float:
     """The share of the node-time of which a trace says idle and it was not, or the other way round.
 
     Nodes that the trace has beyond those of the machine count as well, all of their idle time being wrong. With `sums`,
     of sampled logs and of counts, how far the idle node-time of each day is off.
     """
-    truth, told = world.idle(), idle_told(trace)
+    truth, told = world.idle(), idle_told(trace, BEGIN_S, LENGTH_S)
     if sums:
         off = told.sum(axis=0).astype(int) - truth.sum(axis=0)
         return float(abs(off.reshape(-1, DAY_S).sum(axis=1)).sum() / truth.size)
@@ -232,14 +224,7 @@ def share_wrong(trace: NodeTrace, world: World, *, sums: bool = False) -> float:
 
 def host_list(nodes: Iterable[int], names: Sequence[str] = NODES) -> str:
     """Names of nodes as Slurm prints them."""
-    digits = [names[node][2:] for node in sorted(nodes)]
-    ranges = ",".join(digits)
-    for first, *rest in (digits[k:] for k in range(len(digits))):
-        run = [first, *(each for k, each in enumerate(rest, 1) if int(each) == int(first) + k)]  # fmt: skip
-        if len(run) > 1:
-            ranges = ranges.replace(",".join(run), f"{first}-{run[-1]}", 1)
-    stem = names[0][:2]
-    return f"{stem}[{ranges}]" if len(digits) > 1 else f"{stem}{ranges}"
+    return str(NodeSet.fromlist([names[node] for node in nodes]))
 
 
 def stamp(second: int, zone: str = "UTC") -> str:
@@ -459,20 +444,32 @@ def snapshots(world: World, period_s: int, flags: bool = False) -> str:
     return "".join(parts)
 
 
+def range_query(
+    series: Iterable[tuple[dict[str, str], list[int]]],
+    begin_s: int = BEGIN_S,
+    step_s: int = 60,
+) -> str:
+    """What Prometheus answers: labels of series and their values."""
+    result = [
+        {"metric": metric, "values": [[begin_s + step_s * k, str(count)] for k, count in enumerate(counts)]}
+        for metric, counts in series
+    ]  # fmt: skip
+    data = {"resultType": "matrix", "result": result}
+    return json.dumps({"status": "success", "data": data}, separators=(",", ":"))
+
+
 def prometheus(world: World, *, by_partition: bool) -> str:
     """Numbers of nodes in each state, each minute; by partition: one of all nodes, and one of those with GPUs."""
     found = states(world, 60)
     groups = {"all": found, "gpu": found[24:]} if by_partition else {"": found}
-    series = []
-    for word, name in (("idle", "idle"), ("allocated", "alloc"), ("drained", "drain")):
-        for partition, mine in groups.items():
-            counts = enumerate((mine == word).sum(axis=0).tolist())
-            metric = {"__name__": f"slurm_nodes_{name}"}
-            metric |= {"partition": partition} if partition else {}
-            values = [[BEGIN_S + 60 * place, str(count)] for place, count in counts]
-            series.append({"metric": metric, "values": values})
-    data = {"resultType": "matrix", "result": series}
-    return json.dumps({"status": "success", "data": data})
+    return range_query(
+        (
+            {"__name__": f"slurm_nodes_{name}"} | ({"partition": partition} if partition else {}),
+            (mine == word).sum(axis=0).tolist(),
+        )
+        for word, name in (("idle", "idle"), ("allocated", "alloc"), ("drained", "drain"))
+        for partition, mine in groups.items()
+    )  # fmt: skip
 
 
 def lost_ends(world: World, many: int) -> frozenset[int]:
@@ -543,37 +540,28 @@ def gpu_runs(kind: str, seed: int = 0) -> list[GpuRun]:
             if kind == "cores" and rng.random() < 0.25:
                 wanted = GpuRun(0, node, 0, 0, CORES)
             active = [run for run in active if run.end_s > now]
-            for start in sorted({now, *(run.end_s for run in active)}):
-                fit = _fitting(wanted, [run for run in active if run.end_s > start])
-                if fit is not None:
-                    break
-            assert fit is not None
-            now = start
-            job = 1 + len(runs)
-            runs.append(
-                replace(fit, job=job, start_s=now, end_s=min(now + length, LENGTH_S))
+            tries = (
+                (start, _fitting(wanted, [run for run in active if run.end_s > start]))
+                for start in sorted({now, *(run.end_s for run in active)})
             )
+            now, fit = next((start, fit) for start, fit in tries if fit is not None)
+            end = min(now + length, LENGTH_S)
+            runs.append(replace(fit, job=1 + len(runs), start_s=now, end_s=end))
             active.append(runs[-1])
     return [run for run in runs if run.start_s < run.end_s]
 
 
 def _fitting(wanted: GpuRun, active: list[GpuRun]) -> GpuRun | None:
-    """The job on the first GPUs that are free or, for shards, have room."""
-    if wanted.cores + sum(run.cores for run in active) > CORES:
-        return None
-    whole = {gpu for run in active if not run.shards for gpu in run.gpus}
-    used = [sum(run.shards for run in active if gpu in run.gpus) for gpu in range(GPUS)]
+    """The job on the first GPUs that have room: all of their shards, where it wants GPUs."""
+    count, shards = len(wanted.gpus), SHARDS
     if wanted.shards:
-        room = [
-            gpu
-            for gpu in range(GPUS)
-            if gpu not in whole and used[gpu] + wanted.shards <= SHARDS
-        ]
-        return replace(wanted, gpus=(room[0],)) if room else None
-    free = [gpu for gpu in range(GPUS) if gpu not in whole and not used[gpu]]
-    if len(free) < len(wanted.gpus):
+        count, shards = 1, wanted.shards
+    used = [sum(run.shards or SHARDS for run in active if gpu in run.gpus) for gpu in range(GPUS)]  # fmt: skip
+    room = [gpu for gpu in range(GPUS) if used[gpu] + shards <= SHARDS]
+    cores = wanted.cores + sum(run.cores for run in active)
+    if len(room) < count or cores > CORES:
         return None
-    return replace(wanted, gpus=tuple(free[: len(wanted.gpus)]))
+    return replace(wanted, gpus=tuple(room[:count]))
 
 
 def gpu_sacct(runs: Iterable[GpuRun], *, tracked: bool = True) -> str:
@@ -606,5 +594,7 @@ def gpu_share_wrong(trace: NodeTrace, runs: Iterable[GpuRun]) -> float:
         gpus = list(range(GPUS)) if run.cores == CORES else list(run.gpus)
         idle[run.node, gpus, run.start_s : run.end_s] = False
     assert trace.nodes == GPU_HOSTS
-    counts = idle_told(trace).reshape(idle.shape).sum(axis=1).astype(int)
+    counts = (
+        idle_told(trace, BEGIN_S, LENGTH_S).reshape(idle.shape).sum(axis=1).astype(int)
+    )
     return float(abs(counts - idle.sum(axis=1)).sum() / idle.size)

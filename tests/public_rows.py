@@ -27,16 +27,14 @@ TWO_JOBS = (Ran((0, 1), BEGIN_S, BEGIN_S + 1200), Ran((0,), BEGIN_S + 1200, BEGI
 Rows = Sequence[Ran]
 
 
-def _frame(rows: Rows, begin: str, end: str, zone: str | None = "UTC") -> pd.DataFrame:
-    """Return times and numbers of jobs; without a zone they are UTC all the same."""
-    times = {begin: [row.start_s for row in rows], end: [row.end_s for row in rows]}
-    frame = pd.DataFrame(
-        {name: pd.to_datetime(times[name], unit="s", utc=True) for name in times}
-    )
-    for name in times:
-        local = frame[name].dt.tz_convert(zone or "UTC")
-        frame[name] = local if zone else local.dt.tz_localize(None)
-    return frame
+def _frame(
+    rows: Rows, begin: str, end: str, zone: str = "UTC", *, stated: bool = False
+) -> pd.DataFrame:
+    """Return times and numbers of jobs, in a zone that is stated or not."""
+    seconds = {begin: [row.start_s for row in rows], end: [row.end_s for row in rows]}
+    times = pd.DataFrame(seconds).apply(pd.to_datetime, unit="s", utc=True)
+    local = times.apply(lambda each: each.dt.tz_convert(zone))
+    return local if stated else local.apply(lambda each: each.dt.tz_localize(None))
 
 
 def _counts(rows: Rows) -> list[int]:
@@ -50,7 +48,7 @@ def _states(rows: int) -> list[str]:
 
 def alcf(path: Path, rows: Rows = TWO_JOBS) -> None:
     """Write ALCF's job table, with the columns that RAPS reads."""
-    table = _frame(rows, "START_TIMESTAMP", "END_TIMESTAMP", None)
+    table = _frame(rows, "START_TIMESTAMP", "END_TIMESTAMP")
     names = [
         ",".join(f"x4{node:03}c0s0b0n0" for node in row.nodes)
         for row in rows
@@ -93,8 +91,8 @@ def lassen(folder: Path, rows: Rows = TWO_JOBS) -> None:
             "primary_job_id": range(len(rows)),
             "num_nodes": _counts(rows),
             "hashed_user_id": "u",
-            "begin_time": times["begin_time"].dt.tz_localize(None),
-            "end_time": times["end_time"].dt.tz_localize(None),
+            "begin_time": times["begin_time"],
+            "end_time": times["end_time"],
             "queue": "pbatch",
         }
     )
@@ -113,7 +111,7 @@ def lassen(folder: Path, rows: Rows = TWO_JOBS) -> None:
 
 def kestrel(path: Path, rows: Rows = TWO_JOBS) -> None:
     """Write Kestrel's job table, with the columns that others read; months differ in their zone."""
-    table = _frame(rows, "start_time", "end_time", "Etc/GMT+7")
+    table = _frame(rows, "start_time", "end_time", "Etc/GMT+7", stated=True)
     table = table.assign(
         id=[row.start_s * 1000 + row.nodes[0] for row in rows],
         wallclock_req=pd.to_timedelta(7200, unit="s"),
@@ -132,10 +130,8 @@ def gpus(zone: str | None) -> Callable[..., None]:
 
     def write(path: Path, rows: Rows = TWO_JOBS) -> None:
         again = [*rows, rows[0]]
-        table = _frame(again, "start_time", "end_time", "Asia/Shanghai")
-        if zone is None:
-            for name in ("start_time", "end_time"):
-                table[name] = table[name].dt.tz_localize(None)
+        stated = zone is not None
+        table = _frame(again, "start_time", "end_time", "Asia/Shanghai", stated=stated)
         table = table.assign(
             job_id=range(len(again)),
             user=[f"u{job % 9}" for job in range(len(again))],

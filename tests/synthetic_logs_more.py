@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import chdir
@@ -72,15 +70,20 @@ def idle_seconds(jobs: Iterable[SyntheticJob]) -> NDArray[np.bool_]:
     return idle
 
 
-def idle_seconds_of(trace: NodeTrace, seconds: int = LENGTH_S) -> NDArray[np.bool_]:
-    """The same of a trace, whatever the order of its nodes, for the seconds from BEGIN_S on."""
-    idle = np.zeros((len(trace.nodes), seconds), dtype=bool)
+def idle_told(trace: NodeTrace, begin_s: int, seconds: int) -> NDArray[np.bool_]:
+    """Whether a trace says that each of its slots is idle in each second: bool of shape (slots, seconds)."""
+    told = np.zeros((trace.slots, seconds), dtype=bool)
     for event, time in enumerate(trace.times.tolist()):
-        second, rest = divmod(time - BEGIN_S * SECOND_NS, SECOND_NS)
-        assert rest == 0
-        idle[trace.leaves(event), max(0, second) :] = False
-        idle[trace.joins(event), max(0, second) :] = True
-    return idle[np.argsort(np.array(trace.nodes))]
+        second = max(0, time // SECOND_NS - begin_s)
+        told[trace.leaves(event), second:] = False
+        told[trace.joins(event), second:] = True
+    return told
+
+
+def idle_seconds_of(trace: NodeTrace, seconds: int = LENGTH_S) -> NDArray[np.bool_]:
+    """As `idle_seconds`, of a trace whose times are whole seconds, whatever the order of its nodes."""
+    assert not (trace.times % SECOND_NS).any()
+    return idle_told(trace, BEGIN_S, seconds)[np.argsort(np.array(trace.nodes))]
 
 
 # How far from BEGIN_S `read_texts` looks, in seconds. A job without an end is believed for a day and more.
@@ -130,14 +133,15 @@ def read_texts(
 
 
 def taken(trace: NodeTrace) -> Spans:
-    """When nodes were not idle: host, start and end in seconds since BEGIN_S; the end of the window is infinity."""
+    """When nodes or units were not idle: name, start, end in seconds since BEGIN_S; that of the window is infinity."""
     found = fragments(trace)
     columns = (found.node, found.start_ns, found.end_ns)
     idle: dict[int, list[tuple[int, int]]] = {}
     for node, start, end in zip(*(column.tolist() for column in columns), strict=True):
         idle.setdefault(node, []).append((start, end))
     spans = set()
-    for node, name in enumerate(trace.nodes):
+    for node in trace.members().tolist():
+        name = trace.name_of(node)
         bounds = [trace.start, *sum(idle.get(node, []), ()), trace.end]
         seconds = [bound / SECOND_NS - BEGIN_S for bound in bounds]
         seconds[-1] = math.inf
@@ -280,35 +284,20 @@ def sge(jobs: Iterable[SyntheticJob]) -> str:
 
 def cobalt(jobs: Iterable[SyntheticJob], tz: str = "America/Chicago") -> str:
     """A job table as ALCF publishes it, with local times."""
-    out = io.StringIO()
-    table = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
-    table.writerow(
-        [
-            "JOB_NAME",
-            "MACHINE_NAME",
-            "START_TIMESTAMP",
-            "END_TIMESTAMP",
-            "NODES_USED",
-            "LOCATION",
-        ]
-    )
+    lines = [
+        '"JOB_NAME","MACHINE_NAME","START_TIMESTAMP","END_TIMESTAMP","NODES_USED","LOCATION"'
+    ]
     for number, job in enumerate(jobs):
-        times = (
-            datetime.fromtimestamp(BEGIN_S + second, ZoneInfo(tz))
+        fraction = ".000000" if job.style % 2 else ""
+        start, end = (
+            f"{datetime.fromtimestamp(BEGIN_S + second, ZoneInfo(tz)):%Y-%m-%d %H:%M:%S}{fraction}"
             for second in (job.start_s, job.end_s)
         )
-        fraction = ".000000" if job.style % 2 else ""
-        stamps = [f"{time:%Y-%m-%d %H:%M:%S}{fraction}" for time in times]
-        table.writerow(
-            [
-                f"{number}.polaris",
-                "polaris",
-                *stamps,
-                float(len(job.hosts)),
-                ",".join(job.hosts),
-            ]
+        cells = (
+            f'"{number}.polaris","polaris","{start}","{end}",{float(len(job.hosts))}'
         )
-    return out.getvalue()
+        lines.append(f'{cells},"{",".join(job.hosts)}"')
+    return "\n".join(lines) + "\n"
 
 
 def swf(jobs: Iterable[SyntheticJob], processors_per_node: int) -> str:

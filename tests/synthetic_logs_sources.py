@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from export_world import range_query
 from synthetic_logs import stamp
 from synthetic_logs_more import BEGIN_S, HOSTS, LENGTH_S, SyntheticJob, idle_seconds
 
@@ -257,22 +258,19 @@ def prometheus(jobs: Iterable[SyntheticJob]) -> str:
     """A range query of the numbers of idle, allocated and mixed nodes, by the second."""
     idle = idle_seconds(jobs).sum(axis=0).tolist()
     idle.append(idle[-1])
-    stamps = [BEGIN_S + second for second in range(LENGTH_S + 1)]
+    taken = [len(HOSTS) - free for free in idle]
     series = {
-        "slurm_nodes_idle": idle,
-        "slurm_nodes_alloc": [(len(HOSTS) - free) // 2 for free in idle],
-        "slurm_nodes_mix": [
-            len(HOSTS) - free - (len(HOSTS) - free) // 2 for free in idle
-        ],
+        "idle": idle,
+        "alloc": [count // 2 for count in taken],
+        "mix": [count - count // 2 for count in taken],
     }
-    result = [
-        {"metric": {"__name__": name, "instance": "a:8080"},
-         "values": [[at, str(value)] for at, value in zip(stamps, values, strict=True)]}
-        for name, values in series.items()
-    ]  # fmt: skip
-    return json.dumps(
-        {"status": "success", "data": {"resultType": "matrix", "result": result}},
-        separators=(",", ":"),
+    return range_query(
+        (
+            ({"__name__": f"slurm_nodes_{name}", "instance": "a:8080"}, counts)
+            for name, counts in series.items()
+        ),
+        BEGIN_S,
+        1,
     )
 
 

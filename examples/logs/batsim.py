@@ -5,68 +5,50 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bft.models.cells import read_number
-from bft.replay.logs.formats import LogFormat
-from bft.replay.logs.hosts import flags
-from bft.replay.logs.records import SKIPPED, Block, Log, decoded
-from bft.replay.logs.tables import Rows, Table
-from bft.replay.logs.times import MOST_EPOCH_S, NONE, Whole
+from bft.replay.logs import NONE, Block, Log, LogFormat
+from bft.replay.logs.tables import Table
 
-# Older releases say jobID and allocated_processors.
-COLUMNS = {
-    "id": ("job_id", "jobid"),
+TIMES = {
     "known": ("submission_time",),
     "start": ("starting_time",),
     "end": ("finish_time",),
     "limit": ("requested_time",),
-    "hosts": ("allocated_resources", "allocated_processors"),
 }
-# Such as `0-3 7`.
-NUMBERS = r"^\s*(\d{1,9}(-\d{1,9})?([\s,]+|$))*$"
+# Older releases say jobID and allocated_processors.
+HOSTS = ("allocated_resources", "allocated_processors")
+COLUMNS = {"id": ("job_id", "jobid"), "hosts": HOSTS, **TIMES}
 
 
 def read(log: Log) -> Iterator[Block]:
     """Read jobs; hosts are numbers and get the names n0, n1, ..."""
-    needed = ("id", "start", "end", "hosts")
-    table = Table(log, COLUMNS, needed=needed, expected="jobs.csv of Batsim")
     log.note("times are seconds of a simulation and count from 1970-01-01", 0)
-    yield from map(jobs, table)
+    log.words = {"hosts": "allocated_resources"}
+    needed = ("id", "start", "end", "hosts")
+    for rows in Table(log, COLUMNS, needed=needed, expected="jobs.csv of Batsim"):
+        cells = {name: column.to_pylist() for name, column in rows.cells.items()}
+        times: dict[str, Any] = {
+            name: np.array([nanoseconds(text) for text in cells[name]], dtype=np.int64)
+            for name in TIMES
+            if name in cells
+        }
+        odd = ~np.isin(cells["start"], ["", "-1", "nan", "NaN"]) & (
+            times["start"] == NONE
+        )
+        rows.why.where(odd, "skipped: starting_time is no time in seconds")
+        # 0-3 7 is n[0-3,7].
+        numbers = [",".join(text.split()) for text in cells["hosts"]]
+        hosts = pa.array([f"n[{text}]" if text else "" for text in numbers])
+        yield Block(
+            line=rows.line, why=rows.why, id=rows.cells["id"], hosts=hosts, **times
+        )
 
 
-def jobs(rows: Rows) -> Block:
-    """Return the jobs of some rows."""
-    cells, why = rows.cells, rows.why
-    times: dict[str, Any] = {
-        name: nanoseconds(cells[name])
-        for name in ("known", "start", "end", "limit")
-        if name in cells
-    }
-    odd = (times["start"] == NONE) & ~flags(
-        pc.is_in(cells["start"], pa.array(["", "-1", "nan", "NaN"]))
-    )
-    why.where(
-        odd,
-        SKIPPED + "starting_time is no time in seconds",
-        lambda row: decoded(cells["start"], row)[:40],
-    )
-    hosts = pc.utf8_trim_whitespace(cells["hosts"])
-    fine = flags(pc.match_substring_regex(hosts, NUMBERS))
-    reason = SKIPPED + "allocated_resources holds no set of numbers such as 0-3 7"
-    why.where(~fine, reason, lambda row: ascii(decoded(hosts, row)[:80]))
-    numbers = pc.replace_substring_regex(hosts, r"[\s,]+", ",")
-    names = pc.binary_join_element_wise("n[", numbers, "]", "")
-    names = pc.if_else(pc.equal(hosts, ""), "", names)
-    return Block(line=rows.line, why=why, id=cells["id"], hosts=names, **times)
-
-
-def nanoseconds(column: pa.Array) -> Whole:
+def nanoseconds(text: str) -> int:
     """Return seconds of a simulation, to a microsecond, as nanoseconds; NONE where a cell holds none."""
-    seconds = np.array([read_number(text) for text in column.to_pylist()], dtype=float)
-    fine = (seconds >= 0) & (seconds < MOST_EPOCH_S)
-    micros = np.round(np.where(fine, seconds, 0) * 1e6).astype(np.int64)
-    return np.where(fine, micros * 1000, NONE)
+    seconds = read_number(text)
+    return round(seconds * 1e6) * 1000 if 0 <= seconds < 9e9 else NONE
 
 
 FORMAT = LogFormat(

@@ -1,16 +1,19 @@
 """The job log of Microsoft's Philly trace (cluster_job_log): JSON, a list of jobs with their attempts."""
 
-import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from bft.replay.logs.formats import LogFormat
-from bft.replay.logs.records import SKIPPED, Log, Row, Unusable, each_object
+from bft.replay.logs import Log, LogFormat, Row, Unusable, each_object
+from bft.replay.logs.times import MISSING
 from bft.replay.logs.units import Stated
 
-GPU = re.compile(r"gpu(\d{1,3})", re.ASCII)
-COMMAND = "the file cluster_job_log of https://github.com/msr-fiddle/philly-traces"
+COLUMNS = {
+    "user": "user",
+    "partition": "vc",  # virtual cluster
+    "state": "status",
+    "known": "submitted_time",
+}
 
 
 def read(log: Log) -> Iterator[Row]:
@@ -20,66 +23,59 @@ def read(log: Log) -> Iterator[Row]:
     of the log, says its description.
     """
     log.words = {"start": "start_time", "end": "end_time", "known": "submitted_time"}
-    expected = "job: expected jobid and attempts"
     yield from each_object(
-        log, partial(job_rows, log), keys=(), expected=expected, command=COMMAND
+        log,
+        partial(job_rows, log),
+        keys=(),
+        expected="job: expected jobid, attempts and GPUs such as gpu0",
+        command="the file cluster_job_log of https://github.com/msr-fiddle/philly-traces",
     )
 
 
 def job_rows(log: Log, job: dict[str, Any], _: str, line: int) -> Iterator[Row]:
     """Yield the attempts of a job: the first is the row of the log, and the others belong to it."""
-    row: dict[str, Any] = {
-        "id": str(job["jobid"]),
-        "user": str(job.get("user") or ""),
-        "partition": str(job.get("vc") or ""),  # virtual cluster
-        "state": str(job.get("status") or ""),
-        "known": str(job.get("submitted_time") or ""),
-    }
-    attempts = job["attempts"]
-    used = 0
-    for attempt in attempts:
-        times = (str(attempt.get(name) or "") for name in ("start_time", "end_time"))
-        start, end = ("" if time == "None" else time for time in times)
-        detail = attempt.get("detail") or []
-        if not start or not detail or (not end and attempt is not attempts[-1]):
-            why = "an attempt lacks its start, its end or its servers: it was left out, its job's others were not"
-            log.note(why, line, row["id"][:80])
-            continue
-        if log.settings.unit is not None:
-            row["units"] = held(detail, cores=bool(log.settings.unit.cores))
-        yield {
-            **row,
-            "start": start,
-            "end": end,
-            "hosts": [str(part["ip"]) for part in detail],
-            "again": used > 0,
-        }
-        used += 1
-        row["known"] = ""
+    row: dict[str, Any] = {ours: str(job.get(COLUMNS[ours]) or "") for ours in COLUMNS}
+    row["id"] = str(job["jobid"])
+    attempts, unit = job["attempts"], log.settings.unit
+
+    def states(attempt: dict[str, Any], time: str) -> bool:
+        return str(attempt.get(time)) not in MISSING
+
+    whole = [
+        attempt
+        for attempt in attempts
+        if attempt.get("detail")
+        and states(attempt, "start_time")
+        and (states(attempt, "end_time") or attempt is attempts[-1])
+    ]
+    if len(whole) < len(attempts):
+        why = "an attempt lacks its start, its end or its servers: it was left out, its job's others were not"
+        log.note(why, line, row["id"][:80])
     if not attempts:
         yield row
-    elif not used:
-        why = SKIPPED + "no attempt of a job has a start, an end and servers"
-        yield {**row, "why": why, "detail": row["id"][:80]}
+    elif not whole:
+        why = "no attempt of a job has a start, an end and servers"
+        raise Unusable(why, row["id"][:80])
+    for attempt in whole:
+        row["start"], row["end"] = (
+            str(attempt["start_time"]),
+            str(attempt.get("end_time")),
+        )
+        row["hosts"] = [str(part["ip"]) for part in attempt["detail"]]
+        if unit is not None:
+            # The log states no cores.
+            row["units"] = Stated(alone=True) if unit.cores else held(attempt)
+        yield {**row, "again": attempt is not whole[0]}
+        row["known"] = ""
 
 
-def held(detail: list[dict[str, Any]], *, cores: bool) -> Stated:
-    """Return the GPUs of each server that an attempt had, by name (gpu0); the log states no cores."""
-    if cores:
-        return Stated(alone=True)
-    gpus: dict[str, set[int]] = {}
-    for part in detail:
-        names = [str(name) for name in part.get("gpus") or ()]
-        for name in names:
-            if not GPU.fullmatch(name):
-                raise Unusable(
-                    "gpus holds what is no name of a GPU, such as gpu0",
-                    ascii(name[:40]),
-                )
-        gpus.setdefault(str(part["ip"]), set()).update(int(name[3:]) for name in names)
-    return Stated(
-        named=tuple((host, tuple(sorted(some))) for host, some in gpus.items())
-    )
+def held(attempt: dict[str, Any]) -> Stated:
+    """Return the GPUs of each server that an attempt had, by name (gpu0)."""
+    gpus = {}
+    for part in attempt["detail"]:
+        numbers = (int(name.removeprefix("gpu")) for name in part.get("gpus") or ())
+        gpus[str(part["ip"])] = tuple(sorted(numbers))
+    return Stated(named=tuple(gpus.items()))
 
 
 FORMAT = LogFormat(

@@ -112,8 +112,8 @@ def job_table(
     **given: Any,
 ) -> None:
     """Make a table of trainings with measured scalability: a mix, a search's trials or members, or large models."""
-    from bft.datasets import generate_scenario
-    from bft.datasets.scenarios import SCENARIOS
+    from bft.datasets import generate_dnn_jobs
+    from bft.datasets.dnn_jobs import SCENARIOS
     from bft.models import jobs_from_frame
     from bft.models.job_tables import write_jobs
     from bft.replay.trace.trace_files import read_trace
@@ -124,7 +124,7 @@ def job_table(
     if curve is not None:
         model, points = _measured(curve, model)
     with _in_range("--first-submit, --interval, --jobs"):
-        frame = generate_scenario(
+        frame = generate_dnn_jobs(
             scenario, jobs=count, model=model, curve=points, **given
         )
     made = jobs_from_frame(frame)
@@ -133,8 +133,8 @@ def job_table(
     with drafted(output) as draft:
         write_jobs(made, draft)
     click.echo(f"{output}: {len(made)} jobs")
-    if SCENARIOS[scenario].replay:
-        click.echo(f"replay them with {SCENARIOS[scenario].replay}")
+    if SCENARIOS[scenario]["replay"]:
+        click.echo(f"replay them with {SCENARIOS[scenario]['replay']}")
 
 
 def _measured(path: str, model: str | None) -> tuple[str, dict[int, float]]:

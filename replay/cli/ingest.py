@@ -226,6 +226,7 @@ def ingest(
     given["fields"] = tuple(
         name.strip() for name in given["fields"].split(",") if name.strip()
     )
+    given["delimiter"] = given["delimiter"].replace("\\t", "\t")
     options = IngestOptions(keep_records=records is not None, **given)
     made = ingested(log_format, files, options, progress=_progress)
     for warning in made.account.warnings():

@@ -95,7 +95,7 @@ def fitted(text: str) -> str:
 
 def verbosity_options() -> list[click.Parameter]:
     """The options -v and -q of every command."""
-    louder = "Show more on standard error: -v events (solver processes, checkpoints), -vv also each row left out."
+    louder = "Show more on standard error: -v events (solver processes, checkpoints), -vv details."
     return [
         click.Option(
             ["-v", "--verbose"],

@@ -425,6 +425,8 @@ def cut_(
         instant(begin, "--from", clock, account),
         instant(end, "--to", clock, account),
     )
+    for note in account.assumptions():
+        say_note(note)
     made = merged([read_trace(file) for file in files])
     if window != (None, None):
         made = cut(made, *window)

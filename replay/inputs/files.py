@@ -180,7 +180,7 @@ def input_digests(
         if trace.host_jobs is not None:
             digests[HOST_JOBS] = digest_of(trace.host_jobs)
     elif options.node_trace is not None:
-        beside = named_file(options.node_trace)
-        if beside is not None and beside.is_file():
-            digests[HOST_JOBS] = files.digest(str(beside))
+        named_jobs = named_file(options.node_trace)
+        if named_jobs is not None and named_jobs[0].is_file():
+            digests[HOST_JOBS] = files.digest(str(named_jobs[0]))
     return digests

@@ -18,30 +18,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from bft.replay.logs.times import Mask, Whole
+from bft.replay.logs.times import Mask, Whole, by_word
 from bft.replay.trace.node_trace import consecutive
 
-Bytes = NDArray[np.uint8]
 # What schedulers write where a job has no nodes.
 NO_HOSTS = frozenset(
     {"", "None assigned", "None", "(null)", "N/A", "NONE", "Unknown", "-"}
 )
 MOST_HOSTS = 262_144
-_MOST_NAME = 255
 _DIGITS, _NO_NUMBER, _BITS = 6, 9, 20
 _MASK = (1 << _BITS) - 1
-_COMMA, _DASH, _OPEN, _CLOSE, _PLUS, _ZERO, _NINE = b",-[]+09"
-_PIECE = rf"\d{{1,{_DIGITS}}}(?:-\d{{1,{_DIGITS}}})?"
-# A name, or a bracket behind a stem that does not end with a digit; a comma follows.
-_WORD = (
-    rf"^(?:(?P<alone>[\w.:@+-]*?)\d{{0,{_DIGITS}}}"
-    rf"|(?P<before>(?:[\w.:@+-]*[A-Za-z_.:@+-])?)\[{_PIECE}(?:,{_PIECE})*\]),$"
+# Brackets that are parts of names, see `literal`.
+_OF_NAMES = str.maketrans("⟨⟩", "[]")
+_NAME = r"[\w.:@+⟨⟩-]"
+_RANGE = r"\d{1,18}(?:-\d{1,18}(?:/[1-9]\d{0,8})?)?"
+# A name that ends in + is the last of a list that was cut.
+_WORD = re.compile(
+    rf"(?:(?!{_NAME}{{256}}){_NAME}++|\[{_RANGE}(?:,{_RANGE})*+\])++(?<!\+)", re.ASCII
 )
-_NAME = re.compile(r"[\w.:+@-]+", re.ASCII)
-_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?", re.ASCII)
-_ANY_NAME = re.compile(r"[!-~]{1,255}", re.ASCII)
-# A bracket, a plain part, or a comma of a host list.
-_PARTS = re.compile(r"\[([^\[\]]*)\]|([^\[\],]+)|(,)")
+# The usual words: names, and numbers in brackets behind a stem that does not end with a digit.
+_PIECE = rf"\d{{1,{_DIGITS}}}(?:-\d{{1,{_DIGITS}}})?"
+_USUAL = (
+    rf"(?:{_NAME}*[\w.:@⟨⟩-]|(?:{_NAME}*[A-Za-z_.:@+⟨⟩-])?\[{_PIECE}(?:,{_PIECE})*\])"
+)
 
 
 class HostListError(ValueError):
@@ -57,8 +56,8 @@ def expand(text: str) -> tuple[str, ...]:
     Raises
     ------
     HostListError
-        When brackets do not match, a range is none or runs backwards, a name has characters no host has or is longer
-        than any, or there are more than `MOST_HOSTS` hosts.
+        When a word is neither a name nor one with numbers in brackets, when a range runs backwards, or when there are
+        more than `MOST_HOSTS` hosts.
 
     Examples
     --------
@@ -67,72 +66,45 @@ def expand(text: str) -> tuple[str, ...]:
     """
     if text in NO_HOSTS:
         return ()
-    words: list[list[list[tuple[str, range]]]] = [[]]
-    at = 0
-    while at < len(text):
-        part = _PARTS.match(text, at)
-        if part is None:
-            raise HostListError(f"brackets do not match in {_short(text)}")
-        at = part.end()
-        bracket, plain, _ = part.groups()
-        if bracket is not None:
-            words[-1].append([_numbers(piece) for piece in bracket.split(",")])
-        elif plain is not None:
-            _check_name(plain)
-            words[-1].append([(plain, range(1))])
-        else:
-            words.append([])
-    if not all(words):
-        raise HostListError(f"a name is missing beside a comma in {_short(text)}")
-    size = sum(
-        prod(sum(len(numbers) for _, numbers in part) for part in word)
-        for word in words
-    )
-    if size > MOST_HOSTS:
-        raise HostListError(f"{_short(text)} has more than {MOST_HOSTS:,} hosts")
     names: dict[str, None] = {}
-    for word in words:
-        choices = [
-            [form.format(number) for form, numbers in part for number in numbers]
-            for part in word
-        ]
-        names.update(dict.fromkeys(map("".join, product(*choices))))
-    if max(map(len, names)) > _MOST_NAME:
-        raise HostListError(
-            f"{_short(text)} has a name of more than {_MOST_NAME} characters"
+    at, room = 0, MOST_HOSTS
+    while at <= len(text):
+        word = _WORD.match(text, at)
+        end = word.end() if word else at
+        if word is None or text[end : end + 1] not in ("", ","):
+            shown = ascii(text[at : at + 80])
+            raise HostListError(f"{shown} is no list of hosts such as cn1,cn[08-11]")
+        parts = re.split(r"\[([^\]]*)\]", word[0])  # every second is a bracket's
+        brackets = [[*map(_numbers, part.split(","))] for part in parts[1::2]]
+        room -= prod(sum(len(each) for _, each in part) for part in brackets)
+        if room < 0:
+            raise HostListError(f"{text[:80]!a} has more than {MOST_HOSTS:,} hosts")
+        written = (
+            [f"{number:0{width}}" for width, each in part for number in each]
+            for part in brackets
         )
+        form = "{}".join(parts[::2])
+        names.update(dict.fromkeys(form.format(*each) for each in product(*written)))
+        at = end + 1
     return tuple(names)
 
 
-def _numbers(piece: str) -> tuple[str, range]:
-    """Return how the numbers of a piece in brackets are written, and these."""
-    match = _RANGE.fullmatch(piece)
-    if match is None:
-        raise HostListError(f"{_short(piece)} in brackets is no range of numbers")
-    low, high, step = match.groups()
-    first, last, stride = int(low), int(high or low), int(step or 1)
-    if last < first or not stride:
-        raise HostListError(f"the range {_short(piece)} runs backwards")
-    return f"{{:0{len(low)}}}", range(first, last + 1, stride)
+def _numbers(piece: str) -> tuple[int, range]:
+    """How wide the numbers of a piece in brackets are written, and these."""
+    low, _, rest = piece.partition("-")
+    high, _, step = rest.partition("/")
+    numbers = range(int(low), int(high or low) + 1, int(step or 1))
+    if not numbers:
+        raise HostListError(f"the range {piece} runs backwards")
+    return len(low), numbers
 
 
-def _check_name(text: str) -> None:
-    if text.endswith("+"):
-        raise HostListError(f"{_short(text)} ends in +: a list that was cut")
-    if len(text) > _MOST_NAME or not _NAME.fullmatch(text):
-        raise HostListError(f"{_short(text)} is no name of a host")
-
-
-def _written(text: str) -> str:
-    """A host list as names with commas between them; empty where it is none."""
+def _written(text: str) -> str | None:
+    """A host list as names with commas between them; None where it is none."""
     try:
         return ",".join(expand(text))
     except HostListError:
-        return ""
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 80 else f"{text[:77]}...")
+        return None
 
 
 # --- columns of host lists ------------------------------------------------------------------------------------------
@@ -163,149 +135,90 @@ class HostLists:
     def __init__(self) -> None:
         self.stems: dict[str, int] = {}
 
-    def read(self, lists: pa.Array, *, literal: bool = False) -> Ranges:
-        """Read a column of lists, of which empty ones, and what schedulers write for no hosts, have none.
-
-        With `literal`, commas separate names, and brackets are no more than parts of them.
-        """
+    def read(self, lists: pa.Array) -> Ranges:
+        """Read a column of lists, of which empty ones, and what schedulers write for no hosts, have none."""
         nowhere = pc.is_in(lists, value_set=pa.array(sorted(NO_HOSTS)))
-        if pc.any(nowhere).as_py():
-            lists = pc.if_else(nowhere, "", lists)
+        lists = pc.if_else(nowhere, "", lists)
         found = self._usual(lists)
-        if not found.bad.any():
-            return found
-        # Lists of other forms are written out, and read as names.
-        rows = np.flatnonzero(found.bad)
-        written = lists.take(pa.array(rows)).to_pylist()
-        others = (
-            self._literal(written)
-            if literal
-            else self._usual(pa.array(map(_written, written), pa.string()))
-        )
-        counts, sizes, bad = (
-            found.counts.astype(np.int64),
-            found.sizes.copy(),
-            found.bad.copy(),
-        )
-        counts[rows], sizes[rows], bad[rows] = (
-            others.counts,
-            others.sizes,
-            others.counts == 0,
-        )
-        made = np.empty(int(counts.sum()), dtype=np.int64)
-        begins = np.cumsum(counts) - counts
-        good = np.flatnonzero(~found.bad)
-        made[consecutive(begins[good], counts[good])] = found.made
-        made[consecutive(begins[rows], counts[rows])] = others.made
-        return Ranges(made, counts.astype(np.int32), sizes, bad)
-
-    def _literal(self, lists: list[str]) -> Ranges:
-        """Read lists of names that hold any characters but commas; each is a stem without a number."""
-        each = [list(dict.fromkeys(text.split(","))) for text in lists]
-        bad = np.array(
-            [not all(map(_ANY_NAME.fullmatch, names)) for names in each], dtype=bool
-        )
-        counts = np.array(
-            [0 if odd else len(names) for names, odd in zip(each, bad, strict=True)],
-            dtype=np.int32,
-        )
-        named = [
-            name
-            for names, odd in zip(each, bad, strict=True)
-            if not odd
-            for name in names
-        ]
-        stems = np.array(
-            [self.stems.setdefault(name, len(self.stems)) for name in named],
-            dtype=np.int64,
-        )
-        return Ranges(
-            (10 * stems + _NO_NUMBER) << 2 * _BITS, counts, counts.astype(np.int64), bad
-        )
+        if found.bad.any():  # written out, lists of other forms are usual ones
+            bad = pa.array(found.bad)
+            written = pa.array(
+                map(_written, lists.filter(bad).to_pylist()), pa.string()
+            )
+            found = self._usual(pc.replace_with_mask(lists, bad, written))
+        return found
 
     def _usual(self, lists: pa.Array) -> Ranges:
         """Read lists of names and of names with a bracket at their end; others are bad, and have no ranges."""
-        odd = pc.not_equal(
-            pc.count_substring(lists, "["), pc.count_substring(lists, "]")
+        usual = pc.match_substring_regex(lists, f"^({_USUAL}(,{_USUAL})*)?$")
+        lists = pc.if_else(pc.fill_null(usual, False), lists, "")
+        pieces = pc.split_pattern(lists, ",")
+        row, text = pc.list_parent_indices(pieces).to_numpy(), pieces.flatten()
+        length = pc.binary_length(text).to_numpy()
+        opens, closes = (pc.count_substring(text, each).to_numpy() for each in "[]")
+        is_name = np.cumsum(opens - closes) + closes == 0
+        if is_name.any():
+            names = text.filter(pa.array(is_name)).dictionary_encode()
+            pattern = rf"^(.*?)(\d{{0,{_DIGITS}}})$"
+            written = pc.replace_substring_regex(names.dictionary, pattern, r"\1[\2")
+            bracketed = written.take(names.indices)
+            text = pc.replace_with_mask(text, pa.array(is_name), bracketed)
+        begins = is_name | (opens > 0)
+        stems, numbers = _first_and_last(text, "[")
+        stem = by_word(
+            stems.filter(pa.array(begins)),
+            lambda name: self.stems.setdefault(
+                name.translate(_OF_NAMES), len(self.stems)
+            ),
+        )[np.cumsum(begins) - 1]
+        lows, highs = _first_and_last(pc.ascii_rtrim(numbers, "]"), "-")
+        low, high = (
+            pc.if_else(pc.equal(each, ""), "0", each).cast(pa.int64()).to_numpy()
+            for each in (lows, highs)
         )
-        text, offsets = bytes_of(
-            pc.binary_join_element_wise(pc.if_else(odd, "", lists), "", ",")
-        )
-        depth = (text == _OPEN).view(np.int8) - (text == _CLOSE).view(np.int8)
-        inside = np.cumsum(depth, dtype=np.int8) > 0
-        # A comma ends each word, the last of a list as well.
-        is_end = (text == _COMMA) & ~inside
-        ends = np.flatnonzero(is_end) + 1
-        begins = np.append(0, ends)[: len(ends)].astype(np.int32)
-        owner = np.searchsorted(offsets, begins, side="right") - 1
-        some = np.diff(offsets)[owner] > 1
-        named, stem = self._stems(text, begins)
-        word, low, high, width = _ranges(text, begins, inside, is_end)
-        kept = some[word]
-        word, low, high, width = word[kept], low[kept], high[kept], width[kept]
-        named |= ~some
-        of_row = owner[word]
-        sizes = np.bincount(of_row, high - low + 1, len(lists)).astype(np.int64)
-        bad = (sizes > MOST_HOSTS) | flags(odd)
-        bad[owner[~named]] = True
-        bad[of_row[high < low]] = True
-        made = (10 * stem[word] + width) << 2 * _BITS | low << _BITS | high
-        kept = ~bad[of_row]
-        order = np.argsort(of_row[kept], kind="stable")
-        made, of_row = made[kept][order], of_row[kept][order]
-        made, of_row, sizes = _each_once(made, of_row, sizes)
-        sizes[bad] = 0
-        counts = np.bincount(of_row, minlength=len(lists)).astype(np.int32)
+        digits = pc.binary_length(lows).to_numpy()
+        padded = flags(pc.starts_with(lows, "0")) & (digits > 1)
+        width = np.where(digits == 0, _NO_NUMBER, np.where(padded, digits, 0))
+        # From the first number without a leading zero on, the names of a range have another width.
+        least = 10 ** np.maximum(digits - 1, 0)
+        over = padded & (high >= least)
+        at = np.repeat(np.arange(len(row)), (length > 0) + over.astype(int))
+        above = np.append(False, at[1:] == at[:-1])
+        low, row = np.where(above, least[at], low[at]), row[at]
+        high = np.where(over[at] & ~above, least[at] - 1, high[at])
+        width = np.where(above, 0, width[at])
+        bad = ~flags(usual)
+        bad[row[high < low]] = True
+        bad |= np.bincount(row, high - low + 1, len(lists)) > MOST_HOSTS
+        good = ~bad[row]
+        made = (10 * stem[at] + width) << 2 * _BITS | low << _BITS | high
+        made, row = _each_once(made[good], row[good])
+        sizes = np.bincount(row, sizes_of(made), len(lists)).astype(np.int64)
+        counts = np.bincount(row, minlength=len(lists)).astype(np.int32)
         return Ranges(made, counts, sizes, bad)
 
-    def _stems(self, text: Bytes, begins: NDArray[np.int32]) -> tuple[Mask, Whole]:
-        """Which words are names, and the number of the stem of each."""
-        offsets = np.append(begins, np.int32(len(text)))
-        words = pa.StringArray.from_buffers(
-            len(begins), pa.py_buffer(offsets), pa.py_buffer(text)
-        )
-        parts = pc.extract_regex(words, _WORD)
-        both = pc.binary_join_element_wise(
-            pc.struct_field(parts, "alone"), pc.struct_field(parts, "before"), ""
-        )
-        coded = pc.fill_null(both, "").dictionary_encode()
-        stems = coded.dictionary.to_pylist()
-        known = np.array(
-            [self.stems.setdefault(stem, len(self.stems)) for stem in stems],
-            dtype=np.int64,
-        )
-        named = ~flags(pc.is_null(parts))
-        # Each ends with a comma, and none is empty, or ends with a plus as lists do that were cut.
-        named &= (np.diff(offsets) > 1) & (text[offsets[1:] - 2] != _PLUS)
-        which = coded.indices.to_numpy()
-        fits = np.array(
-            [len(stem) <= _MOST_NAME - _DIGITS for stem in stems], dtype=bool
-        )
-        return named & fits[which], known[which]
+
+def literal(lists: pa.Array) -> pa.Array:
+    """Host lists in which brackets are no more than parts of names, to be read as others."""
+    return pc.replace_substring(pc.replace_substring(lists, "[", "⟨"), "]", "⟩")
 
 
-def _each_once(made: Whole, of_row: Whole, sizes: Whole) -> tuple[Whole, Whole, Whole]:
+def _first_and_last(column: pa.Array, mark: str) -> tuple[pa.Array, pa.Array]:
+    """What stands before the first and behind the last mark in each cell, which is the whole cell without any."""
+    parts = pc.split_pattern(column, mark)
+    bounds = parts.offsets.to_numpy()
+    return parts.values.take(bounds[:-1]), parts.values.take(bounds[1:] - 1)
+
+
+def _each_once(made: Whole, row: Whole) -> tuple[Whole, Whole]:
     """Drop ranges that a row has twice, such as a host for each of its slots."""
-    same_row = of_row[1:] == of_row[:-1]
-    unordered = same_row & (made[1:] <= made[:-1])
-    if not unordered.any():
-        return made, of_row, sizes
-    rows = np.zeros(len(sizes), dtype=bool)
-    rows[of_row[1:][unordered]] = True
-    mine = np.flatnonzero(rows[of_row])
-    order = mine[np.lexsort((made[mine], of_row[mine]))]
-    again = order[1:][
-        (made[order[1:]] == made[order[:-1]])
-        & (of_row[order[1:]] == of_row[order[:-1]])
-    ]
+    unordered = (row[1:] == row[:-1]) & (made[1:] <= made[:-1])
+    mine = np.flatnonzero(np.isin(row, row[1:][unordered]))
+    order = mine[np.lexsort((made[mine], row[mine]))]
+    again = (np.diff(made[order]) == 0) & (np.diff(row[order]) == 0)
     kept = np.ones(len(made), dtype=bool)
-    kept[again] = False
-    made, of_row = made[kept], of_row[kept]
-    return (
-        made,
-        of_row,
-        np.bincount(of_row, sizes_of(made), len(sizes)).astype(np.int64),
-    )
+    kept[order[1:][again]] = False
+    return made[kept], row[kept]
 
 
 def sizes_of(made: Whole) -> Whole:
@@ -325,50 +238,6 @@ def of_keys(keys: Whole) -> Whole:
     return made
 
 
-def _ranges(
-    text: Bytes, begins: NDArray[np.int32], inside: Mask, is_end: Mask
-) -> tuple[Whole, Whole, Whole, Whole]:
-    """Word, least and largest number, and width of all ranges: numbers in brackets or at the end of a word."""
-    digit = ((text >= _ZERO) & (text <= _NINE)).view(np.int8)
-    edges = np.flatnonzero(np.diff(digit, prepend=np.int8(0)))
-    left, right = edges[::2], edges[1::2]
-    counts = inside[left] | is_end[right]
-    left, right = left[counts], right[counts]
-    size = np.minimum(right - left, _DIGITS)
-    value = np.zeros(len(left), dtype=np.int64)
-    for place in range(_DIGITS, 0, -1):
-        digits = text[right - np.minimum(place, size)] - np.int64(_ZERO)
-        value = np.where(place <= size, value * 10 + digits, value)
-    goes_on = text[right] == _DASH  # to the number behind it
-    at = np.flatnonzero(~np.append(False, goes_on)[:-1])
-    high = value[np.minimum(at + goes_on[at], len(value) - 1)]
-    low, size, first = value[at], size[at], text[right[at] - size[at]]
-    padded = (first == _ZERO) & (size > 1)
-    # Numbers from here on have no leading zero.
-    least = np.where(padded, 10 ** np.maximum(size - 1, 0), 0)
-    over = padded & (high >= least)
-    word = np.searchsorted(begins, left[at], side="right") - 1
-    bare = np.flatnonzero(np.bincount(word, minlength=len(begins)) == 0)
-    nothing = np.zeros(len(bare), dtype=np.int64)
-    wide = np.zeros(int(over.sum()), dtype=np.int64)
-    return (
-        np.concatenate([word, word[over], bare]),
-        np.concatenate([low, np.maximum(low, least)[over], nothing]),
-        np.concatenate([np.where(over, least - 1, high), high[over], nothing]),
-        np.concatenate([np.where(padded, size, 0), wide, nothing + _NO_NUMBER]),
-    )
-
-
-def bytes_of(column: pa.Array) -> tuple[Bytes, NDArray[np.int32]]:
-    """The bytes of all cells of a column of text, and where each cell begins, with the end of the last."""
-    _, offsets, data = column.buffers()
-    begins = np.frombuffer(offsets, dtype=np.int32)[
-        column.offset : column.offset + len(column) + 1
-    ]
-    text = np.frombuffer(data or b"", dtype=np.uint8)[begins[0] : begins[-1]]
-    return text, begins - begins[0]
-
-
 def flags(column: pa.Array) -> Mask:
     """Arrow's booleans as NumPy's; what is null is false."""
     made: Mask = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
@@ -380,7 +249,9 @@ def flags(column: pa.Array) -> Mask:
 
 def united(ranges: Iterable[Whole]) -> Whole:
     """The ranges that cover what these do, disjoint and ascending."""
-    made = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *ranges]))
+    made = np.sort(
+        np.concatenate([np.zeros(0, dtype=np.int64), *ranges]), kind="stable"
+    )
     if not len(made):
         return made
     low, high = made >> _BITS, (made >> 2 * _BITS << _BITS) | (made & _MASK)
@@ -411,19 +282,17 @@ class Nodes:
     """
 
     def __init__(self, lists: HostLists, ranges: Whole) -> None:
-        self._low = ranges >> _BITS
-        self._sizes = sizes_of(ranges)
+        self.keys = keys_of(ranges)
+        # Ahead of all, one without a node.
+        self._low = np.append(np.int64(-1), ranges >> _BITS)
+        self._sizes = np.append(0, sizes_of(ranges))
         self._first = np.cumsum(self._sizes) - self._sizes
         stems = list(lists.stems)
-        self.keys = keys_of(ranges)
         self.names: list[str] = []
-        for key, number in zip(
-            (self.keys >> _BITS).tolist(), (self.keys & _MASK).tolist(), strict=True
-        ):
-            stem, width = stems[key // 10], key % 10
-            self.names.append(
-                stem if width == _NO_NUMBER else f"{stem}{number:0{width}}"
-            )
+        for key, number in zip(self.keys >> _BITS, self.keys & _MASK, strict=True):
+            width = int(key % 10)
+            written = "" if width == _NO_NUMBER else f"{number:0{width}}"
+            self.names.append(stems[key // 10] + written)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -432,15 +301,9 @@ class Nodes:
         """First place, and how many, of ranges; the latter 0 where a range is not among these."""
         low = made >> _BITS
         at = np.searchsorted(self._low, low, side="right") - 1
-        inside = low - self._low[at] if len(self._low) else low
-        known = (
-            (at >= 0) & (inside < self._sizes[at])
-            if len(self._low)
-            else np.zeros(len(low), dtype=bool)
-        )
-        return np.where(known, self._first[at] + inside, 0), np.where(
-            known, sizes_of(made), 0
-        )
+        inside = low - self._low[at]
+        known = inside < self._sizes[at]
+        return self._first[at] + inside, np.where(known, sizes_of(made), 0)
 
     def of(self, made: Whole, counts: NDArray[np.int32]) -> tuple[Whole, Whole]:
         """Place of each node of some lists, and the number of its list."""
@@ -452,22 +315,16 @@ class Nodes:
 def difference(names: Iterable[str], listed: Iterable[str]) -> str:
     """Why no name is in a list of nodes, for a message; empty if that is not clear.
 
-    >>> difference(["cn1"], ["cn001"])
-    'they differ in leading zeros: write cn[001-128], not cn[1-128]'
+    >>> difference(["cn1"], ["CN001.a.org"])
+    'they differ in leading zeros (cn[001-128] is not cn[1-128]), in capital letters or in their domains'
     """
-    plain, expected = set(names), set(listed)
-    if {_ZEROS.sub("", name) for name in plain} & {
-        _ZEROS.sub("", name) for name in expected
-    }:
-        return "they differ in leading zeros: write cn[001-128], not cn[1-128]"
-    if {name.casefold() for name in plain} & {name.casefold() for name in expected}:
-        return "they differ in capital letters"
-    if set(map(short_name, plain)) & set(map(short_name, expected)):
-        return "they differ in their domains, or one short name has several"
-    return ""
 
+    def plain(name: str) -> str:
+        return re.sub(r"(?<!\d)0+(?=\d)", "", short_name(name).casefold())
 
-_ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
+    if set(map(plain, names)).isdisjoint(map(plain, listed)):
+        return ""
+    return "they differ in leading zeros (cn[001-128] is not cn[1-128]), in capital letters or in their domains"
 
 
 def short_name(name: str) -> str:

@@ -20,7 +20,6 @@ from bft.replay.logs.records import (
     FILTERS,
     NOT_STATED,
     Account,
-    Filters,
     Log,
     Records,
     Settings,
@@ -47,6 +46,10 @@ _FILE = re.compile(
 Progress = Callable[[str], AbstractContextManager[Callable[[int], None] | None]]
 
 
+def _no_progress(name: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 class Ingested(NamedTuple):
     """A node trace made of logs with its host jobs, what became of every row, and how the time of the nodes divides."""
 
@@ -57,8 +60,8 @@ class Ingested(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IngestOptions(Filters):
-    """The options of `ingested`, which are those of `bft-replay ingest`, with its filters.
+class IngestOptions(Settings):
+    """The options of `ingested`, which are those of `bft-replay ingest`, beyond what readers are told (`Settings`).
 
     Parameters
     ----------
@@ -72,20 +75,11 @@ class IngestOptions(Filters):
         Window of observation, as dates and times; None: as the logs say.
     min_gap_s
         Idle gaps shorter than this many seconds do not count as idle.
-    fields, delimiter
-        Columns of a file without a header line, and what separates them.
     columns
         Names of the columns of a table in those of its format, as `node=hosts,start=begin`, or the name of a public
         data set (`public_tables`); empty: they are those.
-    processors_per_node, machine_nodes
-        Of logs that count processors, and that name no nodes.
-    mtime
-        Of snapshots: take the time of the file's last change where nothing else states one.
     uncertain
         What time counts as of which the logs may not show what nodes did: `unavailable` or `idle`.
-    count_as
-        What states of nodes count as instead of the default, as `completing=idle,powered_down=idle`: of snapshots,
-        tables of intervals and events.
     completing_s
         Seconds for which the nodes of a job that has ended complete (an epilog), which no log of jobs states: they are
         busy so long.
@@ -115,68 +109,45 @@ class IngestOptions(Filters):
     begin: str | None = None
     end: str | None = None
     min_gap_s: float = 10.0
-    fields: tuple[str, ...] = ()
-    delimiter: str = ""
     columns: str = ""
-    processors_per_node: int | None = None
-    machine_nodes: int | None = None
     machine: str = ""
-    unit: str = "node"
+    unit: Any = "node"
     units_per_node: int | None = None
-    mtime: bool = False
     uncertain: Literal["unavailable", "idle"] = "unavailable"
-    count_as: str = ""
     completing_s: float = 0.0
     strict: bool = False
-    allow_few: bool = False
     keep_records: bool = False
 
     def __post_init__(self) -> None:
-        Filters.__post_init__(self)
-        counts_as(self.count_as)
-        Unit.of(self.unit)
-        for option, seconds in (
-            ("--min-gap", self.min_gap_s),
-            ("--completing", self.completing_s),
-        ):
-            if not 0 <= seconds < math.inf:
-                raise InputError(
-                    f"{option}: expected a number of seconds from 0 on, not {seconds!r}"
-                )
-        for name in ("processors_per_node", "machine_nodes", "units_per_node"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(
-                    f"--{name.replace('_', '-')}: expected a whole number from 1 on, not {value!r}"
-                )
-        if self.uncertain not in ("unavailable", "idle"):
-            raise InputError(
-                f"--uncertain: expected unavailable or idle, not {self.uncertain!r}"
-            )
-        for name in ("nodes", "events", "reservations"):
-            if isinstance(getattr(self, name), str):
-                raise InputError(f"{name}: expected a sequence of texts, not one text")
-
-    def settings(self, *, beside: bool) -> Settings:
-        """Return what readers are told of a file, or of one beside the logs of jobs."""
-        common = Settings(
-            cluster=self.cluster,
-            partition=None if beside else self.partition,
-            beside=beside,
-            counts_as=counts_as(self.count_as),
-            unit=Unit.of(self.unit),
-            allow_few=self.allow_few,
+        Settings.__post_init__(self)
+        counts_as(self.count_as)  # a mistake in it is found before any file is read
+        if isinstance(self.unit, str):
+            object.__setattr__(self, "unit", Unit.of(self.unit))
+        seconds, whole = "a number of seconds from 0 on", "a whole number from 1 on"
+        checks = (
+            ("min_gap_s", 0 <= self.min_gap_s < math.inf, seconds),
+            ("completing_s", 0 <= self.completing_s < math.inf, seconds),
+            *(
+                (name, getattr(self, name) is None or getattr(self, name) > 0, whole)
+                for name in ("processors_per_node", "machine_nodes", "units_per_node")
+            ),
+            (
+                "uncertain",
+                self.uncertain in ("unavailable", "idle"),
+                "unavailable or idle",
+            ),
+            *(
+                (name, not isinstance(getattr(self, name), str), "a sequence of texts")
+                for name in ("nodes", "events", "reservations")
+            ),
         )
-        if beside:
-            return common
-        return replace(
-            common,
-            fields=self.fields,
-            delimiter=self.delimiter.replace("\\t", "\t"),
-            processors_per_node=self.processors_per_node,
-            machine_nodes=self.machine_nodes,
-            mtime=self.mtime,
-        )
+        for name, is_fine, expected in checks:
+            if not is_fine:
+                option, value = (
+                    name.removesuffix("_s").replace("_", "-"),
+                    getattr(self, name),
+                )
+                raise InputError(f"--{option}: expected {expected}, not {value!r}")
 
 
 _DEFAULTS = IngestOptions()
@@ -187,7 +158,7 @@ def ingested(
     files: Sequence[str],
     options: IngestOptions = _DEFAULTS,
     *,
-    progress: Progress = lambda name: nullcontext(),
+    progress: Progress = _no_progress,
 ) -> Ingested:
     """Make a node trace of log files.
 
@@ -211,31 +182,33 @@ def ingested(
         strict=options.strict, allow_few=options.allow_few, zone=options.tz or ""
     )
     records = Records(account, keep=options.keep_records)
-    records.unit = Unit.of(options.unit)
-    records.units_per_node = options.units_per_node
-    reading = _Reading(records, account, Clock(options.tz), progress)
+    records.unit, records.units_per_node = options.unit, options.units_per_node
+    clock = Clock(options.tz)
     start_ns, end_ns = (
-        instant(text, option, reading.clock, account)
+        instant(text, option, clock, account)
         for text, option in ((options.begin, "--from"), (options.end, "--to"))
     )
-    beside = options.settings(beside=True)
+    read = partial(_read, records, clock, progress)
+    beside = replace(options, beside=True, partition=None, fields=(), delimiter="")
     for text in options.nodes:
         if Path(text).exists():
-            reading.read("slurm-nodes", text, beside)
+            read("slurm-nodes", text, beside)
         else:
             records.listed.append(("", {"hosts": ",".join(node_list(text)), "line": 0}))
     table = _table(form, options.columns)
-    settings = _with_header(options.settings(beside=False), table)
-    settings, left = reading.with_cells_of(settings, table, files)
+    table, left = _with_cells_of(table, files, options, clock, account)
+    settings = replace(
+        options,
+        table=table,
+        processors_per_node=options.processors_per_node or table.processors_per_node,
+        machine_nodes=options.machine_nodes or table.machine_nodes,
+    )
     for name in left:
-        reading.read(table.form, name, settings)
-    states_outages = records.states_outages()
-    for kind, names in (
-        ("slurm-events", options.events),
-        ("slurm-reservations", options.reservations),
-    ):
-        for name in names:
-            reading.read(kind, name, beside)
+        read(table.form, name, settings)
+    for name in options.events:
+        read("slurm-events", name, beside)
+    for name in options.reservations:
+        read("slurm-reservations", name, beside)
     source = ", ".join(files)
     asked = Asked(
         start_ns=start_ns,
@@ -245,183 +218,147 @@ def ingested(
         counts_idle=options.uncertain == "idle",
         machine_nodes=settings.machine_nodes,
         filters=options.asked(),
-        counts_as=counts_as(options.count_as),
+        counts_as=options.counts_as,
         source=source,
     )
     made, coverage, kept = trace_of(records, asked)
-    _say_what_is_lacking(records, options, states_outages)
+    beside_of = (
+        ("--events", "down", options.events),
+        ("--reservations", "reserved", options.reservations),
+    )
+    lacking = [(name, what) for name, what, given in beside_of if not given]
+    if lacking and not records.states_outages:
+        names = " and no ".join(name for name, _ in lacking)
+        states = " or ".join(what for _, what in lacking)
+        account.note(
+            f"no {names}: nodes that were {states} look idle", "", 0, loud=True
+        )
+    stated_units = options.units_per_node or 1
     made = replace(
         made,
         machine=options.machine or records.machine,
         source=source,
         assumptions=account.assumptions(),
         zone=options.tz or "",
+        units_per_node=made.units_per_node if made.by_unit else stated_units,
     )
-    if not made.by_unit:
-        made = replace(made, units_per_node=options.units_per_node or 1)
     return Ingested(made, account, coverage, kept)
 
 
-@dataclass(slots=True)
-class _Reading:
-    """Reads files into records, one after the other."""
+def _read(
+    records: Records,
+    clock: Clock,
+    progress: Progress,
+    kind: str,
+    name: str,
+    settings: Settings,
+) -> None:
+    """Read one file as a format, as what it looks like (auto), or, of events, as the table it may be instead."""
+    account = records.account
+    with progress(name) as so_far, open_lines(name, so_far) as lines:
+        log = Log(name, lines, settings, clock, account)
+        kind = _kind(kind, log)
+        form = log_format(kind)
+        _check(kind, log)
+        records.read(log, form.read(log), samples=form.samples)
+    if settings.beside:
+        return
+    records.says_requeues |= kind in ("slurm", "slurm-json")
+    records.machine = records.machine or log.machine
+    if log.machine_nodes is not None:
+        records.machine_nodes.append(log.machine_nodes)
+    records.only_ended |= form.only_ended
+    if log.shown_until is None:
+        return
+    before = records.ends_ns or 0
+    if log.shown_until < before:
+        why = "a file ends before the one read before it: give files in order of time, or what begins in one "
+        why += "and ends in another is lost"
+        account.note(why, name, 0, name, loud=True)
+    records.ends_ns = max(before, log.shown_until)
+    # Of jobs that still run nothing but their begins is known.
+    records.only_ended = log.states_begins and not records.states_starts
+    if not records.only_ended:
+        records.shown_until = max(records.shown_until, records.ends_ns)
 
-    records: Records
-    account: Account
-    clock: Clock
-    progress: Progress
 
-    def read(self, kind: str, name: str, settings: Settings) -> None:
-        """Read one file as a format, as what it looks like (auto), or, of events, as the table it may be instead."""
-        with self.progress(name) as so_far, open_lines(name, so_far) as lines:
-            log = Log(name, lines, settings, self.clock, self.account)
-            kind = self._kind(kind, log)
-            form = log_format(kind)
-            self._check(kind, log)
-            records = self.records
-            records.read(log, form.read(log), samples=form.samples)
-            if settings.beside:
-                return
-            records.only_ended |= form.only_ended
-            records.says_requeues |= kind in ("slurm", "slurm-json")
-            records.machine = records.machine or log.machine
-            records.machine_nodes += (
-                [] if log.machine_nodes is None else [log.machine_nodes]
-            )
-            if log.shown_until is not None:
-                before = records.ends_ns or 0
-                if log.shown_until < before:
-                    why = "a file ends before the one read before it: "
-                    why += "give files in order of time, or what begins in one "
-                    self.account.note(
-                        f"{why}and ends in another is lost", name, 0, name, loud=True
-                    )
-                records.ends_ns = max(before, log.shown_until)
-                # Of jobs that still run nothing but their begins is known.
-                records.only_ended = log.states_begins and not records.states_starts
-                if not records.only_ended:
-                    records.shown_until = max(records.shown_until, records.ends_ns)
-            records.observe(log)
-
-    def _kind(self, kind: str, log: Log) -> str:
-        """The format that a file is read as."""
-        if kind not in (AUTO, "slurm-events"):
-            return kind
-        settings, head = log.settings, first_line(log.lines, log.name)
-        names: Sequence[str] = settings.fields and PRESETS.get(
-            settings.fields[0], settings.fields
-        )
-        if not names and settings.table is not None and settings.table.columns:
-            names = tuple(column_map(settings.table.columns))
-        looks_like = detect(head, names) if head else None
-        if kind == AUTO and looks_like is None:
-            hint = layout(head, settings.delimiter) if head else ""
-            why = "is of no format that its first line shows; name its FORMAT"
-            raise InputError(why, file=log.name, hint=hint or None)
-        if looks_like and (kind == AUTO or "outages" in log_format(looks_like).states):
-            return looks_like
+def _kind(kind: str, log: Log) -> str:
+    """The format that a file is read as."""
+    if kind not in (AUTO, "slurm-events"):
         return kind
-
-    def _check(self, kind: str, log: Log) -> None:
-        """Refuse filters by what a format does not state, and units that it does not state."""
-        states, settings = log_format(kind).states, log.settings
-        for name in settings.asked():
-            if name in states:
-                continue
-            if FILTERS[name].of_jobs:
-                why = f"--{name}: the format {kind} states no {name}s; {able(name)} do"
-                raise InputError(why, file=log.name)
-            log.note(NOT_STATED.format(name), 0)
-        if settings.unit is not None and not settings.beside and "units" not in states:
-            raise InputError(
-                f"logs of format {kind} do not state which units of a node a job had",
-                file=log.name,
-                hint=f"--unit {settings.unit} is for {able('units')}",
-            )
-
-    def with_cells_of(
-        self, settings: Settings, table: PublicTable, files: Sequence[str]
-    ) -> tuple[Settings, list[str]]:
-        """Look up the cells that other files have; return how the files that are left are read, and these.
-
-        Raises
-        ------
-        InputError
-            When none of the files has such a column, or none is left.
-        """
-        left, convert = list(files), dict(table.convert)
-        for key, column in table.lookup.items():
-            cells: dict[str, str] = {}
-            for name in files:
-                with open_lines(name) as lines:
-                    found = looked_up(
-                        Log(
-                            name,
-                            lines,
-                            replace(settings, table=None),
-                            self.clock,
-                            self.account,
-                        ),
-                        key,
-                        column,
-                    )
-                if found is not None:
-                    cells |= found
-                    left.remove(name)
-                    what = f"the column {column} was looked up for {len(found):,} different {key}"
-                    self.account.note(what, name, 0)
-            if not cells or not left:
-                raise InputError(
-                    f"--map: expected two files, one of them with the columns {key} and {column}"
-                )
-            convert[key] = partial(_cell_of, cells)
-        return replace(settings, table=replace(table, convert=convert)), left
+    settings, head = log.settings, first_line(log.lines)
+    names: Sequence[str] = PRESETS.get(",".join(settings.fields), settings.fields)
+    if not names and settings.table is not None:
+        names = tuple(column_map(settings.table.columns))
+    looks_like = detect(head, names) if head else None
+    if kind == AUTO and looks_like is None:
+        hint = layout(head, settings.delimiter) if head else ""
+        why = "is of no format that its first line shows; name its FORMAT"
+        raise InputError(why, file=log.name, hint=hint or None)
+    if looks_like and (kind == AUTO or "outages" in log_format(looks_like).states):
+        return looks_like
+    return kind
 
 
-def _cell_of(cells: Mapping[str, str], key: str) -> str:
-    return cells.get(key.strip(), "")
+def _check(kind: str, log: Log) -> None:
+    """Refuse filters by what a format does not state, and units that it does not state."""
+    states, settings = log_format(kind).states, log.settings
+    for name in [name for name in settings.asked() if name not in states]:
+        if FILTERS[name].of_jobs:
+            why = f"--{name}: the format {kind} states no {name}s; {able(name)} do"
+            raise InputError(why, file=log.name)
+        log.note(NOT_STATED.format(name), 0)
+    if settings.unit is not None and not settings.beside and "units" not in states:
+        raise InputError(
+            f"logs of format {kind} do not state which units of a node a job had",
+            file=log.name,
+            hint=f"--unit {settings.unit} is for {able('units')}",
+        )
 
 
 def _table(form: str, columns: str) -> PublicTable:
     """Return how a table is read whose columns have the names that `--map` states: no names, as it is."""
-    if not columns.strip():
-        return PublicTable(form)
-    if "=" in columns:
-        column_map(columns)  # a mistake in it is found before any file is read
-        return PublicTable(form, columns)
-    return public_table(columns.strip(), form)
+    if columns.strip() and "=" not in columns:
+        return public_table(columns.strip(), form)
+    column_map(columns)  # a mistake in it is found before any file is read
+    return PublicTable(form, columns)
 
 
-def _with_header(settings: Settings, table: PublicTable) -> Settings:
-    """Add what a table is known to have: its machine."""
-    return replace(
-        settings,
-        table=table,
-        processors_per_node=settings.processors_per_node or table.processors_per_node,
-        machine_nodes=settings.machine_nodes or table.machine_nodes,
-    )
+def _with_cells_of(
+    table: PublicTable,
+    files: Sequence[str],
+    settings: Settings,
+    clock: Clock,
+    account: Account,
+) -> tuple[PublicTable, list[str]]:
+    """Look up the cells of a table that other files have; return how the files that are left are read, and these.
+
+    Raises
+    ------
+    InputError
+        When none of the files has such a column, or none is left.
+    """
+    left, convert = list(files), dict(table.convert)
+    for key, column in table.lookup.items():
+        cells: dict[str, str] = {}
+        for name in files:
+            with open_lines(name) as lines:
+                log = Log(name, lines, settings, clock, account)
+                found = looked_up(log, key, column)
+            if found is not None:
+                cells |= found
+                left.remove(name)
+                what = f"the column {column} was looked up for {len(found):,} different {key}"
+                account.note(what, name, 0)
+        if not cells or not left:
+            why = f"expected two files, one of them with the columns {key} and {column}"
+            raise InputError(f"--map: {why}")
+        convert[key] = partial(_cell_of, cells)
+    return replace(table, convert=convert), left
 
 
-def _say_what_is_lacking(
-    records: Records, options: IngestOptions, states_outages: bool
-) -> None:
-    """Say which options with outages were not given, and whose jobs are taken for those of another cluster."""
-    beside = (
-        ("--events", "down", options.events),
-        ("--reservations", "reserved", options.reservations),
-    )
-    lacking = [(name, what) for name, what, files in beside if not files]
-    if lacking and not states_outages:
-        names = " and no ".join(name for name, _ in lacking)
-        states = " or ".join(what for _, what in lacking)
-        records.account.note(
-            f"no {names}: nodes that were {states} look idle", "", 0, loud=True
-        )
-    if len(records.clusters) > 1 and records.unstated is not None:
-        file, line = records.unstated
-        why = "jobs of several clusters were read, and jobs whose cluster is not stated: an id among the latter is "
-        why += f"taken for that of a job of cluster {records.clusters[0][:80]!a}; --cluster uses those of one"
-        records.account.note(why, file, line, loud=True)
+def _cell_of(cells: Mapping[str, str], key: str) -> str:
+    return cells.get(key.strip(), "")
 
 
 def node_list(text: str) -> tuple[str, ...]:
@@ -433,11 +370,8 @@ def node_list(text: str) -> tuple[str, ...]:
         When it is neither.
     """
     if Path(text).exists():
-        account = Account()
-        records = Records(account)
-        _Reading(records, account, Clock("UTC"), lambda name: nullcontext()).read(
-            "slurm-nodes", text, Settings(beside=True)
-        )
+        records, beside = Records(Account()), Settings(beside=True)
+        _read(records, Clock("UTC"), _no_progress, "slurm-nodes", text, beside)
         lists = map(expand, records.listed_hosts())
         return tuple(dict.fromkeys(name for each in lists for name in each))
     if _FILE.search(text):

@@ -8,12 +8,15 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from bft.models import InputError
-from bft.models.limited_reading import unpacking, whole_lines
+from bft.models.limited_reading import reading, unpacking, whole_lines
 
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive or a spreadsheet",
@@ -23,7 +26,6 @@ _FOREIGN = {
     b"\xff\xfe": "UTF-16 text: save it as UTF-8",
     b"\xfe\xff": "UTF-16 text: save it as UTF-8",
 }
-PARQUET = b"PAR1"
 
 
 class Lines:
@@ -35,6 +37,8 @@ class Lines:
     ----------
     blocks
         Whole lines, without the end of the last of each block.
+    columns
+        Names of the columns of a Parquet file, which has no lines (`tables` reads its rows); None: it is text.
 
     Attributes
     ----------
@@ -42,8 +46,11 @@ class Lines:
         How many lines were taken so far, which is the number of the line before the next.
     """
 
-    def __init__(self, blocks: Iterator[bytes]) -> None:
+    def __init__(
+        self, blocks: Iterator[bytes], columns: list[str] | None = None
+    ) -> None:
         self._blocks = blocks
+        self.columns = columns
         self.read = 0
 
     def block(self) -> bytes | None:
@@ -53,14 +60,9 @@ class Lines:
             self.read += block.count(b"\n") + 1
         return block
 
-    def unread(self, block: bytes) -> None:
-        """Give lines back that come next, again."""
-        self.read -= block.count(b"\n") + 1
-        self._blocks = chain([block], self._blocks)
-
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """Take the lines one by one, each with its number."""
-        while (block := next(self._blocks, None)) is not None:
+        for block in self._blocks:
             for line in block.decode("utf-8", "surrogateescape").split("\n"):
                 self.read += 1
                 yield self.read, line
@@ -69,15 +71,13 @@ class Lines:
         self, wanted: Callable[[str], object] = str.strip, limit: int = 100
     ) -> list[str]:
         """Return the first lines that are `wanted`, at most `limit` of the next block's; none is taken."""
-        block = next(self._blocks, None)
-        while block is not None and block.isspace():
+        for block in self._blocks:
+            if block.strip():
+                self._blocks = chain([block], self._blocks)
+                lines = block.decode("utf-8", "surrogateescape").split("\n")
+                return [line for line in lines if wanted(line)][:limit]
             self.read += block.count(b"\n") + 1
-            block = next(self._blocks, None)
-        if block is None:
-            return []
-        self._blocks = chain([block], self._blocks)
-        text = block.decode("utf-8", "surrogateescape")
-        return [line for line in text.split("\n") if wanted(line)][:limit]
+        return []
 
 
 @contextmanager
@@ -86,8 +86,7 @@ def open_lines(
 ) -> Iterator[Lines]:
     r"""Open a log as lines; at most a block of 1 MiB and one line are in memory.
 
-    gzip, xz, zstd and bzip2 are known by their first bytes, not by the suffix. A Parquet file has no lines: `Lines`
-    without any are yielded, and `tables` reads its columns.
+    gzip, xz, zstd and bzip2 are known by their first bytes, not by the suffix.
 
     Parameters
     ----------
@@ -112,88 +111,80 @@ def open_lines(
     ...         list(log)
     [(1, 'a'), (2, 'b')]
     """
-    name = "standard input" if str(path) == "-" else str(path)
-    if str(path) == "-" and sys.stdin is None:  # and another file may have its number
+    is_input = str(path) == "-"
+    name = "standard input" if is_input else str(path)
+    if is_input and sys.stdin is None:  # and another file may have its number
         raise InputError("is closed", file=name)
-    try:
-        stored = open(os.dup(0) if str(path) == "-" else path, "rb")  # noqa: PTH123, SIM115 - closed below
-        head = stored.peek(512)[:512]
-    except OSError as error:
-        known = {
-            IsADirectoryError: "is a directory, expected a file",
-            FileNotFoundError: "no such file",
-        }
-        raise InputError(
-            known.get(type(error), f"cannot be read: {error.strerror}"), file=name
-        ) from error
+    with reading(name):
+        stored = open(os.dup(0) if is_input else path, "rb")  # noqa: PTH123, SIM115 - closed below
 
     def report() -> None:
         if progress and stored.seekable():
             progress(stored.tell())
 
     with stored:
+        head = stored.peek(512)[:512]
         if not head:
             raise InputError("is empty", file=name)
-        is_parquet = head.startswith(PARQUET)
-        if is_parquet and name != str(path):  # its end is read first
-            why = "is a Parquet file: name it, as it cannot be read from standard input"
-            raise InputError(why, file=name)
-        blocks = whole_lines(
-            unpacking(stored, head, name),
-            name,
-            first=lambda block: _refuse_binary(block, name),
-            on_block=report,
-        )
-        yield Lines(iter(()) if is_parquet else blocks)
+        if head.startswith(b"PAR1"):
+            from pyarrow import parquet  # here: few logs are Parquet
+
+            with parquet_damage(name):
+                names = parquet.read_schema(name).names
+            yield Lines(iter(()), names)
+            return
+        read = unpacking(stored, head, name)
+        refuse = partial(_refuse_binary, name)
+        yield Lines(whole_lines(read, name, first=refuse, on_block=report))
 
 
-def first_line(lines: Lines, path: str) -> str:
+def first_line(lines: Lines) -> str:
     """Return the first line that is no blank and no comment, which is not taken; of Parquet the names of columns."""
     head = lines.head(lambda line: line.strip() and line[0] not in "#;", 1)
-    if head or not Path(path).is_file():
-        return "".join(head)
-    with Path(path).open("rb") as stored:
-        if stored.read(len(PARQUET)) != PARQUET:
-            return ""
-    from pyarrow import parquet  # here: few logs are Parquet
-
-    return ",".join(parquet.read_schema(path).names)
+    return "".join(head) if lines.columns is None else ",".join(lines.columns)
 
 
-def _refuse_binary(head: bytes, name: str) -> None:
+@contextmanager
+def parquet_damage(name: str) -> Iterator[None]:
+    """Raise InputError where a Parquet file is damaged."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        why = f"cannot be read as Parquet: {str(error).splitlines()[0]}"
+        raise InputError(why, file=name) from error
+
+
+def _refuse_binary(name: str, head: bytes) -> None:
     """Refuse what is no text: a log keeps blocks of NUL bytes after a crash, but does not begin with such."""
-    what = next(
-        (kind for magic, kind in _FOREIGN.items() if head.startswith(magic)), None
-    )
-    start = head[:512]
-    odd = sum(byte < 32 and byte not in (9, 10, 13, 31) for byte in start)
-    if what is None and odd > len(start) // 4:
-        what = "binary"
-    if what is not None:
-        raise InputError(f"is {what}, expected the text of a log", file=name)
+    kinds = [kind for magic, kind in _FOREIGN.items() if head.startswith(magic)]
+    odd = sum(byte < 32 and byte not in (9, 10, 13, 31) for byte in head[:512])
+    if odd > len(head[:512]) // 4:
+        kinds.append("binary")
+    if kinds:
+        raise InputError(f"is {kinds[0]}, expected the text of a log", file=name)
 
 
 # A job takes some 10 kB, with 10,000 steps some 30 MB.
 _MOST_OBJECT = 64 << 20
 _DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[\s,:]*")
+_BLOCK = 1 << 20
+_BEGIN = re.compile(r"[^\s,:]")
 
 
-class _Texts:
+class _Json:
     """JSON texts of which a part is in memory."""
 
     def __init__(self, lines: Lines) -> None:
-        self._lines = lines
-        self._text, self._at = "", 0
-        self.line = 1
+        self._lines, self._text, self._at = lines, "", 0
+        self.line = lines.read + 1
 
     def next(self) -> str:
         """Return the next character that is neither blank nor between values; empty at the end."""
         while True:
-            blank = _SPACE.match(self._text, self._at)
-            self._move(blank.end() if blank else self._at)
-            if self._at < len(self._text):
-                return self._text[self._at]
+            found = _BEGIN.search(self._text, self._at)
+            self._move(found.start() if found else len(self._text))
+            if found:
+                return found[0]
             if not self._more():
                 return ""
 
@@ -206,16 +197,12 @@ class _Texts:
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
-            except ValueError as error:
-                place = getattr(error, "pos", len(self._text))
-                cut = place >= len(self._text) - 16 or "Unterminated" in str(error)
-                if len(self._text) - self._at > _MOST_OBJECT or not (
-                    cut and self._more()
-                ):
+            except ValueError:
+                if len(self._text) - self._at > _MOST_OBJECT or not self._more():
                     raise
-                continue
-            self._move(end)
-            return value
+            else:
+                self._move(end)
+                return value
 
     def _move(self, at: int) -> None:
         self.line += self._text.count("\n", self._at, at)
@@ -223,16 +210,12 @@ class _Texts:
 
     def _more(self) -> bool:
         """Read as much again as waits, so that a long value is tried a few times only."""
-        self._text, self._at = self._text[self._at :], 0
-        parts, size = [self._text], 0
-        while size <= len(self._text):
-            block = self._lines.block()
-            if block is None:
-                break
-            parts.append(block.decode("utf-8", "surrogateescape") + "\n")
-            size += len(block) + 1
-        self._text = "".join(parts)
-        return size > 0
+        rest = self._text[self._at :]
+        read = (self._lines.block() for _ in range(1 + len(rest) // _BLOCK))
+        blocks = [block for block in read if block is not None]
+        more = (f"{block.decode('utf-8', 'surrogateescape')}\n" for block in blocks)
+        self._text, self._at = "".join([rest, *more]), 0
+        return len(blocks) > 0
 
 
 def objects(
@@ -258,58 +241,35 @@ def objects(
     within
         Where all objects are taken: those under these keys are opened, and each object in them is taken instead.
     """
-    texts = _Texts(lines)
+    text, opened = _Json(lines), within if keys is None else keys
     try:
-        while mark := texts.next():
+        while mark := text.next():
             if mark not in "{[":
                 raise ValueError(f"expected an object, not {mark!r}")
-            yield from _members(texts, keys, bare, within)
+            yield from _members(text, opened, bare=bare, every=keys is None)
     except (ValueError, RecursionError) as error:
-        yield texts.line, "", ValueError(str(error))
+        yield text.line, "", ValueError(str(error))
 
 
 def _members(
-    texts: _Texts, keys: Collection[str] | None, bare: bool, within: Collection[str]
+    text: _Json, opened: Collection[str], *, bare: bool, every: bool
 ) -> Iterator[tuple[int, str, Any]]:
-    """Yield what is wanted of an outermost list or object, and take all of it."""
-    outer, begun = texts.next(), texts.line
-    texts.take()
-    if outer == "[":
-        for line, name, value in _each(texts, "]"):
-            if bare:
-                yield line, name, value
-        return
-    opened = within if keys is None else keys
+    """Yield what is wanted of a list or an object, and take all of it."""
+    is_list, begun = text.next() == "[", text.line
+    text.take()
     others: dict[str, Any] = {}
     found = False
-    while (mark := texts.next()) != "}":
-        if not mark:
-            raise ValueError("the text ends within an object")
-        name = str(texts.value())
-        inner = texts.next()
-        if name in opened and inner in ("[", "{"):
+    while text.next() != ("]" if is_list else "}"):
+        name = "" if is_list else str(text.value())
+        if text.next() in ("[", "{") and name in opened:
             found = True
-            texts.take()
-            yield from _each(texts, "]" if inner == "[" else "}")
+            yield from _members(text, (), bare=True, every=True)
             continue
-        line, value = texts.line, texts.value()
-        if keys is None and isinstance(value, dict):
+        line, value = text.line, text.value()
+        if isinstance(value, dict) and (every or (bare and is_list)):
             yield line, name, value
-        elif bare:
+        elif not is_list:
             others[name] = value
-    texts.take()
-    if bare and keys is not None and not found:
+    text.take()
+    if bare and not (every or is_list or found):
         yield begun, "", others
-
-
-def _each(texts: _Texts, closes: str) -> Iterator[tuple[int, str, Any]]:
-    """Yield the objects of a list or of an object, up to its end, which is taken."""
-    while (mark := texts.next()) != closes:
-        if not mark:
-            raise ValueError("the text ends within a list")
-        name = str(texts.value()) if closes == "}" else ""
-        texts.next()
-        line, value = texts.line, texts.value()
-        if isinstance(value, dict):
-            yield line, name, value
-    texts.take()

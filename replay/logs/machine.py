@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 
 from bft.models import InputError
 from bft.models.checks import did_you_mean
@@ -18,11 +17,19 @@ from bft.replay.logs.hosts import (
     natural,
     united,
 )
-from bft.replay.logs.records import FILTERS, OTHERS, Records, RecordTable
+from bft.replay.logs.records import (
+    FILTERS,
+    OTHERS,
+    Records,
+    RecordTable,
+    Row,
+    hosts_of,
+)
 from bft.replay.logs.states import CountsAs, power_of, state_of
-from bft.replay.logs.times import OPEN, Mask, Whole
+from bft.replay.logs.times import OPEN, Whole
 
-_JOBS = ("ran", "seen", "idle", "began")
+# States that several rows of lists state of a node: the last of these counts.
+_GRAVER = ("", "idle", "busy", "unavailable")
 
 
 @dataclass(slots=True)
@@ -35,16 +42,14 @@ class Listed:
         Those that it belongs to.
     state, power
         Its state when the list was made, and `states.power_of` of that.
-    gpus, cores, shares
-        What it has; None: not stated.
+    has_gpus
+        Whether it has any.
     """
 
     partitions: frozenset[str] = frozenset()
     state: str = ""
     power: frozenset[str] = frozenset()
-    gpus: int | None = None
-    cores: int | None = None
-    shares: int | None = None
+    has_gpus: bool = False
 
 
 @dataclass(slots=True)
@@ -86,32 +91,11 @@ class Machine:
     def classes(self) -> tuple[str, ...]:
         """A class for each node, GPU or not and its partitions; none where lists do not tell nodes apart."""
         stated = [self.listed.get(place, Listed()) for place in range(len(self.names))]
-        if not any(each.gpus for each in stated) or all(each.gpus for each in stated):
-            kinds = [""] * len(stated)
-        else:
-            kinds = ["gpu" if each.gpus else "cpu" for each in stated]
+        kinds = ["gpu" if each.has_gpus else "cpu" for each in stated]
         partitions = ["+".join(sorted(each.partitions)) for each in stated]
-        if len(set(partitions)) < 2:
-            partitions = [""] * len(stated)
-        words = [
-            "/".join(filter(None, pair)) for pair in zip(kinds, partitions, strict=True)
-        ]
-        return tuple(words) if len(set(words)) > 1 else ()
-
-
-# A file, a cluster as it spells it, and the nodes that it names as those of the cluster.
-_Claim = tuple[str, str, list[int]]
-
-
-@dataclass(slots=True)
-class _Lists:
-    """The rows of lists by the places of their nodes."""
-
-    members: set[int] = field(default_factory=set)
-    listed: dict[int, Listed] = field(default_factory=dict)
-    aliases: dict[int, int] = field(default_factory=dict)
-    absent: list[tuple[int, int, int]] = field(default_factory=list)
-    owners: list[_Claim] = field(default_factory=list)
+        telling = [part for part in (kinds, partitions) if len(set(part)) > 1]
+        parts = zip(*telling, strict=True)
+        return tuple("/".join(filter(None, each)) for each in parts)
 
 
 def machine_of(
@@ -143,386 +127,300 @@ def machine_of(
     InputError
         When no node is named, when a name may be that of two nodes, or when no job ran on a listed node.
     """
-    texts = records.listed_hosts()
-    was = [str(row.get("was") or "") for _, row in records.listed]
-    of_lists = records.hosts.read(pa.array([*texts, *was], pa.string()))
+    rows = [(file, row, hosts_of(row)) for file, row in records.listed]
+    was = [row.get("was") or "" for _, row, _ in rows]
+    of_lists = records.names_of([*records.listed_hosts(), *was])
+    by_jobs, others = [*records.named["jobs"], *made], records.named["beside"]
     # Rows that are not used name nodes as well, but those of other jobs and machines.
-    by_jobs = united([*records.named["jobs"], *made])
-    others = united(records.named["beside"])
-    nodes = Nodes(
-        records.hosts,
-        united([by_jobs, others, of_lists.made, *records.named["left out"]]),
-    )
-    named = _mask(nodes, by_jobs)
-    beside = _mask(nodes, others) & ~named
-    lists = _read_lists(
-        records, nodes, of_lists.made, of_lists.counts, len(texts), counts_as
-    )
-    owners = _owners(records, table, nodes, lists.owners)
-    if not (named.any() or lists.members or beside.any()):
+    left_out = records.named["left out"]
+    nodes = Nodes(records.hosts, united([*by_jobs, *others, of_lists, *left_out]))
+    named = _names(records, by_jobs)
+    beside = _names(records, others) - named
+    listed = _read_lists(rows, counts_as)
+    of_machine = named | beside | listed.keys()
+    met = [name for name in nodes.names if name in of_machine]
+    if not met:
         raise InputError(
             "no row names a node that was busy, down or known",
             file=source or None,
             hint=records.account.losses() or None,
         )
-    met = named | beside
-    met[list(lists.members)] = True
-    forms = _forms(records, table, nodes, np.flatnonzero(met), lists, owners)
-    members = _members(records, nodes, named, beside, forms, lists, source)
-    _keep_partition(records, nodes, members, lists, partition)
-    _say_other_clusters(records, table, nodes, members, owners)
-    names = nodes.names
-    placed = sorted(members, key=lambda node: (natural(names[node]), names[node]))
-    index = np.full(len(nodes), -1, dtype=np.int64)
-    index[placed] = np.arange(len(placed))
-    if forms:
-        index[list(forms)] = index[list(forms.values())]
-    stated = {
-        int(index[node]): each
-        for node, each in lists.listed.items()
-        if index[node] >= 0
-    }
-    absent = [
-        (int(index[node]), since, until)
-        for node, since, until in lists.absent
-        if index[node] >= 0
-    ]
-    machine = Machine(
-        nodes,
-        [names[node] for node in placed],
-        index,
-        bool(lists.members),
-        stated,
-        absent,
-    )
-    _say_foreign(records, machine, named, beside, lists, source)
-    return machine
-
-
-def _mask(nodes: Nodes, made: Whole) -> Mask:
-    """Which nodes these ranges have."""
-    found = np.zeros(len(nodes), dtype=bool)
-    places, _ = nodes.of(made, np.ones(len(made), dtype=np.int32))
-    found[places] = True
-    return found
-
-
-def _read_lists(
-    records: Records,
-    nodes: Nodes,
-    made: Whole,
-    counts: np.ndarray,
-    size: int,
-    counts_as: CountsAs,
-) -> _Lists:
-    """Find the nodes of each row of a list, and what it says of them."""
-    found = _Lists()
-    places, rows = nodes.of(made, counts)
-    bounds = np.searchsorted(rows, np.arange(2 * size + 1))
-    for number, (file, row) in enumerate(records.listed):
-        mine = places[bounds[number] : bounds[number + 1]].tolist()
-        other = places[bounds[size + number] : bounds[size + number + 1]].tolist()
-        found.members.update(mine)
-        if other:  # in the order in which the row names them
-            place = {nodes.names[node]: node for node in (*mine, *other)}
-            theirs, ours = expand(str(row["was"])), expand(str(row["hosts"]))
-            found.aliases.update(
-                (place[name], place[ours[k]]) for k, name in enumerate(theirs)
-            )
-        partitions = frozenset(
-            filter(None, str(row.get("partition") or "").replace("*", "").split(","))
+    owners = _owners(records, table, rows)
+    forms = _forms(records, table, nodes, met, listed, owners)
+    for former, (_, _, mine) in zip(was, rows, strict=True):
+        forms |= zip(expand(former), mine, strict=False)
+    for other in sorted(forms.keys() & listed.keys()):
+        raise InputError(
+            f"the list of nodes says that {forms[other]} was {other}, which is a node as well",
+            hint="which of the two a job ran on is not clear: read the logs of before and after by themselves",
         )
-        state = str(row.get("state") or "")
-        since, until = row.get("since"), row.get("until")
-        if row.get("cluster"):
-            found.owners.append((file, str(row["cluster"]), mine))
-        for node in mine:
-            known = found.listed.setdefault(node, Listed())
-            known.partitions |= partitions
+    members = set(listed) or _members(records, named, beside, forms, source)
+    if partition is not None:
+        _keep_partition(records, members, listed, partition)
+    _say_other_clusters(records, table, members - owners.keys())
+    names = sorted(members, key=lambda name: (natural(name), name))
+    place = {name: number for number, name in enumerate(names)}
+    index = [place.get(forms.get(name, name), -1) for name in nodes.names]
+    absent = [
+        (place[name], since, until)
+        for _, row, mine in rows
+        for since, until in ((0, row.get("since")), (row.get("until"), OPEN))
+        for name in mine
+        if name in place and since is not None and until is not None
+    ]
+    # Nodes of other partitions are no strangers.
+    known = {
+        name for name, number in zip(nodes.names, index, strict=True) if number >= 0
+    }
+    known |= {name for name, each in listed.items() if each.partitions}
+    _say_foreign(records, named, beside, known, listed, source)
+    return Machine(
+        nodes,
+        names,
+        np.array(index, dtype=np.int64),
+        bool(listed),
+        {place[name]: each for name, each in listed.items() if name in place},
+        absent,
+        len((named | beside) - known),
+    )
+
+
+def some(names: Sequence[str]) -> str:
+    """The first three of some names."""
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+
+
+def _say(
+    records: Records, why: str, names: Collection[str], *, loud: bool = True
+) -> None:
+    """Tell something of nodes, where there are any."""
+    if names:
+        such = f"{len(names):,}, such as {some(sorted(names, key=natural))}"
+        records.account.note(why, "", 0, such, loud=loud)
+
+
+def _names(records: Records, made: Sequence[Whole]) -> set[str]:
+    """The nodes of ranges."""
+    return set(records.nodes_of(united(made)).names)
+
+
+# A row of a list, its file, and its nodes.
+_ListedRow = tuple[str, Row, Sequence[str]]
+
+
+def _read_lists(rows: Sequence[_ListedRow], counts_as: CountsAs) -> dict[str, Listed]:
+    """What rows of lists say of each node."""
+    found: dict[str, Listed] = {}
+    for _, row, mine in rows:
+        partitions = (row.get("partition") or "").replace("*", "").split(",")
+        state = row.get("state") or ""
+        word = state_of(state, counts_as) or ""
+        for name in mine:
+            known = found.setdefault(name, Listed())
+            known.partitions |= set(partitions) - {""}
             known.power |= power_of(state)
-            word = state_of(state, counts_as) or ""
-            known.state = (
-                word
-                if known.state in ("", "idle") or word == "unavailable"
-                else known.state
-            )
-            for name in ("gpus", "cores", "shares"):
-                amount = row.get(name)
-                if amount is not None:
-                    before = getattr(known, name) if row.get("part") else None
-                    setattr(known, name, amount + (before or 0))
-            found.absent += [(node, 0, since)] if since is not None else []
-            found.absent += [(node, until, OPEN)] if until is not None else []
+            known.state = max(known.state, word, key=_GRAVER.index)
+            known.has_gpus |= bool(row.get("gpus"))
     return found
 
 
 def _owners(
-    records: Records, table: RecordTable, nodes: Nodes, listed: Sequence[_Claim]
-) -> dict[int, str]:
+    records: Records, table: RecordTable, listed: Sequence[_ListedRow]
+) -> dict[str, str]:
     """The cluster of each node, where rows of several state theirs; refuses a node that two of them name."""
-    owners: dict[int, str] = {}
-    spelled: dict[str, str] = {}
-    for file, cluster, mine in (*listed, *_claims(records, table, nodes, listed)):
-        name = cluster.casefold()
-        spelled.setdefault(name, cluster)
-        for node in mine:
-            owner = owners.setdefault(node, name)
-            if owner != name:
-                clusters = f"{spelled[owner][:80]!a} and of cluster {cluster[:80]!a}"
+    claims = [
+        (file, row["cluster"], set(mine))
+        for file, row, mine in listed
+        if row.get("cluster")
+    ]
+    for number, cluster in enumerate(records.spelled, 1):
+        rows = np.flatnonzero((table["filter"] == 0) & (table["cluster"] == number))
+        if len(records.spelled) + len(claims) > 1 and len(rows):
+            file = records.files[table["file"][rows[0]]]
+            claims.append((file, cluster, _names(records, [table.ranges_of(rows)[0]])))
+    owners: dict[str, str] = {}
+    for file, cluster, mine in claims:
+        for name in sorted(mine, key=natural):
+            owner = owners.setdefault(name, cluster)
+            if owner.casefold() != cluster.casefold():
                 raise InputError(
-                    f"node {nodes.names[node]} is named by rows of cluster {clusters}",
+                    f"node {name} is named by rows of cluster {owner[:80]!a} and of cluster {cluster[:80]!a}",
                     file=file,
                     hint="--cluster NAME uses the rows of one",
                 )
-    if len(spelled) > 1:
-        why = "rows of several clusters were read as one machine: --cluster uses those of one"
-        detail = ascii(", ".join([*spelled.values()][:2]))[:80]
-        records.account.note(why, "", 0, detail)
+    several = {cluster.casefold(): cluster for _, cluster, _ in reversed(claims)}
+    if len(several) > 1:
+        records.account.note(
+            "rows of several clusters were read as one machine: --cluster uses those of one",
+            "",
+            0,
+            ascii(", ".join([*several.values()][-1:-3:-1])),
+        )
     return owners
-
-
-def _claims(
-    records: Records, table: RecordTable, nodes: Nodes, listed: Sequence[_Claim]
-) -> Iterator[_Claim]:
-    """Yield which nodes the rows of each file name as those of each cluster, unless they all are of the same."""
-    rows = np.flatnonzero((table["filter"] == 0) & (table["cluster"] > 0))
-    if np.count_nonzero(np.bincount(table["cluster"][rows])) + len(listed) < 2:
-        return
-    pair = table["file"][rows].astype(np.int64) << 16 | table["cluster"][rows]
-    order = np.argsort(pair, kind="stable")
-    each, first = np.unique(pair[order], return_index=True)
-    for value, mine in zip(each.tolist(), np.split(order, first[1:]), strict=False):
-        made, _ = table.ranges_of(rows[mine])
-        named = np.flatnonzero(_mask(nodes, united([made]))).tolist()
-        yield records.files[value >> 16], records.spelled[(value & 0xFFFF) - 1], named
 
 
 def _forms(
     records: Records,
     table: RecordTable,
     nodes: Nodes,
-    met: np.ndarray,
-    lists: _Lists,
-    owners: dict[int, str],
-) -> dict[int, int]:
-    """Short and full forms of one name: for the node of the one to be replaced the node of the other."""
-    names, account = nodes.names, records.account
-    several: list[list[str]] = []
-    forms: dict[int, int] = {}
-    first: Whole | None = None
-    for short, full in full_forms(names, met.tolist()).items():
+    met: Sequence[str],
+    listed: Collection[str],
+    owners: dict[str, str],
+) -> dict[str, str]:
+    """Short and full forms of one name: for the one to be replaced the other."""
+    several: list[str] = []
+    forms: dict[str, str] = {}
+    first: dict[str, int] = {}
+    full_names = full_forms(met, range(len(met)))
+    if full_names:  # the first row that names each node
+        places, rows = nodes.of(table.made, table["ranges"])
+        rank = np.full(len(nodes), len(table), dtype=np.int64)
+        rank[places[::-1]] = rows[::-1]
+        first = dict(zip(nodes.names, rank.tolist(), strict=True))
+    for number, full in full_names.items():
+        short, names = met[number], [met[each] for each in full]
         same = [
-            node
-            for node in full
-            if len({owners[each] for each in (node, short) if each in owners}) < 2
+            name
+            for name in names
+            if len(
+                {owners[each].casefold() for each in (name, short) if each in owners}
+            )
+            < 2
         ]
-        both = [node for node in same if node in lists.members]
-        if short in lists.members and both:
+        both = [name for name in same if name in listed]
+        if short in listed and both:
             raise InputError(
-                f"the list of nodes has the short name {names[short]} and the full name "
-                f"{', '.join(names[node] for node in both[:3])}: is that one node?",
-                hint="list each node by one name; --cluster NAME tells two machines apart "
-                "where rows state their cluster",
+                f"the list of nodes has the short name {short} and the full name {some(both)}: is that one node?",
+                hint="list each node by one name; --cluster NAME tells two machines apart where rows state their "
+                "cluster",
             )
         if len(same) > 1:
-            several.append([names[short], *(names[node] for node in same)])
-        if len(full) > 1 or not same:
-            continue
-        pair = short, full[0]
-        if first is None:
-            first = _first_rows(table, nodes)
-        kept = next(
-            (node for node in pair if node in lists.members),
-            min(pair, key=lambda node: int(first[node])),
-        )
-        forms[pair[0] if kept == pair[1] else pair[1]] = kept
-    if several:
-        account.note("short names have several full ones: each counts as a node of its own", "", 0,
-                     f"{len(several)}, such as {some(several[0])}", loud=True)  # fmt: skip
-    for other, node in lists.aliases.items():
-        if other in lists.members:
-            raise InputError(
-                f"the list of nodes says that {names[node]} was {names[other]}, which is a node as well",
-                hint="which of the two a job ran on is not clear: read the logs of before and after by themselves",
+            several.append(short)
+        elif len(names) == len(same):
+            pair = short, names[0]
+            kept, other = sorted(
+                pair, key=lambda name: (name not in listed, first[name])
             )
-    if forms:
-        other, kept = next(iter(forms.items()))
-        account.note("nodes go by their short and their full name: taken for the same nodes", "", 0,
-                     f"{len(forms)}, such as {names[other]} and {names[kept]}")  # fmt: skip
-    return forms | lists.aliases
-
-
-def _first_rows(table: RecordTable, nodes: Nodes) -> Whole:
-    """The first row that names each node."""
-    first = np.full(len(nodes), len(table), dtype=np.int64)
-    places, rows = nodes.of(table.made, table["ranges"])
-    first[places[::-1]] = rows[::-1]
-    return first
+            forms[other] = kept
+    _say(
+        records,
+        "short names have several full ones: each counts as a node of its own",
+        several,
+    )
+    _say(
+        records,
+        "nodes go by their short and their full name: taken for the same nodes",
+        forms,
+        loud=False,
+    )
+    return forms
 
 
 def _members(
     records: Records,
-    nodes: Nodes,
-    named: Mask,
-    beside: Mask,
-    forms: dict[int, int],
-    lists: _Lists,
+    named: set[str],
+    beside: set[str],
+    forms: dict[str, str],
     source: str,
-) -> set[int]:
-    """The nodes of the machine: the listed ones, else those that jobs name."""
-    if lists.members:
-        return set(lists.members)
-    names, account = nodes.names, records.account
-    members = set(np.flatnonzero(named).tolist()) - forms.keys()
+) -> set[str]:
+    """The nodes of a machine that no list states: those that jobs name."""
     # Of this machine or not, they would look idle.
-    only = sorted(
-        set(np.flatnonzero(beside).tolist())
-        - forms.keys()
-        - {forms[node] for node in forms}
+    _say(
+        records,
+        "nodes that only --events or --reservations name are left out: --nodes tells which belong to the machine",
+        beside - forms.keys() - set(forms.values()),
     )
-    if only:
-        why = "nodes that only --events or --reservations name are left out: --nodes tells which belong to the machine"
-        account.note(
-            why,
-            "",
-            0,
-            f"{len(only)}, such as {some([names[node] for node in only])}",
-            loud=True,
-        )
-    account.note("no --nodes: the machine is taken to have the nodes that jobs name; 1 % of nodes that ran none are "
-                 "1 % of idle time too little", "", 0, loud=not records.states_idle)  # fmt: skip
-    if not members:
-        raise InputError(
-            "no job names a node", file=source or None, hint=account.losses() or None
-        )
-    return members
+    records.account.note(
+        "no --nodes: the machine is taken to have the nodes that jobs name; 1 % of nodes that ran none are 1 % of idle "
+        "time too little",
+        "",
+        0,
+        loud=not records.states_idle,
+    )
+    if not named:
+        hint = records.account.losses() or None
+        raise InputError("no job names a node", file=source or None, hint=hint)
+    return named - forms.keys()
 
 
 def _keep_partition(
-    records: Records, nodes: Nodes, members: set[int], lists: _Lists, wanted: str | None
+    records: Records, members: set[str], listed: dict[str, Listed], wanted: str
 ) -> None:
     """Leave nodes out of the machine that the list of nodes says to be of other partitions than that of the jobs."""
-    stated = {node for node in lists.members if lists.listed[node].partitions}
-    if wanted is None or not stated:
-        return
-    keeps = FILTERS["partition"].keeps
-    others = {
-        node
-        for node in stated
-        if not keeps(wanted, ",".join(lists.listed[node].partitions))
+    stated = {
+        name: ",".join(each.partitions)
+        for name, each in listed.items()
+        if each.partitions
     }
-    asked, names = ascii(wanted)[:80], nodes.names
-    if others == members:
-        there = sorted(
-            {name for node in others for name in lists.listed[node].partitions}
-        )
+    keeps = FILTERS["partition"].keeps
+    others = {name for name, mine in stated.items() if not keeps(wanted, mine)}
+    asked = ascii(wanted)[:80]
+    if others and others == members:
+        there = sorted(set(",".join(stated.values()).split(",")))
         raise InputError(
             f"--partition: no node of the list is of {asked}; they are of {', '.join(there[:20])}",
             hint="a host list such as cn[001-128] names its nodes whatever their partitions",
         )
     members -= others
-    for some_nodes, why in (
-        (others, f"are of other partitions than {asked}: left out of the machine"),
-        (
-            members - stated,
-            f"state no partition, as others do: they count as nodes of {asked}",
-        ),
-    ):
-        if some_nodes:
-            shown = [names[node] for node in sorted(some_nodes)]
-            records.account.note(
-                f"nodes of the list {why}",
-                "",
-                0,
-                f"{len(shown):,}, such as {some(shown)}",
-                loud=True,
-            )
+    _say(
+        records,
+        f"nodes of the list are of other partitions than {asked}: left out of the machine",
+        others,
+    )
+    if stated:
+        _say(
+            records,
+            f"nodes of the list state no partition, as others do: they count as nodes of {asked}",
+            members - stated.keys(),
+        )
 
 
 def _say_other_clusters(
-    records: Records,
-    table: RecordTable,
-    nodes: Nodes,
-    members: set[int],
-    owners: dict[int, str],
+    records: Records, table: RecordTable, members: set[str]
 ) -> None:
     """Warn of nodes of the machine that only rows of other clusters name, which were left out."""
     number = list(FILTERS).index("cluster") + 1
-    rows = np.flatnonzero((table["filter"] == number) & (table["ranges"] > 0))
-    if len(rows):
-        ours = _mask(
-            nodes,
-            united(
-                [
-                    table.ranges_of(
-                        np.flatnonzero((table["why"] == 0) & (table["cluster"] > 0))
-                    )[0]
-                ]
-            ),
+    theirs = np.flatnonzero(table["filter"] == number)
+    if len(theirs):
+        ours = np.flatnonzero((table["why"] == 0) & (table["cluster"] > 0))
+        by_ours, by_theirs = (
+            _names(records, [table.ranges_of(rows)[0]]) for rows in (ours, theirs)
         )
-        theirs = _mask(nodes, united([table.ranges_of(rows)[0]])) & ~ours
-        names = sorted(
-            nodes.names[node]
-            for node in np.flatnonzero(theirs).tolist()
-            if node in members and node not in owners
-        )
-        if names:
-            records.account.note(
-                OTHERS.format("cluster"),
-                "",
-                0,
-                f"{len(names)}, such as {', '.join(names[:3])}",
-                loud=True,
-            )
+        _say(records, OTHERS.format("cluster"), (by_theirs - by_ours) & members)
 
 
 def _say_foreign(
     records: Records,
-    machine: Machine,
-    named: Mask,
-    beside: Mask,
-    lists: _Lists,
+    named: set[str],
+    beside: set[str],
+    known: set[str],
+    listed: Collection[str],
     source: str,
 ) -> None:
     """Say which nodes are not in the list of nodes; refuses logs of which no job ran on a node of the list."""
-    names, outside = machine.nodes.names, machine.index < 0
-    outside[[node for node in lists.listed if lists.listed[node].partitions]] = False
-    strangers, others = (
-        np.flatnonzero(outside & named),
-        np.flatnonzero(outside & beside),
-    )
-    if lists.members and len(strangers) and not (named & ~outside).any():
-        jobs, listed = (
-            [names[node] for node in some_nodes]
-            for some_nodes in (strangers.tolist(), sorted(lists.members))
-        )
+    if listed and named and named.isdisjoint(known):
+        jobs, there = (sorted(names, key=natural) for names in (named, listed))
         raise InputError(
-            f"no job ran on a node of the list of nodes: jobs ran on {some(jobs)}, the list has {some(listed)}",
+            f"no job ran on a node of the list of nodes: jobs ran on {some(jobs)}, the list has {some(there)}",
             file=source or None,
-            hint=difference(jobs, listed) or "is it the list of another machine?",
+            hint=difference(jobs, there) or "is it the list of another machine?",
         )
-    machine.foreign = len(strangers) + len(others)
-    if lists.members and len(others):
-        none = not (beside & ~outside).any()
-        why = "nodes that are not in the list of nodes were down or reserved: left out"
-        such = some([names[node] for node in others.tolist()])
-        records.account.note(why, "", 0, f"{len(others)}, such as {such}", loud=none)
+    if listed:
+        _say(
+            records,
+            "nodes that are not in the list of nodes were down or reserved: left out",
+            beside - known,
+            loud=beside.isdisjoint(known),
+        )
 
 
 def refuse_unknown(records: Records, asked: dict[str, str]) -> None:
     """Refuse logs of which a filter leaves all jobs out."""
     for name, wanted in asked.items():
-        if not FILTERS[name].of_jobs or name in records.chosen:
-            continue
-        cells = ",".join(records.others.get(name, ())).split(",")
-        others = list(dict.fromkeys(filter(None, map(str.strip, cells))))
-        known = f"; they have {', '.join(others[:20])}" if others else ""
-        meant = did_you_mean(wanted, others)
-        raise InputError(
-            f"--{name}: the logs have no job of {ascii(wanted)[:80]}{known}{meant}"
-        )
-
-
-def some(names: Sequence[str]) -> str:
-    """The first three of some names."""
-    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        if FILTERS[name].of_jobs and name not in records.chosen:
+            cells = ",".join(records.others.get(name, ())).split(",")
+            others = list(dict.fromkeys(filter(None, map(str.strip, cells))))
+            known = f"; they have {', '.join(others[:20])}" if others else ""
+            raise InputError(
+                f"--{name}: the logs have no job of {ascii(wanted)[:80]}{known}{did_you_mean(wanted, others)}"
+            )

@@ -7,14 +7,17 @@ what its rows say, as text or as numbers, and why a row is left out or skipped; 
 
 from __future__ import annotations
 
-import logging
+import ctypes
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bft.models import InputError
@@ -23,24 +26,28 @@ from bft.replay.logs.hosts import (
     HostLists,
     Nodes,
     Ranges,
-    bytes_of,
     expand,
+    flags,
+    keys_of,
+    literal,
     of_keys,
     united,
 )
 from bft.replay.logs.lines import Lines, objects
-from bft.replay.logs.states import Snapshots
-from bft.replay.logs.times import NONE, Clock, Mask, Whole, limits, no_time
+from bft.replay.logs.states import Snapshots, counts_as
+from bft.replay.logs.times import NONE, Clock, Mask, Whole, by_word, limits, no_time
 from bft.replay.trace.node_trace import consecutive
 
-logger = logging.getLogger(__name__)
 Texts: TypeAlias = Any
 """A column of text (pyarrow.Array)."""
 Places = NDArray[np.int64]
+Row = Mapping[str, Any]
 
 # --- what a reader says of rows that are not used -------------------------------------------------------------------
 
 LEFT_OUT, SKIPPED, FOREIGN = "left out: ", "skipped: ", "no record: "
+# Begins what is worth telling on standard error as well.
+LOUD = "! "
 # Jobs of which it is known how long they waited (`trace`).
 NEVER_STARTED = LEFT_OUT + "job that never started"
 
@@ -84,7 +91,7 @@ class Why:
     >>> why = Why(3)
     >>> why.where(np.array([True, False, True]), "left out: job step")
     >>> why.where(np.array([False, True, True]), "skipped: column End holds no time", lambda row: f"cell {row}")
-    >>> [why.reason(row) for row in range(3)]
+    >>> [why.reasons[code] for code in why.code]
     ['left out: job step', 'skipped: column End holds no time', 'left out: job step']
     """
 
@@ -97,7 +104,7 @@ class Why:
         self, rows: Mask, reason: str, detail: str | Callable[[int], str] = ""
     ) -> None:
         """Rows are not used for a reason, those that have one already apart."""
-        mine = rows & (self.code == 0)
+        mine = rows & self.used
         if mine.any():
             if reason not in self.reasons:
                 self.reasons.append(reason)
@@ -107,9 +114,8 @@ class Why:
     def taken(self, rows: Places) -> Why:
         """Return the reasons of some rows."""
         some = Why(len(rows))
-        for code, reason in enumerate(self.reasons[1:], 1):
-            mine = self.code[rows] == code
-            some.where(mine, reason, lambda row: self.detail(int(rows[row])))
+        some.code, some.reasons = self.code[rows], list(self.reasons)
+        some._details = [lambda row: self.detail(rows[row])] * len(self.reasons)
         return some
 
     @property
@@ -117,10 +123,6 @@ class Why:
         """The rows that have no reason."""
         used: Mask = self.code == 0
         return used
-
-    def reason(self, row: int) -> str:
-        """The reason of a row; empty: it is used."""
-        return self.reasons[int(self.code[row])]
 
     def detail(self, row: int) -> str:
         """The detail of a row's reason."""
@@ -135,9 +137,6 @@ class Why:
 KINDS = ("ran", "began", "ended", "shrank", "down", "went down", "came back", "idle", "seen", "all down", "suspended",
          "resumed",          "listed", "nothing")  # fmt: skip
 _TEXTS = ("id", "hosts", "user", "partition", "cluster", "state")
-_TIMES = ("known", "start", "end", "limit", "suspended")
-_OF_ROWS = {*_TEXTS, *_TIMES, "line", "kind", "count", "units", "again", "once"}
-_OF_ROWS |= {"why", "detail", "notes"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -163,8 +162,10 @@ class Block:
         What filters go by, and of which one value in all rows means that others were left out.
     units
         What a job held of its nodes, where `Settings.unit` asks for it (`units.Stated`).
+    rows
+        The rows that it was made of, if any.
     literal
-        The lists of hosts are names with commas between them, in which brackets have no meaning.
+        Brackets in lists of hosts are parts of names.
     again
         Rows that are counted by an earlier record of the same line.
     once
@@ -191,6 +192,7 @@ class Block:
     cluster: Texts | None = None
     state: Texts | None = None
     units: Sequence[Any] | None = None
+    rows: Sequence[Row] = ()
     literal: bool = False
     again: Mask | None = None
     once: bool = False
@@ -204,31 +206,32 @@ class Block:
     def __len__(self) -> int:
         return len(self.line)
 
+    def text(self, name: str) -> Texts:
+        """A column of text; empty where rows do not state it."""
+        column = getattr(self, name)
+        return pa.repeat("", len(self)) if column is None else column
 
-Row = Mapping[str, Any]
+
 # Rows that make one block, so that columns pay.
 _ROWS = 5_000
 
 
 def hosts_of(row: Row) -> tuple[str, ...]:
     """The hosts of a row of a list of nodes."""
-    hosts = row["hosts"]
-    return expand(hosts) if isinstance(hosts, str) else tuple(hosts)
+    return expand(row["hosts"])
 
 
-def in_blocks(rows: Iterable[Block | Row]) -> Iterator[Block | Row]:
-    """Yield what a reader yields, single rows put together into blocks of one kind; those of lists of nodes stay."""
+def in_blocks(rows: Iterable[Block | Row]) -> Iterator[Block]:
+    """Yield what a reader yields, single rows put together into blocks of one kind."""
     waiting: dict[str, list[Row]] = {}
-    count = 0
     for row in rows:
-        if isinstance(row, Block) or row.get("kind") == "listed":
+        if isinstance(row, Block):
             yield row
             continue
-        waiting.setdefault(row.get("kind", "ran"), []).append(row)
-        count += 1
-        if count >= _ROWS:
-            yield from (block_of(kind, some) for kind, some in waiting.items())
-            waiting, count = {}, 0
+        kind = row.get("kind", "ran")
+        waiting.setdefault(kind, []).append(row)
+        if len(waiting[kind]) == _ROWS:
+            yield block_of(kind, waiting.pop(kind))
     yield from (block_of(kind, some) for kind, some in waiting.items())
 
 
@@ -245,63 +248,54 @@ def block_of(kind: str, rows: Sequence[Row]) -> Block:
     >>> block.hosts.to_pylist(), block.start.tolist(), block.end.tolist()
     (['n1,n2'], [10], [-1])
     """
-    size = len(rows)
     stated = set().union(*rows)
     if kind not in ("listed", "seen") and (unknown := stated - _OF_ROWS):
-        raise TypeError(
-            f"rows have no column {min(unknown)!r}: expected {', '.join(sorted(_OF_ROWS))}"
-        )
-    why = Why(size)
-    columns: dict[str, Any] = {}
-    for name in stated.intersection(_TEXTS):
-        cells = [row.get(name) or "" for row in rows]
-        if name == "hosts":
-            cells = [
-                cell if isinstance(cell, str) else ",".join(cell) for cell in cells
-            ]
-        columns[name] = texts(cells)
-    for name in stated.intersection(_TIMES):
-        columns[name] = _times([row.get(name) for row in rows])
-    if "count" in stated:
-        columns["count"] = np.array(
-            [row.get("count") or 0 for row in rows], dtype=np.int64
-        )
-    if "units" in stated:
-        columns["units"] = [row.get("units") for row in rows]
-    if "again" in stated:
-        columns["again"] = np.array(
-            [row.get("again", False) for row in rows], dtype=bool
-        )
-    if "why" in stated:
-        details = [row.get("detail", "") for row in rows]
-        for reason in dict.fromkeys(row["why"] for row in rows if row.get("why")):
-            mine = np.array([row.get("why") == reason for row in rows], dtype=bool)
-            why.where(mine, reason, details.__getitem__)
+        expected = ", ".join(sorted(_OF_ROWS))
+        raise TypeError(f"rows have no column {min(unknown)!r}: expected {expected}")
+    line = np.array([row["line"] for row in rows], dtype=np.int64)
+    once = any(row.get("once") for row in rows)
+    block = Block(kind=kind, line=line, rows=rows, once=once)
+    for name in stated & _COLUMNS.keys():
+        setattr(block, name, _COLUMNS[name]([row.get(name) for row in rows]))
+    reasons = [row.get("why") or "" for row in rows]
+    for reason in {*reasons} - {""}:
+        mine = np.array([each == reason for each in reasons])
+        block.why.where(mine, reason, lambda row: rows[row].get("detail", ""))
     notes: dict[str, dict[int, str]] = {}
-    if "notes" in stated:
-        for place, row in enumerate(rows):
-            for reason, detail in row.get("notes", ()):
-                notes.setdefault(reason, {})[place] = detail
-    block = Block(
-        line=np.array([row["line"] for row in rows], dtype=np.int64),
-        why=why,
-        kind=kind,
-        **columns,
-    )
+    for place, row in enumerate(rows):
+        for reason, detail in row.get("notes", ()):
+            notes.setdefault(reason, {})[place] = detail
     for reason, told in notes.items():
-        mine = np.isin(np.arange(size), list(told))
+        mine = np.isin(np.arange(len(rows)), list(told))
         block.notes.append((mine, reason, told.__getitem__))
-    block.once = any(row.get("once") for row in rows)
     return block
 
 
-def _times(values: list[Any]) -> Any:
-    """Return times of single rows as nanoseconds, or all of them as text."""
-    if any(isinstance(value, str) for value in values):
-        return texts(["" if value is None else str(value) for value in values])
-    return np.array(
-        [NONE if value is None else value for value in values], dtype=np.int64
+def _texts(cells: Sequence[Any]) -> Texts:
+    """Texts of single rows, or sequences of names, as a column."""
+    return texts(
+        [each if isinstance(each, str) else ",".join(each or ()) for each in cells]
     )
+
+
+def _times(cells: Sequence[Any]) -> Any:
+    """Times of single rows as nanoseconds, or all of them as text."""
+    if any(isinstance(cell, str) for cell in cells):
+        return texts(["" if cell is None else str(cell) for cell in cells])
+    return np.array([NONE if cell is None else cell for cell in cells], dtype=np.int64)
+
+
+def _numbers(cells: Sequence[Any]) -> Whole:
+    return np.array([cell or 0 for cell in cells], dtype=np.int64)
+
+
+_COLUMNS: dict[str, Callable[[Sequence[Any]], Any]] = {
+    **dict.fromkeys(_TEXTS, _texts),
+    **dict.fromkeys(("known", "start", "end", "limit", "suspended"), _times),
+    **dict.fromkeys(("count", "again"), _numbers),
+    "units": list,
+}
+_OF_ROWS = {*_COLUMNS, "line", "kind", "once", "why", "detail", "notes"}
 
 
 def texts(cells: Sequence[str]) -> Texts:
@@ -320,12 +314,26 @@ def decoded(column: Texts, row: int) -> str:
     return cell if isinstance(cell, str) else ""
 
 
+def _host_error(column: Texts, row: int) -> str:
+    """What is wrong with a host list."""
+    try:
+        expand(decoded(column, row))
+    except HostListError as error:
+        return str(error)
+    return _shown(column, row)
+
+
+def _shown(column: Texts, row: int) -> str:
+    """The text of a cell, for a message."""
+    return ascii(decoded(column, row)[:80])
+
+
 # --- what a reader is given -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """How a filter chooses rows.
+    """How an option chooses rows by what they state in the column of its name.
 
     Parameters
     ----------
@@ -345,64 +353,29 @@ class Filter:
         >>> Filter("", of_jobs=True).keeps("gpu", "batch, GPU"), Filter("", of_jobs=False).keeps("gpu", "")
         (True, True)
         """
-        name = _plain(wanted)
-        if self.of_jobs:
-            return name in map(_plain, stated.split(","))
-        return _plain(stated) in ("", name)
+        names = [name.strip() for name in stated.casefold().split(",")]
+        return wanted.strip().casefold() in names or (
+            names == [""] and not self.of_jobs
+        )
 
 
-def _plain(name: str) -> str:
-    return name.strip().casefold()
-
-
-def _filter(help: str, *, of_jobs: bool) -> Any:  # noqa: A002 - as click calls it
-    return field(default=None, metadata={"filter": Filter(help, of_jobs)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
-    """The values that rows of a log have to state to be used; None: any. Each is an option of `ingest`.
-
-    Raises
-    ------
-    InputError
-        When a value is empty, or names several partitions.
-    """
-
-    cluster: str | None = _filter("Use only rows of this cluster. [all]", of_jobs=False)
-    partition: str | None = _filter(
+# Each is a field of `Settings`, and an option of `ingest`.
+FILTERS = {
+    "cluster": Filter("Use only rows of this cluster. [all]", of_jobs=False),
+    "partition": Filter(
         "Use only jobs of this partition or queue. [all]", of_jobs=True
-    )
-
-    def __post_init__(self) -> None:
-        for name, wanted in self.asked().items():
-            if not isinstance(wanted, str) or not wanted.strip():
-                raise InputError(
-                    f"--{name}: expected the name of a {name}, not {wanted!r}",
-                    hint=f"without --{name}, rows of all {name}s are used",
-                )
-            if FILTERS[name].of_jobs and "," in wanted:
-                raise InputError(
-                    f"--{name}: expected the name of one {name}, not {ascii(wanted)[:80]}"
-                )
-
-    def asked(self) -> dict[str, str]:
-        """Return what the user asks for, by the names of the filters."""
-        each = {name: getattr(self, name) for name in FILTERS}
-        return {name: wanted for name, wanted in each.items() if wanted is not None}
-
-
-FILTERS: dict[str, Filter] = {
-    each.name: each.metadata["filter"] for each in fields(Filters)
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(Filters):
+class Settings:
     """What the user says of a file.
 
     Parameters
     ----------
+    cluster, partition
+        What rows have to state to be used; None: anything.
     fields, delimiter
         Names of the columns of a table without a header line, and what separates them; empty: as the file shows.
     table
@@ -413,14 +386,22 @@ class Settings(Filters):
         The file lies beside logs of jobs: it states when nodes were unavailable, or which there are.
     mtime
         Take the time of a file's last change for that of its snapshot, where nothing else states one.
-    counts_as
-        What words for states of nodes count as, where that is not what `states.state_of` has.
+    count_as
+        What words for states of nodes count as, where that is not what `states.state_of` has, such as
+        `completing=idle,powered_down=idle`.
     unit
         What turns idle by itself (`units.Unit`); None: nodes turn idle as a whole.
     allow_few
         Accept what is refused as an export that lacks something.
+
+    Raises
+    ------
+    InputError
+        When the value of a filter is empty, or names several partitions.
     """
 
+    cluster: str | None = None
+    partition: str | None = None
     fields: tuple[str, ...] = ()
     delimiter: str = ""
     table: Any = None
@@ -428,9 +409,28 @@ class Settings(Filters):
     machine_nodes: int | None = None
     beside: bool = False
     mtime: bool = False
-    counts_as: Mapping[str, Any] = field(default_factory=dict)
+    count_as: str = ""
     unit: Any = None
     allow_few: bool = False
+
+    def __post_init__(self) -> None:
+        for name, wanted in self.asked().items():
+            is_name = isinstance(wanted, str) and bool(wanted.strip())
+            if not is_name or (FILTERS[name].of_jobs and "," in wanted):
+                raise InputError(
+                    f"--{name}: expected the name of a {name}, not {ascii(wanted)[:80]}",
+                    hint=f"without --{name}, rows of all {name}s are used",
+                )
+
+    def asked(self) -> dict[str, str]:
+        """Return what the user asks for, by the names of the filters."""
+        each = {name: getattr(self, name) for name in FILTERS}
+        return {name: wanted for name, wanted in each.items() if wanted is not None}
+
+    @property
+    def counts_as(self) -> Mapping[str, Any]:
+        """What words for states of nodes count as."""
+        return counts_as(self.count_as)
 
 
 @dataclass(slots=True)
@@ -486,6 +486,20 @@ class Log:
         """Tell something of rows that are used, the first at `line`, or (line 0) of the file."""
         self.account.note(reason, self.name, line, detail, count=count, loud=loud)
 
+    def tell(
+        self,
+        block: Block,
+        rows: Mask,
+        reason: str,
+        detail: Callable[[int], str] = lambda row: "",
+    ) -> None:
+        """Tell something of some rows of a block, if there are any, with a detail of the first."""
+        if rows.any():
+            first, count = int(rows.argmax()), int(np.count_nonzero(rows))
+            line, is_loud = int(block.line[first]), reason.startswith(LOUD)
+            text = reason.removeprefix(LOUD)
+            self.note(text, line, detail(first), count=count, loud=is_loud)
+
     def refuse_unstated(self, expected: Mapping[str, str]) -> None:
         """Refuse a file that does not state of jobs what the user filters them by.
 
@@ -526,15 +540,10 @@ def each_line(
     expected
         What a line of another shape is not, for a message.
     """
+    why = f"{FOREIGN}is no {expected}"
     for number, line in log.lines:
         if line and not line.isspace() and not line.startswith(comment):
-            try:
-                yield from _rows(row(line, number), number)
-            except InputError:  # of the whole log; it is a ValueError as well
-                raise
-            except MISSHAPEN:
-                why = f"{FOREIGN}is no {expected}"
-                yield {"line": number, "kind": "nothing", "why": why, "detail": ascii(line[:60])}  # fmt: skip
+            yield from _rows(row, (line, number), number, why, ascii(line[:60]))
 
 
 # What an object of another shape raises in a reader that takes it for granted.
@@ -573,25 +582,11 @@ def each_object(
     for number, name, entry in objects(log.lines, keys, bare=bare, within=within):
         log.items += 1
         if isinstance(entry, ValueError):
-            yield {
-                "line": number,
-                "kind": "nothing",
-                "why": SKIPPED + "is not JSON",
-                "detail": str(entry),
-            }
-            continue
-        try:
-            yield from _rows(row(entry, name, number), number)
-        except InputError:  # of the whole log; it is a ValueError as well
-            raise
-        except MISSHAPEN as error:
+            why = SKIPPED + "is not JSON"
+            yield {"line": number, "kind": "nothing", "why": why, "detail": str(entry)}
+        else:
             why = f"{SKIPPED}is no {expected}"
-            yield {
-                "line": number,
-                "kind": "nothing",
-                "why": why,
-                "detail": repr(error)[:200],
-            }
+            yield from _rows(row, (entry, name, number), number, why)
     if not log.items:
         wanted = f"with a list {' or '.join(map(repr, keys))}" if keys else "of objects"
         raise InputError(
@@ -599,13 +594,25 @@ def each_object(
         )
 
 
-def _rows(found: Iterable[Row], line: int) -> Iterator[Row]:
-    """Yield rows with their line, or one that says why there is none."""
+def _rows(
+    row: Callable[..., Iterable[Row]],
+    of: tuple[Any, ...],
+    line: int,
+    misshapen: str,
+    shown: str = "",
+) -> Iterator[Row]:
+    """Yield the rows of a line or an object, or one that says why there is none."""
     try:
-        for row in found:
-            yield row if "line" in row else {"line": line, **row}
-    except Refused as why:
-        yield {"line": line, "kind": "nothing", "why": why.why, "detail": why.detail}
+        for found in row(*of):
+            yield {"line": line, **found}
+        return
+    except InputError:  # of the whole log; it is a ValueError as well
+        raise
+    except Refused as refused:
+        why, detail = refused.why, refused.detail
+    except MISSHAPEN as error:
+        why, detail = misshapen, shown or repr(error)[:200]
+    yield {"line": line, "kind": "nothing", "why": why, "detail": detail}
 
 
 # --- the account ----------------------------------------------------------------------------------------------------
@@ -625,10 +632,6 @@ class Tally:
     line: int
     detail: str = ""
     loud: bool = False
-
-    def in_short(self) -> str:
-        """Return the note without the folder of its file."""
-        return str(replace(self, file=PurePath(self.file).name))
 
     def __str__(self) -> str:
         if not self.line:  # of a file, or of all
@@ -677,86 +680,78 @@ class Account:
         With `loud` it is likely to make the trace another machine's than the user has in mind: the command line
         prints it on stderr too.
         """
-        tally(self.notes, reason, Tally(count, file, line, detail[:200], loud))
+        self.add(self.notes, reason, Tally(count, file, line, detail[:200], loud))
+
+    def add(self, into: dict[str, Tally], reason: str, found: Tally) -> None:
+        """Count something under its reason; where it was met first stays."""
+        known = into.setdefault(reason, found)
+        if known is not found:
+            known.count += found.count
+            known.loud |= found.loud
+            # Columns are read one after the other, each for many rows.
+            if known.file == found.file and 0 < found.line < known.line:
+                known.line, known.detail = found.line, found.detail
 
     def warnings(self) -> list[str]:
         """The loud notes, a line each."""
-        return [
-            f"{reason}{f': {t}' if str(t) else ''}"
-            for reason, t in self.notes.items()
-            if t.loud
-        ]
+        return [_line(reason, t) for reason, t in self.notes.items() if t.loud]
 
     def assumptions(self) -> tuple[str, ...]:
         """Return skipped rows and notes, a sentence each, without the folders of files: for the trace."""
         kinds = ((self.skipped, "rows were skipped: "), (self.notes, ""))
         return tuple(
-            f"{kind}{reason}{f': {tally.in_short()}' if str(tally) else ''}"
+            kind + _line(reason, replace(each, file=PurePath(each.file).name))
             for tallies, kind in kinds
-            for reason, tally in tallies.items()
+            for reason, each in tallies.items()
         )
 
     def losses(self) -> str:
         """Why rows were skipped or left out, in one line."""
-        return "; ".join(
-            f"{reason}: {found}"
-            for reason, found in {**self.skipped, **self.left_out}.items()
-        )
+        lost = {**self.skipped, **self.left_out}
+        return "; ".join(_line(reason, each) for reason, each in lost.items())
 
     def as_dict(self) -> dict[str, Any]:
         """The account as plain values, for JSON."""
         each = {"skipped": self.skipped, "left_out": self.left_out, "notes": self.notes}
+        names = ("count", "file", "line", "detail")
         plain = {
-            name: [
-                {
-                    "reason": reason,
-                    "count": t.count,
-                    "file": t.file,
-                    "line": t.line,
-                    "detail": t.detail,
-                }
+            kind: [
+                {"reason": reason, **{name: getattr(t, name) for name in names}}
                 for reason, t in tallies.items()
             ]
-            for name, tallies in each.items()
+            for kind, tallies in each.items()
         }
         return {"lines": self.lines, "rows": self.rows, "used": self.used, **plain}
 
 
-def tally(into: dict[str, Tally], reason: str, found: Tally) -> None:
-    """Count something under its reason; where it was met first stays."""
-    known = into.get(reason)
-    if known is None:
-        into[reason] = found
-    else:
-        known.count += found.count
-        known.loud |= found.loud
-        # Columns are read one after the other, each for many rows.
-        if known.file == found.file and 0 < found.line < known.line:
-            known.line, known.detail = found.line, found.detail
+def _line(reason: str, found: Tally) -> str:
+    return f"{reason}: {found}" if str(found) else reason
 
 
 # --- the table of records -------------------------------------------------------------------------------------------
 
 # Columns of the table of records, in which no text is left.
 COLUMNS = {
-    "file": np.int16, "line": np.uint32, "kind": np.int8, "why": np.int16, "otherwise": np.int16, "filter": np.int8,
+    "file": np.int16, "kind": np.int8, "why": np.int16, "otherwise": np.int16, "filter": np.int8,
     "cluster": np.int16, "id": np.uint64, "known": np.int64, "start": np.int64, "end": np.int64, "limit": np.int64,
     "suspended": np.int64, "count": np.int32, "ranges": np.int32, "units": np.int32, "once": bool, "again": bool,
-    "beside": bool, "samples": bool,
+    "beside": bool, "samples": bool, "line": np.uint32,
 }  # fmt: skip
-# What rows have where nothing is stated; and the columns that are settled once all records are there.
+# What rows have where nothing is stated.
 _EMPTY = dict.fromkeys(("known", "start", "end", "limit", "suspended"), NONE)
-_ASSIGNED = frozenset({"why", "kind", "end", "count", "ranges"})
 KIND = {name: number for number, name in enumerate(KINDS)}
 RESERVED, POWERED_OFF = "reserved", "powered off"
 # Different texts of a column that are kept: one alone is suspicious.
 _MOST_VALUES = 2
 # Nodes of rows that are written out together.
 _NODES = 1 << 17
-# Bytes that are hashed together: each takes thirty meanwhile.
-_HASHED = 1 << 20
-_POWERS = np.cumprod(np.full(4096, 1_099_511_628_211, dtype=np.uint64))
+_PRIME = np.uint64(1_099_511_628_211)
 _OF_JOBS = frozenset({"ran", "began"})
+# Kinds of rows that state what becomes of nodes, but when these were unavailable; and kinds that state that.
+_OF_NODES = _OF_JOBS | {"idle", "seen"}
+_OF_OUTAGES = frozenset({"down", "went down", "all down", "idle", "seen"})
+_ENDING = frozenset({"ended", "shrank", "came back", "went down", "down"})
+_NAMING = frozenset({"ran", "began", "idle", "down", "went down"})
 NOT_STATED = "no {0} is stated: --{0} was not applied"
 OTHERS = "jobs of other {}s were left out: nodes of this trace on which they ran look idle meanwhile"
 
@@ -780,10 +775,12 @@ class Records:
         were looked at.
     chosen, others
         Filters by which some job was kept, and what they left out.
-    clusters
-        Clusters that rows state, folded; the first is that of rows that state none.
+    spelled
+        Clusters as rows spell them; the first is that of rows that state none.
     listed
         The rows of lists of nodes.
+    states_outages
+        Whether logs of jobs state when nodes were unavailable, or idle.
     """
 
     def __init__(self, account: Account, *, keep: bool = False) -> None:
@@ -792,12 +789,11 @@ class Records:
         self.files: list[str] = []
         self.reasons = [""]
         self.values: dict[str, set[str]] = {}
-        self.looked_at: dict[str, int] = {}
+        self.looked_at: Counter[str] = Counter()
         self.chosen: set[str] = set()
         self.others: dict[str, dict[str, None]] = {}
-        self.clusters: list[str] = []
         self.spelled: list[str] = []
-        self.unstated: tuple[str, int] | None = None
+        self._clusters: dict[str, int] = {}
         self.listed: list[tuple[str, Row]] = []
         self.snapshots = Snapshots()
         # What logs state of the machine and of their window.
@@ -808,18 +804,18 @@ class Records:
         self.shown_until = 0
         self.ends_ns: int | None = None
         self.only_ended = self.says_requeues = self.states_idle = False
-        self.states_starts = False
+        self.states_starts = self.states_outages = False
         self.unit: Any = None
         self.units_per_node: int | None = None
-        self.units: list[Any] = [None]
+        self.units: list[Any] = []
         self._units: dict[Any, int] = {None: 0}
         self.kept: list[pa.Table] | None = [] if keep else None
         # Why rows are left out of which others say the same.
         self.repeats: set[int] = set()
-        self._dropped: list[tuple[int, int, int, int]] = []
+        # By reason and file: rows of which nothing was read. By reason: where it was met first, and a detail.
+        self._dropped: Counter[tuple[int, int]] = Counter()
         self._details: dict[int, tuple[int, int, str]] = {}
-        # Of each block its size, and the columns that do not have the same in all rows.
-        self._sizes: list[int] = []
+        # The columns of each block that do not have the same in all rows.
         self._parts: list[dict[str, NDArray[Any]]] = []
         self._ranges: list[Whole] = []
         # Nodes that rows name: of logs of jobs, of files beside them, and in rows that filters leave out.
@@ -838,58 +834,19 @@ class Records:
             Rows are samples of nodes, no jobs.
         """
         self.files.append(log.name)
-        before = len(self._parts)
-        for found in in_blocks(rows):
-            if isinstance(found, Block):
-                self._add(log, found, samples)
-            else:
-                self._list(log, found)
+        name = "observed_outages"
+        for block in in_blocks(rows):
+            self._add(log, block, samples)
+            if block.kind in _OF_NODES and block.why.used.any():
+                name = "observed"
         self.account.lines += log.lines.read if log.items is None else log.items
-        foreign = [
-            code
-            for code, reason in enumerate(self.reasons)
-            if reason.startswith(FOREIGN)
-        ]
-        whys = [part["why"] for part in self._parts[before:]]
-        why = np.concatenate([np.zeros(0, dtype=np.int16), *whys])
-        others = any(file == len(self.files) - 1 for _, file, *_ in self._dropped)
-        if len(why) and np.isin(why, foreign).all() and not others:
-            _, line, detail = self._details[int(why[0])]
-            reason = self.reasons[int(why[0])].removeprefix(FOREIGN)
-            raise InputError(
-                f"is no log of this format: line {line} {reason}: {detail}",
-                file=log.name,
+        if log.observed is not None:  # several windows make the one that spans them
+            known = getattr(self, name) or log.observed
+            setattr(
+                self,
+                name,
+                (min(known[0], log.observed[0]), max(known[1], log.observed[1])),
             )
-
-    def observe(self, log: Log) -> None:
-        """Take the window of observation that a log states; several make the one that spans them."""
-        if log.observed is None:
-            return
-        used = [KIND[kind] for kind in ("ran", "began", "idle", "seen")]
-        number = len(self.files) - 1
-        mine = [part for part in self._parts if part.get("file", _ZERO)[0] == number]
-        of_jobs = any(
-            (np.isin(part.get("kind", 0), used) & (part["why"] == 0)).any()
-            for part in mine
-        )
-        name = "observed" if of_jobs else "observed_outages"
-        known = getattr(self, name) or log.observed
-        setattr(
-            self, name, (min(known[0], log.observed[0]), max(known[1], log.observed[1]))
-        )
-
-    def states_outages(self) -> bool:
-        """Whether logs state when nodes were unavailable, or idle."""
-        kinds = [KIND[kind] for kind in ("down", "went down", "all down", "idle")]
-        return bool(self.snapshots) or any(
-            bool(
-                (
-                    np.isin(part.get("kind", 0), kinds)
-                    & ((part["why"] == 0) | (part.get("filter", 0) > 0))
-                ).any()
-            )
-            for part in self._parts
-        )
 
     def names_of(self, lists: Sequence[str]) -> Whole:
         """The ranges of host lists; of names one each."""
@@ -922,13 +879,13 @@ class Records:
 
     def refuse(self, table: RecordTable, row: int, why: Refused) -> int:
         """The number of why a row is not used after all, whose detail is kept where it is the first."""
-        code = self.reason(why.why)
         place = int(table["file"][row]), int(table["line"][row])
-        self._details.setdefault(code, (*place, why.detail))
-        if self.account.strict:
-            text = f"line {place[1]}: {why.why.partition(': ')[2]}"
-            detail = f": {why.detail}" if why.detail else ""
-            raise InputError(text + detail, file=self.files[place[0]])
+        return self._refused(why.why, *place, why.detail)
+
+    def _refused(self, reason: str, file: int, line: int, detail: str) -> int:
+        """The number of why a row is not used, whose place and detail are kept where it is the first."""
+        code, found = self.reason(reason), (file, line, detail)
+        self._details[code] = min(self._details.get(code, found), found)
         return code
 
     def reason(self, text: str) -> int:
@@ -944,235 +901,154 @@ class Records:
 
     def listed_hosts(self) -> list[str]:
         """The host list of each row of lists of nodes."""
-        each = (row["hosts"] for _, row in self.listed)
-        return [text if isinstance(text, str) else ",".join(text) for text in each]
-
-    def _list(self, log: Log, row: Row) -> None:
-        """Take in a row of a list of nodes."""
-        why = row.get("why", "")
-        cluster = row.get("cluster", "")
-        wanted = log.settings.asked().get("cluster")
-        if not why and wanted is not None:
-            if not FILTERS["cluster"].keeps(wanted, cluster):
-                why = LEFT_OUT + "node of another cluster"
-            elif not cluster:
-                log.note(NOT_STATED.format("cluster"), row["line"])
-        block = block_of("listed", [{**row, "why": why}])
-        self._add(log, block, samples=True)
-        if not why and not block.why.code.any():
-            self.listed.append((log.name, row))
+        return [row["hosts"] for _, row in self.listed]
 
     def _add(self, log: Log, block: Block, samples: bool) -> None:
         """Apply the rules for rows of all formats to a block, and keep it as numbers."""
-        size, why = len(block), block.why
+        why, file, beside = block.why, len(self.files) - 1, log.settings.beside
         for reason, count, line in block.dropped:
-            self._dropped.append(
-                (self.reason(reason), len(self.files) - 1, line, count)
-            )
-        if not size:
+            self._dropped[self._refused(reason, file, line, ""), file] += count
+        if not len(block):
             return
-        self.states_starts |= block.kind == "began"
         left_by = self._filtered(log, block)
-        part: dict[str, NDArray[Any]] = {"start": self._time(log, block, "start")}
-        part["end"] = self._time(log, block, "end", part["start"])
+        part: dict[str, NDArray[Any]] = {"start": self._times(log, block, "start")}
+        part["end"] = self._times(log, block, "end", part["start"])
         for name in ("known", "limit", "suspended"):
             if getattr(block, name) is not None:
-                read = self._time if name == "known" else self._limit
-                part[name] = read(log, block, name)
+                part[name] = self._times(log, block, name)
         ranges = self._hosts(log, block)
         self._judge(block, part, ranges)
         if block.kind == "seen":
-            self._see(block, part["start"], why.used)
-        part["id"] = self._keys(log, block, part)
+            ranges = self._see(block, part["start"], ranges)
+        self._identify(block, part)
         self._watch(block, part)
-        self._say(log, block)
-        fixed = {
-            "file": len(self.files) - 1,
-            "kind": KIND[block.kind],
-            "once": block.once,
-        }
-        fixed |= {"beside": log.settings.beside, "samples": samples}
-        part |= {name: np.full(size, value) for name, value in fixed.items() if value}
-        part["line"], part["ranges"], part["count"] = (
-            block.line,
-            ranges.counts,
-            ranges.sizes,
-        )
-        if block.count is not None:
-            part["count"] = np.where(ranges.sizes > 0, ranges.sizes, block.count)
-        if left_by.any():
-            part["filter"] = left_by
+        for rows, text, detail in block.notes:
+            log.tell(block, rows & why.used, text, detail)
+        if block.kind == "listed":
+            used = np.flatnonzero(why.used).tolist()
+            self.listed += [(log.name, block.rows[row]) for row in used]
+        self.states_starts |= block.kind == "began"
+        if block.kind in _OF_OUTAGES and not beside:
+            self.states_outages |= bool((why.used | (left_by > 0)).any())
+        if block.units is not None:
+            numbers = [
+                self._units.setdefault(each, len(self._units)) for each in block.units
+            ]
+            part["units"] = np.array(numbers)
         if block.again is not None:
             part["again"] = block.again
-        if block.units is not None:
-            part["units"] = np.array(
-                [self._unit(stated) for stated in block.units], dtype=np.int32
-            )
-        self._settle_why(log, block, part)
+        if block.kind in _ENDING:
+            part["otherwise"] = by_word(block.text("state"), self._otherwise)
+        size = ranges.sizes
+        counted = size if block.count is None else np.where(size > 0, size, block.count)
+        part |= {
+            "line": block.line,
+            "filter": left_by,
+            "ranges": ranges.counts,
+            "count": counted,
+        }
+        part["why"] = self._reasons(block, file)
+        same = {
+            "file": file,
+            "kind": KIND[block.kind],
+            "once": block.once,
+            "beside": beside,
+            "samples": samples,
+        }
+        part |= {name: np.full(len(block), value) for name, value in same.items()}
         if self.kept is not None:
-            self._keep(self.kept, block, part)
+            self.kept.append(self._kept(block, part))
         out = np.repeat(left_by > 0, ranges.counts)
         self.named["left out"].append(united([ranges.made[out]]))
-        self.named["beside" if log.settings.beside else "jobs"].append(
-            united([ranges.made[~out]])
-        )
+        self.named["beside" if beside else "jobs"].append(united([ranges.made[~out]]))
         self._ranges.append(ranges.made)
-        self._sizes.append(size)
         self._parts.append(
             {
-                name: column.astype(COLUMNS[name], copy=False)
-                for name, column in part.items()
+                name: each.astype(COLUMNS[name], copy=False)
+                for name, each in part.items()
             }
         )
 
     def _filtered(self, log: Log, block: Block) -> NDArray[np.int8]:
         """Leave out what filters do not keep; returns which filter does, by its number from 1 on."""
         left_by = np.zeros(len(block), dtype=np.int8)
-        for name, wanted in log.settings.asked().items():
-            number = list(FILTERS).index(name) + 1
-            each, column = FILTERS[name], getattr(block, name)
-            if block.kind in ("nothing", "listed") or (
-                each.of_jobs and block.kind not in (*_OF_JOBS, "idle")
-            ):
+        for number, (name, each) in enumerate(FILTERS.items(), 1):
+            wanted = log.settings.asked().get(name)
+            kinds = {*_OF_JOBS, "idle"} if each.of_jobs else KIND.keys() - {"nothing"}
+            if wanted is None or block.kind not in kinds:
                 continue
-            encoded = (
-                texts([""] * len(block)).dictionary_encode()
-                if column is None
-                else column.dictionary_encode()
-            )
-            stated, which = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
-            keeps = [
-                each.keeps(wanted, text)
-                or (block.kind == "idle" and each.of_jobs and not text)
-                for text in stated
-            ]
-            kept = np.array(keeps, dtype=bool)[which]
-            out = ~kept & block.why.used
-            for code in np.unique(which[block.why.used]).tolist():
-                self._chosen(
-                    log,
+            column, used = block.text(name), block.why.used
+            stated = by_word(column, str.strip) != ""
+            kept = by_word(column, partial(each.keeps, wanted))
+            kept |= (block.kind == "idle") & ~stated
+            out = used & ~kept
+            if each.of_jobs:
+                if (used & kept).any():
+                    self.chosen.add(name)
+                others = column.filter(pa.array(out)).unique().to_pylist()
+                self.others.setdefault(name, {}).update(dict.fromkeys(others))
+                log.tell(
                     block,
-                    name,
-                    stated[code],
-                    kept=keeps[code],
-                    mine=block.why.used & (which == code),
+                    out & stated,
+                    LOUD + OTHERS.format(name),
+                    partial(_shown, column),
                 )
-            what = (
-                "event"
-                if log.settings.beside
-                else "job"
-                if each.of_jobs or block.kind in _OF_JOBS
-                else "row"
-            )
+            else:
+                log.tell(block, used & ~stated, NOT_STATED.format(name))
+            words = {"listed": "node", "ran": "job", "began": "job"}
+            what = words.get(block.kind, "event" if log.settings.beside else "row")
             block.why.where(out, f"{LEFT_OUT}{what} of another {name}")
             left_by[out] = number
         return left_by
 
-    def _chosen(
-        self, log: Log, block: Block, name: str, stated: str, *, kept: bool, mine: Mask
-    ) -> None:
-        """Tell what rows state in the column of a filter."""
-        line, count = int(block.line[int(mine.argmax())]), int(np.count_nonzero(mine))
-        if not FILTERS[name].of_jobs:
-            if not stated:
-                log.note(NOT_STATED.format(name), line, count=count)
-        elif kept:
-            self.chosen.add(name)
-        else:
-            self.others.setdefault(name, {}).setdefault(stated[:80])
-            if stated:
-                log.note(
-                    OTHERS.format(name),
-                    line,
-                    ascii(stated[:80]),
-                    count=count,
-                    loud=True,
-                )
-
-    def _time(
+    def _times(
         self, log: Log, block: Block, name: str, start: Whole | None = None
     ) -> Whole:
-        """The times of a column as UTC nanoseconds; rows that hold something else are skipped."""
-        column = getattr(block, name)
+        """A column of times as UTC nanoseconds, or one of lengths as nanoseconds."""
+        column, called = getattr(block, name), log.words.get(name, name)
         if column is None:
             return np.full(len(block), NONE, dtype=np.int64)
         if isinstance(column, np.ndarray):
             return column
 
         def tell(rows: Mask, why: str) -> None:
-            first = int(rows.argmax())
-            line = int(block.line[first])
-            log.note(
-                why, line, decoded(column, first), count=int(np.count_nonzero(rows))
-            )
+            log.tell(block, rows, why, partial(decoded, column))
 
+        def shown(row: int) -> str:
+            return no_time(decoded(column, row))
+
+        if name in ("limit", "suspended"):
+            ns, bad = limits(column)
+            why = f"{called} holds no limit: taken for unlimited"
+            block.notes.append((bad, why, partial(_shown, column)))
+            return ns
         ns, bad = log.clock.times(column, tell, start)
-        if bad.any():
-            what = f"{log.words.get(name, name)} holds no time"
-            if name == "known":
-                block.notes.append(
-                    (bad, what, lambda row: no_time(decoded(column, row)))
-                )
-            else:
-                block.why.where(
-                    bad, SKIPPED + what, lambda row: no_time(decoded(column, row))
-                )
-        return ns
-
-    def _limit(self, log: Log, block: Block, name: str) -> Whole:
-        """The lengths of a column in nanoseconds."""
-        column = getattr(block, name)
-        if isinstance(column, np.ndarray):
-            return column
-        ns, bad = limits(column)
-        if bad.any():
-            what = f"{log.words.get(name, name)} holds no limit: taken for unlimited"
-            block.notes.append(
-                (bad, what, lambda row: ascii(decoded(column, row)[:40]))
-            )
+        if name == "known":
+            block.notes.append((bad, f"{called} holds no time", shown))
+        else:
+            block.why.where(bad, f"{SKIPPED}{called} holds no time", shown)
         return ns
 
     def _hosts(self, log: Log, block: Block) -> Ranges:
         """The nodes that rows name, be they used or not."""
-        size = len(block)
-        nothing = np.zeros(size, dtype=np.int64)
-        none = Ranges(
-            nothing[:0],
-            nothing.astype(np.int32),
-            nothing,
-            np.zeros(size, dtype=bool),
-        )
-        if block.hosts is None:
-            return none
-        hosts = block.hosts
-        ranges = self.hosts.read(hosts, literal=block.literal)
-        if ranges.bad.any():
-            first = int(ranges.bad.argmax())
-            text = decoded(hosts, first)
-            if text.rstrip().endswith("+") and block.why.used[first]:
-                why = f"line {block.line[first]}: the lists of nodes are cut: {text[-40:]!a} ends in +"
-                raise InputError(
-                    why, file=log.name, hint="export columns without a width"
-                )
-            what = log.words.get("hosts", "its list of nodes")
-            block.why.where(
-                ranges.bad,
-                f"{SKIPPED}{what} holds no host list",
-                lambda row: _host_error(decoded(hosts, row)),
-            )
-        if block.kind == "seen":  # too many to be kept
-            return none
-        if block.count is not None:
-            differ = (
-                (ranges.sizes > 0) & (block.count > 0) & (ranges.sizes != block.count)
-            )
-            counts, stated = ranges.sizes, block.count
-            what = log.words.get(
+        hosts, words = block.text("hosts"), log.words
+        ranges = self.hosts.read(literal(hosts) if block.literal else hosts)
+        cut = ranges.bad & flags(pc.match_substring_regex(hosts, r"\+\s*$"))
+        if (cut & block.why.used).any():
+            row = int((cut & block.why.used).argmax())
+            why = f"line {block.line[row]}: the lists of nodes are cut: {decoded(hosts, row)[-40:]!a} ends in +"
+            raise InputError(why, file=log.name, hint="export columns without a width")
+        why = f"{SKIPPED}{words.get('hosts', 'its list of nodes')} holds no host list"
+        block.why.where(ranges.bad, why, partial(_host_error, hosts))
+        if block.count is not None and block.kind != "seen":
+            sizes, stated = ranges.sizes, block.count
+            differ = (sizes > 0) & (stated > 0) & (sizes != stated)
+            why = words.get(
                 "count",
                 "the list of nodes and their number tell different numbers of nodes",
             )
             block.notes.append(
-                (differ, what, lambda row: f"{counts[row]} and {stated[row]}")
+                (differ, why, lambda row: f"{sizes[row]} and {stated[row]}")
             )
         return ranges
 
@@ -1181,8 +1057,10 @@ class Records:
     ) -> None:
         """Leave out and skip rows whose times and nodes say so."""
         why, start, end = block.why, part["start"], part["end"]
-        if block.kind in ("ran", "began"):
+        lacking = LEFT_OUT + "names no nodes"
+        if block.kind in _OF_JOBS:
             why.where(start == NONE, NEVER_STARTED)
+            lacking = SKIPPED + "job ran, but names no nodes"
         if block.kind in ("ran", "down", "idle"):
             before = (end != NONE) & (end < start)
             why.where(
@@ -1190,206 +1068,105 @@ class Records:
                 SKIPPED + "ends before it starts",
                 lambda row: f"{(start[row] - end[row]) / 1e9:g} s before",
             )
-        if block.hosts is not None and block.kind in (
-            "ran",
-            "began",
-            "idle",
-            "down",
-            "went down",
-        ):
-            nowhere = (ranges.sizes == 0) & ~ranges.bad
-            if block.count is not None and block.kind == "ran":
-                nowhere &= block.count == 0
-            of_job = block.kind in ("ran", "began")
-            why.where(
-                nowhere,
-                SKIPPED + "job ran, but names no nodes"
-                if of_job
-                else LEFT_OUT + "names no nodes",
-            )
+        if block.kind in _NAMING:
+            counted = 0 if block.count is None else block.count
+            why.where((ranges.sizes == 0) & (counted == 0), lacking)
 
-    def _see(self, block: Block, start: Whole, used: Mask) -> None:
-        """Hand snapshots over, whose rows are too many to be kept."""
-        rows = np.flatnonzero(used)
-        take = pa.array(rows)
-        self.snapshots.add(
-            start[rows],
-            block.hosts.take(take).to_pylist(),
-            block.state.take(take).to_pylist() if block.state else [],
-        )
+    def _see(self, block: Block, start: Whole, ranges: Ranges) -> Ranges:
+        """Hand snapshots over, whose rows are too many to be kept: they have no ranges afterwards."""
+        used, state = block.why.used, block.state
+        states = [] if state is None else state.filter(pa.array(used)).to_pylist()
+        keys = keys_of(ranges.made[np.repeat(used, ranges.counts)])
+        self.snapshots.add(start[used], keys, ranges.sizes[used], states)
+        none = np.zeros_like(ranges.sizes)
+        return Ranges(ranges.made[:0], none.astype(np.int32), none, ranges.bad)
 
-    def _keys(
-        self, log: Log, block: Block, part: dict[str, NDArray[Any]]
-    ) -> NDArray[np.uint64]:
-        """A number for the id of each row, and for its cluster unless that is the first."""
-        found = (
-            np.zeros(len(block), dtype=np.uint64)
-            if block.id is None
-            else hashes(block.id)
-        )
-        used = block.why.used
-        if block.kind in ("nothing", "listed", "seen") or not used.any():
-            return found
-        if block.cluster is None:
-            if block.kind in _OF_JOBS and not log.settings.beside:
-                self.unstated = self.unstated or (
-                    log.name,
-                    int(block.line[int(used.argmax())]),
-                )
-            return found
-        encoded = block.cluster.dictionary_encode()
-        stated, which = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
-        codes = np.zeros(len(stated), dtype=np.int16)
-        met, first = np.unique(which[used], return_index=True)
-        for code in met[np.argsort(first)].tolist():
-            folded = stated[code].casefold()
-            if not folded:
-                line = int(block.line[int((used & (which == code)).argmax())])
-                self.unstated = self.unstated or (log.name, line)
-                continue
-            if folded not in self.clusters:
-                self.clusters.append(folded)
-                self.spelled.append(stated[code])
-            codes[code] = self.clusters.index(folded) + 1
-        part["cluster"] = codes[which]
-        other = np.maximum(part["cluster"].astype(np.uint64), np.uint64(1)) - np.uint64(
-            1
-        )
-        return found ^ (other * np.uint64(0x9E3779B97F4A7C15))
+    def _identify(self, block: Block, part: dict[str, NDArray[Any]]) -> None:
+        """Number the id of each row, and the cluster, which makes another id unless it is the first."""
+        cluster = block.text("cluster")
+        if block.kind not in ("nothing", "listed", "seen"):
+            used = cluster.filter(pa.array(block.why.used)).unique().to_pylist()
+            for name in filter(None, used):
+                if name.casefold() not in self._clusters:
+                    self.spelled.append(name)
+                    self._clusters[name.casefold()] = len(self.spelled)
+        numbers = self._clusters
+        part["cluster"] = by_word(cluster, lambda name: numbers.get(name.casefold(), 0))
+        other = np.maximum(part["cluster"], 1).astype(np.uint64) - np.uint64(1)
+        part["id"] = hashes(block.text("id")) ^ (other * np.uint64(0x9E3779B97F4A7C15))
 
     def _watch(self, block: Block, part: dict[str, NDArray[Any]]) -> None:
         """Keep a few values of columns of which one value in all rows of jobs means that others are missing."""
         if block.kind not in _OF_JOBS:
             return
-        ran = (
-            block.why.used
-            & (part["start"] != NONE)
-            & ((part["end"] == NONE) | (part["end"] > part["start"]))
-        )
-        if not ran.any():
-            return
+        start, end = part["start"], part["end"]
+        ran = block.why.used & (start != NONE) & ((end == NONE) | (end > start))
         for name in ("user", "partition", "state"):
-            column = getattr(block, name)
             held = self.values.setdefault(name, set())
-            if column is None or len(held) >= _MOST_VALUES:
-                continue
-            cells = (
-                column.filter(pa.array(ran)).dictionary_encode().dictionary.to_pylist()
-            )
-            held.update(text.partition(" ")[0] for text in cells if text)
-            self.looked_at[name] = self.looked_at.get(name, 0) + int(
-                np.count_nonzero(ran)
-            )
+            if getattr(block, name) is not None and len(held) < _MOST_VALUES:
+                words = block.text(name).filter(pa.array(ran)).unique().to_pylist()
+                held.update(text.partition(" ")[0] for text in words if text)
+                self.looked_at[name] += int(np.count_nonzero(ran))
 
-    def _say(self, log: Log, block: Block) -> None:
-        """Tell what is worth telling of rows that are used."""
-        for rows, reason, detail in block.notes:
-            mine = rows & block.why.used
-            if mine.any():
-                first = int(mine.argmax())
-                loud = reason.startswith(LOUD)
-                text = reason.removeprefix(LOUD)
-                log.note(
-                    text,
-                    int(block.line[first]),
-                    detail(first),
-                    count=int(np.count_nonzero(mine)),
-                    loud=loud,
-                )
-
-    def _unit(self, stated: Any) -> int:
-        """The number of what a job held."""
-        if stated not in self._units:
-            self._units[stated] = len(self.units)
-            self.units.append(stated)
-        return self._units[stated]
-
-    def _settle_why(
-        self, log: Log, block: Block, part: dict[str, NDArray[Any]]
-    ) -> None:
-        """Number the reasons of a block, and keep the first detail of each."""
-        codes = np.zeros(len(block.why.reasons), dtype=np.int16)
+    def _reasons(self, block: Block, file: int) -> NDArray[np.int16]:
+        """Number why rows of a block are not used, the reasons that come first first."""
+        code, reasons = block.why.code, block.why.reasons
         order = np.argsort(block.line, kind="stable")
-        _, firsts = np.unique(block.why.code[order], return_index=True)
-        for first in order[np.sort(firsts)].tolist():
-            code = int(block.why.code[first])
-            if not code:
-                continue
-            reason = block.why.reasons[code]
-            codes[code] = self.reason(reason)
-            file, line = len(self.files) - 1, int(block.line[first])
-            known = self._details.get(int(codes[code]))
-            if known is None or (file, line) < known[:2]:
-                self._details[int(codes[code])] = file, line, block.why.detail(first)
-            if self.account.strict and not reason.startswith(LEFT_OUT):
-                detail = block.why.detail(first)
-                text = reason.partition(": ")[2]
-                raise InputError(
-                    f"line {line}: {text}{f': {detail}' if detail else ''}",
-                    file=log.name,
-                )
-        part["why"] = codes[block.why.code]
-        if (
-            block.kind in ("ended", "shrank", "came back", "went down", "down")
-            and block.state is not None
-        ):
-            encoded = block.state.dictionary_encode()
-            words = encoded.dictionary.to_pylist()
-            plain = {RESERVED: RESERVED, POWERED_OFF: POWERED_OFF, "": ""}
-            plain |= {word: word for word in words if word.startswith(SKIPPED)}
-            numbers = [self.reason(plain.get(word, LEFT_OUT + word)) for word in words]
-            part["otherwise"] = np.array(numbers, dtype=np.int16)[
-                encoded.indices.to_numpy()
-            ]
+        _, firsts = np.unique(code[order], return_index=True)
+        codes = np.zeros(len(reasons), dtype=np.int16)
+        for row in order[np.sort(firsts)].tolist():
+            if code[row]:
+                why, line = reasons[code[row]], int(block.line[row])
+                codes[code[row]] = self._refused(why, file, line, block.why.detail(row))
+        return codes[code]
 
-    def _keep(
-        self, kept: list[pa.Table], block: Block, part: dict[str, NDArray[Any]]
-    ) -> None:
-        """Keep a block as text, for `--records`."""
-        size = len(block)
-        empty = texts([""] * size)
-        columns: dict[str, Any] = {
-            "file": [self.files[-1]] * size,
-            "line": block.line,
-            "kind": [block.kind] * size,
+    def _otherwise(self, state: str) -> int:
+        """The number of why what ends is not used where nothing began, or of what an outage is."""
+        is_plain = state in ("", RESERVED, POWERED_OFF) or state.startswith(SKIPPED)
+        return self.reason(state if is_plain else LEFT_OUT + state)
+
+    def _kept(self, block: Block, part: dict[str, NDArray[Any]]) -> pa.Table:
+        """A block as text, for `--records`."""
+        nowhere = np.full(len(block), NONE, dtype=np.int64)
+        times = {
+            name: part.get(name, nowhere) for name in ("known", "start", "end", "limit")
         }
-        for name in _TEXTS:
-            column = getattr(block, name)
-            columns[name] = empty if column is None else column
-        columns["count"] = part["count"]
-        for name in ("known", "start", "end", "limit"):
-            times = part.get(name, np.full(size, NONE, dtype=np.int64))
-            columns[name] = pa.array(times, pa.int64(), mask=times == NONE)
-        columns["units"] = [
-            "" if stated is None else str(stated)
-            for stated in block.units or [None] * size
-        ]
-        kept.append(pa.table(columns))
+        units = block.units or [None] * len(block)
+        columns = {
+            "file": [self.files[-1]] * len(block),
+            "line": block.line,
+            "kind": [block.kind] * len(block),
+            **{name: block.text(name) for name in _TEXTS},
+            "count": part["count"],
+            **{name: pa.array(ns, mask=ns == NONE) for name, ns in times.items()},
+            "units": ["" if stated is None else str(stated) for stated in units],
+        }
+        return pa.table(columns)
 
     def settle(self) -> RecordTable:
         """Return the table of all records, which are given up here."""
-        pa.default_memory_pool().release_unused()  # what reading columns took
+        self.units = list(self._units)
         columns = {name: self._column(name) for name in COLUMNS}
-        self._parts = []
         made = np.concatenate([np.zeros(0, dtype=np.int64), *self._ranges])
-        self._ranges = []
-        return RecordTable(
-            columns,
-            made,
-            np.cumsum(columns["ranges"], dtype=np.int64) - columns["ranges"],
-        )
+        self._parts, self._ranges = [], []
+        release_memory()
+        first = np.cumsum(columns["ranges"], dtype=np.int64) - columns["ranges"]
+        return RecordTable(columns, made, first)
 
     def _column(self, name: str) -> NDArray[Any]:
-        """A column of all blocks, which give it up; the same value in all rows takes no memory."""
-        empty, kind = np.array(_EMPTY.get(name, 0)), COLUMNS[name]
-        if name not in _ASSIGNED and not any(name in part for part in self._parts):
-            return np.broadcast_to(empty.astype(kind), sum(self._sizes))
-        parts = [np.zeros(0, dtype=kind)]
-        for part, size in zip(self._parts, self._sizes, strict=True):
-            parts.append(
+        """A column of all blocks, which give it up; one that none has takes no memory."""
+        kind, empty = COLUMNS[name], _EMPTY.get(name, 0)
+        sizes = [len(part["line"]) for part in self._parts]
+        if not any(name in part for part in self._parts):
+            same = np.array(empty, dtype=kind)
+            return np.broadcast_to(same, sum(sizes)) if sizes else np.zeros(0, kind)
+        pairs = zip(self._parts, sizes, strict=True)
+        return np.concatenate(
+            [
                 part.pop(name) if name in part else np.full(size, empty, dtype=kind)
-            )
-        return np.concatenate(parts)
+                for part, size in pairs
+            ]
+        )
 
     def fill(self, table: RecordTable) -> None:
         """Count all rows by why they are not used: the account is one group-by of that column.
@@ -1397,79 +1174,55 @@ class Records:
         Raises
         ------
         InputError
-            When of a file fewer than half of the rows used or skipped were used, unless few are allowed.
+            When of a file fewer than half of the rows used or skipped were used, unless few are allowed; and under
+            `strict` when a row was skipped.
         """
-        account, counted = self.account, ~table["again"]
+        account, skips = self.account, self.skips()
+        counted = ~table["again"]
         why, file, line = (table[name][counted] for name in ("why", "file", "line"))
-        size = len(self.reasons)
-        by_file = np.bincount(
-            file.astype(np.int64) * size + why, minlength=len(self.files) * size
-        )
-        by_file = by_file.reshape(len(self.files), size)
-        order = np.lexsort((line, file))
-        _, first = np.unique(why[order], return_index=True)
-        found = [
-            (int(file[row]), int(line[row]), int(why[row]))
-            for row in order[first].tolist()
-        ]
-        for code, at_file, at_line, count in self._dropped:
+        shape = len(self.files), len(skips)
+        cells = file.astype(np.int64) * shape[1] + why
+        by_file = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+        places = {code: self._details[code][:2] for code, _ in self._dropped}
+        for (code, at_file), count in self._dropped.items():
             by_file[at_file, code] += count
-            if not any(known == code for *_, known in found):
-                found.append((at_file, at_line, code))
-        if logger.isEnabledFor(logging.DEBUG):
-            self._list_unused(file, line, why)
+        unused = np.flatnonzero(why)
+        unused = unused[np.lexsort((line[unused], file[unused]))]
+        for code, at in zip(*np.unique(why[unused], return_index=True), strict=True):
+            places[int(code)] = int(file[unused[at]]), int(line[unused[at]])
         account.rows, account.used = int(by_file.sum()), int(by_file[:, 0].sum())
-        for at_file, at_line, code in sorted(found):
-            if not code:
-                continue
-            kind, _, reason = self.reasons[code].partition(": ")
-            *_, detail = self._details.get(code, (0, 0, ""))
-            told = Tally(
-                int(by_file[:, code].sum()), self.files[at_file], at_line, detail[:200]
+        for code in sorted(places, key=lambda code: (places[code], code)):
+            name, at_line = self.files[places[code][0]], places[code][1]
+            detail = self._details.get(code, (0, 0, ""))[2][:200]
+            reason = self.reasons[code].partition(": ")[2]
+            told = Tally(int(by_file[:, code].sum()), name, at_line, detail)
+            account.add(
+                account.skipped if skips[code] else account.left_out, reason, told
             )
-            tally(
-                account.left_out if f"{kind}: " == LEFT_OUT else account.skipped,
-                reason,
-                told,
-            )
-        skips = self.skips()
+            if account.strict and skips[code]:
+                text = f"{reason}: {detail}" if detail else reason
+                raise InputError(f"line {at_line}: {text}", file=name)
         lost = by_file[:, skips].sum(axis=1)
         used = by_file[:, [0, *self.repeats]].sum(axis=1)
-        for number in np.flatnonzero(used < LEAST_USABLE * (used + lost)).tolist():
-            if not account.allow_few:
-                mine = [code for code in np.flatnonzero(skips) if by_file[number, code]]
-                reasons = "; ".join(
-                    f"{why}: {account.skipped[why]}"
-                    for why in (self.reasons[c].partition(": ")[2] for c in mine)
-                )
-                raise InputError(
-                    f"only {used[number]:,} of {used[number] + lost[number]:,} rows can be used: {reasons}",
-                    file=self.files[number],
-                    hint="is FORMAT the right one? --allow-few accepts such a file",
-                )
-        if lost.sum() > MOST_SKIPPED * (lost.sum() + used.sum()):
-            share = f"{lost.sum() / (lost.sum() + used.sum()):.1%} of the rows with information on nodes were skipped"
-            account.note(
-                f"{share}: the nodes of jobs among them look idle", "", 0, loud=True
-            )
-
-    def _list_unused(
-        self, file: NDArray[Any], line: NDArray[Any], why: NDArray[Any]
-    ) -> None:
-        """Log each row that is not used."""
-        rows = np.flatnonzero(why)
-        each = [(int(file[row]), int(line[row]), int(why[row]), 1) for row in rows]
-        dropped = [(at, line, code, count) for code, at, line, count in self._dropped]
-        for at, number, code, count in sorted([*each, *dropped]):
-            *place, detail = self._details.get(code, (-1, -1, ""))
-            told = f": {detail}" if detail and place == [at, number] else ""
-            told += f" (and {count - 1:,} more of a block)" if count > 1 else ""
-            logger.debug("%s, line %d %s%s", self.files[at], number, self.reasons[code], told)  # fmt: skip
-
-
-_ZERO = np.zeros(1, dtype=np.int16)
-# Begins what is worth telling on standard error as well.
-LOUD = "! "
+        few = np.flatnonzero(used < LEAST_USABLE * (used + lost))
+        if len(few) and not account.allow_few:
+            number = int(few[0])
+            rows = f"{used[number]:,} of {used[number] + lost[number]:,} rows"
+            told_of = (_line(*each) for each in account.skipped.items())
+            hint = "is FORMAT the right one? --allow-few accepts such a file"
+            why_few = f"only {rows} can be used: {'; '.join(told_of)}"
+            raise InputError(why_few, file=self.files[number], hint=hint)
+        share = lost.sum() / max(1, lost.sum() + used.sum())
+        if share > MOST_SKIPPED:
+            text = f"{share:.1%} of the rows with information on nodes were skipped: the nodes of jobs among them "
+            account.note(f"{text}look idle", "", 0, loud=True)
+        if len(self.spelled) > 1:
+            text = "jobs of several clusters were read, and jobs whose cluster is not stated: an id among the "
+            text += "latter is taken for that of a job of cluster "
+            text += f"{self.spelled[0][:80]!a}; --cluster uses those of one"
+            unstated = (table["cluster"] == 0) & (table["kind"] == KIND["ran"])
+            unstated &= np.isin(table["why"], [0, *self.repeats]) & ~table["beside"]
+            self.tell(table, np.flatnonzero(unstated), text, loud=True)
 
 
 def hashes(column: Texts) -> NDArray[np.uint64]:
@@ -1479,32 +1232,24 @@ def hashes(column: Texts) -> NDArray[np.uint64]:
     >>> a == c, a == b
     (True, False)
     """
-    size = max(1, int(_HASHED * len(column) / max(1, column.nbytes)))
-    parts = [_hashes(column.slice(low, size)) for low in range(0, len(column), size)]
-    return np.concatenate([np.zeros(0, dtype=np.uint64), *parts])
-
-
-def _hashes(column: Texts) -> NDArray[np.uint64]:
-    data, begins = bytes_of(column)
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int32)[column.offset :][: len(column) + 1]
+    text = np.frombuffer(data or b"", dtype=np.uint8)
     found = np.zeros(len(column), dtype=np.uint64)
-    some = np.flatnonzero(np.diff(begins))
-    if len(some):
-        place = (np.arange(len(data)) - np.repeat(begins[:-1], np.diff(begins))) % len(
-            _POWERS
-        )
-        found[some] = np.add.reduceat(
-            (data + np.uint64(1)) * _POWERS[place], begins[:-1][some]
-        )
+    rows, at = np.arange(len(column)), ends[:-1].astype(np.int64)
+    while len(rows):
+        rows, at = rows[at < ends[rows + 1]], at[at < ends[rows + 1]]
+        found[rows] = (found[rows] + text[at] + np.uint64(1)) * _PRIME
+        at += 1
     return found
 
 
-def _host_error(text: str) -> str:
-    """What is wrong with a host list."""
-    try:
-        expand(text)
-    except HostListError as error:
-        return str(error)
-    return ascii(text[:80])
+def release_memory() -> None:
+    """Give the system back what reading took: the many small arrays of blocks leave holes, half of all memory."""
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of the GNU C library
+    if trim is not None:
+        trim(0)
 
 
 @dataclass(slots=True)
@@ -1549,23 +1294,17 @@ class RecordTable:
 
     def set_nodes(self, row: int, keys: Whole) -> None:
         """Give a row other nodes."""
-        self.first[row], self["ranges"][row], self["count"][row] = (
-            len(self.made),
-            len(keys),
-            len(keys),
-        )
+        self.first[row] = len(self.made)
+        for name in ("ranges", "count"):
+            self[name][row] = len(keys)
         self.made = np.append(self.made, of_keys(keys))
 
     def add(self, row: int, keys: Whole, end_ns: int) -> None:
         """Add a run as a row has it, of these nodes and with this end; it is counted with that row."""
+        other = {"again": True, "once": False, "end": end_ns, "kind": KIND["ran"]}
+        other["id"] = self["id"][row] ^ np.uint64(end_ns)
         for name, column in self.columns.items():
-            self.columns[name] = np.append(column, column[row])
+            cell = np.array(other.get(name, column[row])).astype(column.dtype)
+            self.columns[name] = np.append(column, cell)
         self.first = np.append(self.first, 0)
-        self["again"][-1], self["once"][-1], self["end"][-1], self["kind"][-1] = (
-            True,
-            False,
-            end_ns,
-            KIND["ran"],
-        )
-        self["id"][-1] ^= np.uint64(end_ns)
         self.set_nodes(len(self) - 1, keys)

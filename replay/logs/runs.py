@@ -12,18 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.replay.logs.hosts import keys_of
-from bft.replay.logs.records import (
-    KIND,
-    LEFT_OUT,
-    SKIPPED,
-    Records,
-    RecordTable,
-    Unusable,
-)
+from bft.replay.logs.records import KIND, LEFT_OUT, Places, Records, RecordTable
 from bft.replay.logs.times import NONE, Mask, Whole
 
-Places = NDArray[np.int64]
-_PAIRS = (("began", "ended"), ("went down", "came back"))
 _ODD = np.int64(-7046029254386353131)
 
 
@@ -46,14 +37,23 @@ def settle_runs(table: RecordTable, records: Records, last_ns: int | None) -> Re
         Until when the log shows what happens, where it writes down begins and ends; None: it does not.
     """
     table.columns["goes_on"] = np.zeros(len(table), dtype=bool)
-    pairs = [_pair(table, records, kinds, last_ns) for kinds in _PAIRS]
+    _shrink(table)
+    jobs = _pair(table, records, ("began", "ended", "ran"), last_ns)
+    outages = _pair(table, records, ("went down", "came back", "down"), last_ns)
     found = _once(table, records, "ran", "job")
     _once(table, records, "down", "outage")
     _once(table, records, "idle", "idle row")
-    for begun, ended in pairs:  # what ends a run that is another one's repeats an end
+    for begun, ended in (jobs, outages):
+        # What ends a run that is another one's repeats an end.
         again = np.isin(table["why"][begun], [*records.repeats])
         table["why"][ended[again]] = table["why"][begun[again]]
     return found
+
+
+def tell_open(records: Records, table: RecordTable, rows: Places, what: str) -> None:
+    """Tell how many runs have no end in any record."""
+    why = f"{what} without an end in any record: taken to last to the end of the window"
+    records.tell(table, rows, why)
 
 
 def _leave_out(table: RecordTable, records: Records, rows: Places, why: str) -> None:
@@ -62,192 +62,116 @@ def _leave_out(table: RecordTable, records: Records, rows: Places, why: str) -> 
     records.repeats.add(code)
 
 
+def _counts(table: RecordTable, *kinds: str) -> Mask:
+    """Which rows are of some kinds, and used, or left out by a filter."""
+    counts: Mask = np.isin(table["kind"], [KIND[kind] for kind in kinds])
+    counts &= (table["why"] == 0) | (table["filter"] > 0)
+    return counts
+
+
+def _ordered(table: RecordTable, mine: Mask) -> Places:
+    """Some rows by id, and in the order of files and lines."""
+    rows = np.flatnonzero(mine)
+    order = np.lexsort((table["line"][rows], table["file"][rows], table["id"][rows]))
+    ordered: Places = rows[order]
+    return ordered
+
+
 # --- begins and ends by records of their own ------------------------------------------------------------------------
 
 
 def _pair(
-    table: RecordTable, records: Records, kinds: tuple[str, str], last_ns: int | None
-) -> tuple[Places, Places]:
-    """Make runs of what begins and ends by records of their own; return the rows of begins and those of their ends.
-
-    `kinds` are those of the begin and of the end.
-    """
-    whole = "ran" if kinds[0] == "began" else "down"
-    counts = (table["why"] == 0) | (table["filter"] > 0)
-    begun = np.flatnonzero(counts & (table["kind"] == KIND[kinds[0]]))
-    ended = np.flatnonzero(counts & (table["kind"] == KIND[kinds[1]]))
-    if not len(begun) + len(ended):
-        return begun, ended
-    closed = np.flatnonzero(
-        counts & (table["kind"] == KIND[whole]) & (table["end"] != NONE)
-    )
-    closed = closed[np.isin(table["id"][closed], table["id"][begun])]
-    shrunk = (
-        np.flatnonzero(counts & (table["kind"] == KIND["shrank"]))
-        if whole == "ran"
-        else begun[:0]
-    )
-    rows = np.concatenate([begun, ended, closed])
-    rows = rows[
-        np.lexsort((table["line"][rows], table["file"][rows], table["id"][rows]))
-    ]
-    kind, ident, start = table["kind"][rows], table["id"][rows], table["start"][rows]
-    follows = np.append(ident[1:] == ident[:-1], False)
-    begins = kind == KIND[kinds[0]]
-    then = np.append(rows[1:], 0)  # the record after each
-    ends = follows & np.append(kind[1:] == KIND[kinds[1]], False)
-    same = follows & (start == np.append(start[1:], NONE))
-    # An end belongs to the begin before it.
-    matched = np.append(False, (begins & ends)[:-1])
-    _end(table, records, rows, kind == KIND[kinds[1]], matched)
-    run_end = np.full(len(rows), NONE, dtype=np.int64)
-    run_end[ends] = np.maximum(table["end"][then[ends]], start[ends])
-    again = begins & np.append(begins[1:], False) & follows
-    copies = again & same
-    repeats = f"a record that repeats another one of the same {'job' if whole == 'ran' else 'outage'}"
-    _leave_out(table, records, rows[copies], repeats)
-    restarts = again & ~same
-    run_end[restarts] = np.append(start[1:], NONE)[restarts]
-    if whole == "ran":
-        why = "a job starts again without having ended: its nodes count as taken until then"
-        records.tell(table, np.append(rows[1:], 0)[restarts], why)
-    else:  # what is down already says nothing new by going down again
-        run_end = _down_again(table, records, rows, begins, follows, run_end)
-    stated = begins & np.append(kind[1:] == KIND[whole], False) & follows
-    under_way = begins & ~follows
-    if under_way.any():
-        known = {
-            (int(table["id"][row]), int(table["start"][row])) for row in closed.tolist()
-        }
-        over = [
-            (int(table["id"][row]), int(table["start"][row])) in known
-            for row in rows[under_way].tolist()
-        ]
-        stated[np.flatnonzero(under_way)[np.array(over, dtype=bool)]] = True
-        under_way &= ~stated
-    _leave_out(table, records, _repeated(table, rows[stated]), repeats)
-    late = under_way & (start > (last_ns or 0))
-    runs = begins & ~stated & ~copies & ~late
-    table["kind"][rows[begins]] = KIND["nothing"]
-    table["kind"][rows[runs]] = KIND[whole]
-    table["end"][rows[runs]] = run_end[runs]
-    open_runs = rows[runs & under_way]
-    if last_ns is not None:
-        table["end"][open_runs] = np.maximum(last_ns, table["start"][open_runs])
-        table["goes_on"][open_runs] = True
-    used = open_runs[table["why"][open_runs] == 0]
-    what = "jobs" if whole == "ran" else "outages or reservations"
-    why = f"{what} had not ended at the end of the logs: their nodes count as taken until the last record"
-    records.tell(table, used, why)
-    if len(shrunk):
-        _shrink(
-            table,
-            records,
-            begun,
-            rows[np.isin(kind, [KIND[kinds[1]], KIND[whole]])],
-            shrunk,
-        )
-    return rows[begins & ends], then[begins & ends]
-
-
-def _repeated(table: RecordTable, rows: Places) -> Places:
-    """Those of begins that begin the same run as one before them."""
-    ident, start = table["id"][rows], table["start"][rows]
-    order = np.lexsort((start, ident))
-    run = np.stack([ident[order].astype(np.int64), start[order]])
-    twice = (run[:, 1:] == run[:, :-1]).all(axis=0)
-    again: Places = rows[order[1:]][twice]
-    return again
-
-
-def _end(
-    table: RecordTable, records: Records, rows: Places, are_ends: Mask, matched: Mask
-) -> None:
-    """Leave out ends that nothing began, and those of runs that a filter leaves out."""
-    lone = rows[are_ends & ~matched]
-    table["why"][lone] = np.where(
-        table["why"][lone] == 0, table["otherwise"][lone], table["why"][lone]
-    )
-    skips = [
-        code for code, why in enumerate(records.reasons) if why.startswith(SKIPPED)
-    ]
-    for row in lone[np.isin(table["why"][lone], skips)].tolist():
-        why = records.reasons[table["why"][row]].removeprefix(SKIPPED)
-        records.refuse(table, row, Unusable(why))
-    mine = np.flatnonzero(are_ends & matched)
-    before = rows[mine - 1]
-    filtered = table["filter"][before] > 0
-    table["why"][rows[mine[filtered]]] = table["why"][before[filtered]]
-
-
-def _down_again(
     table: RecordTable,
     records: Records,
-    rows: Places,
-    begins: Mask,
-    follows: Mask,
-    run_end: Whole,
-) -> Whole:
-    """Leave out what goes down that is down, where its record says so; the first lasts until an end of any."""
-    again = (
-        np.append(False, (begins[:-1] & follows[:-1]))
-        & begins
-        & (table["otherwise"][rows] != 0)
+    kinds: tuple[str, str, str],
+    last_ns: int | None,
+) -> Places:
+    """Make runs of what begins and ends by records of their own; return the rows of begins and those of their ends.
+
+    `kinds` are those of the begin, of the end, and of the whole.
+    """
+    begin, end, whole = (KIND[kind] for kind in kinds)
+    is_job = kinds[2] == "ran"
+    paired = _counts(table, *kinds[:2])
+    if not paired.any():
+        return np.zeros((2, 0), dtype=np.int64)
+    is_begun = np.isin(table["id"], table["id"][paired & (table["kind"] == begin)])
+    closed = _counts(table, kinds[2]) & is_begun & (table["end"] != NONE)
+    rows = _ordered(table, paired | closed)
+    kind, ident, start = table["kind"][rows], table["id"][rows], table["start"][rows]
+    then = np.append(rows[1:], rows[:1])  # the record after each
+    follows = np.append(ident[1:] == ident[:-1], False)
+    begins, run = kind == begin, _run(ident, start)
+    ends = begins & follows & (table["kind"][then] == end)
+    stated = begins & np.isin(run, run[kind == whole])
+    again = begins & follows & ~ends & ~stated
+    copies = again & (table["start"][then] == start)
+    restarts = again & ~copies
+    open_runs = begins & ~follows & ~stated
+    runs = begins & ~stated & ~copies & ~(open_runs & (start > (last_ns or 0)))
+    # An end belongs to the begin before it.
+    lone = (kind == end) & ~np.append(False, ends[:-1])
+    lone = rows[lone & (table["why"][rows] == 0)]
+    table["why"][lone] = table["otherwise"][lone]
+    filtered = ends & (table["filter"][rows] > 0)
+    table["why"][then[filtered]] = table["why"][rows[filtered]]
+    repeats = (
+        f"a record that repeats another one of the same {'job' if is_job else 'outage'}"
     )
-    for at in np.flatnonzero(again).tolist():  # few: closed twice before it was opened
-        row = int(rows[at])
-        table["why"][row] = table["otherwise"][row]
-    if again.any():
-        for at in np.flatnonzero(again)[::-1].tolist():
-            run_end[at - 1] = run_end[at]
-    return run_end
+    _, firsts = np.unique(run[stated], return_index=True)
+    _leave_out(table, records, np.delete(rows[stated], firsts), repeats)
+    _leave_out(table, records, rows[copies], repeats)
+    table["kind"][rows[begins]] = KIND["nothing"]
+    table["kind"][rows[runs]] = whole
+    table["end"][rows[ends]] = np.maximum(table["end"][then[ends]], start[ends])
+    table["end"][rows[restarts]] = table["start"][then[restarts]]
+    if is_job:
+        why = "a job starts again without having ended: its nodes count as taken until then"
+        records.tell(table, then[restarts], why)
+    open_rows = rows[open_runs & runs]
+    if last_ns is not None:
+        table["end"][open_rows] = np.maximum(last_ns, table["start"][open_rows])
+        table["goes_on"][open_rows] = True
+    what = "jobs" if is_job else "outages or reservations"
+    why = f"{what} had not ended at the end of the logs: their nodes count as taken until the last record"
+    records.tell(table, open_rows[table["why"][open_rows] == 0], why)
+    return np.stack([rows[ends], then[ends]])
 
 
-def _shrink(
-    table: RecordTable, records: Records, begun: Places, ends: Places, shrunk: Places
-) -> None:
+def _run(ident: NDArray[np.uint64], start: Whole) -> NDArray[np.uint64]:
+    """A number for each run, by id and start."""
+    return ident + (start * _ODD).astype(np.uint64)
+
+
+def _shrink(table: RecordTable) -> None:
     """Divide the runs of jobs that gave nodes back on the way; few do."""
-    place = {
-        int(row): (int(table["file"][row]), int(table["line"][row]))
-        for row in (*begun, *ends, *shrunk)
-    }
-    for ident in np.unique(table["id"][shrunk]).tolist():
-        mine = [
-            rows[table["id"][rows] == ident].tolist() for rows in (begun, ends, shrunk)
-        ]
-        events = sorted(
-            (place[row], kind, row) for kind, rows in enumerate(mine) for row in rows
-        )
-        run = -1
-        for at, (_, kind, row) in enumerate(events):
-            if kind == 0:
-                run = row
-            elif kind == 1:
-                run = -1
-            elif run < 0:
-                table["why"][row] = table["otherwise"][row]
-            else:
-                until = int(max(table["start"][row], table["start"][run]))
-                later = next(
-                    (other for _, each, other in events[at:] if each == 1), run
-                )
-                stated = (
-                    later
-                    if table["kind"][later] == KIND["ran"]
-                    and table["start"][later] == table["start"][run]
-                    else run
-                )
-                had, kept = (_keys(table, each) for each in (run, row))
-                table.add(run, np.setdiff1d(had, kept), until)
-                table.set_nodes(run, np.intersect1d(had, kept))
-                table.set_nodes(stated, np.intersect1d(had, kept))
-    table["kind"][shrunk] = KIND["nothing"]
-
-
-def _keys(table: RecordTable, row: int) -> Whole:
-    """The nodes of a row, a key each."""
-    made, _ = table.ranges_of(np.array([row]))
-    return keys_of(made)
+    shrank = table["kind"] == KIND["shrank"]
+    if not shrank.any():
+        return
+    mine = _counts(table, "began", "ended", "ran", "shrank")
+    rows = _ordered(table, mine & np.isin(table["id"], table["id"][shrank]))
+    run = -1
+    for at, row in enumerate(rows.tolist()):
+        kind, start, ident = table["kind"][row], table["start"][row], table["id"][row]
+        if kind == KIND["began"]:
+            run = row
+        elif kind != KIND["shrank"]:
+            run = -1
+        elif run < 0 or table["id"][run] != ident:
+            table["why"][row] = table["otherwise"][row]
+        else:
+            had, kept = (
+                keys_of(table.ranges_of(np.array([each]))[0]) for each in (run, row)
+            )
+            began = table["start"][run]
+            later = rows[at:][
+                (table["id"][rows[at:]] == ident)
+                & (table["kind"][rows[at:]] == KIND["ran"])
+            ]
+            table.add(run, np.setdiff1d(had, kept), int(max(start, began)))
+            for each in (run, *later[table["start"][later] == began].tolist()):
+                table.set_nodes(each, np.intersect1d(had, kept))
+    table["kind"][np.flatnonzero(shrank)] = KIND["nothing"]
 
 
 # --- records of the same run ----------------------------------------------------------------------------------------
@@ -260,9 +184,7 @@ def _once(table: RecordTable, records: Records, kind: str, what: str) -> Requeue
     ordered = np.sort(ident)
     twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     closed = (table["end"][rows] != NONE) & table["once"][rows]
-    jobs = (
-        len(np.unique(ident[closed])) if len(twice) else int(np.count_nonzero(closed))
-    )
+    jobs = len(np.unique(ident[closed])) if len(twice) else int(closed.sum())
     if not len(twice):
         return Requeues(jobs)
     mine = rows[np.isin(ident, twice)]
@@ -271,57 +193,42 @@ def _once(table: RecordTable, records: Records, kind: str, what: str) -> Requeue
     order = np.lexsort((table["line"][mine], table["file"][mine], nodes, table["end"][mine], is_open,
                         table["start"][mine], table["id"][mine]))  # fmt: skip
     mine, nodes, is_open = mine[order], nodes[order], is_open[order]
-    ident, start, end = (table[name][mine] for name in ("id", "start", "end"))
+    ident, start, end, once = (
+        table[name][mine] for name in ("id", "start", "end", "once")
+    )
     same_job = np.append(False, ident[1:] == ident[:-1])
     same_run = same_job & np.append(False, start[1:] == start[:-1])
-    same = same_run & np.append(
-        False, (end[1:] == end[:-1]) & (is_open[1:] | (nodes[1:] == nodes[:-1]))
-    )
-    _leave_out(
-        table,
-        records,
-        mine[same],
-        f"a record that repeats another one of the same {what}",
-    )
-    differ = same_run & ~same & ~is_open & table["once"][mine]
+    same_content = is_open[1:] | (nodes[1:] == nodes[:-1])
+    same = same_run & np.append(False, (end[1:] == end[:-1]) & same_content)
+    why = f"a record that repeats another one of the same {what}"
+    _leave_out(table, records, mine[same], why)
+    differ = same_run & ~same & ~is_open & once
     why = f"records of one {what} (same id, same start) have different ends or nodes: the latest end counts"
     records.tell(table, mine[differ], why)
-    run = np.cumsum(~same_run)
-    has_end = np.zeros(int(run[-1]) + 1, dtype=bool)
-    has_end[run[~is_open]] = True
+    run = np.cumsum(~same_run) - 1
+    has_end = np.bincount(run, ~is_open) > 0
     stated = is_open & has_end[run] & ~same
-    _leave_out(
-        table,
-        records,
-        mine[stated],
-        f"{what} without an end, of which another record states the end",
-    )
-    _keep_latest(table, mine[~same], run[~same], is_open[~same])
+    why = f"{what} without an end, of which another record states the end"
+    _leave_out(table, records, mine[stated], why)
+    # Of records of one run that only count their nodes, that with the latest end counts.
+    kept = np.flatnonzero(~same)
+    is_last = np.append(run[kept][1:] != run[kept][:-1], True)
+    is_last |= np.append(is_open[kept][1:], True)
+    counted = ~is_last & ~is_open[kept] & (table["ranges"][mine[kept]] == 0)
+    table["count"][mine[kept[counted]]] = 0
     # The next start of the same job, of all runs after this one.
-    firsts = np.flatnonzero(~same_run)
-    next_start = np.full(len(firsts) + 1, NONE, dtype=np.int64)
-    of_same = same_job[firsts[1:]]
-    next_start[: len(firsts) - 1][of_same] = start[firsts[1:]][of_same]
-    again = (
-        is_open & ~stated & ~same & table["once"][mine] & (next_start[run - 1] != NONE)
+    next_start = np.append(start[~same_run][1:], NONE)
+    next_start[~np.append(same_job[~same_run][1:], False)] = NONE
+    again = is_open & ~stated & ~same & once & (next_start[run] != NONE)
+    table["end"][mine[again]] = next_start[run[again]]
+    why = (
+        f"{what} without an end starts again later: its nodes count as taken until then"
     )
-    table["end"][mine[again]] = next_start[run - 1][again]
-    records.tell(
-        table,
-        mine[again],
-        f"{what} without an end starts again later: its nodes count as taken until then",
-    )
-    ended = ~is_open & table["once"][mine]
-    runs_of = np.unique(run[ended], return_index=True)[1]
+    records.tell(table, mine[again], why)
+    ended = ~is_open & once
+    _, runs_of = np.unique(run[ended], return_index=True)
     _, several = np.unique(ident[ended][runs_of], return_counts=True)
     return Requeues(jobs, int(np.count_nonzero(several > 1)))
-
-
-def _keep_latest(table: RecordTable, mine: Places, run: Whole, is_open: Mask) -> None:
-    """Of records of one run that only count their nodes, that with the latest end counts."""
-    last = np.append(run[1:] != run[:-1], True) | np.append(is_open[1:], True)
-    counted = (table["ranges"][mine] == 0) & ~is_open & ~last
-    table["count"][mine[counted]] = 0
 
 
 def _content(table: RecordTable, rows: Places) -> Whole:
@@ -333,9 +240,3 @@ def _content(table: RecordTable, rows: Places) -> Whole:
         begins = np.cumsum(counts) - counts
         found[some] = np.add.reduceat(made * _ODD, begins[some])
     return found
-
-
-def tell_open(records: Records, table: RecordTable, rows: Places, what: str) -> None:
-    """Tell how many runs have no end in any record."""
-    why = f"{what} without an end in any record: taken to last to the end of the window"
-    records.tell(table, rows, why)

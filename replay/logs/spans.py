@@ -187,6 +187,8 @@ class Spans:
 
     def where(self, rows: np.ndarray) -> Spans:
         """Some of them."""
+        if rows.all():
+            return self
         return Spans(self.scale, self.begins[rows], self.ends[rows])
 
     @property
@@ -233,8 +235,8 @@ class Spans:
 
 def union(begins: Whole, ends: Whole) -> tuple[Whole, Whole]:
     """Where the i-th begin is after the (i-1)-th end, all spans before have ended, and another begins; sorts both."""
-    begins.sort()
-    ends.sort()
+    begins.sort(kind="stable")  # what is sorted already is merged
+    ends.sort(kind="stable")
     opens = np.append(True, begins[1:] > ends[:-1])[: len(begins)]
     begins = begins[opens]
     return begins, ends[np.append(opens[1:], True)[: len(ends)]]

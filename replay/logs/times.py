@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -27,15 +28,15 @@ MISSING: Final = frozenset(
 )  # fmt: skip
 # 0 as a data base prints it where times are converted: near the begin of 1970, by the zone.
 _EPOCH_DAYS = ("1970-01-01", "1969-12-31")
-# Nanoseconds in 64 bits end in 2262; no scheduler's log is older than 1970.
+# Nanoseconds in 64 bits end in 2262; no scheduler's log is older than 1971.
 MOST_EPOCH_S: Final = 9_200_000_000
-_FIRST_S, _HOUR_S = 365 * 86_400, 3600
+_FIRST_S, _DAY_S = 365 * 86_400, 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_TEXT = re.compile(r"(\d{9,10})(?:\.(\d{1,9})\d*)?", re.ASCII)
-_UTC = re.compile(r" ?(z|UTC|GMT)$")
-_FRACTION = re.compile(r"[.,](\d{1,9})\d*")
-# Digits of an epoch of our time in units that are finer than those a log has.
-_FINER = {13: "milliseconds", 16: "microseconds", 19: "nanoseconds"}
+# Python knows stamps such as 2021W07 and days without a time; they are none of a scheduler's.
+_STAMP = re.compile(
+    r"(\d{4}-\d\d-\d\d[T ]\d\d:[^.,]*?)(?:[.,](\d{1,9})\d*)?( ?(?:z|Z|UTC|GMT|[+-]\d\d[\d:]*))?", re.ASCII
+)  # fmt: skip
 
 
 class Times(NamedTuple):
@@ -47,9 +48,21 @@ class Times(NamedTuple):
 
 def distinct(values: Whole) -> Whole:
     """The different values, ascending; for many of them a sort is faster than NumPy's hashes."""
-    ordered: Whole = np.sort(values)
+    ordered: Whole = np.sort(values, kind="stable")
     each: Whole = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
     return each
+
+
+def by_word(column: pa.Array, of: Callable[[str], Any]) -> NDArray[Any]:
+    """What a function returns for each cell of a column of text; it is called once a word.
+
+    >>> by_word(pa.array(["a", "bb", "a"]), len).tolist()
+    [1, 2, 1]
+    """
+    cells = column.dictionary_encode()
+    words = cells.dictionary.to_pylist() or [""]
+    found: NDArray[Any] = np.array([of(word) for word in words])[cells.indices]
+    return found
 
 
 class Clock:
@@ -71,7 +84,13 @@ class Clock:
     """
 
     def __init__(self, zone: str | None) -> None:
-        self.zone: tzinfo = UTC if zone is None else _zone(zone)
+        try:
+            self.zone: tzinfo = UTC if zone is None else ZoneInfo(zone)
+        except (KeyError, ValueError, OSError) as error:
+            raise InputError(
+                f"--tz: unknown time zone {zone!r}",
+                hint="names are such as UTC, Europe/Berlin or America/Chicago",
+            ) from error
         self._is_guess = zone is None
 
     def time(self, text: str, note: Callable[[str], None] = lambda why: None) -> int:
@@ -97,165 +116,113 @@ class Clock:
             Starts, where the ends are read, UTC nanoseconds.
         """
         lengths = pc.binary_length(texts).to_numpy()
-        local = np.full(len(texts), NONE, dtype=np.int64)
-        ns = local.copy()
-        usual = lengths == 19
-        if not _read_stamps(texts, usual, local):
-            usual[:] = False
-        usual |= _read_epochs(texts, lengths == 10, ns)
-        rest = np.flatnonzero(~usual & (lengths > 0))
+        local = _cast(texts, lengths == 19, pa.timestamp("s"), _FIRST_S)
+        utc = _cast(texts, lengths == 10, pa.int64(), 1)
+        below = np.zeros(len(texts), dtype=np.int64)
         bad = np.zeros(len(texts), dtype=bool)
+        rest = np.flatnonzero((local == NONE) & (utc == NONE) & (lengths > 0))
         if len(rest):
-            cells = texts.take(pa.array(rest)).dictionary_encode()
-            read = [_odd(text) for text in cells.dictionary.to_pylist()]
-            which = cells.indices.to_numpy()
-            kinds = np.array([kind for kind, _, _ in read])[which]
-            values = np.array([seconds for _, seconds, _ in read])[which]
-            below = np.array([fraction for *_, fraction in read])[which]
-            local[rest[kinds == "local"]] = values[kinds == "local"]
-            ns[rest[kinds == "utc"]] = values[kinds == "utc"] * SECOND_NS
-            bad[rest[kinds == "bad"]] = True
-        stated = np.flatnonzero(local != NONE)
-        if len(stated):
-            least = None if not_before is None else not_before[stated]
-            ns[stated] = self._utc(local[stated], stated, len(texts), note, least)
-        if len(rest):
-            ns[rest] += np.where(ns[rest] == NONE, 0, below)
-        return Times(ns, bad)
+            read = by_word(texts.take(pa.array(rest)), _odd)
+            local[rest], utc[rest], below[rest] = read[:, :3].T
+            bad[rest] = read[:, 3]
+        stated = local != NONE
+        if stated.any():
+            utc[stated] = self._utc(local, stated, note, not_before)[stated]
+        return Times(np.where(utc == NONE, NONE, utc * SECOND_NS + below), bad)
 
     def _utc(
         self,
         local: Whole,
-        rows: Whole,
-        total: int,
+        stated: Mask,
         note: Callable[[Mask, str], None],
         not_before: Whole | None,
     ) -> Whole:
-        """UTC nanoseconds of local seconds; `rows` of `total` are those that `note` is told of."""
-
-        def tell(mine: Mask, why: str) -> None:
-            told = np.zeros(total, dtype=bool)
-            told[rows[mine]] = True
-            note(told, why)
-
+        """UTC seconds of local ones, where they are stated."""
         if self._is_guess:
             self._is_guess = False
-            first = np.arange(len(rows)) == 0
-            tell(
-                first,
-                "times state no zone and are taken as UTC: --tz names the machine's",
-            )
+            first = np.arange(len(local)) == stated.argmax()
+            why = "times state no zone and are taken as UTC: --tz names the machine's"
+            note(first, why)
         if self.zone is UTC:
-            return local * SECOND_NS
-        hours = local // _HOUR_S
-        low = int(hours.min())
-        met = np.flatnonzero(np.bincount(hours - low)) + low
-        offsets = np.zeros(int(met[-1]) - low + 1, dtype=np.int64)
-        changed = np.zeros(len(offsets), dtype=bool)
-        for hour in met.tolist():
-            found = {
-                self._offset(second, fold)
-                for second in (hour * _HOUR_S, hour * _HOUR_S + 3599)
-                for fold in (0, 1)
-            }
-            offsets[hour - low], changed[hour - low] = found.pop(), bool(found)
-        utc = local - offsets[hours - low]
-        odd = np.flatnonzero(changed[hours - low])
-        if len(odd):
-            seconds, which = np.unique(local[odd], return_inverse=True)
-            first, second = (
-                np.array(
-                    [each - self._offset(each, fold) for each in seconds.tolist()]
-                )[which]
-                for fold in (0, 1)
-            )
-            jumped, twice = (
-                np.zeros(len(local), dtype=bool),
-                np.zeros(len(local), dtype=bool),
-            )
-            jumped[odd], twice[odd] = first > second, first < second
-            later = np.zeros(len(odd), dtype=bool)
-            if not_before is not None:
-                later = (first < second) & (first * SECOND_NS < not_before[odd])
-            utc[odd] = np.where(later, second, first)
-            if jumped.any():
-                tell(jumped, "a local time does not exist: clocks went forward over it")
-            if twice.any():
-                tell(twice, "a local time came twice, when clocks went back")
-        return utc * SECOND_NS
-
-    def _offset(self, local_s: int, fold: int) -> int:
-        """Seconds that local time is ahead of UTC."""
-        naive = datetime(1970, 1, 1) + timedelta(seconds=local_s)
-        ahead = naive.replace(tzinfo=self.zone, fold=fold).utcoffset()
-        return 0 if ahead is None else round(ahead.total_seconds())
+            return local
+        days = local[stated] // _DAY_S
+        offset, *changes = _changes(self.zone, int(days.min()), int(days.max()))
+        at, before, after = np.array(changes, dtype=np.int64).reshape(-1, 3).T
+        offsets = np.append(offset[2], after)
+        # Of the two passes of a time that comes twice the first ends later by the clock, and the second begins earlier.
+        ahead = np.maximum(before, after), np.minimum(before, after)
+        first, second = (
+            local - offsets[np.searchsorted(at + by, local, side="right")]
+            for by in ahead
+        )
+        twice = stated & (first < second)
+        jumped = stated & (first > second)
+        for rows, why in (
+            (jumped, "a local time does not exist: clocks went forward over it"),
+            (twice, "a local time came twice, when clocks went back"),
+        ):
+            if rows.any():
+                note(rows, why)
+        least = 0 if not_before is None else not_before
+        utc: Whole = np.where(twice & (first * SECOND_NS < least), second, first)
+        return utc
 
 
-def _read_stamps(texts: pa.Array, usual: Mask, into: Whole) -> bool:
-    """Read the cells of the usual length as local seconds; False where any of them is something else."""
-    if not usual.any():
-        return True
-    told = texts if usual.all() else pc.if_else(pa.array(usual), texts, None)
+@cache
+def _changes(zone: tzinfo, first: int, last: int) -> list[tuple[int, int, int]]:
+    """When clocks change between two days since 1970: UTC seconds, how far they are ahead before and from then on.
+
+    The first entry is none, and says how far they are ahead at the begin.
+    """
+
+    def ahead(seconds: int) -> int:
+        offset = (_EPOCH + timedelta(seconds=seconds)).astimezone(zone).utcoffset()
+        return round((offset or timedelta()).total_seconds())
+
+    begin = (first - 2) * _DAY_S
+    found = [(begin, ahead(begin), ahead(begin))]
+    for low in range(begin, (last + 3) * _DAY_S, _DAY_S):
+        before = found[-1][2]
+        if ahead(low + _DAY_S) != before:
+            minutes = range(low, low + _DAY_S + 1, 60)
+            at = next(second for second in minutes if ahead(second) != before)
+            found.append((at, before, ahead(at)))
+    return found
+
+
+def _cast(texts: pa.Array, mine: Mask, kind: pa.DataType, least: int) -> Whole:
+    """The cells of one length as seconds, `NONE` where they are none; of all where Arrow cannot read one."""
+    nothing = np.full(len(texts), NONE, dtype=np.int64)
+    if not mine.any():
+        return nothing
     try:
-        seconds = told.cast(pa.timestamp("s")).cast(pa.int64())
+        told = pc.if_else(pa.array(mine), texts, None).cast(kind)
     except pa.ArrowInvalid:
-        return False
-    found = pc.fill_null(seconds, NONE).to_numpy()
-    # Rows of 1970 stand for no time.
-    usual &= (found >= _FIRST_S) & (found < MOST_EPOCH_S)
-    into[usual] = found[usual]
-    return True
+        return nothing
+    seconds = pc.fill_null(told.cast(pa.int64()), NONE).to_numpy()
+    fine = (seconds >= least) & (seconds < MOST_EPOCH_S)
+    return np.where(fine, seconds, nothing)
 
 
-def _read_epochs(texts: pa.Array, mine: Mask, into: Whole) -> Mask:
-    """Read cells of ten digits as seconds since 1970; returns which were read."""
-    if mine.any():
-        told = texts if mine.all() else pc.if_else(pa.array(mine), texts, None)
-        try:
-            seconds = pc.fill_null(told.cast(pa.int64()), NONE).to_numpy()
-        except pa.ArrowInvalid:
-            return np.zeros(len(mine), dtype=bool)
-        mine = mine & (seconds > 0) & (seconds < MOST_EPOCH_S)
-        into[mine] = seconds[mine] * SECOND_NS
-    return mine
-
-
-def _odd(text: str) -> tuple[str, int, int]:
-    """Return what a cell of an unusual form holds: none, local, utc or bad; seconds, and nanoseconds below."""
+def _odd(text: str) -> tuple[int, int, int, bool]:
+    """Local or UTC seconds of a cell of an unusual form, nanoseconds below, and whether it is neither time nor none."""
     text = text.strip()
-    if is_missing(text):
-        return "none", NONE, 0
-    epoch = _EPOCH_TEXT.fullmatch(text)
-    if epoch:
-        whole, below = int(epoch[1]), int((epoch[2] or "0").ljust(9, "0"))
-        return ("utc", whole, below) if 0 < whole < MOST_EPOCH_S else ("bad", NONE, 0)
-    text = _UTC.sub("Z", text)
-    # Python knows stamps such as 2021W07 and days without a time; they are none of a scheduler's.
-    if (
-        len(text) < 16
-        or text[4] != "-"
-        or text[7] != "-"
-        or text[10] not in "T "
-        or not text.isascii()
-    ):
-        return "bad", NONE, 0
-    fraction = _FRACTION.search(text, 16)
-    below = 0
-    if fraction:
-        below = int(fraction[1].ljust(9, "0"))
-        text = text[: fraction.start()] + text[fraction.end() :]
+    no_time = NONE, NONE, 0, not is_missing(text)
+    epoch, stamp = _EPOCH_TEXT.fullmatch(text), _STAMP.fullmatch(text)
+    if epoch and 0 < int(epoch[1]) < MOST_EPOCH_S:
+        return NONE, int(epoch[1]), int((epoch[2] or "0").ljust(9, "0")), False
+    if stamp is None:
+        return no_time
+    zone = (stamp[3] or "").strip()
     try:
-        stamp = datetime.fromisoformat(text)
-        since = (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)) - _EPOCH
-    except (ValueError, OverflowError):
-        return "bad", NONE, 0
-    if not 1970 < stamp.year < 2262:
-        return "bad", NONE, 0
-    return (
-        ("utc" if stamp.tzinfo else "local"),
-        since.days * 86_400 + since.seconds,
-        below,
-    )
+        time = datetime.fromisoformat(stamp[1] + ("Z" if zone.isalpha() else zone))
+    except ValueError:
+        return no_time
+    if not 1970 < time.year < 2262:
+        return no_time
+    since = (time if zone else time.replace(tzinfo=UTC)) - _EPOCH
+    seconds, below = since // timedelta(seconds=1), int((stamp[2] or "0").ljust(9, "0"))
+    return (NONE, seconds, below, False) if zone else (seconds, NONE, below, False)
 
 
 def is_missing(text: str) -> bool:
@@ -269,39 +236,21 @@ def is_missing(text: str) -> bool:
 
 def are_missing(column: pa.Array) -> Mask:
     """Where a column has texts that stand for no time, see `is_missing`."""
-    found = pc.is_in(column, pa.array(sorted(MISSING)))
-    for day in _EPOCH_DAYS:
-        found = pc.or_(found, pc.starts_with(column, day))
-    missing: Mask = found.to_numpy(zero_copy_only=False)
+    words = pc.is_in(column, pa.array(sorted(MISSING)))
+    days = pc.or_(*(pc.starts_with(column, day) for day in _EPOCH_DAYS))
+    missing: Mask = pc.or_(words, days).to_numpy(zero_copy_only=False)
     return missing
 
 
 def no_time(text: str) -> str:
-    """Describe for a message what a column of times holds instead, and what it looks like."""
-    shown = ascii(text[:80])
-    whole = text.strip().partition(".")[0]
-    unit = _FINER.get(len(whole)) if whole.isdecimal() else None
-    if unit is None and whole.removeprefix("-").isdecimal():
-        return f"{shown}: expected seconds since 1970, or 2024-01-31T12:00:00"
-    if unit is None:
-        return shown
-    return f"{shown} looks like {unit} since 1970: expected seconds, or 2024-01-31T12:00:00"
-
-
-def _zone(name: str) -> tzinfo:
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:
-        raise InputError(
-            f"--tz: unknown time zone {name!r}",
-            hint="names are such as UTC, Europe/Berlin or America/Chicago",
-        ) from error
+    """Describe for a message what a column of times holds instead."""
+    return f"{text[:80]!a}: expected 2024-01-31T12:00:00, or seconds (no milliseconds) since 1970"
 
 
 # What Slurm writes instead of a limit.
 UNLIMITED: Final = frozenset({"UNLIMITED", "Partition_Limit", "INVALID"})
 _LIMIT = re.compile(
-    r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(?:(\d{1,6}):)?(\d{1,9})(?:\.\d+)?", re.ASCII
+    r"(?:(?:(\d{1,6})-)?(\d{1,6}):)?(?:(\d{1,6}):)?(\d{1,9})(?:\.\d+)?", re.ASCII
 )
 
 
@@ -325,25 +274,15 @@ def limit_ns(text: str, *, minutes: bool = False) -> int:
     match = _LIMIT.fullmatch(text)
     if match is None:
         return NONE
-    days, first, second, last = match.groups()
-    if first is None:
-        if days is not None:
-            return NONE
-        return int(last) * (60 if minutes else 1) * SECOND_NS
-    hours, middle = (int(first), int(second)) if second is not None else (0, int(first))
-    return (((int(days or 0) * 24 + hours) * 60 + middle) * 60 + int(last)) * SECOND_NS
+    days, first, second, last = (int(part or 0) for part in match.groups())
+    if match[2] is None:
+        return last * (60 if minutes else 1) * SECOND_NS
+    hours, middle = (first, second) if match[3] else (0, first)
+    return (((days * 24 + hours) * 60 + middle) * 60 + last) * SECOND_NS
 
 
 def limits(texts: pa.Array, *, minutes: bool = False) -> Times:
     """Nanoseconds of each limit, `NONE` without one; and where a cell holds neither a limit nor a word for none."""
-    cells = texts.dictionary_encode()
-    words = cells.dictionary.to_pylist()
-    read = np.array(
-        [limit_ns(word, minutes=minutes) or NONE for word in words] or [NONE]
-    )
-    fine = np.array(
-        [word in UNLIMITED or is_missing(word) or limit_ns(word) == 0 for word in words]
-        or [True]
-    )
-    which = cells.indices.to_numpy()
-    return Times(read[which], (read == NONE)[which] & ~fine[which])
+    ns = by_word(texts, lambda word: limit_ns(word, minutes=minutes))
+    none = by_word(texts, lambda word: word in UNLIMITED or is_missing(word))
+    return Times(np.where(ns > 0, ns, NONE), (ns == NONE) & ~none)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,19 +16,19 @@ from numpy.typing import NDArray
 from bft.models import InputError
 from bft.models.tolerances import SHARES
 from bft.replay.logs import doubts as d
-from bft.replay.logs.doubts import Doubt, JobTimes, Shown, Window
-from bft.replay.logs.hosts import of_keys
+from bft.replay.logs.doubts import DAY_NS, Doubt, Window, warn
+from bft.replay.logs.hosts import keys_of, of_keys
 from bft.replay.logs.machine import Machine, machine_of, refuse_unknown, some
 from bft.replay.logs.records import (
     FILTERS,
     KIND,
     NEVER_STARTED,
-    POWERED_OFF,
     RESERVED,
+    Account,
     Records,
     RecordTable,
     Unusable,
-    hosts_of,
+    release_memory,
 )
 from bft.replay.logs.runs import settle_runs, tell_open
 from bft.replay.logs.spans import Gathered, Scale, Spans, everywhere
@@ -36,24 +37,39 @@ from bft.replay.logs.times import NONE, OPEN, Mask, Whole, distinct
 from bft.replay.logs.units import (
     Held,
     Sizes,
+    Stated,
     UnitMap,
     held_of,
     placed,
     refuse_untracked,
     units_of_machine,
 )
-from bft.replay.trace.host_jobs import NEVER, HostJobs
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_fragments
+from bft.replay.trace.host_jobs import HostJobs
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, events_of, in_order
 from bft.replay.trace.uncertainty import Uncertainty
 
 Places = NDArray[np.int64]
-# Spans of jobs from which on short gaps between them are filled at once.
-_MANY = 500_000
 # Share of the jobs' node-time from which on nodes count as shared by jobs; and jobs from which on that can be told.
 _SHARED, _ENOUGH_JOBS = 0.2, 20
-_DAY_NS = 86_400 * SECOND_NS
+# What rows and snapshots show of nodes: a word for a row, the states of snapshots, and what is said of rows without an
+# end that a later job ends.
+_SHOWN = {
+    "ran": (
+        "job",
+        (BUSY,),
+        "jobs without an end are contradicted by a later job on a node of theirs: they end where it starts",
+    ),
+    "down": (
+        "outage",
+        (UNSEEN, UNAVAILABLE),
+        "an outage has no end, but jobs start on its nodes later: it ends on each node with the first one",
+    ),
+    "idle": ("idle row", (IDLE,), ""),
+}
+# Spans of jobs from which on short gaps between them are filled at once, which saves time and memory.
+_MANY = 500_000
 # No log states when a reservation was made: it counts as announced so long before it begins.
-NOTICE_NS = _DAY_NS
+NOTICE_NS = DAY_NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,17 +127,10 @@ class Coverage:
     units: int | None = None
 
     def __post_init__(self) -> None:
-        shares = {
-            name: getattr(self, name)
-            for name in ("busy", "unavailable", "idle", "short_gaps")
-        }
-        if not all(-SHARES <= share <= 1 + SHARES for share in shares.values()):
+        shares = self.busy, self.unavailable, self.idle, self.short_gaps
+        if not (min(shares) >= -SHARES and abs(math.fsum(shares) - 1) <= SHARES):
             raise RuntimeError(
-                f"a share of the node-time is not between 0 and 1: {shares}"
-            )
-        if not abs(math.fsum(shares.values()) - 1) <= SHARES:
-            raise RuntimeError(
-                f"the shares of the node-time do not add up to 1: {shares}"
+                f"shares of the node-time are not between 0 and 1, or do not add up to 1: {shares}"
             )
 
     def as_dict(self) -> dict[str, Any]:
@@ -132,6 +141,8 @@ class Coverage:
 def trace_of(records: Records, asked: Asked) -> tuple[NodeTrace, Coverage, Any]:
     """The idle nodes of a machine: those of its nodes that are neither busy nor unavailable.
 
+    Returns the trace, what became of the node-time, and the table of records as text if it was kept.
+
     Raises
     ------
     InputError
@@ -141,72 +152,70 @@ def trace_of(records: Records, asked: Asked) -> tuple[NodeTrace, Coverage, Any]:
     account = records.account
     table = records.settle()
     requeues = settle_runs(table, records, records.ends_ns)
-    sampled = records.snapshots.settle(_listed_names(records))
-    holdings = None if records.unit is None else Holdings(records, table)
+    listed = keys_of(records.names_of(records.listed_hosts()))
+    sampled = records.snapshots.settle(listed)
+    holdings = None if records.unit is None else _holdings(records, table)
     records.fill(table)
     refuse_unknown(records, asked.filters)
-    counted = _add_counted_machine(records, table, asked)
-    made = [] if sampled is None else [records.names_of(sampled.names)]
-    for why, detail in () if sampled is None else sampled.notes:
-        account.note(why, "", 0, detail, loud=True)
+    counted = _name_counted(records, table, asked)
+    made = []
+    if sampled is not None:
+        made.append(of_keys(sampled.keys))
+        for why, detail in sampled.notes:
+            warn(account, why, detail)
+    partition = asked.filters.get("partition")
     machine = machine_of(
-        records,
-        table,
-        made,
-        partition=asked.filters.get("partition"),
-        source=asked.source,
-        counts_as=asked.counts_as,
-    )
-    times = _job_times(table)
-    window = _window(records, table, times, sampled, asked)
-    logs = _Logs(records, table, machine, window, times, sampled, asked, holdings)
-    logs.read()
-    if not (logs.reports or account.allow_few):
+        records, table, made, partition=partition, source=asked.source, counts_as=asked.counts_as
+    )  # fmt: skip
+    window = _window(records, table, sampled, asked)
+    _name_all_down(records, table, machine, window)
+    observed = sampled is not None or records.observed is not None
+    if table["beside"][table.of_kind(*_SHOWN)].all() and not (
+        observed or account.allow_few
+    ):
         raise InputError(
             "no row reports when a node was busy or down: all nodes would look idle",
             file=asked.source or None,
-            hint=f"--allow-few accepts that{'; ' if account.losses() else ''}{account.losses()}",
+            hint=f"--allow-few accepts that; {account.losses()}".removesuffix("; "),
         )
-    fragments, uncertain, coverage = _idle_time(logs, counted=counted)
-    units = logs.units
-    del logs, times  # a trace and host jobs take memory as well
-    made_trace = replace(
+    units = None
+    if holdings is not None:
+        places = zip(machine.index.tolist(), machine.nodes.names, strict=True)
+        known = [each for each in places if each[0] >= 0]
+        units = units_of_machine(
+            holdings.sizes, known, machine.names, partial(warn, account)
+        )
+    logs = _Logs(records, table, machine, window, sampled, asked, units)
+    if len(counted):
+        logs.place_counted(counted)
+    if holdings is not None and units is not None:
+        logs.take_units(holdings, units)
+    logs.read()
+    fragments, coverage, uncertain = _idle_time(logs, is_placed=len(counted) > 0)
+    del logs
+    release_memory()  # a trace and host jobs take memory as well
+    trace = replace(
         _trace(machine, units, window, fragments),
         uncertain=uncertain,
         busy_share=coverage.busy,
         unavailable_share=coverage.unavailable,
     )
-    d.filtered(records, account, asked.source)
-    d.requeues(requeues, account, asked.source, are_stated=records.says_requeues)
-    if not made_trace.by_unit:
-        made_trace = replace(made_trace, host_jobs=_host_jobs(records, table, machine))
-    return made_trace, coverage, _texts(records, table)
-
-
-def _texts(records: Records, table: RecordTable) -> Any:
-    """The table of records as text, with why each row was not used, for `--records`; None unless it was kept."""
-    if records.kept is None:
-        return None
-    why = [records.reasons[code] for code in table["why"].tolist()]
-    kept = pa.concat_tables(records.kept)
-    return kept.append_column("why", pa.array(why[: len(kept)], pa.string()))
+    del fragments
+    d.requeues(requeues, account, are_stated=records.says_requeues)
+    if units is None:
+        table["ranges"][counted] = 0
+        trace = replace(trace, host_jobs=_host_jobs(records, table, machine))
+    kept = None
+    if records.kept is not None:
+        kept = pa.concat_tables(records.kept)
+        reasons = [records.reasons[code] for code in table["why"][: len(kept)].tolist()]
+        kept = kept.append_column("why", pa.array(reasons, pa.string()))
+    return trace, coverage, kept
 
 
 def _listed_names(records: Records) -> list[str]:
     """Names of all nodes of lists."""
     return records.nodes_of(records.names_of(records.listed_hosts())).names
-
-
-def _job_times(table: RecordTable) -> JobTimes:
-    """Start and end of each job."""
-    rows = _jobs(table)
-    return JobTimes(table["start"][rows], _ends(table, rows))
-
-
-def _ends(table: RecordTable, rows: Places) -> Whole:
-    """End of each row; `OPEN` (`host_jobs.NEVER`) of what goes on, as far as the logs tell."""
-    ends = table["end"][rows]
-    return np.where((ends == NONE) | table["goes_on"][rows], OPEN, ends)
 
 
 # --- the window of observation --------------------------------------------------------------------------------------
@@ -219,95 +228,8 @@ def _jobs(table: RecordTable) -> Places:
     return jobs
 
 
-def _window(
-    records: Records,
-    table: RecordTable,
-    times: JobTimes,
-    sampled: Sampled | None,
-    asked: Asked,
-) -> Window:
-    """Begin and end of the window of observation; says on which grounds, and what is odd about it.
-
-    Rows of jobs state true ends, also ends after the export, when no start could be shown any more: so a log is known
-    to show what happens up to the last start. Where records are written as things happen, it is up to the last record.
-    By default the window begins with the first *end* of a job: of the time before only long jobs are known.
-    """
-    account, source = records.account, asked.source
-    jobs = _jobs(table)
-    ends = table["end"][jobs][table["end"][jobs] != NONE]
-    first_start, first_end = (
-        int(times.starts.min(initial=OPEN)),
-        int(ends.min(initial=OPEN)),
-    )
-    last = max(times.last_start(), int(ends.max(initial=0)))
-    shown_until = max(records.shown_until, 0 if sampled is None else sampled.last_ns)
-    start, end = first_end, max(times.last_start(), shown_until)
-    if (
-        start >= end
-    ):  # all jobs started before the first had ended: there is no better guess
-        end = last
-    if start >= end:
-        start = first_start
-    spans = [
-        records.observed,
-        None if sampled is None else (sampled.first_ns, sampled.last_ns),
-    ]
-    stated = [span for span in spans if span is not None]
-    if not stated and first_start == OPEN and records.observed_outages is not None:
-        stated = [records.observed_outages]
-    if stated:  # logs of jobs that state none may lie beside those that state it
-        start, end = (
-            min(start, *(low for low, _ in stated)),
-            max(end, *(high for _, high in stated)),
-        )
-    log = min(start, first_start), max(end, last)
-    others = _others(table)
-    log = (
-        min(log[0], int(table["start"][others].min(initial=log[0]))),
-        max(log[1], int(table["end"][others].max(initial=log[1]))),
-    )
-    if asked.start_ns is not None:
-        start = asked.start_ns
-    elif not stated and first_start < start < OPEN:
-        account.note(
-            "the window begins with the first end of a job: of the time before only long jobs are known",
-            source,
-            0,
-        )
-    if asked.end_ns is not None:
-        end = asked.end_ns
-    elif not stated and shown_until < end < last:
-        account.note("the window ends with the last start of a job: the log does not tell whether it would show "
-                     "jobs that start later; --to states its end", source, 0)  # fmt: skip
-    elif not stated and end > max(times.last_start(), shown_until):
-        why = "all jobs started before the first one ended: the window ends with the last end, and whether "
-        why += (
-            "the log would show jobs that start later is not known; --to states its end"
-        )
-        account.note(why, source, 0)
-    if start >= end:
-        raise InputError(
-            "the window of observation is empty"
-            if start < OPEN
-            else "no job tells when the observation began",
-            file=source or None,
-            hint=f"--from and --to set it{'; ' if account.losses() else ''}{account.losses()}",
-        )
-    window = Window(start, end, [])
-    if log[0] <= log[1]:
-        d.check_window(window, log, account, source, counts_idle=asked.counts_idle)
-    known = (
-        asked.start_ns is not None or bool(stated),
-        asked.end_ns is not None or bool(stated),
-    )
-    d.check_ends(
-        window, known, times, lambda job: records.place(table, jobs[job]), account
-    )
-    return window
-
-
 def _others(table: RecordTable) -> Places:
-    """Rows of jobs that filters of jobs leave out: signs of life of their nodes."""
+    """Rows of jobs that have ended and that filters of jobs leave out: signs of life of their nodes."""
     of_jobs = [
         number for number, each in enumerate(FILTERS.values(), 1) if each.of_jobs
     ]
@@ -316,986 +238,784 @@ def _others(table: RecordTable) -> Places:
         & (table["kind"] == KIND["ran"])
         & (table["ranges"] > 0)
     )
-    return np.flatnonzero(mine & (table["start"] != NONE))
+    return np.flatnonzero(mine & (table["start"] != NONE) & (table["end"] != NONE))
+
+
+def _ends(table: RecordTable, rows: Places) -> Whole:
+    """End of each row; `OPEN` of what goes on, as far as the logs tell."""
+    ends = table["end"][rows]
+    return np.where((ends == NONE) | table["goes_on"][rows], OPEN, ends)
+
+
+def _extremes(*times: Whole) -> tuple[int, int]:
+    """The first and the last of some times; of none `OPEN` and 0."""
+    each = np.concatenate(times)
+    return int(each.min(initial=OPEN)), int(each.max(initial=0))
+
+
+def _window(
+    records: Records, table: RecordTable, sampled: Sampled | None, asked: Asked
+) -> Window:
+    """Begin and end of the window of observation; says on which grounds, and what is odd about it.
+
+    Rows of jobs state true ends, also ends after the export, when no start could be shown any more: so a log is known
+    to show what happens up to the last start. Where records are written as things happen, it is up to the last record.
+    By default the window begins with the first *end* of a job: of the time before only long jobs are known.
+    """
+    account, jobs, others = records.account, _jobs(table), _others(table)
+    starts, ends = table["start"][jobs], table["end"][jobs]
+    ended = ends[ends != NONE]
+    first_start, last_start = _extremes(starts)
+    first_end, last_end = _extremes(ended)
+    spans = [] if records.observed is None else [records.observed]
+    shown_until = records.shown_until
+    if sampled is not None:
+        spans.append((sampled.first_ns, sampled.last_ns))
+        shown_until = max(shown_until, sampled.last_ns)
+    elif not (spans or len(jobs) or records.observed_outages is None):
+        spans.append(records.observed_outages)
+    start, end, final = first_end, max(last_start, shown_until), "start"
+    if (
+        start >= end
+    ):  # all jobs started before the first had ended: there is no better guess
+        end, final = max(last_start, last_end), "end"
+    if start >= end:
+        start = first_start
+    # Logs of jobs that state none may lie beside those that state it.
+    start, end = (
+        min([start, *(low for low, _ in spans)]),
+        max([end, *(high for _, high in spans)]),
+    )
+    seen = _extremes(starts, ended, table["start"][others], table["end"][others])
+    log = min(start, seen[0]), max(end, seen[1])
+
+    def place(job: int) -> str:
+        return records.place(table, jobs[job])
+
+    ends = _ends(table, jobs)
+    if asked.start_ns is not None:
+        start = asked.start_ns
+    elif not spans:
+        why = "one job ends long before all others and stretches the window: a mistyped year? --from states its begin"
+        d.stretched(ends, -1, why, place, account)
+        if first_start < start < OPEN:
+            why = "the window begins with the first end of a job: of the time before only long jobs are known"
+            account.note(why, asked.source, 0)
+    if asked.end_ns is not None:
+        end = asked.end_ns
+    elif not spans:
+        why = "one job starts long after all others and stretches the window: a mistyped year? --to states its end"
+        d.stretched(starts, 1, why, place, account)
+        if shown_until < end and (end < last_end or final == "end"):
+            why = f"the window ends with the last {final} of a job: the log does not tell whether it would show "
+            account.note(
+                f"{why}jobs that start later; --to states its end", asked.source, 0
+            )
+    if start >= end:
+        raise InputError(
+            "the window of observation is empty"
+            if start < OPEN
+            else "no job tells when the observation began",
+            file=asked.source or None,
+            hint=f"--from and --to set it; {account.losses()}".removesuffix("; "),
+        )
+    return Window(start, end, starts, ends, log)
 
 
 # --- jobs of logs that only count their nodes -----------------------------------------------------------------------
 
 
-def _counted(table: RecordTable) -> Places:
-    rows = table.of_kind("ran")
-    counted: Places = rows[(table["ranges"][rows] == 0) & (table["count"][rows] > 0)]
-    return counted
-
-
-def _add_counted_machine(records: Records, table: RecordTable, asked: Asked) -> bool:
-    """Make the machine known of logs that only count nodes; True where there are such jobs."""
-    rows, account = _counted(table), records.account
-    stated = max((size for size in records.machine_nodes), default=None)
+def _name_counted(records: Records, table: RecordTable, asked: Asked) -> Places:
+    """Make the machine known of logs that only count nodes; return the rows of jobs that do."""
+    account, size = records.account, asked.machine_nodes
+    ran = table.of_kind("ran")
+    rows: Places = ran[(table["ranges"][ran] == 0) & (table["count"][ran] > 0)]
+    stated = max(records.machine_nodes, default=None)
     if not len(rows):
-        if asked.machine_nodes and len(table.made):
-            account.note(
-                "--machine-nodes has no effect: the logs name the nodes",
-                "",
-                0,
-                loud=True,
-            )
-        return False
+        if size and len(table.made):
+            warn(account, "--machine-nodes has no effect: the logs name the nodes")
+        return rows
     if records.unit is not None:
         raise InputError(
             f"--unit {records.unit}: jobs name no nodes, so that their units are not known"
         )
     if records.listed:
         listed = len(_listed_names(records))
-        if asked.machine_nodes not in (None, listed):
+        if size not in (None, listed):
             raise InputError(
-                f"--machine-nodes: {asked.machine_nodes}, but --nodes lists {listed}",
-                hint="give one",
+                f"--machine-nodes: {size}, but --nodes lists {listed}", hint="give one"
             )
         if stated not in (None, listed):
-            account.note("the log states another number of nodes than the list of nodes, which is taken", "", 0,
-                         f"{stated}, listed are {listed}", loud=True)  # fmt: skip
-        return True
-    ends = np.where(table["end"][rows] == NONE, OPEN, table["end"][rows])
-    size = (
-        asked.machine_nodes
-        or stated
-        or _peak(table["count"][rows], table["start"][rows], ends)
-    )
-    if not (asked.machine_nodes or stated):
-        account.note("neither log nor --machine-nodes tell the machine's size: it is taken to be the most nodes "
-                     "that were busy at once", "", 0, f"{size}")  # fmt: skip
-    named = records.nodes_of(table.made).names
-    digits = max(5, len(str(size - 1)))
-    ours = [name for node in range(size) if (name := f"n{node:0{digits}}") not in named]
-    records.listed.append(
-        (
-            "",
-            {
-                "hosts": ",".join([*named, *ours[: max(0, size - len(named))]]),
-                "line": 0,
-            },
+            why = "the log states another number of nodes than the list of nodes, which is taken"
+            warn(account, why, f"{stated}, listed are {listed}")
+        return rows
+    size = size or stated
+    if size is None:
+        # What ends at an instant makes room for what starts then.
+        order = np.argsort(
+            np.concatenate([_ends(table, rows), table["start"][rows]]), kind="stable"
         )
-    )
-    return True
+        needed = table["count"][rows].astype(np.int64)
+        size = int(np.cumsum(np.concatenate([-needed, needed])[order]).max())
+        why = "neither log nor --machine-nodes tell the machine's size: it is taken to be the most nodes that were "
+        account.note(f"{why}busy at once", "", 0, f"{size}")
+    named = records.nodes_of(table.made).names
+    names = dict.fromkeys([*named, *(f"n{node:05}" for node in range(size))])
+    hosts = ",".join([*names][: max(size, len(named))])
+    records.listed.append(("", {"hosts": hosts, "line": 0}))
+    return rows
 
 
-def _peak(needed: Whole, starts: Whole, ends: Whole) -> int:
-    """The most nodes that were busy at once; what ends at an instant makes room for what starts then."""
-    times = np.concatenate([ends, starts])
-    changes = np.concatenate([-needed.astype(np.int64), needed.astype(np.int64)])
-    return int(np.cumsum(changes[np.argsort(times, kind="stable")]).max())
+def _name_all_down(
+    records: Records, table: RecordTable, machine: Machine, window: Window
+) -> None:
+    """Make outages of the whole machine those of its nodes; one without an end lasts until the next job starts."""
+    for row in table.of_kind("all down").tolist():
+        table.set_nodes(row, machine.nodes.keys[machine.index >= 0])
+        table["kind"][row] = KIND["down"]
+        if table["end"][row] == NONE:
+            starts = np.append(window.starts, table["start"][_others(table)])
+            later = starts[starts > table["start"][row]]
+            table["end"][row] = later.min(initial=window.end_ns)
+            why = "an outage has no end: it is taken to last until the next job starts"
+            records.tell(table, np.array([row]), why)
 
 
 # --- units of nodes, where these turn idle one by one ---------------------------------------------------------------
 
 
-class Holdings:
-    """What jobs held of their nodes, one entry a job and node of which it held any; skips jobs that held too much.
+class _Holdings(NamedTuple):
+    """What jobs held of their nodes, one entry a job and node of which it held any.
 
-    Attributes
-    ----------
-    row, made, what
-        Of each entry the job's row, its node as a range, and what it held as an index of `held`.
-    sizes
-        What nodes have.
+    Of each entry the job's row, its node as a range, and what it held as an index of `held`; and what nodes have.
     """
 
-    def __init__(self, records: Records, table: RecordTable) -> None:
-        self.records, self.sizes = records, Sizes(records.unit, records.units_per_node)
-        for _, each in records.listed:
-            amounts = (each.get(name) for name in ("gpus", "cores", "shares"))
-            self.sizes.state(hosts_of(each), *amounts, part=bool(each.get("part")))
-        jobs = table.of_kind("ran")
-        nodes = records.nodes_of(table.ranges_of(jobs)[0])
-        places, at = nodes.of(*table.ranges_of(jobs))
-        bounds = np.searchsorted(at, np.arange(len(jobs) + 1)).tolist()
-        named = self._named(table)
-        numbers: dict[Held, int] = {}
-        rows, made, what = [], [], []
-        without = 0
-        for number, row in enumerate(jobs.tolist()):
-            mine = places[bounds[number] : bounds[number + 1]]
-            code = named.get(
-                (int(table["id"][row]), int(table["start"][row])),
-                int(table["units"][row]),
-            )
-            hosts = [nodes.names[place] for place in mine.tolist()]
-            try:
-                held = held_of(
-                    records.units[code], hosts, self.sizes, self._teller(table, row)
-                )
-            except Unusable as why:
-                table["why"][row] = records.refuse(table, row, why)
-                continue
-            without += not any(held)
-            for key, units in zip(nodes.keys[mine].tolist(), held, strict=True):
-                if units:
-                    rows.append(row)
-                    made.append(key)
-                    what.append(numbers.setdefault(units, len(numbers)))
-        self.row, self.what = (
-            np.array(rows, dtype=np.int64),
-            np.array(what, dtype=np.int64),
+    row: Places
+    made: Whole
+    what: Whole
+    held: list[Held]
+    sizes: Sizes
+
+
+def _holdings(records: Records, table: RecordTable) -> _Holdings:
+    """Find what jobs held; those that held more than there is are skipped."""
+    listed = [row for _, row in records.listed]
+    sizes = Sizes(records.unit, records.units_per_node, listed)
+    # Records without an end that name the units of a job are for all its records.
+    named: dict[tuple[int, int], Stated] = {}
+    numbered = [
+        code
+        for code, each in enumerate(records.units)
+        if each is not None and each.numbered
+    ]
+    is_open = (table["end"] == NONE) & (table["kind"] == KIND["ran"])
+    for row in np.flatnonzero(np.isin(table["units"], numbered) & is_open).tolist():
+        run, stated = (
+            (table["id"][row], table["start"][row]),
+            records.units[table["units"][row]],
         )
-        self.made = of_keys(np.array(made, dtype=np.int64))
-        self.held = list(numbers)
-        if not records.account.allow_few:
-            refuse_untracked(records.unit, self.held, without)
+        named[run] = max(stated, named.get(run, stated), key=repr)
+    jobs = table.of_kind("ran")
+    nodes = records.nodes_of(table.ranges_of(jobs)[0])
+    places, at = nodes.of(*table.ranges_of(jobs))
+    entries: list[tuple[int, int, int]] = []
+    numbers: dict[Held, int] = {}
+    without = 0
 
-    def _named(self, table: RecordTable) -> dict[tuple[int, int], int]:
-        """Records without an end that name the units of a job, by its id and start: they are for all its records."""
-        naming = [
-            code
-            for code, each in enumerate(self.records.units)
-            if each is not None and each.numbered
-        ]
-        rows = np.flatnonzero(
-            np.isin(table["units"], naming)
-            & (table["end"] == NONE)
-            & (table["kind"] == KIND["ran"])
+    def tell(reason: str, loud: bool) -> None:
+        records.tell(table, np.array([row]), reason, loud=loud)
+
+    for row, mine in zip(
+        jobs.tolist(),
+        np.split(places, np.searchsorted(at, np.arange(1, len(jobs)))),
+        strict=False,
+    ):
+        stated = named.get(
+            (table["id"][row], table["start"][row]), records.units[table["units"][row]]
         )
-        found: dict[tuple[int, int], int] = {}
-        for row in rows.tolist():
-            run, code = (
-                (int(table["id"][row]), int(table["start"][row])),
-                int(table["units"][row]),
+        try:
+            held = held_of(
+                stated, [nodes.names[place] for place in mine.tolist()], sizes, tell
             )
-            found[run] = max(
-                code,
-                found.get(run, code),
-                key=lambda each: repr(self.records.units[each]),
-            )
-        return found
-
-    def _teller(self, table: RecordTable, row: int) -> Callable[[str, bool], None]:
-        def tell(reason: str, loud: bool) -> None:
-            self.records.tell(table, np.array([row]), reason, loud=loud)
-
-        return tell
-
-    def units_of(self, machine: Machine) -> UnitMap:
-        """The units of the machine's nodes."""
-        nodes = machine.nodes
-        known = [
-            (place, name)
-            for place, name in zip(machine.index.tolist(), nodes.names, strict=True)
-            if place >= 0
-        ]
-
-        def tell(reason: str, detail: str) -> None:
-            self.records.account.note(reason, "", 0, detail, loud=True)
-
-        return units_of_machine(self.sizes, known, machine.names, tell)
+        except Unusable as why:
+            table["why"][row] = records.refuse(table, row, why)
+            continue
+        without += not any(held)
+        for key, units in zip(nodes.keys[mine].tolist(), held, strict=True):
+            if units:
+                entries.append((row, key, numbers.setdefault(units, len(numbers))))
+    if not records.account.allow_few:
+        refuse_untracked(records.unit, list(numbers), without)
+    row_of, key_of, what = np.array(entries, dtype=np.int64).reshape(-1, 3).T
+    return _Holdings(row_of, of_keys(key_of), what, list(numbers), sizes)
 
 
 # --- what the logs show of each node --------------------------------------------------------------------------------
 
 
+def _spread(
+    table: RecordTable, machine: Machine, rows: Places
+) -> Iterator[tuple[Whole, Places]]:
+    """Yield the nodes of rows, and the index of the row of each, some rows at a time."""
+    done = 0
+    for mine in table.in_parts(rows):
+        node, at = machine.nodes.of(*table.ranges_of(mine))
+        yield node, at + done
+        done += len(mine)
+
+
+@dataclass
 class _Logs:
-    """When the nodes of the machine were busy, unavailable and idle, as far as records say.
+    """What logs show of the machine's nodes, by their places.
 
     Attributes
     ----------
-    busy, unavailable, idle
-        Spans by place of the nodes, of all the time that logs state.
-    others
-        When jobs ran there that filters leave out.
+    until
+        End of each row; of what has none the end of the window.
+    shown
+        When nodes were busy ("ran"), unavailable ("down") and idle.
+    signs
+        When jobs ran there beside these: those that filters leave out, and those of which single units count.
+    of_units
+        When units were held, where these turn idle one by one.
     doubts
         What is in doubt of them.
-    contradicted
-        Row of a job without an end, for each of its nodes on which a later job ends it.
-    given, filled, filled_ns
-        How many node-intervals there were; how many short gaps were filled, as there were many; and their node-time.
+    given, jobs_ns
+        How many node-intervals there were; and the node-time of jobs, each counted.
+    filled, filled_ns
+        How many short gaps between jobs were filled, and their node-time.
     """
 
-    def __init__(
-        self, records: Records, table: RecordTable, machine: Machine, window: Window, times: JobTimes,
-        sampled: Sampled | None, asked: Asked, holdings: Holdings | None,
-    ) -> None:  # fmt: skip
-        self.records, self.table, self.machine = records, table, machine
-        self.window, self.times, self.asked = window, times, asked
-        self.account, self.sampled = records.account, sampled
-        self.doubts: list[Doubt] = []
-        self.given = self.touching = self.filled = self.filled_ns = 0
-        self.contradicted = np.zeros(0, dtype=np.int64)
-        self.longest = times.longest()
-        # A short log shows few long jobs: one that runs a little longer than these is no reason for doubt.
-        self.believed = max(2 * self.longest, _DAY_NS) if self.longest else 0
-        stated = [table[name][table[name] != NONE] for name in ("start", "end")]
-        bounds = np.array([window.start_ns, window.end_ns], dtype=np.int64)
-        known = [*stated, bounds]
+    records: Records
+    table: RecordTable
+    machine: Machine
+    window: Window
+    sampled: Sampled | None
+    asked: Asked
+    units: UnitMap | None
+
+    def __post_init__(self) -> None:
+        table, window, sampled, machine = (
+            self.table,
+            self.window,
+            self.sampled,
+            self.machine,
+        )
+        absent = np.array(
+            [times for _, *times in machine.absent], dtype=np.int64
+        ).ravel()
+        times = [np.array(window.bounds), np.clip(absent, *window.bounds)]
+        times += [table[name][table[name] != NONE] for name in ("start", "end")]
         if sampled is not None:
-            known += [sampled.begin, sampled.end]
-        absent = [
-            time
-            for _, since, until in machine.absent
-            for time in (since, until)
-            if 0 < time < OPEN
-        ]
-        known.append(np.array(absent, dtype=np.int64))
-        self.horizon = max(int(part.max(initial=0)) for part in known)
-        later = (
-            [part + asked.completing_ns for part in known]
-            if asked.completing_ns
-            else []
-        )
-        likely = [stated[0] + self.believed] if self.believed else []
-        self.holdings = holdings
-        self.units = None if holdings is None else holdings.units_of(machine)
+            times += [sampled.begin, sampled.end]
+        if self.asked.completing_ns:
+            times += [each + self.asked.completing_ns for each in times]
         size = len(machine.names) if self.units is None else self.units.total
-        self.scale = Scale.of([*known, *later, *likely], max(1, size))
-        self.held = self.of_units = Spans(self.scale)
+        self.scale = Scale.of(times, size)
+        self.until = np.where(table["end"] == NONE, window.end_ns, table["end"])
+        self.shown: dict[str, Spans] = {}
+        self.signs = self.gather(_others(table))[0].spans()
+        self.of_units = Spans(self.scale)
+        self.doubts: list[Doubt] = []
+        self.given = self.filled = self.filled_ns = 0
 
-    @property
-    def reports(self) -> bool:
-        """Whether a log (no list of nodes, nothing beside) reported anything of any time."""
-        kinds = [KIND[kind] for kind in ("ran", "down", "idle", "all down")]
-        mine = (
-            np.isin(self.table["kind"], kinds)
-            & (self.table["why"] == 0)
-            & ~self.table["beside"]
+    def gather(self, rows: Places) -> tuple[Gathered, float, float]:
+        """The union of what rows state, and their node-time in ns, on nodes of the machine and on others."""
+        gathered, node_ns, foreign_ns = Gathered(self.scale), 0.0, 0.0
+        starts, ends = self.table["start"][rows], self.until[rows]
+        begin, end, lengths = (
+            self.scale.ticks(starts),
+            self.scale.ticks(ends),
+            ends - starts,
         )
-        return (
-            bool(mine.any())
-            or self.sampled is not None
-            or self.records.observed is not None
-        )
-
-    @property
-    def states_idle(self) -> bool:
-        """Whether logs state when nodes were idle."""
-        mine = (self.table["kind"] == KIND["idle"]) & (
-            (self.table["why"] == 0) | (self.table["filter"] > 0)
-        )
-        return bool(mine.any()) or (
-            self.sampled is not None and bool((self.sampled.code == IDLE).any())
-        )
-
-    def spread(self, rows: Places) -> Iterator[tuple[Whole, Places]]:
-        """Yield the nodes of rows by their places, and the row of each, some rows at a time."""
-        for mine in self.table.in_parts(rows):
-            node, at = self.machine.nodes.of(*self.table.ranges_of(mine))
+        for node, at in _spread(self.table, self.machine, rows):
             place = self.machine.index[node]
             known = place >= 0
-            yield (
-                (place[known], mine[at[known]])
-                if not known.all()
-                else (place, mine[at])
-            )
+            foreign_ns += float(lengths[at[~known]].sum())
+            at = at[known]
+            gathered.add(place[known], begin[at], end[at])
+            node_ns += float(lengths[at].sum())
+        return gathered, node_ns, foreign_ns
 
-    def spans(
-        self, rows: Places, ends: Whole | None = None, *, counted: bool = True
-    ) -> Spans:
-        """The union of what rows state, to their ends; a row without one lasts to the horizon."""
-        gathered = Gathered(self.scale)
-        ends = self.table["end"] if ends is None else ends
-        ticks = (
-            self.scale.ticks(self.table["start"][rows]),
-            self.scale.ticks(np.where(ends[rows] == NONE, self.horizon, ends[rows])),
-        )
-        at = np.zeros(len(self.table), dtype=np.int32)
-        at[rows] = np.arange(len(rows))
-        for place, row in self.spread(rows):
-            gathered.add(place, ticks[0][at[row]], ticks[1][at[row]])
-        del ticks, at  # the union takes much memory
-        found = gathered.spans()
-        if counted:
-            self.given += gathered.given
-            self.touching += gathered.given - len(found)
-        return found
-
-    def read(self) -> None:
-        """Find the spans of all records."""
-        table = self.table
-        self.paused = Spans(self.scale)
-        self.others = self._of_others()
-        jobs = table.of_kind("ran")
-        jobs = jobs[(table["ranges"][jobs] > 0) & (self.holdings is None)]
-        is_open = (table["end"][jobs] == NONE) | table["goes_on"][jobs]
-        late = np.zeros(len(table), dtype=bool)
-        late[_jobs(self.table)[self.times.late()]] = True
-        paused = ~is_open & (table["suspended"][jobs] > 0)
-        closed = jobs[~is_open & ~paused & ~late[jobs]]
-        self.busy = self.spans(closed)
-        if len(self.busy) > _MANY:
-            bounds = self.window.start_ns, self.window.end_ns
-            many = len(self.busy)
-            self.busy, self.filled_ns = self.busy.filled(self.asked.min_gap_ns, *bounds)
-            self.filled = many - len(self.busy)
-        self._say_foreign(jobs)
-        touching = self.touching
-        self.busy |= self._place_counted()
-        self.busy |= self._sampled(BUSY)
-        self.busy |= self._suspended(jobs[paused])
-        going = self._open_jobs(jobs[is_open | late[jobs]], late)
-        if pauses := self._pauses(jobs[is_open]):
-            going &= self._while_running(jobs[is_open | late[jobs]], pauses)
-        self.busy |= going
-        self.touching = touching
-        if self.holdings is not None and self.units is not None:
-            self._read_units(self.holdings, self.units)
-        self._read_outages()
-        idle = table.of_kind("idle")
-        self.idle = self.spans(idle) | self._sampled(IDLE)
-        tell_open(self.records, table, idle[table["end"][idle] == NONE], "idle row")
-
-    def _of_others(self) -> Spans:
-        """When jobs ran that filters leave out; one without an end shows its nodes alive at its start."""
-        rows, ends = _others(self.table), self.table["end"].copy()
-        ends[rows[ends[rows] == NONE]] = self.table["start"][rows[ends[rows] == NONE]]
-        return self.spans(rows, ends, counted=False)
-
-    def _sampled(self, *codes: int) -> Spans:
-        """When snapshots show nodes in some states."""
-        if self.sampled is None:
-            return Spans(self.scale)
-        sampled = self.sampled
-        first, _ = self.machine.nodes.places(self.records.names_of(sampled.names))
-        place = self.machine.index[first][sampled.node]
-        mine = np.isin(sampled.code, codes) & (place >= 0)
-        self.given += int(np.count_nonzero(mine))
-        return Spans.of(self.scale, place[mine], sampled.begin[mine], sampled.end[mine])
-
-    def _say_foreign(self, jobs: Places) -> None:
-        """Say how much of the jobs' node-time lies on nodes that are not in the list of nodes."""
-        machine = self.machine
-        if not machine.is_listed:
-            return
-        table, nodes = self.table, machine.nodes
-        jobs = jobs[table["end"][jobs] != NONE]
-        outside = np.zeros(len(nodes), dtype=bool)
-        lost = total = 0.0
-        met: set[int] = set()
-        for mine in table.in_parts(jobs):
-            node, at = nodes.of(*table.ranges_of(mine))
-            lengths = (table["end"][mine] - table["start"][mine]).astype(np.float64)[at]
-            outside = machine.index[node] < 0
-            lost, total = lost + lengths[outside].sum(), total + lengths.sum()
-            met.update(distinct(node).tolist())
-        left = sorted(node for node in met if machine.index[node] < 0)
-        if left:
-            names = [nodes.names[node] for node in left]
-            why = "jobs ran on nodes that are not in the list of nodes: left out"
-            share = f"{lost / max(1.0, total):.1%} of the jobs' node-time"
-            detail = f"{len(left):,} of {len(met):,} nodes with jobs, {share}, such as {some(names)}"
-            self.account.note(why, "", 0, detail, loud=True)
-
-    # jobs without an end
-
-    def _open_jobs(self, rows: Places, late: Mask) -> Spans:
-        """End jobs of which no record states the end, or one that is not believed.
-
-        Where jobs share no nodes one ends on each node with the next job that starts there: Slurm calls them runaway;
-        of PBS the record of the end is lost. What runs much longer than any other is in doubt from then on.
-        """
-        table = self.table
-        tell_open(self.records, table, rows[table["end"][rows] == NONE], "job")
-        why = "jobs end long after all others: a mistyped year? "
-        why += (
-            "their nodes are in doubt from where the longest other job would have ended"
-        )
-        self.records.tell(table, rows[late[rows]], why, loud=True)
-        parts = list(self.spread(rows))
-        if not parts:
-            return Spans(self.scale)
-        place, row = (np.concatenate(each) for each in zip(*parts, strict=True))
-        start = table["start"][row]
-        end = np.where(table["end"][row] == NONE, self.horizon, table["end"][row])
-        self.given += len(place)
-        alive = self._alive_for(place, start)
-        if alive is not None:
-            following = alive.next_begin(place, start)
-            cut = (following >= 0) & (following < end) & ~late[row]
-            end = np.where(cut, following, end)
-            self.contradicted = row[cut]
-        else:
-            cut = np.zeros(len(row), dtype=bool)
-        likely = np.minimum(start + self.believed, end) if self.believed else end
-        doubtful = ~cut & (likely < end)
-        believed = np.where(doubtful, likely, end)
-        for mine, reason in (
-            (doubtful & ~late[row], d.NO_END),
-            (doubtful & late[row], d.LATE_END),
-        ):
-            if mine.any():
-                self.doubts.append(
-                    Doubt(
-                        reason,
-                        Spans.of(self.scale, place[mine], likely[mine], end[mine]),
-                    )
-                )
-        return Spans.of(self.scale, place, start, believed)
-
-    def _alive_for(self, place: Whole, start: Whole) -> Spans | None:
-        """When jobs start on nodes, these among them; None where that says nothing of when others have ended."""
-        if len(self.times) < _ENOUGH_JOBS or self.records.unit is not None:
-            return None
-        if self._shared(self.busy, self.given_ns()) > _SHARED:
-            return None
-        both = self.busy | self.others
-        apart = self.busy.total_ns() + self.others.total_ns()
-        alive = self.busy if apart / max(1, both.total_ns()) - 1 > _SHARED else both
-        begins = place << self.scale.bits | self.scale.ticks(start)
-        return Spans(self.scale, distinct(np.concatenate([alive.begins, begins])))
-
-    def given_ns(self) -> float:
-        """Node-time of the jobs that have ended, those of the machine's nodes."""
-        table, total = self.table, 0.0
-        rows = table.of_kind("ran")
-        rows = rows[
-            (table["end"][rows] != NONE)
-            & ~table["goes_on"][rows]
-            & (table["units"][rows] == 0)
-        ]
-        for place, row in self.spread(rows):
-            total += (
-                float((table["end"][row] - table["start"][row]).sum())
-                if len(place)
-                else 0.0
-            )
-        return total
-
-    @staticmethod
-    def _shared(union: Spans, given_ns: float) -> float:
-        return 1 - union.total_ns() / given_ns if given_ns else 0.0
-
-    # units
-
-    def _read_units(self, holdings: Holdings, units: UnitMap) -> None:
-        """Find which units jobs held; a job without an end that runs much longer than any other is in doubt."""
-        table, rows = self.table, holdings.row
-        tell_open(
-            self.records, table, distinct(rows[table["end"][rows] == NONE]), "job"
-        )
-        first, _ = self.machine.nodes.places(holdings.made)
-        place = self.machine.index[first]
-        start = table["start"][rows]
-        is_open = (table["end"][rows] == NONE) | table["goes_on"][rows]
-        end = np.where(table["end"][rows] == NONE, self.horizon, table["end"][rows])
-        likely = np.where(
-            is_open & bool(self.believed), np.minimum(start + self.believed, end), end
-        )
-        if self.asked.counts_idle:
-            end, doubtful = likely, end - likely
-        else:
-            doubtful = end - np.minimum(
-                np.maximum(likely, self.window.start_ns), self.window.end_ns
-            )
-        late = float(
-            (
-                np.minimum(doubtful, self.window.end_ns - likely)
-                * (is_open & (likely < self.window.end_ns))
-            )
-            .clip(0)
-            .sum()
-        )
-        if late:
-            self.doubts.append(
-                Doubt(d.NO_END, ns=late * units.total / max(1, len(units.sizes)))
-            )
-        taken = placed(
-            place, start, end, holdings.what, holdings.held, units, holdings.sizes.unit
-        )
-        for why, detail in taken.notes:
-            self.account.note(why, "", 0, detail, loud=True)
-        mine = place >= 0
-        self.given += len(rows)
-        self.held = Spans.of(self.scale, place[mine], start[mine], end[mine])
-        completed = end[taken.row] + self.asked.completing_ns
-        self.of_units = Spans.of(self.scale, taken.unit, start[taken.row], completed)
-
-    @property
-    def merged(self) -> int:
-        """Spans that overlapped or touched another one."""
-        unions = len(self.busy) + len(self.unavailable) + len(self.idle)
-        return self.given - self.filled - unions
-
-    def by_unit(self, spans: Spans) -> Spans:
-        """Spans of nodes as spans of each of their units, where these turn idle one by one."""
-        if self.units is None:
-            return spans
-        return Spans.of(
-            self.scale, *self.units.of_nodes(spans.node, spans.begin_ns, spans.end_ns)
-        )
-
-    # suspended jobs
-
-    def _suspended(self, rows: Places) -> Spans:
-        """Jobs that were suspended: Slurm calls their nodes idle meanwhile, where no other job runs.
-
-        Where listings say when, they are; elsewhere they are busy here.
-        """
-        if not len(rows):
-            return Spans(self.scale)
-        table, before = self.table, self.busy
-        unknown = table["suspended"].copy()
-        pauses = self._pauses(rows)
-        found = self._while_running(rows, pauses, counted=True)
-        for job, spans in pauses.items():
-            unknown[job] -= sum(end - begin for begin, end in spans)
-        rows = rows[unknown[rows] > 0]
-        start, end = self.window.start_ns, self.window.end_ns
-        size = len(self.machine.names)
-        ran, lost = np.zeros(size), np.zeros(size)
-        for place, row in self.spread(rows):
-            inside = np.minimum(table["end"][row], end) - np.maximum(
-                table["start"][row], start
-            )
-            length = np.maximum(inside, 0).astype(np.float64)
-            of_it = unknown[row] / np.maximum(
-                1, table["end"][row] - table["start"][row]
-            )
-            ran += np.bincount(place, length, size)
-            lost += np.bincount(place, length * np.minimum(1, of_it), size)
-        # On each node that is how much longer than they ran suspended jobs were there while no other job was.
-        alone = (before | found).clipped(start, end), before.clipped(start, end)
-        time = [
-            np.bincount(each.node, each.lengths_ns.astype(np.float64), size)
-            for each in alone
-        ]
-        idle_ns = float(np.clip(time[0] - time[1] - (ran - lost), 0, lost).sum())
-        if idle_ns:
-            self.doubts.append(Doubt(d.SUSPENDED, ns=idle_ns))
-        return found
-
-    def _while_running(
-        self,
-        rows: Places,
-        pauses: dict[int, list[tuple[int, int]]],
-        *,
-        counted: bool = False,
-    ) -> Spans:
-        """The nodes of jobs, but where listings say that they were suspended."""
-        apart = np.array(list(pauses), dtype=np.int64)
-        found = self.spans(rows[~np.isin(rows, apart)], counted=counted)
-        for row, spans in pauses.items():
-            place, _ = next(self.spread(np.array([row])), (apart[:0], apart))
-            since, until = np.array(spans, dtype=np.int64).T
-            each = np.tile(since, len(place)), np.tile(until, len(place))
-            paused = Spans.of(self.scale, np.repeat(place, len(since)), *each)
-            self.paused |= paused
-            ran = self.spans(np.array([row]), counted=False) - paused
-            self.given += len(ran) - (0 if counted else len(place))
-            found |= ran
-        return found
-
-    def _pauses(self, rows: Places) -> dict[int, list[tuple[int, int]]]:
-        """From when to when listings say that jobs were suspended.
-
-        What was not listed while it was suspended is known by how long it had run.
-        """
-        table = self.table
-        seen: dict[tuple[int, int], dict[int, tuple[list[int], list[int]]]] = {}
-        columns = ("id", "start", "suspended", "end")
-        for number, kind in enumerate(("suspended", "resumed")):
-            at = table.of_kind(kind)
-            for ident, start, ran, when in zip(
-                *(table[name][at].tolist() for name in columns), strict=True
-            ):
-                pauses = seen.setdefault((ident, start), {})
-                pauses.setdefault(ran, ([], []))[number].append(when)
-        found: dict[int, list[tuple[int, int]]] = {}
-        for row in rows.tolist() if seen else ():
-            start, end = int(table["start"][row]), int(table["end"][row])
-            end, lost = self.horizon if end == NONE else end, 0
-            stated = seen.get((int(table["id"][row]), start), {})
-            for ran, (since, until) in sorted(stated.items()):
-                begin = min(since, default=start + ran + lost)
-                pause = begin, max(begin, min([*until, end]))
-                found.setdefault(row, []).append(pause)
-                lost += pause[1] - begin
-        return found
-
-    # outages and reservations
-
-    def _read_outages(self) -> None:
-        """Find when nodes were down, drained or reserved; one without an end ends when a job starts on its node."""
-        table, scale = self.table, self.scale
-        rows = table.of_kind("down")
-        reserved = table["otherwise"][rows] == self.records.reason(RESERVED)
-        is_open = (table["end"][rows] == NONE) & ~reserved
-        self.unavailable = self.spans(rows[~is_open])
-        alive = self.busy | self.others | self.held
-        cut_rows: list[Places] = []
-        left: list[Places] = [rows[reserved & (table["end"][rows] == NONE)]]
-        for place, row in self.spread(rows[is_open]):
-            start = table["start"][row]
-            following = alive.next_begin(place, start)
-            self.unavailable |= Spans.of(
-                scale, place, start, np.where(following >= 0, following, self.horizon)
-            )
-            self.given += len(place)
-            cut_rows.append(row[following >= 0])
-            left.append(row[following < 0])
-        cut = np.concatenate([rows[:0], *cut_rows])
-        why = "an outage has no end, but jobs start on its nodes later: it ends on each node with the first one"
-        self.records.tell(table, cut, why, loud=True)
-        tell_open(self.records, table, np.unique(np.concatenate(left)), "outage")
-        self._read_machine_down()
-        absent = self.machine.absent
-        if absent:
-            node, since, until = (
-                np.array(column, dtype=np.int64) for column in zip(*absent, strict=True)
-            )
-            low, high = self.scale.low, self.horizon
-            self.unavailable |= Spans.of(
-                scale, node, np.maximum(since, low), np.minimum(until, high)
-            )
-        if self.sampled is not None:
-            self.unavailable |= self._sampled(UNSEEN, UNAVAILABLE)
-
-    def _read_machine_down(self) -> None:
-        """Find when the whole machine was down; without an end until the next job starts."""
-        table = self.table
-        starts = np.sort(
-            np.concatenate(
-                [table["start"][_jobs(self.table)], table["start"][_others(table)]]
-            )
-        )
-        for row in table.of_kind("all down").tolist():
-            begin, end = int(table["start"][row]), int(table["end"][row])
-            if end == NONE:
-                at = int(np.searchsorted(starts, begin, side="right"))
-                end = int(starts[at]) if at < len(starts) else self.horizon
-                why = "an outage has no end: it is taken to last until the next job starts"
-                self.records.tell(table, np.array([row]), why)
-            self.unavailable |= everywhere(
-                self.scale, len(self.machine.names), begin, end
-            )
-            self.given += len(self.machine.names)
-
-    # jobs whose nodes are only counted
-
-    def _place_counted(self) -> Spans:
+    def place_counted(self, rows: Places) -> None:
         """Give the jobs that only count their nodes the first that are free, in order of their start.
 
         Schedulers place otherwise, so that fragments of single nodes are not those of the machine; how many nodes are
         idle at each instant is. Nodes that are down or that jobs of other logs use are taken last.
         """
-        table, gathered = self.table, Gathered(self.scale)
-        rows = _counted(table)
-        if not len(rows):
-            return Spans(self.scale)
-        rows = rows[np.argsort(table["start"][rows], kind="stable")]
-        why = "the log has counts of nodes, no names: each job was given the first free nodes"
-        self.account.note(why, "", 0)
-        begins, counts = table["start"][rows], table["count"][rows].tolist()
-        is_open = table["end"][rows] == NONE
-        tell_open(self.records, table, rows[is_open], "job")
-        ends = np.where(is_open, self.horizon, table["end"][rows])
-        likely = np.where(
-            is_open & bool(self.believed),
-            np.minimum(begins + self.believed, ends),
-            ends,
+        table, scale, machine, account = (
+            self.table,
+            self.scale,
+            self.machine,
+            self.records.account,
         )
-        ends = likely if self.asked.counts_idle else ends
-        ticks = np.stack([self.scale.ticks(each) for each in (begins, likely, ends)])
-        named = table.of_kind("ran", "down")
-        named = named[table["ranges"][named] > 0]
-        taken = _Taken(self.spans(named, counted=False))
-        free = np.ones(len(self.machine.names), dtype=bool)
+        account.note(
+            "the log has counts of nodes, no names: each job was given the first free nodes",
+            "",
+            0,
+        )
+        rows = rows[np.argsort(table["start"][rows], kind="stable")]
+        start, end, counts = (
+            table["start"][rows],
+            self.until[rows],
+            table["count"][rows],
+        )
+        if self.asked.counts_idle:
+            end = self.window.believed(start, end, table["end"][rows] == NONE)
+        used = self.gather(table.of_kind("ran", "down"))[0].spans()
+        places, used_until = distinct(used.node), np.append(0, used.ends)
+        above = places << scale.bits
+        free = np.ones(len(machine.names), dtype=bool)
+        in_use = ~free
         held: list[tuple[int, int, Places]] = []
-        doubtful = Gathered(self.scale)
-        short = 0
-        done = 0
-        for mine in table.in_parts(rows):
-            some_ticks, parts = ticks[:, done : done + len(mine)], []
-            for job, (begin, _, end) in enumerate(some_ticks.T.tolist(), done):
-                while held and held[0][0] <= begin:
-                    free[heappop(held)[2]] = True
-                chosen = taken.first(free, counts[job], begin, end)
-                short += len(chosen) < counts[job]
-                free[chosen] = False
-                heappush(held, (end, job, chosen))
-                parts.append(chosen)
-            done += len(mine)
-            each = np.repeat(some_ticks, [len(part) for part in parts], axis=1)
-            node = np.concatenate(parts)
-            gathered.add(node, each[0], each[1])
-            doubtful.add(node, each[1], each[2])
+        chosen: list[Places] = []
+        for begin, until, count in zip(
+            scale.ticks(start).tolist(),
+            scale.ticks(end).tolist(),
+            counts.tolist(),
+            strict=True,
+        ):
+            while held and held[0][0] <= begin:
+                free[heappop(held)[2]] = True
+            nodes = np.flatnonzero(free)
+            if len(
+                places
+            ):  # the last use that begins before the job ends may go on when it begins
+                last = used_until[np.searchsorted(used.begins, above | until)]
+                in_use[places] = last > (above | begin)
+                nodes = nodes[np.argsort(in_use[nodes], kind="stable")]
+            nodes = nodes[:count].copy()
+            free[nodes] = False
+            heappush(held, (until, len(chosen), nodes))
+            chosen.append(nodes)
+        sizes = np.array([len(nodes) for nodes in chosen])
+        short = np.count_nonzero(sizes < counts)
         if short:
             why = "jobs wanted more nodes than were free: the list of nodes or --machine-nodes may be too small"
-            self.account.note(why, "", 0, f"{short:,} of {len(rows):,} jobs", loud=True)
-        self.doubts.append(Doubt(d.NO_END, doubtful.spans()))
-        self.given += gathered.given
-        return gathered.spans()
+            warn(account, why, f"{short:,} of {len(rows):,} jobs")
+        known = np.flatnonzero(machine.index >= 0)
+        keys = np.zeros(len(machine.names), dtype=np.int64)
+        keys[machine.index[known]] = machine.nodes.keys[known]
+        table.first[rows] = len(table.made) + np.cumsum(sizes) - sizes
+        table["ranges"][rows] = sizes
+        table.made = np.append(table.made, of_keys(keys[np.concatenate(chosen)]))
 
+    def take_units(self, holdings: _Holdings, units: UnitMap) -> None:
+        """Find which units jobs held; one without an end is in doubt if it runs long."""
+        table, rows, scale, window = (
+            self.table,
+            holdings.row,
+            self.scale,
+            self.window,
+        )
+        first, _ = self.machine.nodes.places(holdings.made)
+        place = self.machine.index[first]
+        start, end = table["start"][rows], self.until[rows]
+        is_open = table["end"][rows] == NONE
+        tell_open(self.records, table, distinct(rows[is_open]), "job")
+        likely = window.believed(start, end, is_open | table["goes_on"][rows])
+        doubtful_ns = float(window.inside(likely, end).sum())
+        self.doubts.append(
+            (d.NO_END, doubtful_ns * units.total / max(1, len(units.sizes)))
+        )
+        end = likely if self.asked.counts_idle else end
+        job, unit, told = placed(
+            place, start, end, holdings.what, holdings.held, units, holdings.sizes.unit
+        )
+        for why, detail in told.items():
+            warn(self.records.account, why, detail)
+        self.given += len(rows)
+        mine = place >= 0
+        self.signs |= Spans.of(scale, place[mine], start[mine], end[mine])
+        completed = end[job] + self.asked.completing_ns
+        self.of_units = Spans.of(scale, unit, start[job], completed)
 
-class _Taken:
-    """Nodes of a machine on which counted jobs are not placed as long as others are free."""
+    def read(self) -> None:
+        """Find when nodes were busy, unavailable and idle, and what of it is in doubt."""
+        table, machine, sampled, scale = (
+            self.table,
+            self.machine,
+            self.sampled,
+            self.scale,
+        )
+        is_open = (table["end"] == NONE) | (
+            table["goes_on"] & (table["kind"] == KIND["ran"])
+        )
+        suspended = ~is_open & (table["suspended"] > 0)
+        late = np.zeros(len(table), dtype=bool)
+        late[_jobs(table)[self.window.late]] = True
+        apart = is_open | suspended | late
+        kinds = {name: table.of_kind(name) for name in _SHOWN}
+        if self.units is not None:
+            kinds["ran"] = kinds["ran"][:0]
+        for name, rows in kinds.items():
+            gathered, node_ns, foreign_ns = self.gather(rows[~apart[rows]])
+            self.shown[name] = gathered.spans()
+            self.given += gathered.given
+            if name == "ran":
+                self.touching = self.given - len(self.shown[name])
+                if len(self.shown[name]) > _MANY:
+                    filled = self.shown[name].filled(
+                        self.asked.min_gap_ns, *self.window.bounds
+                    )
+                    self.filled = len(self.shown[name]) - len(filled[0])
+                    self.shown[name], self.filled_ns = filled
+                self.jobs_ns = node_ns
+                if foreign_ns:
+                    self.say_foreign(
+                        rows[~apart[rows]], foreign_ns / (node_ns + foreign_ns)
+                    )
+        self.read_apart(
+            np.concatenate([rows[apart[rows]] for rows in kinds.values()]),
+            suspended,
+            late,
+        )
+        node, *times = np.array(machine.absent, dtype=np.int64).reshape(-1, 3).T
+        self.shown["down"] |= Spans.of(
+            scale, node, *np.clip(times, *self.window.bounds)
+        )
+        if sampled is not None:
+            first, _ = machine.nodes.places(of_keys(sampled.keys))
+            place = machine.index[first][sampled.node]
+            for name, (_, codes, _) in _SHOWN.items():
+                mine = np.isin(sampled.code, codes) & (place >= 0)
+                self.given += int(np.count_nonzero(mine))
+                self.shown[name] |= Spans.of(
+                    scale, place[mine], sampled.begin[mine], sampled.end[mine]
+                )
 
-    def __init__(self, spans: Spans) -> None:
-        mask = (1 << spans.scale.bits) - 1
-        order = np.argsort(spans.begins & mask, kind="stable")
-        self._node = spans.node[order]
-        self._begins, self._ends = spans.begins[order] & mask, spans.ends[order] & mask
+    def read_apart(self, rows: Places, suspended: Mask, late: Mask) -> None:
+        """Read rows without an end, or with one that is not believed, and jobs that were suspended, on each node.
 
-    def first(self, free: Mask, count: int, begin: int, finish: int) -> Places:
-        """The first free nodes, those that are taken during [begin, finish) after all others. Begins never decrease."""
-        if not len(self._node):
-            return np.flatnonzero(free)[:count].copy()
-        over = self._ends <= begin
-        if 2 * np.count_nonzero(over) > len(over):
-            self._node, self._begins, self._ends = (
-                self._node[~over],
-                self._begins[~over],
-                self._ends[~over],
+        Where jobs share no nodes, one without an end ends on each node with the next job that starts there: Slurm calls
+        them runaway; of PBS the record of the end is lost. What runs much longer than any other is in doubt from then
+        on. An outage without an end ends with the next job as well.
+        """
+        table, records, window, scale = (
+            self.table,
+            self.records,
+            self.window,
+            self.scale,
+        )
+        parts = [
+            np.stack([self.machine.index[node], rows[at]])
+            for node, at in _spread(table, self.machine, rows)
+        ]
+        both = np.concatenate([np.zeros((2, 0), dtype=np.int64), *parts], axis=1)
+        place, row = both[:, both[0] >= 0]
+        start, end, kind = table["start"][row], self.until[row], table["kind"][row]
+        is_job, busy = kind == KIND["ran"], self.shown["ran"]
+        alive = busy | self.signs
+        if busy.total_ns() + self.signs.total_ns() > (1 + _SHARED) * alive.total_ns():
+            alive = busy
+        begins = (place << scale.bits | scale.ticks(start))[is_job]
+        alive = Spans(scale, distinct(np.concatenate([alive.begins, begins])))
+        following = alive.next_begin(place, start)
+        lasts = late | suspended | (table["otherwise"] == records.reason(RESERVED))
+        firm = lasts[row] | (kind == KIND["idle"])
+        if (
+            len(window.starts) < _ENOUGH_JOBS
+            or busy.total_ns() < (1 - _SHARED) * self.jobs_ns
+        ):
+            firm |= is_job
+        cut = (following >= 0) & (following < end) & ~firm
+        end = np.where(cut, following, end)
+        likely = window.believed(start, end, is_job & ~cut & ~suspended[row])
+        for reason, mine in ((d.NO_END, ~late[row]), (d.LATE_END, late[row])):
+            self.doubts.append(
+                (reason, Spans.of(scale, place[mine], likely[mine], end[mine]))
             )
-            over = over[~over]
-        until = int(np.searchsorted(self._begins, finish))
-        taken = np.zeros(len(free), dtype=bool)
-        taken[self._node[:until][~over[:until]]] = True
-        return np.concatenate(
-            [np.flatnonzero(free & ~taken), np.flatnonzero(free & taken)]
-        )[:count].copy()
+        for name, (what, _, why) in _SHOWN.items():
+            mine = kind == KIND[name]
+            records.tell(table, distinct(row[mine & cut]), why, loud=True)
+            tell_open(
+                records,
+                table,
+                distinct(row[mine & ~cut & (table["end"][row] == NONE)]),
+                what,
+            )
+        why = (
+            "jobs end long after all others: a mistyped year? "
+            "their nodes are in doubt from where the longest other job would have ended"
+        )
+        records.tell(table, rows[late[rows]], why, loud=True)
+        pieces = self.in_pieces(np.stack([row, place, start, likely]), suspended)
+        for name in _SHOWN:
+            mine = table["kind"][pieces[0]] == KIND[name]
+            self.shown[name] |= Spans.of(scale, *pieces[1:, mine])
+        self.given += len(pieces[0])
+        if self.asked.completing_ns:  # nothing completes where a job is suspended
+            busy = self.shown["ran"]
+            paused = (
+                Spans.of(scale, place[is_job], start[is_job], likely[is_job]) - busy
+            )
+            self.shown["ran"] = busy.longer(self.asked.completing_ns) - paused
+
+    def in_pieces(self, runs: Whole, suspended: Mask) -> Whole:
+        """Divide jobs where listings say that they were suspended: Slurm calls their nodes idle meanwhile.
+
+        `runs` has a row each for row, place, begin and end. Of time of which no listing says when it was, the amount is
+        in doubt.
+        """
+        row, place, start, end = pieces = runs
+        unknown = np.where(suspended[row], self.table["suspended"][row], 0)
+        for job, since, until in self.pauses(distinct(row)):
+            unknown[row == job] -= until - since
+            mine = pieces[0] == job
+            after = pieces[:, mine]
+            after[2] = np.maximum(after[2], until)
+            pieces[3, mine] = np.minimum(pieces[3, mine], since)
+            pieces = np.hstack([pieces, after])
+        # On each node suspended jobs were there for so much longer than they ran while no other job was.
+        alone = (
+            Spans.of(self.scale, *pieces[1:, suspended[pieces[0]]]) - self.shown["ran"]
+        )
+        alone = alone.clipped(*self.window.bounds)
+        inside = self.window.inside(start, end) * (unknown > 0)
+        share = np.minimum(1, unknown / np.maximum(1, end - start))
+        size = len(self.machine.names)
+        ran, lost = (
+            np.bincount(place, inside * part, size) for part in (1 - share, share)
+        )
+        idle_ns = np.clip(
+            np.bincount(alone.node, alone.lengths_ns, size) - ran, 0, lost
+        )
+        self.doubts.append((d.SUSPENDED, float(idle_ns.sum())))
+        return pieces
+
+    def by_unit(self, spans: Spans) -> Spans:
+        """Spans of nodes as spans of each of their units, where these turn idle one by one."""
+        if self.units is None:
+            return spans
+        units = self.units.of_nodes(spans.node, spans.begin_ns, spans.end_ns)
+        return Spans.of(self.scale, *units)
+
+    def say_foreign(self, jobs: Places, share: float) -> None:
+        """Say how much of the jobs' node-time lies on nodes that are not in the list of nodes."""
+        nodes = self.records.nodes_of(self.table.ranges_of(jobs)[0])
+        first, _ = self.machine.nodes.places(of_keys(nodes.keys))
+        left = [
+            nodes.names[node]
+            for node in np.flatnonzero(self.machine.index[first] < 0).tolist()
+        ]
+        why = "jobs ran on nodes that are not in the list of nodes: left out"
+        detail = f"{len(left):,} of {len(nodes):,} nodes with jobs, {share:.1%} of the jobs' node-time"
+        warn(self.records.account, why, f"{detail}, such as {some(left)}")
+
+    def pauses(self, rows: Places) -> Iterator[tuple[int, int, int]]:
+        """Yield the row of each job that listings show suspended, and from when to when.
+
+        What was not listed while it was suspended is known by how long it had run.
+        """
+        table = self.table
+        seen: dict[tuple[int, int], dict[int, dict[str, int]]] = {}
+        for kind in ("suspended", "resumed"):
+            for row in table.of_kind(kind).tolist():
+                run = seen.setdefault((table["id"][row], table["start"][row]), {})
+                times = run.setdefault(int(table["suspended"][row]), {})
+                times[kind] = min(times.get(kind, OPEN), int(table["end"][row]))
+        for row in rows.tolist():
+            start, end, lost = int(table["start"][row]), int(self.until[row]), 0
+            stated = seen.get((table["id"][row], start), {})
+            for ran, times in sorted(stated.items()):
+                since = times.get("suspended", start + ran + lost)
+                until = max(since, min(times.get("resumed", OPEN), end))
+                lost += until - since
+                yield row, since, until
 
 
 # --- what is left idle ----------------------------------------------------------------------------------------------
 
 
 def _idle_time(
-    logs: _Logs, *, counted: bool
-) -> tuple[Spans, Uncertainty | None, Coverage]:
-    """The idle fragments of the machine's nodes, what is uncertain of them, and where all of the time went."""
-    machine, window, account, asked = (
+    logs: _Logs, *, is_placed: bool
+) -> tuple[Spans, Coverage, Uncertainty | None]:
+    """When nodes, or units, were idle, where all of the time went, and what of it is in doubt.
+
+    `is_placed` says that the nodes of jobs are a model: nothing is known of single ones.
+    """
+    records, table, machine, window = (
+        logs.records,
+        logs.table,
         logs.machine,
         logs.window,
-        logs.account,
-        logs.asked,
     )
-    start, end, size = window.start_ns, window.end_ns, len(machine.names)
-    whole = everywhere(logs.scale, size, start, end)
-    ran = logs.busy.longer(asked.completing_ns) if asked.completing_ns else logs.busy
-    ran -= logs.paused - logs.busy  # nothing completes where a job is suspended
-    busy, unavailable = ran.clipped(start, end), logs.unavailable.clipped(start, end)
-    others = logs.others.clipped(start, end)
-    if len(logs.unavailable) and not len(unavailable):
-        account.note(
-            "no outage or reservation falls into the window of observation and on a node of the machine",
-            "",
-            0,
-            loud=True,
-        )
-    states_idle = logs.states_idle
-    if states_idle:
-        idle = logs.idle.clipped(start, end)
-        rest = _unstated(idle, busy, unavailable, whole, account)
-        if len(logs.busy):
-            unavailable |= rest
-        else:
-            busy |= rest
-    elif not (logs.records.shown_until >= end):
-        d.check_end_of_log(
-            window,
-            logs.times,
-            logs.others.begin_ns,
-            logs.unavailable,
-            size,
+    units, account, asked, size = (
+        logs.units,
+        records.account,
+        logs.asked,
+        len(machine.names),
+    )
+    whole = everywhere(logs.scale, size, *window.bounds)
+    unions, outages = sum(map(len, logs.shown.values())), logs.shown["down"]
+    idle_rows = table["kind"] == KIND["idle"]
+    idle_rows &= (table["why"] == 0) | (table["filter"] > 0)
+    states_idle = len(logs.shown["idle"]) > 0 or bool(idle_rows.any())
+    busy, down, idle = (
+        logs.shown.pop(kind).clipped(*window.bounds) for kind in [*logs.shown]
+    )
+    if len(outages) and not len(down):
+        warn(
             account,
-            only_ended=logs.records.only_ended,
+            "no outage or reservation falls into the window of observation and on a node of the machine",
         )
-    taken, signs = busy | unavailable, others | logs.held.clipped(start, end)
-    found = [*logs.doubts, *_doubts_of_all(logs, whole)]
-    if not (counted or states_idle):
-        found.append(Doubt(d.SILENT, d.silences(taken | signs, whole)))
-        found += _down(logs, taken | signs, taken, whole)
-    whole, unavailable = logs.by_unit(whole), logs.by_unit(unavailable)
-    busy = logs.by_unit(busy) | logs.of_units.clipped(start, end)
-    taken = busy | unavailable
-    parts, with_doubts = _uncertain(logs, found, taken, busy)
-    all_ns = whole.total_ns()
-    held = taken if asked.counts_idle else with_doubts
+    doubts = [
+        *logs.doubts,
+        *d.outside(window, whole, account, counts_idle=asked.counts_idle),
+    ]
+    missing = 0.0
+    if states_idle:
+        is_placed = True
+        rest = _unstated(idle, busy, busy | down, whole, account)
+        if len(busy):
+            down |= rest
+        else:
+            busy = rest
+    elif records.shown_until < window.end_ns:
+        doubts += d.quiet_end(window, logs.signs.begin_ns, outages, whole, account)
+        missing = d.missing_share(window, account, only_ended=records.only_ended)
+    if not is_placed:
+        doubts += _unseen(logs, busy | down, whole)
+
+    whole, busy = (
+        logs.by_unit(whole),
+        logs.by_unit(busy) | logs.of_units.clipped(*window.bounds),
+    )
+    held = taken = busy | logs.by_unit(down)
+    all_ns, busy_ns = whole.total_ns(), busy.total_ns()
+    doubtful_ns: dict[str, float] = {
+        d.SKIPPED_ROWS: _lost_ns(records, table, window, busy_ns),
+        d.NO_END: 0.0,
+        d.MISSING: missing * busy_ns,
+        d.SAMPLING: 0.0 if logs.sampled is None else float(logs.sampled.off_ns),
+    }
+    for reason, doubt in doubts:
+        if isinstance(doubt, Spans):
+            new = logs.by_unit(doubt.clipped(*window.bounds)) - held
+            held, doubt = held | new, new.total_ns()
+        doubtful_ns[reason] = doubtful_ns.get(reason, 0.0) + doubt
+    held = taken if asked.counts_idle else held
     gaps = held.gaps(whole)
     fragments = gaps.where(gaps.lengths_ns >= asked.min_gap_ns)
-    short, short_ns = len(gaps) - len(fragments), gaps.total_ns() - fragments.total_ns()
+    short = len(gaps) - len(fragments)
+    short_ns = gaps.total_ns() - fragments.total_ns() + logs.filled_ns
     del gaps  # may take much memory
-    shares = tuple((why, ns / all_ns) for why, ns in parts.items() if ns)
-    busy_ns, held_ns = (
-        busy.total_ns() - logs.filled_ns,
-        held.total_ns() - logs.filled_ns,
-    )
-    counts_as = "idle" if asked.counts_idle else "unavailable"
-    uncertain = Uncertainty(shares, counts_as) if shares else None
-    used, nodes = busy.node, size
-    if logs.units is not None:
-        used = logs.units.node_of(used)
-        nodes = int(np.count_nonzero(logs.units.sizes))
+    used = distinct(busy.node if units is None else units.node_of(busy.node))
+    nodes = size if units is None else int(np.count_nonzero(units.sizes))
     coverage = Coverage(
         nodes=nodes,
-        nodes_never_busy=nodes - len(distinct(used)),
+        nodes_never_busy=nodes - len(used),
         foreign_nodes=machine.foreign,
         node_seconds=all_ns / SECOND_NS,
-        busy=busy_ns / all_ns,
-        unavailable=(held_ns - busy_ns) / all_ns,
+        busy=(busy_ns - logs.filled_ns) / all_ns,
+        unavailable=(held.total_ns() - busy_ns) / all_ns,
         idle=fragments.total_ns() / all_ns,
-        short_gaps=(short_ns + logs.filled_ns) / all_ns,
+        short_gaps=short_ns / all_ns,
         intervals=logs.given,
-        overlaps_merged=0 if logs.units else logs.merged,
-        gaps_closed=short + logs.filled,
-        units=None if logs.units is None else logs.units.total,
+        overlaps_merged=0 if units else logs.given - logs.filled - unions,
+        gaps_closed=logs.filled + short,
+        units=None if units is None else units.total,
     )
-    if logs.units is None:
-        shown = Shown(
-            machine, busy, fragments, unavailable, logs.times, start, end, account.zone
-        )
-        _suspect(logs, shown, parts)
-    if uncertain is not None and uncertain.is_large:
-        account.note(str(uncertain), "", 0, loud=True)
-    return fragments, uncertain, coverage
+    d.one_sided(records, machine, used)
+    if units is None:
+        why = "jobs were suspended, and nothing says when: Slurm calls their nodes idle meanwhile, here they are busy"
+        d.say(account, why, doubtful_ns[d.SUSPENDED] / all_ns)
+        shown = d.Shown(records, table, window, machine, busy, fragments, down)
+        for suspicion in d.suspicions(
+            shown,
+            is_stated=records.observed is not None or logs.sampled is not None,
+            completing=asked.completing_ns > 0,
+            touching=logs.touching,
+        ):
+            d.say(account, *suspicion)
+    uncertain = None
+    shares = tuple((why, ns / all_ns) for why, ns in doubtful_ns.items() if ns)
+    if shares:
+        uncertain = Uncertainty(shares, "idle" if asked.counts_idle else "unavailable")
+        if uncertain.is_large:
+            warn(account, str(uncertain))
+    return fragments, coverage, uncertain
+
+
+def _unstated(
+    idle: Spans, busy: Spans, taken: Spans, whole: Spans, account: Account
+) -> Spans:
+    """Return the time that no row covers in a log that states when nodes were idle; note it, and contradictions."""
+    rest = (idle | taken).gaps(whole)
+    what = "unavailable" if len(busy) else "busy"
+    for spans, why in (
+        (
+            rest,
+            f"rows state when nodes were idle: time that no row covers counts as {what}",
+        ),
+        (
+            idle & taken,
+            "idle rows overlap busy or unavailable ones: nodes count as not idle there",
+        ),
+    ):
+        if len(spans):
+            account.note(
+                why,
+                "",
+                0,
+                f"{spans.total_ns() / whole.total_ns():.1%} of the node-time",
+            )
+    return rest
+
+
+def _unseen(logs: _Logs, taken: Spans, whole: Spans) -> list[Doubt]:
+    """Doubt nodes before their first and after their last sign of life, and those that the list calls down after it."""
+    machine = logs.machine
+    signs = logs.signs.clipped(*logs.window.bounds) | taken
+    gaps = signs.gaps(whole)
+    before, after = d.edges(signs, gaps)
+    down = gaps.where(after & np.isin(gaps.node, machine.down()))
+    names = [machine.names[place] for place in distinct(down.node).tolist()]
+    counts = "look idle" if logs.asked.counts_idle else "count as unavailable"
+    why = (
+        "nodes are DOWN or drained in the list of nodes, but no outage says since when: they "
+        f"{counts} from their last job on"
+    )
+    share = down.total_ns() / whole.total_ns()
+    d.say(logs.records.account, why, share, f"{len(names)}, such as {some(names)}")
+    return [(d.SILENT, d.silences(gaps, before | after)), (d.DOWN, down)]
+
+
+def _lost_ns(
+    records: Records, table: RecordTable, window: Window, busy_ns: float
+) -> float:
+    """Node-time of the jobs whose rows were skipped; those that do not state it are taken to be as the others."""
+    lost = records.skips()[table["why"]] & ~(
+        table["beside"] | table["samples"] | table["again"]
+    )
+    starts, ends, count = (table[name][lost] for name in ("start", "end", "count"))
+    stated = (starts != NONE) & (ends >= starts) & (count > 0)
+    stated_ns = window.inside(starts, ends)[stated] * count[stated].astype(np.float64)
+    return float(
+        stated_ns.sum()
+        + busy_ns / max(1, len(window.starts)) * np.count_nonzero(~stated)
+    )
 
 
 def _trace(
     machine: Machine, units: UnitMap | None, window: Window, idle: Spans
 ) -> NodeTrace:
-    """The trace of these idle fragments, of nodes or of units."""
-    bounds = idle.begin_ns, idle.end_ns, window.start_ns, window.end_ns
-    if units is None:
-        trace = from_fragments(machine.names, idle.node.astype(np.int32), *bounds)
-        return replace(trace, classes=machine.classes())
-    kept = units.sizes > 0
-    names = [
-        name for name, some_units in zip(machine.names, kept, strict=True) if some_units
-    ]
-    sizes = tuple(units.sizes[kept].tolist())
-    return from_fragments(
-        names,
-        units.slots(idle.node),
-        *bounds,
-        units_per_node=units.per_node,
-        node_units=sizes,
+    """The trace of these idle fragments, of nodes or of units; those that end with the window stay open."""
+    slot = idle.node.astype(np.int32) if units is None else units.slots(idle.node)
+    # One after the other: the begins and ends of a year of a large machine take gigabytes.
+    joins, (left, times) = in_order(slot, idle.begin_ns), in_order(slot, idle.end_ns)
+    closed = int(np.searchsorted(times, window.end_ns))
+    events = events_of(joins, (left[:closed], times[:closed]))
+    names = tuple(machine.names)
+    fields: dict[str, Any] = {"classes": machine.classes()}
+    if units is not None:
+        some_units = np.flatnonzero(units.sizes)
+        names = tuple(machine.names[place] for place in some_units.tolist())
+        sizes = tuple(units.sizes[some_units].tolist())
+        fields = {"units_per_node": units.per_node, "node_units": sizes}
+    return NodeTrace(
+        names, **events, start=window.start_ns, end=window.end_ns, **fields
     )
-
-
-def _unstated(
-    idle: Spans, busy: Spans, unavailable: Spans, whole: Spans, account: Any
-) -> Spans:
-    """Return the time that no row covers in a log that states when nodes were idle; note it, and contradictions."""
-    taken = busy | unavailable
-    rest = (idle | taken).gaps(whole)
-    detail = f"{rest.total_ns() / whole.total_ns():.1%} of the node-time"
-    if not len(busy):
-        account.note(
-            "rows state when nodes were idle: at all other times nodes count as busy",
-            "",
-            0,
-            detail,
-        )
-    elif len(rest):
-        account.note(
-            "rows state when nodes were idle: time that no row covers counts as unavailable",
-            "",
-            0,
-            detail,
-        )
-    twice = (idle & taken).total_ns()
-    if twice:
-        account.note("idle rows overlap busy or unavailable ones: nodes count as not idle there", "", 0,
-                     f"{twice / SECOND_NS / 3600:.3g} node-hours")  # fmt: skip
-    return rest
-
-
-def _doubts_of_all(logs: _Logs, whole: Spans) -> list[Doubt]:
-    """Doubts about all nodes at once: parts of the window that the logs may not show."""
-    size, window = len(logs.machine.names), logs.window
-    found: dict[str, Spans] = {}
-    for why, begin, until in window.parts:
-        begin, until = max(begin, window.start_ns), min(until, window.end_ns)
-        if begin < until:
-            part = everywhere(logs.scale, size, begin, until)
-            found[why] = found[why] | part if why in found else part
-    return [Doubt(why, spans) for why, spans in found.items()]
-
-
-def _down(logs: _Logs, signs: Spans, taken: Spans, whole: Spans) -> list[Doubt]:
-    """Nodes that the list calls down or drained, from their last sign of life on; said with their share."""
-    down = logs.machine.down()
-    if not down:
-        return []
-    spans = d.after_last(down, signs, taken.gaps(whole))
-    share = spans.total_ns() / whole.total_ns()
-    if share >= d.SAID:
-        names = [logs.machine.names[place] for place in distinct(spans.node).tolist()]
-        counts = "look idle" if logs.asked.counts_idle else "count as unavailable"
-        why = "nodes are DOWN or drained in the list of nodes, but no outage says since when: they "
-        why += f"{counts} from their last job on"
-        d.say(logs.account, why, share, f"{len(names)}, such as {some(names)}")
-    return [Doubt(d.DOWN, spans)]
-
-
-def _uncertain(
-    logs: _Logs, found: list[Doubt], taken: Spans, busy: Spans
-) -> tuple[dict[str, float], Spans]:
-    """Return the node-time in nanoseconds of which the logs do not say what nodes did, and what is taken with it.
-
-    The first are sums by reason: time that several doubt counts for the first.
-    """
-    table, busy_ns = logs.table, busy.total_ns()
-    start, end = logs.window.start_ns, logs.window.end_ns
-    lost = (table["why"] != 0) & ~table["beside"] & ~table["samples"] & ~table["again"]
-    lost &= logs.records.skips()[table["why"]]
-    stated = (
-        lost
-        & (table["end"] != NONE)
-        & (table["start"] != NONE)
-        & (table["end"] >= table["start"])
-        & (table["count"] > 0)
-    )
-    within = np.minimum(table["end"][stated], end) - np.maximum(
-        table["start"][stated], start
-    )
-    lost_ns = (
-        float((np.maximum(within, 0) / SECOND_NS * table["count"][stated]).sum())
-        * SECOND_NS
-    )
-    jobs = len(logs.times)
-    if jobs:  # rows that do not state it are taken to be as the others
-        lost_ns += float(np.count_nonzero(lost & ~stated)) * busy_ns / jobs
-    parts: dict[str, float] = {
-        d.SKIPPED_ROWS: lost_ns,
-        d.NO_END: 0.0,
-        d.MISSING: logs.window.missing * busy_ns,
-    }
-    parts[d.SAMPLING] = 0.0 if logs.sampled is None else float(logs.sampled.off_ns)
-    for doubt in found:
-        ns = doubt.ns
-        if doubt.spans is not None:
-            new = logs.by_unit(doubt.spans.clipped(start, end)) - taken
-            ns, taken = new.total_ns(), taken | new
-        parts[doubt.reason] = parts.get(doubt.reason, 0.0) + ns
-    return parts, taken
-
-
-def _suspect(logs: _Logs, shown: Shown, parts: dict[str, float]) -> None:
-    """Look for what the logs hide."""
-    records, account, source = logs.records, logs.account, logs.asked.source
-    d.other_partitions(records, shown, account, source)
-    found = d.membership(shown, account, source)
-    if found is not None:
-        d.say(account, *found)
-    # Each node was idle before the later job as nodes usually are.
-    share = (
-        shown.share(shown.idle.lengths_ns) * len(logs.contradicted) / max(1, logs.given)
-    )
-    why = "jobs without an end are contradicted by a later job on a node of theirs: they end where it starts"
-    uncertain = f"about {share:.2%} of the node-time is uncertain"
-    records.tell(logs.table, distinct(logs.contradicted), why, uncertain, loud=True)
-    all_ns = len(shown.machine.names) * (shown.end_ns - shown.start_ns)
-    suspended = parts.get(d.SUSPENDED, 0.0) / all_ns
-    if suspended >= d.SAID:
-        why = "jobs were suspended, and nothing says when: Slurm calls their nodes idle meanwhile, here they are busy"
-        d.say(account, why, suspended)
-    table = logs.table
-    states_power = bool((table["otherwise"] == records.reason(POWERED_OFF)).any())
-    stated = records.observed is not None or logs.sampled is not None
-    for why, share, detail in d.suspicions(
-        shown,
-        stated=stated,
-        completing=bool(logs.asked.completing_ns),
-        touching=logs.touching,
-        states_power=states_power,
-    ):
-        d.say(account, why, share, detail)
 
 
 # --- the machine's own jobs -----------------------------------------------------------------------------------------
@@ -1309,98 +1029,64 @@ def _host_jobs(records: Records, table: RecordTable, machine: Machine) -> HostJo
     """
     ran = table.of_kind("ran")
     ran = ran[(table["count"][ran] > 0) & ~table["again"][ran] & ~table["beside"][ran]]
-    reserved = table.of_kind("down")
-    reserved = reserved[table["otherwise"][reserved] == records.reason(RESERVED)]
-    waiting = _waiting(records, table, ran)
-    rows = np.concatenate([ran, waiting, reserved])
-    kind = np.repeat(
-        np.array([_RAN, _WAITED, _RESERVED], dtype=np.int8),
-        [len(ran), len(waiting), len(reserved)],
+    down = table.of_kind("down")
+    down = down[table["otherwise"][down] == records.reason(RESERVED)]
+    rows = np.concatenate([ran, _waiting(records, table, ran), down])
+    waits, reserved = table["why"][rows] > 0, table["kind"][rows] == KIND["down"]
+    start = np.where(waits, OPEN, table["start"][rows])
+    known = np.where(
+        table["known"][rows] == NONE, start, np.minimum(table["known"][rows], start)
     )
-    start, known = table["start"][rows], table["known"][rows]
-    known = np.where(known == NONE, start, known)
-    known = np.where(kind == _WAITED, known, np.minimum(known, start))
-    known[kind == _RESERVED] = start[kind == _RESERVED] - NOTICE_NS
-    order = np.lexsort((table["count"][rows], start, kind, known))
-    rows, kind, known = rows[order], kind[order], known[order]
-    start = np.where(kind == _WAITED, NEVER, table["start"][rows])
+    known = np.where(reserved, start - NOTICE_NS, known)
+    order = np.lexsort((table["count"][rows], start, reserved, waits, known))
+    rows, waits, reserved, start, known = (
+        each[order] for each in (rows, waits, reserved, start, known)
+    )
     end, limit = _ends(table, rows), table["limit"][rows]
     expected = np.where(
-        (kind == _RAN) & (limit != NONE),
-        np.minimum(start, NEVER - limit - 1) + limit,
-        NEVER,
+        waits | (limit == NONE), OPEN, start + np.minimum(limit, OPEN - 1 - start)
     )
-    expected = np.where(kind == _RESERVED, end, expected)
-    names, node, sizes = _nodes_of(
-        table, machine, np.where(kind == _WAITED, len(table), rows)
-    )
+    named = ~waits & (table["ranges"][rows] > 0)
+    sizes = np.where(named, table["count"][rows], 0)
+    # Nodes that are not the machine's are counted after these.
+    outside = np.flatnonzero(machine.index < 0)
+    codes = machine.index.astype(np.int32)
+    codes[outside] = len(machine.names) + np.arange(len(outside))
     return HostJobs(
-        names,
-        kind == _RESERVED,
+        (*machine.names, *(machine.nodes.names[node] for node in outside.tolist())),
+        reserved,
         known=known,
         start=start,
         end=end,
-        expected_end=expected,
-        count=np.where(sizes > 0, sizes, table["count"][rows]).astype(np.int64),
-        nodes=node,
-        offsets=np.append(0, np.cumsum(sizes)).astype(np.int64),
+        expected_end=np.where(reserved, end, expected),
+        count=table["count"][rows].astype(np.int64),
+        nodes=np.concatenate(
+            [
+                codes[:0],
+                *(codes[node] for node, _ in _spread(table, machine, rows[named])),
+            ]
+        ),
+        offsets=np.append(0, np.cumsum(sizes, dtype=np.int64)),
     )
-
-
-_RAN, _WAITED, _RESERVED = range(3)
-
-
-def _nodes_of(
-    table: RecordTable, machine: Machine, rows: Places
-) -> tuple[tuple[str, ...], NDArray[np.int32], Whole]:
-    """Names of nodes as the trace has them, the nodes of some rows by these, and how many each row has."""
-    place = {name: number for number, name in enumerate(machine.nodes.names)}
-    by_form = np.arange(len(machine.nodes))
-    mine = machine.index >= 0
-    by_form[mine] = np.array([place[name] for name in machine.names], dtype=np.int64)[
-        machine.index[mine]
-    ]
-    sizes = np.zeros(len(rows), dtype=np.int64)
-    parts = [np.zeros(0, dtype=np.int32)]
-    places = np.flatnonzero(rows < len(table))
-    done = 0
-    for some_rows in table.in_parts(rows[places]):
-        node, at = machine.nodes.of(*table.ranges_of(some_rows))
-        parts.append(by_form[node].astype(np.int32))
-        here = places[done : done + len(some_rows)]
-        sizes[here] = np.bincount(at, minlength=len(here))
-        done += len(some_rows)
-    found = np.concatenate(parts)
-    there = np.zeros(len(by_form), dtype=bool)
-    there[found] = True
-    names = [machine.nodes.names[node] for node in np.flatnonzero(there).tolist()]
-    return tuple(names), (np.cumsum(there, dtype=np.int32) - 1)[found], sizes
 
 
 def _waiting(records: Records, table: RecordTable, ran: Places) -> Places:
     """Jobs that waited, each once; one without an end only where it did not begin later."""
-    rows: Places = np.flatnonzero(
+    ident, known, end = table["id"], table["known"], table["end"]
+    waited = (
         (table["why"] == records.reason(NEVER_STARTED))
-        & (table["known"] != NONE)
+        & (known != NONE)
         & (table["count"] > 0)
     )
-    rows = rows[
-        (table["end"][rows] == NONE) | (table["end"][rows] >= table["known"][rows])
+    rows = np.flatnonzero(waited & ((end == NONE) | (end >= known)))
+    rows = rows[np.lexsort((end[rows] == NONE, known[rows], ident[rows]))]
+    same = (ident[rows][1:] == ident[rows][:-1]) & (known[rows][1:] == known[rows][:-1])
+    rows = rows[np.append(True, ~same)[: len(rows)]]
+    # The last start of each job.
+    by_id = ran[np.lexsort((table["start"][ran], ident[ran]))]
+    last = np.append(by_id, rows)[
+        np.searchsorted(ident[by_id], ident[rows], side="right") - 1
     ]
-    if not len(rows):
-        return rows
-    rows = rows[
-        np.lexsort(
-            (table["end"][rows] == NONE, table["known"][rows], table["id"][rows])
-        )
-    ]
-    ident, known = table["id"][rows], table["known"][rows]
-    first = np.append(True, (ident[1:] != ident[:-1]) | (known[1:] != known[:-1]))
-    by_id = ran[np.lexsort((table["start"][ran], table["id"][ran]))]
-    at = np.searchsorted(table["id"][by_id], ident, side="right") - 1
-    last = np.append(table["start"][by_id], NONE)[at]
-    began = (
-        (np.append(table["id"][by_id], 0)[at] == ident) & (at >= 0) & (last >= known)
-    )
-    once: Places = rows[first & ~((table["end"][rows] == NONE) & began)]
-    return once
+    began = (ident[last] == ident[rows]) & (table["start"][last] >= known[rows])
+    waiting: Places = rows[(end[rows] != NONE) | ~began]
+    return waiting

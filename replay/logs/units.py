@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
+from bft.replay.logs.hosts import HostListError, expand
 from bft.replay.logs.machine import some as such_as
-from bft.replay.logs.records import Unusable
+from bft.replay.logs.records import Row, Unusable, hosts_of
 from bft.replay.logs.times import Whole
 from bft.replay.trace.node_trace import consecutive
 
@@ -22,19 +23,14 @@ _TOO_MANY = "a job has more units than its nodes"
 # Jobs without GPUs from which on it is no chance that there are no others.
 _ENOUGH_WITHOUT = 100
 _CORES = re.compile(r"cpu:([1-9]\d{0,5})")
-# gres/gpu=4, gres/gpu:a100=4 in TRES; gpu:4, gpu:a100:4(S:0-1), gres:gpu:4 in Gres and TresPerNode.
-_TRES = re.compile(r"(?:^|,)(?:gres/)?(gpu|cpu|shard|mps)(:[^=,]+)?=(\d{1,9})(?![^,])")
-# AllocGRES of old releases has the number that Slurm makes of the letters of gpu.
-_GRES = {
-    kind: re.compile(
-        rf"(?:^|,)(?:gres[:/])?(?:{name})(?:[:/=]([A-Za-z_][^:,(=]*))?(?:[:=](\d{{1,9}}))?(\([^)]*\))?(?=,|$)"
-    )
-    for kind, name in (("gpu", "gpu|7696487"), ("shares", "shard|mps"))
-}
-# mps and shard are shares of GPUs, with their numbers.
-_INDICES = re.compile(
-    r"(?:^|,)(?:gres[:/])?(?:gpu|mps|shard)(?:[:/=][^,()]*)?\(IDX:([\d,-]+)\)"
+# gres/gpu=4, gres/gpu:a100=4 in TRES; gpu:4, gpu:a100:4(S:0-1), gres:gpu:4 in Gres and TresPerNode; gpu:2(IDX:0,3) of
+# a job: what, its type, how many, and which.
+_AMOUNT = re.compile(
+    r"(?:^|,)(?:gres[:/])?(cpu|gpu|7696487|shard|mps)(?:[:/]([^:,(=]*[A-Za-z_][^:,(=]*))?(?:[:=](\d{1,9}))?"
+    r"(?:\((?:IDX:([^)]*)|[^)]*)\))?(?=,|$)"
 )
+# AllocGRES of old releases has the number that Slurm makes of the letters of gpu; shard and mps are shares of GPUs.
+_CALLED = {"7696487": "gpu", "shard": "shares", "mps": "shares"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +116,12 @@ class Unit:
         """Return the word for several units in a sentence."""
         return f"units of {self.cores} cores" if self.cores else "GPUs"
 
-    def room(self, size: int | None) -> int:
-        """The most GPUs or cores that a node of so many units can have; None: it is not known."""
-        units = MAX_UNITS if size is None else size
-        return units * max(self.cores, 1) + max(self.cores - 1, 0)
+    def room(self, size: int) -> int:
+        """The most GPUs or cores that a node of so many units can have."""
+        return size * max(self.cores, 1) + max(self.cores - 1, 0)
 
-    def held(self, amount: int, size: int | None) -> int:
-        """Units that so many GPUs or cores of a node take: one whose cores are taken in part is taken.
+    def held(self, amount: int | tuple[int, ...], size: int) -> Held:
+        """Units that so many GPUs or cores of a node take, or just these; one whose cores are taken in part is taken.
 
         Raises
         ------
@@ -135,45 +130,38 @@ class Unit:
 
         Examples
         --------
-        >>> Unit(4).held(9, None), Unit(4).held(11, 2), Unit().held(2, 4)
-        (3, 2, 2)
+        >>> Unit(4).held(9, 4), Unit(4).held(11, 2), Unit().held((0, 3), 4)
+        (3, 2, (0, 3))
         """
-        if amount > self.room(size):
-            raise Unusable(_TOO_MANY, f"{amount} of a node of {size}")
-        units = -(-amount // max(self.cores, 1))
-        return units if size is None else min(units, size)
+        most = max(amount) + 1 if isinstance(amount, tuple) else amount
+        if most > self.room(size):
+            raise Unusable(_TOO_MANY, f"{most} of a node of {size}")
+        if isinstance(amount, tuple):
+            return amount
+        return min(size, -(-amount // max(self.cores, 1)))
 
 
 # --- what rows and lists state --------------------------------------------------------------------------------------
 
 
-def of_tres(text: str, *names: str) -> int | None:
-    """The number of `gpu`, `cpu`, `shard` or `mps` in a list of trackable resources; by type all types.
+def amount(text: str, name: Literal["cpu", "gpu", "shares"]) -> int | None:
+    """The number of CPUs, GPUs, or shares of GPUs (shards, MPS) in trackable or generic resources; None: not stated.
 
-    None: not stated.
+    Where the number of all types is stated, it counts.
 
-    >>> of_tres("billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,node=1", "gpu"), of_tres("cpu=8", "gpu")
+    >>> amount("billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,node=1", "gpu"), amount("cpu=8", "gpu")
     (2, None)
-    """
-    entries = [
-        (kind, int(count)) for what, kind, count in _TRES.findall(text) if what in names
-    ]
-    if not entries:
-        return None
-    total = [count for kind, count in entries if not kind]
-    return total[0] if total else sum(count for _, count in entries)
-
-
-def of_gres(text: str, kind: Literal["gpu", "shares"] = "gpu") -> int | None:
-    """The number of GPUs, or of shares of GPUs (shards, MPS), in generic resources; None: they state none.
-
-    >>> [of_gres(text) for text in ("gpu:a100:4(S:0-1),nvme:1", "gres:gpu:2", "7696487:3", "gpu", "(null)")]
+    >>> [amount(text, "gpu") for text in ("gpu:a100:4(S:0-1),nvme:1", "gres:gpu:2", "7696487:3", "gpu", "(null)")]
     [4, 2, 3, 1, None]
-    >>> of_gres("gpu:a100:4,shard:a100:32(S:0-1)", "shares"), of_gres("gpu:4", "shares")
-    (32, None)
     """
-    entries = _GRES[kind].findall(text)
-    return sum(int(count or 1) for _, count, _ in entries) if entries else None
+    found = [
+        (kind, int(count or 1))
+        for what, kind, count, _ in _AMOUNT.findall(text)
+        if _CALLED.get(what, what) == name
+    ]
+    of_all_types = [count for kind, count in found if not kind]
+    counts = of_all_types or [count for _, count in found]
+    return sum(counts) if counts else None
 
 
 def indices(text: str) -> tuple[int, ...] | None:
@@ -182,18 +170,18 @@ def indices(text: str) -> tuple[int, ...] | None:
     >>> indices("gpu:a100:3(IDX:0,2-3),nic:1(IDX:7)"), indices("gpu:0(IDX:)"), indices("gpu:2")
     ((0, 2, 3), None, None)
     """
-    numbers: set[int] = set()
-    for listed in _INDICES.findall(text):
-        for part in listed.split(","):
-            low, _, high = part.partition("-")
-            if not (
-                low.isdecimal()
-                and (high or low).isdecimal()
-                and int(high or low) < MAX_UNITS
-            ):
-                return None
-            numbers.update(range(int(low), int(high or low) + 1))
-    return tuple(sorted(numbers)) or None
+    listed = [which for *_, which in _AMOUNT.findall(text) if which]
+    try:
+        return (
+            tuple(sorted({number for which in listed for number in ids(which)})) or None
+        )
+    except HostListError:
+        return None
+
+
+def ids(text: object) -> tuple[int, ...]:
+    """The numbers of a set such as 0-3,7; HostListError where it is none."""
+    return tuple(int(name[1:]) for name in expand(f"u[{text}]" if text else ""))
 
 
 class Sizes:
@@ -205,55 +193,51 @@ class Sizes:
         What a unit is.
     default
         Units of a node of which nothing else states how many it has; None: not given.
+    listed
+        The rows of lists.
     """
 
-    def __init__(self, unit: Unit, default: int | None = None) -> None:
+    def __init__(self, unit: Unit, default: int | None, listed: Iterable[Row]) -> None:
         self.unit, self.default = unit, default
-        self._listed: set[str] = set()
-        # By what is stated, host, and whether it is of a part of the host.
-        self._stated: dict[tuple[str, str, bool], int] = {}
-
-    def state(
-        self, hosts: Sequence[str], gpus: int | None, cores: int | None, shares: int | None, *, part: bool = False
-    ) -> None:  # fmt: skip
-        """Take what a list states that nodes have, or that a part of each node has; None: it does not state it."""
-        self._listed.update(hosts)
-        amounts = {"gpus": gpus, "cores": cores, "shares": shares}
-        for what in [what for what, amount in amounts.items() if amount is not None]:
-            for host in ["", *hosts]:
-                before = self._stated.get((what, host, part), 0) if part else 0
-                self._stated[what, host, part] = before + (amounts[what] or 0)
-
-    def _of(self, what: str, host: str) -> int | None:
-        """What is stated of a node; the parts of one that is stated as a whole as well are not counted twice."""
-        stated = (self._stated.get((what, host, part)) for part in (False, True))
-        return max((each for each in stated if each is not None), default=None)
+        rows = [(row, hosts_of(row)) for row in listed]
+        self._listed = {host for _, hosts in rows for host in hosts}
+        self._gpus, self._cores, self._shares = (
+            _stated_of(rows, what) for what in ("gpus", "cores", "shares")
+        )
 
     def units(self, host: str) -> int | None:
         """Units of a node; None: not known. It has none where a list states those of other nodes, and not its own."""
-        what = "cores" if self.unit.cores else "gpus"
-        stated = self._of(what, host)
-        if stated is not None:
-            return stated // max(self.unit.cores, 1)
-        lists_state_it = self._of(what, "") is not None and host in self._listed
-        return 0 if lists_state_it and self.default is None else self.default
+        stated = self._cores if self.unit.cores else self._gpus
+        if host in stated:
+            return stated[host] // max(self.unit.cores, 1)
+        is_none = self.default is None and stated and host in self._listed
+        return 0 if is_none else self.default
 
     def shared(self, hosts: Sequence[str], total: int) -> tuple[Held, ...] | None:
         """Return what a job with so many shares of GPUs holds; None where it is not known how many shares a GPU has."""
-        shares = [self._of("shares", host) or 0 for host in hosts]
+        shares = [self._shares.get(host, 0) for host in hosts]
         gpus = [self.units(host) or 0 for host in hosts]
         if not (all(shares) and all(gpus)):
             return None
         each = [max(1, some // many) for some, many in zip(shares, gpus, strict=True)]
-        counts = spread(total, shares)
-        return tuple(
-            Shares(*pair) if pair[0] else 0 for pair in zip(counts, each, strict=True)
-        )
+        counts = zip(spread(total, shares), each, strict=True)
+        return tuple(Shares(some, of) if some else 0 for some, of in counts)
 
-    def are_full(self, hosts: Sequence[str], cores: int | None) -> bool:
+    def are_full(self, hosts: Sequence[str], cores: int) -> bool:
         """Whether a job with so many cores leaves none of those of its nodes: nothing else can start there."""
-        known = [self._of("cores", host) or 0 for host in hosts]
-        return bool(cores) and all(known) and (cores or 0) >= sum(known)
+        known = [self._cores.get(host, 0) for host in hosts]
+        return all(known) and cores >= sum(known) > 0
+
+
+def _stated_of(rows: Iterable[tuple[Row, Sequence[str]]], what: str) -> dict[str, int]:
+    """How many hosts have by rows of lists; parts of one that is stated as a whole as well are not counted twice."""
+    found: dict[str, list[int]] = {}
+    for row, hosts in rows:
+        is_part = bool(row.get("part"))
+        for host in () if row.get(what) is None else hosts:
+            counts = found.setdefault(host, [0, 0])
+            counts[is_part] = row[what] + counts[is_part] * is_part
+    return {host: max(counts) for host, counts in found.items()}
 
 
 def spread(total: int, rooms: Sequence[int]) -> tuple[int, ...]:
@@ -300,65 +284,50 @@ def held_of(
     Unusable
         When that is more than the nodes have.
     """
-    unit = sizes.unit
     everything: tuple[Held, ...] = (WHOLE,) * len(hosts)
     if stated is None or stated.alone:
         return everything
-    rooms = [sizes.units(host) for host in hosts]
+    unit = sizes.unit
+    # Nodes of unknown size are refused, or none of the machine.
+    known = [sizes.units(host) for host in hosts]
+    rooms = [MAX_UNITS if size is None else size for size in known]
     times = len(hosts) if stated.each else 1
-    cores = None if stated.cores is None else stated.cores * times
-    total = stated.gpus
-    if unit.cores:
-        total = stated.cores
+    total = stated.cores if unit.cores else stated.gpus
     held: tuple[Held, ...] = (0,) * len(hosts)
-    if stated.named:
-        held = _named(dict(stated.named), hosts, rooms, unit)
+    if stated.named or (total and stated.each):
+        amounts = dict(stated.named) or dict.fromkeys(hosts, total or 0)
+        held = tuple(
+            unit.held(amounts.get(host, 0), room)
+            for host, room in zip(hosts, rooms, strict=True)
+        )
     elif total is None and (unit.cores or not stated.shares):
         tell("a job states no resources: it counts as on all units of its nodes", True)
         return everything
-    elif total and stated.each:
-        held = tuple(unit.held(total, size) for size in rooms)
     elif total:
         given = spread(total, [unit.room(size) for size in rooms])
         held = tuple(map(unit.held, given, rooms))
         if len(hosts) > 1 and list(held) != rooms:
-            why = f"the {unit.plural} of a job are known of all its nodes together: they count as spread evenly"
-            tell(why, False)
+            tell(
+                f"the {unit.plural} of a job are known of all its nodes together: they count as spread evenly",
+                False,
+            )
     elif stated.shares and not unit.cores:
-        return _shared(stated.shares * times, hosts, sizes, tell)
-    elif not unit.cores and sizes.are_full(hosts, cores):
-        why = "a job without GPUs has all cores of its nodes: it counts as on all their GPUs"
-        tell(why, False)
+        shared = sizes.shared(hosts, stated.shares * times)
+        if shared is None:
+            tell(
+                "how many shares (shards, MPS) a GPU has is not known (--nodes: scontrol show node says it): each job "
+                "with some counts as on one GPU of each node",
+                True,
+            )
+        return shared or (1,) * len(hosts)
+    elif not unit.cores and sizes.are_full(hosts, (stated.cores or 0) * times):
+        tell(
+            "a job without GPUs has all cores of its nodes: it counts as on all their GPUs",
+            False,
+        )
         return everything
     if not any(held):
         tell(f"a job without {unit.plural} leaves those of its nodes idle", False)
-    return held
-
-
-def _named(
-    named: dict[str, int | tuple[int, ...]], hosts: Sequence[str], rooms: Sequence[int | None], unit: Unit
-) -> tuple[Held, ...]:  # fmt: skip
-    """Units of each host by what is stated of it."""
-    held: list[Held] = []
-    for host, room in zip(hosts, rooms, strict=True):
-        some = named.get(host) or 0
-        if isinstance(some, int):
-            held.append(unit.held(some, room))
-            continue
-        if max(some) >= (MAX_UNITS if room is None else room):
-            raise Unusable(_TOO_MANY, f"number {max(some)} of a node of {room}")
-        held.append(some)
-    return tuple(held)
-
-
-def _shared(
-    total: int, hosts: Sequence[str], sizes: Sizes, tell: Callable[[str, bool], None]
-) -> tuple[Held, ...]:  # fmt: skip
-    held = sizes.shared(hosts, total)
-    if held is None:
-        why = "how many shares (shards, MPS) a GPU has is not known (--nodes: scontrol show node says it): each job "
-        tell(f"{why}with some counts as on one GPU of each node", True)
-        return (1,) * len(hosts)
     return held
 
 
@@ -419,36 +388,34 @@ def units_of_machine(
     Raises
     ------
     InputError
-        When of a node it is not known how many units it has, when one has more than any node, or none has any.
+        When of a node it is not known how many units it has, or none has any.
     """
     unit = sizes.unit
     found = np.full(len(names), -1, dtype=np.int64)
     for place, name in known:
         size = sizes.units(name)
-        if size is not None:
-            found[place] = max(size, int(found[place]))
-    if (found < 0).any():
-        unknown = [names[place] for place in np.flatnonzero(found < 0).tolist()]
+        found[place] = max(found[place], -1 if size is None else size)
+    unknown, none = (
+        [names[place] for place in np.flatnonzero(found == count).tolist()]
+        for count in (-1, 0)
+    )
+    if unknown:
         raise InputError(
             f"--unit {unit}: how many {unit.plural} a node has is not known of {such_as(unknown)}",
             hint="--nodes with what scontrol show node or pbsnodes -av prints, or --units-per-node N",
         )
-    if found.max(initial=0) > MAX_UNITS:
-        name = names[int(found.argmax())]
-        raise InputError(
-            f"node {name} has {found.max()} {unit.plural}; at most {MAX_UNITS} are read"
-        )
     if not found.any():
         raise InputError(f"--unit {unit}: no node has {unit.plural}")
-    none = [names[place] for place in np.flatnonzero(found == 0).tolist()]
     if none:
         tell(
             f"nodes without {unit.plural} are left out",
             f"{len(none):,}, such as {such_as(none)}",
         )
     if len(np.unique(found[found > 0])) > 1:
-        why = f"nodes differ in their {unit.plural}: for jobs on several whole nodes only those with most count"
-        tell(why, f"{found.max()}")
+        tell(
+            f"nodes differ in their {unit.plural}: for jobs on several whole nodes only those with most count",
+            f"{found.max()}",
+        )
     return UnitMap(found)
 
 
@@ -464,8 +431,7 @@ def refuse_untracked(unit: Unit, held: Sequence[Held], without: int) -> None:
     without
         How many jobs hold nothing.
     """
-    any_held = any(some and some != WHOLE for some in held)
-    if without >= _ENOUGH_WITHOUT and not (unit.cores or any_held):
+    if without >= _ENOUGH_WITHOUT and not unit.cores and set(held) <= {0, WHOLE}:
         raise InputError(
             f"--unit gpu: none of {without:,} jobs states a GPU",
             hint="is gres/gpu tracked (AccountingStorageTRES in slurm.conf)? --allow-few takes all GPUs for idle",
@@ -475,26 +441,12 @@ def refuse_untracked(unit: Unit, held: Sequence[Held], without: int) -> None:
 # --- first fit ------------------------------------------------------------------------------------------------------
 
 
-class Placed(NamedTuple):
-    """Units that jobs were given.
-
-    Parameters
-    ----------
-    row, unit
-        Of each unit taken: the row of those that were placed, and the unit's number on the machine.
-    notes
-        What is to be told of it, with a detail.
-    """
-
-    row: Whole
-    unit: Whole
-    notes: list[tuple[str, str]]
-
-
 def placed(
     node: Whole, start: Whole, end: Whole, what: Whole, held: Sequence[Held], machine: UnitMap, unit: Unit
-) -> Placed:  # fmt: skip
+) -> tuple[Whole, Whole, dict[str, str]]:  # fmt: skip
     """Return the units of all jobs: those that are stated, else the lowest that are free when a job starts.
+
+    These are the entry of each unit taken, the unit's number on the machine, and what is to be told, with a detail.
 
     Parameters
     ----------
@@ -508,61 +460,54 @@ def placed(
     unit
         What a unit is called.
     """
-    from bft.replay.logs.first_fit import ALL, COUNTED, LISTED, SHARED, first_fit
+    from bft.replay.logs.first_fit import first_fit
 
-    wishes, numbers = [(COUNTED, 0, 1, 0)], [0]
-    for some in held:
-        if isinstance(some, tuple):
-            wishes.append((LISTED, len(some), 1, len(numbers)))
-            numbers += some
-        elif isinstance(some, Shares):
-            wishes.append((SHARED, some.count, some.of, 0))
-        else:
-            wishes.append((ALL if some == WHOLE else COUNTED, max(some, 0), 1, 0))
-    kind, count, of, begin = np.array(wishes[1:] or wishes, dtype=np.int64).T.copy()
-    listed = np.array(numbers, dtype=np.int64)
-    canonical = sorted(range(len(held)), key=lambda place: repr(held[place]))
-    rank = np.argsort(np.array(canonical, dtype=np.int64))
-    chosen = (kind == COUNTED) | (kind == SHARED)
-    units = -(-count // of)
+    pieces = [_pieces(some, machine.per_node) for some in held]
+    count = np.array([len(each) for each in pieces], dtype=np.int64)
+    table = np.array([piece for each in pieces for piece in each], dtype=np.int64)
+    number, part, of = table.reshape(-1, 3).T.copy()
+    is_listed = np.array([isinstance(some, tuple) for some in held], dtype=bool)
+    chosen = ~is_listed & np.array([some != WHOLE for some in held], dtype=bool)
+    _, rank = np.unique([repr(some) for some in held], return_inverse=True)
     # Of jobs that start together those that name their units come first, then the long and the large ones: the order
     # of the records does not matter.
-    order = np.lexsort((rank[what], -units[what], -end, chosen[what], start, node))
-    holds = (node >= 0) & ((units[what] > 0) | (kind[what] == ALL))
-    order = order[holds[order]]
+    order = np.lexsort((rank[what], -count[what], -end, chosen[what], start, node))
+    order = order[(node[order] >= 0) & (count[what[order]] > 0)]
     what, start, end = what[order], start[order], end[order]
     low, sizes = machine.first[node[order]], machine.sizes[node[order]]
-    wanted = np.where(kind[what] == ALL, sizes, units[what])
-    rows = np.flatnonzero(kind[what] == LISTED)
-    names = count[what[rows]]
-    of_row = np.repeat(rows, names)
-    number = listed[consecutive(begin[what[rows]], names)]
-    there = number < sizes[of_row]
-    spans = _by_unit(
-        (low[of_row] + number)[there],
-        start[of_row[there]],
-        end[of_row[there]],
-        machine.total,
-    )
-    taken = np.zeros((2, int(wanted.sum())), dtype=np.int64)
-    jobs = start, end, low, low + sizes, what
-    taken = taken[:, : first_fit(*jobs, kind, count, of, begin, listed, *spans, taken)]
-    got = np.bincount(taken[0], minlength=len(order))
-    some_chosen, short = np.count_nonzero(chosen[what]), np.count_nonzero(got < wanted)
+    row = np.repeat(np.arange(len(order)), count[what])
+    piece = consecutive((np.cumsum(count) - count)[what], count[what])
+    there = number[piece] < sizes[row]
+    row, piece = row[there], piece[there]
+    taken = np.where(number[piece] < 0, -1, low[row] + number[piece])
+    # Of each unit where the spans begin for which jobs name it, their starts, and the latest end up to each.
+    named = np.flatnonzero(is_listed[what[row]])
+    named = named[np.lexsort((start[row[named]], taken[named]))]
+    ends, ranked = np.unique(end[row[named]], return_inverse=True)
+    reach = np.maximum.accumulate(taken[named] * len(ends) + ranked) % max(1, len(ends))
+    first_fit(
+        start, end, low, low + sizes, row, taken, part[piece], of[piece],
+        np.searchsorted(taken[named], np.arange(machine.total + 1)), start[row[named]], ends[reach],
+    )  # fmt: skip
+    counts = {
+        f"the log states how many {unit.plural} of a node a job had, not which: each was given the lowest free ones": (
+            np.count_nonzero(chosen[what])
+        ),
+        f"jobs had more {unit.plural} of a node than were free: they were given those that were": (
+            len(np.unique(row[taken < 0]))
+        ),
+    }
     total = f"{len(order):,} jobs x nodes"
-    why = f"the log states how many {unit.plural} of a node a job had, not which: each was given the lowest free ones"
-    notes = [(why, f"{some_chosen:,} of {total}")] if some_chosen else []
-    why = f"jobs had more {unit.plural} of a node than were free: they were given those that were"
-    notes += [(why, f"{short:,} of {total}")] if short else []
-    return Placed(order[taken[0]], taken[1], notes)
+    notes = {why: f"{rows:,} of {total}" for why, rows in counts.items() if rows}
+    return order[row[taken >= 0]], taken[taken >= 0], notes
 
 
-def _by_unit(
-    unit: Whole, start: Whole, end: Whole, total: int
-) -> tuple[Whole, Whole, Whole]:
-    """Where the spans of each unit begin, by unit, their starts, ascending, and the latest end up to each."""
-    order = np.lexsort((start, unit))
-    unit = unit[order]
-    ends, rank = np.unique(end[order], return_inverse=True)
-    reach = np.maximum.accumulate(unit * len(ends) + rank) % max(1, len(ends))
-    return np.searchsorted(unit, np.arange(total + 1)), start[order], ends[reach]
+def _pieces(some: Held, most: int) -> list[tuple[int, int, int]]:
+    """Of each unit that is held of a node with so many at the most: its number (-1: any), and shares of how many."""
+    if isinstance(some, Shares):
+        full, rest = divmod(some.count, some.of)
+        shares = [some.of] * full + [rest] * (rest > 0)
+        return [(-1, share, some.of) for share in shares]
+    if isinstance(some, int):
+        some = tuple(range(most)) if some == WHOLE else (-1,) * some
+    return [(number, 1, 1) for number in some]

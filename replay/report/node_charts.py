@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -27,7 +28,7 @@ from bft.replay.report.run_files import RunFiles, Spans
 from bft.replay.report.study_charts import names_of
 from bft.replay.results.host import host_sentence
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.trace_statistics import Fragments, zone_of
+from bft.replay.trace.trace_statistics import Fragments
 
 MAX_NODES = 25
 DAY_QUARTERS = 96
@@ -215,7 +216,9 @@ def by_hour(trace: NodeTrace) -> Chart | None:
     first, last = -(-trace.start // quarter), trace.end // quarter
     edges = np.arange(first, last + 1, dtype=np.int64) * quarter
     idle = trace.idle_counts().astype(np.float64)
-    wall = pd.DatetimeIndex(edges[:-1], tz="UTC").tz_convert(zone_of(trace.zone))
+    wall = pd.DatetimeIndex(edges[:-1], tz="UTC").tz_convert(
+        ZoneInfo(trace.zone or "UTC")
+    )
     quarters = pd.DataFrame(
         {
             "mean": mean_over_time(trace.times, idle, edges),

@@ -18,7 +18,7 @@ from bft.replay.results.dedicated import equivalent_nodes, usefulness
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import (
     STARTUPS_S,
-    fragments_in_parts,
+    fragments,
     idle_by_class,
     iso_exact,
     length_histogram,
@@ -158,13 +158,11 @@ def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
 
 def _fragments(outcome: Outcome) -> dict[str, Any]:
     """Return how long nodes stay idle, and how much of that a start-up leaves; the window cuts fragments."""
-    parts = []
-    for pieces in fragments_in_parts(outcome.trace):
-        spans = np.minimum(pieces.end_ns, outcome.end_ns) - np.maximum(
-            pieces.start_ns, outcome.start_ns
-        )
-        parts.append(spans[spans > 0] / SECOND_NS)
-    seconds = np.concatenate(parts)
+    pieces = fragments(outcome.trace)
+    spans = np.minimum(pieces.end_ns, outcome.end_ns) - np.maximum(
+        pieces.start_ns, outcome.start_ns
+    )
+    seconds = spans[spans > 0] / SECOND_NS
     return {
         "fragments": length_histogram(seconds),
         "share_outliving_startup": {

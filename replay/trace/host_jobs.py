@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.models import InputError
-
+IntArray: TypeAlias = NDArray[np.int64]
 # Where there is no time: nothing has happened so far, or no limit is known. Null in a file.
 NEVER = 2**63 - 1
-# Columns of a file that hold instants.
+# Columns of a file that hold instants, and all that have a value for each row.
 _TIMES = ("known", "start", "end", "expected_end")
+COLUMNS = ("reserved", *_TIMES, "count")
 # Key of a trace's metadata that names the file of its host jobs; key of such a file's metadata with the trace's window.
 HOST_JOBS, _WINDOW = "host_jobs", "window_ns"
-_SUFFIXES: Final = (".parquet", ".csv", ".csv.gz")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +45,6 @@ class HostJobs:
         The nodes of all rows, one after the other, int32; those of row r are `nodes[offsets[r]:offsets[r + 1]]`. A row
         may have none: a job that never began, or of a log that only counts nodes.
 
-    Raises
-    ------
-    InputError
-        When a row contradicts itself; names the row, counted from 1.
-
     Examples
     --------
     >>> jobs = from_rows([("job", 0, 10, 60, 100, 1, ("n0",)), ("job", 5, NEVER, NEVER, NEVER, 2, ())])
@@ -60,44 +54,19 @@ class HostJobs:
 
     names: tuple[str, ...]
     reserved: NDArray[np.bool_]
-    known: NDArray[np.int64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    expected_end: NDArray[np.int64]
-    count: NDArray[np.int64]
+    known: IntArray
+    start: IntArray
+    end: IntArray
+    expected_end: IntArray
+    count: IntArray
     nodes: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        sizes, began = self.sizes, self.start < NEVER
-        for invalid, why in (
-            (self.known > self.start, "it began before it was known"),
-            (began & (self.end < self.start), "it ends before it begins"),
-            (self.end < self.known, "it ends before it was known"),
-            (
-                began & (self.expected_end < self.start),
-                "its end is expected before it begins",
-            ),
-            (
-                ~began & (self.expected_end < NEVER),
-                "it never began, but states when its end was expected",
-            ),
-            (self.count < 0, "its number of nodes is negative"),
-            (
-                (sizes > 0) & (sizes != self.count),
-                "count is not the number of its nodes",
-            ),
-            (~began & (sizes > 0), "it never began, but has nodes"),
-            (self.reserved & ~began, "a reservation states no start"),
-        ):
-            if invalid.any():
-                raise InputError(f"host jobs: {why}", row=int(np.argmax(invalid)) + 1)
+    offsets: IntArray
 
     def __len__(self) -> int:
         return len(self.known)
 
     @property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> IntArray:
         """How many nodes each row names."""
         return np.diff(self.offsets)
 
@@ -115,14 +84,15 @@ class HostJobs:
     def counts(self) -> dict[str, int]:
         """Count the `jobs` and `reservations`; of the jobs, how many `begun`, and of these `with_limit` and so on."""
         began = self.began
-        return {
-            "jobs": int((~self.reserved).sum()),
-            "begun": int(began.sum()),
-            "with_limit": int((began & (self.expected_end < NEVER)).sum()),
-            "waited": int((began & (self.known < self.start)).sum()),
-            "nameless": int((began & (self.sizes == 0) & (self.count > 0)).sum()),
-            "reservations": int(self.reserved.sum()),
+        counted = {
+            "jobs": ~self.reserved,
+            "begun": began,
+            "with_limit": began & (self.expected_end < NEVER),
+            "waited": began & (self.known < self.start),
+            "nameless": began & (self.sizes == 0) & (self.count > 0),
+            "reservations": self.reserved,
         }
+        return {name: int(rows.sum()) for name, rows in counted.items()}
 
     def lacks(self) -> list[str]:
         """Say what the jobs do not state, and what follows.
@@ -133,76 +103,30 @@ class HostJobs:
         []
         """
         counts = self.counts()
-        begun, told = counts["begun"], []
-        if counts["with_limit"] < begun:
-            told.append(
-                f"{begun - counts['with_limit']:,} of {begun:,} host jobs state no time limit: until when their nodes "
-                "are busy is not expected"
-            )
-        if begun and not counts["waited"]:
-            told.append(
-                "host jobs do not state since when they waited: neither the queue is known nor which starts could "
-                "have been announced"
-            )
-        if counts["nameless"]:
-            told.append(
-                f"{counts['nameless']:,} of {begun:,} host jobs name no nodes: what they wait is not counted"
-            )
-        return told
+        begun, nameless = counts["begun"], counts["nameless"]
+        endless = begun - counts["with_limit"]
+        told = {
+            f"{endless:,} of {begun:,} host jobs state no time limit: until when their nodes are busy is not expected":
+            endless,
+            "host jobs do not state since when they waited: neither the queue is known nor which starts could have "
+            "been announced": begun and not counts["waited"],
+            f"{nameless:,} of {begun:,} host jobs name no nodes: what they wait is not counted": nameless,
+        }  # fmt: skip
+        return [lack for lack, is_so in told.items() if is_so]
 
-    def take(self, rows: NDArray[np.int64]) -> HostJobs:
+    def take(self, rows: IntArray) -> HostJobs:
         """Return selected rows, with the names of nodes that they need."""
         sizes = self.sizes[rows]
-        before = np.cumsum(sizes) - sizes
-        places = np.repeat(self.offsets[:-1][rows] - before, sizes)
-        places += np.arange(len(places))
-        used, nodes = np.unique(self.nodes[places], return_inverse=True)
+        ends = np.cumsum(sizes)
+        first = np.repeat(self.offsets[:-1][rows] - (ends - sizes), sizes)
+        positions = first + np.arange(len(first))
+        used, nodes = np.unique(self.nodes[positions], return_inverse=True)
         return HostJobs(
             tuple(self.names[node] for node in used.tolist()),
-            self.reserved[rows],
-            self.known[rows],
-            self.start[rows],
-            self.end[rows],
-            self.expected_end[rows],
-            self.count[rows],
+            **{name: getattr(self, name)[rows] for name in COLUMNS},
             nodes=nodes.astype(np.int32),
-            offsets=np.concatenate([[0], np.cumsum(sizes)]),
+            offsets=np.append(0, ends),
         )
-
-    def within(self, start: int, end: int) -> HostJobs:
-        """Return the rows that count inside a window, as they are: known by its end, and not over when it begins.
-
-        Examples
-        --------
-        >>> jobs = from_rows([("job", 0, 10, 60, 100, 1, ("n0",)), ("job", 5, NEVER, NEVER, NEVER, 2, ())])
-        >>> len(jobs.within(0, 60)), len(jobs.within(60, 90))
-        (2, 1)
-        """
-        return self.take(np.flatnonzero((self.known <= end) & (self.end > start)))
-
-    def with_nodes(self, names: Collection[str]) -> HostJobs:
-        """Return the host jobs of some nodes as if these were a machine: jobs count with their nodes among them.
-
-        Jobs that name no nodes, as those that never began, are left out.
-
-        Examples
-        --------
-        >>> jobs = from_rows([("job", 0, 10, 60, 100, 2, ("n0", "n1")), ("job", 5, NEVER, NEVER, NEVER, 2, ())])
-        >>> jobs.with_nodes(["n1"]).count.tolist()
-        [1]
-        """
-        wanted = set(names)
-        is_wanted = np.array([name in wanted for name in self.names], dtype=bool)
-        chosen = is_wanted[self.nodes]
-        row = np.repeat(np.arange(len(self)), self.sizes)
-        counts = np.bincount(row[chosen], minlength=len(self))
-        some = replace(
-            self,
-            nodes=self.nodes[chosen],
-            offsets=np.concatenate([[0], np.cumsum(counts)]),
-            count=np.where(self.start < NEVER, counts, 0),
-        )
-        return some.take(np.flatnonzero(counts))
 
 
 def from_rows(
@@ -212,15 +136,11 @@ def from_rows(
     names: dict[str, int] = {}
     nodes = [names.setdefault(name, len(names)) for row in rows for name in row[6]]
     numbers = np.array([row[1:6] for row in rows], dtype=np.int64).reshape(-1, 5)
-    known, start, end, expected_end, count = np.ascontiguousarray(numbers.T)
+    columns = dict(zip(COLUMNS[1:], np.ascontiguousarray(numbers.T), strict=True))
     return HostJobs(
         tuple(names),
         np.array([row[0] == "reservation" for row in rows], dtype=bool),
-        known,
-        start,
-        end,
-        expected_end,
-        count,
+        **columns,
         nodes=np.array(nodes, dtype=np.int32),
         offsets=np.cumsum([0, *(len(row[6]) for row in rows)], dtype=np.int64),
     )
@@ -236,14 +156,10 @@ def file_beside(trace: str | Path) -> Path | None:
     'logs/trace.jobs.parquet'
     """
     path = Path(trace)
-    suffix = max(
-        (s for s in _SUFFIXES if path.name.lower().endswith(s)), key=len, default=None
-    )
-    return (
-        None
-        if suffix is None
-        else path.with_name(f"{path.name[: -len(suffix)]}.jobs.parquet")
-    )
+    for suffix in (".parquet", ".csv.gz", ".csv"):
+        if path.name.lower().endswith(suffix):
+            return path.with_name(f"{path.name[: -len(suffix)]}.jobs.parquet")
+    return None
 
 
 def write_host_jobs(jobs: HostJobs, path: str | Path, start: int, end: int) -> None:
@@ -261,27 +177,18 @@ def write_host_jobs(jobs: HostJobs, path: str | Path, start: int, end: int) -> N
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    times = {name: getattr(jobs, name) for name in _TIMES}
-    stamp = pa.timestamp("ns", "UTC")
-    nodes = pa.DictionaryArray.from_arrays(
-        pa.array(jobs.nodes), pa.array(jobs.names, pa.string())
+    named, kinds = pa.DictionaryArray.from_arrays, ["job", "reservation"]
+    columns = {"kind": named(pa.array(jobs.reserved.astype(np.int8)), kinds)}
+    for name in _TIMES:
+        times = getattr(jobs, name)
+        known = pa.array(times, pa.int64(), mask=times == NEVER)
+        columns[name] = known.cast(pa.timestamp("ns", "UTC"))
+    columns["count"] = pa.array(jobs.count)
+    columns["nodes"] = pa.ListArray.from_arrays(
+        pa.array(jobs.offsets.astype(np.int32)),
+        named(pa.array(jobs.nodes), pa.array(jobs.names, pa.string())),
     )
-    table = pa.table(
-        {
-            "kind": pa.DictionaryArray.from_arrays(
-                pa.array(jobs.reserved.astype(np.int8)), ["job", "reservation"]
-            ),
-            **{
-                name: pa.array(at, pa.int64(), mask=at == NEVER).cast(stamp)
-                for name, at in times.items()
-            },
-            "count": pa.array(jobs.count),
-            "nodes": pa.ListArray.from_arrays(
-                pa.array(jobs.offsets.astype(np.int32)), nodes
-            ),
-        },
-        metadata={_WINDOW: window_text(start, end)},
-    )
+    table = pa.table(columns, metadata={_WINDOW: f"{start} {end}"})
     pq.write_table(table, path, compression="zstd")
 
 
@@ -297,51 +204,40 @@ def read_host_jobs(path: str | Path) -> HostJobs:
         for name in _TIMES
     }
     kinds = columns["kind"].cast(pa.string()).to_numpy(zero_copy_only=False)
-    named = columns["nodes"].flatten()
+    nodes = columns["nodes"].flatten()
     sizes = columns["nodes"].value_lengths().to_numpy()
     return HostJobs(
-        tuple(named.dictionary.to_pylist()),
+        tuple(nodes.dictionary.to_pylist()),
         np.asarray(kinds == "reservation", dtype=bool),
         **times,
         count=columns["count"].to_numpy(),
-        nodes=named.indices.to_numpy(),
-        offsets=np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]),
+        nodes=nodes.indices.to_numpy(),
+        offsets=np.append(0, np.cumsum(sizes, dtype=np.int64)),
     )
 
 
-def named_file(trace: str | Path) -> Path | None:
-    """Return the file of host jobs that a trace file names, or that lies beside one of CSV; None: it has none."""
-    named = file_named(trace, _metadata_of(Path(trace)).get(HOST_JOBS))
-    return None if named is None else named[0]
+def named_file(trace: str | Path) -> tuple[Path, str] | None:
+    """Return the file of host jobs that a trace file names, and its digest; of CSV the one beside it, and its window.
 
-
-def file_named(trace: str | Path, stated: str | None) -> tuple[Path, str] | None:
-    """Return the file of host jobs that a trace names, and its digest; of CSV the one beside it, and its window."""
-    if stated is not None:
-        named = json.loads(stated)
-        return Path(trace).parent / Path(named["file"]).name, named["sha256"]
-    beside = file_beside(trace)
-    if beside is None or Path(trace).suffix.lower() == ".parquet":
-        return None
-    window = _metadata_of(beside).get(_WINDOW)
-    return None if window is None else (beside, window)
-
-
-def _metadata_of(file: Path) -> dict[str, str]:
-    """The metadata of a Parquet file; empty where there is none."""
+    None: it has none.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    path, beside = Path(trace), file_beside(trace)
+    holder = path if path.suffix.lower() == ".parquet" else beside
+    if holder is None or beside is None or not holder.is_file():
+        return None
     try:
-        metadata = pq.read_metadata(file).metadata or {}
-    except (OSError, pa.ArrowException):
-        return {}
-    return {key.decode(): text.decode() for key, text in metadata.items()}
-
-
-def window_text(start: int, end: int) -> str:
-    """How the file of host jobs states the window of its trace."""
-    return f"{start} {end}"
+        stated = pq.read_metadata(holder).metadata or {}
+    except pa.ArrowInvalid:  # Who reads it says what is wrong with it.
+        return None
+    if holder == path and HOST_JOBS.encode() in stated:
+        named = json.loads(stated[HOST_JOBS.encode()])
+        return path.parent / named["file"], named["sha256"]
+    if holder == beside and _WINDOW.encode() in stated:
+        return beside, stated[_WINDOW.encode()].decode()
+    return None
 
 
 def digest(file: Path) -> str:

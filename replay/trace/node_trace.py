@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +15,14 @@ from bft.replay.trace.uncertainty import Uncertainty
 if TYPE_CHECKING:
     from bft.replay.trace.host_jobs import HostJobs
 
-IndexArray = NDArray[np.int32]
-TimeArray = NDArray[np.int64]
+IndexArray: TypeAlias = NDArray[np.int32]
+TimeArray: TypeAlias = NDArray[np.int64]
+IntArray: TypeAlias = NDArray[np.int64]
+BoolArray: TypeAlias = NDArray[np.bool_]
+FloatArray: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = tuple[IndexArray, TimeArray]
+"""Node (or unit) and instant of each join, or of each leave."""
 SECOND_NS = 1_000_000_000
-# Events that are made Python's numbers together.
-_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,7 +89,7 @@ class NodeTrace:
     machine: str = ""
     source: str = ""
     units_per_node: int = 1
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     altered: str = ""
     node_units: tuple[int, ...] | None = None
     kinds: tuple[str, ...] = ()
@@ -99,30 +101,12 @@ class NodeTrace:
     unavailable_share: float | None = None
     host_jobs: HostJobs | None = None
 
-    def __post_init__(self) -> None:
-        units, classes = self.node_units, self.classes
-        if classes and len(classes) != len(self.nodes):
-            raise InputError(
-                f"{len(classes)} classes are stated for {len(self.nodes)} nodes",
-                file=self.source or None,
-            )
-        if units is not None and not (
-            len(units) == len(self.nodes)
-            and all(0 < count <= self.units_per_node for count in units)
-        ):
-            raise InputError(
-                f"each of the {len(self.nodes)} nodes must have 1 to {self.units_per_node} units",
-                file=self.source or None,
-            )
-
     def __len__(self) -> int:
         return len(self.times)
 
     def __repr__(self) -> str:
-        window = " to ".join(
-            str(np.datetime64(instant // SECOND_NS, "s"))
-            for instant in (self.start, self.end)
-        )
+        bounds = np.array([self.start, self.end]).astype("datetime64[ns]")
+        window = " to ".join(bounds.astype("datetime64[s]").astype(str))
         return f"<NodeTrace: {len(self.nodes):,} nodes, {len(self):,} events, {window}>"
 
     @property
@@ -143,16 +127,17 @@ class NodeTrace:
     @property
     def units(self) -> int:
         """Units of all nodes."""
-        return (
-            len(self.nodes) * self.units_per_node
-            if self.node_units is None
-            else sum(self.node_units)
-        )
+        return sum(self.node_units or (self.units_per_node,) * len(self.nodes))
+
+    @property
+    def slots_per_node(self) -> int:
+        """Indices in `joined` and `left` that a node has: one, or those of the largest node's units."""
+        return self.units_per_node if self.by_unit else 1
 
     @property
     def slots(self) -> int:
-        """Size of the index space of `joined` and `left`: nodes, or the largest node's units times nodes."""
-        return len(self.nodes) * (self.units_per_node if self.by_unit else 1)
+        """Size of the index space of `joined` and `left`."""
+        return len(self.nodes) * self.slots_per_node
 
     def members(self) -> IndexArray:
         """Return the indices that may turn idle, ascending: of nodes, or of the units that nodes have.
@@ -167,15 +152,13 @@ class NodeTrace:
         slots = np.arange(self.slots, dtype=np.int32)
         if self.node_units is None:
             return slots
-        node, place = np.divmod(slots, self.units_per_node)
-        return slots[place < np.array(self.node_units, dtype=np.int32)[node]]
+        size = np.repeat(self.node_units, self.slots_per_node)
+        return slots[slots % self.slots_per_node < size]
 
     def name_of(self, slot: int) -> str:
         """Name of what has this number in `joined` and `left`: a node, or a unit as node/number."""
-        if not self.by_unit:
-            return self.nodes[slot]
-        node, place = divmod(slot, self.units_per_node)
-        return f"{self.nodes[node]}/{place}"
+        node, unit = divmod(slot, self.slots_per_node)
+        return f"{self.nodes[node]}/{unit}" if self.by_unit else self.nodes[node]
 
     def joins(self, event: int) -> IndexArray:
         """Nodes (or units) that turn idle at an event."""
@@ -193,35 +176,40 @@ class NodeTrace:
         >>> list(always_idle(2, 5, 9).events())
         [(5, [], [0, 1])]
         """
-        for begin in range(first, len(self), _AT_ONCE):
-            span = slice(begin, begin + _AT_ONCE)
-            left, joined = (
-                _by_event(self.left, self.left_at, span),
-                _by_event(self.joined, self.joined_at, span),
-            )
-            yield from zip(self.times[span].tolist(), left, joined, strict=True)
+        for event in range(first, len(self)):
+            left, joined = self.leaves(event).tolist(), self.joins(event).tolist()
+            yield int(self.times[event]), left, joined
 
-    def idle_counts(self) -> NDArray[np.int64]:
+    def rows(self) -> tuple[Rows, Rows]:
+        """Return all joins and all leaves, in order of time."""
+        joined_times = np.repeat(self.times, np.diff(self.joined_at))
+        left_times = np.repeat(self.times, np.diff(self.left_at))
+        return (self.joined, joined_times), (self.left, left_times)
+
+    def idle_counts(self) -> IntArray:
         """Idle nodes (or units) after each event: int64 of shape (events,)."""
         return np.cumsum(np.diff(self.joined_at) - np.diff(self.left_at))
 
     def idle_units(self) -> TimeArray:
         """Idle units after each event: int64 of shape (events,)."""
-        return self.idle_counts() * (1 if self.by_unit else self.units_per_node)
+        return self.idle_counts() * (self.units_per_node // self.slots_per_node)
 
     def idle_unit_seconds(self) -> float:
         """Return idle units integrated over the window of observation (the resource integral)."""
-        return self._idle_seconds() * (1 if self.by_unit else self.units_per_node)
+        return self.idle_seconds() * (self.units_per_node // self.slots_per_node)
 
     def idle_node_seconds(self) -> float:
         """Return idle nodes of `units_per_node` units, integrated over the window of observation."""
-        return self._idle_seconds() / (self.units_per_node if self.by_unit else 1)
+        return self.idle_seconds() / self.slots_per_node
 
-    def _idle_seconds(self) -> float:
-        if not len(self):
-            return 0.0
+    def idle_seconds(self) -> float:
+        """Return idle nodes (or units) integrated over the window of observation."""
         spans = np.diff(np.append(self.times, self.end)) / SECOND_NS
         return float(np.dot(self.idle_counts(), spans))
+
+    def error(self, what: str, hint: str | None = None) -> InputError:
+        """Return an error that names the file of the trace."""
+        return InputError(what, file=self.source or None, hint=hint)
 
     def of_kind(self, kind: str) -> NodeTrace:
         """Return this trace with the events of one kind's nodes (or units) only, under their numbers.
@@ -232,18 +220,14 @@ class NodeTrace:
         >>> replace(always_idle(3, 0, SECOND_NS), kinds=("fast", "slow", "slow")).of_kind("slow").idle_units().tolist()
         [2]
         """
-        return self.only(np.array(self.kinds) == kind)
-
-    def only(self, chosen: NDArray[np.bool_]) -> NodeTrace:
-        """Return this trace with the events of chosen nodes only, under their numbers; bool of shape (nodes,)."""
-        slots = np.repeat(chosen, self.slots // max(len(self.nodes), 1))
-        joined, left = slots[self.joined], slots[self.left]
+        chosen = np.repeat(np.array(self.kinds) == kind, self.slots_per_node)
+        joined, left = chosen[self.joined], chosen[self.left]
         return replace(
             self,
             joined=self.joined[joined],
-            joined_at=np.concatenate([[0], np.cumsum(joined)])[self.joined_at],
+            joined_at=np.append(0, np.cumsum(joined))[self.joined_at],
             left=self.left[left],
-            left_at=np.concatenate([[0], np.cumsum(left)])[self.left_at],
+            left_at=np.append(0, np.cumsum(left))[self.left_at],
         )
 
     def of_nodes(self, kept: Sequence[int]) -> NodeTrace:
@@ -256,72 +240,20 @@ class NodeTrace:
         >>> always_idle(3, 0, SECOND_NS).of_nodes([2, 0]).nodes
         ('n00002', 'n00000')
         """
-        place = np.full(len(self.nodes), -1, dtype=np.int32)
-        place[list(kept)] = np.arange(len(kept), dtype=np.int32)
-        joined, join_event = self._moved(self.joined, self.joined_at, place)
-        left, leave_event = self._moved(self.left, self.left_at, place)
-        events = _distinct(join_event, leave_event)
-
-        def some(of_each: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple(of_each[node] for node in kept) if of_each else ()
-
-        return replace(
-            self,
-            nodes=some(self.nodes),
-            times=self.times[events],
-            joined=joined,
-            joined_at=row_offsets(join_event, events),
-            left=left,
-            left_at=row_offsets(leave_event, events),
-            node_units=some(self.node_units) if self.node_units is not None else None,
-            kinds=some(self.kinds),
-            classes=some(self.classes),
-        )
-
-    def _moved(
-        self, slots: IndexArray, offsets: TimeArray, place: IndexArray
-    ) -> tuple[IndexArray, TimeArray]:
-        """Nodes (or units) that have a new place, and their events, in order of event and place."""
-        event = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(offsets))
-        per = np.int32(self.units_per_node if self.by_unit else 1)
-        node, unit = np.divmod(slots, per)
-        inside = place[node] >= 0
-        moved = place[node] * per + unit
-        moved, event = moved[inside], event[inside]
-        order = np.lexsort((moved, event))
-        return moved[order], event[order]
-
-    def with_fragments(
-        self,
-        node: IndexArray,
-        begins: TimeArray,
-        ends: TimeArray,
-        start: int | None = None,
-        end: int | None = None,
-    ) -> NodeTrace:
-        """Return this trace with other idle fragments, and perhaps another window; see `from_fragments`."""
-        first, last = (
-            self.start if start is None else start,
-            self.end if end is None else end,
-        )
-        made = from_fragments(self.nodes, node, begins, ends, first, last)
-        return replace(
-            self,
-            times=made.times,
-            joined=made.joined,
-            joined_at=made.joined_at,
-            left=made.left,
-            left_at=made.left_at,
-            start=first,
-            end=last,
-        )
-
-
-def row_offsets(keys: TimeArray, events: TimeArray) -> TimeArray:
-    """Return where the rows of each event begin among rows with ascending keys, and at last the number of rows."""
-    return np.append(np.searchsorted(keys, events, side="left"), len(keys)).astype(
-        np.int64
-    )
+        per = self.slots_per_node
+        position = np.full(len(self.nodes), -1)
+        position[list(kept)] = np.arange(len(kept))
+        moved = []
+        for slot, times in self.rows():
+            to = position[slot // per]
+            here = to >= 0
+            moved.append(((to * per + slot % per)[here], times[here]))
+        of_each: dict[str, Any] = {
+            name: tuple(values[node] for node in kept)
+            for name in ("nodes", "node_units", "kinds", "classes")
+            if (values := getattr(self, name))
+        }
+        return replace(self, **events_of(*moved), **of_each)
 
 
 def consecutive(begins: TimeArray, lengths: TimeArray) -> TimeArray:
@@ -335,151 +267,64 @@ def consecutive(begins: TimeArray, lengths: TimeArray) -> TimeArray:
     return np.repeat(begins - (ends - lengths), lengths) + np.arange(total)
 
 
-def _by_event(nodes: IndexArray, offsets: TimeArray, span: slice) -> list[list[int]]:
-    """Return the nodes of each event in a span, as lists."""
-    ends = offsets[span.start : span.stop + 1].tolist()
-    some = nodes[ends[0] : ends[-1]].tolist()
-    return [some[begin - ends[0] : end - ends[0]] for begin, end in pairwise(ends)]
+def events_of(joins: Rows, leaves: Rows) -> dict[str, Any]:
+    """Return the fields of a trace that hold its events, made of joins and leaves in any order."""
+    joined, join_times = in_order(*joins)
+    left, leave_times = in_order(*leaves)
+    # Sorting two runs is faster than `np.unique`.
+    times = np.sort(np.concatenate([join_times, leave_times]), kind="stable")
+    times = times[np.diff(times, prepend=times[:1] - 1) != 0]
+    return {
+        "times": times,
+        "joined": joined,
+        "joined_at": np.append(np.searchsorted(join_times, times), len(joined)),
+        "left": left,
+        "left_at": np.append(np.searchsorted(leave_times, times), len(left)),
+    }
 
 
-class TraceBuilder:
-    """Makes a trace of changes that come in blocks, one after the other in time: only what changed takes memory.
+def in_order(slot: IndexArray, times: TimeArray) -> Rows:
+    """Sort by time and node: as one whole number each, where both fit into it."""
+    if _ascending(times, slot):
+        return slot.astype(np.int32), times
+    first, slots = int(times.min()), int(slot.max()) + 1
+    step = int(np.gcd.reduce(times - first)) or 1
+    if (int(times.max()) - first) // step >= 2**62 // slots:
+        order = np.lexsort((slot, times))
+        return slot[order].astype(np.int32), times[order]
+    keys = times - first  # in place: years of large machines have tens of millions
+    keys //= step
+    keys *= slots
+    keys += slot
+    keys.sort(kind="stable")
+    moved = (keys % slots).astype(np.int32)
+    keys //= slots
+    keys *= step
+    keys += first
+    return moved, keys
 
-    Examples
-    --------
-    >>> builder = TraceBuilder()
-    >>> for second in (0, 30):
-    ...     builder.add(np.array([second * SECOND_NS]), np.array([0], dtype=np.int32), np.array([second == 0]))
-    >>> builder.trace(["n0"], end=60 * SECOND_NS).idle_node_seconds()
-    30.0
-    """
 
-    def __init__(self) -> None:
-        self._state = np.zeros(0, dtype=bool)
-        # By block: instants, and of joins and leaves the nodes and how many each instant has.
-        self._times: list[TimeArray] = []
-        self._joined: list[tuple[IndexArray, NDArray[np.int32]]] = []
-        self._left: list[tuple[IndexArray, NDArray[np.int32]]] = []
-        self._first: int | None = None
-        self._last: int | None = None
-        self._repeated = self._unchanged = self._unchanged_last = 0
+def _ascending(times: TimeArray, node: IndexArray) -> bool:
+    """Tell whether rows are in order of time and node, and none repeats another."""
+    later, same = times[1:] > times[:-1], times[1:] == times[:-1]
+    return bool((later | (same & (node[1:] > node[:-1]))).all())
 
-    def add(self, times: TimeArray, node: IndexArray, idle: NDArray[np.bool_]) -> None:
-        """Add rows sorted by time, all of them later than those before; see `from_changes`."""
-        count = len(times)
-        if not count:
-            return
-        ascending = times[1:] > times[:-1]
-        ascending |= (times[1:] == times[:-1]) & (node[1:] > node[:-1])
-        if not ascending.all():
-            # Of rows for one (time, node), keep the last: stable sort by node within time, then look one ahead.
-            order = np.lexsort((node, times))
-            times, node, idle = times[order], node[order], idle[order]
-            last = np.ones(count, dtype=bool)
-            last[:-1] = (times[1:] != times[:-1]) | (node[1:] != node[:-1])
-            times, node, idle = times[last], node[last], idle[last]
-            self._repeated += count - len(times)
-        changed = self._changed(node, idle)
-        if self._first is None:
-            self._first = int(times[0])
-        # The first rows state where nodes start, the last may mark the end; others that say nothing new are worth a
-        # note.
-        inner = ~changed & (times != self._first)
-        self._last = int(times[-1])
-        self._unchanged_last = int((inner & (times == self._last)).sum())
-        self._unchanged += int(inner.sum())
-        times, node, idle = times[changed], node[changed], idle[changed]
-        instants = _distinct(times)
-        self._times.append(instants)
-        for store, those in ((self._joined, idle), (self._left, ~idle)):
-            counts = np.diff(row_offsets(times[those], instants))
-            store.append((node[those].astype(np.int32), counts.astype(np.int32)))
 
-    def _changed(self, node: IndexArray, idle: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Tell which rows state something else than the node's row before; every node starts busy."""
-        known, needed = len(self._state), int(node.max()) + 1
-        if needed > known:
-            self._state = np.append(self._state, np.zeros(needed - known, dtype=bool))
-        by_node = np.argsort(node, kind="stable")
-        state, which = idle[by_node], node[by_node]
-        first = np.ones(len(state), dtype=bool)
-        first[1:] = which[1:] != which[:-1]
-        before = np.empty(len(state), dtype=bool)
-        before[1:] = state[:-1]
-        before[first] = self._state[which[first]]
-        last = np.append(first[1:], True)
-        self._state[which[last]] = state[last]
-        changed = np.zeros(len(state), dtype=bool)
-        changed[by_node] = state != before
-        return changed
-
-    def trace(
-        self,
-        nodes: Sequence[str],
-        *,
-        start: int | None = None,
-        end: int | None = None,
-        source: str = "",
-    ) -> NodeTrace:
-        """Return the trace of all changes, which are given up; parameters as `from_changes` has them.
-
-        Raises
-        ------
-        InputError
-            When there is no time at all, or changes lie outside the window.
-        """
-        instants = np.concatenate([np.zeros(0, dtype=np.int64), *self._times])
-        notes = []
-        if self._repeated:
-            notes.append(
-                f"{self._repeated} rows repeated a node at the same time: the last one counts"
-            )
-        if unchanged := self._unchanged - self._unchanged_last:
-            notes.append(f"{unchanged} rows repeated a node's state and were dropped")
-        begin = start if start is not None else self._first
-        finish = end if end is not None else self._last
-        if begin is None or finish is None:
-            raise InputError(
-                "the trace is empty: it names no time at all", file=source or None
-            )
-        if begin > finish:
-            raise InputError(
-                "the window of observation that the trace states ends before it starts",
-                file=source or None,
-            )
-        if len(instants) and not begin <= instants[0] <= instants[-1] <= finish:
-            raise InputError(
-                "changes lie outside the window of observation that the trace states",
-                file=source or None,
-            )
-        joined, joined_at = _with_offsets(self._joined)
-        left, left_at = _with_offsets(self._left)
-        return NodeTrace(
-            nodes=tuple(nodes),
-            times=instants,
-            joined=joined,
-            joined_at=joined_at,
-            left=left,
-            left_at=left_at,
-            start=begin,
-            end=finish,
-            source=source,
-            notes=tuple(notes),
-        )
+def by_node(node: IndexArray) -> IntArray:
+    """Return the order of node, and within a node as before; NumPy sorts small whole numbers by their digits."""
+    small = node.max(initial=0) < 2**16
+    return np.argsort(node.astype(np.uint16) if small else node, kind="stable")
 
 
 def from_changes(
     nodes: Sequence[str],
     times: TimeArray,
     node: IndexArray,
-    idle: NDArray[np.bool_],
+    idle: BoolArray,
     *,
     start: int | None = None,
     end: int | None = None,
-    machine: str = "",
-    source: str = "",
-    units_per_node: int = 1,
-    node_units: tuple[int, ...] | None = None,
+    **fields: Any,
 ) -> NodeTrace:
     """Make a trace from one row per change.
 
@@ -488,12 +333,17 @@ def from_changes(
     nodes
         Names of all nodes.
     times, node, idle
-        When, which node (index into `nodes`) or unit, and whether it is idle from then on. Sorted by time. Rows that
-        repeat a node's state are dropped; of several rows for one node at one time the last one counts.
+        When, which node (index into `nodes`) or unit, and whether it is idle from then on. Rows that repeat a node's
+        state are dropped; of several rows for one node at one time the last one counts, which a note says.
     start, end
-        Window of observation, UTC ns; by default from the first to the last change.
-    machine, source, units_per_node, node_units
-        As `NodeTrace` has them.
+        Window of observation, UTC ns; by default from the first to the last row in time.
+    fields
+        Other fields of `NodeTrace`.
+
+    Raises
+    ------
+    InputError
+        When there is no time at all, or changes lie outside the window.
 
     Examples
     --------
@@ -509,23 +359,37 @@ def from_changes(
     >>> trace.idle_counts().tolist(), trace.idle_node_seconds()
     ([2, 1, 2], 210.0)
     """
-    builder = TraceBuilder()
-    builder.add(times, node, idle)
-    trace = builder.trace(nodes, start=start, end=end, source=source)
-    return replace(
-        trace, machine=machine, units_per_node=units_per_node, node_units=node_units
-    )
-
-
-def _with_offsets(
-    parts: list[tuple[IndexArray, NDArray[np.int32]]],
-) -> tuple[IndexArray, TimeArray]:
-    """Return the nodes of all blocks, and where each instant's begin; their list is emptied."""
-    nothing = np.zeros(0, dtype=np.int32)
-    nodes = np.concatenate([nothing, *(part[0] for part in parts)])
-    counts = np.concatenate([nothing, *(part[1] for part in parts)])
-    parts.clear()
-    return nodes, np.append(0, np.cumsum(counts, dtype=np.int64))
+    count = len(times)
+    if not _ascending(times, node):
+        order = np.lexsort((node, times))
+        times, node, idle = times[order], node[order], idle[order]
+        last = np.append((times[1:] != times[:-1]) | (node[1:] != node[:-1]), True)
+        times, node, idle = times[last], node[last], idle[last]
+    if len(times):
+        start = int(times[0]) if start is None else start
+        end = int(times[-1]) if end is None else end
+    if start is None or end is None:
+        raise InputError(
+            "the trace is empty: it names no time at all, as a header alone"
+        )
+    order = by_node(node)
+    state = idle[order]
+    # Every node starts busy.
+    before = np.roll(state, 1)
+    firsts = np.append(0, np.cumsum(np.bincount(node)))
+    before[firsts[firsts < len(node)]] = False
+    joins, leaves = np.zeros((2, len(node)), dtype=bool)
+    joins[order], leaves[order] = state & ~before, before & ~state
+    events = events_of((node[joins], times[joins]), (node[leaves], times[leaves]))
+    made = NodeTrace(tuple(nodes), **events, start=start, end=end, **fields)
+    if len(node) < count:
+        told = f"{count - len(node)} rows repeated a node at the same time: the last one counts"
+        made = replace(made, notes=(told, *made.notes))
+    if (np.diff(np.concatenate([[start], made.times, [end]])) < 0).any():
+        raise made.error(
+            "the window of observation ends before it starts, or changes lie outside the window"
+        )
+    return made
 
 
 def from_fragments(
@@ -535,9 +399,7 @@ def from_fragments(
     ends: TimeArray,
     start: int,
     end: int,
-    *,
-    units_per_node: int = 1,
-    node_units: tuple[int, ...] | None = None,
+    **fields: Any,
 ) -> NodeTrace:
     """A trace of disjoint idle fragments [begins, ends) within [start, end); those that end with the window stay open.
 
@@ -549,8 +411,8 @@ def from_fragments(
         Index of node or unit, and UTC nanoseconds of begin and end of each fragment, in any order.
     start, end
         The window of observation, UTC nanoseconds.
-    units_per_node, node_units
-        As `NodeTrace` has them.
+    fields
+        Other fields of `NodeTrace`.
 
     Examples
     --------
@@ -558,44 +420,16 @@ def from_fragments(
     >>> from_fragments(["a", "b"], node, begins, ends, 0, 20).idle_counts().tolist()  # at 0, 5 and 10 ns
     [1, 2, 1]
     """
+    events = fragment_events(node, begins, ends, end)
+    return NodeTrace(tuple(nodes), **events, start=start, end=end, **fields)
+
+
+def fragment_events(
+    node: IndexArray, begins: TimeArray, ends: TimeArray, end: int
+) -> dict[str, Any]:
+    """Return the fields of a trace that hold its events; see `from_fragments`."""
     closed = ends < end  # what is still idle at the end of the window has no leave
-    joined, join_times = _in_order(node, begins)
-    left, leave_times = _in_order(node[closed], ends[closed])
-    times = _distinct(join_times, leave_times)
-    return NodeTrace(
-        nodes=tuple(nodes),
-        times=times,
-        joined=joined,
-        joined_at=row_offsets(join_times, times),
-        left=left,
-        left_at=row_offsets(leave_times, times),
-        start=start,
-        end=end,
-        units_per_node=units_per_node,
-        node_units=node_units,
-    )
-
-
-def _in_order(node: IndexArray, times: TimeArray) -> tuple[IndexArray, TimeArray]:
-    """Nodes and times in order of time and node: as one whole number each, where both fit into it."""
-    if not len(node):
-        return node.astype(np.int32, copy=False), times
-    first, slots = int(times.min()), int(node.max()) + 1
-    step = int(np.gcd.reduce(times - first)) or 1
-    if (int(times.max()) - first) // step >= 2**62 // slots:
-        order = np.lexsort((node, times))
-        return node[order].astype(np.int32, copy=False), times[order]
-    keys = (times - first) // step * slots + node
-    keys.sort()
-    at = keys // slots
-    return (keys - at * slots).astype(np.int32), at * step + first
-
-
-def _distinct(*ascending: TimeArray) -> TimeArray:
-    """Return the different ones of numbers that ascend, ascending; sorting runs is faster than `np.unique`."""
-    times = np.sort(np.concatenate(ascending), kind="stable")
-    distinct: TimeArray = times[np.append(True, times[1:] != times[:-1])[: len(times)]]
-    return distinct
+    return events_of((node, begins), (node[closed], ends[closed]))
 
 
 def always_idle(
@@ -608,17 +442,13 @@ def always_idle(
     >>> always_idle(4, 0, 3600 * SECOND_NS, units_per_node=2).idle_node_seconds()
     14400.0
     """
-    everybody = np.arange(nodes, dtype=np.int32)
-    events = 1 if nodes else 0
-    return NodeTrace(
-        nodes=tuple(f"n{i:05d}" for i in range(nodes)),
-        times=np.full(events, start, dtype=np.int64),
-        joined=everybody,
-        joined_at=np.array([0, nodes] if events else [0], dtype=np.int64),
-        left=np.zeros(0, dtype=np.int32),
-        left_at=np.zeros(events + 1, dtype=np.int64),
-        start=start,
-        end=end,
+    return from_fragments(
+        [f"n{i:05d}" for i in range(nodes)],
+        np.arange(nodes, dtype=np.int32),
+        np.full(nodes, start, dtype=np.int64),
+        np.full(nodes, end, dtype=np.int64),
+        start,
+        end,
         machine=machine,
         source=f"{nodes} dedicated nodes",
         units_per_node=units_per_node,

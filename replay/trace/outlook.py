@@ -6,17 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bft.models import InputError
 from bft.replay.trace.host_jobs import NEVER, HostJobs
-from bft.replay.trace.node_trace import (
-    SECOND_NS,
-    NodeTrace,
-    TimeArray,
-    consecutive,
-)
-from bft.replay.trace.trace_statistics import fragments
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, TimeArray, consecutive
+from bft.replay.trace.trace_statistics import fragments, quantiles, share
 
 _QUANTILES = (10, 50, 90)
 
@@ -45,7 +38,7 @@ class Outlook:
     Raises
     ------
     InputError
-        When the jobs name nodes, and the trace has none of them, or is one of units.
+        When the trace is one of units.
 
     Examples
     --------
@@ -67,31 +60,19 @@ class Outlook:
         self, jobs: HostJobs, trace: NodeTrace, nodes: Sequence[str] | None = None
     ) -> None:
         if trace.by_unit:
-            raise InputError(
-                "what nodes are expected to do is known of nodes that turn idle as a whole",
-                file=trace.source or None,
+            raise trace.error(
+                "what nodes are expected to do is known of nodes that turn idle as a whole"
             )
-        if jobs.names and not set(jobs.names) & set(trace.nodes):
-            raise InputError(
-                f"the host jobs are of other nodes than the trace: they name {jobs.names[0]!r}, the trace "
-                f"{trace.nodes[0]!r}",
-                file=trace.source or None,
-            )
-        place = {name: index for index, name in enumerate(trace.nodes)}
-        places = np.array([place.get(name, -1) for name in jobs.names], dtype=np.int64)
-        self.strangers = int((places < 0).sum())
-        self._trace = trace
+        position = {name: index for index, name in enumerate(trace.nodes)}
         self._shown = (
-            slice(None)
-            if nodes is None
-            else np.array([place[name] for name in nodes], dtype=np.int64)
+            slice(None) if nodes is None else [position[name] for name in nodes]
         )
-        order = np.argsort(jobs.known, kind="stable")
-        self._reserved, self._known = jobs.reserved[order], jobs.known[order]
-        self._start, self._end = jobs.start[order], jobs.end[order]
-        self._until, self._count = jobs.expected_end[order], jobs.count[order]
-        self._sizes, self._first = jobs.sizes[order], jobs.offsets[:-1][order]
-        self._nodes = places[jobs.nodes]
+        self._trace = trace
+        self._jobs = jobs.take(np.argsort(jobs.known, kind="stable"))
+        # Of strangers there is no idle time.
+        to = [position.get(name, -1) for name in self._jobs.names]
+        self._nodes = np.array(to, dtype=np.int64)[self._jobs.nodes]
+        self._sizes = self._jobs.sizes
         self._begin()
 
     def _begin(self) -> None:
@@ -107,80 +88,48 @@ class Outlook:
 
     def until(self, time_ns: int) -> TimeArray:
         """Return each node's expected return as an array: int64 of shape (nodes,), `NEVER` for None."""
-        rows, idle = self._at(time_ns)
-        jobs, reservations = rows[~self._reserved[rows]], rows[self._reserved[rows]]
-        begun = self._start[jobs] <= time_ns
-        ahead = self._start[reservations] > time_ns
-        # Who holds a node during a reservation, the node is not returned before the reservation ends.
-        times, counts = self._returned(
-            np.concatenate([jobs[begun], reservations[~ahead]]), idle, time_ns
-        )
-        until = np.full(
-            len(idle),
-            self._head_begins(jobs[~begun], int(np.count_nonzero(idle)), times, counts),
-        )
-        node, which = self._nodes_of(reservations[ahead])
-        np.minimum.at(until, node, self._start[which])
+        self._move_to(time_ns)
+        jobs, rows, idle = self._jobs, self._rows, self._idle
+        begun, sizes = jobs.start[rows] <= time_ns, self._sizes[rows]
+        node = self._nodes[consecutive(jobs.offsets[rows], sizes)]
+        row = np.repeat(rows, sizes)[node >= 0]
+        node = node[node >= 0]
+        # When nodes are returned. Jobs may share one; who holds it during a reservation, it is not before that ends.
+        held = jobs.start[row] <= time_ns
+        latest = np.full(len(idle), -NEVER)
+        np.maximum.at(latest, node[held], jobs.expected_end[row[held]])
+        latest = latest[(latest > -NEVER) & ~idle]
+        nameless = rows[begun & (sizes == 0)]
+        times = np.concatenate([latest, jobs.expected_end[nameless]])
+        counts = np.append(np.ones_like(latest), jobs.count[nameless])
+        counts[times == NEVER] = 0
+        # The head of the queue.
+        waiting = rows[~begun & ~jobs.reserved[rows]]
+        lacks = jobs.count[waiting] - np.count_nonzero(idle)
+        heads = lacks[(lacks > 0) & (lacks <= counts.sum())]
+        until = np.full(len(idle), NEVER)
+        if len(heads):
+            order = np.argsort(times)
+            enough = np.searchsorted(np.cumsum(counts[order]), heads[0])
+            until[:] = np.maximum(times[order][enough], time_ns)
+        ahead = ~held & jobs.reserved[row]
+        np.minimum.at(until, node[ahead], jobs.start[row[ahead]])
         until[~idle] = NEVER
         return until[self._shown]
 
-    def _at(self, time_ns: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Rows that are known and not over, in the order in which they were known, and which nodes are idle."""
+    def _move_to(self, time_ns: int) -> None:
+        """Find the rows that are known and not over, in the order of when they were, and which nodes are idle."""
         if time_ns < self._now:
             self._begin()
         trace, self._now = self._trace, time_ns
-        until = int(np.searchsorted(self._known, time_ns, side="right"))
+        until = int(np.searchsorted(self._jobs.known, time_ns, side="right"))
         rows = np.concatenate([self._rows, np.arange(self._next_row, until)])
-        self._rows, self._next_row = rows[self._end[rows] > time_ns], until
+        self._rows, self._next_row = rows[self._jobs.end[rows] > time_ns], until
         last = int(np.searchsorted(trace.times, time_ns, side="right"))
         for event in range(self._next_event, last):
             self._idle[trace.leaves(event)] = False
             self._idle[trace.joins(event)] = True
         self._next_event = last
-        return self._rows, self._idle
-
-    def _nodes_of(
-        self, rows: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Nodes of rows that the trace has, and for each the row that has it."""
-        sizes = self._sizes[rows]
-        which = np.repeat(rows, sizes)
-        node = self._nodes[consecutive(self._first[rows], sizes)]
-        there = node >= 0
-        return node[there], which[there]
-
-    def _returned(
-        self, rows: NDArray[np.int64], idle: NDArray[np.bool_], time_ns: int
-    ) -> tuple[TimeArray, NDArray[np.int64]]:
-        """Return when nodes that are not idle are expected to be returned, and how many, in order of time."""
-        node, which = self._nodes_of(rows)
-        latest = np.full(len(idle), -NEVER)
-        np.maximum.at(latest, node, self._until[which])  # jobs may share a node
-        latest = latest[(latest > -NEVER) & ~idle]
-        nameless = rows[self._sizes[rows] == 0]
-        times = np.concatenate([latest, self._until[nameless]])
-        counts = np.concatenate(
-            [np.ones(len(latest), dtype=np.int64), self._count[nameless]]
-        )
-        known = times < NEVER
-        times, counts = np.maximum(times[known], time_ns), counts[known]
-        order = np.argsort(times, kind="stable")
-        return times[order], counts[order]
-
-    def _head_begins(
-        self,
-        waiting: NDArray[np.int64],
-        idle: int,
-        times: TimeArray,
-        counts: NDArray[np.int64],
-    ) -> int:
-        """Return when the job at the head of the queue is expected to begin; `NEVER` without one."""
-        returned = np.cumsum(counts)
-        lacks = self._count[waiting] - idle
-        heads = (lacks > 0) & (lacks <= (returned[-1] if len(returned) else 0))
-        if not heads.any():
-            return NEVER
-        return int(times[np.searchsorted(returned, lacks[np.argmax(heads)])])
 
 
 def calibration(trace: NodeTrace, outlook: Outlook) -> dict[str, Any]:
@@ -198,39 +147,34 @@ def calibration(trace: NodeTrace, outlook: Outlook) -> dict[str, Any]:
     pieces = fragments(trace)
     whole = ~pieces.censored
     node, begin, real_s = (
-        pieces.node[whole],
-        pieces.start_ns[whole],
-        pieces.seconds[whole],
+        of[whole] for of in (pieces.node, pieces.start_ns, pieces.seconds)
     )
     expected_s = np.full(len(node), np.inf)
     order = np.argsort(begin, kind="stable")
     instants, firsts = np.unique(begin[order], return_index=True)
-    for instant, those in zip(
-        instants.tolist(), np.split(order, firsts[1:]), strict=False
-    ):
-        until = outlook.until(instant)[node[those]]
-        there = until < NEVER
-        expected_s[those[there]] = (until[there] - instant) / SECOND_NS
+    parts = np.split(order, firsts[1:])
+    for instant, here in zip(instants.tolist(), parts, strict=False):
+        until = outlook.until(instant)[node[here]]
+        ahead_s = (until - instant) / SECOND_NS
+        expected_s[here] = np.where(until < NEVER, ahead_s, np.inf)
     some = np.isfinite(expected_s)
     real, expected = real_s[some], expected_s[some]
-    time_s = float(real_s.sum())
+    ahead = expected > 0
+    lengths = {
+        "expected_s": expected,
+        "real_s": real,
+        "ratio": real[ahead] / expected[ahead],
+    }
     return {
         "fragments": len(node),
         "cut": int((~whole).sum()),
         "expected": {
-            "by_count": float(some.mean()) if len(node) else None,
-            "by_node_time": float(real.sum()) / time_s if time_s else None,
+            "by_count": share(len(real), len(node)),
+            "by_node_time": share(real.sum(), real_s.sum()),
         },
-        "expected_s": _quantiles(expected),
-        "real_s": _quantiles(real),
-        "ratio": _quantiles(real[expected > 0] / expected[expected > 0]),
-        "before": float((real < expected).mean()) if len(real) else None,
+        **{
+            name: quantiles(values, _QUANTILES) if len(values) else None
+            for name, values in lengths.items()
+        },
+        "before": share((real < expected).sum(), len(real)),
     }
-
-
-def _quantiles(values: NDArray[np.float64]) -> dict[str, float] | None:
-    """Return the quantiles by which distributions are told; None of nothing."""
-    if not len(values):
-        return None
-    found = np.percentile(values, _QUANTILES).tolist()
-    return {f"p{q}": value for q, value in zip(_QUANTILES, found, strict=True)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bft.models import InputError
-from bft.replay.trace.host_jobs import NEVER, HostJobs, from_rows
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_changes
+from bft.replay.trace.host_jobs import COLUMNS, NEVER, HostJobs, from_rows
+from bft.replay.trace.node_trace import (
+    SECOND_NS,
+    NodeTrace,
+    fragment_events,
+    from_changes,
+)
 from bft.replay.trace.trace_statistics import fragments, iso
 from bft.replay.trace.uncertainty import together
 
@@ -24,9 +29,9 @@ if TYPE_CHECKING:
 # Number of hexadecimal digits of a keyed hash that make a name: two of a million nodes have the same with a chance of
 # 2e-3, and then `anonymised` refuses.
 _DIGITS = 12
-MIN_KEY = 16
+_MIN_KEY = 16
 # All of a row of host jobs but its end.
-_ROW = ["reserved", "known", "start", "expected_end", "count", "nodes"]
+_ROW = [*(name for name in COLUMNS if name != "end"), "nodes"]
 
 
 def cut(trace: NodeTrace, start: int | None, end: int | None) -> NodeTrace:
@@ -52,26 +57,26 @@ def cut(trace: NodeTrace, start: int | None, end: int | None) -> NodeTrace:
     >>> cut(always_idle(2, 0, 60 * 10**9), 10 * 10**9, None).idle_node_seconds()
     100.0
     """
-    first, last = (
-        trace.start if start is None else start,
-        trace.end if end is None else end,
-    )
-    window = f"the window {iso(first)} to {iso(last)}"
-    if first >= last:
-        raise InputError(f"{window} is empty", file=trace.source or None)
-    if first < trace.start or last > trace.end:
+    start = trace.start if start is None else start
+    end = trace.end if end is None else end
+    window = f"the window {iso(start)} to {iso(end)}"
+    if start >= end:
+        raise trace.error(f"{window} is empty")
+    if start < trace.start or end > trace.end:
         known = f"the trace was observed from {iso(trace.start)} to {iso(trace.end)}"
-        raise InputError(
-            f"{window} reaches beyond the trace", file=trace.source or None, hint=known
-        )
-    idle = fragments(trace)
-    begins, ends = np.maximum(idle.start_ns, first), np.minimum(idle.end_ns, last)
+        raise trace.error(f"{window} reaches beyond the trace", known)
+    idle, jobs = fragments(trace), trace.host_jobs
+    begins, ends = np.maximum(idle.start_ns, start), np.minimum(idle.end_ns, end)
     some = begins < ends
-    made = trace.with_fragments(idle.node[some], begins[some], ends[some], first, last)
-    jobs = trace.host_jobs
+    events = fragment_events(idle.node[some], begins[some], ends[some], end)
+    if jobs is not None:
+        jobs = jobs.take(np.flatnonzero((jobs.known <= end) & (jobs.end > start)))
     return replace(
-        made,
-        host_jobs=None if jobs is None else jobs.within(first, last),
+        trace,
+        **events,
+        start=start,
+        end=end,
+        host_jobs=jobs,
         busy_share=None,
         unavailable_share=None,
     )
@@ -80,7 +85,7 @@ def cut(trace: NodeTrace, start: int | None, end: int | None) -> NodeTrace:
 def with_nodes(trace: NodeTrace, names: Collection[str]) -> NodeTrace:
     """The trace of some nodes alone, in their order in the trace, as a machine of its own.
 
-    Host jobs count with their nodes among these ; a note says how many name none.
+    Host jobs count with their nodes among these; a note says how many name none.
 
     Raises
     ------
@@ -94,31 +99,33 @@ def with_nodes(trace: NodeTrace, names: Collection[str]) -> NodeTrace:
     ('n00000', 'n00002')
     """
     wanted = set(names)
-    kept = [place for place, name in enumerate(trace.nodes) if name in wanted]
-    strangers = sorted(wanted - set(trace.nodes))
-    if strangers:
+    if strangers := sorted(wanted - set(trace.nodes)):
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
-        has = (
-            f"it has {len(trace.nodes)}, such as {trace.nodes[0]}"
-            if trace.nodes
-            else "it has none"
-        )
-        raise InputError(
-            f"no node {strangers[0]}{more}", file=trace.source or None, hint=has
-        )
-    if not kept:
-        raise InputError("no node is left", file=trace.source or None)
-    made = replace(trace.of_nodes(kept), busy_share=None, unavailable_share=None)
-    if trace.host_jobs is None:
-        return made
-    jobs, notes = trace.host_jobs.with_nodes(made.nodes), trace.notes
-    nameless = int((~trace.host_jobs.reserved & (trace.host_jobs.sizes == 0)).sum())
-    if nameless:
-        notes += (
-            f"{nameless:,} host jobs name no nodes, most of them as they never began: they are left out",
-        )
+        has = f"it has {len(trace.nodes)}, such as {', '.join(trace.nodes[:1])}"
+        raise trace.error(f"no node {strangers[0]}{more}", has)
+    if not wanted:
+        raise trace.error("no node is left")
+    kept = [number for number, name in enumerate(trace.nodes) if name in wanted]
+    jobs, notes = trace.host_jobs, trace.notes
+    if jobs is not None:
+        nameless = int((~jobs.reserved & (jobs.sizes == 0)).sum())
+        if nameless:
+            left_out = "host jobs name no nodes, most of them as they never began: they are left out"
+            notes += (f"{nameless:,} {left_out}",)
+        is_wanted = np.array([name in wanted for name in jobs.names], dtype=bool)
+        chosen = is_wanted[jobs.nodes]
+        row = np.repeat(np.arange(len(jobs)), jobs.sizes)[chosen]
+        counts = np.bincount(row, minlength=len(jobs))
+        offsets = np.append(0, np.cumsum(counts))
+        nodes = jobs.nodes[chosen]
+        some = replace(jobs, nodes=nodes, offsets=offsets, count=counts)
+        jobs = some.take(np.flatnonzero(counts)) if jobs.names_nodes else None
     return replace(
-        made, host_jobs=jobs if trace.host_jobs.names_nodes else None, notes=notes
+        trace.of_nodes(kept),
+        host_jobs=jobs,
+        notes=notes,
+        busy_share=None,
+        unavailable_share=None,
     )
 
 
@@ -138,20 +145,19 @@ def of_class(trace: NodeTrace, name: str) -> NodeTrace:
     (('n00000', 'n00001'), ('n00001',))
     """
     if not trace.classes:
-        raise InputError(
+        raise trace.error(
             "--node-class: the trace states no classes of nodes",
-            file=trace.source or None,
-            hint="a list of nodes states them: bft-replay ingest --nodes",
+            "a list of nodes states them: bft-replay ingest --nodes",
         )
-    named = [(each, *each.split("/", 1)) for each in trace.classes]
     chosen = [
-        node for node, names in zip(trace.nodes, named, strict=True) if name in names
+        node
+        for node, each in zip(trace.nodes, trace.classes, strict=True)
+        if name in (each, *each.split("/", 1))
     ]
     if not chosen:
         known = ", ".join(dict.fromkeys(trace.classes))
-        raise InputError(
-            f"--node-class: no node is of the class {name!r}; there are {known}",
-            file=trace.source or None,
+        raise trace.error(
+            f"--node-class: no node is of the class {name!r}; there are {known}"
         )
     return with_nodes(trace, chosen)
 
@@ -179,101 +185,140 @@ def merged(traces: Sequence[NodeTrace]) -> NodeTrace:
     if len(traces) == 1:
         return traces[0]
     order = sorted(traces, key=lambda trace: (trace.start, trace.end))
-    first, last = order[0], order[-1]
     for before, after in pairwise(order):
         _check_follows(before, after)
-    names = {name: None for trace in order for name in trace.nodes}
-    nodes = {name: place for place, name in enumerate(names)}
-    parts = []
+    first, last = order[0], order[-1]
+    names = dict.fromkeys(name for trace in order for name in trace.nodes)
+    number = {name: position for position, name in enumerate(names)}
+    per, parts = first.slots_per_node, []
     for trace in order:
-        idle, per = fragments(trace), trace.units_per_node if trace.by_unit else 1
-        place = np.array([nodes[name] for name in trace.nodes], dtype=np.int32)
+        idle = fragments(trace)
+        place = np.array([number[name] for name in trace.nodes], dtype=np.int32)
         slot = place[idle.node // per] * per + idle.node % per
         parts.append((slot, idle.start_ns, idle.end_ns))
-    node, begins, ends = (np.concatenate(part) for part in zip(*parts, strict=True))
-    # A fragment that begins at the end of the previous one on its node continues it: of rows of one time the last
-    # counts.
+    slot, begins, ends = (np.concatenate(part) for part in zip(*parts, strict=True))
     closed = ends < last.end
-    times = np.concatenate([ends[closed], begins])
-    order_of_time = np.argsort(times, kind="stable")
+
+    fields: dict[str, Any] = {}
+    for field in ("machine", "source", "altered"):
+        texts = (getattr(trace, field) for trace in order)
+        fields[field] = "; ".join(dict.fromkeys(filter(None, texts)))
+    for field in ("node_units", "classes"):
+        of_node: dict[str, Any] = {}
+        for trace in order:
+            values = getattr(trace, field) or ()
+            of_node |= dict(zip(trace.nodes, values, strict=False))
+        if of_node and len(of_node) == len(names):
+            fields[field] = tuple(of_node[name] for name in names)
+    doubts = [(each.uncertain, len(each.nodes) * each.duration_s) for each in order]
+    with_jobs = sum(trace.host_jobs is not None for trace in order)
     made = from_changes(
-        tuple(nodes),
-        times[order_of_time],
-        np.concatenate([node[closed], node])[order_of_time],
-        (np.arange(len(times)) >= closed.sum())[order_of_time],
+        tuple(names),
+        # A fragment that begins at the end of the previous one on its node continues it: the last row counts.
+        np.concatenate([ends[closed], begins]),
+        np.concatenate([slot[closed], slot]),
+        np.repeat([False, True], [closed.sum(), len(slot)]),
         start=first.start,
         end=last.end,
         units_per_node=first.units_per_node,
-    )
-
-    def of_each(field: str) -> tuple[Any, ...]:
-        pairs = (zip(t.nodes, getattr(t, field) or (), strict=False) for t in order)
-        known = dict(pair for each in pairs for pair in each)
-        return tuple(known[name] for name in nodes) if len(known) == len(nodes) else ()
-
-    jobs = [(trace.host_jobs, trace) for trace in order]
-    known = [(some, trace) for some, trace in jobs if some is not None]
-    return replace(
-        made,
-        machine=next((trace.machine for trace in order if trace.machine), ""),
+        **fields,
         zone=first.zone,
-        notes=tuple(_merging_notes(order, len(nodes), len(known))),
-        source=", ".join(filter(None, (trace.source for trace in order))),
-        altered="; ".join(dict.fromkeys(t.altered for t in order if t.altered)),
-        uncertain=together(
-            [(each.uncertain, len(each.nodes) * each.duration_s) for each in order]
-        ),
         assumptions=tuple(dict.fromkeys(text for t in order for text in t.assumptions)),
-        node_units=of_each("node_units") if first.by_unit else None,
-        classes=of_each("classes"),
-        host_jobs=merged_host_jobs(known) if len(known) == len(order) else None,
+        uncertain=together(doubts),
+        host_jobs=_merged_jobs(order) if with_jobs == len(order) else None,
     )
+    return replace(made, notes=tuple(_merging_notes(order, len(names), with_jobs)))
 
 
 def _check_follows(before: NodeTrace, after: NodeTrace) -> None:
     """Refuse traces that are not of one machine, or whose windows overlap."""
-    name, hint = (
-        before.source or "the one before it",
-        "traces of one machine are merged",
-    )
-    if after.start < before.end:
-        why = f"begins at {iso(after.start)}, before {name} ends ({iso(before.end)})"
-        hint = "bft-replay trace cut --from cuts off what both have"
-    elif before.machine and after.machine and before.machine != after.machine:
-        why = f"is of the machine {after.machine}, {name} of {before.machine}"
-    elif before.nodes and after.nodes and not set(before.nodes) & set(after.nodes):
-        why = f"has no node in common with {name}: {after.nodes[0]}, ... and {before.nodes[0]}, ..."
-    elif (before.units_per_node, before.by_unit) != (
-        after.units_per_node,
-        after.by_unit,
-    ):
-        why = f"differs from {name} in the units of a node"
-    else:
-        return
-    raise InputError(why, file=after.source or None, hint=hint)
+    name = before.source or "the one before it"
+    one, other = set(before.nodes), set(after.nodes)
+    refused = {
+        f"begins at {iso(after.start)}, before {name} ends ({iso(before.end)})":
+        after.start < before.end,
+        f"is of the machine {after.machine}, {name} of {before.machine}":
+        len({before.machine, after.machine} - {""}) > 1,
+        f"has no node in common with {name}: {', '.join(after.nodes[:1])} ... and {', '.join(before.nodes[:1])} ...":
+        one and other and one.isdisjoint(other),
+        f"differs from {name} in the units of a node":
+        (before.units_per_node, before.by_unit) != (after.units_per_node, after.by_unit),
+    }  # fmt: skip
+    for why, is_so in refused.items():
+        if is_so:
+            raise after.error(
+                why,
+                "traces of one machine are merged; bft-replay trace cut --from cuts off what both have",
+            )
 
 
-def _merging_notes(
-    order: Sequence[NodeTrace], nodes: int, with_jobs: int
-) -> Iterator[str]:
-    """Yield notes of traces that are merged, and on what is not known."""
-    yield from (note for trace in order for note in trace.notes)
+def _merging_notes(order: Sequence[NodeTrace], nodes: int, with_jobs: int) -> list[str]:
+    """Return the notes of traces that are merged, and what is not known."""
     span_s = (order[-1].end - order[0].start) / SECOND_NS
     unknown_s = span_s - math.fsum(trace.duration_s for trace in order)
-    if unknown_s > 0:
-        yield (
-            f"{unknown_s / 3600:.4g} hours between the windows of the merged traces, {unknown_s / span_s:.0%} of the "
-            "whole, were not observed: no node is idle"
-        )
-    in_all = len(set(order[0].nodes).intersection(*(trace.nodes for trace in order)))
-    if in_all < nodes:
-        yield (
-            f"{nodes - in_all:,} of {nodes:,} nodes are not in all of the merged traces"
-        )
-    if 0 < with_jobs < len(order):
-        yield (
-            f"host jobs are known of {with_jobs} of the {len(order)} merged traces: they are left out"
-        )
+    lacking = nodes - len(set.intersection(*(set(trace.nodes) for trace in order)))
+    share = f"{unknown_s / span_s:.0%} of the whole" if span_s else ""
+    told = {
+        f"{unknown_s / 3600:.4g} hours between the windows of the merged traces, {share}, were not observed: no node "
+        "is idle": unknown_s > 0,
+        f"{lacking:,} of {nodes:,} nodes are not in all of the merged traces": lacking,
+        f"host jobs are known of {with_jobs} of the {len(order)} merged traces: they are left out":
+        0 < with_jobs < len(order),
+    }  # fmt: skip
+    notes = [note for trace in order for note in trace.notes]
+    return notes + [text for text, is_so in told.items() if is_so]
+
+
+def _merged_jobs(order: Sequence[NodeTrace]) -> HostJobs:
+    """Merge host jobs of traces whose windows follow one another.
+
+    A row that several state counts once, with the end that the last of them states. What had not ended when a trace
+    did, and no later one states, counts until the end of that trace. A job that waits in one and has begun in a later
+    one counts as that one states it.
+    """
+    import pandas as pd
+
+    tables = []
+    for window, trace in enumerate(order):
+        columns: dict[str, Any] = {"window": window, "until": trace.end}
+        if (jobs := trace.host_jobs) is not None:
+            columns |= {name: getattr(jobs, name) for name in COLUMNS}
+            names = [jobs.names[node] for node in jobs.nodes.tolist()]
+            bounds = pairwise(jobs.offsets.tolist())
+            columns["nodes"] = [tuple(names[a:b]) for a, b in bounds]
+            tables.append(pd.DataFrame(columns))
+    rows = pd.concat(tables, ignore_index=True)
+    # Of jobs that are alike the last to end are those that the next window has too.
+    rows = rows.sort_values(["window", "end"], ascending=[True, False])
+    rows["rank"] = rows.groupby([*_ROW, "window"], sort=False).cumcount()
+    rows["first"] = rows.groupby(_ROW, sort=False)["window"].transform("min")
+    rows = rows.drop_duplicates([*_ROW, "rank"], keep="last").reset_index(drop=True)
+    rows = rows.drop(_begun_later(rows[~rows["reserved"]]))
+    since = rows["known"].where(rows["start"] == NEVER, rows["start"])
+    open_ = ~rows["reserved"] & (rows["end"] == NEVER) & (since < rows["until"])
+    not_told = open_ & (rows["until"] < rows["until"].max())
+    rows["end"] = rows["end"].mask(not_told, rows["until"])
+    # As ingest has them.
+    rows = rows.sort_values(["known", "reserved", "start", "count", "nodes"])
+    kind = rows["reserved"].map({True: "reservation", False: "job"})
+    fields = rows[["known", "start", "end", "expected_end", "count", "nodes"]]
+    return from_rows(list(zip(kind, *(fields[name] for name in fields), strict=True)))
+
+
+def _begun_later(jobs: pd.DataFrame) -> pd.Series:
+    """Return the index of jobs that wait, and that a later window states as begun.
+
+    Files name no jobs: a job is found again by since when it was known, and the number of its nodes.
+    """
+    keys = ["known", "count"]
+    waits = jobs[(jobs["start"] == NEVER) & (jobs["end"] == NEVER)]
+    begun = jobs[(jobs["start"] < NEVER) & (jobs["first"] > 0)].sort_values("first")
+    waits, begun = (
+        some.assign(nth=some.groupby(keys).cumcount()).reset_index()
+        for some in (waits.sort_values("window"), begun)
+    )
+    met = waits.merge(begun, on=[*keys, "nth"])
+    return met["index_x"][met["first_y"] > met["window_x"]]
 
 
 def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
@@ -296,17 +341,17 @@ def anonymised(trace: NodeTrace, key: bytes) -> NodeTrace:
     """
     names, jobs = keyed_names(trace.nodes, key), trace.host_jobs
     order = sorted(range(len(names)), key=names.__getitem__)
+    if jobs is not None:
+        jobs = replace(jobs, names=keyed_names(jobs.names, key))
     return replace(
         trace.of_nodes(order),
-        nodes=tuple(names[node] for node in order),
+        nodes=tuple(sorted(names)),
         machine="",
         source="",
         notes=(),
         assumptions=(),
         zone="",
-        host_jobs=None
-        if jobs is None
-        else replace(jobs, names=keyed_names(jobs.names, key)),
+        host_jobs=jobs,
     )
 
 
@@ -316,96 +361,13 @@ def keyed_names(names: Sequence[str], key: bytes) -> tuple[str, ...]:
     >>> keyed_names(["n00000"], b"sixteen bytes or more")
     ('n01cb108a5288',)
     """
-    if len(key) < MIN_KEY:
+    if len(key) < _MIN_KEY:
         raise InputError(
-            f"a key of {len(key)} bytes can be guessed; expected {MIN_KEY} or more"
+            f"a key of {len(key)} bytes can be guessed; expected {_MIN_KEY} or more"
         )
-    hashes = (
-        hmac.new(
-            key, name.encode("utf-8", "surrogateescape"), hashlib.sha256
-        ).hexdigest()
-        for name in names
-    )
+    texts = (name.encode("utf-8", "surrogateescape") for name in names)
+    hashes = (hmac.new(key, text, hashlib.sha256).hexdigest() for text in texts)
     made = tuple(f"n{digits[:_DIGITS]}" for digits in hashes)
     if len(set(made)) < len(made):
         raise InputError("two nodes have one hash; take another key")
     return made
-
-
-# --- host jobs --------------------------------------------------------------------------------------------------------
-
-
-def merged_host_jobs(pairs: Sequence[tuple[HostJobs, NodeTrace]]) -> HostJobs:
-    """Merge host jobs of traces of one machine whose windows follow one another, each with its trace, in any order.
-
-    A row that several state counts once, with the end that the last of them states. What had not ended when a trace
-    did, and no later one states, counts until the end of that trace. A job that waits in one and has begun in a later
-    one counts as that one states it.
-
-    Examples
-    --------
-    >>> from bft.replay import always_idle
-    >>> from bft.replay.trace.host_jobs import from_rows
-    >>> one, two = (always_idle(1, start, start + 60) for start in (0, 60))
-    >>> runs, ended = (from_rows([("job", 0, 10, end, 100, 1, ("n00000",))]) for end in (NEVER, 90))
-    >>> merged_host_jobs([(ended, two), (runs, one)]).end.tolist()
-    [90]
-    """
-    import pandas as pd
-
-    tables = []
-    for number, (jobs, trace) in enumerate(sorted(pairs, key=_window_of)):
-        table = _table(jobs).assign(window=number, until=trace.end)
-        # Of jobs that are alike the last to end are those that the next window has too.
-        table = table.sort_values("end", ascending=False, kind="stable")
-        rank = table.groupby(_ROW, sort=False).cumcount()
-        tables.append(table.assign(rank=rank))
-    rows = pd.concat(tables, ignore_index=True)
-    rows["first"] = rows.groupby(_ROW, sort=False)["window"].transform("min")
-    rows = rows.drop_duplicates([*_ROW, "rank"], keep="last")
-    rows = rows[~_begun_later(rows)]
-    since = rows["known"].where(rows["start"] == NEVER, rows["start"])
-    open_ = ~rows["reserved"] & (rows["end"] == NEVER) & (since < rows["until"])
-    not_told = open_ & (rows["until"] < rows["until"].max())
-    rows["end"] = rows["end"].mask(not_told, rows["until"])
-    # As ingest has them.
-    rows = rows.sort_values(["known", "reserved", "start", "count", "nodes"])
-    kind = rows["reserved"].map({True: "reservation", False: "job"})
-    columns = (
-        rows[name]
-        for name in ("known", "start", "end", "expected_end", "count", "nodes")
-    )
-    return from_rows(list(zip(kind, *columns, strict=True)))
-
-
-def _window_of(pair: tuple[HostJobs, NodeTrace]) -> tuple[int, int]:
-    return pair[1].start, pair[1].end
-
-
-def _table(jobs: HostJobs) -> pd.DataFrame:
-    """The rows as a table, with names of nodes."""
-    import pandas as pd
-
-    names = [jobs.names[node] for node in jobs.nodes.tolist()]
-    bounds = pairwise(jobs.offsets.tolist())
-    columns = {name: getattr(jobs, name) for name in (*_ROW[:-1], "end")}
-    return pd.DataFrame({**columns, "nodes": [tuple(names[a:b]) for a, b in bounds]})
-
-
-def _begun_later(rows: pd.DataFrame) -> pd.Series:
-    """Tell which rows are jobs that wait, and that a later window states as begun.
-
-    Files name no jobs: a job is found again by since when it was known, and the number of its nodes.
-    """
-    import pandas as pd
-
-    jobs, keys = rows[~rows["reserved"]], ["known", "count"]
-    waits = jobs[(jobs["start"] == NEVER) & (jobs["end"] == NEVER)]
-    begun = jobs[(jobs["start"] < NEVER) & (jobs["first"] > 0)].sort_values("first")
-    waits, begun = (
-        some.assign(nth=some.groupby(keys).cumcount()).reset_index()
-        for some in (waits.sort_values("window"), begun)
-    )
-    met = waits.merge(begun, on=[*keys, "nth"])
-    met = met[met["first_y"] > met["window_x"]]
-    return pd.Series(rows.index.isin(met["index_x"]), index=rows.index)

@@ -8,7 +8,7 @@ import numpy as np
 
 from bft.models.checks import Number, check_fields, seconds, whole
 from bft.models.option_fields import option
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, fragment_events
 from bft.replay.trace.trace_statistics import fragments
 
 _SHARE = Number(0, 1)
@@ -72,15 +72,13 @@ class Perturbation:
         check_fields(self)
 
     def __str__(self) -> str:
-        parts = [
-            f"drop {self.drop:g}",
-            f"delay {self.delay_s:g} s",
-            f"thin {self.thin:g}",
-        ]
-        given = zip(parts, (self.drop, self.delay_s, self.thin), strict=True)
-        return ", ".join(
-            [part for part, value in given if value] + [f"seed {self.seed}"]
-        )
+        parts = {
+            f"drop {self.drop:g}": self.drop,
+            f"delay {self.delay_s:g} s": self.delay_s,
+            f"thin {self.thin:g}": self.thin,
+        }
+        given = [part for part, value in parts.items() if value]
+        return ", ".join([*given, f"seed {self.seed}"])
 
 
 def perturbed(trace: NodeTrace, how: Perturbation) -> NodeTrace:
@@ -108,12 +106,12 @@ def perturbed(trace: NodeTrace, how: Perturbation) -> NodeTrace:
     start = pieces.start_ns + np.minimum(np.round(late).astype(np.int64), length)
     end = pieces.end_ns - np.round((pieces.end_ns - start) * how.thin).astype(np.int64)
     kept &= end > start
-    made = trace.with_fragments(pieces.node[kept], start[kept], end[kept])
     notes = trace.notes
     if trace.host_jobs is not None:
         notes += ("the host jobs are left out: they do not fit other idle times",)
     return replace(
-        made,
+        trace,
+        **fragment_events(pieces.node[kept], start[kept], end[kept], trace.end),
         altered="; ".join(filter(None, (trace.altered, str(how)))),
         host_jobs=None,
         notes=notes,

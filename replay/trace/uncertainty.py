@@ -5,13 +5,10 @@ The reasons are found by `replay/logs/doubts.py`; docs/ingest.md explains them.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from bft.models import InputError
 
 # Share of the node-time from which on a warning is due.
 WARN_FROM = 0.01
@@ -30,11 +27,6 @@ class Uncertainty:
     counts_as
         What such time counts as where it is known of which nodes it is: `unavailable` or `idle`.
 
-    Raises
-    ------
-    InputError
-        When a share is none.
-
     Examples
     --------
     >>> str(Uncertainty((("skipped rows", 0.02), ("jobs without an end", 0.011))))
@@ -44,16 +36,11 @@ class Uncertainty:
     parts: tuple[tuple[str, float], ...] = ()
     counts_as: str = "unavailable"
 
-    def __post_init__(self) -> None:
-        for reason, share in self.parts:
-            if not (math.isfinite(share) and share >= 0):
-                raise InputError(
-                    f"uncertain: expected a share of the node-time for {reason!r}, not {share!r}"
-                )
-
     def __str__(self) -> str:
-        shown = [part for part in self.parts if part[1] >= _SHOWN_FROM]
-        parts = ", ".join(f"{reason} {share:.1%}" for reason, share in shown)
+        shown = (
+            f"{why} {share:.1%}" for why, share in self.parts if share >= _SHOWN_FROM
+        )
+        parts = ", ".join(shown)
         return f"uncertain: {self.share:.1%} of the node-time{f' ({parts})' if parts else ''}"
 
     @property
@@ -73,24 +60,6 @@ class Uncertainty:
             "parts": dict(self.parts),
             "counts_as": self.counts_as,
         }
-
-    def as_json(self) -> str:
-        """Return the metadata of a trace file."""
-        return json.dumps(self.as_dict())
-
-    @classmethod
-    def from_json(cls, text: str) -> Uncertainty:
-        """Read the metadata of a trace file.
-
-        Examples
-        --------
-        >>> some = Uncertainty((("skipped rows", 0.02),))
-        >>> Uncertainty.from_json(some.as_json()) == some
-        True
-        """
-        stated = json.loads(text)
-        parts = tuple((reason, float(part)) for reason, part in stated["parts"].items())
-        return cls(parts, stated["counts_as"])
 
 
 def together(

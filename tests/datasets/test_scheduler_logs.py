@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 import pytest
@@ -22,15 +23,8 @@ def traced(
 ) -> Ingested:
     """What a log says until `end`."""
     names = f"cn[{1:0{len(str(nodes))}}-{nodes}]"
-    return read_texts(
-        scheduler,
-        text,
-        nodes=[names],
-        begin="2024-03-04",
-        end=end,
-        window=None,
-        **options,
-    )
+    window = {"begin": "2024-03-04", "end": end, "window": None}
+    return read_texts(scheduler, text, nodes=[names], **window, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scheduler", ["pbs", "lsf", "sge", "cobalt", "flux"])
@@ -56,6 +50,10 @@ def test_all_schedulers_log_the_same_jobs(
         assert taken(one) == taken(other)
 
 
+def second(stamp: str) -> float:
+    return math.inf if stamp == "Unknown" else datetime.fromisoformat(f"{stamp}Z").timestamp()  # fmt: skip
+
+
 @given(
     nodes=st.integers(2, 12),
     per=st.integers(1, 8),
@@ -74,30 +72,27 @@ def test_as_many_gpus_are_idle_as_jobs_leave(
         assert rest == 0
         assert 1 <= gpus <= per
         assert gpus == per or int(count) == 1  # whole nodes, or a part of one
-        last_s = (
-            end_s
-            if finish == "Unknown"
-            else datetime.fromisoformat(f"{finish}Z").timestamp()
-        )
-        held_s += (
-            gpus
-            * len(expand_hosts(hosts))
-            * (last_s - datetime.fromisoformat(f"{begin}Z").timestamp())
-        )
+        began_s, last_s = map(second, (begin, finish))
+        held_s += gpus * len(expand_hosts(hosts)) * (min(last_s, end_s) - began_s)
     if held_s:
-        made = traced(
-            "slurm", text, nodes, str(int(end_s)), unit="gpu", units_per_node=per
-        )
-        assert (
-            made.trace.idle_unit_seconds() == nodes * per * (end_s - MONDAY_S) - held_s
-        )
+        units = {"unit": "gpu", "units_per_node": per}
+        made = traced("slurm", text, nodes, str(int(end_s)), **units)
+        free_s = nodes * per * (end_s - MONDAY_S) - held_s
+        assert made.trace.idle_unit_seconds() == free_s
 
 
-def test_a_log_without_gpus_cannot_have_them() -> None:
-    with pytest.raises(
-        InputError, match="a log of pbs is made without GPUs; slurm has them"
-    ):
-        generate_log("pbs", gpus_per_node=4)
+@pytest.mark.parametrize(
+    ("scheduler", "gpus", "why"),
+    [
+        ("pbs", 4, "a log of pbs is made without GPUs; slurm has them"),
+        ("slrum", 0, "expected slurm or pbs"),
+    ],
+)
+def test_what_cannot_be_generated_is_refused(
+    scheduler: str, gpus: int, why: str
+) -> None:
+    with pytest.raises(InputError, match=why):
+        generate_log(scheduler, gpus_per_node=gpus)
 
 
 def test_no_node_has_two_jobs_at_a_time() -> None:
@@ -108,8 +103,3 @@ def test_no_node_has_two_jobs_at_a_time() -> None:
         assert MONDAY_S <= start_s < end_s
         assert start_s > busy.get(host, 0)
         busy[host] = end_s
-
-
-def test_an_unknown_scheduler_is_refused() -> None:
-    with pytest.raises(InputError, match="did you mean 'slurm'"):
-        generate_log("slrum")

@@ -107,7 +107,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
         "t.parquet",
         lambda: parquet(pa.table({"name": category("x" * MIB, 2_000)})),
     ),
-    "same text": ("t.parquet", lambda: texts("x" * 32_768, 32_000)),
+    "same text": ("t.parquet", lambda: texts("x" * 32_768, 8_000)),
     "same number": ("t.parquet", lambda: numbers(60_000_000)),
     "lists": (
         "t.parquet",

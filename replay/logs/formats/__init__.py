@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 
 from bft.models import InputError
@@ -56,123 +57,112 @@ class LogFormat:
     samples: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self.read):
-            raise TypeError(f"read must be a function of a Log, not {self.read!r}")
-        try:
-            re.compile(self.first_line)
-        except (re.error, TypeError) as error:
-            raise ValueError(
-                f"first_line {self.first_line!r} is no regular expression: {error}"
-            ) from error
+        re.compile(self.first_line)
 
 
-def _module(
-    name: str, function: str = "read"
-) -> Callable[[Log], Iterable[Block | Row]]:
-    """Return a reader in one of our modules, which is imported when it is first used."""
-
-    def read(log: Log) -> Iterable[Block | Row]:
-        reader = getattr(import_module(f"bft.replay.logs.formats.{name}"), function)
-        rows: Iterable[Block | Row] = reader(log)
-        return rows
-
-    return read
+def _read(reader: str, log: Log) -> Iterable[Block | Row]:
+    """Call a reader in one of our modules, which is imported when it is first used."""
+    module, _, function = reader.partition(".")
+    rows: Iterable[Block | Row] = getattr(
+        import_module(f"{__name__}.{module}"), function
+    )(log)
+    return rows
 
 
 _OF_JOBS = ("partition", "user")
 BUILT_IN: dict[str, LogFormat] = {
     "slurm": LogFormat(
         "Slurm: sacct -p or -P, scontrol show job -d",
-        _module("slurm"),
+        partial(_read, "slurm.read"),
         r"(?!\s*\{)(?=.*\bJobID(Raw)?\b)(?=.*\bStart\b)(?=.*\bEnd\b)|JobId=\d",
         ("cluster", *_OF_JOBS, "units"),
     ),
     "slurm-json": LogFormat(
         "Slurm: sacct --json, squeue --json, scontrol show job --json",
-        _module("slurm", "read_json"),
+        partial(_read, "slurm.read_json"),
         r'\s*\{(?!"status":"success","data"|"timestamp":)',  # any object that is none of the others here
         ("cluster", *_OF_JOBS, "units"),
     ),
     "slurm-events": LogFormat(
         "Slurm: sacctmgr -p show event (down and drained nodes)",
-        _module("slurm", "read_events"),
+        partial(_read, "slurm.read_events"),
         r"(?=.*\bNodeName\b)(?=.*\bTimeStart\b)",
         ("cluster", "outages"),
     ),
     "slurm-reservations": LogFormat(
         "Slurm: scontrol show reservation, or sacctmgr -P show reservation",
-        _module("slurm", "read_reservations"),
+        partial(_read, "slurm.read_reservations"),
         states=("cluster",),
     ),
     "slurm-nodes": LogFormat(
         "Nodes: scontrol show node, sinfo -N, slurm.conf, pbsnodes, bhosts, qhost, or a host list",
-        _module("nodes", "read_nodes"),
+        partial(_read, "nodes.read_nodes"),
         states=("cluster",),
         samples=True,
     ),
     "pbs": LogFormat(
         "PBS Pro, OpenPBS, Torque: accounting files",
-        _module("pbs"),
+        partial(_read, "pbs.read"),
         r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;\w;",
         (*_OF_JOBS, "units"),
     ),
     "lsf": LogFormat(
         "LSF: lsb.acct",
-        _module("lsf"),
+        partial(_read, "lsf.read"),
         r'"JOB_FINISH" ',
         (*_OF_JOBS, "units"),
         only_ended=True,
     ),
     "lsf-events": LogFormat(
-        "LSF: lsb.events", _module("lsf", "read_events"), r'"[A-Z_]+[A-Z]" "'
+        "LSF: lsb.events", partial(_read, "lsf.read_events"), r'"[A-Z_]+[A-Z]" "'
     ),
     "sge": LogFormat(
         "Grid Engine: accounting file",
-        _module("sge"),
+        partial(_read, "sge.read"),
         r"([^:]*:){30}",
         _OF_JOBS,
         only_ended=True,
     ),
     "cobalt": LogFormat(
         "Cobalt: job table as CSV (DIM_JOB_COMPOSITE)",
-        _module("cobalt"),
+        partial(_read, "cobalt.read"),
         r"(?=.*\bSTART_TIMESTAMP\b)(?=.*\bEND_TIMESTAMP\b)",
         ("cluster", *_OF_JOBS, "outages"),
     ),
     "swf": LogFormat(
         "Standard Workload Format: node counts, no names",
-        _module("swf"),
+        partial(_read, "swf.read"),
         r"\s*(-?[\d.]+\s+){10}",
         _OF_JOBS,
     ),
     "flux": LogFormat(
         "Flux: flux jobs (table or --json), eventlogs of jobs with their R",
-        _module("flux"),
+        partial(_read, "flux.read"),
         r'(?i)(?=.*\bnodelist\b)(?=.*\bt_run\b)|\{"timestamp":',
         _OF_JOBS,
     ),
-    "oar": LogFormat("OAR: oarstat -J -f", _module("oar"), states=_OF_JOBS),
+    "oar": LogFormat("OAR: oarstat -J -f", partial(_read, "oar.read"), states=_OF_JOBS),
     "htcondor": LogFormat(
         "HTCondor: condor_history -l or -json",
-        _module("htcondor"),
+        partial(_read, "htcondor.read"),
         r"\*\*\* Offset",
         ("user",),
     ),
     "kubernetes": LogFormat(
         "Kubernetes: kubectl get pods (or events) -o json",
-        _module("kubernetes"),
+        partial(_read, "kubernetes.read"),
         states=("units",),
     ),
     "snapshots": LogFormat(
         "States of nodes at single instants: CSV timestamp,node,state, or what sinfo, pbsnodes, ... print",
-        _module("nodes", "read_snapshots"),
+        partial(_read, "nodes.read_snapshots"),
         r"(?i)(?=.*\b(time|timestamp|stamp|date)\b)(?=.*\b(node|host)(s|list|name)?\b)(?=.*\bstate\b)",
         ("cluster",),
         samples=True,
     ),
     "intervals": LogFormat(
         "CSV or Parquet with a row per interval, node,start,end[,state], or per job, id,hosts,start,end[,state]",
-        _module("intervals"),
+        partial(_read, "intervals.read"),
         r"(?i)(?=.*\b(node|host)s?(list)?\b)(?=.*\bstart\b)(?=.*\bend\b)",
         ("cluster", *_OF_JOBS, "outages"),
     ),
@@ -180,18 +170,10 @@ BUILT_IN: dict[str, LogFormat] = {
 _FORMATS = PluginGroup(GROUP, "format", BUILT_IN)
 
 
-def each_format_name() -> Iterator[str]:
-    """Yield all formats that can be read here, those of other packages last."""
-    return _FORMATS.each()
-
-
-def format_names() -> tuple[str, ...]:
-    """Return the names of all formats at once.
-
-    >>> "slurm" in format_names()
-    True
-    """
-    return _FORMATS.names()
+# All formats that can be read here, those of other packages last: one after the other, which need not look for packages
+# at first, or all at once.
+each_format_name = _FORMATS.each
+format_names = _FORMATS.names
 
 
 def log_format(name: str) -> LogFormat:
@@ -227,25 +209,19 @@ def able(feature: str) -> str:
 def detect(line: str, fields: Sequence[str] = ()) -> str | None:
     """The format whose logs have such a first line, comments apart; None when it might be any.
 
-    `fields`, the names of columns that the user gives, count where the line does not match.
+    `fields`, the names of columns that the user gives, count where the line does not match. A package that cannot be
+    loaded hides no other format; it is named, as its format may be meant.
 
     >>> detect("JobID|NodeList|Start|End")
     'slurm'
     """
-    texts = (line, "|".join(fields)) if fields else (line,)
-    matches = (
-        name for text in texts for name, look in _looks() if re.match(look, text)
-    )
-    return next(matches, None)
-
-
-def _looks() -> Iterator[tuple[str, str]]:
-    """Formats that their first line shows. A broken package hides no other; it is named, as its format may be meant."""
-    for name in each_format_name():
-        try:
-            look = log_format(name).first_line
-        except InputError as error:
-            logger.warning("%s", error)
-        else:
-            if look:
-                yield name, look
+    for text in filter(None, (line, "|".join(fields))):
+        for name in each_format_name():
+            try:
+                look = log_format(name).first_line
+            except InputError as error:
+                logger.warning("%s", error)
+            else:
+                if look and re.match(look, text):
+                    return name
+    return None

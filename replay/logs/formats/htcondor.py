@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
-from bft.models import InputError
+from bft.replay.logs.formats.entries import stated
 from bft.replay.logs.records import (
     LEFT_OUT,
     LOUD,
@@ -22,7 +24,8 @@ COMMAND = "condor_history -json, or -l"
 _ATTRIBUTE = re.compile(r"(\w+)\s*=\s*(.*?)\s*", re.DOTALL)
 # Universes (scheduler, grid, local) whose jobs have no slot of the pool.
 _NO_SLOT = (7, 9, 12)
-_IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD, _TRANSFERRING, _SUSPENDED = range(1, 8)
+# Of JobStatus; jobs that run, transfer files or are suspended have their slots, those that are idle or held have none.
+_REMOVED, _COMPLETED, _GOES_ON, _HELD = 3, 4, (2, 6, 7), (1, 5)
 
 
 def read(log: Log) -> Iterator[Block | Row]:
@@ -35,123 +38,88 @@ def read(log: Log) -> Iterator[Block | Row]:
         "end": "CompletionDate",
         "known": "QDate",
     }
-    first = "".join(log.lines.head(limit=1)).lstrip()
-    if first.startswith(("[", "{")):
+    if "".join(log.lines.head(limit=1)).lstrip().startswith(("[", "{")):
         yield from each_object(
             log, _row, keys=(), expected="ClassAd of a job", command=COMMAND
         )
-        return
-    number = 0
     for number, ad in _ads(log):
         yield from _row(ad, "", number)
-    if not number:
-        raise InputError(
-            "holds no ClassAd of a job", file=log.name, hint=f"export with {COMMAND}"
-        )
 
 
 def _ads(log: Log) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield line and attributes of each ad; a blank line, or one of asterisks, ends an ad."""
     ad: dict[str, Any] = {}
     begun = 0
-    for number, line in log.lines:
+    for number, line in chain(log.lines, [(0, "")]):
         attribute = _ATTRIBUTE.fullmatch(line)
         if attribute:
             begun = begun or number
-            ad[attribute[1]] = _value(attribute[2])
+            with suppress(ValueError):  # neither a text in quotes nor a number
+                ad[attribute[1]] = json.loads(attribute[2])
         elif begun and (not line.strip() or line.startswith("***")):
             yield begun, ad
             ad, begun = {}, 0
-    if begun:
-        yield begun, ad
-
-
-def _value(text: str) -> Any:
-    """Return a literal of a ClassAd: text in quotes, or a number; None for anything else."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _row(ad: dict[str, Any], _: str, line: int) -> Iterator[Row]:
     """Yield the row of one job."""
-    job = str(ad.get("GlobalJobId") or f"{ad.get('ClusterId')}.{ad.get('ProcId')}")
-    start = ad.get("JobCurrentStartDate") or ad.get("JobStartDate")
-    hosts = ad.get("AllRemoteHosts") or ad.get("LastRemoteHost") or ad.get("RemoteHost")
-    end, why = _end(ad, start) if start else (None, "")
+    status = ad.get("JobStatus")
+    start = stated(ad, "JobCurrentStartDate", "JobStartDate")
+    hosts = stated(ad, "AllRemoteHosts", "LastRemoteHost", "RemoteHost")
+    ran_s = float(stated(ad, "LastRemoteWallClockTime") or 0)
+    if ad.get("NumShadowStarts") == 1:  # else it is that of all runs
+        ran_s = ran_s or float(stated(ad, "RemoteWallClockTime") or 0)
+    why = end = ""
+    if status == _COMPLETED:
+        end = stated(ad, "CompletionDate", "EnteredCurrentStatus")
+    elif status not in _GOES_ON and ran_s and start:
+        end = str(int(start) + round(ran_s))
+    elif status == _REMOVED:
+        end = stated(ad, "EnteredCurrentStatus")
     if ad.get("JobUniverse") in _NO_SLOT:
         why = (
             LEFT_OUT + "job of the scheduler, local or grid universe, which has no slot"
         )
-    elif "JobStatus" not in ad:
-        why = SKIPPED + "is no ClassAd of a job: the attribute JobStatus is missing"
+    elif status not in (_REMOVED, _COMPLETED, *_GOES_ON, *_HELD):
+        why = (
+            SKIPPED
+            + "is no ClassAd of a job: the attribute JobStatus is missing, or no status of a job"
+        )
+    elif not end and start and status in _HELD:
+        why = (
+            LEFT_OUT
+            + "job that waits or is held: when its last run ended is not stated"
+        )
+    elif not end and start and status not in _GOES_ON:
+        why = (
+            SKIPPED
+            + "has ended, but its end is missing (CompletionDate, EnteredCurrentStatus)"
+        )
     elif start and not hosts:
         why = (
-            why
-            or SKIPPED
+            SKIPPED
             + "job ran, but names no host: the attribute LastRemoteHost is missing"
         )
+    notes = []
+    if status == _REMOVED and not ran_s:
+        notes.append(
+            "a removed job is taken to have run until it was removed: it may have waited in between"
+        )
+    if (ad.get("NumJobStarts") or 0) > 1:
+        notes.append(
+            LOUD
+            + "a job ran more than once: of its earlier runs neither time nor host is known, their nodes look idle"
+        )
+    job = stated(ad, "GlobalJobId") or f"{ad.get('ClusterId')}.{ad.get('ProcId')}"
     yield {
         "line": line,
         "why": why,
         "id": job,
-        "user": str(ad.get("Owner") or ""),
-        "known": str(ad.get("QDate") or ""),
-        "start": str(start or ""),
-        "end": str(end or ""),
+        "user": stated(ad, "Owner"),
+        "known": stated(ad, "QDate"),
+        "start": start,
+        "end": end,
         # slot1_2@host: a machine is divided into slots
-        "hosts": [
-            slot.strip().rpartition("@")[2] for slot in str(hosts or "").split(",")
-        ],
-        "notes": list(_notes(ad, job)),
+        "hosts": [slot.strip().rpartition("@")[2] for slot in hosts.split(",")],
+        "notes": [(note, f"job {job[:80]}") for note in notes],
     }
-
-
-def _notes(ad: dict[str, Any], job: str) -> Iterator[tuple[str, str]]:
-    """Yield what is not known of a job that ran."""
-    if ad.get("JobStatus") == _REMOVED and not _ran(ad):
-        yield (
-            "a removed job is taken to have run until it was removed: it may have waited in between",
-            "",
-        )
-    starts = ad.get("NumJobStarts")
-    if isinstance(starts, int) and starts > 1:
-        why = "a job ran more than once: of its earlier runs neither time nor host is known, their nodes look idle"
-        yield LOUD + why, f"job {job[:80]}"
-
-
-def _end(ad: dict[str, Any], start: Any) -> tuple[Any, str]:
-    """Return when the last run ended, None while it goes on, and why the job is not used."""
-    status, ran = ad.get("JobStatus"), _ran(ad)
-    if status in (_RUNNING, _TRANSFERRING, _SUSPENDED):
-        return None, ""
-    if status == _COMPLETED:
-        end = ad.get("CompletionDate") or ad.get("EnteredCurrentStatus")
-    elif status in (_IDLE, _HELD, _REMOVED) and ran and isinstance(start, int):
-        end = start + round(ran)
-    elif status == _REMOVED:
-        end = ad.get("EnteredCurrentStatus")
-    elif status in (_IDLE, _HELD):
-        return (
-            None,
-            LEFT_OUT
-            + "job that waits or is held: when its last run ended is not stated",
-        )
-    else:
-        return None, SKIPPED + "JobStatus is no status of a job"
-    return (
-        end,
-        ""
-        if end
-        else SKIPPED
-        + "has ended, but its end is missing (CompletionDate, EnteredCurrentStatus)",
-    )
-
-
-def _ran(ad: dict[str, Any]) -> float:
-    """Seconds that the last run of a job took; 0: not stated. RemoteWallClockTime is that of all runs."""
-    last = ad.get("LastRemoteWallClockTime")
-    if last is None and ad.get("NumShadowStarts") == 1:
-        last = ad.get("RemoteWallClockTime")
-    return last if isinstance(last, int | float) and 0 < last < 1e9 else 0

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any
 
+import numpy as np
+
+from bft.replay.logs.formats.entries import stated
 from bft.replay.logs.records import (
+    LOUD,
     SKIPPED,
     Block,
     LeftOut,
@@ -15,6 +20,7 @@ from bft.replay.logs.records import (
     Unusable,
     each_object,
 )
+from bft.replay.logs.times import Whole
 from bft.replay.logs.units import Stated
 
 COMMAND = "kubectl get pods -A -o json"
@@ -49,17 +55,28 @@ def read(log: Log) -> Iterator[Block | Row]:
     killed: dict[str, str] = {}
 
     def row(entry: dict[str, Any], _: str, line: int) -> Iterator[Row]:
-        deleted = entry.get("type") == "DELETED" and "object" in entry
+        deleted = entry.get("type") == "DELETED"
         if "object" in entry and "type" in entry:
             entry = entry["object"]
+        of = ("involvedObject.namespace", "regarding.namespace", "metadata.namespace")
+        if stated(entry, *of) in _OF_CLUSTER:
+            raise LeftOut("a pod of the cluster itself (namespace kube-system)")
         match entry.get("kind"):
             case "Pod":
                 yield _pod(log, entry, deleted=deleted)
             case "Event":
-                _event(entry, line, scheduled, killed)
+                pod, time, node = _event(entry)
+                if node:
+                    scheduled[pod] = {
+                        "line": line,
+                        "again": True,
+                        "id": pod,
+                        "hosts": node,
+                        "start": time,
+                    }
+                else:
+                    killed[pod] = max(time, killed.get(pod, ""))
                 yield {"kind": "nothing"}
-            case "Workload":
-                raise LeftOut("a Workload of Kueue, which names no node: its pods do")
             case kind:
                 raise LeftOut("an object that is no pod", str(kind)[:40])
 
@@ -67,133 +84,105 @@ def read(log: Log) -> Iterator[Block | Row]:
     yield from each_object(
         log, row, keys=("items",), expected=expected, command=COMMAND
     )
-    alone = None if log.settings.unit is None else Stated(alone=True)
+    notes = [
+        "events do not say when a pod ended by itself: give the pods (kubectl get pods) instead, if you can"
+    ]
+    if log.settings.unit is not None:
+        notes.append(
+            "events do not say what a pod has of its node: it counts as on all units"
+        )
     for pod, began in scheduled.items():
         end = killed.pop(pod, "")
-        yield began | {"end": end if end >= began["start"] else "", "units": alone}
-    _note_events(log, len(scheduled), len(killed))
-
-
-def _note_events(log: Log, pods: int, killed: int) -> None:
-    """Tell what events do not say of the pods that they name."""
-    if pods and log.settings.unit is not None:
-        why = "events do not say what a pod has of its node: it counts as on all units"
-        log.note(why, 0, f"{pods} pods", loud=True)
-    if pods:
-        why = "events do not say when a pod ended by itself: give the pods (kubectl get pods) instead, if you can"
-        log.note(why, 0, f"{pods} pods", loud=True)
+        told = [(LOUD + note, "") for note in notes]
+        yield began | {"end": end if end >= began["start"] else "", "notes": told}
     if killed:
         why = "a pod was killed, and the event that it was scheduled is not in the file"
-        log.note(why, 0, f"{killed} of them")
+        log.note(why, 0, f"{len(killed)} of them")
 
 
 def _pod(log: Log, entry: dict[str, Any], *, deleted: bool) -> Row:
     """Return the row of one pod."""
     meta, spec, status = entry["metadata"], entry["spec"], entry.get("status") or {}
-    if any(
-        owner.get("kind") in _OF_NODES for owner in meta.get("ownerReferences") or ()
+    if not _OF_NODES.isdisjoint(
+        owner["kind"] for owner in meta.get("ownerReferences") or ()
     ):
         raise LeftOut("a pod that is on every node (DaemonSet, or of the node itself)")
-    _refuse_of_cluster(meta)
     row: dict[str, Any] = {
-        "id": str(meta.get("uid") or meta["name"]),
+        "id": stated(meta, "uid") or meta["name"],
         "count": 1,
-        "known": str(meta.get("creationTimestamp") or ""),
-        "limit": str(spec.get("activeDeadlineSeconds") or ""),
+        "known": stated(meta, "creationTimestamp"),
+        "limit": stated(spec, "activeDeadlineSeconds"),
     }
     if not spec.get("nodeName"):
         return row
-    ended = status.get("phase") in ("Succeeded", "Failed")
+    started, phase = stated(status, "startTime"), status.get("phase")
+    containers = [
+        each.get("state") or {} for each in status.get("containerStatuses") or ()
+    ]
     reason = f"{status.get('reason')}: {status.get('message')}"
-    began = status.get("containerStatuses") or (
-        status.get("startTime") and not _REJECTED.match(reason)
-    )
-    if status.get("phase") == "Failed" and not began:
+    if (
+        phase == "Failed"
+        and not containers
+        and (not started or _REJECTED.match(reason))
+    ):
         raise LeftOut(_NEVER_RAN)
-    since = {(each.get("type"), each.get("status")): each.get("lastTransitionTime")
-             for each in status.get("conditions") or ()}  # fmt: skip
-    row["hosts"] = str(spec["nodeName"])
-    row["start"] = str(
-        since.get(("PodScheduled", "True")) or status.get("startTime") or ""
-    )
+    since = {
+        f"{each.get('type')} {each.get('status')}": each.get("lastTransitionTime")
+        for each in status.get("conditions") or ()
+    }
+    row |= {
+        "hosts": spec["nodeName"],
+        "start": stated(since, "PodScheduled True") or started,
+    }
+    ended = phase in ("Succeeded", "Failed")
     if ended or deleted:
-        row["end"] = _end(status, since) or str(meta.get("deletionTimestamp") or "")
-    if ended and not row["end"]:
-        containers = status.get("containerStatuses")
-        if containers and all(
-            "waiting" in (each.get("state") or {}) for each in containers
-        ):
-            raise LeftOut(_NEVER_RAN)
-        why = SKIPPED + "has ended, but neither a container nor a condition says when"
-        row |= {"why": why, "detail": str(meta.get("name"))[:80]}
+        ends = [stated(each, "terminated.finishedAt") for each in containers]
+        if not all(ends) or not ends:
+            # When the pod was disrupted, else since when it is not ready.
+            ends.append(
+                stated(
+                    since,
+                    "DisruptionTarget True",
+                    "Ready False",
+                    "ContainersReady False",
+                )
+            )
+        # All times are of one form, whose order is that of texts.
+        row["end"] = max(ends) or stated(meta, "deletionTimestamp")
+        if ended and not row["end"]:
+            if containers and all("waiting" in each for each in containers):
+                raise LeftOut(_NEVER_RAN)
+            why = (
+                SKIPPED + "has ended, but neither a container nor a condition says when"
+            )
+            row |= {"why": why, "detail": stated(meta, "name")[:80]}
     if log.settings.unit is not None:
         row["units"] = of_pod(spec)
     return row
 
 
-def _refuse_of_cluster(meta: Mapping[str, Any]) -> None:
-    if meta.get("namespace") in _OF_CLUSTER:
-        raise LeftOut("a pod of the cluster itself (namespace kube-system)")
-
-
-def _end(status: Mapping[str, Any], since: Mapping[tuple[Any, Any], Any]) -> str:
-    """Return when the last container of a pod ended.
-
-    Where one does not say, conditions do: when the pod was disrupted, else since when it is not ready. All times are of
-    one form, whose order is that of texts.
-    """
-    containers = status.get("containerStatuses") or ()
-    ends = [
-        ((each.get("state") or {}).get("terminated") or {}).get("finishedAt")
-        for each in containers
-    ]
-    if not ends or not all(ends):
-        ready = since.get(("Ready", "False")) or since.get(("ContainersReady", "False"))
-        ends.append(since.get(("DisruptionTarget", "True")) or ready)
-    return max((str(end) for end in ends if end), default="")
-
-
-def _event(
-    entry: dict[str, Any],
-    line: int,
-    scheduled: dict[str, dict[str, Any]],
-    killed: dict[str, str],
-) -> None:
-    """Take an event: a pod was scheduled, or killed."""
+def _event(entry: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return which pod was scheduled or killed, when, and on which node (empty: it was killed)."""
     involved = entry.get("involvedObject") or entry.get("regarding") or {}
-    if involved.get("kind") != "Pod" or entry.get("reason") not in (
-        "Scheduled",
-        "Killing",
-    ):
+    reason = entry.get("reason")
+    time = stated(entry, "lastTimestamp", "eventTime", "firstTimestamp")
+    if involved.get("kind") != "Pod" or reason not in ("Scheduled", "Killing"):
         raise LeftOut("an event that says nothing of when a pod takes or leaves a node")
-    _refuse_of_cluster(involved)
-    time = str(
-        entry.get("lastTimestamp")
-        or entry.get("eventTime")
-        or entry.get("firstTimestamp")
-        or ""
+    assigned = _ASSIGNED.search(stated(entry, "message", "note"))
+    if not time or (reason == "Scheduled" and not assigned):
+        raise Unusable(
+            "an event without a time, or that does not say to which node a pod was assigned"
+        )
+    return (
+        stated(involved, "uid", "name"),
+        time,
+        assigned[1] if assigned and reason == "Scheduled" else "",
     )
-    if not time:
-        raise Unusable("an event without a time")
-    pod = str(involved.get("uid") or involved["name"])
-    if entry["reason"] == "Killing":
-        killed[pod] = max(time, killed.get(pod, ""))
-        return
-    assigned = _ASSIGNED.search(str(entry.get("message") or entry.get("note") or ""))
-    if assigned is None:
-        raise Unusable("an event that does not say to which node a pod was assigned")
-    scheduled[pod] = {
-        "line": line,
-        "again": True,
-        "id": pod,
-        "hosts": assigned[1],
-        "count": 1,
-        "start": time,
-    }
 
 
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")
-_QUANTITY = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?([mk]?)", re.ASCII)
+_QUANTITY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([mk]?)", re.ASCII)
+_THOUSANDTHS = {"m": 1, "": 1000, "k": 1_000_000}
 
 
 def thousandths(value: object) -> int:
@@ -209,14 +198,12 @@ def thousandths(value: object) -> int:
     >>> thousandths("2"), thousandths("1500m"), thousandths("0.5"), thousandths(4)
     (2000, 1500, 500, 4000)
     """
-    match = None if isinstance(value, bool) else _QUANTITY.fullmatch(str(value))
+    match = _QUANTITY.fullmatch(str(value))
     if match is None:
         raise Unusable(
             "a quantity of GPUs or cores is no number", ascii(str(value)[:40])
         )
-    whole, fraction, suffix = match.groups()
-    nano = int(whole) * 10**9 + int((fraction or "").ljust(9, "0"))
-    return -(-nano // {"m": 10**9, "": 10**6, "k": 10**3}[suffix])
+    return ceil(round(float(match[1]) * _THOUSANDTHS[match[2]], 6))
 
 
 def amounts(resources: Mapping[str, Any]) -> tuple[int, int]:
@@ -236,22 +223,17 @@ def of_pod(spec: Mapping[str, Any]) -> Stated:
     Stated(gpus=2, cores=3, shares=None, each=False, alone=False, named=())
     """
 
-    def asked(containers: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:
-        stated = (each.get("resources") or {} for each in containers)
-        return [
-            amounts({**(of.get("limits") or {}), **(of.get("requests") or {})})
-            for of in stated
+    def asked(containers: Sequence[Mapping[str, Any]]) -> Whole:
+        each = [container.get("resources") or {} for container in containers]
+        wanted = [
+            {**(of.get("limits") or {}), **(of.get("requests") or {})} for of in each
         ]
+        return np.array([(0, 0), *map(amounts, wanted)])
 
     # One that runs before the others and restarts always goes on beside them.
     first = spec.get("initContainers") or []
     beside = [each for each in first if each.get("restartPolicy") == "Always"]
-    before = [each for each in first if each.get("restartPolicy") != "Always"]
-    together = [
-        sum(column)
-        for column in zip((0, 0), *asked([*spec["containers"], *beside]), strict=True)
-    ]
-    gpus, cores = (
-        -(-max(column) // 1000) for column in zip(together, *asked(before), strict=True)
-    )
-    return Stated(gpus, cores)
+    before = [each for each in first if each not in beside]
+    together = asked([*spec["containers"], *beside]).sum(axis=0)
+    gpus, cores = -(-np.maximum(together, asked(before).max(axis=0)) // 1000)
+    return Stated(int(gpus), int(cores))

@@ -12,316 +12,237 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 from zlib import crc32
 
-from bft.replay.logs.formats.text_lines import UNCLEAR, shown
-from bft.replay.logs.records import (
-    NEVER_STARTED,
-    SKIPPED,
-    Foreign,
-    LeftOut,
-    Log,
-    Row,
-    Unusable,
-    each_line,
-)
+from bft.replay.logs.formats.entries import NOT_BEGUN, OTHER_RECORDS
+from bft.replay.logs.records import LeftOut, Log, Row, each_line
 from bft.replay.logs.times import MOST_EPOCH_S
 from bft.replay.logs.units import Stated
 from bft.replay.trace.node_trace import SECOND_NS
 
-_QUOTED = r'"[^"]*+(?:""[^"]*+)*+"'
-_FIELD = re.compile(rf'{_QUOTED}|[^\s"]+')
-# Nanoseconds of larger times do not fit 64 bits.
-_TIME = r"\s+(\d{1,9}|[1-8]\d{9})"
-# Event time, jobId, submitTime, beginTime, termTime, startTime, user and queue; nine strings behind them.
-_HEAD = re.compile(
-    rf'"JOB_FINISH"\s+{_QUOTED}{_TIME}\s+([^\s"]+)(?:\s+[^\s"]+){{3}}{_TIME}{_TIME}{_TIME}{_TIME}\s+({_QUOTED})'
-    rf"\s+({_QUOTED})(?:\s+{_QUOTED}){{9}}(?=\s)"
-)
-# How many hosts, and their names; a host is repeated for each slot, or written once as 16*host (SHORT_EVENTFILE).
-_HOSTS = re.compile(rf"\s+([^\s\"]+)((?:\s+{_QUOTED})*+)")
-_HOST = re.compile(r'"(?:(\d{1,6})\*)?((?:[^"]|"")*+)"')
-_FRACTION = re.compile(r"\s+\d+\.\d+(?=\s)", re.ASCII)
-# From jStatus on: the index in an array of jobs stands behind the usage.
+_FIELD = re.compile(r'"[^"]*+(?:""[^"]*+)*+"|[^\s"]+')
+_TYPE = re.compile(r'"[A-Z][A-Z_0-9]+"')
+_FRACTION = re.compile(r"\d+\.\d+", re.ASCII)
+# LSF writes rusage[ngpus_physical=4.00] into the requirements of each job with GPUs: so many on each host.
 _GPUS = re.compile(r"\bngpus_physical=(\d{1,6}(?:\.\d{1,6})?)")
-# From jStatus on, in fields: to the number of -R extensions; from the end of host usages to runTime.
+# Of JOB_FINISH: the last field at a place that is the same in all records. Hosts, and what follows them, come behind.
+_NUM_ASKED = 22
+# From jStatus on: to the number of -R extensions; from the end of host usages to runTime.
 _TO_EXTENSIONS, _TO_RUN_TIME = 53, 13
-_OTHERS: Final = {
+_OTHERS = {
     '"EVENT_ADRSV_FINISH"': "record type EVENT_ADRSV_FINISH: reservations of LSF are not read",
     '"JOB_RESIZE"': "record type JOB_RESIZE: resized jobs count as on the nodes of their end from their start on",
 }
-
-_RECORD = re.compile(r'"[A-Z][A-Z_0-9]+" "')
 
 
 def read(log: Log) -> Iterator[Row]:
     """Read lsb.acct; see `LogFormat` for errors."""
     log.words = {"hosts": "execHosts"}
-    yield from each_line(log, partial(_finished, log))
+    expected = "whole record of lsb.acct, such as JOB_FINISH"
+    yield from each_line(log, partial(_finished, log), expected=expected)
 
 
 def _finished(log: Log, text: str, line: int) -> Iterator[Row]:
     """Yield the run of a job that a record states."""
-    head = _HEAD.match(text)
-    if head is None or text.count('"') % 2:
-        raise _no_record(text)
-    event, job, *times, user, queue = head.groups()
-    event_s, submit_s, begin_s, deadline_s, start_s = map(int, (event, *times))
-    end_ns = event_s * SECOND_NS
-    known_ns = max(submit_s, begin_s) * SECOND_NS or None
-    row: dict[str, Any] = {
-        "user": _unquoted(user),
-        "partition": _unquoted(queue),
-        "known": known_ns,
-        "end": end_ns,
-    }
+    fields = _fields(text)
+    if fields[0] in _OTHERS:
+        raise LeftOut(_OTHERS[fields[0]])
+    if fields[0] != '"JOB_FINISH"':
+        raise ValueError(fields[0])
+    job = fields[3][:40]
     notes = []
-    at = head.end()
-    asked, after = _hosts(text, at, "numAskedHosts", "askedHosts")
-    found = _HOSTS.match(text, after) if asked else None
-    if found and not found[2] and _FRACTION.match(text, found.end()):
+    hosts = _hosts(fields, _NUM_ASKED)
+    after = _NUM_ASKED + 1 + len(hosts)
+    if hosts and _FRACTION.fullmatch(fields[after + 1]):
         notes.append(
             "numExHosts is missing: the hosts of askedHosts count as execHosts"
         )
-        hosts = asked
     else:
-        at = after
-        hosts, after = _hosts(text, at, "numExHosts", "execHosts")
-    if not hosts:
-        yield row | {"id": text, "why": NEVER_STARTED}
-        return
-    if "@" in text[at:after]:
+        hosts = _hosts(fields, after)
+        after += 1 + len(hosts)
+    if any("@" in host for host in hosts):
         notes.append(
             "hosts of another cluster (host@cluster) count as nodes of their own"
         )
-    start_ns = start_s * SECOND_NS or end_ns - _run_time_ns(text, after)
-    row |= {
+    end_ns, submit_ns, begin_ns, deadline_ns, start_ns = (
+        _ns(fields[place]) for place in (2, 7, 8, 9, 10)
+    )
+    row: dict[str, Any] = {
         # Records that differ in anything are not copies of one another.
-        "id": f"{job[:40]} {crc32(text.encode('utf-8', 'surrogateescape')):08x}",
-        "start": start_ns,
-        "notes": [(note, f"job {job[:40]}") for note in notes],
+        "id": f"{job} {crc32(text.encode('utf-8', 'surrogateescape')):08x}",
+        "user": fields[11].strip('"'),
+        "partition": fields[12].strip('"'),
+        "known": max(submit_ns, begin_ns) or None,
+        "end": end_ns,
     }
-    row |= {
-        "hosts": dict.fromkeys([host for _, host in hosts]),
-        "limit": max(deadline_s * SECOND_NS - start_ns, 0) or None,
-    }
-    if log.settings.unit is not None:
-        row["units"] = _held(hosts, text, after, cores=log.settings.unit.cores > 0)
+    if hosts:  # else it never started
+        if not start_ns:  # which LSF loses at times
+            start_ns = end_ns - _run_time_ns(fields, after)
+        row |= {
+            "hosts": _names(hosts),
+            "start": start_ns,
+            "limit": max(deadline_ns - start_ns, 0) or None,
+            "notes": [(note, f"job {job}") for note in notes],
+        }
+        if log.settings.unit is not None:
+            row["units"] = _held(
+                hosts, fields[after:], cores=log.settings.unit.cores > 0
+            )
     yield row
 
 
-def _no_record(text: str) -> Exception:
-    """Return why a line is no record of a finished job."""
-    fields = _FIELD.findall(text) or [""]
-    if fields[0] in _OTHERS:
-        return LeftOut(_OTHERS[fields[0]])
-    if fields[0] != '"JOB_FINISH"':
-        return Foreign(
-            "is no record of lsb.acct, such as JOB_FINISH", shown(text, _RECORD)
-        )
-    if text.count('"') % 2:
-        return Unusable("a quote is not closed", ascii(text[-40:]))
-    if len(fields) < 23:
-        return Unusable("ends before numAskedHosts", f"{len(fields)} fields")
-    return Unusable(UNCLEAR.removeprefix(SKIPPED), ascii(text[:60]))
-
-
-def _hosts(
-    text: str, at: int, number: str, what: str
-) -> tuple[list[tuple[str, str]], int]:
-    """Return the hosts whose number is at a place, with how many slots each time, and where they end."""
-    if text.startswith(" 0 ", at):
-        return [], at + 2
-    found = _HOSTS.match(text, at)
-    if found is None:
-        raise Unusable(f"{number} is no whole number", ascii(text[at : at + 40]))
-    hosts = _HOST.findall(found[2])
-    if len(hosts) != _whole(found[1], number):
-        raise Unusable(
-            f"{what} are not as many hosts as {number} says",
-            f"{len(hosts)} and {found[1]}",
-        )
-    return hosts, found.end()
-
-
-def _held(
-    hosts: Sequence[tuple[str, str]], text: str, after: int, *, cores: bool
-) -> Stated:
-    """Return what a job held of its hosts: cores by its slots, GPUs by its resource requirements.
-
-    LSF writes rusage[ngpus_physical=4.00] into the requirements of each job with GPUs: so many on each host.
-    """
+def _held(hosts: Sequence[str], rest: Sequence[str], *, cores: bool) -> Stated:
+    """Return what a job held of its hosts: cores by its slots, GPUs by its resource requirements."""
     if not cores:
-        stated = _GPUS.findall(text, after)
+        stated = _GPUS.findall(" ".join(rest))
         return Stated(gpus=round(float(stated[-1])) if stated else 0, each=True)
     slots: Counter[str] = Counter()
-    for times, host in hosts:
+    for times, _, host in (each.rpartition("*") for each in hosts):
         slots[host] += int(times or 1)
     return Stated(named=tuple(slots.items()))
 
 
-def _run_time_ns(text: str, after: int) -> int:
-    """RunTime, for a job whose start LSF has lost (startTime 0) though it names hosts."""
-    fields = _FIELD.findall(text, after)
-    index = _TO_EXTENSIONS
-    index += 1 + 2 * max(0, _number(fields, index, "the number of -R extensions"))
-    index += 1 + 5 * max(0, _number(fields, index, "numHostRusage"))
-    what = "runTime of a job with startTime 0"
-    return max(0, _number(fields, index + _TO_RUN_TIME, what)) * SECOND_NS
+def _run_time_ns(fields: Sequence[str], after: int) -> int:
+    """RunTime, behind lists of -R extensions and of host usages, whose numbers come before them."""
+    place = after + _TO_EXTENSIONS
+    place += 1 + 2 * max(0, int(fields[place]))
+    place += 1 + 5 * max(0, int(fields[place]))
+    return max(0, int(fields[place + _TO_RUN_TIME])) * SECOND_NS
 
 
-def _unquoted(field: str) -> str:
-    return field[1:-1].replace('""', '"') if field[0] == '"' else field
+# --- fields of both -------------------------------------------------------------------------------------------------
+
+# What is no number, or not there, raises in these what `each_line` takes for the sign of a record that is damaged.
 
 
-def _number(row: Sequence[str], index: int, what: str) -> int:
-    """A whole number that is not quoted; `Unusable` when there is none."""
-    if index >= len(row):
-        raise Unusable(f"ends before {what}", f"field {index + 1} of {len(row)}")
-    return _whole(row[index], what)
+def _fields(text: str) -> list[str]:
+    """The fields of a record; strings keep their quotes."""
+    if text.count('"') % 2:
+        raise ValueError("a quote is not closed")
+    return _FIELD.findall(text)
 
 
-def _whole(text: str, what: str) -> int:
-    if not text.removeprefix("-").isdecimal() or len(text) > 18:
-        raise Unusable(f"{what} is no whole number", ascii(text[:40]))
-    return int(text)
+def _hosts(fields: Sequence[str], place: int) -> list[str]:
+    """Return the hosts whose number is at a place: one is repeated for each slot, or written once as 16*host."""
+    count = int(fields[place])
+    hosts = [
+        field[1:-1]
+        for field in fields[place + 1 : place + 1 + count]
+        if field[0] == '"'
+    ]
+    if len(hosts) != count:
+        raise ValueError(f"{len(hosts)} hosts, not {count}")
+    return hosts
 
 
-def _time(text: str, what: str) -> int:
-    """UTC nanoseconds of seconds since 1970."""
-    seconds = _whole(text, what)
-    if not 0 < seconds < MOST_EPOCH_S:
-        raise Unusable(f"{what} is no time in seconds since 1970", ascii(text))
-    return seconds * SECOND_NS
+def _names(hosts: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys([host.rpartition("*")[2] for host in hosts]))
 
+
+def _ns(field: str) -> int:
+    """UTC nanoseconds of seconds since 1970; 0 is no time."""
+    if not 0 <= int(field) < MOST_EPOCH_S:
+        raise ValueError(field)
+    return int(field) * SECOND_NS
+
+
+# --- lsb.events -----------------------------------------------------------------------------------------------------
 
 # Of jStatus, lsbatch.h: PEND, PSUSP: back in the queue. EXIT, DONE: ended. PDONE, PERR: post-processing is over.
 _QUEUED, _ENDED, _POST = 0x1 | 0x2, 0x20 | 0x40, 0x80 | 0x100
-# Of HOST_CTRL, lsbatch.h: open, close, reboot, shutdown, close remotely.
-_OPEN, _CLOSED = 1, frozenset({2, 3, 4, 5})
-_RUSAGE_FIELDS = 19
-# Of JOB_NEW: submitTime and beginTime, and the run limit among rLimits, in seconds.
-_SUBMIT, _BEGIN, _RUN_LIMIT = 7, 8, 23
+_RUSAGE_FIELDS, _RUN_LIMIT = 19, 23
+# Of HOST_CTRL, lsbatch.h: open; close, reboot, shutdown, close remotely.
+_OPEN, _CLOSED = "1", ("2", "3", "4", "5")
 
 
 def read_events(log: Log) -> Iterator[Row]:
     """Read lsb.events or lsb.events.N; see `LogFormat` for errors. Several files: in order of time."""
-    events = _Events()
-    yield from each_line(log, events.record)
-    log.shown_until = events.now_ns or None
+    # Since when jobs could run, and their limits.
+    submitted: dict[str, Row] = {}
+
+    def record(text: str, line: int) -> Iterator[Row]:
+        fields = _fields(text)
+        if fields[0] == '"JOB_FINISH"' or not _TYPE.fullmatch(fields[0]):
+            raise ValueError(fields[0])
+        event_ns = _ns(fields[2])
+        log.shown_until = max(log.shown_until or 0, event_ns)
+        yield _happened(fields, event_ns, submitted)
+
+    yield from each_line(
+        log, record, expected="whole record of lsb.events, such as JOB_START"
+    )
 
 
-class _Events:
-    """One file of records."""
-
-    def __init__(self) -> None:
-        self.now_ns = 0
-        # Since when jobs could run, and their limits.
-        self.submitted: dict[str, dict[str, int | None]] = {}
-        self.handlers = {
-            '"JOB_NEW"': self._submitted,
-            '"JOB_START"': self._started,
-            '"JOB_STATUS"': self._changed,
-            '"JOB_REQUEUE"': self._requeued,
-            '"HOST_CTRL"': self._host,
-        }
-
-    def record(self, text: str, line: int) -> Iterator[Row]:
-        """Yield what one row says."""
-        if text.count('"') % 2:
-            raise Unusable("a quote is not closed", ascii(text[-40:]))
-        row = _FIELD.findall(text)
-        if row[0] == '"JOB_FINISH"' or not re.fullmatch('"[A-Z][A-Z_0-9]+"', row[0]):
-            raise Foreign(
-                "is no record of lsb.events, such as JOB_START",
-                shown(text, _RECORD),
-            )
-        _number(row, 2, "event time")
-        event_ns = _time(row[2], "event time")
-        self.now_ns = max(self.now_ns, event_ns)
-        handler = self.handlers.get(row[0])
-        if handler is None:
-            raise LeftOut(
-                "records of other types: they say nothing of when nodes are taken or given back"
-            )
-        yield handler(row, event_ns)
-
-    def _submitted(self, row: Sequence[str], event_ns: int) -> Row:
-        # version time jobId userId options numProcessors submitTime beginTime termTime sigValue chkpntPeriod restartPid
-        # userName rLimits[11]
-        times = [text for text in row[_SUBMIT : _BEGIN + 1] if text.isdecimal()]
-        limit = (
-            row[_RUN_LIMIT]
-            if len(row) > _RUN_LIMIT and row[_RUN_LIMIT].isdecimal()
-            else "0"
-        )
-        if len(row) > 3:
-            known_ns = (
-                max([int(text) for text in times if len(text) < 11] or [0]) * SECOND_NS
-            )
-            self.submitted[row[3]] = {
+def _happened(fields: Sequence[str], event_ns: int, submitted: dict[str, Row]) -> Row:
+    """Return what a record says of a job or a host; of a new job `submitted` keeps what it says."""
+    kind = fields[0].strip('"')
+    alone = f"record type {kind}{NOT_BEGUN}"
+    match kind:
+        case "JOB_NEW" if len(fields) > _RUN_LIMIT:
+            # version time jobId userId options numProcessors submitTime beginTime termTime sigValue chkpntPeriod
+            # restartPid userName rLimits[11]
+            limit_ns = max(0, int(fields[_RUN_LIMIT])) * SECOND_NS
+            known_ns = max(_ns(fields[7]), _ns(fields[8]))
+            submitted[fields[3]] = {
                 "known": known_ns or None,
-                "limit": int(limit[:9]) * SECOND_NS or None,
+                "limit": limit_ns or None,
             }
-        raise LeftOut(
-            "records of other types: they say nothing of when nodes are taken or given back"
-        )
-
-    def _started(self, row: Sequence[str], event_ns: int) -> Row:
-        # version time jobId jStatus jobPid jobPGid hostFactor numExHosts execHosts
-        # queuePreCmd queuePostCmd jFlags userGroup idx
-        after = 9 + _number(row, 8, "numExHosts")
-        hosts = _HOST.findall(" ".join(row[9:after]))
-        if len(hosts) != after - 9:
-            raise Unusable(
-                "execHosts are not as many hosts as numExHosts says",
-                f"field 9: {row[8]}",
-            )
-        if not hosts:
-            raise Unusable("a job starts on no host", f"job {row[3][:40]}")
-        known = self.submitted.get(row[3], {})
-        nodes = dict.fromkeys([host for _, host in hosts])
-        job = self._job(row, after + 4)
-        return {"kind": "began", "id": job, "hosts": nodes, "start": event_ns, **known}
-
-    def _changed(self, row: Sequence[str], event_ns: int) -> Row:
-        # version time jobId jStatus reason subreasons cpuTime endTime ru [lsfRusage] exitStatus idx
-        status, usage = _number(row, 4, "jStatus"), _number(row, 9, "ru")
-        job = self._job(row, 11 + (_RUSAGE_FIELDS if usage else 0))
-        why = "record type JOB_STATUS: a change that neither takes nodes nor gives them back"
-        if status & _ENDED and not status & _POST:
-            event_ns = event_ns if row[8] == "0" else _time(row[8], "endTime")
-            why = "a job ended that had not started in these logs"
-        elif not status & _QUEUED:
-            raise LeftOut(why)
-        return {"kind": "ended", "id": job, "end": event_ns, "state": why}
-
-    def _requeued(self, row: Sequence[str], event_ns: int) -> Row:
-        # version time jobId idx
-        why = "a job was requeued that was not running"
-        return {"kind": "ended", "id": self._job(row, 4), "end": event_ns, "state": why}
-
-    def _job(self, row: Sequence[str], index: int) -> str:
-        """The id of a job, with its place in an array of jobs."""
-        return f"{_number(row, 3, 'jobId')}[{_number(row, index, 'idx')}]"
-
-    def _host(self, row: Sequence[str], event_ns: int) -> Row:
-        # version time opCode host userId userName [comment]
-        control = _number(row, 3, "opCode")
-        if len(row) < 5 or row[4][0] != '"':
-            raise Unusable("names no host", "field 5")
-        host = _unquoted(row[4])
-        if control in _CLOSED:
+        case "JOB_START":
+            # version time jobId jStatus jobPid jobPGid hostFactor numExHosts execHosts queuePreCmd queuePostCmd jFlags
+            # userGroup idx
+            hosts = _hosts(fields, 8)
+            row = {
+                "kind": "began",
+                "id": _job(fields, 13 + len(hosts)),
+                "hosts": _names(hosts),
+                "start": event_ns,
+            }
+            return {**row, **submitted.get(fields[3], {})}
+        case "JOB_STATUS":
+            # version time jobId jStatus reason subreasons cpuTime endTime ru [lsfRusage] exitStatus idx
+            status, usage = int(fields[4]), int(fields[9])
+            job = _job(fields, 11 + (_RUSAGE_FIELDS if usage else 0))
+            if status & _ENDED and not status & _POST:
+                return {
+                    "kind": "ended",
+                    "id": job,
+                    "end": _ns(fields[8]) or event_ns,
+                    "state": alone,
+                }
+            if status & _QUEUED:
+                return {"kind": "ended", "id": job, "end": event_ns, "state": alone}
+        case "JOB_REQUEUE":
+            # version time jobId idx
+            return {
+                "kind": "ended",
+                "id": _job(fields, 4),
+                "end": event_ns,
+                "state": alone,
+            }
+        case "HOST_CTRL":
+            # version time opCode host userId userName [comment]
+            host = fields[4].strip('"')
+            if fields[3] == _OPEN:
+                return {
+                    "kind": "came back",
+                    "id": host,
+                    "end": event_ns,
+                    "state": alone,
+                }
+            if fields[3] not in _CLOSED:
+                raise ValueError(fields[3])
             why = "a host was closed that was closed already"
             return {
                 "kind": "went down",
                 "id": host,
-                "hosts": [host],
+                "hosts": host,
                 "start": event_ns,
                 "state": why,
             }
-        if control != _OPEN:
-            raise Unusable("opCode of HOST_CTRL is none of 1 to 5", str(control))
-        why = "a host was opened that was not closed in these logs"
-        return {"kind": "came back", "id": host, "end": event_ns, "state": why}
+    raise LeftOut(OTHER_RECORDS)
+
+
+def _job(fields: Sequence[str], place: int) -> str:
+    """The id of a job, with its place in an array of jobs."""
+    return f"{int(fields[3])}[{int(fields[place])}]"

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bft.replay.logs.formats.entries import stated
 from bft.replay.logs.records import LEFT_OUT, SKIPPED, Block, Log, Row, each_object
 
 COMMAND = 'oarstat -J --gantt "2024-01-01 00:00:00, 2024-02-01 00:00:00"'
+# oarstat spells its fields in two ways.
+_FIELDS = {
+    "id": ("Job_Id", "job_id", "id"),
+    "partition": ("queue", "queue_name"),
+    "user": ("owner", "job_user", "user"),
+    "known": ("submissionTime", "submission_time"),
+    "limit": ("walltime",),
+    "start": ("startTime", "start_time"),
+    "end": ("stopTime", "stop_time"),
+    "hosts": ("assigned_network_address", "network_address"),
+}
 # A start that is stated of these is a forecast, and an end of the others.
 _WAITING = frozenset({"Waiting", "Hold", "toLaunch", "toAckReservation", "toError"})
 _RUNNING = frozenset({"Running", "Launching", "Suspended", "Resuming", "Finishing"})
@@ -27,10 +39,23 @@ def read(log: Log) -> Iterator[Block | Row]:
 
     def row(entry: dict[str, Any], name: str, line: int) -> Iterator[Row]:
         if name == "dead_resources":
-            dead.extend(_outages(entry, line))
+            dead.extend(
+                {
+                    "line": line,
+                    "kind": "down",
+                    "id": resource,
+                    "start": str(begin or ""),
+                    "end": str(end or ""),
+                    "why": ""
+                    if begin
+                    else SKIPPED + "a resource is dead since no time",
+                }
+                for resource, spans in entry.items()
+                for begin, end, *_ in spans
+            )
             yield {"kind": "nothing"}
         elif "resource_id" in entry and not isinstance(entry["resource_id"], list):
-            host_of[str(entry["resource_id"])] = _text(entry, "network_address")
+            host_of[str(entry["resource_id"])] = stated(entry, "network_address")
             yield {"kind": "nothing", "why": LEFT_OUT + "a resource"}
         else:
             yield _job(entry, name)
@@ -51,58 +76,17 @@ def read(log: Log) -> Iterator[Block | Row]:
 
 def _job(entry: dict[str, Any], name: str) -> Row:
     """Return the row of a job; `name` is the key of its object."""
-    state = _text(entry, "state")
-    hosts = _first(entry, "assigned_network_address", "network_address") or []
-    row: dict[str, Any] = {
-        "id": _text(entry, "Job_Id", "job_id", "id") or name,
-        "partition": _text(entry, "queue", "queue_name"),
-        "user": _text(entry, "owner", "job_user", "user"),
-        "known": _text(entry, "submissionTime", "submission_time"),
-        "limit": _text(entry, "walltime"),
-    }
-    start, end = (
-        _text(entry, "startTime", "start_time"),
-        _text(entry, "stopTime", "stop_time"),
-    )
-    if state in _WAITING or not start:
-        return row
-    row |= {"start": start, "end": "" if state in _RUNNING else end}
-    if not isinstance(hosts, list):
-        return row | {
-            "why": SKIPPED + "assigned_network_address is no list",
-            "detail": repr(hosts)[:80],
-        }
-    if not hosts:
-        return row | {
-            "why": LEFT_OUT
-            + "job without nodes (of deploy queues, or that never started)"
-        }
-    if state in _ENDED and not end:
+    row = {ours: stated(entry, *theirs) for ours, theirs in _FIELDS.items()}
+    row["id"] = row["id"] or name
+    state = stated(entry, "state")
+    if state in _WAITING or not row["start"]:
+        row |= {"start": "", "end": "", "hosts": ""}
+    elif not row["hosts"]:
+        row["why"] = (
+            LEFT_OUT + "job without nodes (of deploy queues, or that never started)"
+        )
+    elif state in _RUNNING:
+        row["end"] = ""
+    elif state in _ENDED and not row["end"]:
         row |= {"why": SKIPPED + "has ended, but its end is missing", "detail": state}
-    return row | {"hosts": list(map(str, hosts))}
-
-
-def _outages(entry: dict[str, Any], line: int) -> Iterator[Row]:
-    """Yield when resources were dead; an end of 0: it still is."""
-    for resource, spans in entry.items():
-        for span in spans:
-            start, end = str(span[0] or ""), str(span[1] or "")
-            why = "" if start else SKIPPED + "a resource is dead since no time"
-            yield {
-                "line": line,
-                "kind": "down",
-                "why": why,
-                "id": resource,
-                "start": start,
-                "end": end,
-            }
-
-
-def _text(entry: dict[str, Any], *names: str) -> str:
-    """Return the first of these that an object has as text: oarstat spells them in two ways, and 0 is no time."""
-    value = _first(entry, *names)
-    return "" if value in (None, 0, "0") else str(value)
-
-
-def _first(entry: dict[str, Any], *names: str) -> Any:
-    return next((entry[name] for name in names if name in entry), None)
+    return row

@@ -24,26 +24,14 @@ def text_lines(log: Log, comment: str = "#") -> Iterator[tuple[Whole, Texts]]:
 
     Bytes that are not UTF-8 become replacement characters.
     """
-    while True:
-        first = log.lines.read + 1
-        block = log.lines.block()
-        if block is None:
-            return
-        lines = _texts(block)
-        numbers = np.arange(first, first + len(lines))
+    while (block := log.lines.block()) is not None:
+        whole = pa.array([block.decode("utf-8", "replace")])
+        lines = pc.split_pattern(whole, "\n").flatten()
+        numbers = np.arange(log.lines.read - len(lines), log.lines.read) + 1
         blank = pc.equal(pc.binary_length(pc.ascii_trim_whitespace(lines)), 0)
         wanted = flags(pc.invert(pc.or_(blank, pc.starts_with(lines, comment))))
         if wanted.any():
             yield numbers[wanted], lines.filter(pa.array(wanted))
-
-
-def _texts(block: bytes) -> Texts:
-    """The lines of a block."""
-    try:
-        whole = pa.array([block], pa.binary()).cast(pa.string())
-    except pa.ArrowInvalid:
-        whole = pa.array([block.decode("utf-8", "replace")])
-    return pc.split_pattern(whole, "\n").flatten()
 
 
 def fields_of(lists: pa.Array, places: Iterable[int]) -> list[Texts]:
@@ -76,30 +64,29 @@ def numbers(column: Texts, pattern: str, kind: pa.DataType) -> tuple[pa.Array, M
     return column.cast(kind), ~good
 
 
+def whole_numbers(column: Texts) -> Whole:
+    """Return the whole numbers of a column, which may be written 1.0000; `NONE` where a cell holds none."""
+    found, _ = numbers(column, r"\d{1,7}(\.0*)?", pa.float64())
+    whole: Whole = pc.fill_null(found, NONE).cast(pa.int64()).to_numpy()
+    return whole
+
+
 def epochs(column: Texts) -> Times:
     """Read seconds since 1970, with a fraction or in milliseconds; an empty cell, 0 and -/- state no time.
 
     >>> epochs(pa.array(["1612900000", "1612900000250", "0", "soon"])).ns.tolist()
     [1612900000000000000, 1612900000250000000, -1, -1]
     """
-    if matches(column, r"\d{9,10}").all():
-        seconds = column.cast(pa.int64()).to_numpy()
-        fine = (seconds > 0) & (seconds < MOST_EPOCH_S)
-        return Times(np.where(fine, seconds * SECOND_NS, NONE), ~fine)
-    # 13 digits are seconds not before the year 33,658.
-    column = pc.replace_substring_regex(column, r"^(\d{10})(\d{3})$", r"\1.\2")
-    parts = fields_of(pc.split_pattern(column, ".", max_splits=1), (0, 1))
-    none = matches(column, r"0?|-/-")
-    good = matches(column, r"\d{9,10}(\.\d*)?")
-    seconds, below = (
-        pc.if_else(pa.array(good), part, "0").cast(pa.int64()).to_numpy()
-        for part in (
-            parts[0],
-            pc.ascii_rpad(pc.utf8_slice_codeunits(parts[1], 0, 9), 9, "0"),
-        )
-    )
+    good = matches(column, r"\d{9}|\d{10}(\.\d*|\d{3})?")
+    digits = pc.if_else(pa.array(good), column, "0")
+    seconds = pc.utf8_slice_codeunits(digits, 0, 10).cast(pa.int64()).to_numpy()
+    ns = seconds * SECOND_NS
+    if pc.max(pc.binary_length(digits)).as_py() > 10:
+        below = pc.replace_substring(pc.utf8_slice_codeunits(digits, 10, 20), ".", "")
+        below = pc.ascii_rpad(pc.utf8_slice_codeunits(below, 0, 9), 9, "0")
+        ns += below.cast(pa.int64()).to_numpy()
     good &= (seconds > 0) & (seconds < MOST_EPOCH_S)
-    return Times(np.where(good, seconds * SECOND_NS + below, NONE), ~good & ~none)
+    return Times(np.where(good, ns, NONE), ~good & ~matches(column, "0?|-/-"))
 
 
 def cell(*columns: Texts) -> Callable[[int], str]:

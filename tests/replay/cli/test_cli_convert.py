@@ -58,11 +58,11 @@ def test_a_converted_trace_gives_the_same_replay(
     here: Path, capsys: pytest.CaptureFixture[str], suffix: str
 ) -> None:
     assert run(["convert", "trace.pkl", "-o", f"native{suffix}"]) == 0
-    out, err = capsys.readouterr()
+    out = capsys.readouterr().out
     idle = pd.read_pickle("trace.pkl").to_numpy()
     events = 1 + int((idle[1:] != idle[:-1]).any(axis=1).sum())
     assert out == f"native{suffix}: 5 nodes, {events} events\n"
-    assert f"note: {30 - events} rows equal to their predecessor were dropped" in err
+
     pair = ("-bdfn", "bd.pkl", "-scfn", "sc.pkl")
     assert replayed("a", "-ndmap", "trace.pkl", *pair) == replayed(
         "b", "-ndmap", f"native{suffix}", *pair

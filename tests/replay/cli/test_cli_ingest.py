@@ -71,7 +71,7 @@ def test_a_log_becomes_a_trace(ingest: Ingest) -> None:
         out, err = ingest("slurm", "jobs.sacct", "-o", path, *WINDOW, "--machine", "toy")  # fmt: skip
         assert idle(path) == {"n01": 20, "n02": 20, "n03": 120}
         assert read_trace(path).machine == "toy"
-    assert "job of zero length: 1 (first: jobs.sacct, line 6)" in out
+    assert "job of zero length: 1 (first: jobs.sacct, line 6" in out
     assert "job step: 1 (first: jobs.sacct, line 5)" in out
     assert "short gaps" in out
     assert err.splitlines() == LACKING

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import synthetic_logs as slurm
 import synthetic_logs_more as more
 import synthetic_logs_sources as sources
+from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_logs_more import (
@@ -27,19 +30,32 @@ Writer = Callable[[Iterable[SyntheticJob]], str]
 COLUMNS = tuple(slurm.sacct([]).strip().split("|"))
 
 
+def headless(jobs: Iterable[SyntheticJob]) -> str:
+    return slurm.sacct(jobs).partition("\n")[2]
+
+
 def older_batsim(jobs: Iterable[SyntheticJob]) -> str:
     """Jobs.csv as evalys has it of Batsim before 2.0."""
     text = sources.batsim(jobs)
     return text.replace("job_id,", "jobID,").replace("_resources", "_processors")
 
 
-WRITERS: dict[str, tuple[str, Writer, dict[str, object]]] = {
+def node_list(jobs: Iterable[SyntheticJob]) -> str:
+    return "".join(f"NodeName={','.join(job.hosts)} CPUs=4\n" for job in jobs)
+
+
+def outages(_: Iterable[SyntheticJob]) -> str:
+    """A table of Cobalt's outages, which names no node."""
+    times = [slurm.stamp(second) for second in (0, 9, 20, 30)]
+    rows = "{},{},1\n{},,1\n{},,0\n".format(*times)
+    return f"START_TIMESTAMP,END_TIMESTAMP,IS_ALL_MACHINE_DOWN\n{rows}"
+
+
+WRITERS: dict[str, tuple[str, Writer, dict[str, Any]]] = {
     "sacct": ("slurm", slurm.sacct, {}),
-    "sacct, semicolons": ("slurm", lambda jobs: slurm.sacct(jobs, ";"), {}),
-    "sacct, two characters": ("slurm", lambda jobs: slurm.sacct(jobs, "^|"), {}),
-    "sacct, columns named": (
-        "slurm", lambda jobs: slurm.sacct(jobs).partition("\n")[2], {"fields": COLUMNS},
-    ),
+    "sacct, semicolons": ("slurm", partial(slurm.sacct, delimiter=";"), {}),
+    "sacct, two characters": ("slurm", partial(slurm.sacct, delimiter="^|"), {}),
+    "sacct, columns named": ("slurm", headless, {"fields": COLUMNS}),
     "sacct --json": ("slurm-json", slurm.sacct_json, {}),
     "squeue --json": ("slurm-json", sources.squeue_json, {}),
     "events": ("slurm-events", slurm.sacctmgr_events, {}),
@@ -51,7 +67,6 @@ WRITERS: dict[str, tuple[str, Writer, dict[str, object]]] = {
     "lsb.acct": ("lsf", more.lsb_acct, {}),
     "lsb.events": ("lsf-events", more.lsb_events, {}),
     "sge": ("sge", more.sge, {}),
-    "swf": ("swf", lambda jobs: more.swf(jobs, 4), {"processors_per_node": 4}),
     "flux jobs": ("flux", sources.flux_table, {}),
     "flux jobs --json": ("flux", sources.flux_json, {}),
     "flux eventlogs": ("flux", sources.flux_eventlogs, {}),
@@ -65,35 +80,42 @@ WRITERS: dict[str, tuple[str, Writer, dict[str, object]]] = {
     "batsim": ("batsim", sources.batsim, {}),
     "batsim before 2.0": ("batsim", older_batsim, {}),
     "prometheus": ("prometheus", sources.prometheus, {}),
-    "node list": (
-        "slurm-nodes", lambda jobs: "".join(f"NodeName={','.join(job.hosts)} CPUs=4\n" for job in jobs), {},
-    ),
-}  # fmt: skip
+}
+for size in (1, 4, 48):
+    write = partial(more.swf, processors_per_node=size)
+    WRITERS[f"swf, nodes of {size}"] = ("swf", write, {})
 for zone in ("Europe/Berlin", "America/Chicago", "Asia/Kolkata"):
-    WRITERS[f"sacct, {zone}"] = (
-        "slurm", lambda jobs, zone=zone: slurm.sacct(jobs, tz=zone), {"tz": zone},
-    )  # fmt: skip
-# These name no nodes.
-COUNTS = ("prometheus", "swf")
+    WRITERS[f"sacct, {zone}"] = ("slurm", partial(slurm.sacct, tz=zone), {"tz": zone})
+# Files beside a log, which are none by themselves.
+BESIDE: dict[str, tuple[str, Writer, dict[str, Any]]] = {
+    "node list": ("slurm-nodes", node_list, {}),
+    "outages": ("cobalt", outages, {}),
+}
 # Here rows are not each a record of a job or an outage.
 NO_RECORDS = ("prometheus", "ldms", "flux eventlogs", "oarstat --gantt")
 ODD = "|;,:=\"'[]{}#.-09aé\n\t \0\udcff"
 
 
-@pytest.mark.parametrize("name", [name for name in WRITERS if name != "node list"])
+@pytest.mark.parametrize("name", WRITERS)
+@examples(100, quick=10)
 @given(data=st.data())
-def test_round_trip_and_a_file_given_twice_counts_once(
+def test_round_trip_in_one_file_or_two_and_one_that_is_given_twice_counts_once(
     name: str, data: st.DataObject
 ) -> None:
     kind, write, options = WRITERS[name]
-    jobs = data.draw(job_lists(apart=name == "swf"))
+    jobs = data.draw(job_lists(apart=kind == "swf"))
     text = write(jobs)
     assert kind != "batsim" or detect(text.partition("\n")[0]) == "batsim"
     hosts = [f"n{k}" for k in range(len(HOSTS))] if kind == "batsim" else HOSTS
     given = {"nodes": [",".join(hosts)], "window": (0, more.LENGTH_S), **options}
-    made = read_texts(kind, text, **given)
+    parts = [text]
+    if kind in ("pbs", "lsf-events"):  # written as things happen, and cut each day
+        lines = text.splitlines(keepends=True)
+        cut = data.draw(st.integers(0, 40))
+        parts = ["".join(each) for each in (lines[:cut], lines[cut:]) if each]
+    made = read_texts(kind, *parts, **given)
     idle, expected = more.idle_seconds_of(made.trace), more.idle_seconds(jobs)
-    if name in COUNTS:
+    if kind in ("prometheus", "swf"):  # these name no nodes
         idle, expected = idle.sum(axis=0), expected.sum(axis=0)
     assert np.array_equal(idle, expected)
     if data.draw(st.booleans()):
@@ -102,31 +124,41 @@ def test_round_trip_and_a_file_given_twice_counts_once(
         assert name in NO_RECORDS or twice.account.used == made.account.used
 
 
+@given(job_lists())
+def test_round_trip_of_states(jobs: list[SyntheticJob]) -> None:
+    """Rows busy, idle and down by the style of a job, against a grid of seconds."""
+    states = ("alloc", "idle", "down*", "idle")
+    given: dict[str, Any] = {"nodes": [",".join(HOSTS)], "window": (0, more.LENGTH_S)}
+    made = read_texts("intervals", slurm.interval_table(jobs, states), **given)
+    idle_rows = [job for job in jobs if states[job.style % 4] == "idle"]
+    not_idle = ~more.idle_seconds([job for job in jobs if job not in idle_rows])
+    stated = ~more.idle_seconds(idle_rows) if idle_rows else np.ones_like(not_idle)
+    assert np.array_equal(more.idle_seconds_of(made.trace), stated & ~not_idle)
+    overlap = any("idle rows overlap" in note for note in made.account.notes)
+    assert overlap == bool(idle_rows and (stated & not_idle).any())
+
+
 @given(jobs=job_lists())
-def test_a_delimiter_may_end_the_lines(jobs: list[SyntheticJob]) -> None:
+def test_a_delimiter_may_end_the_lines_and_their_order_does_not_matter(
+    jobs: list[SyntheticJob],
+) -> None:
     """As `sacct -p` has it, of jobs without free text that has delimiters or line breaks in it."""
-    plain = [SyntheticJob(*(job.hosts, job.start_s, job.end_s), 6) for job in jobs]
+    plain = [SyntheticJob(job.hosts, job.start_s, job.end_s, 6) for job in jobs]
     text = slurm.sacct(plain).replace("\n", "|\n")
     bare = text.partition("\n")[2]
-    for read in (ingest("slurm", text), ingest("slurm", bare, fields=COLUMNS)):
-        assert np.array_equal(more.idle_seconds_of(read), more.idle_seconds(jobs))
+    logs = ((text, ()), (bare, COLUMNS), (slurm.sacct(jobs), ()), (slurm.sacct(jobs[::-1]), ()))  # fmt: skip
+    for log, fields in logs:
+        made = ingest("slurm", log, fields=fields)
+        assert np.array_equal(more.idle_seconds_of(made), more.idle_seconds(jobs))
 
 
-@given(jobs=job_lists())
-def test_the_order_of_the_rows_does_not_matter(jobs: list[SyntheticJob]) -> None:
-    one = ingest("slurm", slurm.sacct(jobs))
-    other = ingest("slurm", slurm.sacct(jobs[::-1]))
-    for column in ("times", "joined", "joined_at", "left", "left_at"):
-        assert np.array_equal(getattr(one, column), getattr(other, column))
-    assert one.nodes == other.nodes
-
-
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", [*WRITERS, *BESIDE])
+@examples(100, quick=8)
 @given(data=st.data())
 def test_damaged_logs_and_those_of_others_are_read_or_refused(
     name: str, data: st.DataObject
 ) -> None:
-    kind, write, _ = WRITERS[name]
+    kind, write, _ = (WRITERS | BESIDE)[name]
     text = write(data.draw(job_lists()))
     if data.draw(st.booleans()):
         kind = data.draw(st.sampled_from(list(BUILT_IN)))
@@ -136,6 +168,7 @@ def test_damaged_logs_and_those_of_others_are_read_or_refused(
 
 
 @pytest.mark.parametrize("kind", BUILT_IN)
+@examples(100, quick=10)
 @given(
     text=st.text(ODD, max_size=300)
     | st.binary(max_size=300).map(lambda b: b.decode("utf-8", "surrogateescape"))

@@ -1,18 +1,20 @@
-"""What all readers of logs share: times, opening, the union of intervals, and the way from them to a node trace."""
+"""What all readers of logs share: times, opening, host lists, and the union of intervals."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
 import lzma
+import tracemalloc
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from ClusterShell.NodeSet import NodeSet
 from hypothesis import example, given
 from hypothesis import strategies as st
 from synthetic_logs import stamp
@@ -25,7 +27,12 @@ from synthetic_logs_more import (
 )
 
 from bft.models import InputError
-from bft.replay.logs.ingest import IngestOptions, ingested
+from bft.replay.cli.main import run
+from bft.replay.logs import HostListError, expand_hosts
+from bft.replay.logs.formats import detect
+from bft.replay.logs.ingest import ingested
+from bft.replay.trace.trace_files import read_trace
+from bft.replay.trace.trace_statistics import fragments
 
 ZONES = (
     "UTC",
@@ -36,8 +43,6 @@ ZONES = (
     "America/St_Johns",
 )
 HEADER = "node,start,end"
-
-# -- times
 
 
 @given(
@@ -68,47 +73,10 @@ def test_local_stamps_follow_their_zone(
     assert len(busy) == len(times)
 
 
-ONE = datetime(2020, 10, 25, 0, 30, tzinfo=UTC).timestamp() - BEGIN_S
-OTHER = datetime(2021, 3, 28, 1, 30, tzinfo=UTC).timestamp() - BEGIN_S
-
-
-@pytest.mark.parametrize(
-    ("row", "zone", "expected", "noted"),
-    [
-        ("2021-02-10T01:16:40+05:30,1612900060", None, (0, 60), 0),
-        ("1612900000.25,1612900000.5", None, (0.25, 0.5), 0),
-        ("2021-02-09T19:46:40.250Z,2021-02-09T19:47:00.75Z", None, (0.25, 20.75), 0),
-        ("2021-02-09T19:46:40,2021-02-09T19:47:40", None, (0, 60), 1),
-        # An hour comes twice: the first is taken, or the one that is not before the start. Another is left out.
-        ("2020-10-25T02:30:00,2020-10-25T02:40:00", "Europe/Berlin", (ONE, ONE + 600), 2),
-        ("2020-10-25T02:30:00,2020-10-25T02:20:00", "Europe/Berlin", (ONE, ONE + 3000), 2),
-        ("2021-03-28T02:30:00,2021-03-28T04:00:00", "Europe/Berlin", (OTHER, OTHER + 1800), 1),
-    ],
-)  # fmt: skip
-def test_times(row: str, zone: str | None, expected: object, noted: int) -> None:
-    everything = (-200 * 86_400, 200 * 86_400)
-    lines = (HEADER, f"n1,{row}")
-    busy, account = read_lines("intervals", *lines, tz=zone, window=everything)
-    assert busy == {("n1", *expected)}  # type: ignore[misc]
-    told = [(tally.count, tally.line) for tally in account.notes.values() if tally.line]
-    assert told == ([(noted, 2)] if noted else [])
-    assert any("--tz" in note for note in account.notes) == (noted and zone is None)
-    for why, day in (("came twice", "2020-10-25"), ("does not exist", "2021-03-28")):
-        assert any(why in note for note in account.notes) == row.startswith(day)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["2021-02-30T00:00:00", "2021-02-10", "2021-02-10T25:00:00", "20210210", "now", "1969-01-01T00:00:00",
-     "2300-01-01T00:00:00", "0000-00-00T00:00:00", "2021-W07-1T00:00:00", "2021-02-10T20:21:61", "99999999999999", "-5",
-     "2021-02-10T20:21:15+99:00", "٢٠٢١-02-10T20:21:15", "2021-02-10T20:21:15 PM", "nan", "inf", "1e99", "9300000000"],
-)  # fmt: skip
-def test_what_is_no_time(text: str) -> None:
-    rows = (f"n1,{text},{stamp(9)}", f"n2,{stamp(0)},{text}", f"n3,{stamp(0)},{stamp(9)}")  # fmt: skip
-    busy, account = read_lines("intervals", HEADER, *rows)
-    assert busy == {("n3", 0, 9)}
-    told = {why: each.detail.partition(": ")[0] for why, each in account.skipped.items()}  # fmt: skip
-    assert told == {f"column {each} holds no time": ascii(text) for each in ("start", "end")}  # fmt: skip
+def test_fractions_keep_nanoseconds() -> None:
+    text = f"{HEADER}\nn1,1612900000.123456789,1612900001.1234567899\n"
+    begin, end = read_texts("intervals", text).trace.times.tolist()[1:3]
+    assert (begin, end) == (1_612_900_000_123_456_789, 1_612_900_001_123_456_789)
 
 
 # -- opening
@@ -157,6 +125,59 @@ def test_what_is_no_log_and_no_zone(data: bytes, zone: str, what: str) -> None:
         read_files("slurm", data, tz=zone)
 
 
+@pytest.mark.parametrize("form", ["intervals", "slurm"])
+def test_a_quoted_host_list_may_be_long(form: str) -> None:
+    hosts = ",".join(f"node{number:05}" for number in range(20_000))
+    row = '"{}","{}","{}","{}"'.format
+    header = row("JobID", "NodeList", "Start", "End")
+    jobs = row(1, hosts, stamp(0), stamp(9)), row(2, "node00000", stamp(9), stamp(20))
+    text = "\n".join([header, *jobs])
+    made = read_texts(form, text, window=(0, 20))
+    assert (made.account.used, made.coverage.nodes) == (2, 20_000)
+    assert made.coverage.busy == pytest.approx(9 / 20, rel=1e-4)
+
+
+FIRST_LINES = """\
+flux {"timestamp":1605115080.03,"name":"submit"}
+flux JOBID|NODELIST|T_RUN|T_INACTIVE
+htcondor *** Offset = 0 ClusterId = 1
+slurm-json {
+slurm-json {"jobs": [
+slurm JobID|JobName|NodeList|AllocNodes|Start|End|State
+slurm-events Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User|
+pbs 06/06/2005 14:04:25;D;408.ign1;requestor=guest
+lsf "JOB_FINISH" "10.1" 1644", 5
+lsf-events "JOB_NEW" "10.1" 1644", 5
+lsf-events "JOB_STATUS" "10.1" 1612900000 1 64 0 0 0.1 0 0 0 0 0
+intervals node,start,end
+intervals node,start,end,state
+swf 1 0 5 10 4 -1 -1 4 9 -1 1 1 1 -1 -1 1 -1 -1
+swf   184   561553      0     61   16     -1    -1   16  43200 819200  1   6   1  -1 -1  1 -1 -1
+prometheus {"status":"success","data":{"resultType":"matrix"
+batsim job_id,starting_time,finish_time,allocated_resources
+None hello world
+"""
+
+
+@pytest.mark.parametrize("line", FIRST_LINES.splitlines())
+@pytest.mark.usefixtures("example_logs")
+def test_formats_are_recognised_by_the_first_line(line: str) -> None:
+    form, _, text = line.partition(" ")
+    assert str(detect(text)) == form
+
+
+def test_the_recipe_of_intervals_is_read_as_it_says(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["ingest", "--recipe", "intervals"]) == 0
+    text = capsys.readouterr().out.replace("#   ", "")
+    first = text.index("node,start,end,state")
+    Path("recipe.csv").write_text("".join(text[first:].splitlines(keepends=True)[:3]))
+    args = "ingest intervals recipe.csv --nodes cn[001-005] --from 2024-01-01 --to 2024-01-01T08:00 --tz UTC -o t.csv"
+    assert run(args.split()) == 0
+    assert fragments(read_trace("t.csv")).node.tolist() == [0]
+
+
 # -- the union of intervals
 
 Rows = list[tuple[int, int, int]]
@@ -195,24 +216,17 @@ def test_what_is_busy_is_the_union(
 
     lines = [f"n{node},{instant(start)},{instant(start + length)}" for node, start, length in rows]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bft.replay.logs.records._NODES", at_once)
-        patch.setattr("bft.replay.logs.spans._MANY", many)
+        patch.setattr("bft.replay.logs.records._NODES", at_once, raising=False)
+        patch.setattr("bft.replay.logs.spans._MANY", many, raising=False)
         around = {"window": (-86_400, 60 * 86_400), "nodes": [nodes]}
-        made = read_texts(
-            "intervals",
-            "\n".join([HEADER, *lines]),
-            min_gap_s=gap * unit_ns / 1e9,
-            **around,
-        )
+        text = "\n".join([HEADER, *lines])
+        made = read_texts("intervals", text, min_gap_s=gap * unit_ns / 1e9, **around)
     expected = {
         (f"n{node}", *(BEGIN_S + bound * unit_ns / 1e9 - BEGIN_S for bound in bounds))
         for node, *bounds in union(rows, gap)
     }
     assert taken(made.trace) == expected
     assert made.coverage.intervals == len({*rows})
-
-
-# -- jobs that only state how many nodes they had
 
 
 @given(
@@ -222,30 +236,116 @@ def test_what_is_busy_is_the_union(
         max_size=20,
     )
 )
-def test_counted_jobs_keep_as_many_nodes_busy(jobs: Rows) -> None:
+def test_jobs_that_only_state_how_many_nodes_they_had_keep_as_many_busy(
+    jobs: Rows,
+) -> None:
     rows = [
         f"{number}|{count}|{stamp(start)}|{stamp(start + length)}|COMPLETED"
         for number, (count, start, length) in enumerate(jobs)
     ]
     text = "\n".join(["JobID|NNodes|Start|End|State", *rows])
     made = read_texts("slurm", text, window=(0, 80))
-    needed = np.zeros(80, dtype=int)
+    needed, counts = np.zeros((2, 80), dtype=int)
     for count, start, length in jobs:
         needed[start : start + length] += count
     assert made.coverage.nodes == needed.max()
-    counts = np.zeros(80, dtype=int)
     for _, start, end in taken(made.trace):
         counts[int(start) : int(min(end, 80))] += 1
     assert counts.tolist() == needed.tolist()
 
 
-def test_options_check_themselves() -> None:
-    for wrong in (
-        {"min_gap_s": -1},
-        {"uncertain": "busy"},
-        {"units_per_node": 0},
-        {"nodes": "n1"},
-        {"partition": ""},
-    ):
-        with pytest.raises(InputError, match="expected"):
-            IngestOptions(**wrong)  # type: ignore[arg-type]
+@st.composite
+def brackets(draw: st.DrawFn) -> str:
+    width = draw(st.integers(1, 4))
+    pieces = []
+    for _ in range(draw(st.integers(1, 3))):
+        low = draw(st.integers(0, 9999 % 10**width))
+        high = draw(st.integers(low, min(low + 12, 10**width - 1)))
+        pieces.append(
+            f"{low:0{width}}" if low == high else f"{low:0{width}}-{high:0{width}}"
+        )
+    return f"[{','.join(pieces)}]"
+
+
+PREFIXES = st.sampled_from(["n", "cn-", "rack-x", "d07n", "a_b"])
+PARTS = st.tuples(brackets(), st.sampled_from(["-", "-x", "n"])).map("".join)
+WORDS = st.tuples(PREFIXES, st.lists(PARTS, max_size=2).map("".join)).map("".join)
+LISTS = st.lists(WORDS, min_size=1, max_size=4).map(",".join)
+ANY_TEXT = st.text("n01[]-,/", max_size=9)
+
+
+@given(LISTS)
+def test_the_same_hosts_as_clustershell(text: str) -> None:
+    found = expand_hosts(text)
+    assert len(set(found)) == len(found)
+    assert set(found) == set(NodeSet(text))
+
+
+@given(st.lists(LISTS | ANY_TEXT, min_size=1, max_size=8))
+def test_a_column_of_lists_names_the_hosts_that_each_list_names(
+    texts: list[str],
+) -> None:
+    expected, refused = set(), 0
+    for row, text in enumerate(texts):
+        try:
+            hosts = expand_hosts(text)
+        except HostListError:
+            hosts, refused = (), refused + 1
+        expected |= {(host, 10.0 * row, 10.0 * row + 5) for host in hosts}
+    rows = [
+        f"{row}|{text}|{stamp(10 * row)}|{stamp(10 * row + 5)}"
+        for row, text in enumerate(texts)
+    ]
+    rows.append(f"last|last|{stamp(0)}|{stamp(5)}")
+    spans, account = read_files("slurm", "\n".join(["JobID|NodeList|Start|End", *rows]))
+    assert spans == expected | {("last", 0.0, 5.0)}
+    why = "column NodeList holds no host list"
+    assert sum(tally.count for tally in account.skipped.values()) == refused + sum(
+        not text for text in texts
+    )
+    assert (why in account.skipped) == (refused > 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("n[08-11]", "n08 n09 n10 n11"),
+        ("n[3,1,1-2]", "n3 n1 n2"),
+        ("r[1-2]n[01-03]", "r1n01 r1n02 r1n03 r2n01 r2n02 r2n03"),
+        ("a,b[1-2]c,a", "a b1c b2c"),
+        ("n-13-[01-02],n-14-[01-02]", "n-13-01 n-13-02 n-14-01 n-14-02"),
+        ("n[0-8/4]", "n0 n4 n8"),
+        ("n[9-10]", "n9 n10"),
+        *[(nothing, "") for nothing in ("", "None assigned", "(null)", "None", "N/A")],
+    ],
+)  # fmt: skip
+def test_expansion(text: str, hosts: str) -> None:
+    assert list(expand_hosts(text)) == hosts.split()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["n[1-2", "n1-2]", "n[2-1]", "n[]", "n[a-b]", "n[1--2]", "n[[1-2]]", "a,,b", ",a", "a,", "a b", "ä1", "n\0",
+     "n[1]\n", "n[0-8/0]", "n[0-999999999]", "n[0-9][0-99][0-999][0-9]", "n[1-2],m[0-999999]", "n[٣]", "[", "n[1-2][",
+     "\udcff", "a[0-9999]b[0-9999]c[0-9999]", "n[" + ",".join(["0-200000"] * 5) + "]", "n" + "[1-262143]" * 300,
+     "n[" + ",".join(f"{low}-262143" for low in range(1, 4000)) + "]", "n[" + ",".join(["0-" + "9" * 18] * 20) + "]",
+     "n" * 200_000 + "[1-262143]", "n[" + "0" * 100_000 + ",1-100000]"],
+    ids=lambda text: ascii(text[:24]),
+)  # fmt: skip
+def test_what_is_no_host_list_is_refused_before_it_takes_memory(text: str) -> None:
+    tracemalloc.start()
+    with pytest.raises(HostListError):
+        expand_hosts(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20
+
+
+@pytest.mark.reference
+def test_the_lists_of_real_logs(reference: Path) -> None:
+    logs = reference / "logs/slurm"
+    with gzip.open(logs / "xdmod-phillips.sacct.log.gz", "rt", encoding="utf-8") as log:
+        lines = log.readlines()
+    lines += (logs / "xdmod-unit-accounting-logs.log").read_text().splitlines()
+    for text in {line.split("|")[24] for line in lines} - {"None assigned"}:
+        assert set(expand_hosts(text)) == set(NodeSet(text))

@@ -1,158 +1,225 @@
-"""Lists of a machine's nodes, as every command prints them: which nodes there are, and which were down."""
+"""Snapshots and lists of nodes as every command prints them; what is odd are cases: snapshots.toml, nodes.toml."""
 
 from __future__ import annotations
 
-import json
+import gzip
+import os
+import tomllib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_logs_more import BEGIN_S, read_texts
+from log_cases import FOLDER
+from synthetic_logs_more import BEGIN_S, damages, read_texts, survives
 
 from bft.models import InputError
+from bft.replay.cli.main import run
 from bft.replay.logs import Ingested
+from bft.replay.trace.node_trace import SECOND_NS
+from bft.replay.trace.trace_files import read_trace
+from bft.replay.trace.trace_statistics import fragments
 
-ASJ = """\
-                                                        mem       ncpus   nmics   ngpus
-vnode           state           njobs   run   susp      f/t        f/t     f/t     f/t   jobs
---------------- --------------- ------ ----- ------ ------------ ------- ------- ------- -------
-n1              free                 0     0      0      0 b/0 b    48/48     0/0     0/0 --
-n2              job-busy             1     1      0  100gb/503gb    0/32     0/0     0/4 12.srv,13.srv
-"""
-AV = """\
-n1
-     Mom = n1.cluster
-     state = free
-     resources_available.vnode = n1
+NODES = ("n1", "n2", "rack-3.cluster.org")
+PERIOD_S = 60
+# Stamp in seconds -> node -> state.
+Samples = Mapping[int, Mapping[str, str]]
 
-n1[0]
-     Mom = n1.cluster
-     state = job-busy
 
-n1[1]
-     Mom = n1.cluster
-     state = free
-
-n2[0]
-     Mom = n2.cluster
-     state = offline
-     jobs = 7.srv/0, 7.srv/1
-"""
-SINFO_JSON = {
-    "meta": {"nodes": ["x"], "plugin": {"type": "sinfo"}},
-    "sinfo": [
-        {
-            "node": {"state": ["IDLE"]},
-            "nodes": {"total": 2, "hostnames": ["x9"], "nodes": ["n1", "n2"]},
-        },
-        {"node": {"state": ["FUTURE"]}, "nodes": {"total": 1, "nodes": ["n3"]}},
-        {
-            "node": {"state": ["ALLOCATED", "DRAIN"]},
-            "nodes": {"total": 2, "nodes": ["n[1-2]"]},
-        },
-    ],
-    "errors": [],
-}
-SCONTROL_JSON = {
-    "nodes": [
-        {
-            "hostname": "n1",
-            "name": "n1",
-            "state": ["MIXED", "PLANNED"],
-            "partitions": ["nodes"],
-        },
-        {"hostname": "n2", "state": "idle", "reservation": {"nodes": "x"}},
-        {"name": "n3", "state": ["FUTURE"]},
+def table(samples: Samples, mark: str = ",") -> str:
+    words = {
+        "idle": ("idle", "planned"),
+        "busy": ("mixed", "alloc"),
+        "down": ("down*", "IDLE+DRAIN"),
+    }
+    rows = [
+        mark.join((str(stamp), node, words[state][stamp // PERIOD_S % 2]))
+        for stamp, states in samples.items()
+        for node, state in states.items()
     ]
-}
-PBS_JSON = {
-    "timestamp": 1,
-    "pbs_server": "srv",
-    "nodes": {
-        "n1[0]": {"Mom": "n1", "resources_available": {"vnode": "n1[0]"}},
-        "n2": {"state": "free", "jobs": ["1"]},
-    },
-}
-# RFC 20; the two brokers of n2 have a rank each.
-FLUX_R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [
-            {"rank": "0", "children": {"core": "0-3"}},
-            {"rank": "1-2", "children": {"core": "0-1"}},
-        ],
-        "nodelist": ["n1", "n2,n2"],
-        "starttime": 0.0,
-        "expiration": 0.0,
-        "properties": {"batch": "0-2"},
-    },
-}
+    return "\n".join([f"timestamp{mark}node{mark}state", *rows])
 
 
-def machine(text: str, host: str = "n1", **options: object) -> Ingested:
-    """What is made of a list, and of a job that ran on one of its nodes all the time."""
-    log = f"node,start,end\n{host},{BEGIN_S},{BEGIN_S + 100}\n"
-    return read_texts(
-        "intervals",
-        log,
-        nodes=["list"],
-        files={"list": text},
-        window=(0, 100),
-        **options,
-    )
+class Shape(NamedTuple):
+    """What a command prints: something before all nodes, between two and after them, and of node NODE in each state."""
+
+    idle: str
+    busy: str
+    down: str
+    before: str = ""
+    between: str = "\n"
+    after: str = ""
+
+
+def listed(name: str, entry: str, idle: str, busy: str, down: str) -> Shape:
+    """A list of JSON of entries in which STATE stands for the state, on one line each."""
+    states = (entry.replace("STATE", state) for state in (idle, busy, down))
+    return Shape(*states, f'{{"{name}": [\n', ",\n", "\n]}")
+
+
+LONG = "NODE                 1  batch*      "
+WIDE = "all*         up   infinite 1-infinite   no       NO        all      1"
+SHAPES = {
+    "sinfo -N -h -o": Shape("NODE idle\nNODE idle", "NODE allocated\nNODE allocated", "NODE drained\nNODE drained"),
+    "sinfo -N -l": Shape(f"{LONG}idle", f"{LONG} mix", f"{LONG}down*", "NODELIST  NODES PARTITION STATE\n"),
+    "sinfo --json": listed("sinfo", '{"node": {"state": [STATE]}, "nodes": {"nodes": ["NODE"]}}', '"IDLE"', '"MIXED"',
+                           '"IDLE", "DRAIN"'),
+    # Up to 22.05: one word, and flags beside it.
+    "sinfo --json, flags apart": listed(
+        "nodes", '{"name": "NODE", "hostname": "vm", "state": "idle", "state_flags": [STATE]}', '"PLANNED"',
+        '"COMPLETING"', '"MAINTENANCE", "RESERVED", "PLANNED"',
+    ),
+    # From 23.02 on: a column that is blank but for reserved nodes.
+    "sinfo -l, blank column": Shape(
+        f"{WIDE}  idle             NODE", f"{WIDE} mixed             NODE", f"{WIDE} maint          m1 NODE",
+        "PARTITION AVAIL  TIMELIMIT   JOB_SIZE ROOT OVERSUBS     GROUPS  NODES       STATE RESERVATION NODELIST\n",
+    ),
+    "scontrol show node": Shape(*(
+        f"NodeName=NODE Arch=x86_64\n   CPUAlloc=0 CPUTot=2\n   State={state} ThreadsPerCore=1\n"
+        for state in ("IDLE", "MIXED+PLANNED", "DOWN+NOT_RESPONDING")
+    )),
+    "pbsnodes -a": Shape(*(
+        f"NODE\n     Mom = NODE\n     state = {state}\n     resources_available.ncpus = 4\n"
+        for state in ("free", "free\n     jobs = 7.srv/0, 8.srv/1", "offline")
+    )),
+    "pbsnodes -F json": Shape(
+        '"NODE": {"state": "free"}', '"NODE": {"state": "free", "jobs": ["7.srv"]}', '"NODE": {"state": "down"}',
+        '{"timestamp": 1,\n"nodes": {', ",\n", "\n}}",
+    ),
+    "bhosts -w": Shape(
+        "NODE ok - 16 0 0 0 0 0", "NODE ok - 16 3 3 0 0 0", "NODE closed_Adm - 16 0 0 0 0 0",
+        "HOST_NAME STATUS JL/U MAX NJOBS RUN SSUSP USUSP RSV\n",
+    ),
+    "qstat -f": Shape(
+        "q0@NODE BIP 0/0/16 0.01 lx-amd64\nq1@NODE BIP 0/0/16 0.01 lx-amd64      d",
+        "q0@NODE BIP 0/0/16 1.01 lx-amd64\nq1@NODE BIP 0/2/16 1.01 lx-amd64\n   7 0.5 job u r 02/10/2021",
+        "q0@NODE BIP 0/0/16 -NA- lx-amd64 au\nq1@NODE BIP 0/0/16 -NA- lx-amd64 au",
+        "queuename qtype resv/used/tot. load_avg arch states\n", f"\n{'-' * 80}\n",
+    ),
+}  # fmt: skip
+WRITERS = ("csv", "semicolons", *SHAPES)
+
+
+def written(name: str, samples: Samples) -> str:
+    """Snapshots as a table, or with a line with the time before what a command prints."""
+    if name not in SHAPES:
+        return table(samples, "," if name == "csv" else ";")
+    shape, texts = SHAPES[name], []
+    for stamp, states in samples.items():
+        nodes = (
+            getattr(shape, state).replace("NODE", node)
+            for node, state in states.items()
+        )
+        texts.append(f"{stamp}\n{shape.before}{shape.between.join(nodes)}{shape.after}")
+    return "\n".join(texts)
+
+
+@st.composite
+def sampled(draw: st.DrawFn) -> dict[int, dict[str, str]]:
+    """Two to eight snapshots, a period apart, of all nodes."""
+    states = st.sampled_from(["idle", "busy", "down"])
+    count = draw(st.integers(2, 8))
+    return {
+        BEGIN_S + k * PERIOD_S: {node: draw(states) for node in NODES}
+        for k in range(count)
+    }
+
+
+def agrees(samples: Samples, *texts: str) -> None:
+    """A node is idle from a snapshot that shows it so to the next one."""
+    trace = read_texts("snapshots", *texts, window=None).trace
+    assert (trace.start, trace.end) == (min(samples) * SECOND_NS, max(samples) * SECOND_NS)  # fmt: skip
+    found = fragments(trace)
+    columns = (column.tolist() for column in (found.node, found.start_ns, found.end_ns))
+    idle = {
+        (trace.nodes[node], at)
+        for node, start, end in zip(*columns, strict=True)
+        for at in range(start // SECOND_NS, end // SECOND_NS, PERIOD_S)
+    }
+    states = [(node, at, state) for at, each in samples.items() for node, state in each.items()]  # fmt: skip
+    last = max(samples)
+    assert idle == {(node, at) for node, at, state in states if state == "idle" and at < last}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@examples(100, quick=10)
+@given(samples=sampled())
+def test_each_state_holds_until_the_next_snapshot(name: str, samples: Samples) -> None:
+    agrees(samples, written(name, samples))
+
+
+@given(samples=sampled(), order=st.randoms())
+def test_files_may_come_in_any_order_and_repeat_one_another(
+    samples: Samples, order: st.randoms
+) -> None:
+    texts = [table({stamp: states}) for stamp, states in samples.items()] * 2
+    order.shuffle(texts)
+    agrees(samples, *texts)
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(ASJ, id="pbsnodes -aSj"),
-        pytest.param(ASJ.partition("\n")[2].replace(" njobs ", " OS "), id="pbsnodes -aS"),
-        pytest.param(ASJ.replace("n1  ", "n1[0]").replace("n2 ", "n2[1]"), id="pbsnodes -avSj"),
-        pytest.param(AV, id="pbsnodes -av"),
-        pytest.param("Name=n1[0]|Mom=n1.cluster|state=free\nName=n2|Mom=n2.cluster|state=offline\n", id="pbsnodes dsv"),
-        pytest.param(json.dumps(PBS_JSON), id="pbsnodes json"),
-        pytest.param(json.dumps(PBS_JSON, indent=4), id="pbsnodes json, lines"),
-        pytest.param("batch*   up   infinite   1   idle n1\ndebug  up 30:00 1 mix n2\nnone up 1:00 0 n/a\n",
-                     id="sinfo -h"),
-        pytest.param("batch*   up   infinite   1/1/0/2 n[1-2]\n", id="sinfo -s -h"),
-        pytest.param("n1   1   batch*  idle\nn2   1   batch*  mix\n", id="sinfo -N -h"),
-        pytest.param("Tue Apr  2 14:00:00 2024\nPARTITION AVAIL TIMELIMIT NODES STATE RESERVATION NODELIST\n"
-                     "batch*   up infinite     2  idle  n[1-2]\n", id="sinfo -l"),
-        pytest.param("Tue Apr  2 14:00:00 2024\nNODELIST NODES PARTITION STATE CPUS REASON\n"
-                     "n1     1  batch*  idle 4 none\nn2 1 batch* down* 4 Not responding\n", id="sinfo -N -l"),
-        pytest.param("CLUSTER: a\nPARTITION AVAIL TIMELIMIT NODES STATE NODELIST\np up infinite 1 idle n1\n\n"
-                     "CLUSTER: a\nPARTITION AVAIL TIMELIMIT NODES STATE NODELIST\np up infinite 1 idle n2\n",
-                     id="sinfo -M"),
-        pytest.param("NODELIST|STATE\nn[1-2]|idle\n", id="sinfo -o, bars"),
-        pytest.param("n1|idle\nn2|mix\n", id="sinfo -h -o, bars"),
-        pytest.param(json.dumps(SINFO_JSON), id="sinfo --json"),
-        pytest.param(json.dumps(SINFO_JSON, indent=1), id="sinfo --json, lines"),
-        pytest.param(json.dumps(SCONTROL_JSON), id="scontrol --json"),
-        pytest.param(json.dumps(FLUX_R), id="flux resource R"),
-        pytest.param(json.dumps(FLUX_R, indent=2), id="flux resource R, lines"),
-        pytest.param("node,cores\nn1,4\nn2,4\n", id="CSV"),
-        pytest.param('"cores";"Node"\n"4";"n[1,2]"\n', id="CSV, quoted"),
-        pytest.param("host\tstate\nn1\tup\nn2\tup\n\n", id="TSV"),
-        pytest.param("n1,n2\n", id="host list"),
-        pytest.param("  n1\n  n2\n", id="indented names"),
-        pytest.param("n1 slots=4\nn2 slots=4\n", id="hostfile of MPI"),
-        pytest.param("NodeName=n1 State=IDLE+CLOUD\n\nNodeName=n2 Arch=x\n   State=IDLE\n   Extra=1\n\n"
-                     "NodeName=n3 Arch=x\n   State=FUTURE ThreadsPerCore=1\n", id="scontrol, FUTURE"),
-        pytest.param("ClusterName=c\nNodeName=n[1-2] \\\n  CPUs=4\nNodeName=n3 State=FUTURE\n"
-                     "PartitionName=p State=UP\n", id="slurm.conf, FUTURE"),
-        pytest.param("NodeName=n1\nNodeName=DEFAULT CPUs=4 \\\n State=FUTURE\nNodeName=n3\nNodeName=n2 State=UNKNOWN\n",
-                     id="slurm.conf, FUTURE by default"),
-        pytest.param("NODELIST NODES STATE\nn1 1 idle\nn2 1 mix-\nn3 1 futr\n", id="sinfo -N, FUTURE"),
-        pytest.param("p up infinite 2 idle n[1-2]\np up infinite 1 future n3\n", id="sinfo -h, FUTURE"),
-    ],
-)  # fmt: skip
-def test_lists_of_nodes(text: str) -> None:
-    made = machine(text)
-    assert made.trace.nodes == ("n1", "n2")
-    assert not made.account.skipped
+    "name", ["csv", "sinfo -N -l", "sinfo --json", "pbsnodes -a", "qstat -f"]
+)
+@examples(100, quick=10)
+@given(samples=sampled(), data=st.data())
+def test_damage_does_no_harm(name: str, samples: Samples, data: st.DataObject) -> None:
+    text = data.draw(damages(written(name, samples)))
+    survives("snapshots", text)
+
+
+def test_the_command_line_says_how_well_snapshots_tell(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    samples = {
+        BEGIN_S + 60 * k: {"n1": "idle" if k % 4 else "busy", "n2": "busy"}
+        for k in range(40)
+    }
+    (here / "s.txt.gz").write_bytes(
+        gzip.compress(written("sinfo -N -h -o", samples).encode())
+    )
+    run(["ingest", "snapshots", "s.txt.gz", "-o", "t.parquet"])
+    out, err = capsys.readouterr()
+    assert (
+        "warning: nodes were looked at every 60 s: begin and end of an idle fragment are known to 60 s"
+        in err
+    )
+    assert "40 snapshots; 9 fragments were seen whole" in err
+    assert "2 nodes" in out
+    assert len(read_trace(here / "t.parquet")) == 19  # ten begin, nine end
+
+
+NAMES = ("nodes-{:%Y%m%dT%H%M%SZ}.txt", "{:%Y-%m-%d_%H-%M-%SZ}.sinfo", "{}.epoch")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "mtime"])
+def test_a_stamp_in_the_name_of_the_file_or_of_its_last_change(
+    name: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stamps = [BEGIN_S, BEGIN_S + 60]
+    files = [
+        f"{stamp % 100}.txt"
+        if name == "mtime"
+        else name.format(stamp if "{}" in name else datetime.fromtimestamp(stamp, UTC))
+        for stamp in stamps
+    ]
+    for file, stamp, state in zip(files, stamps, ["idle", "busy"], strict=True):
+        Path(file).write_text(f"\nn1 {state}\n")
+        os.utime(file, (stamp, stamp))
+    code = run(["ingest", "snapshots", *files, "-o", "t.csv"])
+    if name == "mtime":
+        assert code == 2
+        assert "0.txt: line 2: a snapshot without a time" in capsys.readouterr().err
+        run(["ingest", "snapshots", "--mtime", *files, "-o", "t.csv"])
+    trace = read_trace("t.csv")
+    assert [trace.start // SECOND_NS, trace.end // SECOND_NS] == stamps
 
 
 # What commands print of n2 where its state is ?; n1 is busy.
+PRINTED = tomllib.loads((FOLDER / "states" / "down.toml").read_text("utf-8"))
 STATES = {
     "Slurm": "down* drain drng down~ maint DOWN+NOT_RESPONDING IDLE+DRAIN fail inval idle~ idle% IDLE+POWERED_DOWN",
     "PBS": "offline down stale,down offline,job-exclusive state-unknown,down",
@@ -160,225 +227,64 @@ STATES = {
     "LSF": "unavail unreach closed_Adm",
     "": "down",
 }
-POWER_SAVING = "idle~ idle% IDLE+POWERED_DOWN"
+POWER_SAVING = ("idle~", "idle%", "IDLE+POWERED_DOWN")
+TABLE = """\
+                                                        mem       ncpus   nmics   ngpus
+vnode           state           njobs   run   susp      f/t        f/t     f/t     f/t   jobs
+--------------- --------------- ------ ----- ------ ------------ ------- ------- ------- -------
+n1              free                 0     0      0      0 b/0 b    48/48     0/0     0/0 --
+n1
+     Mom = n1.cluster
+     state = free
+     resources_available.vnode = n1
+
+n1[0]
+     jobs = 7.srv/0, 7.srv/1
+NODELIST
+n[1-2]
+{
+"nodes": {"n1": {
+}}
+#
+NodeName=n1 \\
+CLUSTER: a
+p up 1 2 idle n1
+n1,4
+a;node
+node,since
+n3,\udcff"""
 
 
-def json_of(key: str, *entries: object) -> str:
-    return json.dumps(
-        {key: entries, "kind": "NodeList"} if key == "items" else {key: entries}
-    )
-
-
-def kube(name: str, ready: str = "True", **spec: object) -> dict[str, object]:
-    conditions = [{"type": "Ready", "status": ready}]
-    return {
-        "kind": "Node",
-        "metadata": {"name": name},
-        "spec": spec,
-        "status": {"conditions": conditions},
-    }
-
-
-DOWN = {
-    "scontrol": (
-        "Slurm",
-        "NodeName=n1 Arch=x\n   State=MIXED\n\nNodeName=n2 Arch=x\n   State=? ThreadsPerCore=1\n",
-    ),
-    "scontrol -o": (
-        "Slurm",
-        "NodeName=n1 State=ALLOCATED CPUTot=1\nNodeName=n2 State=? CPUTot=1 Partitions=a,b\n",
-    ),
-    "slurm.conf": ("Slurm", "NodeName=n1 CPUs=4\nNodeName=n2 CPUs=4 State=?\n"),
-    "sinfo": (
-        "Slurm",
-        "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\np up 1:00 1 mix n1\np up 1:00 1 ? n2\n",
-    ),
-    "sinfo -h": ("Slurm", "p up infinite 1 mix n1\np up infinite 1 ? n2\n"),
-    "sinfo -N": ("Slurm", "NODELIST NODES PARTITION STATE\nn1 1 p mix\nn2 1 p ?\n"),
-    "sinfo -N -h": ("Slurm", "n1 1 p mix\nn2 1 p ?\n"),
-    "sinfo -N -l": (
-        "Slurm",
-        "NODELIST NODES PARTITION STATE CPUS REASON\nn1 1 p mix 4 none\nn2 1 p ? 4 Not responding\n",
-    ),
-    "sinfo -h -o": ("Slurm", "n1|mix\nn2|?\n"),
-    "sinfo -h -o, blanks": ("Slurm", "n1 mix\nn2 ?\n"),
-    "sinfo --json": (
-        "Slurm",
-        json_of(
-            "sinfo",
-            *(
-                {"node": {"state": [state]}, "nodes": {"nodes": [name]}}
-                for name, state in (("n1", "MIXED"), ("n2", "?"))
-            ),
-        ),
-    ),
-    "scontrol --json": (
-        "Slurm",
-        json_of(
-            "nodes", {"name": "n1", "state": ["MIXED"]}, {"name": "n2", "state": ["?"]}
-        ),
-    ),
-    "scontrol --json, word": (
-        "Slurm",
-        json_of("nodes", {"name": "n1", "state": "mix"}, {"name": "n2", "state": "?"}),
-    ),
-    "scontrol --json, flags": (
-        "Slurm",
-        json_of(
-            "nodes",
-            {"name": "n1", "state": "mixed", "state_flags": []},
-            {"name": "n2", "state": "idle", "state_flags": ["?"]},
-        ),
-    ),
-    "CSV": ("Slurm", "node,state\nn1,mix\nn2,?\n"),
-    "pbsnodes -a": (
-        "PBS",
-        "n1\n     state = free\n     jobs = 1.s/0\n\nn2\n     state = ?\n",
-    ),
-    "pbsnodes -aS": (
-        "PBS",
-        "vnode state OS hardware host\n----- ----- -- -------- ----\nn1 free -- -- n1\nn2 ? -- -- n2\n",
-    ),
-    "pbsnodes dsv": ("PBS", "Name=n1|Mom=n1|state=free\nName=n2|Mom=n2|state=?\n"),
-    "pbsnodes json": (
-        "PBS",
-        json.dumps({"nodes": {"n1": {"state": "free"}, "n2": {"state": "?"}}}),
-    ),
-    "bhosts": (
-        "LSF",
-        "HOST_NAME STATUS JL/U MAX NJOBS RUN SSUSP RSV\nn1 ok - 9 3 3 0 0\nn2 ? - 9 0 0 0 0\n",
-    ),
-    "qstat -f": (
-        "SGE",
-        "queuename qtype resv/used/tot. load_avg arch states\nq@n1 BIP 0/2/16 1.01 lx-amd64\n"
-        "q@n2 BIP 0/0/16 -NA- lx-amd64 ?\n",
-    ),
-    "qhost": (
-        "",
-        "HOSTNAME ARCH NCPU LOAD MEMTOT\nglobal - - - -\nn1 lx-amd64 4 0.1 8G\nn2 lx-amd64 4 - 8G\n",
-    ),
-    "kubectl": ("", json_of("items", kube("n1"), kube("n2", "Unknown"))),
-    "kubectl, not ready": ("", json_of("items", kube("n1"), kube("n2", "False"))),
-    "kubectl, cordoned": (
-        "",
-        json_of("items", kube("n1"), kube("n2", unschedulable=True)),
-    ),
-}
+def machine(text: str, **options: object) -> Ingested:
+    """What is made of a list, and of a job that ran on one of its nodes all the time."""
+    log = f"node,start,end\nn1,{BEGIN_S},{BEGIN_S + 100}\n"
+    listed = {"nodes": ["list"], "files": {"list": text}, "window": (0, 100)}
+    return read_texts("intervals", log, **{**listed, **options})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("command", "state"),
     [
-        (each, state)
-        for each, (kind, _) in DOWN.items()
-        for state in STATES[kind].split()
+        (command, state)
+        for command, each in PRINTED.items()
+        for state in STATES[each["scheduler"]].split()
     ],
 )
 def test_nodes_that_are_down_in_the_list_are_not_idle(command: str, state: str) -> None:
     """Also those that ran no job: they count as unavailable; those that power saving took down are told of."""
-    made = machine(DOWN[command][1].replace("?", state), uncertain="unavailable")
-    saves = state in POWER_SAVING.split()
+    text = PRINTED[command]["list"].replace("?", state)
+    made = machine(text, uncertain="unavailable")
+    saves = state in POWER_SAVING
+    share = 0.0 if saves else 0.5
+    told = "are DOWN or drained in the list of nodes"
+    if saves:
+        told = "power saving takes nodes of the list down"
     assert made.trace.nodes == ("n1", "n2")
-    assert (made.coverage.busy, made.coverage.unavailable) == (
-        0.5,
-        0.0 if saves else 0.5,
-    )
-    told = (
-        "power saving takes nodes of the list down"
-        if saves
-        else "are DOWN or drained in the list of nodes"
-    )
+    assert (made.coverage.busy, made.coverage.unavailable) == (0.5, share)
     assert any(told in each and "50.00%" in each for each in made.account.warnings())
 
 
-def test_a_resource_set_of_flux_that_contradicts_itself() -> None:
-    made = machine(json.dumps(FLUX_R).replace("n2,n2", "n2"))
-    assert made.trace.nodes == ("n1", "n2")
-    assert "R of Flux has another number of hosts than of ranks" in made.account.notes
-    for before, after, reason in (
-        ('"nodelist"', '"hosts"', "expected execution with R_lite and nodelist"),
-        ("n2,n2", "n[2-", "a list of nodes or ranks cannot be read"),
-        ("1-2", "2-1", "a list of nodes or ranks cannot be read"),
-    ):
-        with pytest.raises(InputError, match=reason):
-            machine(json.dumps(FLUX_R).replace(before, after))
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "reason"),
-    [
-        ("n1,4\nn2\n", "skipped", "holds names and numbers: a row of a table"),
-        ("NODES STATE\n2 idle\nn2 idle\n", "skipped", "column NODES names no node"),
-        ("cores,node\n4\n4,n2\n", "skipped", "column NODE names no node"),
-        (
-            "PARTITION NODELIST STATE\np idle\np n2 idle\n",
-            "skipped",
-            "column NODELIST names no node",
-        ),
-        ("n[1-\nn2\n", "skipped", "is no list of nodes"),
-        ("node,since\nn3,\udcff\nn2,\n", "skipped", "column since holds no time"),
-        (
-            "node,since,until\nn3,2024-01-02,2024-01-01\nn2,,\n",
-            "skipped",
-            "column until is before since",
-        ),
-        (
-            "node,was\nn[3-4],m3\nn2,\n",
-            "skipped",
-            "column was holds another number of names",
-        ),
-        ('{"nodes": [{"name": "n2"}, {"cpus": 4}]}', "skipped", "is no JSON of nodes"),
-        (
-            "NodeName=n2\nNodeName=n[3-4] State=FUTURE\n",
-            "left_out",
-            "a node that is not there yet (state FUTURE)",
-        ),
-        (
-            "ClusterName=c\nInclude more.conf\nNodeName=n2\n",
-            "notes",
-            "an included file was not read",
-        ),
-        ("n2 n3\n", "notes", "only the first word of a line was read as a node"),
-    ],
-)
-def test_rows_of_a_list_that_are_not_read_are_reported(
-    text: str, kind: str, reason: str
-) -> None:
-    made = machine(text, "n2")
-    assert made.trace.nodes == ("n2",)
-    assert [why for why in getattr(made.account, kind) if why.startswith(reason)]
-    if kind == "skipped":
-        with pytest.raises(InputError, match=rf"list: line \d: {reason}"):
-            machine(text, "n2", strict=True)
-
-
-@pytest.mark.parametrize("text", ["\n", "# n1\n", "PARTITION NODELIST\n", "NodeName=n1 State=FUTURE\n", '{"nodes": []}',
-                                  '{"jobs": []}', "PartitionName=p Nodes=ALL\n"])  # fmt: skip
-def test_a_list_that_names_no_node_is_refused(text: str) -> None:
-    with pytest.raises(
-        InputError, match=r"names no node|not JSON with a list 'sinfo' or 'nodes'"
-    ):
-        machine(text)
-
-
-def test_vnodes_of_the_list_are_the_hosts_of_the_jobs() -> None:
-    record = "02/09/2021 20:00:00;E;{0}.srv;exec_vnode=({1}[0]:ncpus=4)+({1}[1]:ncpus=4) start={2} end={3}\n"
-    jobs = [(1, "n1", 0, 600), (2, "n2", 300, 900), (3, "n1", 800, 1200)]
-    text = "".join(record.format(k, n, BEGIN_S + a, BEGIN_S + b) for k, n, a, b in jobs)
-    trace = read_texts(
-        "pbs", text, nodes=["list"], files={"list": AV}, window=(600, 1200)
-    ).trace
-    assert trace.nodes == ("n1", "n2")
-    assert trace.idle_node_seconds() == 200 + 300
-
-
-LINES = [
-    *ASJ.split("\n"), *AV.split("\n"), "NODELIST", "n[1-2]", "{", '"nodes": {"n1": {', "}}", "#", "NodeName=n1 \\",
-    "CLUSTER: a", "p up 1 2 idle n1", "n1,4", "a;node",
-]  # fmt: skip
-
-
-@given(st.lists(st.sampled_from(LINES), max_size=12))
+@given(st.lists(st.sampled_from(TABLE.split("\n")), max_size=12))
 def test_any_mixture_of_lines_is_read_or_refused(lines: list[str]) -> None:
     try:
         made = machine("\n".join(lines))

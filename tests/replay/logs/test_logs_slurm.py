@@ -1,10 +1,11 @@
-"""Slurm's commands as they print on real machines, and their traps one by one."""
+"""Slurm's tables, in blocks, and real files; traps one by one are cases: slurm.toml, slurm-states.toml, releases."""
 
 from __future__ import annotations
 
 import csv
 import re
-from itertools import pairwise
+from datetime import datetime
+from itertools import chain, pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -12,166 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from synthetic_logs_more import BEGIN_S, Spans, read_files, read_texts, taken
+from log_cases import spans
+from synthetic_logs import stamp
+from synthetic_logs_more import damages, read_files, read_texts, taken
 
 from bft.models import InputError
-from bft.replay.logs import Account, Ingested, IngestOptions, detect, ingested
+from bft.replay.logs import Ingested, IngestOptions, ingested, lines
 from bft.replay.trace.node_trace import SECOND_NS
-
-HEADER = "JobID|JobName|NodeList|AllocNodes|Start|End|State"
-# The begin of times in this file, and what they are in the spans that are read.
-T, MIDNIGHT_S = "2021-02-10T00:0", 1_612_915_200 - BEGIN_S
-AMBIGUOUS = (
-    "has another number of fields than columns, and which belong together is not clear"
-)
-CUT_OFF = "has fewer fields than columns: cut off?"
-
-
-def at(*spans: tuple[str, float, float]) -> Spans:
-    """Spans whose times are seconds since midnight; nodes may be several."""
-    return {
-        (node, MIDNIGHT_S + start, MIDNIGHT_S + end)
-        for nodes, start, end in spans
-        for node in nodes.split()
-    }
-
-
-N1 = at(("n1", 60, 120))
-ROW = f"1|n1|1|{T}1:00|{T}2:00|COMPLETED"
-
-
-def reasons(account: Account) -> dict[str, tuple[int, int]]:
-    """Count and first line of all that was not used."""
-    return {
-        why: (tally.count, tally.line)
-        for why, tally in {**account.skipped, **account.left_out}.items()
-    }
-
-
-# --- rows -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("row", "found"),
-    [
-        ("1|j|n1|1|{T}1:00|{T}2:00|COMPLETED", N1),
-        ("1_7|j|n[1-2]|2|{T}1:00|{T}2:00|CANCELLED by 77", at(("n1 n2", 60, 120))),
-        ("1_[3-9%2]|j|None assigned|0|Unknown|Unknown|PENDING", "job that never started"),
-        ("1+1|j|n1|1|{T}1:00|{T}2:00|NODE_FAIL", N1),
-        ("1.batch|batch|n1|1|{T}1:00|{T}2:00|COMPLETED", "job step"),
-        ("1|j|None assigned|0|None|{T}2:00|CANCELLED by 5", "job that never started"),
-        ("1|j|None assigned|0|{T}2:00|{T}2:00|CANCELLED by 5", "job that never started"),
-        ("1|j|n1|1|{T}2:00|{T}2:00|FAILED", "job of zero length"),
-        ("1|j|n1|1|{T}3:00|{T}2:00|FAILED", "ends before it starts"),
-        ("1|j|n1|1|{T}3:00|Unknown|COMPLETED", "has ended, but its end is missing"),
-        ("1|j|None assigned|1|{T}1:00|{T}2:00|COMPLETED", "job ran, but names no nodes"),
-        ("1|j|n[1-|1|{T}1:00|{T}2:00|COMPLETED", "column NodeList holds no host list"),
-        ("1|j|n[0-99999999]|1|{T}1:00|{T}2:00|COMPLETED", "column NodeList holds no host list"),
-        ("1|j|n1|1|yesterday|{T}2:00|COMPLETED", "column Start holds no time"),
-        ("1|j|n1|1|{T}1:00|2021-02-31T00:00:00|COMPLETED", "column End holds no time"),
-        ("1|j|n1|1|1612915260|1612915320|COMPLETED", N1),
-        ("1|a|b|c|n1|1|{T}1:00|{T}2:00|COMPLETED", N1),
-        ("1|a\nb\n|c|n1|1|{T}1:00|{T}2:00|COMPLETED", N1),
-        ("1|j|n1|1|{T}1:00|{T}2:00", CUT_OFF),
-        ("1|j|n1", CUT_OFF),
-        ("1|j|n1|1|{T}1:00|{T}2:00|COMPLETED|more", AMBIGUOUS),
-        *((f"1|j|n1|1|{{T}}1:00|Unknown|{state}", at(("n1", 60, float("inf"))))
-          for state in ("RUNNING", "SUSPENDED", "COMPLETING", "RUNNING+")),
-    ],
-)  # fmt: skip
-def test_one_row(row: str, found: Spans | str) -> None:
-    text = f"{HEADER}\n{row.replace('{T}', T)}\n9|j|n9|1|{T}0:00|{T}9:00|COMPLETED\n"
-    spans, account = read_files("slurm", text)
-    expected = set() if isinstance(found, str) else found
-    assert spans - {("n1", float(MIDNIGHT_S), float("inf"))} == expected | at(
-        ("n9", 0, 540)
-    )
-    assert account.rows == 2
-    if isinstance(found, str):
-        assert reasons(account) == {found: (1, 2)}
-        if found in account.skipped:
-            with pytest.raises(InputError, match=r"log\.0: line 2: "):
-                read_files("slurm", text, strict=True)
-
-
-FIELDS = ("JobID", "NodeList", "AllocNodes", "Start", "End", "State")
-JSON = (
-    '{"nodes": "n1", "state": {"current": "COMPLETED"}, "time": {"start": 1612915260, "end": 1612915320}}',
-    '{"nodes": "n2", "state": {"current": ["RUNNING"]}, "time": {"start": 1612915260, "end": 0}}',
-    '{"nodes": "None assigned", "state": {"current": ["PENDING"]}, "time": {"start": 0, "end": 0}}',
-    '{"nodes": "n3", "time": {"start": "soon", "end": 0}}',
-    '{"nodes": 3, "time": {}}',
-    '{"nodes": "n[", "time": {"start": 1612915260, "end": 1612915320}}',
-    '{"nodes": "n4", "time": {"start": {"set": true, "number": 1612915260}, "end": 1612915320,}}',
-)
-NO_JOB = "is no job: expected nodes and time.start, time.end as whole numbers"
-
-
-@pytest.mark.parametrize(
-    ("form", "text", "fields", "found", "others", "note"),
-    [
-        ("slurm", f"{HEADER}\n1|j|n1|1|{T}1:00|{T}2:00|REQUEUED\n1|j|n2|1|{T}3:00|{T}4:00|NODE_FAIL\n"
-         f"1|j|n1|1|{T}5:00|{T}6:00|COMPLETED\n", (), at(("n1", 60, 120), ("n1", 300, 360), ("n2", 180, 240)), {}, ""),
-        # Columns in any order, any delimiter, headers in between, comments and blank lines.
-        ("slurm", "\n# exported\n" + f"Start;State;End;NodeList;JobIDRaw\n{T}1:00;COMPLETED;{T}2:00;n1;5\n\n" * 2, (),
-         N1, {"a record that repeats another one of the same job": (1, 7)}, ""),
-        # What is cut off does not swallow the next row.
-        ("slurm", f"{HEADER}\n1|j|n1|1|{T}1:00|{T}2:\n2|j|n2|1|{T}1:00|{T}2:00|COMPLETED\n"
-         f"3|j|n3|1|{T}1:00|{T}2:00|CANC", (), at(("n2 n3", 60, 120)), {CUT_OFF: (1, 2)}, ""),
-        ("slurm", f'"JobID","JobName","NodeList","Start","End"\n"1","a\n"2","j","n2","{T}1:00","{T}2:00"\n"3","j"\n'
-         f'"4","j","n4","{T}1:00","{T}2:00"\n"5","', (), at(("n2 n4", 60, 120)), {CUT_OFF: (3, 2)}, ""),
-        # A spreadsheet quotes what it likes.
-        ("slurm", f'JobID,NodeList,Start,End\n1,"n1",{T}1:00,{T}2:00\n"2","n[2,4]","{T}1:00",{T}2:00\n', (),
-         at(("n1 n2 n4", 60, 120)), {}, ""),
-        # A list between commas may end at two places.
-        ("slurm", f"JobID,JobName,NodeList,Start,End\n1,a,n1,n2,{T}0:00,{T}1:00\n2,a,n[1,2],{T}2:00,{T}3:00\n", (),
-         at(("n1 n2", 120, 180)), {AMBIGUOUS: (1, 2)}, ""),
-        # RUNNING beside an End in the past runs.
-        ("slurm", f"{HEADER}\n1|j|n1|1|{T}1:00|{T}2:00|RUNNING\n2|j|n2|1|{T}3:00|{T}4:00|COMPLETED\n", (),
-         at(("n1", 60, float("inf")), ("n2", 180, 240)), {}, "state an End in the past: they count as running: 1 "),
-        # What is odd of rows that are used, or among them.
-        ("slurm", f"{HEADER}\n1|j|n1|2|{T}1:00|{T}2:00|COMPLETED\n", (), N1, {},
-         "tell different numbers of nodes: 1 (first: log.0, line 2, 1 and 2)"),
-        ("slurm", ROW, ("JobID", "NodeList", "ExitCode", "Start", "End", "State"), N1, {},
-         "column 3, by --fields exitcode, never holds such in the first rows: is the order of --fields right?: 1 "
-         "(first: log.0, line 1, '1')"),
-        ("slurm", f"x|1|n|soon|never|odd\n{ROW}\n" + f"x|1|n|soon|{T}1:00|odd\n" * 200, FIELDS, N1,
-         {"column Start holds no time": (201, 1)}, "skipped: the nodes of jobs among them look idle"),
-        # JSON on one line and on several, and one that is truncated.
-        *(("slurm-json", f'{{"jobs": [{join.join(JSON)}]}}', (), at(("n1", 60, 120), ("n2", 60, float("inf"))),
-           {"job that never started": (1, lines[0]), NO_JOB: (2, lines[1]), "nodes holds no host list": (1, lines[2]),
-            "is not JSON": (1, lines[3])}, "")
-          for join, lines in ((",", (1, 1, 1, 1)), (",\n", (3, 4, 6, 7)))),
-        ("slurm-json", f'{{"jobs": [\n{JSON[0]},\n{{"nodes": "n2", "ti', (), N1, {"is not JSON": (1, 3)}, ""),
-    ],
-)  # fmt: skip
-def test_several_rows(
-    form: str, text: str, fields: tuple[str, ...], found: Spans, others: dict[str, tuple[int, int]], note: str
-) -> None:  # fmt: skip
-    spans, account = read_files(form, text, fields=fields)
-    assert spans == found
-    assert reasons(account) == others
-    assert note in "".join(f"{why}: {tally}\n" for why, tally in account.notes.items())
-
-
-@pytest.mark.parametrize("cut", ["n[1-3+", "n1,n2+", "n[1-3],gpu+"])
-def test_a_cut_list_of_nodes_is_refused(cut: str) -> None:
-    """sacct marks what a column's width cuts with +: which nodes are missing nobody knows."""
-    right = f"1|a|n1|1|{T}1:00|{T}2:00|COMPLETED"
-    text = f"{HEADER}\n{right}\n{right.replace('n1', cut)}\n"
-    why = r"line 3: the lists of nodes are cut: .* ends in \+"
-    with pytest.raises(InputError, match=why):
-        read_files("slurm", text)
-
-
-def test_without_node_names_jobs_are_counted() -> None:
-    text = f"JobID|NNodes|Start|End\n1|3|{T}1:00|{T}2:00\n2|x|{T}1:00|{T}2:00\n"
-    made = read_texts("slurm", text, machine_nodes=4)
-    assert made.trace.idle_node_seconds() == 4 * 2 * 86_400 - 3 * 60
-    assert reasons(made.account) == {
-        "the column of the number of nodes holds no number": (1, 3)
-    }
-
 
 COMMAS = ["JobName", "NodeList", "AllocTRES", "Start", "End"]
 HOST = r"(?=[^,])[\w.-]*(\[[\d,-]+\][\w.-]*)*"
@@ -214,8 +62,8 @@ def test_lists_in_a_table_with_commas_are_read_whole_or_the_row_is_skipped(
     """Nothing says where a host list ends that stands between commas: no other nodes may come of it."""
     columns = ["JobID", *order]
     for number, (nodes, name) in enumerate(jobs):
-        row = {"JobID": str(number), "NodeList": nodes, "JobName": name, "Start": f"{T}{number}:00",
-               "AllocTRES": "billing=4,cpu=4,mem=2G,node=1", "End": f"{T}{number}:30"}  # fmt: skip
+        row = {"JobID": str(number), "NodeList": nodes, "JobName": name, "Start": stamp(60 * number),
+               "AllocTRES": "billing=4,cpu=4,mem=2G,node=1", "End": stamp(60 * number + 30)}  # fmt: skip
         cells = [row[column] for column in columns]
         whole, apart = (
             read_files(
@@ -236,136 +84,19 @@ def test_lists_in_a_table_with_commas_are_read_whole_or_the_row_is_skipped(
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_a_fully_quoted_table(mark: str, end: str) -> None:
     """Delimiters, line breaks and doubled quotes inside quotes belong to their field."""
+    times = (stamp(60), stamp(120), "COMPLETED")
+    names = ("JobID", "JobName", "NodeList", "Start", "End", "State")
     rows = [
-        ("JobID", "JobName", "NodeList", "Start", "End", "State"),
-        ("1", f"a{mark}b", "n[1,3]", f"{T}1:00", f"{T}2:00", "COMPLETED"),
-        ("2", f'a\n"" said{mark}\n', "n2", f"{T}1:00", f"{T}2:00", "COMPLETED"),
-        ("1.batch", "b", "n1", f"{T}1:00", f"{T}2:00", "COMPLETED"),
+        ("1", f"a{mark}b", "n[1,3]", *times),
+        ("2", f'a\n"" said{mark}\n', "n2", *times),
+        ("1.batch", "b", "n1", *times),
     ]
-    header, *lines = [mark.join(f'"{field}"' for field in row) for row in rows]
-    for text, fields in ((end.join([header, *lines]), ()), (end.join(lines), rows[0])):
-        spans, account = read_files("slurm", text + end, fields=fields)
-        assert spans == at(("n1 n2 n3", 60, 120))
+    header, *lines = [mark.join(f'"{field}"' for field in row) for row in (names, *rows)]  # fmt: skip
+    for text, fields in ((end.join([header, *lines]), ()), (end.join(lines), names)):
+        found, account = read_files("slurm", text + end, fields=fields)
+        assert found == spans("n1 60-120, n2 60-120, n3 60-120")
         assert (account.rows, account.used) == (3, 2)
         assert account.lines == 6 - bool(fields)
-
-
-# --- headers, and columns that the user names -----------------------------------------------------------------------
-
-LONGER = f"1|n1|1|{T}0:00|{T}0:30|{T}1:00|{T}2:00|02:00:00|p|me|COMPLETED|00:00:00|cpu=4,node=1"
-
-
-@pytest.mark.parametrize(
-    ("text", "fields", "why"),
-    [
-        ("\n\n", "", "holds no table; export with sacct -a -X -D -P -S"),
-        ("JobID|Start|End\n", "", "no column nodelist or allocnodes or nnodes.*export with sacct -a -X -D -P -S"),
-        ("JobID|Start|NodeList\n", "", "no column end"),
-        ("a|b\n1|2\n", "", "line 1: expected a header"),
-        ("       JobID    NodeList               Start                 End\n----\n", "", "spaces between its columns"),
-        ("JobID NodeList Start End\n", "", "spaces between its columns"),
-        # Another order of fields than the user says.
-        (ROW, "NodeList,JobID,AllocNodes,Start,End,State", "column 1, by --fields nodelist, never holds such.*'1'"),
-        (ROW, "JobID,NodeList,AllocNodes,End,Start,State", "each of the first rows ends before it starts"),
-        (ROW, "JobID,NodeList,Start,AllocNodes,End,State", "column 3, by --fields start,"),
-        (ROW, "JobID,AllocNodes,NodeList,Start,End,State", "column 2, by --fields allocnodes,"),
-        (ROW, "JobID,NodeList,State,Start,End,AllocNodes", "column 3, by --fields state,"),
-        # A first line without a header names the fields that fit.
-        (ROW, "", "fits slurm --fields JobID,NodeList,AllocNodes,Start,End,State"),
-        (f"{ROW}|", "", "fits slurm --fields JobID,NodeList,AllocNodes,Start,End,State"),
-        (ROW.replace("|", ";"), "", "JobID,NodeList,AllocNodes,Start,End,State --delimiter ';'"),
-        (f"7|n[1-2]|{T}1:00|Unknown", "", "fits slurm --fields JobID,NodeList,Start,End"),
-        (f"7|n[1-2]|2|{T}1:00|{T}2:00", "", "fits slurm --fields JobID,NodeList,NNodes,Start,End"),
-        (LONGER, "", "fits slurm --fields JobID,NodeList,NNodes,Submit,Eligible,Start,End,Timelimit,"),
-        ("7|j|batch|a|4|COMPLETED|0:0", "", "sacct prints by default, which lack nodes and times"),
-        (f"n1,{T}1:00,{T}2:00,idle", "", "fits intervals --fields node,start,end,state"),
-        ("n1\t1612915260\t", "", r"fits intervals --fields node,start,end --delimiter '\\t'"),
-        *((text, "", "export with sacct -a -X -D -P -S") for text in ("hello world", "a|b", "1|2|3|4|5|6")),
-    ],
-)  # fmt: skip
-def test_what_is_no_table_or_another_one_is_refused(
-    text: str, fields: str, why: str
-) -> None:
-    more = f"2|n2|1|{T}3:00|{T}4:00|TIMEOUT" if fields else ""
-    with pytest.raises(InputError, match=why):
-        read_files("slurm", f"{text}\n{more}\n", fields=tuple(filter(None, fields.split(","))))  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("line", "kind"),
-    [
-        (HEADER, "slurm"),
-        ("Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User|", "slurm-events"),
-        ('{"jobs": [', "slurm-json"),
-        ("06/06/2005 14:04:25;D;408.ign1;requestor=guest", "pbs"),
-        ('"JOB_FINISH" "10.1" 1644", 5', "lsf"),
-        ('"JOB_NEW" "10.1" 1644", 5', "lsf-events"),
-        ("node,start,end", "intervals"),
-        ("  184   561553      0     61   16     -1    -1   16  43200 819200  1   6   1  -1 -1  1 -1 -1", "swf"),
-        ("hello world", None),
-    ],
-)  # fmt: skip
-def test_formats_recognised_by_the_first_line(line: str, kind: str | None) -> None:
-    assert detect(line) == kind
-
-
-# --- JSON, events, reservations, suspended jobs ---------------------------------------------------------------------
-
-
-EVENTS = (
-    "Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User|\n"
-    f"c||{T}0:00|Unknown|8|Cluster registered TRES||\nc|n1|{T}1:00|{T}2:00|DOWN*|Not responding|slurm|\n"
-    f"c|n[2-3]|{T}1:00|Unknown|DRAINED|bad | disk\nagain|root|\nc|n4|{T}1:00|{T}2:00|IDLE|||\n"
-    f"c|n5|{T}1:00|{T}2:00|MIXED+DRAIN|||\nc|n6|Unknown|{T}2:00|DOWN|||\nc|n7|{T}1:00|{T}2:00|IDLE+PLANNED|||\n"
-    f"c|n8|{T}1:00|{T}2:00|IDLE*|||\n"
-)
-NOT_USED = {"its start is no time": (1, 8), "event of the whole cluster": (1, 2),
-            "event of a node that could run jobs": (2, 6)}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "down", "others"),
-    [
-        ("events", EVENTS, at(("n2 n3", 60, float("inf")), ("n1 n5 n8", 60, 120)), NOT_USED),
-        ("reservations", "No reservations in the system\n", set(), {}),
-        ("reservations", f"ReservationName=m StartTime={T}1:00 EndTime={T}2:00\n   Nodes=n[1-2] NodeCnt=2\n",
-         at(("n1 n2", 60, 120)), {}),
-        ("reservations", f"NodeNames|TimeStart|TimeEnd\nn[1-2]|{T}1:00|{T}2:00\n", at(("n1 n2", 60, 120)), {}),
-    ],
-)  # fmt: skip
-def test_outages(
-    name: str, text: str, down: Spans, others: dict[str, tuple[int, int]]
-) -> None:
-    """A file of outages beside a job of n9 that lasts the whole window."""
-    jobs = f"{HEADER}\n1|j|n9|1|{T}0:00|{T}9:00|COMPLETED\n"
-    options: dict[str, Any] = {name: ["beside"], "files": {"beside": text}}
-    window = (MIDNIGHT_S, MIDNIGHT_S + 540)
-    spans, account = read_files("slurm", jobs, window=window, nodes=["n[1-9]"], **options)  # fmt: skip
-    assert spans == down | at(("n9", 0, float("inf")))
-    assert reasons(account) == others
-
-
-@pytest.mark.parametrize(
-    "listed",
-    [
-        # Suspended after 19 s and after 23, resumed at 31 and at 39; what is seen of it.
-        [("31", 19, "RUNNING"), ("35", 23, "SUSPENDED"), ("39", 23, "RUNNING")],
-        # What was never listed while it was suspended is known by how long it had run.
-        [("31", 19, "RUNNING"), ("39", 23, "RUNNING")],
-    ],
-)
-def test_a_suspended_job_runs_in_pieces_and_its_epilog_follows_its_end(
-    listed: list[tuple[str, int, str]],
-) -> None:
-    jobs = "JobID|NodeList|AllocNodes|Start|End|State|Suspended\n"
-    jobs += f"1|n1|1|{T}0:08|{T}1:30|COMPLETED|00:00:08\n2|n2|1|{T}0:00|{T}2:00|COMPLETED|00:00:00\n"
-    text = "".join(
-        f"JobId=1 JobName=j UserId=a(1) GroupId=u(1) JobState={state} StartTime={T}0:08 EndTime=Unknown "
-        f"SuspendTime={T}0:{changed} SecsPreSuspend={before} Partition=p NodeList=n1 NumNodes=1\n"
-        for changed, before, state in listed
-    )
-    pieces = at(("n1", 8, 27), ("n1", 31, 35), ("n1", 39, 95), ("n2", 0, 125))
-    assert read_files("slurm", jobs, text, completing_s=5)[0] == pieces
 
 
 # --- real files -----------------------------------------------------------------------------------------------------
@@ -413,7 +144,8 @@ def test_real_files_with_names_of_nodes(
     made = read_real(reference / "logs/slurm" / name, fields=fields)
     account = made.account
     assert (account.lines, account.rows, account.used) == (lines, rows, used)
-    assert {why: count for why, (count, _) in reasons(account).items()} == others
+    unused = {**account.skipped, **account.left_out}
+    assert {why: tally.count for why, tally in unused.items()} == others
     assert len(made.trace.nodes) == nodes
 
 
@@ -502,3 +234,79 @@ def test_the_short_gaps_of_a_real_log(reference: Path) -> None:
     )
     assert len(gaps) == 2202 - 22
     assert gaps[len(gaps) // 2] == 1
+
+
+HEADER = "JobID|JobName|NodeList|AllocNodes|Start|End|State|Cluster|Partition|AllocTRES|Timelimit|Eligible"
+ROW = "{}|a|n0{}|1|1612900{}0|1612901{}0|COMPLETED|a|gpu|gres/gpu=2,cpu=8|01:00:00|1612899000"
+# What columns hold is learned from these rows, which the first block has in any case.
+HEAD = "\n".join([HEADER, *(ROW.format(k, k, k, k) for k in range(10, 16))]) + "\n"
+USUAL = st.sampled_from(["1612900000", "1612950000", "2021-02-10T20:21:15"])
+TIMES = USUAL | st.datetimes(datetime(2021, 2, 1), datetime(2021, 2, 3)).map(
+    lambda stamp: f"{stamp:%Y-%m-%dT%H:%M:%S}"
+) | st.sampled_from(
+    ["", "Unknown", "0", "soon", "2021-02-10 20:21:15", "1612990000.5", "2021-10-31T02:30:00", "2021-03-28T02:30:00",
+     "2021-02-29T00:00:00", "1970-01-01T00:00:00", "2262-01-01T00:00:00", "9199999999", "2021-02-10T20:21:15Z"]
+)  # fmt: skip
+CELLS = st.tuples(
+    st.integers(0, 20).map(str) | st.sampled_from(["7.batch", "5_[1-9]", "6_1", "8+1", "", "x", "JobID"]),
+    st.sampled_from(["a", "a", "a", "séquence", "a|b", "a\nb", ""]),
+    st.sampled_from(["n01", "n[01-03]", "m[01-02,05]", "", "None assigned", "n01,n02", "n[03-01]", "n[01-02"]),
+    st.sampled_from(["3", "3", "1", "01", "", "x", "99999999999999999999"]),
+    TIMES,
+    TIMES,
+    st.sampled_from(["COMPLETED", "RUNNING", "CANCELLED by 7"]),
+    st.sampled_from(["a", "a", "a", "B", "A", ""]),
+    st.sampled_from(["gpu", "gpu", "GPU", "cpu", "cpu,gpu", ""]),
+    st.sampled_from(["gres/gpu=2,cpu=8", "cpu=8", "gres/gpu=99", "", "gres/gpu:a=1"]),
+    st.sampled_from(["01:00:00", "1-00:00:00", "UNLIMITED", "soon", ""]),
+    st.sampled_from(["1612899000", "2021-02-10T20:21:15", "Unknown", "2021-10-31T02:30:00"]),
+).map("|".join)  # fmt: skip
+ODD = st.sampled_from(["", "# c", "   ", "a|b", HEADER, f"\ufeff{HEADER}"])
+ROWS = st.lists(CELLS | CELLS | CELLS | ODD, min_size=1, max_size=20).map("\n".join)
+TWO_LINES = ROW.format(1, 1, 1, 1).replace("|a|", "|a\nb|", 1)
+
+
+def outcome(text: str, size: int, **asked: Any) -> list[Any]:
+    """All that a user can see of a log, whose blocks after the first have so many bytes; or why it was refused."""
+
+    def unpacking(stored: Any, *_: Any) -> Any:
+        sizes = chain([len(HEAD.encode())], repeat(size))
+        return lambda _: stored.read(next(sizes))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "unpacking", unpacking)
+        try:
+            made = read_texts("slurm", text, **asked)
+        except InputError as error:
+            return [str(error)]
+    account = made.account.as_dict()
+    found = {each["reason"]: each for name in ("skipped", "left_out", "notes") for each in account[name]}  # fmt: skip
+    jobs = made.trace.host_jobs
+    columns = ("known", "start", "end", "expected_end", "count", "nodes", "offsets")
+    known = [] if jobs is None else [getattr(jobs, name).tolist() for name in columns]
+    counted = (account["lines"], account["rows"], found)
+    return [taken(made.trace), made.coverage, made.trace.uncertain, counted, known]
+
+
+ASKED = st.sampled_from(
+    [{"tz": "Europe/Berlin"}, {"tz": None, "strict": True}, {"cluster": "a"}, {"partition": "gpu"},
+     {"cluster": "b", "partition": "cpu"}, {"unit": "gpu", "units_per_node": 4}, {"unit": "cpu:4", "cluster": "a"}]
+)  # fmt: skip
+
+
+@given(
+    rows=ROWS | ROWS.flatmap(damages), size=st.sampled_from([1, 60, 400]), asked=ASKED
+)
+@example(
+    rows=f"{ROW.format(1, 1, 1, 1)}\n{HEADER}\n{HEADER}\n",
+    size=60,
+    asked={"cluster": "a"},
+)
+@example(rows=f"{TWO_LINES}\n{ROW.format(2, 1, 3, 3)}\n{TWO_LINES}\n", size=1, asked={})
+@example(
+    rows=f"{ROW.format(2, 1, 3, 3)}\n{TWO_LINES.partition('b|')[0]}", size=1, asked={}
+)
+def test_where_a_block_ends_changes_nothing(
+    asked: dict[str, Any], rows: str, size: int
+) -> None:
+    assert outcome(HEAD + rows, size, **asked) == outcome(HEAD + rows, 1 << 20, **asked)

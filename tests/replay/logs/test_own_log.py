@@ -6,14 +6,15 @@ import json
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+from log_cases import cases, check
 from packages import ROOT, installed, plant
-from synthetic_logs_more import read_texts
 
-from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.logs import LogFormat, formats
 
@@ -21,16 +22,8 @@ OWN = ROOT / "examples" / "own-log"
 PAGE = (ROOT / "docs" / "add-a-log-format.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 COMMANDS = [line.split()[1:] for line in re.findall(r"^    (bft-replay .*)", PAGE, re.MULTILINE)]  # fmt: skip
-LOG = """\
-# 2024-05-01
-job 7;cn[1-3];2024-05-01T10:00:00;2024-05-01T11:00:00
-job 8;cn2;2024-05-01T11:00:00;2024-05-01T11:30:00
-job 9;cn1;;
-job 10;cn1;yesterday;2024-05-01T11:30:00
-job 11;cn1;2024-05-01T11:30:00;2024-05-01T11:00:00
-job 12;cn[1-;2024-05-01T11:00:00;2024-05-01T11:10:00
-what is this
-"""
+CASES = cases("examples/own-log")
+LOG = CASES[0].values[0]["log"]
 
 
 def test_the_page(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,25 +43,14 @@ def test_the_page(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(PAGE.split()) <= 263
 
 
-def test_the_account_of_the_documented_reader(monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+@pytest.mark.parametrize("case", CASES)
+def test_the_account_of_the_documented_reader(
+    case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(OWN)
     form = import_module("semicolon_log").FORMAT
     monkeypatch.setitem(formats.BUILT_IN, "semicolons", form)
-    made = read_texts("auto", LOG, window=None, tz="Europe/Berlin")
-    account = made.account
-    assert (account.lines, account.rows, account.used) == (8, 7, 2)
-    assert [*account.skipped] == [
-        "start holds no time",
-        "ends before it starts",
-        "its list of nodes holds no host list",
-        "is no job such as job 7;cn[1-3];START;END",
-    ]
-    assert [*account.left_out] == ["job that never started"]
-    assert made.trace.nodes == ("cn1", "cn2", "cn3")
-    with pytest.raises(InputError, match="line 5: start holds no time: 'yesterday'"):
-        read_texts("semicolons", LOG, window=None, strict=True)
-    with pytest.raises(InputError, match="is no log of this format: line 1 is no job"):
-        read_texts("semicolons", "what\nis\n", window=None)
+    check(case)
 
 
 @pytest.mark.slow
@@ -93,8 +75,7 @@ LOGS = "from bft.replay.logs import LogFormat\nFORMAT = LogFormat"
         ("raise RuntimeError('no parser')", "cannot be loaded: RuntimeError: no parser"),
         ("", "cannot be loaded: AttributeError"),
         ("def FORMAT(log): ...", "is a function, expected a bft.replay.logs.LogFormat"),
-        (f"{LOGS}('x', 'read')", "read must be a function of a Log"),
-        (f"{LOGS}('x', print, '(')", "is no regular expression"),
+        (f"{LOGS}('x', print, '(')", "unterminated subpattern"),
     ],
 )  # fmt: skip
 def test_a_broken_package_is_named_and_hides_no_other(
@@ -102,21 +83,18 @@ def test_a_broken_package_is_named_and_hides_no_other(
     message: str,
     here: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    told: Callable[..., str],
 ) -> None:
     entry = {formats.GROUP: {"own": "their_log:FORMAT"}}
     monkeypatch.syspath_prepend(plant({"their_log.py": body}, entry, here))
     monkeypatch.delitem(sys.modules, "their_log", raising=False)
-    assert run(["ingest", "--formats"]) == 0
-    listed = capsys.readouterr().out
+    listed = told("ingest --formats", "\nswf ")
     found = rf"^own +format 'own' \(their_log:FORMAT\).*{message}"
     assert re.search(found, listed, re.M), listed
-    assert re.search("^swf ", listed, re.M)
     Path("idle.csv").write_text("node,start,end,state\na,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z,idle\n")  # fmt: skip
-    assert run(["ingest", "own", "idle.csv", "-o", "trace.csv"]) == 2
-    assert message in capsys.readouterr().err
+    told("ingest own idle.csv -o trace.csv", message, code=2)
     assert not Path("trace.csv").exists()
-    assert run(["ingest", "auto", "idle.csv", "-o", "trace.csv"]) == 0
+    told("ingest auto idle.csv -o trace.csv")
 
 
 def test_auto_names_a_broken_package_where_no_other_format_matches(

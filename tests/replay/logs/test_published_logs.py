@@ -191,12 +191,12 @@ def test_a_published_workload_leaves_as_many_nodes_idle_as_its_jobs_do(
         (
             "lsf",
             "lsf/hpc-cost-simulator/accounting.lsb",
-            r"line 2 is no record of lsb\.acct",
+            r"is no whole record of lsb\.acct.*line 2",
         ),
         (
             "swf",
             "swf/slurmsimtools-jobs500.swf",
-            "line 1 has not 18 fields separated by blanks: 1 fields",
+            "has not 18 fields separated by blanks.*line 1, 1 fields",
         ),
         # Blocks of a Blue Gene.
         (
@@ -213,48 +213,20 @@ def test_published_files_of_something_else_are_refused(
         read(form, reference / "logs" / log)
 
 
-# Written by sge_qmaster 8.1.9 (Debian 12): a job on n3 alone that asked for two hosts, and one whose tasks Grid Engine
-# started on n1 and n4 (qrsh -inherit).
-REAL = """\
-# Version: 8.1.9
-#
-# DO NOT MODIFY THIS FILE MANUALLY!
-#
-all.q:n3:root:root:sleep:2:sge:0:1795444437:1795444438:1795444441:0:0:3:0.003876:0.006770:4808.000000:0:0:0:0:633:0:0:0.000000:32:0:0:0:16:9:NONE:defaultdepartment:mpi:8:0:0.010646:0.000000:0.000811:-pe mpi 8:0.000000:NONE:26824704.000000:0:0
-all.q:n1:root:root:tight.sh:1:sge:0:1795444439:1795444439:1795444444:0:0:5:0.002624:0.009053:4832.000000:0:0:0:0:707:2:0:128.000000:64:0:0:0:7:3:NONE:defaultdepartment:mpi:8:0:0.011677:0.000000:0.000038:-pe mpi 8:0.000000:1.n1:5836800.000000:0:0
-all.q:n4:root:root:tight.sh:1:sge:0:1795444439:1795444439:1795444445:0:0:6:0.003024:0.007892:4792.000000:0:0:0:0:703:0:0:0.000000:40:0:0:0:5:3:NONE:defaultdepartment:mpi:8:0:0.010916:0.000000:0.000038:-pe mpi 8:0.000000:1.n4:5918720.000000:0:0
-all.q:n1:root:root:tight.sh:1:sge:0:1795444437:1795444438:1795444445:0:0:7:0.109973:0.029575:18184.000000:0:0:0:0:14651:1:0:48.000000:40:0:0:0:321:136:NONE:defaultdepartment:mpi:8:0:0.139548:0.000000:0.001220:-pe mpi 8:0.000000:NONE:24547328.000000:0:0
-"""  # noqa: E501
-
-
-def test_records_of_a_real_grid_engine() -> None:
-    found = read_texts("sge", REAL, window=None, keep_records=True)
-    seconds = {
-        (row["hosts"], row["start"] // SECOND_NS, row["end"] // SECOND_NS)
-        for row in found.records.to_pylist()
-    }
-    assert seconds == {
-        ("n1", 1_795_444_438, 1_795_444_445),
-        ("n1", 1_795_444_439, 1_795_444_444),
-        ("n3", 1_795_444_438, 1_795_444_441),
-        ("n4", 1_795_444_439, 1_795_444_445),
-    }
-    assert "names one host only" in "".join(found.account.notes)
+# Written by sge_qmaster 8.1.9 (Debian 12).
+RECORD = (
+    "all.q:n1:root:root:tight.sh:1:sge:0:1795444437:1795444438:1795444445"
+    ":0:0:7:0.109973:0.029575:18184.000000:0:0:0:0:14651:1:0:48.000000:40:0:0:0:321:136:NONE:defaultdepartment"
+    ":mpi:8:0:0.139548:0.000000:0.001220:-pe mpi 8:0.000000:NONE:24547328.000000:0:0"
+)
 
 
 def test_a_generated_log_has_the_fields_of_a_real_one() -> None:
     """Fields are numbers or not, but for those that name a job, its category and its task."""
-    kinds = {
-        tuple(
-            field.replace(".", "").isdecimal()
-            for place, field in enumerate(record.split(":"))
-            if place not in (4, 39, 41)
-        )
-        for record in [
-            *generate_log("sge", nodes=8, days=1).splitlines(),
-            REAL.splitlines()[-1],
-        ]
-    }
+    kinds = set()
+    for record in [*generate_log("sge", nodes=8, days=1).splitlines(), RECORD]:
+        fields = [field.replace(".", "").isdecimal() for field in record.split(":")]
+        kinds.add((*fields[:4], *fields[5:39], fields[40], *fields[42:]))
     assert len(kinds) == 1
 
 

@@ -1,10 +1,11 @@
-"""What logs leave open, on machines of which the truth is known: its share, and what it counts as."""
+"""What logs leave open, on machines of which the truth is known: the window, and the share and effect of doubt."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import pytest
 import synthetic_logs
 import synthetic_logs_more
 from synthetic_logs import stamp
-from synthetic_logs_more import BEGIN_S, SyntheticJob, read_texts
+from synthetic_logs_more import BEGIN_S, SyntheticJob, read_texts, sge
 
+from bft.datasets import generate_log
 from bft.models import InputError
-from bft.replay.cli.main import run
+from bft.replay.logs.ingest import Ingested
 from bft.replay.trace.trace_files import read_trace, write_trace
 from bft.replay.trace.uncertainty import Uncertainty, together
 
@@ -203,7 +205,7 @@ def test_snapshots_are_as_sure_as_they_are_frequent(period: int) -> None:
     assert dict(doubts.parts)["sampling"] == pytest.approx(period / 7200, rel=0.05)
 
 
-def test_where_it_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_it_is_said(here: Path, told: Callable[..., str]) -> None:
     """In the trace's metadata, by `trace info`, and by what replays it."""
     jobs = [job for job in JOBS if job[1] < 8 * DAY]
     made = read_texts("slurm", "\n".join(sacct(jobs)), nodes=[ALL], window=(0, LENGTH))
@@ -213,17 +215,14 @@ def test_where_it_is_said(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
     # Two days of ten are not in the log; most of their time is in doubt for several reasons, and counts once.
     assert 0.15 < stated["share"] < 0.25
     note = f"{stated['share']:.1%} of the node-time"
+    told("trace info trace.parquet", f"uncertain                   {note}: ")
+    told("trace info trace.parquet --json", f'"share": {stated["share"]}')
     replay = "replay -ndmap trace.parquet --policy fifo --no-u --oversized cap"
-    for command in ("trace info trace.parquet", "trace info trace.parquet --json", replay):  # fmt: skip
-        assert run(command.split()) == 0
-    told = capsys.readouterr()
-    assert f"uncertain                   {note}: " in told.out
-    assert f'"share": {stated["share"]}' in told.out
-    assert f"uncertain: {note}" in told.err
+    told(replay, f"uncertain: {note}")
     summary = json.loads(Path("debug-itrOut", "summary.json").read_text())
     assert summary["inputs"]["trace"]["uncertain"] == stated
     assert any(text.startswith(f"uncertain: {note}") for text in summary["notes"])
-    for damaged in ("[]", "{}", '{"parts": {"a": "b"}}', "no"):
+    for damaged in ('{"parts": 1}', '{"parts": {"a": "b"}}', "no"):
         known = {**table.schema.metadata, b"uncertain": damaged.encode()}
         pq.write_table(table.replace_schema_metadata(known), "trace.parquet")
         with pytest.raises(InputError, match="metadata are damaged"):
@@ -238,6 +237,152 @@ def test_parts_of_a_trace_weigh_by_their_node_time() -> None:
     expected = {"skipped rows": (0.1 + 0.6) / 8, "sampling": 1.2 / 8}
     assert dict(merged.parts) == pytest.approx(expected)
     assert together([(None, 1.0)]) is None
-    for share in (-0.1, float("nan"), float("inf")):
-        with pytest.raises(InputError, match="expected a share of the node-time"):
-            Uncertainty((("skipped rows", share),))
+
+
+HEADER = "JobID|JobName|NodeList|AllocNodes|Start|End|State"
+FROM, TO = "2024-03-06T00:00:00", "2024-03-16T00:00:00"
+SIZE = 32
+EVERY = f"cn[01-{SIZE}]"
+STATED = {"begin": FROM, "end": TO}
+NO_EVENTS = "NodeName|TimeStart|TimeEnd|State\n"
+RESERVED = "NodeNames|TimeStart|TimeEnd\n"
+Row = Sequence[str]
+
+
+@cache
+def exported() -> list[Row]:
+    """What `sacct -S FROM -E TO` shows of a machine: jobs that ran in the window, with their true ends."""
+    lines = generate_log("slurm", nodes=SIZE, days=16).splitlines()[1:]
+    rows = [line.split("|")[:7] for line in lines]
+    rows[::9] = [[*row[:6], row[6].replace("COMPLETED", "TIMEOUT")] for row in rows[::9]]  # fmt: skip
+    return [row for row in rows if row[4] < TO and row[5] > FROM]
+
+
+def read_rows(rows: Sequence[Row], **options: Any) -> tuple[Ingested, str]:
+    """What `ingested` makes of rows, and what it says loudly."""
+    text = "\n".join([HEADER, *("|".join(row) for row in rows)])
+    given = {"window": None, "min_gap_s": 10, "uncertain": "unavailable", **options}
+    made = read_texts("slurm", text, **given)
+    return made, "\n".join(made.account.warnings())
+
+
+def with_cells(place: int, cells: dict[int, str]) -> list[Row]:
+    """The rows with other cells in one of them."""
+    rows = list(exported())
+    rows[place] = [cells.get(column, cell) for column, cell in enumerate(rows[place])]
+    return rows
+
+
+def last_to_run() -> int:
+    """Place of the latest job that still ran at the end of the export."""
+    running = [place for place, row in enumerate(exported()) if row[5] > TO]
+    return max(running, key=lambda place: exported()[place][4])
+
+
+@pytest.mark.parametrize("end", [None, "2024-03-22T20:00:00", "2034-03-16T01:00:00"])
+def test_the_window_is_the_time_in_which_jobs_could_be_shown(end: str | None) -> None:
+    """Ends beyond the export are shown, starts are not, and a mistyped year stretches nothing."""
+    place = last_to_run()
+    expected = read_rows(exported(), nodes=[EVERY], **STATED)[0].coverage
+    made, said = read_rows(exported() if end is None else with_cells(place, {5: end}))
+    assert made.coverage.idle == pytest.approx(expected.idle, abs=0.01)
+    seconds = made.coverage.node_seconds
+    assert seconds == pytest.approx(expected.node_seconds, rel=0.03)
+    mistyped = [line for line in said.splitlines() if "mistyped" in line]
+    assert len(mistyped) == (end is not None and end > "2034")
+    assert all(f"line {place + 2}" in line for line in mistyped)
+
+
+@pytest.mark.parametrize(
+    ("year", "what"),
+    [
+        (2034, "one job starts long after all others and stretches the window"),
+        (2014, "one job ends long before all others and stretches the window"),
+    ],
+)
+def test_a_record_that_stretches_the_window_is_named(year: int, what: str) -> None:
+    rows = with_cells(20, {4: f"{year}-03-08T10:00:00", 5: f"{year}-03-08T11:00:00"})
+    _, said = read_rows(rows)
+    assert f"{what}: a mistyped year?" in said
+    assert "log.0, line 22" in said
+    assert "mistyped" not in read_rows(rows, **STATED)[1]
+
+
+def test_a_window_that_ends_long_after_the_last_start_gives_a_warning() -> None:
+    late = "2024-03-22T20:00:00"
+    rows = with_cells(last_to_run(), {5: late})
+    why = "no job starts in the last part of the window: does the log show jobs up to its end?"
+    assert why in read_rows(rows, begin=FROM, end=late)[1]
+    assert "no job starts" not in read_rows(rows, **STATED)[1]
+
+
+MISSING = "jobs that ran when the log ended are not in it, and their nodes look idle"
+
+
+@pytest.mark.parametrize("early_s", [0, 3600, 20_000])
+def test_accounting_of_ended_jobs_says_how_much_of_the_jobs_time_is_missing(
+    early_s: int,
+) -> None:
+    """Held against a simulation, of which it is known."""
+    rng = np.random.default_rng(5)
+    span = 200_000
+    starts = np.sort(rng.integers(0, span, 20_000))
+    ends = starts + 60 + rng.exponential(7200, 20_000).astype(np.int64)
+    shown = ends <= span
+    times = zip(starts[shown].tolist(), ends[shown].tolist(), strict=True)
+    jobs = [SyntheticJob((f"n{k % 99}",), *each, 0) for k, each in enumerate(times)]
+    cut = span - early_s
+    made = read_texts("sge", sge(jobs), window=(int(ends.min()), cut))
+    of_all, of_shown = (
+        np.clip(np.minimum(ends[mine], cut) - starts[mine], 0, None).sum()
+        for mine in (shown | True, shown)
+    )
+    missing = (of_all - of_shown) / of_shown
+    told = [t.detail for why, t in made.account.notes.items() if why.startswith(MISSING)]  # fmt: skip
+    assert bool(told) == (missing > 0.005)
+    if told:
+        share = float(told[0].removeprefix("about ").partition("%")[0]) / 100
+        assert share == pytest.approx(missing, rel=0.15, abs=5e-4)
+
+
+def test_jobs_that_still_run_are_no_sign_of_missing_ones() -> None:
+    rows = [
+        [*row[:5], "Unknown", "RUNNING"] if row[5] > TO else row for row in exported()
+    ]
+    assert MISSING not in read_rows(rows, **STATED)[1]
+
+
+# -- sources that are missing, and outages that have no end
+
+LACK = ("no --events and no --reservations", "no --nodes", "no job ran twice")
+DOWN_ONCE = f"{NO_EVENTS}cn01|2024-03-01T00:00:00|2024-03-02T00:00:00|DOWN\n"
+STALE = f"{NO_EVENTS}{EVERY}|2020-01-01T00:00:00|Unknown|DOWN\n"
+
+
+def test_each_source_that_is_missing_is_one_line() -> None:
+    times = ("2024-03-15T23:00:00", "2024-03-15T23:00:05", "COMPLETED")
+    twice = [*exported(), [*exported()[50][:4], *times]]
+    files = {"events": DOWN_ONCE, "reserved": RESERVED}
+    beside = {"files": files, "events": ["events"], "reservations": ["reserved"]}
+    for rows, options, lacking in (
+        (exported(), {}, LACK),
+        (twice, {**beside, "nodes": [EVERY]}, ()),
+        (exported()[:99], {"files": files, "events": ["events"]}, LACK[1:2]),
+    ):  # of too few jobs it is not known that one ran twice
+        _, said = read_rows(rows, **STATED, **options)
+        counts = {what: sum(line.startswith(what) for line in said.splitlines()) for what in LACK}  # fmt: skip
+        assert counts == {what: int(what in lacking) for what in LACK}
+    assert "no --reservations: nodes that were reserved look idle" in said
+
+
+def test_an_outage_without_an_end_ends_when_a_job_starts_on_the_node() -> None:
+    plain, _ = read_rows(exported(), nodes=[EVERY], **STATED)
+    stale, said = read_rows(exported(), nodes=[EVERY], files={"e": STALE}, events=["e"], **STATED)  # fmt: skip
+    assert stale.coverage.busy == plain.coverage.busy
+    # Idle until each node's first job apart.
+    assert stale.coverage.idle == pytest.approx(plain.coverage.idle, abs=0.02)
+    assert "it ends on each node with the first one: 1 (first: e, line 2)" in said
+    text = STALE.replace(NO_EVENTS, RESERVED).replace("|DOWN", "")
+    kept, said = read_rows(exported(), nodes=[EVERY], files={"r": text}, reservations=["r"], **STATED)  # fmt: skip
+    assert kept.coverage.idle == 0  # jobs run in a reservation, and it goes on
+    assert "ends on each node" not in said

@@ -109,28 +109,25 @@ def test_two_variants_of_one_name_are_refused(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120, 200])
 def test_no_number_is_cut_on_a_terminal(
-    runs: list[str],
-    here: Path,
-    capsys: pytest.CaptureFixture[str],
-    columns: int,
+    runs: list[str], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Each figure of the table on a pipe, which is never cut, is there whole, beside what it is of."""
     assert run(["compare", "a", "b"]) == 0
     plain = capsys.readouterr().out.splitlines()
-    lines = on_terminal(["compare", "a", "b"], columns, here)
-    assert max(map(len, lines)) <= columns
-    assert "\u2026" not in "".join(lines)
-    # Each figure of the table on a pipe, which is never cut, is there whole, beside what it is of.
     titles = re.split(r"\s{2,}", plain[0].strip())
-    words = [re.split(r"\s{2,}", line.strip()) for line in lines]
-    for row in plain[1:3]:
-        name, *figures = re.split(r"\s{2,}", row.strip())
-        assert len(figures) == len(titles)
-        for title, figure in zip(titles, figures, strict=True):
-            in_columns = [name, *figures] in words
-            turned = any(each[0] == title and figure in each for each in words)
-            assert in_columns or turned, (title, figure)
+    for columns in (60, 80, 120, 200):
+        lines = on_terminal(["compare", "a", "b"], columns, here)
+        assert max(map(len, lines)) <= columns
+        assert "\u2026" not in "".join(lines)
+        words = [re.split(r"\s{2,}", line.strip()) for line in lines]
+        for row in plain[1:3]:
+            name, *figures = re.split(r"\s{2,}", row.strip())
+            assert len(figures) == len(titles)
+            for title, figure in zip(titles, figures, strict=True):
+                in_columns = [name, *figures] in words
+                turned = any(each[0] == title and figure in each for each in words)
+                assert in_columns or turned, (columns, title, figure)
 
 
 def test_few_jobs_are_listed_with_when_they_were_done(

@@ -560,7 +560,7 @@ def test_a_point_whose_solver_was_killed_is_done_again(
     call = planted(
         {"theirs.py": DIES_ONCE}, {"bft.backends": {"once": "theirs:once"}}, tmp_path
     )
-    command = ["sweep", *files[:4], "--backend", "once", "-Tfwd", "60", "--no-u"]
+    command = ["sweep", *files[:4], *HERE, "--backend", "once", "-Tfwd", "60", "--no-u"]  # fmt: skip
     first = call(*command, "--out", "study")
     assert first.returncode == 3
     summary = next(Path("study/runs").glob("*/summary.json"))

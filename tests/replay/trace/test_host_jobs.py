@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from small_traces import KEY, Idle, of_seconds, tables
 
 import bft
-from bft.models import InputError
 from bft.replay import NodeTrace, read_trace, write_trace
 from bft.replay.cli.main import run
 from bft.replay.trace.host_jobs import (
@@ -28,13 +30,15 @@ from bft.replay.trace.host_jobs import (
 from bft.replay.trace.node_trace import SECOND_NS, from_fragments
 from bft.replay.trace.outlook import Outlook, calibration
 from bft.replay.trace.parts import anonymised, cut, keyed_names, merged, with_nodes
+from bft.replay.trace.trace_statistics import fragments
 
 # kind, known, start, end, expected end, count, nodes
 Row = tuple[str, int, int, int, int, int, tuple[str, ...]]
-Piece = tuple[int, int, int]
 NAMES = ("a", "b", "c", "d")
 END = 30
-KEY = b"a key of more than sixteen bytes"
+TABLES = tables(len(NAMES), END)
+NOTHING = np.zeros((len(NAMES), END), dtype=bool)
+Told = Callable[..., str]
 # So that one node of the trace is named.
 ANY: Row = ("job", 0, 0, 0, NEVER, 1, ("a",))
 
@@ -60,20 +64,11 @@ def rows(draw: st.DrawFn) -> list[Row]:
     return made
 
 
-@st.composite
-def pieces(draw: st.DrawFn) -> list[Piece]:
-    """Idle fragments of the four nodes."""
-    bounds = [sorted(draw(st.sets(st.integers(0, END), max_size=6))) for _ in NAMES]
-    return [
-        (node, low, high)
-        for node, each in enumerate(bounds)
-        for low, high in zip(each[::2], each[1::2], strict=False)
-    ]
-
-
-def traced(idle: list[Piece], known: list[Row] | None = None) -> NodeTrace:
-    node, begins, ends = np.array(idle, dtype=np.int64).reshape(-1, 3).T
-    made = from_fragments(NAMES, node.astype(np.int32), begins, ends, 0, END)
+def traced(idle: Idle, known: list[Row] | None = None) -> NodeTrace:
+    """A trace whose seconds are nanoseconds, as the times of rows are."""
+    fine = fragments(of_seconds(idle))
+    bounds = (fine.start_ns // SECOND_NS, fine.end_ns // SECOND_NS)
+    made = from_fragments(NAMES, fine.node.astype(np.int32), *bounds, 0, END)
     return replace(made, host_jobs=None if known is None else whole(known))
 
 
@@ -114,26 +109,19 @@ def by_hand(known: list[Row], idle: set[str], now: int) -> dict[str, int]:
 
 
 def expected(trace: NodeTrace) -> list[list[int | None]]:
-    """At each instant, also where the nodes named are strangers alone: of another machine an outlook is refused."""
-    jobs = trace.host_jobs
-    assert jobs is not None
-    if not set(jobs.names) & set(trace.nodes):
-        jobs = replace(jobs, names=(*jobs.names, trace.nodes[0]))
-    ahead = Outlook(jobs, trace)
+    """At each instant."""
+    assert trace.host_jobs is not None
+    ahead = Outlook(trace.host_jobs, trace)
     return [ahead.expected(now) for now in range(trace.start, trace.end)]
 
 
-@given(rows(), pieces(), st.lists(st.integers(0, END), min_size=1, max_size=4))
+@given(rows(), TABLES, st.lists(st.integers(0, END), min_size=1, max_size=4))
 def test_expectations_are_those_by_hand_at_any_instant_in_any_order(
-    known: list[Row], idle: list[Piece], instants: list[int]
+    known: list[Row], idle: Idle, instants: list[int]
 ) -> None:
     ahead = Outlook(whole(known), traced(idle))
     for now in instants:
-        nodes = {
-            NAMES[node]
-            for node, low, high in idle
-            if low <= now and (now < high or high == END)
-        }
+        nodes = {NAMES[node] for node in np.flatnonzero(idle[:, min(now, END - 1)])}
         found = dict(zip(NAMES, ahead.expected(now), strict=True))
         there = {node: end for node, end in found.items() if end is not None}
         assert there == by_hand([*known, ANY], nodes, now)
@@ -142,18 +130,20 @@ def test_expectations_are_those_by_hand_at_any_instant_in_any_order(
 # --- parts of traces --------------------------------------------------------------------------------------------------
 
 
-@given(rows(), pieces(), st.sets(st.integers(0, END), min_size=2, max_size=2))
+@examples(100, quick=12)
+@given(rows(), TABLES, st.sets(st.integers(0, END), min_size=2, max_size=2))
 def test_a_window_expects_what_the_whole_does(
-    known: list[Row], idle: list[Piece], bounds: set[int]
+    known: list[Row], idle: Idle, bounds: set[int]
 ) -> None:
     first, last = sorted(bounds)
     trace = traced(idle, known)
     assert expected(cut(trace, first, last)) == expected(trace)[first:last]
 
 
-@given(rows(), pieces(), st.sets(st.integers(1, END - 1), min_size=1, max_size=3))
+@examples(100, quick=12)
+@given(rows(), TABLES, st.sets(st.integers(1, END - 1), min_size=1, max_size=3))
 def test_windows_merged_are_the_whole(
-    known: list[Row], idle: list[Piece], at: set[int]
+    known: list[Row], idle: Idle, at: set[int]
 ) -> None:
     trace = traced(idle, known)
     parts = [cut(trace, *bounds) for bounds in pairwise([0, *sorted(at), END])]
@@ -171,9 +161,10 @@ def lines(trace: NodeTrace, end: bool = True) -> list[tuple[int, ...]]:
     return sorted(zip(*columns, strict=True))
 
 
-@given(rows(), pieces(), st.integers(1, END - 1))
+@examples(100, quick=12)
+@given(rows(), TABLES, st.integers(1, END - 1))
 def test_exports_of_two_months_are_merged_to_that_of_both(
-    known: list[Row], idle: list[Piece], at: int
+    known: list[Row], idle: Idle, at: int
 ) -> None:
     """The first was taken at `at`: what ran or waited then has no end in it, and what waited no start."""
 
@@ -195,10 +186,9 @@ def test_exports_of_two_months_are_merged_to_that_of_both(
     assert lines(again, end=False) == lines(trace, end=False)
 
 
-@given(rows(), pieces())
-def test_other_names_and_the_same_expectations(
-    known: list[Row], idle: list[Piece]
-) -> None:
+@examples(100, quick=12)
+@given(rows(), TABLES)
+def test_other_names_and_the_same_expectations(known: list[Row], idle: Idle) -> None:
     trace = traced(idle, known)
     shown, names = anonymised(trace, KEY), keyed_names(trace.nodes, KEY)
     order = [names.index(name) for name in shown.nodes]
@@ -208,10 +198,9 @@ def test_other_names_and_the_same_expectations(
     assert not set(shown.host_jobs.names) & {*NAMES, "stranger"}
 
 
-@given(rows(), pieces())
-def test_some_nodes_are_a_machine_of_their_own(
-    known: list[Row], idle: list[Piece]
-) -> None:
+@examples(100, quick=12)
+@given(rows(), TABLES)
+def test_some_nodes_are_a_machine_of_their_own(known: list[Row], idle: Idle) -> None:
     named = [row for row in known if row[6] or row[2] == NEVER]
     alone = [
         (*row[:5], len(kept), kept)
@@ -225,33 +214,17 @@ def test_some_nodes_are_a_machine_of_their_own(
     assert any("name no nodes" in note for note in part.notes) == bool(told)
 
 
-@pytest.mark.parametrize(
-    ("row", "why"),
-    [
-        (("job", 5, 4, 9, 9, 1, ("a",)), "row 1: host jobs: it began before it was kn"),
-        (("job", 0, 4, 3, 9, 1, ("a",)), "it ends before it begins"),
-        (("job", 0, 4, 9, 3, 1, ("a",)), "its end is expected before it begins"),
-        (("job", 0, NEVER, 9, 3, 1, ()), "never began, but states when its end was"),
-        (("job", 0, 4, 9, 9, 2, ("a",)), "count is not the number of its nodes"),
-        (("job", 0, 4, 9, 9, -1, ()), "its number of nodes is negative"),
-        (("reservation", 0, NEVER, NEVER, NEVER, 1, ()), "a reservation states no st"),
-    ],
-)
-def test_rows_that_contradict_themselves_are_refused(row: Row, why: str) -> None:
-    with pytest.raises(InputError, match=why):
-        from_rows([row])
-
-
 # --- the file beside a trace ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz"])
-@given(rows(), pieces())
+@examples(100, quick=12)
+@given(rows(), TABLES)
 def test_files_keep_all_of_it(
     tmp_path_factory: pytest.TempPathFactory,
     suffix: str,
     known: list[Row],
-    idle: list[Piece],
+    idle: Idle,
 ) -> None:
     folder = tmp_path_factory.mktemp("host-jobs")
     written, again = folder / f"a{suffix}", folder / f"b{suffix}"
@@ -314,25 +287,25 @@ def replayed(trace: str, *more: str) -> dict[str, Any]:
 
 
 def test_commands_find_and_carry_host_jobs_without_an_option(
-    small: NodeTrace, capsys: pytest.CaptureFixture[str]
+    small: NodeTrace, told: Told
 ) -> None:
-    assert run(["convert", "t.parquet", "-o", "c.csv"]) == 0
-    for number, bounds in enumerate((["--to", AT_90], ["--from", AT_90])):
-        assert run(["trace", "cut", "c.csv", *bounds, "-o", f"{number}.parquet"]) == 0
-    assert run(["trace", "cut", "1.parquet", "0.parquet", "-o", "both.parquet"]) == 0
-    shown = ["anonymise", "both.parquet", "--key", "key", "-o", "shown.csv.gz"]
-    assert run(["trace", *shown]) == 0
-    assert run(["trace", "cut", "t.parquet", "--nodes", "b", "-o", "some.parquet"]) == 0
-    assert "some.jobs.parquet: 2 host jobs" in capsys.readouterr().out
+    told("convert t.parquet -o c.csv")
+    told(f"trace cut c.csv --to {AT_90} -o 0.parquet")
+    told(f"trace cut c.csv --from {AT_90} -o 1.parquet")
+    told("trace cut 1.parquet 0.parquet -o both.parquet")
+    told("trace anonymise both.parquet --key key -o shown.csv.gz")
+    told(
+        "trace cut t.parquet --nodes b -o some.parquet",
+        "some.jobs.parquet: 2 host jobs",
+    )
+    told("trace perturb t.parquet --drop 1 -o p.parquet", "the host jobs are left out")
+    assert not Path("p.jobs.parquet").exists()
     wanted = replayed("t.parquet", *EXPECTED)["metrics"]
     for name in ("c.csv", "both.parquet", "shown.csv.gz"):
         assert replayed(name, *EXPECTED)["metrics"] == wanted
     jobs = read_trace("shown.csv.gz").host_jobs
     assert jobs is not None
     assert set(jobs.names) == set(keyed_names(["a", "b"], KEY))
-    assert run(["trace", "perturb", "t.parquet", "--drop", "1", "-o", "p.parquet"]) == 0
-    assert "the host jobs are left out" in capsys.readouterr().err
-    assert not Path("p.jobs.parquet").exists()
 
 
 def test_a_replay_names_host_jobs_by_digest_and_python_finds_them_too(
@@ -360,11 +333,10 @@ def test_a_file_that_is_missing_or_another_is_said_and_not_used(
     small: NodeTrace, trace: str, moved: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_trace(small, trace)
-    other = cut(small, None, small.start + SECOND_NS)
-    write_trace(other, "other.parquet")
     if moved:
         Path("t.jobs.parquet").unlink()
     else:
+        write_trace(cut(small, None, small.start + SECOND_NS), "other.parquet")
         shutil.copy("other.jobs.parquet", "t.jobs.parquet")
     why = "is missing" if moved else "is not the file that the trace was written with"
     told = f"t.jobs.parquet {why}: the machine's own jobs are taken as not known"
@@ -376,17 +348,14 @@ def test_a_file_that_is_missing_or_another_is_said_and_not_used(
 
 
 def test_another_file_of_that_name_is_replaced_with_force_only(
-    small: NodeTrace, capsys: pytest.CaptureFixture[str]
+    small: NodeTrace, told: Told
 ) -> None:
     Path("x.jobs.parquet").write_text("precious")
-    part = ["trace", "cut", "t.parquet", "--to", AT_90, "-o", "x.parquet"]
-    assert run(part) == 2
-    assert "x.jobs.parquet: exists; --force" in capsys.readouterr().err
-    assert (Path("x.jobs.parquet").read_text(), Path("x.parquet").exists()) == (
-        "precious",
-        False,
-    )
-    assert run([*part, "--force"]) == 0
+    part = f"trace cut t.parquet --to {AT_90} -o x.parquet"
+    told(part, "x.jobs.parquet: exists; --force", code=2)
+    assert Path("x.jobs.parquet").read_text() == "precious"
+    assert not Path("x.parquet").exists()
+    told(f"{part} --force")
     assert read_trace("x.parquet").host_jobs is not None
     # One that is nobody's host jobs is let be.
     write_trace(replace(small, host_jobs=None), "y.csv")
@@ -394,35 +363,30 @@ def test_another_file_of_that_name_is_replaced_with_force_only(
     assert read_trace("y.csv").notes == ()
 
 
-def test_calibration_by_hand(
-    small: NodeTrace, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["trace", "info", "t.parquet", "--expected", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["host_jobs"]["jobs"] == told["host_jobs"]["with_limit"] == 2
-    found = told["expected"]
+def test_calibration_by_hand(small: NodeTrace, told: Told) -> None:
+    found = json.loads(told("trace info t.parquet --expected --json"))
+    jobs, found = found["host_jobs"], found["expected"]
+    assert jobs["jobs"] == jobs["with_limit"] == 2
     assert (found["fragments"], found["cut"], found["before"]) == (2, 1, 1.0)
     assert found["expected"] == {"by_count": 1.0, "by_node_time": 1.0}
     # Expected at 20 s: until 100 s, real 30 of 80 s; at 90 s: until the reservation, real 40 of 50 s.
     assert found["ratio"]["p50"] == pytest.approx((30 / 80 + 40 / 50) / 2)
-    assert run(["trace", "info", "t.parquet", "--expected"]) == 0
-    out = capsys.readouterr().out
-    assert "100.0% of 2 fragments, 100.0% of their node-time; 1 more are cut" in out
-    assert "median 65 s expected, 35 s real; 100% ended before" in out
-    assert "2, 2 of the 2 that began with a time limit; 1 reservations" in out
-    write_trace(replace(small, host_jobs=None), "none.parquet")
-    assert run(["trace", "info", "none.parquet", "--expected"]) == 2
-    assert "no host jobs lie beside the trace" in capsys.readouterr().err
-    empty = calibration(traced([]), Outlook(whole([]), traced([])))
-    assert (empty["fragments"], empty["ratio"], empty["expected"]["by_count"]) == (
-        0,
-        None,
-        None,
+    told(
+        "trace info t.parquet --expected",
+        "100.0% of 2 fragments, 100.0% of their node-time; 1 more are cut",
+        "median 65 s expected, 35 s real; 100% ended before",
+        "2, 2 of the 2 that began with a time limit; 1 reservations",
     )
+    write_trace(replace(small, host_jobs=None), "none.parquet")
+    none = "no host jobs lie beside the trace"
+    told("trace info none.parquet --expected", none, code=2)
+    empty = calibration(traced(NOTHING), Outlook(whole([]), traced(NOTHING)))
+    counts = (empty["fragments"], empty["ratio"], empty["expected"]["by_count"])
+    assert counts == (0, None, None)
 
 
 def test_what_host_jobs_lack_is_said_once_where_it_is_used(
-    small: NodeTrace, capsys: pytest.CaptureFixture[str]
+    small: NodeTrace, told: Told
 ) -> None:
     bare: list[Row] = [
         ("job", 50, 50, 90, NEVER, 2, ("a", "b")),
@@ -441,9 +405,7 @@ def test_what_host_jobs_lack_is_said_once_where_it_is_used(
         "announced"
         not in replayed("bare.parquet", "--return-time", "9")["metrics"]["host"]
     )
-    capsys.readouterr()
-    assert run(["trace", "info", "bare.parquet"]) == 0
-    assert capsys.readouterr().out.count("no time limit") == 1
+    assert told("trace info bare.parquet").count("no time limit") == 1
 
 
 def test_a_replay_looks_at_the_whole_machine_and_says_where_nothing_is_known(
@@ -454,9 +416,9 @@ def test_a_replay_looks_at_the_whole_machine_and_says_where_nothing_is_known(
         replayed(trace, *EXPECTED)
         assert ("no host jobs lie beside it" in capsys.readouterr().err) == wanted
     # Of node b alone, by what is known of both: nothing is expected of b.
-    jobs, one = from_rows([("reservation", 0, 5, 9, 9, 1, ("a",))]), traced([(0, 0, 9)])
+    jobs = from_rows([("reservation", 0, 5, 9, 9, 1, ("a",))])
+    first = np.arange(END) < np.array([9, 0, 0, 0])[:, np.newaxis]
+    one = traced(first)
     assert Outlook(jobs, one).expected(0) == [5, None, None, None]
     assert Outlook(jobs, one).expected(5) == [None] * 4
     assert Outlook(jobs, one, ["b"]).expected(0) == [None]
-    with pytest.raises(InputError, match="they name 'z', the trace 'a'"):
-        Outlook(replace(jobs, names=("z",)), one)

@@ -1,81 +1,50 @@
-"""Parts of traces, traces put together and classes of nodes: idle seconds are those of the whole."""
+"""Parts of traces, traces put together and perturbed, classes of nodes: idle seconds are those of the whole."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from small_traces import KEY, Idle, of_seconds, seconds_of, tables
+from synthetic_logs_more import taken
 
-from bft.replay.cli.main import run
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_fragments
+from bft.replay import NodeTrace, always_idle
+from bft.replay.trace.node_trace import SECOND_NS, from_fragments
 from bft.replay.trace.parts import anonymised, cut, keyed_names, merged, with_nodes
+from bft.replay.trace.perturbing import Perturbation, perturbed
 from bft.replay.trace.trace_files import read_trace, write_trace
+from bft.replay.trace.trace_statistics import fragments
 
-KEY = b"a key of more than sixteen bytes"
 LENGTH_S = 20
+Told = Callable[..., str]
 FIRST_S = 1_700_000_000
 
 
-def of_seconds(
-    idle: NDArray[np.bool_], begin_s: int = 0, names: tuple[str, ...] | None = None
-) -> NodeTrace:
-    """The trace of which node is idle during which second, bool of shape (nodes, seconds)."""
-    nodes, seconds = idle.shape
-    edges = np.diff(np.pad(idle, ((0, 0), (1, 1))).astype(np.int8), axis=1)
-    node, begins = np.nonzero(edges == 1)
-    ends = np.nonzero(edges == -1)[1]
-    span = (begin_s * SECOND_NS, (begin_s + seconds) * SECOND_NS)
-    names = names or tuple(f"n{k}" for k in range(nodes))
-    return from_fragments(
-        names, node, (begins + begin_s) * SECOND_NS, (ends + begin_s) * SECOND_NS, *span
-    )
-
-
-def seconds_of(trace: NodeTrace) -> NDArray[np.bool_]:
-    """The inverse of `of_seconds`."""
-    shape = len(trace.nodes), (trace.end - trace.start) // SECOND_NS
-    idle = np.zeros(shape, dtype=bool)
-    for event, time in enumerate(trace.times.tolist()):
-        second = (time - trace.start) // SECOND_NS
-        idle[trace.leaves(event), second:] = False
-        idle[trace.joins(event), second:] = True
-    return idle
-
-
-@st.composite
-def idle_seconds(draw: st.DrawFn, nodes: int = 3) -> NDArray[np.bool_]:
-    count = nodes * LENGTH_S
-    bits = draw(st.lists(st.booleans(), min_size=count, max_size=count))
-    return np.array(bits).reshape(nodes, LENGTH_S)
-
-
-@given(idle_seconds(), st.sets(st.integers(0, LENGTH_S), min_size=2, max_size=2))
-def test_a_window_has_the_content_of_the_trace(
-    idle: NDArray[np.bool_], bounds: set[int]
+@given(
+    tables(),
+    st.sets(st.integers(0, LENGTH_S), min_size=2, max_size=2).map(sorted),
+    st.sets(st.integers(0, 2), min_size=1).map(sorted),
+)
+def test_some_nodes_in_a_window_are_idle_when_they_were(
+    idle: Idle, bounds: list[int], chosen: list[int]
 ) -> None:
-    first, last = sorted(bounds)
-    part = cut(of_seconds(idle), first * SECOND_NS, last * SECOND_NS)
-    assert np.array_equal(seconds_of(part), idle[:, first:last])
+    part = cut(of_seconds(idle), *(bound * SECOND_NS for bound in bounds))
+    assert np.array_equal(seconds_of(part), idle[:, slice(*bounds)])
+    part = with_nodes(part, [f"n{k}" for k in chosen])
+    assert part.nodes == tuple(f"n{k}" for k in chosen)
+    assert np.array_equal(seconds_of(part), idle[chosen, slice(*bounds)])
 
 
-@given(idle_seconds(), st.sets(st.integers(0, 2), min_size=1))
-def test_some_nodes_are_idle_when_they_were(
-    idle: NDArray[np.bool_], chosen: set[int]
-) -> None:
-    part = with_nodes(of_seconds(idle), [f"n{k}" for k in chosen])
-    assert part.nodes == tuple(f"n{k}" for k in sorted(chosen))
-    assert np.array_equal(seconds_of(part), idle[sorted(chosen)])
-
-
-@given(idle_seconds(), st.integers(1, LENGTH_S - 1), st.integers(0, 5))
+@given(tables(), st.integers(1, LENGTH_S - 1), st.integers(0, 5))
 def test_merging_the_parts_of_a_trace_gives_the_trace(
-    idle: NDArray[np.bool_], at: int, pause: int
+    idle: Idle, at: int, pause: int
 ) -> None:
     whole = merged([of_seconds(idle[:, at:], at + pause), of_seconds(idle[:, :at])])
     nothing = np.zeros((3, pause), dtype=bool)
@@ -86,8 +55,8 @@ def test_merging_the_parts_of_a_trace_gives_the_trace(
     assert pause or np.array_equal(whole.times, of_seconds(idle).times)
 
 
-@given(idle_seconds())
-def test_nodes_of_several_months_are_those_of_all(idle: NDArray[np.bool_]) -> None:
+@given(tables())
+def test_nodes_of_several_months_are_those_of_all(idle: Idle) -> None:
     two = of_seconds(idle[::-1], LENGTH_S, names=("n2", "new", "n0"))
     whole = merged([of_seconds(idle), two])
     assert whole.nodes == ("n0", "n1", "n2", "new")
@@ -110,13 +79,13 @@ def test_anonymised_nodes_are_shuffled_and_keep_their_times(per: int) -> None:
     assert not set(new_names) & {*names, *keyed_names(names, KEY + b"!")}
     place = [shown.nodes.index(name) for name in new_names]
     assert place != sorted(place)
-    of = np.array(place)[trace.joined // per] * per + trace.joined % per
-    for event in range(len(trace)):
-        assert trace.times[event] == shown.times[event]
-        joined = of[trace.joined_at[event] : trace.joined_at[event + 1]]
-        assert shown.joins(event).tolist() == sorted(joined.tolist())
-    back = shown.of_nodes(place)
-    assert np.array_equal(back.left, trace.left)
+    known = dict(zip(names, new_names, strict=True))
+    expected = set()
+    for name, *span in taken(trace):
+        node, mark, unit = name.partition("/")
+        expected.add((f"{known[node]}{mark}{unit}", *span))
+    assert taken(shown) == expected
+    assert np.array_equal(shown.of_nodes(place).left, trace.left)
 
 
 @pytest.fixture
@@ -140,59 +109,48 @@ def traces(here: Path) -> Path:
     return here
 
 
-def test_commands_write_what_the_functions_make(
-    traces: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    part = ["--from", str(FIRST_S + 5), "--to", str(FIRST_S + 12), "--nodes", "n[0-1]"]
-    files = ["two.parquet", "one.parquet"]
-    assert run(["trace", "cut", *files, "-o", "whole.parquet"]) == 0
-    assert "whole.parquet: 3 nodes, 5 events" in capsys.readouterr().out
-    assert run(["trace", "cut", *files, *part, "-o", "some.csv"]) == 0
-    shown = ["some.csv", "--key", "key", "-o", "shown.parquet"]
-    assert run(["trace", "anonymise", *shown]) == 0
+def test_commands_write_what_the_functions_make(traces: Path, told: Told) -> None:
+    files = "two.parquet one.parquet"
+    part = "--from 1700000005 --to 1700000012 --nodes n[0-1]"
+    lacks = ("2 of 4 nodes are not in all of the merged traces", "80% of the whole, were not observed")  # fmt: skip
+    told(f"trace cut {files} -o whole.parquet", "whole.parquet: 3 nodes, 5 events")
+    told("trace cut one.parquet later.parquet -o gap.parquet", *lacks)
+    told(f"trace cut {files} {part} -o some.csv")
+    told("trace anonymise some.csv --key key -o shown.parquet")
     read = read_trace("shown.parquet")
     assert sorted(read.nodes) == sorted(keyed_names(["n0", "n1"], KEY))
-    assert seconds_of(read).shape == (2, 7)
-    assert seconds_of(read).all()
+    assert seconds_of(read).tolist() == [[True] * 7] * 2
     assert b"some.csv" not in Path("shown.parquet").read_bytes()
-    capsys.readouterr()
-    files = ["one.parquet", "later.parquet"]
-    assert run(["trace", "cut", *files, "-o", "gap.parquet"]) == 0
-    err = capsys.readouterr().err
-    assert "note: 2 of 4 nodes are not in all of the merged traces" in err
-    assert "80% of the whole, were not observed" in err
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["cut", "one.parquet"], "nothing to cut; give --from, --to or --nodes"),
-        (["cut", "one.parquet", "--from", "1700000011"],
-         "the window 2023-11-14T22:13:31Z to 2023-11-14T22:13:30Z"),
-        (["cut", "one.parquet", "--to", "1700000011"], "reaches beyond the trace"),
-        (["cut", "one.parquet", "--to", "noon"], "--to: expected a date and time"),
-        (["cut", "one.parquet", "--nodes", "n[1-9]"], "no node n3 and 6 more (it has 3, such as n0)"),
-        (["cut", "one.parquet", "--nodes", "n[3-"], "--nodes: neither a file nor a host list"),
-        (["cut", "one.parquet", "one.parquet"], "begins at 2023-11-14T22:13:20Z, before one.parquet ends"),
-        (["cut", "one.parquet", "units.parquet"], "units.parquet: differs from one.parquet in the units"),
-        (["cut", "one.parquet", "b.parquet"], "b.parquet: is of the machine b, one.parquet of a"),
-        (["cut", "one.parquet", "m.parquet"], "m.parquet: has no node in common with one.parquet"),
-        (["anonymise", "one.parquet", "--key", "absent"], "absent: cannot be read"),
-        (["anonymise", "one.parquet", "--key", "short"], "short: a key of 5 bytes can be guessed"),
+        ("cut one.parquet", "nothing to cut; give --from, --to or --nodes"),
+        ("cut one.parquet --from 1700000011", "the window 2023-11-14T22:13:31Z to 2023-11-14T22:13:30Z"),
+        ("cut one.parquet --to 1700000011", "reaches beyond the trace"),
+        ("cut one.parquet --to noon", "--to: expected a date and time"),
+        ("cut one.parquet --nodes n[1-9]", "no node n3 and 6 more (it has 3, such as n0)"),
+        ("cut one.parquet --nodes n[3-", "--nodes: neither a file nor a host list"),
+        ("cut one.parquet one.parquet", "begins at 2023-11-14T22:13:20Z, before one.parquet ends"),
+        ("cut one.parquet units.parquet", "units.parquet: differs from one.parquet in the units"),
+        ("cut one.parquet b.parquet", "b.parquet: is of the machine b, one.parquet of a"),
+        ("cut one.parquet m.parquet", "m.parquet: has no node in common with one.parquet"),
+        ("anonymise one.parquet --key absent", "absent: cannot be read"),
+        ("anonymise one.parquet --key short", "short: a key of 5 bytes can be guessed"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_made_is_refused(
-    arguments: list[str], message: str, traces: Path, capsys: pytest.CaptureFixture[str]
+    arguments: str, message: str, traces: Path, told: Told
 ) -> None:
-    assert run(["trace", *arguments, "-o", "t.parquet"]) == 2
-    assert message in capsys.readouterr().err
+    told(f"trace {arguments} -o t.parquet", message, code=2)
     assert not (traces / "t.parquet").exists()
 
 
 # --- classes of nodes -------------------------------------------------------------------------------------------------
 
 CLASSES = ("gpu/debug", "gpu/main", "cpu")
-REPLAY = ["--policy", "equal-share", "-Tfwd", "5", "--no-u", "--out", "r", "--force"]
+REPLAY = "--policy equal-share -Tfwd 5 --no-u --out r --force"
 
 
 @pytest.fixture
@@ -209,8 +167,8 @@ def test_classes_are_kept_by_all_that_is_made_of_a_trace(classed: Path) -> None:
     trace = read_trace("t.parquet")
     assert (trace.classes, trace.busy_share) == (CLASSES, 0.25)
     assert trace.unavailable_share is None
-    parts = [cut(trace, bounds[0], bounds[1]) for bounds in
-             ((None, (FIRST_S + 4) * SECOND_NS), ((FIRST_S + 4) * SECOND_NS, None))]  # fmt: skip
+    middle = (FIRST_S + 4) * SECOND_NS
+    parts = [cut(trace, None, middle), cut(trace, middle, None)]
     assert [part.busy_share for part in parts] == [None, None]
     assert merged(parts).classes == parts[0].classes == CLASSES
     assert with_nodes(trace, ["n2", "n0"]).classes == ("gpu/debug", "cpu")
@@ -220,24 +178,16 @@ def test_classes_are_kept_by_all_that_is_made_of_a_trace(classed: Path) -> None:
     assert shown.busy_share == 0.25
 
 
-def test_idle_share_and_worth_are_told_by_class(
-    classed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["trace", "info", "t.parquet"]) == 0
-    texts = {
-        name: f"{share}% of 1 nodes' time, worth {worth} nodes"
-        for name, share, worth in zip(
-            CLASSES, ("20.0", "50.0", "100.0"), ("0.2", "0.5", "1.0"), strict=True
-        )
-    }
-    out = capsys.readouterr().out
-    assert all(f"idle of {name:<20}{text}" in out for name, text in texts.items())
-    assert run(["-ndmap", "t.parquet", *REPLAY]) == 0
-    out = capsys.readouterr().out
-    assert all(text in out for text in texts.values())
+def test_idle_share_and_worth_are_told_by_class(classed: Path, told: Told) -> None:
+    shares = zip(CLASSES, (20, 50, 100), (0.2, 0.5, 1.0), strict=True)
+    texts = {name: f"{share:.1f}% of 1 nodes' time, worth {worth} nodes" for name, share, worth in shares}  # fmt: skip
+    told(
+        "trace info t.parquet", *(f"idle of {name:<20}{texts[name]}" for name in texts)
+    )
+    told(f"-ndmap t.parquet {REPLAY}", *texts.values())
     summary = json.loads(Path("r/summary.json").read_text())
     assert summary["metrics"]["classes"]["cpu"]["idle_share"] == pytest.approx(1.0)
-    assert run(["report", "r", "-o", "page.html"]) == 0
+    told("report r -o page.html")
     assert "idle of gpu/main" in Path("page.html").read_text()
 
 
@@ -246,9 +196,9 @@ def test_idle_share_and_worth_are_told_by_class(
     [("gpu", 2, 7), ("gpu/main", 1, 5), ("debug", 1, 2), ("cpu", 1, 10)],
 )
 def test_a_replay_of_one_class_has_its_nodes_alone(
-    classed: Path, name: str, nodes: int, idle_s: int
+    classed: Path, name: str, nodes: int, idle_s: int, told: Told
 ) -> None:
-    assert run(["-ndmap", "t.parquet", "--node-class", name, *REPLAY]) == 0
+    told(f"-ndmap t.parquet --node-class {name} {REPLAY}")
     summary = json.loads(Path("r/summary.json").read_text())
     assert summary["inputs"]["trace"]["nodes"] == nodes
     assert summary["metrics"]["offered_unit_s"] == idle_s
@@ -262,7 +212,107 @@ def test_a_replay_of_one_class_has_its_nodes_alone(
     ],
 )  # fmt: skip
 def test_a_class_that_no_node_has_is_refused(
-    classed: Path, trace: str, message: str, capsys: pytest.CaptureFixture[str]
+    classed: Path, trace: str, message: str, told: Told
 ) -> None:
-    assert run(["-ndmap", trace, "--node-class", "tpu", *REPLAY]) == 2
-    assert message in capsys.readouterr().err
+    told(f"-ndmap {trace} --node-class tpu {REPLAY}", message, code=2)
+
+
+HOW_LONG_S = 40
+START = 1_612_915_200 * SECOND_NS  # 10 February 2021
+TABLES = st.integers(1, 5).flatmap(lambda nodes: tables(nodes, HOW_LONG_S))
+
+
+def idle_at(trace: NodeTrace, instants: np.ndarray) -> np.ndarray:
+    """Whether each node is idle at each instant: bool of shape (nodes, instants)."""
+    pieces = fragments(trace)
+    found = np.zeros((len(trace.nodes), len(instants)), dtype=bool)
+    for node, start, end in zip(
+        pieces.node, pieces.start_ns, pieces.end_ns, strict=True
+    ):
+        found[node] |= (instants >= start) & (instants < end)
+    return found
+
+
+changes = st.builds(
+    Perturbation,
+    st.sampled_from([0.0, 0.3, 1.0]),
+    st.sampled_from([0.0, 5.0, 1e6]),
+    st.sampled_from([0.0, 0.4, 1.0]),
+    st.integers(0, 2**32),
+)
+
+
+@examples(60)
+@given(TABLES, st.integers(1, 3), changes)
+def test_nodes_are_never_idle_where_they_were_not(
+    idle: Idle, units: int, how: Perturbation
+) -> None:
+    trace = of_seconds(idle, units_per_node=units)
+    changed = perturbed(trace, how)
+    for name in ("nodes", "start", "end", "units_per_node"):
+        assert getattr(changed, name) == getattr(trace, name)
+    instants = np.unique(np.concatenate([changed.times, trace.times]))
+    assert not (idle_at(changed, instants) & ~idle_at(trace, instants)).any()
+    if how == Perturbation(seed=how.seed):
+        assert (idle_at(changed, instants) == idle_at(trace, instants)).all()
+    if how.drop == 1 or how.thin == 1:
+        assert not len(changed)
+
+
+@examples(30)
+@given(TABLES, st.integers(0, 2**32), st.tuples(st.floats(0, 1), st.floats(0, 1)))
+def test_what_a_smaller_share_drops_a_larger_one_drops_too(
+    idle: Idle, seed: int, shares: tuple[float, float]
+) -> None:
+    instants = np.arange(HOW_LONG_S) * SECOND_NS
+    less, more = (
+        idle_at(perturbed(of_seconds(idle), Perturbation(drop=drop, seed=seed)), instants)
+        for drop in sorted(shares)
+    )  # fmt: skip
+    assert not (more & ~less).any()
+
+
+def test_shares_dropped_and_mean_delays_are_those_asked_for() -> None:
+    count = 4000
+    day = always_idle(count, 0, 86_400 * SECOND_NS)
+    kept = perturbed(day, Perturbation(drop=0.25, seed=1))
+    # The standard deviation of the share is 0.7 %; the seed is fixed.
+    assert len(kept.joined) / count == pytest.approx(0.75, abs=0.03)
+    late = perturbed(day, Perturbation(delay_s=60, seed=1))
+    starts = fragments(late).start_ns / SECOND_NS
+    assert len(starts) == count
+    assert starts.mean() == pytest.approx(60, abs=4)
+    assert starts.std() == pytest.approx(60, abs=6)
+
+
+def test_a_perturbed_trace_says_so_wherever_it_is_used(here: Path, told: Told) -> None:
+    hour = always_idle(40, START, START + 3600 * SECOND_NS, units_per_node=2)
+    write_trace(hour, "trace.parquet")
+    parts = ("of 40 fragments, ", "% of the idle node-hours are left; drop 0.5, delay 60 s, seed 3\n")  # fmt: skip
+    for name in ("one", "two"):
+        told(f"trace perturb trace.parquet --drop 0.5 --delay 60 --seed 3 -o {name}.parquet", *parts)  # fmt: skip
+    assert Path("one.parquet").read_bytes() == Path("two.parquet").read_bytes()
+    told("trace perturb one.parquet --thin 0.1 -o three.parquet")
+    altered = "drop 0.5, delay 60 s, seed 3; thin 0.1, seed 0"
+    assert read_trace("three.parquet").altered == altered
+    told("trace cut three.parquet --to 2021-02-10T00:50:00 -o four.parquet")
+    said = f"the trace is not as observed, but perturbed: {altered}"
+    told("-ndmap four.parquet --no-u --policy equal-share --out run", said)
+    assert said in json.loads(Path("run/summary.json").read_text("utf-8"))["notes"]
+
+
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        ("-o new.parquet", "nothing to change; give --drop, --delay or --thin"),
+        ("--drop 0.1 -o new.csv", "expected a .parquet file"),
+        ("--drop 2 -o new.parquet", "expected a finite number >= 0 and at most 1"),
+        ("--drop 0.1 -o trace.parquet", "exists; --force replaces it"),
+    ],
+)
+def test_what_cannot_be_perturbed_is_refused(
+    here: Path, told: Told, args: str, what: str
+) -> None:
+    write_trace(always_idle(2, 0, 3600 * SECOND_NS), "trace.parquet")
+    told(f"trace perturb trace.parquet {args}", what, code=2)
+    assert [path.name for path in here.iterdir()] == ["trace.parquet"]

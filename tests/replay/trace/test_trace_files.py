@@ -1,4 +1,4 @@
-"""Node traces in files: reading returns what was written, and errors name file, row and column."""
+"""Node traces in memory and in files: what is read is what was written, and errors name file, row and column."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,12 @@ from hypothesis import strategies as st
 from bft.models import InputError
 from bft.models.tables import write_parquet
 from bft.replay.trace.node_trace import NodeTrace, always_idle, from_changes
-from bft.replay.trace.trace_files import read_trace, trace_from_frame, write_trace
+from bft.replay.trace.trace_files import (
+    read_trace,
+    select_nodes,
+    trace_from_frame,
+    write_trace,
+)
 
 EPOCH = 1_613_000_000_000_000_000
 SUFFIXES = (".parquet", ".csv", ".csv.gz")
@@ -31,6 +36,9 @@ IN_ONE_FOLDER = examples(
     30,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+# Names that a file could confuse with something else, but none that is a number.
+NAMES = ["n0", "n1", "a,b", 'a"b', "two words", "Knoten-ü", "x;y", "time", "True", "-", "2021-01-01"]  # fmt: skip
+GAPS = [1, 999, 1_000, 10**6, 10**9, 3_600 * 10**9]
 
 
 def content(trace: NodeTrace) -> dict[str, Any]:
@@ -44,62 +52,21 @@ def content(trace: NodeTrace) -> dict[str, Any]:
     }
 
 
-def meta(trace: NodeTrace) -> tuple[str, int]:
-    return trace.machine, trace.units_per_node
-
-
-# Names that a file could confuse with something else, but none that is a number.
-names = st.lists(
-    st.sampled_from(
-        [
-            "n0",
-            "n1",
-            "a,b",
-            'a"b',
-            "two words",
-            "Knoten-ü",
-            "x;y",
-            "time",
-            "True",
-            "-",
-            "2021-01-01",
-        ]
-    ),
-    unique=True,
-    min_size=1,
-    max_size=5,
-)
-
-
 @st.composite
 def traces(draw: st.DrawFn) -> NodeTrace:
-    nodes = draw(names)
-    gaps = draw(
-        st.lists(
-            st.sampled_from([1, 999, 1_000, 10**6, 10**9, 3_600 * 10**9]), max_size=8
-        )
-    )
+    """Traces of nodes with odd names, of which some are never idle."""
+    sample = st.sampled_from
+    nodes = draw(st.lists(sample(NAMES), unique=True, min_size=1, max_size=5))
+    gaps = draw(st.lists(sample(GAPS), max_size=8))
     times = EPOCH + np.cumsum(np.array([0, *gaps], dtype=np.int64))
-    state = draw(
-        st.lists(
-            st.lists(st.booleans(), min_size=len(nodes), max_size=len(nodes)),
-            min_size=len(times),
-            max_size=len(times),
-        )
-    )
-    cells = np.array(state, dtype=bool)
-    early, late = (
-        draw(st.sampled_from([0, 1, 10**9])),
-        draw(st.sampled_from([0, 1, 10**9])),
-    )
-    return from_changes(
-        nodes,
-        np.repeat(times, len(nodes)),
-        np.tile(np.arange(len(nodes), dtype=np.int32), len(times)),
-        cells.ravel(),
-        start=int(times[0]) - early,
-        end=int(times[-1]) + late,
-    )
+    count = len(nodes) * len(times)
+    cells = draw(st.lists(st.booleans(), min_size=count, max_size=count))
+    node = np.tile(np.arange(len(nodes), dtype=np.int32), len(times))
+    early, late = (draw(sample([0, 1, 10**9])) for _ in range(2))
+    bounds = {"start": int(times[0]) - early, "end": int(times[-1]) + late}
+    idle = np.array(cells) & (node >= draw(sample([0, 0, 1])))
+    changes = (np.repeat(times, len(nodes)), node, idle)
+    return from_changes(nodes, *changes, **bounds)
 
 
 # --- round trips ------------------------------------------------------------------------------------------------------
@@ -108,15 +75,17 @@ def traces(draw: st.DrawFn) -> NodeTrace:
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @IN_ONE_FOLDER
 @given(trace=traces(), at_once=st.sampled_from([1, 3, 2**20]))
-def test_what_is_written_is_read_back(
+def test_what_is_written_is_read_back_and_twice_the_same_bytes(
     tmp_path: Path, suffix: str, trace: NodeTrace, at_once: int
 ) -> None:
-    path = tmp_path / f"trace{suffix}"
+    one, other = (tmp_path / folder / f"trace{suffix}" for folder in "ab")
     with pytest.MonkeyPatch.context() as patch:
         for module in ("bft.models.tables", "bft.replay.trace.trace_files"):
-            patch.setattr(f"{module}.ROW_GROUP", at_once)
-        write_trace(trace, path)
-    assert content(read_trace(path)) == content(trace)
+            patch.setattr(f"{module}.ROW_GROUP", at_once, raising=False)
+        write_trace(trace, one)
+        write_trace(trace, other)
+    assert content(read_trace(one)) == content(trace)
+    assert one.read_bytes() == other.read_bytes()
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
@@ -126,18 +95,14 @@ def test_blocks_of_rows_give_the_trace_and_the_errors_of_the_whole(
     tmp_path: Path, rows: int, drawn: st.DataObject
 ) -> None:
     path = tmp_path / "blocks.parquet"
-    count = drawn.draw(st.integers(1, 12))
-    seconds = drawn.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+    cells = st.tuples(st.integers(0, 3), st.sampled_from("abc"), st.booleans())
+    table = drawn.draw(st.lists(cells, min_size=1, max_size=12))
     if drawn.draw(st.booleans()):
-        seconds.sort()
-    of = [st.sampled_from(kind) for kind in (("a", "b", "c"), (True, False))]
-    node, idle = (
-        drawn.draw(st.lists(one, min_size=count, max_size=count)) for one in of
-    )
-    frame = pd.DataFrame({"time": EPOCH, "node": node, "idle": idle})
-    frame["time"] = pd.to_datetime(EPOCH + np.array(seconds) * 10**9, utc=True)
-    known = {"nodes": '["a", "b"]' if drawn.draw(st.booleans()) else '["a", "b", "c"]'}
-    write_parquet(frame, path, known)
+        table.sort(key=lambda row: row[0])
+    frame = pd.DataFrame(table, columns=["time", "node", "idle"])
+    frame["time"] = pd.to_datetime(EPOCH + frame["time"] * 10**9, utc=True)
+    known = drawn.draw(st.sampled_from(['["a", "b"]', '["a", "b", "c"]']))
+    write_parquet(frame, path, {"nodes": known})
 
     def read(at_once: int) -> Any:
         with pytest.MonkeyPatch.context() as patch:
@@ -155,351 +120,12 @@ def test_blocks_of_rows_give_the_trace_and_the_errors_of_the_whole(
         np.testing.assert_equal(blocks, whole)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_nodes_that_are_never_idle_survive(tmp_path: Path, suffix: str) -> None:
-    never = always_idle(2, EPOCH, EPOCH + 60 * 10**9)
-    never = replace(
-        never, nodes=("spare", *never.nodes), joined=never.joined + np.int32(1)
-    )
-    write_trace(never, tmp_path / f"t{suffix}")
-    assert content(read_trace(tmp_path / f"t{suffix}")) == content(never)
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_the_same_trace_gives_the_same_bytes(tmp_path: Path, suffix: str) -> None:
-    trace = trace_from_frame(matrix([[1, 0], [0, 1], [1, 1]]))
-    for name in "ab":
-        write_trace(trace, tmp_path / name / f"t{suffix}")
-    assert (tmp_path / "a" / f"t{suffix}").read_bytes() == (
-        tmp_path / "b" / f"t{suffix}"
-    ).read_bytes()
-
-
 def test_parquet_holds_utc_times_names_and_truth_values(tmp_path: Path) -> None:
     write_trace(trace_from_frame(matrix([[1], [0]])), tmp_path / "t.parquet")
     frame = pd.read_parquet(tmp_path / "t.parquet")
     assert list(frame.columns) == ["time", "node", "idle"]
     assert str(frame["time"].dtype) == "datetime64[ns, UTC]"
-    assert frame["node"].tolist() == ["a", "a"]
-    assert frame["idle"].tolist() == [True, False]
-
-
-# --- the matrix form --------------------------------------------------------------------------------------------------
-
-
-def matrix(
-    rows: list[list[int]], dtype: str = "int8", start: str = "2021-02-10T00:00:00"
-) -> pd.DataFrame:
-    index = pd.date_range(start, periods=len(rows), freq="30s")
-    return pd.DataFrame(
-        rows, index=index, columns=list("abcdefgh")[: len(rows[0])], dtype=dtype
-    )
-
-
-def to_csv(frame: pd.DataFrame, path: Path) -> None:
-    frame.to_csv(path)
-
-
-def to_csv_gz(frame: pd.DataFrame, path: Path) -> None:
-    with gzip.open(path, "wt") as file:
-        frame.to_csv(file)
-
-
-def to_tar(frame: pd.DataFrame, path: Path) -> None:
-    inside = path.with_name("inside.pkl")
-    frame.to_pickle(inside)
-    with tarfile.open(path, "w:gz") as archive:
-        archive.add(inside, arcname="trace.pkl")
-
-
-WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
-    ".parquet": lambda frame, path: frame.to_parquet(path),
-    ".csv": to_csv,
-    ".csv.gz": to_csv_gz,
-    ".pkl": lambda frame, path: frame.to_pickle(path),
-    ".pkl.gz": lambda frame, path: frame.to_pickle(path, compression="gzip"),
-    ".tar.gz": to_tar,
-}
-
-
-@pytest.mark.parametrize("suffix", WRITERS)
-def test_a_matrix_gives_the_same_trace_from_every_kind_of_file(
-    tmp_path: Path, suffix: str
-) -> None:
-    frame = matrix([[1, 0, 1], [1, 0, 1], [0, 1, 1], [0, 0, 0]])
-    WRITERS[suffix](frame, tmp_path / f"m{suffix}")
-    assert content(read_trace(tmp_path / f"m{suffix}")) == content(
-        trace_from_frame(frame)
-    )
-
-
-@pytest.mark.parametrize(
-    "dtype", ["int8", "int64", "uint8", "bool", "float64", "Int64", "boolean", "object"]
-)
-def test_a_matrix_gives_the_same_trace_for_every_cell_type(dtype: str) -> None:
-    rows = [[1, 0], [0, 0], [1, 1]]
-    assert content(trace_from_frame(matrix(rows, dtype))) == content(
-        trace_from_frame(matrix(rows))
-    )
-
-
-@pytest.mark.parametrize("zone", ["Asia/Seoul", "America/Chicago", "UTC"])
-def test_a_zone_moves_the_times_to_utc(zone: str) -> None:
-    frame = matrix([[1], [0]])
-    there = frame.set_axis(
-        pd.DatetimeIndex(frame.index).tz_localize("UTC").tz_convert(zone), axis=0
-    )
-    assert content(trace_from_frame(there)) == content(trace_from_frame(frame))
-
-
-@given(
-    st.lists(
-        st.lists(st.integers(0, 1), min_size=3, max_size=3), min_size=1, max_size=8
-    )
-)
-def test_matrix_and_native_form_of_one_content_give_one_trace(
-    rows: list[list[int]],
-) -> None:
-    frame = matrix(rows)
-    native = pd.DataFrame(
-        [
-            (time, node, bool(frame.at[time, node]))
-            for time in frame.index
-            for node in frame.columns
-        ],
-        columns=["time", "node", "idle"],
-    )
-    assert content(trace_from_frame(native, metadata={})) == content(
-        trace_from_frame(frame)
-    )
-
-
-def test_a_matrix_larger_than_a_chunk_reads_as_in_one_piece(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cells = np.random.default_rng(5).integers(0, 2, (50, 4)).tolist()
-    whole = trace_from_frame(matrix(cells))
-    for size in (1, 4, 9, 12):  # 1, 1, 2 and 3 rows a chunk
-        monkeypatch.setattr("bft.replay.trace.trace_files.CHUNK_CELLS", size)
-        assert content(trace_from_frame(matrix(cells))) == content(whole)
-
-
-@pytest.mark.parametrize(
-    ("rows", "dropped"),
-    [
-        ([[1, 0], [1, 0], [1, 0], [0, 0]], 2),
-        ([[0, 0], [0, 0], [1, 0]], 1),
-        ([[0, 0], [1, 0]], 0),
-        ([[1, 0], [0, 0]], 0),
-        ([[0, 0], [0, 0]], 1),
-    ],
-)
-def test_rows_equal_to_their_predecessor_are_dropped_and_counted(
-    rows: list[list[int]], dropped: int
-) -> None:
-    notes = trace_from_frame(matrix(rows)).notes
-    assert notes == (
-        (f"{dropped} rows equal to their predecessor were dropped",) if dropped else ()
-    )
-
-
-# --- the native form --------------------------------------------------------------------------------------------------
-
-
-def native(rows: list[tuple[str, str, Any]]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=["time", "node", "idle"])
-
-
-def at(minute: int) -> str:
-    return f"2021-02-10T00:{minute:02}:00Z"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        (True, False),
-        (1, 0),
-        ("true", "false"),
-        ("True", "FALSE"),
-        (1.0, 0.0),
-        ("1", "0"),
-    ],
-)
-def test_idle_may_be_stated_in_several_ways(words: tuple[Any, Any]) -> None:
-    trace = trace_from_frame(native([(at(0), "a", words[0]), (at(1), "a", words[1])]))
-    assert (len(trace.joined), len(trace.left)) == (1, 1)
-
-
-# --- what is wrong is named -------------------------------------------------------------------------------------------
-
-
-def complaint(path: Path, **options: Any) -> InputError:
-    with pytest.raises(InputError) as caught:
-        read_trace(path, **options)
-    return caught.value
-
-
-NATIVE = [at(0) + ",a,1", at(1) + ",b,0", at(2) + ",b,1", at(3) + ",a,0"]
-
-
-@pytest.mark.parametrize("row", [1, 3, 4])
-@pytest.mark.parametrize(
-    ("line", "column"),
-    [
-        (",a,1", "time"),
-        ("soon,a,1", "time"),
-        ("now,a,1", "time"),
-        ("today,a,1", "time"),
-        ("2021-02-30T00:00:00Z,a,1", "time"),
-        ("9999-01-01T00:00:00Z,a,1", "time"),
-        ("1066-10-14T00:00:00Z,a,1", "time"),
-        ("1612915200,a,1", "time"),
-        (at(2) + ",,1", "node"),
-        (at(2) + ",a,2", "idle"),
-        (at(2) + ",a,-1", "idle"),
-        (at(2) + ",a,", "idle"),
-        (at(2) + ",a,0.5", "idle"),
-        (at(2) + ",a,busy", "idle"),
-        (at(2) + ",a,nan", "idle"),
-    ],
-)
-def test_an_invalid_cell_of_the_native_form_is_named(
-    tmp_path: Path, row: int, line: str, column: str
-) -> None:
-    lines = list(NATIVE)
-    lines[row - 1] = line
-    path = tmp_path / "t.csv"
-    path.write_text("time,node,idle\n" + "\n".join(lines) + "\n")
-    error = complaint(path, sort=True)
-    assert (error.file, error.row, error.column) == (str(path), row, column)
-    assert str(error).startswith(f"{path}, row {row}, column {column}: ")
-    assert "np." not in str(error)
-
-
-@pytest.mark.parametrize("row", [1, 2, 4])
-@pytest.mark.parametrize("cell", ["", "2", "-1", "0.5", "nan", "idle", "inf"])
-def test_an_invalid_cell_of_a_matrix_is_named(
-    tmp_path: Path, row: int, cell: str
-) -> None:
-    lines = [f"{at(minute)},1,0,1" for minute in range(4)]
-    lines[row - 1] = f"{at(row - 1)},1,{cell},1"
-    path = tmp_path / "m.csv"
-    path.write_text("time,a,b,c\n" + "\n".join(lines) + "\n")
-    error = complaint(path)
-    assert (error.file, error.row, error.column) == (str(path), row, "b")
-
-
-def test_the_row_of_an_invalid_cell_counts_skipped_and_sorted_rows() -> None:
-    frame = matrix([[1, 0], [0, 1], [1, 7], [0, 0], [1, 1]])
-    with pytest.raises(InputError) as caught:
-        trace_from_frame(frame, skip_rows=1)
-    assert (caught.value.row, caught.value.column) == (3, "b")
-    with pytest.raises(InputError) as caught:
-        trace_from_frame(frame.iloc[::-1], sort=True)
-    assert (caught.value.row, caught.value.column) == (3, "b")
-
-
-@pytest.mark.parametrize(
-    ("row", "text"),
-    [(2, "00:01:00.000000000 follows 2021-02-10T00:05:00"), (4, "00:02:00")],
-)
-def test_rows_out_of_order_are_an_error_that_offers_to_sort(
-    tmp_path: Path, row: int, text: str
-) -> None:
-    minutes = [5, 1, 2, 3] if row == 2 else [1, 3, 4, 2]
-    path = tmp_path / "t.csv"
-    path.write_text(
-        "time,node,idle\n" + "".join(f"{at(minute)},a,1\n" for minute in minutes)
-    )
-    error = complaint(path)
-    assert (error.file, error.row) == (str(path), row)
-    assert text in str(error)
-    assert "--sort" in str(error)
-    assert len(read_trace(path, sort=True)) == 1
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {"nodes": "[1"},
-        {"nodes": "5"},
-        {"units_per_node": "two"},
-        {"end": "tomorrow"},
-        {"start": "9999-01-01T00:00:00Z"},
-    ],
-)
-def test_damaged_metadata_are_an_error(metadata: dict[str, str]) -> None:
-    frame = native([(at(0), "a", True), (at(1), "a", False)])
-    with pytest.raises(
-        InputError, match=r"t\.parquet: the file's metadata are damaged: [^\n]+$"
-    ):
-        trace_from_frame(frame, source="t.parquet", metadata=metadata)
-
-
-@pytest.mark.parametrize(
-    ("metadata", "what"),
-    [
-        ({"nodes": '["a", "a"]'}, "a node twice"),
-        ({"start": at(1)}, "outside the window"),
-        ({"end": at(0)}, "outside the window"),
-        ({"start": at(3), "end": at(2)}, "ends before it starts"),
-    ],
-)
-def test_metadata_that_contradict_the_rows_are_an_error(
-    metadata: dict[str, str], what: str
-) -> None:
-    frame = native([(at(0), "a", True), (at(1), "a", False)])
-    with pytest.raises(InputError, match=what):
-        trace_from_frame(frame, metadata=metadata)
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"skip_rows": 2}, "--skip-rows 2 leaves none of the 2 rows"),
-        ({"first_node": 2}, "-nis 2 lies beyond the trace's 2 nodes"),
-    ],
-)
-def test_an_option_that_makes_no_sense_is_an_error(
-    tmp_path: Path, options: dict[str, int], what: str
-) -> None:
-    path = tmp_path / "m.pkl"
-    matrix([[1, 0], [0, 1]]).to_pickle(path)
-    assert what in str(complaint(path, **options))
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("time,node\n1,1\n", "missing column idle"),
-        ("node,idle\n1,1\n", "missing column time"),
-        ("idle,node,x\n1,1,1\n", "missing column time"),
-        ("time,node,idle\n", "empty"),
-        ("time,a,b\n", "empty"),
-        ("", "empty"),
-        (f"time\n{at(0)}\n", "no node columns"),
-        (f"time,x,x\n{at(0)},1,1\n", "column x"),
-        ("Jmin,Jmax,Pmax\n1,2,3\n", "is a job table"),
-        ("a,b\n1,2\n", "not a node trace"),
-        (f"time,a\n{at(1)},1\n{at(0)},0\n", "row 2: the rows are not in order of time"),
-    ],
-)  # fmt: skip
-def test_what_is_no_trace_is_said(tmp_path: Path, text: str, told: str) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(text)
-    assert told in str(complaint(path))
-
-
-def test_nodes_are_those_of_the_metadata() -> None:
-    rows = [(at(0), "b", True), (at(1), "z", False)]
-    known = {"nodes": '["c", "b", "a"]'}
-    trace = trace_from_frame(native(rows[:1]), metadata=known)
-    assert (trace.nodes, trace.joined.tolist()) == (("c", "b", "a"), [1])
-    with pytest.raises(InputError, match="row 2, column node: node 'z' is not among"):
-        trace_from_frame(native(rows), source="t.parquet", metadata=known)
-    nameless = native([(at(0), "a", 1), (at(0), None, 1)])  # type: ignore[list-item]
-    with pytest.raises(InputError, match="row 2, column node: the node's name is miss"):
-        trace_from_frame(nameless)
+    assert (frame["node"].tolist(), frame["idle"].tolist()) == (["a", "a"], [True, False])  # fmt: skip
 
 
 def test_what_a_file_cannot_hold_is_refused(tmp_path: Path) -> None:
@@ -516,13 +142,227 @@ def test_what_a_file_cannot_hold_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
+# --- the matrix form --------------------------------------------------------------------------------------------------
+
+
+def matrix(rows: list[list[int]], dtype: str = "int8") -> pd.DataFrame:
+    index = pd.date_range("2021-02-10T00:00:00", periods=len(rows), freq="30s")
+    columns = list("abcdefgh")[: len(rows[0])]
+    return pd.DataFrame(rows, index=index, columns=columns, dtype=dtype)
+
+
+def to_csv_gz(frame: pd.DataFrame, path: Path) -> None:
+    with gzip.open(path, "wt") as file:
+        frame.to_csv(file)
+
+
+def to_tar(frame: pd.DataFrame, path: Path) -> None:
+    inside = path.with_name("inside.pkl")
+    frame.to_pickle(inside)
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(inside, arcname="trace.pkl")
+
+
+WRITERS: dict[str, Callable[..., Any]] = {
+    ".parquet": pd.DataFrame.to_parquet,
+    ".csv": pd.DataFrame.to_csv,
+    ".csv.gz": to_csv_gz,
+    ".pkl": pd.DataFrame.to_pickle,
+    ".pkl.gz": pd.DataFrame.to_pickle,
+    ".tar.gz": to_tar,
+}
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_a_matrix_gives_the_same_trace_from_every_kind_of_file(
+    tmp_path: Path, suffix: str
+) -> None:
+    frame = matrix([[1, 0, 1], [1, 0, 1], [0, 1, 1], [0, 0, 0]])
+    path = tmp_path / f"m{suffix}"
+    WRITERS[suffix](frame, path)
+    assert content(read_trace(path)) == content(trace_from_frame(frame))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int8", "int64", "uint8", "bool", "float64", "Int64", "boolean", "object"]
+)
+def test_a_matrix_gives_the_same_trace_for_every_cell_type(dtype: str) -> None:
+    rows = [[1, 0], [0, 0], [1, 1]]
+    one, other = (trace_from_frame(matrix(rows, each)) for each in (dtype, "int8"))
+    assert content(one) == content(other)
+
+
+@pytest.mark.parametrize("zone", ["Asia/Seoul", "America/Chicago", "UTC"])
+def test_a_zone_moves_the_times_to_utc(zone: str) -> None:
+    frame = matrix([[1], [0]])
+    there = frame.tz_localize("UTC").tz_convert(zone)
+    assert content(trace_from_frame(there)) == content(trace_from_frame(frame))
+
+
+@given(
+    st.lists(
+        st.lists(st.integers(0, 1), min_size=3, max_size=3), min_size=1, max_size=8
+    ),
+    st.sampled_from([1, 4, 6, 9]),
+)
+def test_native_form_and_matrix_in_chunks_give_one_trace(
+    rows: list[list[int]], size: int
+) -> None:
+    frame = matrix(rows)
+    whole = trace_from_frame(frame)
+    cells = frame.astype(bool).rename_axis("time").reset_index()
+    table = cells.melt("time", var_name="node", value_name="idle")
+    table = table.sort_values("time", kind="stable")
+    assert content(trace_from_frame(table, metadata={})) == content(whole)
+    with pytest.MonkeyPatch.context() as patch:
+        path = "bft.replay.trace.trace_files.CHUNK_CELLS"
+        patch.setattr(path, size, raising=False)
+        assert content(trace_from_frame(frame)) == content(whole)
+
+
+# --- what is wrong is named -------------------------------------------------------------------------------------------
+
+
+def native(rows: list[tuple[str, Any, Any]]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["time", "node", "idle"])
+
+
+def at(minute: int) -> str:
+    return f"2021-02-10T00:{minute:02}:00Z"
+
+
+def complaint(path: Path, text: str, **options: Any) -> InputError:
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_trace(path, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize("words", ["1 0", "true false", "True FALSE", "1.0 0.0"])
+def test_idle_may_be_stated_in_several_ways(tmp_path: Path, words: str) -> None:
+    rows = "".join(f"{at(k)},a,{word}\n" for k, word in enumerate(words.split()))
+    (tmp_path / "t.csv").write_text(f"time,node,idle\n{rows}")
+    trace = read_trace(tmp_path / "t.csv")
+    assert (len(trace.joined), len(trace.left)) == (1, 1)
+
+
+# The rows of a file, what takes the place of one, and the column that is named then.
+NATIVE = f"time,node,idle\n{at(0)},a,1\n{at(1)},b,0\n{at(2)},b,1\n{at(3)},a,0\n"
+MATRIX = f"time,a,b,c\n{at(0)},1,0,1\n{at(1)},1,0,1\n{at(2)},1,0,1\n{at(3)},1,0,1\n"
+DAYS = "soon now today 2021-02-30T00:00:00Z 9999-01-01T00:00:00Z 1066-10-14T00:00:00Z 1612915200"
+BAD = [
+    *((NATIVE, f"{day},a,1", "time") for day in ("", *DAYS.split())),
+    (NATIVE, f"{at(2)},,1", "node"),
+    *((NATIVE, f"{at(2)},a,{cell}", "idle") for cell in ("2", "-1", "", "0.5", "busy", "nan")),
+    *((MATRIX, f"{{}},1,{cell},1", "b") for cell in ("2", "-1", "", "0.5", "idle", "nan", "inf")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [1, 3, 4])
+@pytest.mark.parametrize(("text", "line", "column"), BAD)
+def test_an_invalid_cell_is_named(
+    tmp_path: Path, row: int, text: str, line: str, column: str
+) -> None:
+    path = tmp_path / "t.csv"
+    lines = text.splitlines()
+    lines[row] = line.format(at(row - 1))
+    error = complaint(path, "\n".join(lines), sort=True)
+    assert (error.file, error.row, error.column) == (str(path), row, column)
+    assert str(error).startswith(f"{path}, row {row}, column {column}: ")
+    assert "np." not in str(error)
+
+
+def test_the_row_of_an_invalid_cell_counts_skipped_and_sorted_rows() -> None:
+    frame = matrix([[1, 0], [0, 1], [1, 7], [0, 0], [1, 1]])
+    for rows, options in ((frame, {"skip_rows": 1}), (frame.iloc[::-1], {"sort": True})):  # fmt: skip
+        with pytest.raises(InputError) as caught:
+            trace_from_frame(rows, **options)
+        assert (caught.value.row, caught.value.column) == (3, "b")
+
+
+@pytest.mark.parametrize(
+    ("minutes", "row", "text"),
+    [
+        ((5, 1, 2, 3), 2, "00:01:00.000000000 follows 2021-02-10T00:05:00"),
+        ((1, 3, 4, 2), 4, "00:02:00"),
+    ],
+)
+def test_rows_out_of_order_are_an_error_that_offers_to_sort(
+    tmp_path: Path, minutes: tuple[int, ...], row: int, text: str
+) -> None:
+    path = tmp_path / "t.csv"
+    rows = "".join(f"{at(minute)},a,1\n" for minute in minutes)
+    error = complaint(path, f"time,node,idle\n{rows}")
+    assert (error.file, error.row) == (str(path), row)
+    assert text in str(error)
+    assert "--sort" in str(error)
+    assert len(read_trace(path, sort=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("metadata", "what"),
+    [
+        *((damaged, r"t\.parquet: the file's metadata are damaged: [^\n]+$") for damaged in (
+            {"nodes": "[1"}, {"units_per_node": "two"}, {"end": "tomorrow"},
+            {"start": "9999-01-01T00:00:00Z"})),
+        ({"start": at(1)}, "outside the window"),
+        ({"end": at(0)}, "outside the window"),
+        ({"start": at(3), "end": at(2)}, "ends before it starts"),
+        ({"nodes": '["b"]'}, "row 1, column node: expected the name of one of the nodes, not 'a'"),
+    ],
+)  # fmt: skip
+def test_metadata_that_are_damaged_or_contradict_the_rows_are_an_error(
+    metadata: dict[str, str], what: str
+) -> None:
+    frame = native([(at(0), "a", True), (at(1), "a", False)])
+    with pytest.raises(InputError, match=what):
+        trace_from_frame(frame, source="t.parquet", metadata=metadata)
+
+
+def test_nodes_are_those_of_the_metadata() -> None:
+    known = {"nodes": '["c", "b", "a"]'}
+    trace = trace_from_frame(native([(at(0), "b", True)]), metadata=known)
+    assert (trace.nodes, trace.joined.tolist()) == (("c", "b", "a"), [1])
+    with pytest.raises(
+        InputError, match="row 2, column node: expected the name of one"
+    ):
+        trace_from_frame(native([(at(0), "a", 1), (at(0), None, 1)]))
+
+
+TWO_ROWS = f"time,a,b\n{at(0)},1,0\n{at(1)},0,1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "told"),
+    [
+        ("time,node\n1,1\n", {}, "missing column idle"),
+        ("node,idle\n1,1\n", {}, "missing column time"),
+        ("idle,node,x\n1,1,1\n", {}, "missing column time"),
+        ("time,node,idle\n", {}, "empty"),
+        ("time,a,b\n", {}, "empty"),
+        ("", {}, "empty"),
+        (f"time\n{at(0)}\n", {}, "no node columns"),
+        (f"time,x,x\n{at(0)},1,1\n", {}, "column x"),
+        ("Jmin,Jmax,Pmax\n1,2,3\n", {}, "is a job table"),
+        ("a,b\n1,2\n", {}, "not a node trace"),
+        (f"time,a\n{at(1)},1\n{at(0)},0\n", {}, "row 2: the rows are not in order of time"),
+        (TWO_ROWS, {"skip_rows": 2}, "--skip-rows 2 leaves none of the 2 rows"),
+        (TWO_ROWS, {"first_node": 2}, "-nis 2 lies beyond the trace's 2 nodes"),
+    ],
+)  # fmt: skip
+def test_what_is_no_trace_is_said(
+    tmp_path: Path, text: str, options: dict[str, int], told: str
+) -> None:
+    assert told in str(complaint(tmp_path / "t.csv", text, **options))
+
+
 # --- the published trace ----------------------------------------------------------------------------------------------
 
 MEASURE = """
 import json, sys
 from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.trace_statistics import trace_statistics
-trace = read_trace(sys.argv[1], skip_rows=int(sys.argv[2]))
+trace = read_trace(sys.argv[1])
 found = trace_statistics(trace)
 # Not getrusage: that begins with what the parent had when it forked.
 found["peak_mib"] = int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) / 1024
@@ -530,17 +370,18 @@ print(json.dumps(found))
 """
 
 
-def statistics(reference: Path, skip_rows: int) -> dict[str, Any]:
-    path = reference / "bftrainer" / "ndstat-10sdn6-evt.tar.gz"
-    command = [sys.executable, "-c", MEASURE, str(path), str(skip_rows)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    result: dict[str, Any] = json.loads(found.stdout)
-    return result
+def named(text: str) -> dict[str, int]:
+    """Numbers by their names: `p50 4 max 9`."""
+    words = text.split()
+    return dict(zip(words[::2], map(int, words[1::2]), strict=True))
 
 
 @pytest.mark.reference
 def test_the_summit_trace_has_the_published_facts(reference: Path) -> None:
-    found = statistics(reference, 0)
+    path = reference / "bftrainer" / "ndstat-10sdn6-evt.tar.gz"
+    command = [sys.executable, "-c", MEASURE, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
     assert found["peak_mib"] < 600
     assert found["nodes"] == 4734
     assert found["nodes_never_idle"] == 54
@@ -550,37 +391,161 @@ def test_the_summit_trace_has_the_published_facts(reference: Path) -> None:
     fragments = found["fragments"]
     assert fragments["count"] == pytest.approx(423_000, abs=1000)
     assert fragments["seconds_mean"] == pytest.approx(1192, abs=1)
-    told = {
-        "p1": 71,
-        "p5": 81,
-        "p10": 91,
-        "p25": 162,
-        "p50": 475,
-        "p75": 1397,
-        "p90": 3269,
-        "p95": 4723,
-        "p99": 9246,
-    }
-    assert fragments["seconds_quantiles"] == pytest.approx(told, abs=1)
-    assert fragments["up_to_10_min"]["by_count"] == pytest.approx(0.56, abs=0.005)
-    assert fragments["up_to_10_min"]["by_node_time"] == pytest.approx(0.109, abs=0.001)
-    assert fragments["up_to_1_h"]["by_count"] == pytest.approx(0.91, abs=0.005)
-    assert fragments["up_to_1_h"]["by_node_time"] == pytest.approx(0.56, abs=0.005)
-    joins, leaves = found["nodes_per_join_event"], found["nodes_per_leave_event"]
-    assert [joins[q] for q in ("p50", "p75", "p90", "p95", "p99", "max")] == [
-        4,
-        16,
-        50,
-        108,
-        512,
-        2780,
-    ]
-    assert [leaves[q] for q in ("p50", "p75", "p90", "p95", "max")] == [
-        3,
-        13,
-        50,
-        120,
-        4601,
-    ]
+    quantiles = "p1 71 p5 81 p10 91 p25 162 p50 475 p75 1397 p90 3269 p95 4723 p99 9246"
+    assert fragments["seconds_quantiles"] == pytest.approx(named(quantiles), abs=1)
+    for name, count, time in (("up_to_10_min", 0.56, 0.109), ("up_to_1_h", 0.91, 0.56)):
+        assert fragments[name]["by_count"] == pytest.approx(count, abs=0.005)
+        assert fragments[name]["by_node_time"] == pytest.approx(time, abs=0.005)
+    joins = named("p50 4 p75 16 p90 50 p95 108 p99 512 max 2780")
+    leaves = named("p50 3 p75 13 p90 50 p95 120 max 4601")
+    assert joins.items() <= found["nodes_per_join_event"].items()
+    assert leaves.items() <= found["nodes_per_leave_event"].items()
     assert found["event_gap_s"]["median"] == 30
     assert found["event_gap_s"]["max"] == 12_176
+
+
+ZERO = 1_600_000_000_000_000_000
+Row = tuple[int, int, bool]
+Events = list[tuple[int, list[int], list[int]]]
+
+
+def make(
+    nodes: int, rows: Sequence[Row], start: int | None = None, end: int | None = None
+) -> NodeTrace:
+    times, node, idle = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    changes = (ZERO + times, node.astype(np.int32), idle.astype(bool))
+    return from_changes([f"n{i}" for i in range(nodes)], *changes, start=start, end=end)
+
+
+def events(trace: NodeTrace) -> Events:
+    """Time, leaves and joins of every event: what two equal traces share."""
+    return [
+        (int(time) - ZERO, trace.leaves(event).tolist(), trace.joins(event).tolist())
+        for event, time in enumerate(trace.times)
+    ]
+
+
+def naive_events(rows: Sequence[Row]) -> Events:
+    """What the rows mean, by a dictionary: the last row for a node at a time counts, all nodes start busy."""
+    said: dict[int, dict[int, bool]] = {}
+    for time, node, idle in rows:
+        said.setdefault(time, {})[node] = idle
+    state: dict[int, bool] = {}
+    found: Events = []
+    for time in sorted(said):
+        changed = sorted(each for each in said[time].items() if each[1] != state.get(each[0], False))  # fmt: skip
+        left, joined = ([node for node, idle in changed if idle == way] for way in (False, True))  # fmt: skip
+        state.update(said[time])
+        if changed:
+            found.append((time, left, joined))
+    return found
+
+
+row_lists = st.lists(
+    st.tuples(st.integers(0, 8), st.integers(0, 4), st.booleans()),
+    min_size=1,
+    max_size=40,
+).map(lambda rows: sorted(rows, key=lambda row: row[0]))
+
+
+@given(row_lists)
+def test_changes_equal_those_of_a_dictionary_of_states(rows: list[Row]) -> None:
+    trace = make(5, rows)
+    assert events(trace) == naive_events(rows)
+    assert (trace.start - ZERO, trace.end - ZERO) == (rows[0][0], rows[-1][0])
+
+
+def test_unchanged_rows_are_dropped() -> None:
+    rows = [(0, 0, True), (0, 1, False), (3, 0, True), (4, 1, False), (5, 0, False)]
+    assert events(make(2, rows)) == [(0, [], [0]), (5, [0], [])]
+
+
+@given(st.data())
+def test_the_order_of_rows_within_an_instant_does_not_matter(
+    data: st.DataObject,
+) -> None:
+    cells = st.dictionaries(
+        st.tuples(st.integers(0, 5), st.integers(0, 4)), st.booleans(), min_size=1
+    )
+    rows = [(time, node, idle) for (time, node), idle in data.draw(cells).items()]
+    shuffled = sorted(data.draw(st.permutations(rows)), key=lambda row: row[0])
+    one, other = make(5, sorted(rows)), make(5, shuffled)
+    assert events(one) == events(other)
+    assert (one.start, one.end, one.notes) == (other.start, other.end, other.notes)
+
+
+def test_no_rows_within_a_stated_window_make_a_trace_without_events() -> None:
+    trace = make(2, [], start=ZERO, end=ZERO + 7_000_000_000)
+    found = (len(trace), trace.duration_s, trace.idle_node_seconds())
+    assert found == (0, 7.0, 0.0)
+    assert trace.idle_counts().tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "start", "end", "what"),
+    [
+        ([], None, None, "names no time at all"),
+        ([(3, 0, True)], ZERO + 4, ZERO + 9, "outside the window"),
+        ([(3, 0, True)], ZERO, ZERO + 2, "outside the window"),
+        ([], ZERO + 2, ZERO, "ends before it starts"),
+    ],
+)
+def test_a_window_that_makes_no_sense_is_refused(
+    rows: list[Row], start: int | None, end: int | None, what: str
+) -> None:
+    with pytest.raises(InputError, match=what):
+        make(1, rows, start, end)
+
+
+# --- against matrices -------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def matrices(draw: st.DrawFn) -> pd.DataFrame:
+    nodes, rows = draw(st.integers(1, 6)), draw(st.integers(1, 10))
+    gaps = st.lists(st.integers(1, 10**7), min_size=rows, max_size=rows)
+    bits = st.lists(st.integers(0, 1), min_size=nodes * rows, max_size=nodes * rows)
+    cells = np.array(draw(bits), dtype=np.int8).reshape(rows, nodes)
+    index = pd.to_datetime(ZERO + np.cumsum(draw(gaps)), unit="ns", utc=True)
+    return pd.DataFrame(cells, index=index, columns=[f"n{i}" for i in range(nodes)])
+
+
+def matrix_of(trace: NodeTrace, instants: Sequence[int]) -> list[list[int]]:
+    """State of all nodes at each instant, by walking through the events."""
+    state = np.zeros(len(trace.nodes), dtype=int)
+    rows, event = [], 0
+    for instant in instants:
+        while event < len(trace) and trace.times[event] <= instant:
+            assert state[trace.leaves(event)].all()
+            state[trace.leaves(event)] = 0
+            assert not state[trace.joins(event)].any()
+            state[trace.joins(event)] = 1
+            event += 1
+        rows.append(state.tolist())
+    return rows
+
+
+@given(matrices(), st.data())
+def test_a_matrix_can_be_read_back_from_its_trace_sorted_cut_and_in_part(
+    frame: pd.DataFrame, data: st.DataObject
+) -> None:
+    """Its integral is the sum over rows of idle nodes times seconds."""
+    shuffled = frame.iloc[data.draw(st.permutations(range(len(frame))))]
+    skipped = data.draw(st.integers(0, len(frame) - 1))
+    trace = trace_from_frame(shuffled, sort=True, skip_rows=skipped)
+    assert (f"{skipped} first rows skipped" in trace.notes) == (skipped > 0)
+    rest = frame.iloc[skipped:]
+    cells, at = rest.to_numpy().astype(int), rest.index.astype("int64").tolist()
+    assert (trace.start, trace.end) == (at[0], at[-1])
+    assert matrix_of(trace, at) == cells.tolist()
+    exact = (cells.sum(axis=1)[:-1] * np.diff(at)).sum()
+    assert trace.idle_node_seconds() == pytest.approx(exact / 1e9, rel=1e-12)
+    first = data.draw(st.integers(0, frame.shape[1] - 1))
+    count = data.draw(st.none() | st.integers(1, 8))
+    part = select_nodes(trace, first, count)
+    chosen = slice(first, None if count is None else first + count)
+    assert part.nodes == (*frame.columns[chosen],)
+    assert matrix_of(part, at) == cells[:, chosen].tolist()
+    beyond = f"reaches beyond the trace's {frame.shape[1]} nodes: all from {first} on are used"  # fmt: skip
+    too_many = count is not None and first + count > frame.shape[1]
+    assert any(beyond in note for note in part.notes) == too_many

@@ -1,0 +1,15 @@
+"""What comes of logs and what is told of them: the cases of tests/data/logs, by format and by rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from log_cases import FOLDER, cases, check
+
+FILES = sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+@pytest.mark.parametrize("case", cases(*FILES))
+def test_what_comes_of_logs(case: dict[str, Any]) -> None:
+    check(case)
