@@ -1,6 +1,6 @@
 """Compare every formulation and backend with the optima of thousands of recorded decisions.
 
-python benchmarks/prove_formulations.py [--every K] [--backends cbc,highs,scipy,gurobi] [--formulations modes,node]
+python benchmarks/prove_formulations.py [--every K] [--backends cbc,highs,gurobi] [--formulations modes,node]
 
 Needs the reference data (BFT_REFERENCE). An answer is right if it is called optimal, its counts are feasible and worth
 the recorded optimum to 1e-6, and its objective and bound say so too; `strict` must reproduce the optimum of the
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument(
         "--every", type=int, default=1, metavar="K", help="only every K-th instance"
     )
-    parser.add_argument("--backends", default="cbc,highs,scipy,gurobi")
+    parser.add_argument("--backends", default="cbc,highs,gurobi")
     parser.add_argument("--formulations", default="modes,node,strict")
     parser.add_argument("--time-limit", type=float, default=60.0)
     options = parser.parse_args()

@@ -24,7 +24,7 @@ from _common import dnn_problem, milliseconds, queue_problem
 
 from bft.milp import Job, Problem
 from bft.milp.classes import classes_of
-from bft.milp.exact.dp import objective, solve_core, solve_exact, solve_plain
+from bft.milp.exact.dp import solve_exact
 
 # jobs, units, factor on the curves' 64 units, Jmin
 SIZES = [
@@ -39,7 +39,6 @@ SIZES = [
     (1000, 100000, 8, 100),
     (1000, 100000, 1563, 1),
 ]
-PLAIN_STEPS = 10**9
 # jobs, units, jobs that run
 QUEUES = [
     (100, 500, 20),
@@ -50,51 +49,21 @@ QUEUES = [
 ]
 
 
-def timed(
-    solve: Callable[[Problem], tuple[int, ...]], problem: Problem
-) -> tuple[float, float]:
-    """Seconds of the processor, and objective."""
-    started = time.thread_time()
-    counts = solve(problem)
-    return time.thread_time() - started, objective(problem, counts)
-
-
 def compare(sizes: list[tuple[int, int, int, int]], instances: int) -> None:
     """Print a row for every size."""
     head = f"{'jobs':>4} {'units':>6} {'Jmax':>6} {'Jmin':>4}"
-    print(
-        f"{head} {'plain ms':>9} {'p99':>9} {'core ms':>9} {'p99':>9} {'solve ms':>9} {'p99':>9} {'plain/core':>10}"
-    )
+    print(f"{head} {'solve ms':>9} {'p99':>9}")
     for jobs, units, stretch, jmin in sizes:
-        seconds: dict[str, list[float]] = {"plain": [], "core": [], "solve": []}
+        seconds = []
         for seed in range(instances):
             problem = dnn_problem(
                 jobs, units, seed, stretch=stretch, jmax=64 * stretch, jmin=jmin
             )
-            ways = {"core": solve_core, "solve": solve_exact}
-            if jobs * 64 * stretch * units <= PLAIN_STEPS:
-                ways["plain"] = solve_plain
-            worth = set()
-            for name, solve in ways.items():
-                taken, value = timed(solve, problem)
-                seconds[name].append(taken)
-                worth.add(value)
-            assert max(worth) - min(worth) <= 1e-9 * max(worth), (
-                jobs,
-                units,
-                seed,
-                worth,
-            )
-        ratio = (
-            np.median(seconds["plain"]) / np.median(seconds["core"])
-            if seconds["plain"]
-            else np.nan
-        )
-        times = " ".join(
-            milliseconds(seconds[name]) for name in ("plain", "core", "solve")
-        )
+            started = time.thread_time()
+            solve_exact(problem)
+            seconds.append(time.thread_time() - started)
         print(
-            f"{jobs:4} {units:6} {64 * stretch:6} {jmin:4} {times} {ratio:10.1f}",
+            f"{jobs:4} {units:6} {64 * stretch:6} {jmin:4} {milliseconds(seconds)}",
             flush=True,
         )
 
@@ -177,7 +146,9 @@ def hard(jobs: int, units: int) -> None:
     print(f"\n{jobs} jobs x {units + 7} units, hard ones")
     for name, table in problems.items():
         problem = Problem(units + 7, 1.0, tuple(table), (0,) * jobs)
-        print(f"{name:45} {timed(solve_core, problem)[0] * 1e3:9.1f} ms", flush=True)
+        started = time.thread_time()
+        solve_exact(problem)
+        print(f"{name:45} {(time.thread_time() - started) * 1e3:9.1f} ms", flush=True)
 
 
 def main() -> None:
@@ -189,8 +160,7 @@ def main() -> None:
         "--quick", action="store_true", help="few instances, small hard ones"
     )
     quick = parser.parse_args().quick
-    for solve in (solve_plain, solve_core, solve_exact):
-        solve(dnn_problem(2, 4, 0))  # compiled before the clock starts
+    solve_exact(dnn_problem(2, 4, 0))  # compiled before the clock starts
     compare(SIZES[:8] if quick else SIZES, 3 if quick else 20)
     queues(QUEUES[:3] if quick else QUEUES, 3 if quick else 20)
     hard(100 if quick else 1000, 10_000 if quick else 100_000)

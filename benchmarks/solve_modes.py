@@ -26,12 +26,20 @@ import mip
 import numpy as np
 from _common import dnn_problem, milliseconds, published, queue_problem
 
-from bft.milp import Pair, Problem, SolverProcess, Ties, solve
+from bft.milp import (
+    Pair,
+    Problem,
+    SolverProcess,
+    Ties,
+    solve,
+    total_value,
+    value_tables,
+)
 from bft.milp.backends import python_mip
 from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import SOLVERS, describe
 from bft.milp.classes import classes_of
-from bft.milp.exact.dp import objective, solve_exact
+from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearModel
 
@@ -78,7 +86,7 @@ def compare(sizes: Iterable[tuple[int, int]], instances: int, node_limit: int) -
             started = time.perf_counter()
             counts = solve_exact(problem)
             solves["modes", "exact"].append(time.perf_counter() - started)
-            best = objective(problem, counts)
+            best = total_value(value_tables(problem), counts)
             for formulation, build in FORMULATIONS.items():
                 if formulation == "node" and jobs * units > node_limit:
                     continue
@@ -101,7 +109,9 @@ def compare(sizes: Iterable[tuple[int, int]], instances: int, node_limit: int) -
                     if answer.status != "optimal":
                         notes[at].add(f"{answer.status} at {SECONDS:g} s")
                     else:
-                        value = objective(problem, built.decode(answer.x))
+                        value = total_value(
+                            value_tables(problem), built.decode(answer.x)
+                        )
                         assert math.isclose(value, best, rel_tol=1e-6), (
                             jobs,
                             units,
@@ -325,7 +335,7 @@ def compare_options(every: int) -> None:
         wrong: defaultdict[str, int] = defaultdict(int)
         for problem in chosen:
             model = modes.build(problem).model
-            best = objective(problem, solve_exact(problem))
+            best = total_value(value_tables(problem), solve_exact(problem))
             for name, configure in variants.items():
                 with patch.object(python_mip, "_set_cbc", configure):
                     started = time.perf_counter()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bft.milp.problem import FloatArray, IntArray, Job, Problem, keep_names
 
 if TYPE_CHECKING:
-    from bft.milp.exact.scores import Curves, Terms
+    from bft.milp.exact.kernel import Curves, Terms
 
 
 class _Growing:
@@ -276,7 +276,7 @@ class Classes:
 @lru_cache(maxsize=4)
 def classes_of(problem: Problem) -> Classes:
     """Group the jobs of a problem; with several kinds of units each job is a class of its own."""
-    from bft.milp.exact.scores import in_order
+    from bft.milp.exact.kernel import in_order
 
     jobs = len(problem.jobs)
     if problem.several_kinds or not jobs:

@@ -550,6 +550,24 @@ class Problem:
         if self.alike:
             self._check_alike()
 
+    def with_jobs(self, jobs: Sequence[Job]) -> Problem:
+        """The same problem with other properties of its jobs: on the units that each holds now, or on its first kind.
+
+        Name, weight and objective without units are as before.
+        """
+        kinds = self.kinds
+        if kinds is not None:
+            now = [
+                held or next(iter(own))
+                for held, own in zip(kinds.held, kinds.jobs, strict=True)
+            ]
+            on = [
+                {**own, kind: job}
+                for own, kind, job in zip(kinds.jobs, now, jobs, strict=True)
+            ]
+            kinds = replace(kinds, jobs=tuple(on))
+        return replace(self, jobs=tuple(jobs), kinds=kinds)
+
     @property
     def several_kinds(self) -> bool:
         """Whether units are of two kinds or more; one kind with a name is like none."""

@@ -171,9 +171,9 @@ def solve(
     problem
         The problem to solve. With kinds of units the formulation is `modes`.
     backend
-        One of `backend_names()`: `cbc`, `highs`, `scipy`, `gurobi`, `exact` (modes only), or another package's; or
+        One of `backend_names()`: `cbc`, `highs`, `gurobi`, `exact` (modes only), or another package's; or
         `auto`: exact where it applies, else cbc. With kinds of units, `exact` leaves what is too much for it to cbc
-        (scipy where cbc is not installed), and the note says so.
+        (highs where cbc is not installed), and the note says so.
     formulation
         `modes` or `node`; with sharing `items` or `flow`; `auto` takes modes or items.
     strict_reference
@@ -325,7 +325,7 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
         if best.proven or not kinds:
             return _of(best, "exact", "modes")
         # With kinds of units a solver may be faster, and has the rest of the time.
-        asked = replace(asked, backend="cbc" if describe("cbc").available else "scipy")
+        asked = replace(asked, backend="cbc" if describe("cbc").available else "highs")
     canonical = canonical and not (pairs or asked.limits.gap or asked.strict)
     # The exact DP goes first, as it takes milliseconds; if it takes longer, the solver has the other half of the time.
     if best is None and (canonical or (verify and not pairs)):

@@ -262,7 +262,7 @@ def tamed(problem: Problem) -> Problem:
         else job
         for rate, job in zip(rates, problem.jobs, strict=True)
     ]
-    return replace(problem, jobs=tuple(jobs))
+    return problem.with_jobs(jobs)
 
 
 def hopeful(tables: Sequence[FloatArray], kept: Sequence[int]) -> list[FloatArray]:

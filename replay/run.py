@@ -337,6 +337,10 @@ def _replay(
         notes.note(
             "U is not computed for several kinds of units: as many dedicated nodes could be of any kinds"
         )
+    elif options.dedicated and any(policy.name == "schedule" for policy in policies):
+        notes.note(
+            "U is not computed for a schedule: it names units of this machine, which dedicated nodes are not"
+        )
     elif options.dedicated and options.cluster is None and not stopped:
         dedicated, dedicated_s, stopped = _on_dedicated_nodes(
             player, done, jobs, run, inputs, notes

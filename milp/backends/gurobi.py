@@ -43,7 +43,7 @@ def environment() -> gp.Env:
 
 ADVICE = (
     "Install a licence (free for academics: https://www.gurobi.com/academia) and let GRB_LICENSE_FILE name it, "
-    "or choose the backend exact, cbc, highs or scipy"
+    "or choose the backend exact, cbc or highs"
 )
 
 

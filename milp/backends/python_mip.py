@@ -1,4 +1,4 @@
-"""Solve a linear model with python-mip (CBC, HiGHS). Runs in the solver process, see `worker`."""
+"""Solve a linear model with CBC through python-mip. Runs in the solver process, see `worker`."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from bft.milp.tolerances import PROVEN_GAP  # noqa: E402
 FEW_VARIABLES = 1000
 
 
-def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
-    """Solve `model` with the python-mip solver `solver_name` (CBC or HIGHS)."""
+def solve(model: LinearModel, limits: Limits) -> LinearAnswer:
+    """Solve `model` with CBC."""
     if not model.objective:  # python-mip cannot solve a model without variables
         return LinearAnswer("optimal", np.zeros(0), 0.0, 0.0)
     # When maximising, CBC compares the value of a start with the wrong sign: if it is negative, every better solution
     # looks worse and the start is reported as optimal. So the model is minimised.
-    solver = mip.Model(sense=mip.MINIMIZE, solver_name=solver_name)
+    solver = mip.Model(sense=mip.MINIMIZE, solver_name=mip.CBC)
     solver.verbose = 0
     scale = -power_of_two_scale(model.objective)
     variables = [
@@ -63,24 +63,15 @@ def solve(model: LinearModel, solver_name: str, limits: Limits) -> LinearAnswer:
         solver.start = [(variables[index], value) for index, value in model.start]
     solver.max_mip_gap = max(limits.gap, PROVEN_GAP)
     solver.max_mip_gap_abs = PROVEN_GAP
-    if solver_name == "HIGHS":
-        _set_highs(solver, limits)
-    else:
-        _set_cbc(solver, limits, len(variables))
-    with _silence() if CHATTY and solver_name == "CBC" else nullcontext():
+    _set_cbc(solver, limits, len(variables))
+    with _silence() if CHATTY else nullcontext():
         status = (
             solver.optimize()
             if limits.seconds is None
             else solver.optimize(max_seconds=limits.seconds)
         )
     if status not in (mip.OptimizationStatus.OPTIMAL, mip.OptimizationStatus.FEASIBLE):
-        none = status is mip.OptimizationStatus.UNBOUNDED and all(
-            map(math.isfinite, model.upper)
-        )
-        word = (
-            "infeasible" if none else status.name
-        )  # HiGHS says "unbounded or infeasible"
-        return LinearAnswer(word, None, math.nan, math.nan)
+        return LinearAnswer(status.name, None, math.nan, math.nan)
     x = np.fromiter(
         (variable.x for variable in variables), dtype=np.float64, count=len(variables)
     )
@@ -118,15 +109,3 @@ def _set_cbc(solver: mip.Model, limits: Limits, variables: int) -> None:
         mip.cbc.cbc_set_parameter(solver.solver, "heur", "off")
     # With one thread CBC starts a second one, at about 1-5 ms per solve; with none it does the same search without.
     solver.threads = limits.threads if limits.threads > 1 else 0
-
-
-_highs_threads = 0
-
-
-def _set_highs(solver: mip.Model, limits: Limits) -> None:
-    """HiGHS keeps its threads between models and refuses a different number of them until it is reset."""
-    global _highs_threads
-    if limits.threads != _highs_threads:
-        mip.highs.highslib.Highs_resetGlobalScheduler(1)
-        _highs_threads = limits.threads
-    solver.threads = limits.threads

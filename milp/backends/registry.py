@@ -38,7 +38,7 @@ class Cbc:
             or "PMIP_CBC_LIBRARY" in os.environ
         ):
             how_to_get = (
-                "pip install mipster; the backends exact and scipy need nothing"
+                "pip install mipster; the backends exact and highs need nothing"
             )
             return Availability(
                 available=False, licence="EPL 2.0", how_to_get=how_to_get
@@ -52,50 +52,14 @@ class Cbc:
         """Solve `model`."""
         from bft.milp.backends import python_mip
 
-        return python_mip.solve(model, "CBC", limits)
+        return python_mip.solve(model, limits)
 
 
 @dataclass(frozen=True, slots=True)
 class Highs:
-    """HiGHS through python-mip."""
-
-    name: str = "highs"
-    formulations: tuple[str, ...] = MILP_FORMULATIONS
-    features: tuple[Feature, ...] = (Feature.START, Feature.THREADS)
-
-    def available(self) -> Availability:
-        """Whether the library is installed, and python-mip can use it, which is imported."""
-        # python-mip prefers highspy to highsbox.
-        package = next(
-            (package for package in ("highspy", "highsbox") if find_spec(package)), None
-        )
-        if package is None:
-            how_to_get = "pip install 'mip[highs]'; the backend scipy is another HiGHS"
-            return Availability(available=False, licence="MIT", how_to_get=how_to_get)
-        versions = _versions((package, "HiGHS"), ("mip", "python-mip"))
-        from mip import highs
-
-        # highspy 1.16.0 hides the functions that python-mip calls.
-        if not highs.has_highs:
-            how_to_get = (
-                f"{versions} do not fit together: pip install 'highspy<1.16'; "
-                "the backend scipy is another HiGHS"
-            )
-            return Availability(available=False, licence="MIT", how_to_get=how_to_get)
-        return Availability(versions, licence="MIT")
-
-    def solve(self, model: LinearModel, limits: Limits) -> LinearAnswer:
-        """Solve `model`."""
-        from bft.milp.backends import python_mip
-
-        return python_mip.solve(model, "HIGHS", limits)
-
-
-@dataclass(frozen=True, slots=True)
-class SciPy:
     """HiGHS as bundled with SciPy, through scipy.optimize.milp."""
 
-    name: str = "scipy"
+    name: str = "highs"
     formulations: tuple[str, ...] = MILP_FORMULATIONS
     features: tuple[Feature, ...] = ()
 
@@ -176,7 +140,7 @@ class Exact:
 
 EXACT = Exact()
 SOLVERS: dict[str, Backend] = {
-    backend.name: backend for backend in (Cbc(), Highs(), SciPy(), Gurobi())
+    backend.name: backend for backend in (Cbc(), Highs(), Gurobi())
 }
 
 
@@ -196,8 +160,8 @@ GROUP = "bft.backends"
 def backend_names() -> tuple[str, ...]:
     """Names of all backends that may be requested here, including `exact`.
 
-    >>> backend_names()[:5]
-    ('cbc', 'highs', 'scipy', 'gurobi', 'exact')
+    >>> backend_names()[:4]
+    ('cbc', 'highs', 'gurobi', 'exact')
     """
     ours = (*SOLVERS, EXACT.name)
     return *ours, *sorted({point.name for point in _registered()} - set(ours))

@@ -414,7 +414,7 @@ def measured_first(
         if pair.shared or not {pair.a, pair.b} & targets.keys()
     )
     certain = worth * problem.tfwd * sum(units > 0 for units in targets.values())
-    return replace(problem, jobs=tuple(jobs), pairs=pairs), certain
+    return replace(problem.with_jobs(jobs), pairs=pairs), certain
 
 
 def _predicted_left(view: JobView) -> float:

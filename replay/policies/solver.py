@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bft.milp import Problem, Solution
 
 # As in `bft.milp.backend_names`, whose import would be too slow for printing help.
-BACKENDS = ("auto", "cbc", "highs", "scipy", "gurobi", "exact")
+BACKENDS = ("auto", "cbc", "highs", "gurobi", "exact")
 FORMULATIONS = ("auto", "modes", "node", "items", "flow")
 TIES = ("canonical", "solver")
 # Including those of other packages; loaded by `bft.milp`.

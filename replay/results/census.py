@@ -80,7 +80,7 @@ class Census:
         """The jobs of a group, in the order of the table.
 
         - `jobs`: all; `submitted`: by the end, whatever became of them then.
-        - `left_out`: they never run, as they need more units than there are (--oversized skip).
+        - `left_out`: of these, they never run, as they need more units than there are (--oversized skip).
         - `refused`: by --admission, at their submission; they never run.
         - `submitted_at_the_end`: at the last instant, so that they had no time.
         - `in_system`: all others submitted by the end. `runnable`: these and the refused.
@@ -120,7 +120,7 @@ class Census:
         if record.refused_ns is not None:
             yield "refused"
             yield "runnable"
-        elif record.left_out:
+        elif record.left_out and submit_ns <= self.end_ns:
             yield "left_out"
         elif submit_ns == self.end_ns:
             yield "submitted_at_the_end"

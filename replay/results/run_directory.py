@@ -456,8 +456,10 @@ def _idle(outcome: Outcome) -> Intervals:
     trace = outcome.trace
     returns = {} if outcome.host is None else outcome.host.returns
     pieces = fragments(trace)
-    slot = pieces.node.astype(np.int64)
-    start, end = pieces.start_ns, pieces.end_ns
+    # What turns idle later has leaves that the replay did not see, so that it would hide what was idle before.
+    within = pieces.start_ns < outcome.end_ns
+    slot = pieces.node[within].astype(np.int64)
+    start, end = pieces.start_ns[within], pieces.end_ns[within]
     if len(returns.get("node", ())):
         slot, start, end = _of_nodes((slot, start, end), returns)
     start, end = (

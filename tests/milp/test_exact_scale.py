@@ -1,9 +1,8 @@
-"""The core of the exact DP: the choices that it skips, and that no optimum is lost."""
+"""The exact DP against plain programmes and at scale: no optimum is lost among the choices that it skips."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,15 +12,7 @@ from hypothesis import strategies as st
 from strategies import magnitude, problems, worth_of
 
 from bft.milp import Job, Problem, SolverProcess, total_value, value_tables
-from bft.milp.backends.registry import describe
-from bft.milp.exact import dp as programme
-from bft.milp.exact.dp import (
-    objective,
-    solve_core,
-    solve_exact,
-    solve_plain,
-    value_points,
-)
+from bft.milp.exact.dp import optimum, solve_exact
 from bft.milp.formulations import modes
 from bft.milp.formulations.linear import Limits
 
@@ -67,75 +58,30 @@ def drawn(
     return Problem(units, 120.0, tuple(table), tuple(current))
 
 
-# --- points instead of tables -------------------------------------------------------------------------------------
-
-
-@given(problems(max_jobs=4, max_units=30))
-def test_compiled_values_are_those_of_the_table_to_the_bit(problem):
-    tables = value_tables(problem)
-    for j, table in enumerate(tables):
-        counts = [0] * len(tables)
-        others = math.fsum(float(other[0]) for other in tables[:j] + tables[j + 1 :])
+def best_value(problem: Problem) -> float:
+    """The value of an optimum by a plain programme over tables, one job after the other."""
+    best = np.zeros(problem.units + 1)
+    for table in value_tables(problem):
+        after = np.full(len(best), -np.inf)
         for n in np.flatnonzero(table > -np.inf).tolist():
-            counts[j] = n
-            alone = replace(
-                problem,
-                jobs=problem.jobs[j : j + 1],
-                current=problem.current[j : j + 1],
-            )
-            assert objective(alone, [n]) == table[n]
-            assert objective(problem, counts) == pytest.approx(others + table[n])
-
-
-@given(problems(max_jobs=4, max_units=30))
-def test_the_points_define_the_whole_table(problem):
-    points = value_points(problem) if problem.jobs else []
-    for j, (table, (counts, values, _)) in enumerate(
-        zip(value_tables(problem), points, strict=True)
-    ):
-        assert counts[0] == 0
-        assert (np.diff(counts) > 0).all()
-        job, held = problem.jobs[j], problem.current[j]
-        if held and held > job.jmax and problem.cost_model == "bftrainer":
-            # It must shrink in any case: the points leave that cost out.
-            table = table + job.weight * job.tcdw * job.rate(held)
-            np.testing.assert_allclose(values, table[counts], rtol=1e-9, atol=1e-9)
-        else:
-            assert values.tobytes() == table[counts].tobytes()
-        between = np.interp(np.arange(len(table)), counts, values)
-        allowed = np.array(
-            [n == 0 or problem.jobs[j].at_most(n) == n for n in range(len(table))]
-        )
-        assert (table[~allowed] == -np.inf).all()
-        between[~allowed] = -np.inf
-        np.testing.assert_allclose(
-            between,
-            table,
-            rtol=1e-12,
-            atol=1e-12 * np.abs(table[table > -np.inf]).max(),
-        )
+            after[n:] = np.maximum(after[n:], best[: len(best) - n] + table[n])
+        best = after
+    return float(best.max())
 
 
 @given(problems(max_jobs=5, max_units=30))
-def test_the_objective_without_tables_equals_that_with_to_the_bit(problem):
-    counts = solve_plain(problem) if problem.jobs else ()
-    assert objective(problem, counts) == total_value(value_tables(problem), counts)
+def test_the_objective_equals_that_of_the_tables_to_the_bit(problem):
+    found = optimum(problem)
+    assert found.objective == total_value(value_tables(problem), found.counts)
+    assert found.bound == found.objective
 
 
-# --- the core against the plain programme -------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@examples(300)
+@examples(100)
 @given(problems(max_jobs=7, max_units=40).filter(lambda problem: problem.jobs))
-def test_core_and_plain_reach_the_same_value(problem):
-    plain, core = (
-        worth_of(problem, solve_plain(problem)),
-        worth_of(problem, solve_core(problem)),
-    )
-    assert plain is not None
-    assert core is not None
-    assert abs(core - plain) <= 1e-11 * magnitude(problem)
+def test_the_optimum_is_that_of_a_plain_programme(problem):
+    value = worth_of(problem, solve_exact(problem))
+    assert value is not None
+    assert abs(value - best_value(problem)) <= 1e-11 * magnitude(problem)
 
 
 @pytest.mark.slow
@@ -148,13 +94,12 @@ def test_core_and_plain_reach_the_same_value(problem):
     st.sampled_from([0.0, 0.5, 1.0]),
     st.floats(0.1, 1.1),
 )
-def test_core_and_plain_give_the_same_counts_without_ties(
-    seed, jobs, jmax, kinks, held, part
-):
+def test_many_jobs_of_any_curves_reach_the_optimum(seed, jobs, jmax, kinks, held, part):
     problem = drawn(
         jobs, max(1, int(jobs * jmax * part)), jmax, seed, kinks=kinks, held=held
     )
-    assert solve_core(problem) == solve_plain(problem)
+    value = worth_of(problem, solve_exact(problem))
+    assert value == pytest.approx(best_value(problem), rel=1e-12)
 
 
 @examples(100)
@@ -163,7 +108,7 @@ def test_core_and_plain_give_the_same_counts_without_ties(
     st.integers(1, 200),
     st.sampled_from([0, 1, 50]),
 )
-def test_core_solves_all_or_nothing(sizes, capacity, bonus):
+def test_all_or_nothing_is_solved(sizes, capacity, bonus):
     # A 0-1 knapsack with ties wherever one looks.
     jobs = tuple(linear(f"j{j}", n, n + bonus) for j, n in enumerate(sizes))
     problem = Problem(capacity, 1.0, jobs, (0,) * len(jobs))
@@ -171,45 +116,30 @@ def test_core_solves_all_or_nothing(sizes, capacity, bonus):
     for n in sizes:
         if n <= capacity:
             best[n:] = np.maximum(best[n:], best[: capacity + 1 - n] + n + bonus)
-    counts = solve_core(problem)
+    counts = solve_exact(problem)
     assert sum(counts) <= capacity
-    assert objective(problem, counts) == best[-1]
+    assert optimum(problem).objective == best[-1]
 
 
 def test_jobs_keep_what_they_have_among_equals():
     jobs = tuple(linear(f"j{j}", 10, 50.0, jmin=1) for j in range(4))
     problem = Problem(20, 1.0, jobs, (3, 0, 5, 2))
-    assert solve_plain(problem) == solve_core(problem)
-    assert solve_core(problem)[2:] == (5, 2)
+    assert solve_exact(problem)[2:] == (5, 2)
 
 
 def test_without_jobs_and_units_there_is_nothing_to_decide():
     assert solve_exact(Problem(5, 1.0, (), ())) == ()
-    assert solve_core(Problem(0, 1.0, (linear("a", 3, 1.0),), (0,))) == (0,)
+    assert solve_exact(Problem(0, 1.0, (linear("a", 3, 1.0),), (0,))) == (0,)
 
 
 # --- at scale -----------------------------------------------------------------------------------------------------
 
 
-def test_large_problems_go_to_the_core_and_small_ones_do_not(monkeypatch):
-    taken = []
-    for name, called in (("core", "_compile_core"), ("plain", "_plain")):
-        real = getattr(programme, called)
-        monkeypatch.setattr(
-            programme,
-            called,
-            lambda *posed, name=name, real=real: taken.append(name) or real(*posed),
-        )
-    solve_exact(drawn(10, 500, 64, 0))
-    solve_exact(drawn(30, 4734, 64, 0))
-    solve_exact(drawn(30, 4734, 512, 0))
-    assert taken == ["plain", "plain", "core"]
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_thirty_jobs_on_all_of_summit_agree_with_the_plain_programme(seed):
     problem = drawn(30, 4734, 512, seed)
-    assert solve_core(problem) == solve_plain(problem)
+    value = worth_of(problem, solve_exact(problem))
+    assert value == pytest.approx(best_value(problem), rel=1e-12)
 
 
 @pytest.mark.parametrize("held", [0.0, 1.0])
@@ -219,13 +149,13 @@ def test_a_thousand_jobs_on_a_hundred_thousand_units_meet_the_bound(held):
     value = worth_of(problem, counts)
     assert value is not None
     # At any price, everybody's best bounds the optimum; the least such bound is the linear relaxation's.
-    points = [(counts, values) for counts, values, _ in value_points(problem)]
+    tables = value_tables(problem)
 
     def bound(price: float) -> float:
-        return (
-            math.fsum(float((values - price * n).max()) for n, values in points)
-            + price * problem.units
+        best = (
+            float((table - price * np.arange(len(table))).max()) for table in tables
         )
+        return math.fsum(best) + price * problem.units
 
     low, high = 0.0, 1000.0
     for _ in range(60):
@@ -246,17 +176,15 @@ def test_no_table_is_made_where_jmax_is_huge():
     assert not any("table" in vars(job) for job in jobs)
 
 
-def test_choices_that_do_not_fit_in_memory_are_computed_again_on_the_way_back():
+def test_large_jobs_make_room_for_small_ones_that_are_worth_more():
     # 224 of the large ones and both small ones, first and last, are best: one large one must make room for them.
-    # Ties make the window of the programme so wide that choices are computed block by block.
     large = [linear(f"large{j}", 512, 512.0) for j in range(450)]
     jobs = (linear("first", 350, 340.0), *large, linear("last", 350, 340.0))
-    counts = solve_core(Problem(224 * 512 + 700, 1.0, jobs, (0,) * 452))
+    counts = solve_exact(Problem(224 * 512 + 700, 1.0, jobs, (0,) * 452))
     assert (counts[0], counts[-1]) == (350, 350)
     assert sorted(counts[1:-1]) == [0] * 226 + [512] * 224
 
 
-@pytest.mark.skipif(not describe("highs").available, reason="needs the extra highs")
 def test_a_solver_agrees_at_scale():
     problem = drawn(200, 20_000, 512, 3)
     process = SolverProcess()
@@ -264,5 +192,5 @@ def test_a_solver_agrees_at_scale():
     answer = process.solve(built.model, "highs", Limits(60.0, gap=1e-7))
     process.close()
     assert answer.status == "optimal"
-    best = objective(problem, solve_exact(problem))
+    best = optimum(problem).objective
     assert best == pytest.approx(answer.above(built.constant).objective, rel=2e-7)

@@ -35,9 +35,7 @@ from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.values import complaint, keep, total_value, value_tables
 from bft.replay.cli.main import run
 
-BACKENDS = [
-    name for name in ("cbc", "highs", "scipy", "gurobi") if describe(name).available
-]
+BACKENDS = [name for name in ("cbc", "highs", "gurobi") if describe(name).available]
 NAMES = ("a", "b", "c")
 
 
@@ -342,6 +340,17 @@ def test_one_kind_is_worth_what_the_usual_problem_is(problem: Problem) -> None:
     assert value_tables(kinds)[0].tobytes() == value_tables(problem)[0].tobytes()
 
 
+@pytest.mark.parametrize("backend", ["exact", *BACKENDS])
+@pytest.mark.parametrize("times", [(1e9, 20.0), (20.0, 1e9)])
+def test_costs_above_the_window_do_not_matter_to_a_single_kind_with_a_name(
+    backend: str, times: tuple[float, float]
+) -> None:
+    jobs = [{"a100": Job(name, 1, 4, [0, 1, 4], [0, 10, 30], *times)} for name in "ab"]
+    problem = Problem.of_kinds({"a100": 4}, 60.0, jobs, [("a100", 2), None])
+    solution = solve(problem, backend=backend)
+    assert (solution.kinds, solution.counts) == (("a100", "a100"), (2, 2))
+
+
 def test_a_choice_is_numbered_by_kind_and_units() -> None:
     job = curve_job("j", a=[0, 1], c=[0, 2])
     problem = Problem.of_kinds({"a": 2, "b": 0, "c": 3}, 60.0, (job,), (("c", 1),))
@@ -377,7 +386,7 @@ def test_a_solver_that_gives_a_job_two_kinds_is_refused() -> None:
             x = np.array([0.0, 1.0, 1.0])
             return LinearAnswer("optimal", x, 180.0, 180.0)
 
-    found = solve(problem, backend="scipy", process=Both())
+    found = solve(problem, backend="highs", process=Both())
     assert (found.status, found.kinds) == ("fallback", ("b",))
     assert "job 'j' gets units of several kinds" in found.note
 
@@ -515,7 +524,7 @@ def test_too_many_combinations_are_left_to_a_solver_and_that_is_said(
 ) -> None:
     problem = large_problem(1, 10, 30, 4, concave=False)
     best = solve(problem, backend="exact")
-    other = "cbc" if describe("cbc").available else "scipy"
+    other = "cbc" if describe("cbc").available else "highs"
     (tmp_path / "problem.json").write_text(json.dumps(DOCUMENT))
     monkeypatch.setattr("bft.milp.exact.kinds.MAX_ROWS", 3)
     for backend in ("auto", "exact"):

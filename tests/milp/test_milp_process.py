@@ -407,8 +407,8 @@ def test_a_worker_grows_by_what_requests_leave_behind_and_not_by_imports() -> No
 
     assert request("cbc", 64 * mib) == 0
     assert 100 * mib < request("cbc", 128 * mib) < 156 * mib
-    assert 100 * mib < request("scipy", 64 * mib) < 156 * mib
-    assert 228 * mib < request("scipy", 128 * mib) < 284 * mib
+    assert 100 * mib < request("highs", 64 * mib) < 156 * mib
+    assert 228 * mib < request("highs", 128 * mib) < 284 * mib
 
 
 def test_a_worker_that_does_not_grow_enough_is_kept(process: SolverProcess) -> None:
@@ -421,7 +421,7 @@ def test_a_worker_that_imports_another_solver_is_kept() -> None:
     """The import of SciPy takes more memory than a worker may grow by."""
     process = SolverProcess(recycle_bytes=8 * 2**20)
     try:
-        for backend in ("cbc", "scipy", "cbc", "scipy"):
+        for backend in ("cbc", "highs", "cbc", "highs"):
             assert (
                 solve(PROBLEM, backend=backend, ties="solver", process=process).status
                 == "optimal"

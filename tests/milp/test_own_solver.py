@@ -43,7 +43,7 @@ def test_the_documented_backend_is_installed_and_used(tmp_path: Path) -> None:
     refused = call(*own, "--formulation", "flow")
     assert refused.returncode == 2
     assert (
-        "cannot solve formulation 'flow': choose one of cbc, highs, scipy, gurobi"
+        "cannot solve formulation 'flow': choose one of cbc, highs, gurobi"
         in refused.stderr
     )
     # A whole replay; and what it does not declare is said.
@@ -137,7 +137,7 @@ def test_a_broken_package_is_named_and_hides_no_other(
         assert (
             run([*command[:2], "--backend", "exact", "--formulation", "flow"]) == 2
         )  # and the list of others is whole
-        assert "choose one of cbc, highs, scipy, gurobi" in capsys.readouterr().err
+        assert "choose one of cbc, highs, gurobi" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -448,7 +448,6 @@ def test_the_exact_programme_and_modes_refuse_sharing() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_cbc_and_highs_agree_on_eight_jobs_and_fifty_units(seed: int) -> None:
-    pytest.importorskip("highspy")
     rng = np.random.default_rng(200 + seed)
     solved = 0
     while solved < 5:

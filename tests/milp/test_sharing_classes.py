@@ -101,7 +101,6 @@ def test_classes_are_worth_what_the_problem_spelled_out_is(seed: int) -> None:
 @examples(8)
 def test_classes_are_worth_what_flow_finds(seed: int) -> None:
     """By another formulation, which knows neither items nor variants, and another solver."""
-    pytest.importorskip("highspy")
     problem = world(seed, jobs=4, units=8)
     best = solve(spelled_out(problem), backend="highs", formulation="flow")
     check(problem, solve(problem, backend="highs", formulation="items"), best.objective)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.milp.classes import apart, classes_of
-from bft.milp.exact.dp import solve_core, solve_plain
+from bft.milp.exact.dp import solve_exact
 from bft.models import Curve, Job, Objective, Standing, deadline_weight
 from bft.models.objectives import ageing, power, srpt, useful_time
 from bft.replay.policies import JobView, MilpPolicy, State
@@ -419,8 +419,4 @@ def test_classes_change_no_answer_under_deadlines_weights_and_factors(
     assert len(classes_of(problem).first) <= len(kinds) + sum(
         view.units > 0 for view in views
     )
-    assert (
-        solve_core(problem)
-        == solve_core(problem, apart(problem))
-        == solve_plain(problem)
-    )
+    assert solve_exact(problem) == solve_exact(problem, apart(problem))

@@ -618,18 +618,18 @@ def test_an_unavailable_backend_is_refused_before_any_file_is_read(
     # As where the extra is not installed.
     monkeypatch.setattr("bft.milp.backends.registry.find_spec", lambda package: None)
     said = Said(
-        ["-ndmap", "nowhere.parquet", "--jobs", "nowhere.csv", "--backend", "HiGHS"],
+        ["-ndmap", "nowhere.parquet", "--jobs", "nowhere.csv", "--backend", "CBC"],
         capsys,
     )
     assert said.code == 2
     assert (
-        "--backend highs is not available here (MIT); there are scipy, exact"
+        "--backend cbc is not available here (EPL 2.0); there are highs, exact"
         in said.err
     )
     assert "pip install" in said.err
     # Nobody asks it: no reason to refuse.
     give([elastic("a")])
-    assert Said([*INPUT, "--policy", "fifo", "--backend", "highs"], capsys).code == 0
+    assert Said([*INPUT, "--policy", "fifo", "--backend", "cbc"], capsys).code == 0
 
 
 def test_an_unknown_format_gets_a_suggestion_too(

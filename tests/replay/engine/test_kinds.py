@@ -327,7 +327,7 @@ def test_decisions_by_kind_are_verified_and_counted(
     command = [
         *ARGS,
         "--backend",
-        "scipy",
+        "highs",
         "--kinds",
         "kinds.csv",
         "--no-u",

@@ -124,7 +124,9 @@ def test_it_keeps_the_contract_of_policies() -> None:
         )
 
 
-def test_on_the_command_line_a_run_is_replayed_from_its_directory(here: Path) -> None:
+def test_on_the_command_line_a_run_is_replayed_from_its_directory(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert (
         run(["generate", "trace", "--nodes", "12", "--days", "0.1", "-o", "t.parquet"])
         == 0
@@ -144,7 +146,7 @@ def test_on_the_command_line_a_run_is_replayed_from_its_directory(here: Path) ->
         )
         == 0
     )
-    base = ["-ndmap", "t.parquet", "--jobs", "j.csv", "--no-u"]
+    base = ["-ndmap", "t.parquet", "--jobs", "j.csv"]
     assert run([*base, "--policy", "equal-share", "--out", "first"]) == 0
     again = ["--policy", "schedule", "--set", "file=first/allocations.parquet"]
     again += ["--set", "charged_as=elastic"]
@@ -154,6 +156,7 @@ def test_on_the_command_line_a_run_is_replayed_from_its_directory(here: Path) ->
             pd.read_parquet(here / "first" / name),
             pd.read_parquet(here / "again" / name),
         )
+    assert "U is not computed for a schedule" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -500,6 +500,14 @@ def test_u_is_taken_when_the_first_of_the_two_has_done_all_jobs() -> None:
     assert (late["U_at"], late["U"]) == (found["U_at"], found["U"])
 
 
+def test_of_jobs_that_are_left_out_those_count_that_were_submitted() -> None:
+    table = JobTable((job("a", at=0), job("too-large", at=5), job("later", at=500)))
+    nodes = trace([(0, 0, True)], 80)
+    outcome = Replay(nodes, table, EqualShare(), Rules(), without={1, 2}).run()
+    sizes = summarise(outcome, [])["census"]
+    assert (sizes["jobs"], sizes["submitted"], sizes["left_out"]) == (3, 2, 1)
+
+
 def test_jobs_that_are_left_out_neither_open_the_window_nor_keep_u_from_the_last_finish() -> (
     None
 ):

@@ -9,7 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bft.models import Curve, Job, JobTable
+from bft.replay import EqualShare, Replay, Rules
 from bft.replay.cli.main import run
+from bft.replay.results.run_directory import unused_intervals
+from bft.replay.trace.node_trace import SECOND_NS, from_fragments
 from bft.replay.trace.trace_files import read_trace
 
 
@@ -62,3 +66,33 @@ def test_held_and_unused_units_are_the_idle_ones(
         else:
             assert (in_use + left <= 1).all()
             assert (in_use + left).sum() == idle.sum()
+
+
+def test_idle_time_before_the_end_counts_where_a_node_comes_back_after_it() -> None:
+    node, begin, end = np.array(
+        [[0, 0, 3000], [1, 0, 1000], [1, 2000, 3000], [2, 0, 50]]
+    ).T
+    trace = from_fragments(
+        ["a", "b", "c"], node, begin * SECOND_NS, end * SECOND_NS, 0, 3000 * SECOND_NS
+    )
+    curve = Curve([0, 2], [0, 20])
+    job = Job(
+        "a",
+        0,
+        1,
+        1,
+        pmax=4000.0,
+        tcup_s=5.0,
+        tcdw_s=5.0,
+        scalability=curve,
+        objective=curve,
+    )
+    outcome = Replay(
+        trace, JobTable((job,)), EqualShare(), Rules(return_time_s=30.0)
+    ).run()
+    assert outcome.end_ns == 400 * SECOND_NS
+    intervals = unused_intervals(outcome)
+    assert intervals is not None
+    assert [column.tolist() for column in intervals] == [
+        [1, 2], [0, 0], [400 * SECOND_NS, 50 * SECOND_NS]
+    ]  # fmt: skip

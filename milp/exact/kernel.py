@@ -1,0 +1,505 @@
+"""The compiled exact dynamic programme (DP): scores of classes of jobs, a price of a unit, and a knapsack.
+
+A value v_j(n) is a float, and the last bits of a sum of floats depend on the order of adding. So values become scores,
+whole multiples of a quantum q. Let S be the larger of two numbers, rounded up to a power of two: the sum over jobs of
+best minus worst value, and the largest value. Then
+
+    q = S / 2^60        score_j(n) = (v_j(n) - max v_j) / q, rounded, - [n != units held] · 2^14
+
+so a job changes only if it gains at least 2^14 q = S / 2^46; rounding errors are smaller. Between two breakpoints of
+v_j the score is linear with a whole slope, rounded down. Counts that no optimum can contain are left out, also of S.
+
+For a price λ of a unit, a whole number, let the loss of giving job j n units be
+max_m (s_j(m) - λm) - (s_j(n) - λn) >= 0. The scores of any allocation add up to
+
+    sum_j max_m (s_j(m) - λm) + λN  -  sum of losses  -  λ · units left over
+
+so the best allocation has the smallest total loss. λ is the slope of the scores' concave hulls at which the units run
+out: then almost every job has few choices with a small loss, and within a bound on the total loss a small knapsack over
+these remains (the core of Dyer and of Pisinger). The bound rises until there is an allocation within it.
+
+Arrays of all classes stand one after the other: the entry of class c for n units is `offsets[c] + n`. Compiled
+functions are in one file, because Numba looks at the file of the called function alone to tell whether its cache is
+stale.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bft.milp.exact.compiled import compiled
+from bft.milp.problem import BoolArray, FloatArray, IntArray
+from bft.milp.tolerances import CHARGE_QUANTA, EQUAL_SUMS, SCORE_BITS
+
+# The quanta that a changed job is charged, as compiled code wants them.
+CHARGE = np.int64(CHARGE_QUANTA)
+# Larger than any loss that matters; two of them can be added without overflow.
+NEVER = np.int64(2**62 - 1)
+# The first bound on the loss, as a part of that of the first allocation, and the factor to the next bound.
+FIRST, WIDEN = 64, 2
+# The jobs of a problem as arrays (`classes.JobArrays`): the kind of each job; breakpoints, the objective there, its
+# slope up to the next (0 at the last), and where a kind's curve ends; first and last count of each stretch of counts,
+# and where a kind's stretches end; Tcup, Tcdw and weight of each job.
+Curves = tuple[FloatArray, FloatArray, FloatArray, IntArray]
+Stretches = tuple[IntArray, IntArray, IntArray]
+Costs = tuple[FloatArray, FloatArray, FloatArray]
+Terms = tuple[IntArray, Curves, Stretches, Costs]
+Stop = NDArray[np.uint8]
+
+
+@compiled
+def _curve_at(terms: Terms, like: int, n: int) -> float:
+    """The objective of job `like` on n units."""
+    kinds, (ns, os, slopes, ends), _, _ = terms
+    k, end = ends[kinds[like]], ends[kinds[like] + 1]
+    while k + 1 < end and ns[k + 1] <= n:
+        k += 1
+    objective: float = slopes[k] * (n - ns[k]) + os[k]
+    return objective
+
+
+@compiled
+def _value_of(
+    objective: float,
+    terms: Terms,
+    like: int,
+    held: int,
+    n: int,
+    rate: float,
+    tfwd: float,
+    stall: bool,
+) -> float:
+    """v_j(n) of job `like` that holds `held` at `rate`; the same bits as `values.value_table`."""
+    _, _, _, (tcup, tcdw, weight) = terms
+    lost_s = 0.0 if n == held else (tcdw[like] if n < held else tcup[like])
+    value = tfwd * objective
+    if stall:
+        value *= max(tfwd - lost_s, 0.0) / tfwd
+    else:
+        value -= lost_s * rate
+    worth: float = value * weight[like]
+    return worth
+
+
+@compiled
+def kept_counts(
+    terms: Terms, first: IntArray, held: IntArray
+) -> tuple[IntArray, BoolArray]:
+    """The most units up to those held that each class may have, and whether it runs on what it holds."""
+    kinds, _, (lows, highs, stretch_ends), _ = terms
+    kept, runs = np.zeros(len(held), np.int64), np.zeros(len(held), np.bool_)
+    for c in range(len(held)):
+        begin, end = stretch_ends[kinds[first[c]]], stretch_ends[kinds[first[c]] + 1]
+        for i in range(begin, end):
+            if lows[i] <= held[c]:
+                kept[c] = min(held[c], highs[i])
+        runs[c] = held[c] > 0 and min(held[c], highs[end - 1]) == kept[c]
+    return kept, runs
+
+
+@compiled
+def values_on_knots(
+    terms: Terms,
+    first: IntArray,
+    held: IntArray,
+    kept: IntArray,
+    units: int,
+    tfwd: float,
+    stall: bool,
+) -> tuple[FloatArray, IntArray]:
+    """Values at 0, 1, ... of each class: -inf where not allowed, NaN where it is linear between its neighbours."""
+    kinds, (ns, os, slopes, ends), (lows, highs, stretch_ends), _ = terms
+    offsets = np.zeros(len(held) + 1, np.int64)
+    for c in range(len(held)):
+        most = min(highs[stretch_ends[kinds[first[c]] + 1] - 1], units)
+        offsets[c + 1] = offsets[c] + most + 1
+    values = np.full(offsets[-1], -np.inf)
+    for c in range(len(held)):
+        j, kind, base = first[c], kinds[first[c]], offsets[c]
+        # What all choices cost alike (it holds what it may not keep) is left out: it would hide differences.
+        rate = _curve_at(terms, j, held[c]) if 0 < held[c] == kept[c] <= units else 0.0
+        k, end = ends[kind], ends[kind + 1]
+        values[base] = _value_of(os[k], terms, j, held[c], 0, rate, tfwd, stall)
+        for i in range(stretch_ends[kind], stretch_ends[kind + 1]):
+            low, high = lows[i], min(highs[i], units)
+            for n in range(low, high + 1):
+                while k + 1 < end and ns[k + 1] <= n:
+                    k += 1
+                bends = ns[k] > n - 1 or (k + 1 < end and ns[k + 1] < n + 1)
+                values[base + n] = np.nan
+                if bends or n in (low, high) or abs(n - held[c]) <= 1:
+                    objective = slopes[k] * (n - ns[k]) + os[k]
+                    values[base + n] = _value_of(
+                        objective, terms, j, held[c], n, rate, tfwd, stall
+                    )
+    return values, offsets
+
+
+@compiled
+def scores(
+    values: FloatArray,
+    offsets: IntArray,
+    held: IntArray,
+    kept: IntArray,
+    sizes: IntArray,
+) -> tuple[IntArray, float]:
+    """Values as whole quanta below the best of their class, less a charge for a change, NEVER where not allowed."""
+    classes = len(held)
+    best, stake, largest = np.empty(classes), 0.0, 0.0
+    for c in range(classes):
+        best[c] = values[offsets[c]]
+        for value in values[offsets[c] : offsets[c + 1]]:
+            if value > best[c]:  # of no value that is no number
+                best[c] = value
+        keep = values[offsets[c] + kept[c]]
+        stake += (best[c] - keep) * sizes[c]
+        largest = max(largest, abs(best[c]), abs(keep))
+    # No optimum has what is worth less.
+    floor = best - stake - EQUAL_SUMS * (stake + largest)
+    at_stake = 0.0
+    for c in range(classes):
+        worst = best[c]
+        for value in values[offsets[c] : offsets[c + 1]]:
+            if floor[c] <= value < worst:
+                worst = value
+        at_stake += (best[c] - worst) * sizes[c]
+        largest = max(largest, abs(worst))
+    at_stake = max(at_stake, largest)
+    exponent = int(np.ceil(np.log2(at_stake))) if at_stake > 0 else 0
+    quantum = 2.0 ** max(exponent - SCORE_BITS, -1000)
+    score = np.full(len(values), -NEVER)
+    for c in range(classes):
+        base, before = offsets[c], -1
+        for n in range(offsets[c + 1] - base):
+            value = values[base + n]
+            if value >= floor[c]:
+                whole = np.int64(np.rint((value - best[c]) / quantum))
+                score[base + n] = whole - CHARGE * (n != held[c])
+            if np.isnan(value) or value == -np.inf:
+                continue
+            if before >= 0 and n > before + 1 and np.isnan(values[base + n - 1]):
+                _fill(
+                    score, values, base + before, base + n, floor[c], best[c], quantum
+                )
+            before = n
+    return score, quantum
+
+
+@compiled
+def _fill(
+    score: IntArray,
+    values: FloatArray,
+    a: int,
+    b: int,
+    floor: float,
+    best: float,
+    quantum: float,
+) -> None:
+    """Scores of the counts between two knots on one line, with one whole slope between those that may matter."""
+    if values[a] < floor and values[b] < floor:
+        return
+    rise = (values[b] - values[a]) / (b - a)
+    first, last = a, b
+    if values[a] < floor:
+        first = max(a + 1, b - int((values[b] - floor) / rise))
+    elif values[b] < floor:
+        last = min(b - 1, a + int((values[a] - floor) / -rise))
+    for k in (first, last):
+        if a < k < b:
+            value = (
+                values[b] - rise * (b - k) if first > a else values[a] + rise * (k - a)
+            )
+            score[k] = np.int64(np.rint((value - best) / quantum)) - CHARGE
+    if last > first:
+        slope = (score[last] - score[first]) // (last - first)
+        for k in range(first + 1, last):
+            score[k] = score[first] + slope * (k - first)
+
+
+@compiled
+def _price_of(
+    score: IntArray, offsets: IntArray, sizes: IntArray, capacity: int
+) -> int:
+    """The slope of the concave hulls at which so many units run out, 0 where all can have what they want."""
+    # Of each segment of a hull the units, and what each of them raises the score by.
+    rise, step = np.empty(len(score), np.int64), np.empty(len(score), np.int64)
+    hull = np.empty(len(score), np.int64)
+    filled, left, highest = 0, capacity, np.int64(0)
+    for c in range(len(sizes)):
+        height = 0
+        for k in range(offsets[c], offsets[c + 1]):
+            if score[k] == -NEVER or (height and score[k] <= score[hull[height - 1]]):
+                continue
+            while height > 1:
+                a, b = hull[height - 2], hull[height - 1]
+                before = float(score[b] - score[a]) * (k - b)
+                if before > float(score[k] - score[b]) * (b - a):
+                    break
+                height -= 1
+            hull[height] = k
+            height += 1
+        left -= (hull[0] - offsets[c]) * sizes[c]
+        for i in range(1, height):
+            units = hull[i] - hull[i - 1]
+            rise[filled] = (score[hull[i]] - score[hull[i - 1]]) // units
+            step[filled] = units * sizes[c]
+            highest = max(highest, rise[filled])
+            filled += 1
+    # The highest price at which more units are wanted than there are.
+    price, above = np.int64(0), highest + 1
+    while above - price > 1:
+        middle = (price + above) // 2
+        wanted = 0
+        for i in range(filled):
+            if rise[i] >= middle:
+                wanted += step[i]
+        if wanted > left:
+            price = middle
+        else:
+            above = middle
+    return int(price)
+
+
+@compiled
+def _losses(
+    score: IntArray, offsets: IntArray, price: int, capacity: int, sizes: IntArray
+) -> IntArray:
+    """Loss of each choice at a price of a unit, >= 0; NEVER where not allowed or beyond what others leave."""
+    loss = np.full(len(score), NEVER)
+    room = capacity
+    least = np.zeros(len(sizes), np.int64)
+    for c in range(len(sizes)):
+        while score[offsets[c] + least[c]] == -NEVER:
+            least[c] += 1
+        room -= least[c] * sizes[c]
+    for c in range(len(sizes)):
+        base = offsets[c] + least[c]
+        end, best = min(offsets[c + 1], base + room + 1), -NEVER
+        for k in range(base, end):
+            if score[k] > -NEVER:
+                best = max(best, score[k] - price * (k - base))
+        for k in range(base, end):
+            if score[k] > -NEVER:
+                loss[k] = best - (score[k] - price * (k - base))
+    return loss
+
+
+@compiled
+def _start(
+    of: IntArray,
+    offsets: IntArray,
+    loss: IntArray,
+    kept: IntArray,
+    price: int,
+    capacity: int,
+) -> tuple[IntArray, int]:
+    """An allocation of little loss, and what it loses: all keep, or have the fewest units of little loss, then more."""
+    counts = np.empty(len(of), np.int64)
+    slack = max(capacity, 1)
+    left = capacity
+    lost = price * capacity  # where all keep
+    for j in range(len(of)):
+        base, keeps = offsets[of[j]], kept[of[j]]
+        n = 0
+        while loss[base + n] > slack:
+            n += 1
+        counts[j] = n
+        left -= n
+        lost += loss[base + keeps] - price * keeps
+    total = price * left
+    for j in range(len(of)):
+        base, most = offsets[of[j]], counts[j]
+        end = min(offsets[of[j] + 1] - base, counts[j] + left + 1)
+        for n in range(counts[j] + 1, end):
+            if loss[base + n] <= slack:
+                most = n
+        more = most - counts[j]
+        left -= more
+        total += loss[base + most] - price * more
+        counts[j] = most
+    if left < 0 or lost < total:
+        for j in range(len(of)):
+            counts[j] = kept[of[j]]
+        return counts, lost
+    return counts, total
+
+
+@compiled
+def _ranges(offsets: IntArray, loss: IntArray, sizes: IntArray, bound: int) -> IntArray:
+    """What members of each class may have within a bound on the total loss: int64 of shape (classes, 4).
+
+    The least and the most units without loss; how many members, the first ones, may have more than the most; and the
+    first member from which on they may have less than the least. Canonical allocations give units to first members.
+    """
+    limits = np.empty((len(sizes), 4), np.int64)
+    for c in range(len(sizes)):
+        least, most = NEVER, np.int64(0)
+        for k in range(offsets[c], offsets[c + 1]):
+            if loss[k] == 0:
+                most = k - offsets[c]
+                least = min(least, most)
+        # What it costs at least to have more than the most, or less than the least.
+        above, below = bound + 1, bound + 1
+        for k in range(offsets[c], offsets[c + 1]):
+            n = k - offsets[c]
+            if n > most:
+                above = min(above, loss[k])
+            elif n < least:
+                below = min(below, loss[k])
+        limits[c, 0], limits[c, 1] = least, most
+        limits[c, 2] = min(sizes[c], bound // above)
+        limits[c, 3] = max(sizes[c] - bound // below, 0)
+    return limits
+
+
+@compiled
+def _within(
+    of: IntArray, offsets: IntArray, loss: IntArray, sizes: IntArray, price: int, capacity: int, bound: int,
+    most_steps: int, stop: Stop,
+) -> tuple[int, IntArray]:  # fmt: skip
+    """The canonical allocation of least loss, if it loses at most `bound`: (1, counts); 0: none; -1: stopped."""
+    limits = _ranges(offsets, loss, sizes, bound)
+    jobs, rank = len(of), np.zeros(len(sizes), np.int64)
+    counts = np.zeros(jobs, np.int64)
+    # Jobs that have several choices, and the least and most units of each.
+    undecided, span, several = (
+        np.empty(jobs, np.int64),
+        np.empty((jobs, 2), np.int64),
+        0,
+    )
+    left, steps, low_sum, high_sum = capacity, 0, 0, 0
+    for j in range(jobs):
+        c = of[j]
+        base, member = offsets[c], rank[c]
+        rank[c] += 1
+        low = 0 if member >= limits[c, 3] else limits[c, 0]
+        high = offsets[c + 1] - 1 - base if member < limits[c, 2] else limits[c, 1]
+        while loss[base + low] > bound:
+            low += 1
+        while loss[base + high] > bound:
+            high -= 1
+        counts[j] = low
+        if low == high:
+            left -= low
+            continue
+        undecided[several] = j
+        span[several, 0], span[several, 1] = low, high
+        several += 1
+        low_sum += low
+        high_sum += high
+        steps += high - low
+    if left < low_sum:
+        return 0, counts
+    if steps * (left + 1) > most_steps:
+        return -1, counts
+    # The least loss of the jobs so far with u units, those that nobody gets included.
+    least = np.full(left + 1, NEVER)
+    for u in range(max(0, left - high_sum), left - low_sum + 1):
+        least[u] = price * u
+    chosen = np.full((several, left + 1), -1, np.int32)
+    for i in range(several):
+        if stop[0]:
+            return -1, counts
+        base, low, high = offsets[of[undecided[i]]], span[i, 0], span[i, 1]
+        low_sum -= low
+        high_sum -= high
+        begin, end = max(0, left - high_sum), left - low_sum
+        after = np.full(left + 1, NEVER)
+        for n in range(low, high + 1):
+            lost = loss[base + n]
+            if lost <= bound:
+                for u in range(max(begin, n), end + 1):
+                    if least[u - n] <= bound and least[u - n] + lost < after[u]:
+                        after[u] = least[u - n] + lost
+                        chosen[i, u] = n
+        least = after
+    if least[left] > bound:
+        return 0, counts
+    for i in range(several - 1, -1, -1):
+        counts[undecided[i]] = chosen[i, left]
+        left -= chosen[i, left]
+    return 1, counts
+
+
+@compiled
+def search(
+    of: IntArray, sizes: IntArray, offsets: IntArray, score: IntArray, kept: IntArray, capacity: int, most_steps: int,
+    stop: Stop,
+) -> tuple[bool, IntArray, int]:  # fmt: skip
+    """(whether proven, the canonical allocation or one of little loss, how much less another may lose)."""
+    price = _price_of(score, offsets, sizes, capacity)
+    loss = _losses(score, offsets, price, capacity, sizes)
+    base, total = _start(of, offsets, loss, kept, price, capacity)
+    bound = total if total <= capacity * FIRST else total // FIRST
+    excluded = 0
+    while True:
+        found, counts = _within(
+            of, offsets, loss, sizes, price, capacity, bound, most_steps, stop
+        )
+        if found > 0:
+            return True, counts, 0
+        if found < 0:
+            return False, base, total - excluded
+        excluded = bound + 1
+        bound = total if total < 2 * WIDEN * bound else bound * WIDEN
+
+
+@compiled
+def solve(
+    terms: Terms, of: IntArray, first: IntArray, sizes: IntArray, held: IntArray, capacity: int, tfwd: float,
+    stall: bool, most_steps: int, stop: Stop,
+) -> tuple[bool, IntArray, int, FloatArray, float]:  # fmt: skip
+    """From jobs to counts, with the values of all jobs (the present costs of a job that must shrink included)."""
+    kept, runs = kept_counts(terms, first, held)
+    values, offsets = values_on_knots(terms, first, held, kept, capacity, tfwd, stall)
+    score, quantum = scores(values, offsets, held, kept, sizes)
+    found, counts, lost = search(
+        of, sizes, offsets, score, kept, capacity, most_steps, stop
+    )
+    worth = np.empty(len(of))
+    for j in range(len(of)):
+        c = of[j]
+        rate = _curve_at(terms, first[c], held[c]) if runs[c] else 0.0
+        objective = _curve_at(terms, first[c], counts[j])
+        worth[j] = _value_of(
+            objective, terms, first[c], held[c], counts[j], rate, tfwd, stall
+        )
+    return found, counts, lost, worth, quantum
+
+
+@compiled
+def in_order(
+    kinds: IntArray, count: int, alone: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Number the classes of jobs in the order of their first members.
+
+    Parameters
+    ----------
+    kinds, count
+        A number below `count` for each job, equal for jobs of one class.
+    alone
+        Not 0 for jobs that are a class of their own.
+
+    Returns
+    -------
+    of, first, sizes
+        The class of each job; the first member of each class, and how many it has.
+
+    """
+    jobs = len(kinds)
+    number = np.full(count, -1)
+    of, first = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
+    sizes = np.zeros(jobs, np.int64)
+    found = 0
+    for j in range(jobs):
+        c = -1 if alone[j] else number[kinds[j]]
+        if c < 0:
+            c = found
+            first[c] = j
+            found += 1
+            if not alone[j]:
+                number[kinds[j]] = c
+        of[j] = c
+        sizes[c] += 1
+    return of, first[:found].copy(), sizes[:found].copy()
