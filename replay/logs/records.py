@@ -611,7 +611,8 @@ def _rows(
     except Refused as refused:
         why, detail = refused.why, refused.detail
     except MISSHAPEN as error:
-        why, detail = misshapen, shown or repr(error)[:200]
+        told = f"no {error}" if isinstance(error, KeyError) else str(error)
+        why, detail = misshapen, shown or told[:200]
     yield {"line": line, "kind": "nothing", "why": why, "detail": detail}
 
 
