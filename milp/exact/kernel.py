@@ -439,7 +439,7 @@ def search(
         )
         if found > 0:
             return True, counts, 0
-        if found < 0:
+        if found < 0 or bound >= total:  # of which the latter cannot be
             return False, base, total - excluded
         excluded = bound + 1
         bound = total if total < 2 * WIDEN * bound else bound * WIDEN

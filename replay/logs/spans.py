@@ -152,7 +152,9 @@ class Spans:
         begins.sort(kind="stable")  # both parts are ascending, and merged
         ends.sort(kind="stable")
         some = begins < ends
-        return Spans(self.scale, begins[some], ends[some])
+        begins = begins[some]  # one after the other, as both may take much memory
+        ends = ends[some]
+        return Spans(self.scale, begins, ends)
 
     def clipped(self, start_ns: int, end_ns: int) -> Spans:
         """What of these lies within a window whose bounds the scale has."""

@@ -271,9 +271,9 @@ def events_of(joins: Rows, leaves: Rows) -> dict[str, Any]:
     """Return the fields of a trace that hold its events, made of joins and leaves in any order."""
     joined, join_times = in_order(*joins)
     left, leave_times = in_order(*leaves)
-    # Sorting two runs is faster than `np.unique`.
-    times = np.sort(np.concatenate([join_times, leave_times]), kind="stable")
-    times = times[np.diff(times, prepend=times[:1] - 1) != 0]
+    each = _distinct(join_times), _distinct(leave_times)
+    # Merging two runs is faster than `np.unique`.
+    times = _distinct(np.sort(np.concatenate(each), kind="stable"))
     return {
         "times": times,
         "joined": joined,
@@ -302,6 +302,11 @@ def in_order(slot: IndexArray, times: TimeArray) -> Rows:
     keys *= step
     keys += first
     return moved, keys
+
+
+def _distinct(ascending: TimeArray) -> TimeArray:
+    """The different ones of numbers that ascend."""
+    return ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]]
 
 
 def _ascending(times: TimeArray, node: IndexArray) -> bool:
