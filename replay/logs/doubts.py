@@ -18,8 +18,8 @@ from bft.replay.logs.machine import Machine, some
 from bft.replay.logs.records import POWERED_OFF, Account, Records, RecordTable
 from bft.replay.logs.runs import Requeues
 from bft.replay.logs.spans import Spans
-from bft.replay.logs.times import OPEN, Mask, Whole, distinct
-from bft.replay.trace.node_trace import SECOND_NS
+from bft.replay.logs.times import OPEN, Mask, Whole
+from bft.replay.trace.node_trace import SECOND_NS, distinct
 from bft.replay.trace.trace_statistics import iso
 
 _MINUTE_NS, _HOUR_NS, DAY_NS = 60 * SECOND_NS, 3600 * SECOND_NS, 86_400 * SECOND_NS

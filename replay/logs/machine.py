@@ -335,7 +335,7 @@ def _members(
         "time too little",
         "",
         0,
-        loud=not records.states_idle,
+        loud=True,
     )
     if not named:
         hint = records.account.losses() or None

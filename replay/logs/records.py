@@ -2,7 +2,7 @@
 
 A reader is given a `Log` and yields `Block`s of rows, or single rows as dictionaries with the same names. It states
 what its rows say, as text or as numbers, and why a row is left out or skipped; the rules that hold for all formats are
-`Records.add`.
+`Records._add`.
 """
 
 from __future__ import annotations
@@ -804,7 +804,7 @@ class Records:
         self.observed_outages: tuple[int, int] | None = None
         self.shown_until = 0
         self.ends_ns: int | None = None
-        self.only_ended = self.says_requeues = self.states_idle = False
+        self.only_ended = self.says_requeues = False
         self.states_starts = self.states_outages = False
         self.unit: Any = None
         self.units_per_node: int | None = None

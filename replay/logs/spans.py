@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bft.replay.logs.times import Whole, distinct
-from bft.replay.trace.node_trace import SECOND_NS
+from bft.replay.logs.times import Whole
+from bft.replay.trace.node_trace import SECOND_NS, distinct
 
 # Spans that wait to be united with the others.
 _MANY = 1 << 20

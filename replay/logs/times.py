@@ -46,13 +46,6 @@ class Times(NamedTuple):
     bad: Mask
 
 
-def distinct(values: Whole) -> Whole:
-    """The different values, ascending; for many of them a sort is faster than NumPy's hashes."""
-    ordered: Whole = np.sort(values, kind="stable")
-    each: Whole = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
-    return each
-
-
 def by_word(column: pa.Array, of: Callable[[str], Any]) -> NDArray[Any]:
     """What a function returns for each cell of a column of text; it is called once a word.
 

@@ -33,7 +33,7 @@ from bft.replay.logs.records import (
 from bft.replay.logs.runs import settle_runs, tell_open
 from bft.replay.logs.spans import Gathered, Scale, Spans, everywhere
 from bft.replay.logs.states import BUSY, IDLE, UNAVAILABLE, UNSEEN, CountsAs, Sampled
-from bft.replay.logs.times import NONE, OPEN, Mask, Whole, distinct
+from bft.replay.logs.times import NONE, OPEN, Mask, Whole
 from bft.replay.logs.units import (
     Held,
     Sizes,
@@ -45,7 +45,13 @@ from bft.replay.logs.units import (
     units_of_machine,
 )
 from bft.replay.trace.host_jobs import HostJobs
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, events_of, in_order
+from bft.replay.trace.node_trace import (
+    SECOND_NS,
+    NodeTrace,
+    distinct,
+    events_of,
+    in_order,
+)
 from bft.replay.trace.uncertainty import Uncertainty
 
 Places = NDArray[np.int64]

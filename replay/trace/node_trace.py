@@ -271,9 +271,7 @@ def events_of(joins: Rows, leaves: Rows) -> dict[str, Any]:
     """Return the fields of a trace that hold its events, made of joins and leaves in any order."""
     joined, join_times = in_order(*joins)
     left, leave_times = in_order(*leaves)
-    each = _distinct(join_times), _distinct(leave_times)
-    # Merging two runs is faster than `np.unique`.
-    times = _distinct(np.sort(np.concatenate(each), kind="stable"))
+    times = distinct(np.concatenate([distinct(join_times), distinct(leave_times)]))
     return {
         "times": times,
         "joined": joined,
@@ -304,9 +302,12 @@ def in_order(slot: IndexArray, times: TimeArray) -> Rows:
     return moved, keys
 
 
-def _distinct(ascending: TimeArray) -> TimeArray:
-    """The different ones of numbers that ascend."""
-    return ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]]
+def distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The different values, ascending; for many of them a sort, which merges runs, is faster than NumPy's hashes."""
+    ordered = np.sort(values, kind="stable")
+    is_new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    each: NDArray[np.int64] = ordered[is_new]
+    return each
 
 
 def _ascending(times: TimeArray, node: IndexArray) -> bool:
