@@ -455,7 +455,8 @@ def _instants(column: pd.Series, name: str, hint: str | None = None) -> TimeArra
     # pandas reads years that nanoseconds cannot reach, and these two words as the time of reading.
     low, high = pd.Timestamp.min, pd.Timestamp.max
     valid = stamps.between(low.tz_localize("UTC"), high.tz_localize("UTC"))
-    valid &= column.dtype.kind not in "iufb" and ~column.isin(("now", "today"))
+    if as_text:
+        valid &= column.dtype.kind not in "iufb" and ~column.isin(("now", "today"))
     expected = "expected a date and time such as 2021-02-10T20:21:15Z"
     _expect(valid, column, name, expected, hint)
     return np.asarray(stamps.dt.as_unit("ns").astype("int64"), dtype=np.int64)
