@@ -13,7 +13,7 @@ import pandas as pd
 from bft.models.cells import Bounds, Row, Rows, read_number, shown
 from bft.models.curves import Curve
 from bft.models.errors import InputError
-from bft.models.jobs import JOB_BYTES, MAX_UNITS, Job, JobTable
+from bft.models.jobs import MAX_UNITS, Job, JobTable
 from bft.models.tables import read_table, write_parquet
 
 REQUIRED = ("Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os")
@@ -77,7 +77,7 @@ def read_jobs(path: str | Path) -> JobTable:
     ...     [job.rates.tolist() for job in read_jobs(file)]
     [[0.0, 10.0, 17.0, 24.0, 31.0]]
     """
-    return jobs_from_frame(read_table(path, row_bytes=JOB_BYTES), source=str(path))
+    return jobs_from_frame(read_table(path), source=str(path))
 
 
 def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable:
@@ -105,7 +105,7 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
     ...     [(job.name, job.model, job.jmax) for job in read_published_jobs(*files)]
     [('J00001-vgg16', 'vgg16', 4)]
     """
-    bound_rows = _rows(read_table(bounds, row_bytes=JOB_BYTES), str(bounds), BOUNDS)
+    bound_rows = _rows(read_table(bounds), str(bounds), BOUNDS)
     curve_rows = _rows(
         read_table(scalability),
         str(scalability),

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from bft.models.errors import InputError
-from bft.models.limited_reading import Budget, out_of_memory
+from bft.models.limited_reading import out_of_memory
 from bft.models.pickles._unpickler import (
     ODD_VALUES,
     Record,
@@ -120,9 +120,7 @@ ALLOWED: Final = MappingProxyType(_allowed())
 _HINT: Final = "get the table as Parquet or CSV from whoever made it"
 
 
-def read_frame(
-    source: BinaryIO, *, file: str, budget: Budget | None = None
-) -> pd.DataFrame:
+def read_frame(source: BinaryIO, *, file: str) -> pd.DataFrame:
     """Read a pickled DataFrame, executing nothing that the pickle names.
 
     Read are numbers, bools, times (without a zone, or UTC), strings, categories, nullable integers,
@@ -138,8 +136,6 @@ def read_frame(
         The pickle, read once, forward.
     file
         Name of the input in errors.
-    budget
-        Memory that the content may take; None: the default for a file of unknown size.
 
     Returns
     -------
@@ -151,18 +147,16 @@ def read_frame(
     ------
     InputError
         If the pickle would call anything but the constructors of such a table, before anything of
-        it is called; if it is damaged, holds something else, or needs more memory than `budget` allows.
+        it is called; if it is damaged, or holds something else.
     """
     part = "pickle"
     try:
-        root = Unpickler(source, ALLOWED, (budget or Budget(file)).take).load()
+        root = Unpickler(source, ALLOWED, lambda size: None).load()
         part = "table"
         # Decoding needs pandas, which takes long to import: not before a pickle has passed.
         from bft.models.pickles._pickle_frame import decode
 
         return decode(root)
-    except InputError:  # of the bounds
-        raise
     except RefusedError as refusal:
         raise InputError(
             f"refused: this pickle {refusal}, which a node trace or job table never needs",

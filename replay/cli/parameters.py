@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -573,37 +572,6 @@ def _expect_kind(parameter: click.Parameter, entry: Any) -> None:
         raise click.BadParameter(f"expected {expected}, not {entry!r}")
 
 
-class Size(_AnyType):
-    """Type of a size in bytes: a number, or one with K, M, G or T (powers of 1024)."""
-
-    name = "size"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Return the bytes, or fail saying what was expected."""
-        match = re.fullmatch(
-            r"(\d{1,18}(?:\.\d{1,9})?) *([KMGT]?)(?:i?B)?",
-            str(value),
-            re.ASCII | re.IGNORECASE,
-        )
-        size = (
-            0
-            if match is None
-            else int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
-        )
-        if not 0 < size < 2**62:
-            self.fail(f"expected a size such as 500M or 4G, not {value!r}", param, ctx)
-        return size
-
-
-def _limit_input(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
-    if value is not None:
-        from bft.models.limited_reading import memory_limit
-
-        ctx.with_resource(memory_limit(value))
-
-
 class Command(Helpful):
     """A command with -v and -q.
 
@@ -644,20 +612,7 @@ class Command(Helpful):
 
 
 class NamesWholeOption(Command):
-    """A command that reads files, with the bound on what they may become."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        limit = "Memory that the content of one input may take, such as 4G. [1G, or 20 times the file]"
-        self.params.append(
-            click.Option(
-                ["--max-input"],
-                type=Size(),
-                expose_value=False,
-                callback=_limit_input,
-                help=limit,
-            )
-        )
+    """A command that reads files."""
 
 
 def bind_variables(command: click.Command, prefix: str) -> None:
