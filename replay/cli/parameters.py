@@ -23,7 +23,7 @@ from bft.models.checks import (
     seconds,
 )
 from bft.models.limited_reading import read_toml
-from bft.models.option_fields import OUTPUT, POLICY, SECTIONS, OptionField
+from bft.models.option_fields import OUTPUT, POLICY, SECTIONS, TRUST_PICKLE, OptionField
 from bft.replay.cli.messages import verbosity_options
 
 if TYPE_CHECKING:
@@ -612,7 +612,26 @@ class Command(Helpful):
 
 
 class NamesWholeOption(Command):
-    """A command that reads files."""
+    """A command that reads tables, and pickles among them on the user's word."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if all(each.name != "trust_pickle" for each in self.params):
+            self.params.append(
+                click.Option(
+                    ["--trust-pickle"],
+                    is_flag=True,
+                    expose_value=False,
+                    callback=_trust_pickles,
+                    help=TRUST_PICKLE,
+                )
+            )
+
+
+def _trust_pickles(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    from bft.models.tables import trusting_pickles  # here: `--help` need not wait
+
+    ctx.with_resource(trusting_pickles(value))
 
 
 def bind_variables(command: click.Command, prefix: str) -> None:

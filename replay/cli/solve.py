@@ -24,8 +24,8 @@ from bft.models.limited_reading import (
 from bft.models.option_fields import option_fields
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.parameters import (
+    Command,
     Decorator,
-    NamesWholeOption,
     option,
     output_option,
     together,
@@ -44,7 +44,7 @@ def solver_options(default: SolverOptions) -> Decorator:
 Solver = Callable[[object], dict[str, Any]]
 
 
-@click.command(cls=NamesWholeOption)
+@click.command(cls=Command)
 @click.argument("problem", metavar="PROBLEM")
 @solver_options(SolverOptions("auto"))
 @output_option("Where to write the answer. [standard output]", required=False)
