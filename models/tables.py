@@ -279,9 +279,9 @@ def _read_pickle(stream: BinaryIO, file: str) -> pd.DataFrame:
         digest = hashlib.sha256(content.getbuffer()).hexdigest()
         if digest not in _PUBLISHED:
             raise InputError(
-                "is a pickle and none of the published ones: opening it may run any program that its maker put there",
+                "is a pickle and none of the published ones: opening it runs any program that is in it",
                 file=file,
-                hint="if you trust its maker, add --trust-pickle to the command; in Python trust_pickle=True",
+                hint="add --trust-pickle if you trust whoever made it",
             )
     try:
         frame = pd.read_pickle(content)  # noqa: S301 - on the user's word  # nosec B301
