@@ -9,7 +9,6 @@ import io
 import json
 import os
 import re
-import sys
 import tarfile
 import warnings
 from collections import Counter
@@ -497,7 +496,6 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
     import pandas as pd
 
     records: list[dict[str, Any]] = []
-    columns: set[str] = set()
     for row, line in enumerate(stream, start=1):
         if not line.strip():
             continue
@@ -505,12 +503,8 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
             record = parse_json(line.decode("utf-8-sig" if row == 1 else "utf-8"))
             if b"\\ud" in line or b"\\uD" in line:
                 json.dumps(record, ensure_ascii=False).encode()
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"not UTF-8 text at byte {error.start}", file=file, row=row
-            ) from error
-        except UnicodeEncodeError as error:
-            message = f"a text holds {error.object[error.start : error.end]!a}, half of a character"
+        except UnicodeError as error:
+            message = f"not UTF-8 text: {error}"
             raise InputError(message, file=file, row=row) from error
         except (ValueError, RecursionError) as error:
             raise InputError(
@@ -524,26 +518,15 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
                 hint="JSON lines have an object a line, and no brackets around them",
             )
         records.append(record)
-        columns.update(record)
     if not records:
         raise InputError("is empty", file=file)
     try:
         return pd.DataFrame(records)
-    except OverflowError as error:  # a whole number beyond all floats; from pandas 3.1 on the column is one of objects
-        column = next(
-            column
-            for column in columns
-            if any(_is_huge(record.get(column)) for record in records)
-        )
+    except OverflowError as error:  # before pandas 3.1
         raise InputError(
-            "expected a finite number, found one beyond 1.8e308",
+            "holds a whole number beyond 1.8e308, the largest that floats reach",
             file=file,
-            column=column,
         ) from error
-
-
-def _is_huge(value: object) -> bool:
-    return isinstance(value, int) and abs(value) > sys.float_info.max
 
 
 # By suffix: what the first bytes must say (None: text), and what reads it.
