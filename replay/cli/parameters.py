@@ -44,7 +44,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay ingest slurm sacct.txt -o trace.parquet",
     ),
     "replay": (
-        "bft-replay -ndmap trace.parquet --jobs jobs.csv --preset best --bound",
+        "bft-replay -ndmap trace.parquet --jobs jobs.csv --preset best",
         "bft-replay --cluster 16x4 --jobs jobs.csv --policy tiresias-l --out tiresias",
     ),
     "bound": (

@@ -280,7 +280,7 @@ def work_done(run: RunFiles) -> Chart:
     )
     with run.summary_used():
         bound = run.summary["metrics"].get("bound")
-        limits = {} if bound is None else {"upper bound": float(bound)}
+        limits = {} if bound is None else {"bound": float(bound)}
     axis, power = in_powers("samples", done)
     curve = Curve("done", bins[1:], done / power)
     table = pd.DataFrame({"until": stamps(bins[1:]), "samples done": done.round(0)})

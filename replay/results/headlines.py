@@ -191,12 +191,8 @@ def _beside_bound(metrics: dict[str, Any]) -> str:
     bound = f"{metrics['bound']:,.0f} samples"
     share = metrics["share_of_bound"]
     if share is None:
-        return f"the upper bound is {bound}"
-    everybody = metrics["bounds"]["unit_time"]
-    line = f"{share:.1%} of the upper bound, {bound}"
-    if everybody is None or everybody < metrics["bound"] * 1.001:
-        return line
-    return f"{line}; {metrics['outcome'] / everybody:.1%} of the bound with all jobs in play, {everybody:,.0f}"
+        return f"at most {bound}"
+    return f"{share:.1%} of the bound, {bound}"
 
 
 def minute(instant: str) -> str:
@@ -219,7 +215,7 @@ def duration_text(seconds: float) -> str:
 # A cap on the jobs in play that was reached for a smaller share of the time explains little.
 MUCH_TIME = 0.05
 HOUR_S = 3600.0
-# A replay whose outcome is below the unit-time bound by more than this share reports it.
+# A replay whose outcome is below the bound by more than this share reports it.
 MUCH_LEFT = 0.05
 
 
@@ -237,21 +233,18 @@ class Advice(NamedTuple):
 def advice(
     outcome: Outcome,
     metrics: dict[str, Any],
-    bound: float,
     *,
     max_jobs: int,
     is_best: bool,
 ) -> Advice | None:
-    """Say why an outcome is below the unit-time bound and what to set, by figures of this replay.
+    """Say why an outcome is below the bound and what to set, by figures of this replay.
 
     Parameters
     ----------
     outcome
         The replay.
     metrics
-        Its metrics (`bft.replay.results.metrics.summarise`).
-    bound
-        Its unit-time bound in samples, above 0.
+        Its metrics, with the bound.
     max_jobs
         Jobs that might be in play at once, 0 for all.
     is_best
@@ -262,7 +255,8 @@ def advice(
     Advice or None
         None where no option would help, and none is mistaken.
     """
-    share = f"the outcome is {outcome.work / bound:.1%} of what the idle nodes are enough for"
+    bound = metrics["bound"]
+    share = f"the outcome is {metrics['share_of_bound']:.1%} of the bound"
     if (unit := _costs_of_another_unit(outcome)) is not None:
         return Advice(f"{share}: {unit}", None)
     rescale, preemption = metrics["rescale_cost"], metrics["preemption_cost"]

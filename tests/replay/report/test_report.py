@@ -151,7 +151,7 @@ def test_the_first_screen_says_machine_idle_share_worth_what_to_set_and_what_hos
     # (5 x 2 - 0.5 + 15 x 1) node-hours of 40.
     idle = "In 2.0 h your 20 nodes were idle for 61.3% of the time, which is worth 12.2 nodes."
     assert all(idle in text for text in pages.values())
-    left = re.search(r"With these settings ([\d.]+)% of what is possible was trained \(0 of 20 jobs\); "
+    left = re.search(r"With these settings ([\d.]+)% of the bound was trained \(0 of 20 jobs\); "
                      r"--preset best is made to get the ([\d.]+)% that they leave", pages["published"])  # fmt: skip
     assert left is not None
     assert float(left[1]) + float(left[2]) == pytest.approx(100.0)
