@@ -33,10 +33,14 @@ from bft.replay.results import run_directory as results
 from bft.replay.results.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.census import Census
 from bft.replay.results.dedicated import dedicated_traces
-from bft.replay.results.headlines import BEST, MUCH_LEFT, Rates, advice, costs
+from bft.replay.results.headlines import BEST, MUCH_LEFT, advice, costs
 from bft.replay.results.host import host_metrics, host_notes
-from bft.replay.results.live_figures import Figures, Follower
 from bft.replay.results.metrics import summarise
+from bft.replay.results.outcome_tables import (
+    finish_frame,
+    write_outcome,
+    write_returns,
+)
 from bft.replay.results.search import search_metrics
 from bft.replay.trace.node_trace import NodeTrace
 
@@ -251,8 +255,6 @@ class _Player:
             pool.outlook,
         )
         replay.spill_to(self._spill)
-        if isinstance(watcher, Follower):
-            watcher.follow(Figures(replay.ledger))
         if checkpoint is not None and checkpoint.resume(replay):
             torn = ", as its last part is torn" if checkpoint.torn else ""
             watcher.note(
@@ -349,8 +351,12 @@ def _replay(
         metrics["admission"] = _admitted(census, notes)
     if searched := search_metrics(done):
         metrics["search"] = searched
-    rates = Rates(options.node_watts, options.price_per_node_hour, options.co2_per_kwh)
-    if figures := costs(done, rates):
+    if figures := costs(
+        done,
+        node_watts=options.node_watts,
+        price_per_node_hour=options.price_per_node_hour,
+        co2_per_kwh=options.co2_per_kwh,
+    ):
         metrics["costs"] = figures
     refused = [record.job.name for record in census.group("refused")]
     metrics |= beside_bounds(
@@ -364,9 +370,9 @@ def _replay(
         metrics["solver_deaths"] = int(deaths.sum())
 
     def write(draft: Path) -> None:
-        results.write_outcome(draft, done)
+        write_outcome(draft, done)
         if options.rules.return_time_s is not None:
-            results.write_returns(draft, done)
+            write_returns(draft, done)
 
     return metrics | _verified(policies), timing, write
 
@@ -502,8 +508,9 @@ def _advised(
     advised = advice(outcome, metrics, max_jobs=max_jobs, is_best=is_best)
     if advised is None:
         return None
-    notes.note(advised.text)
-    return advised.options
+    text, what = advised
+    notes.note(text)
+    return what
 
 
 def _verified(policies: Sequence[Policy]) -> dict[str, int]:
@@ -566,7 +573,7 @@ def _replay_reference(
 
     def write(draft: Path) -> None:
         write_step_log(run, draft / results.STEP_LOG)
-        finished = results.finish_frame(inputs.jobs, run.finish_ns, run.progress)
+        finished = finish_frame(inputs.jobs, run.finish_ns, run.progress)
         write_parquet(finished, draft / results.JOBS)
 
     statuses = {"kept at time limit": run.timeouts, "fallback": run.fallbacks}

@@ -694,11 +694,6 @@ _FIRST: dict[str, tuple[Decorator, ...]] = {
             show_default=True,
             help="Print progress and summary; 0 writes them to replay.log in the run directory.",
         ),
-        click.option(
-            "--live",
-            is_flag=True,
-            help="Show how the replay stands: units, jobs, rate, last decision; on a terminal as a table.",
-        ),
     ),
 }
 # The same by the section that they end.

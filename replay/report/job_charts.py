@@ -29,8 +29,7 @@ from bft.replay.report.over_time import (
     round_spans,
 )
 from bft.replay.report.run_files import RunFiles, ns
-from bft.replay.results.run_directory import TIMING
-from bft.replay.results.run_reading import HINT
+from bft.replay.results.run_directory import HINT, TIMING
 
 # Progress of a job; the last two stages apply to the end of their block.
 WAITED, FINISHED = 0, 5
