@@ -5,7 +5,7 @@
     python benchmarks/beyond.py --list
 
 The rows need the real log and the published jobs (reference data), but for the generated traces. The exact dynamic
-programme (DP) decides. The share is that of the unit-time bound: every sample at its job's best rate per unit. JCT is
+programme (DP) decides. The share is that of the bound (docs/bounds.md). JCT is
 over all submitted jobs, those not done counted to the end; behind JCT and makespan stands the lower bound.
 `without` is the longest that a job was in the system without units.
 """

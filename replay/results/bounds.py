@@ -279,7 +279,7 @@ def largest_gain(jobs: Iterable[Job], interference: Interference | None) -> floa
         for one, other in ((some[0], others[-1]), (some[-1], others[0])):
             sides = interference.sides(one, other)
             if one is not other and sides and interference.ever(one, other):
-                gains.append(sum(1 / side.least() for side in sides))
+                gains.append(math.fsum(1 / side.least() for side in sides))
     return max(gains)
 
 
@@ -300,9 +300,9 @@ def _most_samples(idle: Sequence[Supply], work: Work) -> float:
     limits: defaultdict[tuple[float, ...], list[float]] = defaultdict(list)
     first = np.searchsorted(releases, work.release)
     columns = (work.limit.tolist(), work.per_unit.tolist(), first.tolist())
-    for limit, rates, release in zip(*columns, strict=True):
-        if limit > 0:
-            limits[(*rates, release)].append(limit)
+    for most, rates, release in zip(*columns, strict=True):
+        if most > 0:
+            limits[(*rates, release)].append(most)
     if not limits:
         return 0.0
     keys = np.array(sorted(limits))

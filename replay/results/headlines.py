@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bft.replay.engine.ledger import Outcome
+from bft.replay.results.figures import FIGURES
 from bft.replay.results.host import host_lines, three_digits
 from bft.replay.trace.trace_statistics import class_text, fragments
 
@@ -70,15 +71,11 @@ def headlines(
             "eq-nodes",
             f"{metrics['eq_nodes']:.1f} dedicated nodes would offer as much in the window",
         )
-    for key, label, always in (
-        ("preemption_cost", "lost to preemption", True),
-        ("rescale_cost", "lost to rescaling", True),
-        ("stall_cost", "lost to stalls", False),
-        ("start_cost", "lost to first starts", False),
-        ("restart_cost", "lost to restarts", False),
-    ):
-        if always or metrics.get(key):
-            yield label, f"{metrics[key]:,.0f} samples{_share(metrics[key], outcome)}"
+    for key in (path for path in FIGURES if path.endswith("_cost")):
+        lost = metrics.get(key)
+        if lost or key in ("preemption_cost", "rescale_cost"):
+            share = f" ({lost / outcome:.1%} of the outcome)" if outcome else ""
+            yield FIGURES[key].title, f"{lost:,.0f} samples{share}"
     yield (
         "jobs finished",
         f"{metrics['jobs_finished']} of {metrics['jobs']}"
@@ -188,10 +185,6 @@ def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def minute(instant: str) -> str:
     """Return an instant of a summary to the minute."""
     return f"{instant[:10]} {instant[11:16]}"
-
-
-def _share(part: float, total: float) -> str:
-    return f" ({part / total:.1%} of the outcome)" if total else ""
 
 
 def duration_text(seconds: float) -> str:
