@@ -1094,8 +1094,8 @@ mine = process.SolverProcess(grace_s=20.0)
 curve = dict(ns=np.array([0.0, 1.0, 2.0, 3.0]), os=np.array([0.0, 10.0, 30.0, 31.0]), tcup=20.0, tcdw=10.0)
 jobs = tuple(Job(name, 1, 3, **curve) for name in "abcd")
 shared = Problem(5, 120.0, jobs, (1, 1, 1, 0), pairs=(Pair(0, 1, 1.3, 1.4), Pair(1, 2, 1.2, 1.6), Pair(2, 3, 1.1, 1.2)))
-for formulation in ("items", "flow"):
-    solution = solve(shared, backend="cbc", formulation=formulation, process=mine, time_limit=10.0)
+for tie in range(2):
+    solution = solve(problem, backend="cbc", ties="solver", process=mine, time_limit=10.0)
     assert solution.status == "optimal", solution
 assert mine.started == 1, mine.started
 mine.close()
