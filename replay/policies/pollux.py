@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.exact.dp import share_units
+from bft.models.checks import Number, check_fields, whole
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Speed, replica_cap, speedup_table
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.snapshot import StoredState
+from bft.replay.policies._constants import constant, rounds
 from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -54,33 +56,22 @@ class Pollux(StoredState):
         Seed of the search, filled from `--seed`.
     """
 
-    interval_s: float = field(
-        default=60.0, metadata={"help": "seconds between decisions, 0: at every event"}
-    )
-    delay_s: float = field(
-        default=30.0, metadata={"help": "assumed cost of a restart in seconds"}
-    )
-    power: float = field(
-        default=-1.0, metadata={"help": "exponent of the mean of speed-ups"}
-    )
-    population: int = field(default=100, metadata={"help": "candidates of the search"})
-    generations: int = field(
-        default=100, metadata={"help": "generations of the search"}
-    )
-    avoid: bool = field(
+    interval_s: float = rounds(60.0)
+    delay_s: float = constant(30.0, "assumed cost of a restart in seconds", Number(0))
+    power: float = constant(-1.0, "exponent of the mean of speed-ups", Number())
+    population: int = constant(100, "candidates of the search", whole(2))
+    generations: int = constant(100, "generations of the search", whole(1))
+    avoid: bool = constant(
         default=True,
-        metadata={
-            "help": "let at most one job that spans several nodes have units on a node"
-        },
+        text="let at most one job that spans several nodes have units on a node",
     )
-    most_nodes: int = field(
-        default=16,
-        metadata={"help": "most nodes of a job, where nodes have several units"},
+    most_nodes: int = constant(
+        16, "most nodes of a job, where nodes have several units", whole(1)
     )
-    most_replicas: int = field(
-        default=64, metadata={"help": "most replicas of a job whose goodput is fitted"}
+    most_replicas: int = constant(
+        64, "most replicas of a job whose goodput is fitted", whole(1)
     )
-    seed: int = field(default=0, metadata={"help": "seed of the search"})
+    seed: int = constant(0, "seed of the search", whole(0))
     name: str = field(default="pollux", init=False)
     kind: ClassVar[Kind] = Kind(migrates=True, tunes=True)
     # The last population: the jobs of its rows, the nodes of its columns, replicas by candidate, job and node.
@@ -91,14 +82,7 @@ class Pollux(StoredState):
     )
 
     def __post_init__(self) -> None:
-        for option, low in (
-            ("interval_s", 0), ("delay_s", 0), ("population", 2), ("generations", 1), ("most_nodes", 1),
-            ("most_replicas", 1), ("seed", 0),
-        ):  # fmt: skip
-            if not getattr(self, option) >= low:
-                raise ValueError(
-                    f"{option}: expected at least {low}, not {getattr(self, option)}"
-                )
+        check_fields(self)
 
     def decide(self, state: State) -> Decision:
         """Place all jobs at a round; between rounds they keep their units."""

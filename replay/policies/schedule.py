@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from bft.models import InputError, JobTable, read_table
 from bft.models.cells import Rows
 from bft.replay.engine.policy_api import Decision, Kind, State
+from bft.replay.policies._constants import constant
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,17 +56,12 @@ class Schedule:
     40.0
     """
 
-    file: str = field(
-        default="",
-        metadata={
-            "help": "table of job, first_unit, last_unit, start, end, as in allocations.parquet"
-        },
+    file: str = constant(
+        "", "table of job, first_unit, last_unit, start, end, as in allocations.parquet"
     )
-    charged_as: Literal["migrating", "elastic", "rigid"] = field(
-        default="migrating",
-        metadata={
-            "help": "what changes of units cost: as by a migrating, an elastic or a rigid policy"
-        },
+    charged_as: Literal["migrating", "elastic", "rigid"] = constant(
+        "migrating",
+        "what changes of units cost: as by a migrating, an elastic or a rigid policy",
     )
     name: str = field(default="schedule", init=False)
     kind: Kind = field(default=_KINDS["migrating"], init=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
 from typing import ClassVar, Literal
@@ -11,30 +11,16 @@ from typing import ClassVar, Literal
 from bft.models import Job
 from bft.models.tolerances import rounded
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.policies.rigid import run, run_by_quota, start
+from bft.replay.policies._constants import consolidates, constant
+from bft.replay.policies.rigid import Queue, run, run_by_quota
 
-By = Literal["time", "unit-time", "units"]
 Key = tuple[float, bool, int]
 
 
 @dataclass
-class ShortestFirst:
-    """Run jobs by total time at the requested size, shortest first, without preemption; uses true durations.
+class ShortestFirst(Queue):
+    """Run jobs by total time at the requested size, shortest first, without preemption; uses true durations."""
 
-    Parameters
-    ----------
-    backfill
-        Skip a job that does not fit, and continue.
-    consolidate
-        Place each job on as few nodes as possible; otherwise on any units.
-    """
-
-    backfill: bool = field(
-        default=False, metadata={"help": "skip jobs that do not fit, and continue"}
-    )
-    consolidate: bool = field(
-        default=True, metadata={"help": "place each job on as few nodes as it needs"}
-    )
     name: str = field(default="sjf", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
     _seconds: dict[str, float] = field(default_factory=dict, init=False, repr=False)
@@ -45,24 +31,16 @@ class ShortestFirst:
         default_factory=list, init=False, repr=False, compare=False
     )
 
-    def decide(self, state: State) -> Decision:
-        """Start the shortest jobs."""
-        if not state.free:
-            return Decision.keep()
-        if state.positions is not self._positions:  # the jobs in play have changed
-            self._positions = state.positions
+    def queue(self, state: State) -> Iterable[int]:
+        """The waiting jobs, shortest first."""
+        if state.free and state.positions is not self._positions:
+            self._positions = state.positions  # the jobs in play have changed
             self._order = sorted(
                 range(len(state.jobs)),
                 key=lambda position: self._total_s(state.jobs[position].job),
             )
         counts = state.counts
-        waiting = (position for position in self._order if not counts[position])
-        return start(
-            state,
-            waiting,
-            spreads=lambda job: not self.consolidate,
-            blocks=not self.backfill,
-        )
+        return (position for position in self._order if not counts[position])
 
     def _total_s(self, job: Job) -> float:
         seconds = self._seconds.get(job.name)
@@ -141,17 +119,12 @@ class ShortestRemainingFirst:
         jobs.
     """
 
-    by: By = field(
-        default="time",
-        metadata={
-            "help": "what is short: remaining time, remaining unit-time, or units"
-        },
+    by: Literal["time", "unit-time", "units"] = constant(
+        "time", "what is short: remaining time, remaining unit-time, or units"
     )
-    consolidate: bool = field(
-        default=True, metadata={"help": "place each job on as few nodes as it needs"}
-    )
-    compat: bool = field(
-        default=False, metadata={"help": "give units out by quota, as Lucid's artifact"}
+    consolidate: bool = consolidates()
+    compat: bool = constant(
+        default=False, text="give units out by quota, as Lucid's artifact"
     )
     name: str = field(default="srtf", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)

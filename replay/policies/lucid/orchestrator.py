@@ -13,9 +13,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from bft.models import Job, JobTable
+from bft.models.checks import Number, check_fields, whole
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.rules import Interference
 from bft.replay.engine.snapshot import NOT_STORED, StoredState
+from bft.replay.policies._constants import constant
 from bft.replay.policies.lucid.profiler import (
     PROFILED,
     LucidProfiler,
@@ -138,10 +140,6 @@ NO_ESTIMATOR, NO_PACKING = "none", "no"
 STEADY = {"busy": Steady(math.inf), "none": Steady(0.0)}
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass
 class Lucid(StoredState):
     """Least predicted service first, without preemption; jobs share units where their profiles allow it.
@@ -159,80 +157,60 @@ class Lucid(StoredState):
     or off; `estimator=none` takes all jobs to last `fallback_s`, so that smaller ones come first.
     """
 
-    sharing: bool = field(default=True, metadata=_help("let two jobs have a unit"))
-    pair_units: int = field(default=8, metadata=_help("largest job that shares"))
-    score_sum: float = field(
-        default=2.0,
-        metadata=_help("upper bound of the sum of partners' sharing scores"),
+    sharing: bool = constant(default=True, text="let two jobs have a unit")
+    pair_units: int = constant(8, "largest job that shares")
+    score_sum: float = constant(
+        2.0, "upper bound of the sum of partners' sharing scores"
     )
-    priority_ratio: float = field(
-        default=2.0,
-        metadata=_help("largest ratio of a newcomer's priority to a partner's"),
+    priority_ratio: float = constant(
+        2.0, "largest ratio of a newcomer's priority to a partner's"
     )
-    unit_memory_gib: float | None = field(
-        default=None, metadata=_help("memory of a unit; two jobs must take less")
+    unit_memory_gib: float | None = constant(
+        None, "memory of a unit; two jobs must take less"
     )
-    interference: Interference | None = field(
-        default=None, metadata=_help("pairs with known ratios")
+    interference: Interference | None = constant(None, "pairs with known ratios")
+    switch_s: float = constant(
+        100.0, "seconds between settings of the sharing switch", Number(0, above=True)
     )
-    switch_s: float = field(
-        default=100.0, metadata=_help("seconds between settings of the sharing switch")
+    quiet_jobs: float = constant(
+        2.0, "no sharing while no more jobs are expected per 10 min"
     )
-    quiet_jobs: float = field(
-        default=2.0,
-        metadata=_help("no sharing while no more jobs are expected per 10 min"),
+    horizon_s: float = constant(
+        3000.0, "seconds that a forecast looks ahead", Number(0, above=True)
     )
-    horizon_s: float = field(
-        default=3000.0, metadata=_help("seconds that a forecast looks ahead")
+    forecast: str = constant(
+        "",
+        "saved forecaster (.json) or table (time, jobs, units per 10 min); busy or none: many, or no submissions "
+        "are always expected; else recent jobs",
     )
-    forecast: str = field(
-        default="",
-        metadata=_help(
-            "saved forecaster (.json) or table (time, jobs, units per 10 min); busy or none: many, or no submissions "
-            "are always expected; else recent jobs"
-        ),
+    estimator: str = constant(
+        "",
+        "saved duration estimator, for jobs without estimate_s; none: all are taken alike",
     )
-    estimator: str = field(
-        default="",
-        metadata=_help(
-            "saved duration estimator, for jobs without estimate_s; none: all are taken alike"
-        ),
+    packing: str = constant(
+        "",
+        "saved packing analyser, for jobs without sharing_score; no: memory alone decides",
     )
-    packing: str = field(
-        default="",
-        metadata=_help(
-            "saved packing analyser, for jobs without sharing_score; no: memory alone decides"
-        ),
+    fallback_s: float = constant(
+        1000.0,
+        "estimate in seconds for a job without one above 0",
+        Number(0, above=True),
     )
-    fallback_s: float = field(
-        default=1000.0,
-        metadata=_help("estimate in seconds for a job without one above 0"),
+    profile_s: float = constant(
+        200.0, "seconds after which a job's profile is known", Number(0, above=True)
     )
-    profile_s: float = field(
-        default=200.0, metadata=_help("seconds after which a job's profile is known")
+    profiler_nodes: int = constant(
+        2, "nodes of a fixed cluster's profiler; 0: none", whole(0)
     )
-    profiler_nodes: int = field(
-        default=2, metadata=_help("nodes of a fixed cluster's profiler; 0: none")
+    profiler_spare: int = constant(1, "nodes that the profiler grows by", whole(0))
+    profiler_units: int = constant(8, "largest job that is profiled")
+    grow_above: int = constant(10, "the profiler grows when more jobs wait")
+    shrink_below: int = constant(5, "the profiler shrinks when fewer jobs wait")
+    quiet_units: float = constant(
+        40.0, "and at most this many units per 10 min are expected"
     )
-    profiler_spare: int = field(
-        default=1, metadata=_help("nodes that the profiler grows by")
-    )
-    profiler_units: int = field(
-        default=8, metadata=_help("largest job that is profiled")
-    )
-    grow_above: int = field(
-        default=10, metadata=_help("the profiler grows when more jobs wait")
-    )
-    shrink_below: int = field(
-        default=5, metadata=_help("the profiler shrinks when fewer jobs wait")
-    )
-    quiet_units: float = field(
-        default=40.0,
-        metadata=_help("and at most this many units per 10 min are expected"),
-    )
-    compat: bool = field(
-        default=False,
-        metadata=_help("as the artifact: profiling is free, jobs last 1 s longer"),
+    compat: bool = constant(
+        default=False, text="as the artifact: profiling is free, jobs last 1 s longer"
     )
     name: str = field(default="lucid", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
@@ -244,13 +222,7 @@ class Lucid(StoredState):
     )
 
     def __post_init__(self) -> None:
-        for name in ("switch_s", "horizon_s", "fallback_s", "profile_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(
-                    f"{name} must be seconds > 0, not {getattr(self, name)}"
-                )
-        if min(self.profiler_nodes, self.profiler_spare) < 0:
-            raise ValueError("the profiler cannot have fewer than 0 nodes")
+        check_fields(self)
 
     def decide(self, state: State) -> Decision:
         """Start waiting jobs, alone or on the units of others."""
