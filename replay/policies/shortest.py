@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from heapq import merge
 from typing import ClassVar, Literal
 
 from bft.models import Job
@@ -49,61 +47,6 @@ class ShortestFirst(Queue):
         return seconds
 
 
-@dataclass(slots=True)
-class _Order:
-    """Jobs in play, most urgent first: running and waiting ones, merged only as far as they are read."""
-
-    running: list[tuple[Key, int]]
-    waiting: list[tuple[Key, int]]
-
-    def __iter__(self) -> Iterator[int]:
-        return (position for _, position in merge(self.running, self.waiting))
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """The waiting jobs, most urgent first, kept from one decision to the next.
-
-    A job's key does not change while it waits. So only jobs that ran, or that the last decision changed, get a new
-    place; all are sorted anew when the jobs in play change.
-    """
-
-    moved: set[int] = field(default_factory=set)
-    _positions: Mapping[str, int] | None = None
-    _keys: dict[int, Key] = field(default_factory=dict)
-    _order: list[tuple[Key, int]] = field(default_factory=list)
-
-    def merged(self, state: State, key: Callable[[JobView], Key]) -> _Order:
-        """Return all jobs in play, in the order of a key, then of their admission."""
-        if state.positions is not self._positions:
-            self._positions = state.positions
-            self._keys = {
-                position: key(state.jobs[position]) for position in state.waiting
-            }
-            self._order = sorted(
-                (one, position) for position, one in self._keys.items()
-            )
-        else:
-            for position in self.moved:
-                self._move(position, state.jobs[position], key)
-        self.moved = set(state.running)
-        return _Order(
-            sorted((key(state.jobs[position]), position) for position in state.running),
-            self._order,
-        )
-
-    def _move(
-        self, position: int, view: JobView, key: Callable[[JobView], Key]
-    ) -> None:
-        if position in self._keys:
-            del self._order[
-                bisect_left(self._order, (self._keys.pop(position), position))
-            ]
-        if not view.units:
-            self._keys[position] = key(view)
-            insort(self._order, (self._keys[position], position))
-
-
 @dataclass
 class ShortestRemainingFirst:
     """Run jobs with the shortest remaining time at the requested size, with preemption; uses true durations.
@@ -128,16 +71,31 @@ class ShortestRemainingFirst:
     )
     name: str = field(default="srtf", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
-    _waiting: _Waiting = field(
-        default_factory=_Waiting, init=False, repr=False, compare=False
+    # Keys of the jobs in play and their order, kept from one decision to the next: a job's key does not change while it
+    # waits, so that only those that ran, or that the last decision changed, get a new one.
+    _positions: Mapping[str, int] | None = field(
+        default=None, init=False, repr=False, compare=False
     )
+    _keys: list[tuple[Key, int]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+    _order: list[int] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+    _moved: set[int] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def decide(self, state: State) -> Decision:
         """Run the shortest jobs; among equals running jobs first, then those with fewer units, then by submission."""
-        order = self._waiting.merged(state, self._key)
+        if state.positions is not self._positions:
+            self._positions = state.positions
+            self._keys = [(self._key(view), p) for p, view in enumerate(state.jobs)]
+            self._order = list(range(len(self._keys)))
+        for position in self._moved.union(state.running):
+            self._keys[position] = self._key(state.jobs[position]), position
+        self._order.sort(key=self._keys.__getitem__)
         walk = run_by_quota if self.compat else run
-        decision = walk(state, order, spreads=lambda job: not self.consolidate)
-        self._waiting.moved.update(decision.placement or ())
+        decision = walk(state, self._order, spreads=lambda job: not self.consolidate)
+        self._moved = {*state.running, *(decision.placement or ())}
         return decision
 
     def _key(self, view: JobView) -> Key:
