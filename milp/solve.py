@@ -1,4 +1,11 @@
-"""From a problem to a checked answer: pick a backend, ask it, check what it returns, and fall back if it is invalid."""
+"""From a problem to a checked answer: pick a backend, ask it, check what it returns, and fall back if it is invalid.
+
+In a replay with the defaults the exact programme decides, and CBC is asked for a second opinion: the answer is the
+canonical optimum of the exact programme, whatever CBC found, and a step where the two contradict each other is marked.
+For CBC has returned false optima of such models, and a mistake of ours would show as well: two methods that share
+nothing but the definition of a job's value must agree. Only with sharing, a gap, or ties by the solver does its own
+answer count. The backend `exact` decides alike and asks nobody.
+"""
 
 from __future__ import annotations
 

@@ -201,7 +201,10 @@ def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:
     def offer(position: int) -> None:
         view, count = state.jobs[position], counts[position]
         after = view.job.above(count) if count else None
-        if after is not None and after <= min(_most(view), count + left):
+        most = view.job.jmax
+        if isinstance(view.dynamics, ApplicationDynamics):
+            most = min(most, view.dynamics.most)
+        if after is not None and after <= min(most, count + left):
             work = None if work_left is None else work_left[position]
             saved = remaining_s(view, count, per, work) - remaining_s(
                 view, after, per, work
@@ -233,12 +236,6 @@ def remaining_s(
         )
     rate = float(view.job.rates[units])
     return (view.remaining if work is None else work) / rate if rate else float("inf")
-
-
-def _most(view: JobView) -> int:
-    if isinstance(view.dynamics, ApplicationDynamics):
-        return min(view.job.jmax, view.dynamics.most)
-    return view.job.jmax
 
 
 # Losses from which a curve of three parameters is fitted.

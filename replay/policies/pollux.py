@@ -413,40 +413,42 @@ def search(
     population, generations
         Candidates that survive each generation, and how many generations, the first one being `start`.
     """
-    from bft.replay.policies._pollux_kernels import cross, marks, new, ranked
+    from bft.replay.policies._pollux_kernels import cross, ranked
 
-    # Not of `rng`: whatever they are, the result is the same.
-    weights = np.random.default_rng(0).integers(
-        1, 1 << 63, size=moment.current.shape, dtype=np.uint64
-    )
     states = np.concatenate(
         [moment.current[None].astype(np.int16), start.astype(np.int16)]
     )
     moment.repair(states, rng)
-    marked = marks(states, weights)
-    fresh = new(states, marked, states[:0], marked[:0])
-    states, marked = states[fresh], marked[fresh]
+    states, known = _new(states, [])
     values = moment.objectives(states)
     best, rank, distance = ranked(values, _descending(values), len(states))
-    states, marked, values = states[best], marked[best], values[best]
     for _ in range(generations - 1):
+        states, values = states[best], values[best]
+        known = [known[each] for each in best.tolist()]
         parents = _parents(values, distance, population, rng)
         children = cross(
             states, parents, _points(parents.shape[1], states.shape[1], rng)
         )
         moment.mutate(children, rng)
         moment.repair(children, rng)
-        of_children = marks(children, weights)
-        fresh = new(children, of_children, states, marked)
-        children = children[fresh]
+        children, of_children = _new(children, known)
         states = np.concatenate([states, children])
-        marked = np.concatenate([marked, of_children[fresh]])
+        known += of_children
         values = np.concatenate([values, moment.objectives(children)])
         best, rank, distance = ranked(values, _descending(values), population)
-        states, marked, values = states[best], marked[best], values[best]
+    states, values = states[best], values[best]
     front = np.flatnonzero(rank == 0)
     front = front[_descending(values[front])]
     return states[front], values[front, 0]
+
+
+def _new(states: States, known: Sequence[bytes]) -> tuple[States, list[bytes]]:
+    """The candidates that are neither known nor equal to an earlier one, and their bytes."""
+    seen = dict.fromkeys(known, -1)
+    for c, state in enumerate(states):
+        seen.setdefault(state.tobytes(), c)
+    fresh = [c for c in seen.values() if c >= 0]
+    return states[fresh], [content for content, c in seen.items() if c >= 0]
 
 
 def _descending(values: FloatArray) -> IntArray:

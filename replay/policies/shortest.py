@@ -31,8 +31,10 @@ class ShortestFirst(Queue):
 
     def queue(self, state: State) -> Iterable[int]:
         """The waiting jobs, shortest first."""
-        if state.free and state.positions is not self._positions:
-            self._positions = state.positions  # the jobs in play have changed
+        if not state.free:
+            return ()
+        if state.positions is not self._positions:  # the jobs in play have changed
+            self._positions = state.positions
             self._order = sorted(
                 range(len(state.jobs)),
                 key=lambda position: self._total_s(state.jobs[position].job),
@@ -89,7 +91,7 @@ class ShortestRemainingFirst:
         if state.positions is not self._positions:
             self._positions = state.positions
             self._keys = [(self._key(view), p) for p, view in enumerate(state.jobs)]
-            self._order = list(range(len(self._keys)))
+            self._order, self._moved = list(range(len(self._keys))), set()
         for position in self._moved.union(state.running):
             self._keys[position] = self._key(state.jobs[position]), position
         self._order.sort(key=self._keys.__getitem__)

@@ -181,7 +181,7 @@ class Sia(StoredState):
             if self.ties:
                 offer = {
                     of: {
-                        n: u + DRAWN_TIES * self._rank(view.job, of, n)
+                        n: u + DRAWN_TIES * _drawn(self.ties, view.job.name, of, n)
                         for n, u in offer[of].items()
                     }
                     for of in offer
@@ -198,29 +198,13 @@ class Sia(StoredState):
         left = {kind: units - kept[kind] for kind, units in idle.items()}
         return milp.Problem.of_kinds(left, 1.0, posed, current)
 
-    def _rank(self, job: Job, kind: str, units: int) -> float:
-        """The place of a configuration in the order of ties, in [0, 1): the same at every round."""
-        drawn = random.Random(f"{self.ties} {job.name} {kind} {units}")  # noqa: S311  # nosec B311
-        return drawn.random()
-
     def _posed(self, job: Job, utilities: Mapping[int, float]) -> milp.Job:
         """A job on the configurations of a kind that it may get now, at their utilities."""
         if not utilities:  # it makes no progress on any
-            return milp.Job(
-                job.name,
-                1,
-                1,
-                np.array([0.0, 1.0]),
-                np.array([0.0, -1.0]),
-                0.0,
-                0.0,
-                job.weight,
-            )
+            utilities = {1: -1.0}
         sizes = tuple(utilities)
-        ns, os = (
-            np.array([0, *sizes], dtype=np.float64),
-            np.array([0.0, *utilities.values()]),
-        )
+        ns = np.array([0, *sizes], dtype=np.float64)
+        os = np.array([0.0, *utilities.values()])
         return milp.Job(
             job.name, sizes[0], sizes[-1], ns, os, 0.0, 0.0, job.weight, sizes
         )
@@ -317,6 +301,12 @@ class Sia(StoredState):
         )
         table[~job.allowed[: most + 1]] = 0.0
         return table
+
+
+def _drawn(*key: object) -> float:
+    """The place of a configuration in the order of ties, in [0, 1): the same at every round."""
+    drawn = random.Random(" ".join(map(str, key)))  # noqa: S311  # nosec B311
+    return drawn.random()
 
 
 def _up_to_the_users(speed: Goodput, batch: int, most: int) -> NDArray[np.float64]:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from bft.models import Job
 from bft.models.checks import Number, check_fields
 from bft.models.tolerances import SHARES, lowered, rounded
 from bft.replay.engine.policy_api import Decision, Kind, State
@@ -61,7 +60,7 @@ class YarnCapacity:
         used: defaultdict[str, int] = defaultdict(int)
         queues: defaultdict[str, list[int]] = defaultdict(list)
         for position, view in enumerate(state.jobs):
-            queue = self._queue_of(view.job)
+            queue = view.job.vc if self.by == "vc" else view.job.user
             used[queue] += view.units
             if not view.units:
                 queues[queue].append(position)
@@ -92,9 +91,6 @@ class YarnCapacity:
             if not queues[queue]:
                 del queues[queue]
         return Decision.placed(placed)
-
-    def _queue_of(self, job: Job) -> str:
-        return job.vc if self.by == "vc" else job.user
 
     def _capacity(self, queues: set[str]) -> dict[str, float]:
         """Share of the units of each queue that has jobs in play, > 0."""
