@@ -358,14 +358,15 @@ def check_fields(made: Any) -> None:
     Raises
     ------
     InputError
-        For the first field that does not fit, by the name that the command line has for it.
+        For the first field that does not fit, by the name that the command line has for it, else by its own.
     """
     for each in fields(made):
         if "check" in each.metadata:
             try:
                 value = each.metadata["check"](getattr(made, each.name))
             except (ValueError, TypeError) as error:
-                raise InputError(f"{each.metadata['flag']}: {error}") from None
+                name = each.metadata.get("flag", each.name)
+                raise InputError(f"{name}: {error}") from None
             object.__setattr__(
                 made, each.name, value
             )  # the dataclass is frozen, and not yet handed out

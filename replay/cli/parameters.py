@@ -43,7 +43,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay ingest slurm sacct.txt -o trace.parquet",
     ),
     "replay": (
-        "bft-replay -ndmap trace.parquet --jobs jobs.csv --preset best --bound",
+        "bft-replay -ndmap trace.parquet --jobs jobs.csv --preset best",
         "bft-replay --cluster 16x4 --jobs jobs.csv --policy tiresias-l --out tiresias",
     ),
     "bound": (
@@ -667,11 +667,6 @@ _FIRST: dict[str, tuple[Decorator, ...]] = {
             default=True,
             show_default=True,
             help="Print progress and summary; 0 writes them to replay.log in the run directory.",
-        ),
-        click.option(
-            "--live",
-            is_flag=True,
-            help="Show how the replay stands: units, jobs, rate, last decision; on a terminal as a table.",
         ),
     ),
 }

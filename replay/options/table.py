@@ -499,13 +499,6 @@ class OptionTable(OptionValues):
         section=OUTPUT,
         published=True,
     )
-    bound: bool = option(
-        "--bound",
-        Flag(),
-        default=False,
-        help="Report the outcome as a share of its upper bound.",
-        section=OUTPUT,
-    )
     node_watts: tuple[float, float] | None = option(
         "--node-watts",
         Maybe(Watts()),

@@ -124,7 +124,6 @@ CASES: dict[str, Case] = {
     "forbid": ([*USUAL, *XI], [], ["--forbid", "a,b", "--forbid", "a,a"], [["a", "b"], ["a", "a"]]),
     "compat": (POLLUX, [], ["--compat", "pollux"], "pollux"),
     "dedicated": ([*USUAL, *EXACT], [], ["--no-u"], False),
-    "bound": ([*USUAL, *EXACT], [], ["--bound"], True),
     "node_watts": ([*USUAL, *EXACT], [], ["--node-watts", "120,600"], [120.0, 600.0]),
     "price_per_node_hour": ([*USUAL, *EXACT], [], ["--price-per-node-hour", "1.5"], 1.5),
     "co2_per_kwh": ([*USUAL, *EXACT, "--node-watts", "120,600"], [], ["--co2-per-kwh", "380"], 380.0),
