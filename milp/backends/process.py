@@ -94,7 +94,9 @@ class SolverProcess:
             raise
         if grown > self.recycle_bytes:
             mib = grown / 2**20
-            logger.info("solver process %s has grown by %.0f MiB", pid, mib)
+            logger.info(
+                "solver process %s has grown by %.0f MiB and is replaced", pid, mib
+            )
             self.close()
         if answer is None:
             raise SolverFailure(f"raised: {error}")

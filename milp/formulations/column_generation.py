@@ -23,7 +23,7 @@ import numpy as np
 
 from bft.milp.formulations.items import Choice, Items
 from bft.milp.formulations.linear import Nonsense, power_of_two_scale
-from bft.milp.problem import BoolArray, FloatArray, IntArray
+from bft.milp.problem import FloatArray, IntArray
 from bft.milp.tolerances import NO_LOSS, WHOLE_ITEMS
 
 # Rounds of columns; five mostly suffice, and every round bounds.
@@ -482,7 +482,11 @@ class _Labels:
             amount << self._bits[row][0] for row, amount in stage.demand.items() if row
         )
         for _ in range(stage.max_times):
-            old = np.flatnonzero(self._fits(key, stage))
+            fits = np.ones(len(key), dtype=np.bool_)
+            for row, amount in stage.demand.items():
+                shift, mask = self._bits[row]
+                fits &= (key >> shift & mask) >= (amount if row else 0)
+            old = np.flatnonzero(fits)
             enough = (key[old] >> unit_shift & unit_mask)[:, None] >= stage.units
             within = loss[old][:, None] + entry_loss <= self._max_loss
             extended, added = np.nonzero(enough & within)
@@ -505,15 +509,6 @@ class _Labels:
         self._key = np.concatenate(keys)
         self._loss = np.concatenate(losses)
         self._label = np.concatenate(labels)
-
-    def _fits(self, key: IntArray, stage: _Stage) -> BoolArray:
-        """Return which labels leave enough of the stage's rows, units aside."""
-        fits = np.ones(len(key), dtype=np.bool_)
-        for row, amount in stage.demand.items():
-            if row:
-                shift, mask = self._bits[row]
-                fits &= (key >> shift & mask) >= amount
-        return fits
 
     def close_rows(self, stage: _Stage) -> None:
         """Charge what no later stage can use, and drop the labels that lose too much or are dominated."""

@@ -230,18 +230,17 @@ class _Checked:
         self._name = self._fresh().name
         self._answers_nothing()
         once = self._played()
-        for what, how, again in (
-            ("deterministic", "asked twice, two fresh ones differ", self._played()),
-            (
-                "resumable",
-                "stopped in the middle and resumed, it differs; what it remembers belongs into state() and restore()",
-                self._played(stop_at=(len(once) - 1) // 2),
-            ),
-        ):
-            for number, (one, other) in enumerate(zip_longest(once, again)):
-                if one != other:
-                    shown = f"decision {number} is {one!s:.300} and {other!s:.300}"
-                    raise self._lacks(what, f"{how}: {shown}")
+        how = "asked twice, two fresh ones differ"
+        self._same(once, self._played(), "deterministic", how)
+        how = "stopped in the middle and resumed, it differs; what it remembers belongs into state() and restore()"
+        resumed = self._played(stop_at=(len(once) - 1) // 2)
+        self._same(once, resumed, "resumable", how)
+
+    def _same(self, once: list[str], again: list[str], what: str, how: str) -> None:
+        for number, (one, other) in enumerate(zip_longest(once, again)):
+            if one != other:
+                shown = f"decision {number} is {one!s:.300} and {other!s:.300}"
+                raise self._lacks(what, f"{how}: {shown}")
 
     def _fresh(self) -> Policy:
         """A policy that has seen nothing."""

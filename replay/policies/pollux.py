@@ -132,17 +132,31 @@ class Pollux(StoredState):
         views = [state.jobs[position] for position in order]
         idle = np.array(state.machine.idle_by_node(), dtype=np.int64)
         nodes = np.flatnonzero(idle)
+        most = [self._most(view) for view in views]
+        held = np.zeros((len(views), len(nodes)), dtype=np.int64)
+        for row, view in enumerate(views):
+            on = np.array(view.held, dtype=np.int64) // per
+            np.add.at(held[row], np.searchsorted(nodes, on), 1)
+        tables = [
+            speedup_table(_speed(view), 2, max(most), FAIR_NODES, _fair(state))
+            for view in views
+        ]
+        fits = None
+        if state.sized:
+            # The largest count up to 0, 1, ... on which each job runs.
+            sizes = range(max(most) + 1)
+            fits = np.array([[view.job.at_most(n) for n in sizes] for view in views])
         moment = Moment(
-            current=_held(views, nodes, per),
+            current=held,
             capacity=idle[nodes],
-            speedup=self._speedups(state, views),
+            speedup=np.stack(tables),
             least=np.array([view.job.jmin for view in views]),
-            most=np.array([self._most(view) for view in views]),
+            most=np.array(most),
             penalty=self._penalties(state, views),
             units_per_node=per,
             most_nodes=self.most_nodes,
             power=self.power,
-            fits=_fits(views, max(map(self._most, views))) if state.sized else None,
+            fits=fits,
             avoid=self.avoid,
         )
         names = tuple(view.job.name for view in views)
@@ -171,16 +185,6 @@ class Pollux(StoredState):
             )
             for row in moved
         }
-
-    def _speedups(self, state: State, views: Sequence[JobView]) -> FloatArray:
-        """Speed-up by job, nodes (none, one, several) and replicas."""
-        max_units = max(self._most(view) for view in views)
-        return np.stack(
-            [
-                speedup_table(_speed(view), 2, max_units, FAIR_NODES, _fair(state))
-                for view in views
-            ]
-        )
 
     def _remembered(self, names: Sequence[str], nodes: IntArray) -> States:
         """The last population, mapped to the present jobs and nodes."""
@@ -233,14 +237,6 @@ def restart_factor(view: JobView, now_ns: int, delay_s: float) -> float:
     )
 
 
-def _fits(views: Sequence[JobView], most: int) -> IntArray:
-    """The largest count up to 0, 1, ..., most replicas on which each job runs: shape (jobs, most + 1)."""
-    return np.array(
-        [[view.job.at_most(n) for n in range(most + 1)] for view in views],
-        dtype=np.int64,
-    )
-
-
 def _speed(view: JobView) -> Speed:
     """The speed-up model of a job."""
     if isinstance(view.dynamics, ApplicationDynamics):
@@ -251,19 +247,6 @@ def _speed(view: JobView) -> Speed:
 def _fair(state: State) -> int:
     """A job's fair share of the units, rounded up."""
     return -(-state.idle // len(state.jobs))
-
-
-def _held(views: Sequence[JobView], nodes: IntArray, units_per_node: int) -> IntArray:
-    """Units of each job on each of `nodes`: shape (jobs, nodes)."""
-    held = np.zeros((len(views), len(nodes)), dtype=np.int64)
-    for row, view in enumerate(views):
-        if view.held:
-            np.add.at(
-                held[row],
-                np.searchsorted(nodes, np.array(view.held) // units_per_node),
-                1,
-            )
-    return held
 
 
 FloatArray = NDArray[np.float64]
@@ -426,9 +409,11 @@ def search(
         states, values = states[best], values[best]
         known = [known[each] for each in best.tolist()]
         parents = _parents(values, distance, population, rng)
-        children = cross(
-            states, parents, _points(parents.shape[1], states.shape[1], rng)
-        )
+        # The job before which each pair of parents exchanges rows, 0 for none.
+        pairs, jobs = parents.shape[1], states.shape[1]
+        crossed = rng.random(pairs) < CROSSED
+        point = np.where(crossed, rng.integers(jobs, size=pairs), 0)
+        children = cross(states, parents, point)
         moment.mutate(children, rng)
         moment.repair(children, rng)
         children, of_children = _new(children, known)
@@ -469,8 +454,3 @@ def _parents(
     tied = np.where(distance[rivals[0]] >= distance[rivals[1]], 1, -1)
     winners: IntArray = np.where(lead + (lead == 0) * tied > 0, rivals[0], rivals[1])
     return winners
-
-
-def _points(pairs: int, jobs: int, rng: np.random.Generator) -> IntArray:
-    """The job before which each pair of parents exchanges rows: 0 for none, shape (pairs,)."""
-    return np.where(rng.random(pairs) < CROSSED, rng.integers(jobs, size=pairs), 0)

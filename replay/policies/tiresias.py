@@ -184,11 +184,7 @@ class TiresiasL(StoredState):
             self._move(view.job.name, one, one.queue + 1)
             if self.late_demotion:  # and moves them by one queue per event
                 break
-        if (
-            not view.units
-            and self._may_be_promoted(view, one)
-            and self._promotion_s(view, one, now_ns) <= SERVICE
-        ):
+        if not view.units and self._promotion_s(view, one, now_ns) <= SERVICE:
             self._move(view.job.name, one, 0)
             one.unit_seconds, one.executed_s, one.counted_ns = (
                 view.unit_seconds,
@@ -216,24 +212,23 @@ class TiresiasL(StoredState):
             one = self._standings[view.job.name]
             if units and one.queue < len(self.limits):
                 waits.append(self._crossing_s(one, view, units))
-            elif not units and self._may_be_promoted(view, one):
+            elif not units:
                 waits.append(self._promotion_s(view, one, state.time_ns))
         wake_ns = decision.wake_ns
-        if wake_ns is None and waits:
-            wake_ns = state.time_ns + max(
-                math.ceil(min(waits) * SECOND_NS - ROUNDING_NS), 1
-            )
+        soonest_s = min(waits, default=math.inf)
+        if wake_ns is None and soonest_s < math.inf:
+            wait_ns = math.ceil(soonest_s * SECOND_NS - ROUNDING_NS)
+            wake_ns = state.time_ns + max(wait_ns, 1)
         if wake_ns is None or self.interval_s <= 0:
             return wake_ns
         return next_round(wake_ns - 1, self.interval_s)
 
-    def _may_be_promoted(self, view: JobView, one: _Standing) -> bool:
-        """Whether a job would be promoted after a long wait: not if it is in the first queue, or has never run."""
-        return self.promote > 0 and one.queue > 0 and one.executed(view) > 0
-
     def _promotion_s(self, view: JobView, one: _Standing, now_ns: int) -> float:
-        """Seconds until a waiting job will have waited long enough."""
-        return self.promote * one.executed(view) - one.waited(view, now_ns)
+        """Seconds until a waiting job is promoted; infinite in the first queue, and for one that has never run."""
+        executed_s = one.executed(view)
+        if self.promote == 0 or one.queue == 0 or executed_s <= 0:
+            return math.inf
+        return self.promote * executed_s - one.waited(view, now_ns)
 
     def _crossing_s(self, one: _Standing, view: JobView, units: int) -> float:
         """Seconds until a job running on this many units reaches the limit of its queue."""

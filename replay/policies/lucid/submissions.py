@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -78,25 +77,19 @@ class ForecastTable:
 
     def expect(self, now_ns: int) -> Expected:
         """Beyond the last row many jobs without units are expected, so that sharing and shrinking stay allowed."""
-        times, jobs, units = self._lists
+        times = self.times_ns
         horizon = round(self.horizon_s * SECOND_NS)
         first, last = bisect_right(times, now_ns), bisect_right(times, now_ns + horizon)
-        until = times[first] if first < len(times) else NEVER
+        until = int(times[first]) if first < len(times) else NEVER
         if last < len(times):
-            until = min(until, times[last] - horizon)
+            until = min(until, int(times[last]) - horizon)
         if first == last:
             return Expected(float("inf"), 0.0, until)
-        rows = last - first
-        return Expected(
-            math.fsum(jobs[first:last]) / rows,
-            math.fsum(units[first:last]) / rows,
-            until,
+        jobs, units = (
+            math.fsum(column[first:last]) / (last - first)
+            for column in (self.jobs, self.units)
         )
-
-    @cached_property
-    def _lists(self) -> tuple[list[int], list[float], list[float]]:
-        """The columns as plain numbers, because a switch asks very often."""
-        return self.times_ns.tolist(), self.jobs.tolist(), self.units.tolist()
+        return Expected(jobs, units, until)
 
 
 def read_forecast_table(
