@@ -35,6 +35,7 @@ from bft.models.option_fields import (
     POLICY,
     POLICY_KNOWS,
     SHARING,
+    TRUST_PICKLE,
     Condition,
     Depends,
     OptionValues,
@@ -145,6 +146,14 @@ class OptionTable(OptionValues):
         shown="bundled",
         published=True,
         input_file=True,
+    )
+    trust_pickle: bool = option(
+        "--trust-pickle",
+        Flag(),
+        default=False,
+        help=TRUST_PICKLE,
+        section=INPUT,
+        published=True,
     )
     job_bounds: str | None = option(
         "-bdfn --job-bounds",

@@ -18,7 +18,7 @@ from bft.models import InputError, read_table
 from bft.models.atomic_files import unwritable
 from bft.models.limited_reading import read_json
 from bft.models.tables import read_blocks
-from bft.replay.engine.ledger import BOOKS, STEP_COLUMNS
+from bft.replay.engine.ledger import BOOKS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -294,19 +294,16 @@ def read_part(folder: Path, name: str) -> pd.DataFrame:
     if name != STEPS:
         return _with_all_columns(read_table(folder / name), folder / name)
     # There are many in a long run, of which Arrow's copy would take as much memory again.
-    row_bytes = 8 * len(STEP_COLUMNS)
-    parts = list(read_part_in_blocks(folder, name, row_bytes, _STEPS_AT_ONCE))
+    parts = list(read_part_in_blocks(folder, name, _STEPS_AT_ONCE))
     return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
 
 def read_part_in_blocks(
-    folder: Path, name: str, row_bytes: int = 0, at_once: int | None = None
+    folder: Path, name: str, rows: int | None = None
 ) -> Iterator[pd.DataFrame]:
     """Yield the same as `read_part` in blocks of rows, one of which is in memory."""
     path = folder / name
-    for frame in read_blocks(
-        path, lambda schema: True, row_bytes=row_bytes, at_once=at_once
-    ):
+    for frame in read_blocks(path, rows):
         yield _with_all_columns(frame, path)
 
 
