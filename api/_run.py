@@ -17,7 +17,13 @@ from bft.models import InputError, read_table
 from bft.models.atomic_files import drafted
 from bft.replay.report import write_report
 from bft.replay.results.headlines import headlines
-from bft.replay.results.run_directory import ALLOCATIONS, JOBS, STEPS, run_directory
+from bft.replay.results.run_directory import (
+    ALLOCATIONS,
+    JOBS,
+    STEPS,
+    read_summary,
+    run_directory,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,8 +62,6 @@ class Run:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        from bft.replay.results.run_directory import read_summary
-
         self.folder = Path(folder)
         self.summary: dict[str, Any] = read_summary(self.folder)
         self._is_temporary = False

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations_with_replacement, pairwise
+from itertools import combinations_with_replacement, pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -265,22 +265,31 @@ def work_of(trace: NodeTrace, own: Sequence[Job], idle: dict[str, Supply]) -> Wo
 
 
 def largest_gain(jobs: Iterable[Job], interference: Interference | None) -> float:
-    """The most that two jobs on a unit do of what each would do there alone: max of 1/xi + 1/xi; at least 1.
-
-    Ratios may depend on which job is submitted first.
-    """
+    """The most that two jobs on a unit do of what each would do there alone: max of 1/xi + 1/xi; at least 1."""
     if interference is None:
         return 1.0
+    # Without a table of memory, memory decides only whether two jobs may share, so that those with the least count.
+    # With one, ratios depend on memory, and on which of two jobs came first.
+    only_fits = interference.memory is None
     alike: defaultdict[Any, list[Job]] = defaultdict(list)
     for job in sorted(jobs, key=lambda job: (job.tsub_ns, job.name)):
-        alike[interference.kind(job)].append(job)
+        kind = interference.kind(job)
+        alike[kind[:2] if only_fits else kind].append(job)
+    some = [
+        heapq.nsmallest(2, same, key=_memory) if only_fits else [same[0], same[-1]]
+        for same in alike.values()
+    ]
     gains = [1.0]
-    for some, others in combinations_with_replacement(alike.values(), 2):
-        for one, other in ((some[0], others[-1]), (some[-1], others[0])):
+    for pair in combinations_with_replacement(some, 2):
+        for one, other in product(*pair):
             sides = interference.sides(one, other)
             if one is not other and sides and interference.ever(one, other):
                 gains.append(math.fsum(1 / side.least() for side in sides))
     return max(gains)
+
+
+def _memory(job: Job) -> float:
+    return math.inf if job.memory_gib is None else job.memory_gib
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------

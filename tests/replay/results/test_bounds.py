@@ -256,6 +256,24 @@ def test_two_that_share_all_units_at_no_cost_reach_the_bound() -> None:
     )
 
 
+def test_only_pairs_that_fit_into_the_memory_of_a_unit_gain() -> None:
+    rng = np.random.default_rng(1)
+    _, jobs = world(rng)
+    base = replace(jobs.jobs[0], tsub_ns=0, jmin=1, jmax=1, pmax=1e9, memory_gib=2.0)
+    a, b = replace(base, name="a", model="a"), replace(base, name="b", model="b")
+    between = replace(interference(rng), unit_memory_gib=5.0)
+    ratios = between.xi(a, b)
+    assert ratios is not None
+    for gib, gain in ((2.0, sum(1 / xi for xi in ratios)), (4.0, 1.0)):
+        others = [replace(b, name=f"b{k}", memory_gib=gib + k) for k in range(3)]
+        pool = always_idle(1, 0, 100 * SECOND), JobTable((a, *others))
+        alone = bounds_of([pool]).bound
+        assert alone is not None
+        forbidden = frozenset({frozenset({"b"})})
+        shared = bounds_of([pool], replace(between, forbidden=forbidden))
+        assert shared.bound == pytest.approx(alone * gain)
+
+
 # --- no schedule at all -----------------------------------------------------------------------------------------------
 
 
