@@ -44,7 +44,8 @@ def _search_path() -> list[str]:
     arguments, and no PYTHONPATH.
     """
     here = Path.cwd()
-    return [entry for entry in sys.path if entry and Path(entry).resolve() != here]
+    paths = [Path(entry).resolve() for entry in sys.path if entry]
+    return [str(path) for path in paths if path != here]
 
 
 # Begin of the note of a decision whose solver process ended, and of how it ended.
@@ -160,6 +161,7 @@ class SolverProcess:
                     if name != "PYTHONPATH"
                 },
                 process_group=0,
+                cwd="/",  # CBC aborts where the folder in which it was started is gone
             )
         except OSError as error:
             ours.close()

@@ -13,113 +13,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from rules.drawn import options, tables, traces
 from rules.queues import fifo, sjf, srtf, yarn_cs
 from rules.shares import Sia, equal_share, optimus
 from rules.tiresias import Tiresias
-from rules.world import BOOKS, SECOND, Answer, Told, World
-from strategies import sizes
+from rules.world import BOOKS, Answer, Told, World
 
-from bft.models import Curve, Job, JobTable
+from bft.models import Job, JobTable
 from bft.replay import Decision, Kind, Policy, Replay, Rules, State
 from bft.replay.policies.registry import policy_factory
-from bft.replay.trace.node_trace import NodeTrace, from_changes
-
-START = 1_613_000_040 * SECOND  # a whole minute
-
-
-# --- worlds -----------------------------------------------------------------------------------------------------------
-
-
-@st.composite
-def traces(draw: st.DrawFn, *, leaves: bool = True) -> NodeTrace:
-    nodes = draw(st.integers(2, 4))
-    idle = st.booleans() if leaves else st.just(True)
-    later = st.lists(
-        st.tuples(st.integers(1, 40), st.integers(0, nodes - 1), idle),
-        min_size=2,
-        max_size=16,
-    )
-    # Most nodes are idle at first: where nothing is, nothing happens.
-    rows = [
-        (0, node, draw(st.sampled_from([True, True, True, False])))
-        for node in range(nodes)
-    ] + draw(later)
-    rows.sort(key=lambda row: row[0])
-    times = START + np.array([row[0] for row in rows], dtype=np.int64) * SECOND
-    return from_changes(
-        [f"n{i}" for i in range(nodes)],
-        times,
-        np.array([row[1] for row in rows], dtype=np.int32),
-        np.array([row[2] for row in rows], dtype=bool),
-        start=START - draw(st.sampled_from([0, 0, 2])) * SECOND,
-        end=int(times[-1]) + draw(st.sampled_from([0, 40, 200, 200])) * SECOND,
-        units_per_node=draw(st.sampled_from([1, 1, 2, 3])),
-    )
-
-
-@st.composite
-def tables(draw: st.DrawFn, *, few: bool = False) -> JobTable:
-    jobs = []
-    for k in range(draw(st.integers(2, 4) if few else st.integers(4, 8))):
-        jmax = draw(st.integers(1, 5))
-        jmin = draw(st.integers(0, jmax))
-        some = draw(sizes(jmin, jmax))
-        rates = st.sampled_from([1.0, 2.0, 4.0, 1.0, 2.0, 4.0, 0.0])
-        curve = Curve(
-            np.arange(jmax + 1), np.array([0.0, *(draw(rates) for _ in range(jmax))])
-        )
-        submit = START + draw(st.integers(-3, 20)) * SECOND
-        deadline = draw(
-            st.none()
-            | st.none()
-            | st.integers(1, 60).map(lambda s, submit=submit: submit + s * SECOND)
-        )
-        jobs.append(
-            Job(
-                name=f"j{k}",
-                tsub_ns=submit,
-                jmin=jmin,
-                jmax=jmax,
-                pmax=float(draw(st.integers(10, 90))),
-                tcup_s=float(draw(st.integers(0, 4))),
-                tcdw_s=float(draw(st.integers(0, 4))),
-                scalability=curve,
-                objective=curve,
-                jreq=draw(
-                    st.none() | st.sampled_from(some or range(max(jmin, 1), jmax + 1))
-                ),
-                weight=draw(st.sampled_from([1.0, 1.0, 2.0])),
-                user=draw(st.sampled_from("pq")),
-                vc=draw(st.sampled_from("ab")),
-                deadline_ns=deadline,
-                skew=draw(st.sampled_from([None, 1.0, 5.0])),
-                spread_slowdown=draw(st.sampled_from([1.0, 2.0])),
-                sizes=some,
-            )
-        )
-    return JobTable(tuple(jobs))
-
-
-options = st.builds(
-    Rules,
-    max_jobs=st.sampled_from([0, 0, 2, 3]),
-    cost_model=st.sampled_from(["bftrainer", "stall"]),
-    events=st.sampled_from(["all", "all", "all", "node"]),
-    min_interval_s=st.sampled_from([0.0, 0.0, 0.0, 3.0, 7.0]),
-    checkpoint_interval_s=st.sampled_from([0.0, 3.0, 7.0, 600.0]),
-    start_overhead_s=st.sampled_from([0.0, 0.0, 2.0, 30.0]),
-    restart_overhead=st.sampled_from([(), ((1, 1.0), (2, 5.0))]),
-    restart_overlap=st.sampled_from([0.0, 0.5, 1.0]),
-    network_interference=st.sampled_from([0.0, 0.0, 0.5]),
-    admission=st.sampled_from(["all", "deadline"]),
-    admission_units=st.sampled_from([None, None, 2]),
-)
-
+from bft.replay.trace.node_trace import NodeTrace
 
 # --- policies without sense, which shake every transition out ---------------------------------------------------------
 
