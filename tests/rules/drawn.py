@@ -22,9 +22,7 @@ START = 1_613_000_040 * SECOND  # a whole minute
 
 
 @st.composite
-def traces(
-    draw: st.DrawFn, *, leaves: bool = True, most_nodes: int = 4
-) -> NodeTrace:
+def traces(draw: st.DrawFn, *, leaves: bool = True, most_nodes: int = 4) -> NodeTrace:
     nodes = draw(st.integers(most_nodes - 2, most_nodes))
     idle = st.booleans() if leaves else st.just(True)
     later = st.lists(
@@ -93,7 +91,7 @@ def tables(draw: st.DrawFn, *, few: bool = False) -> JobTable:
     return JobTable(tuple(jobs))
 
 
-options = st.builds(
+any_rules = st.builds(
     Rules,
     max_jobs=st.sampled_from([0, 0, 2, 3]),
     cost_model=st.sampled_from(["bftrainer", "stall"]),

@@ -15,16 +15,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from drawing import examples
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from rules.drawn import ALONE, OF_KINDS, Case, Options, cases, words
+from rules.drawn import ALONE, KINDS, OF_KINDS, START, Case, Options, cases, words
+from rules.world import SECOND
 
 import bft
 from bft import milp
-from bft.models import JobTable, Standing, deadline_weight
-from bft.replay import Decision, MilpPolicy, Policy, State
+from bft.models import Curve, Job, JobTable, Standing, deadline_weight
+from bft.replay import Decision, MilpPolicy, Policy, State, always_idle
 from bft.replay.cli.main import run
 from bft.replay.policies.registry import policy_factory
+from bft.replay.trace.node_trace import NodeTrace, from_fragments
 
 pytestmark = pytest.mark.filterwarnings("error")
 Tables = dict[str, pd.DataFrame]
@@ -63,6 +65,34 @@ def assert_same(one: Tables, other: Tables, *, but: tuple[str, ...] = ()) -> Non
         pd.testing.assert_frame_equal(*frames, check_exact=True, obj=name)
 
 
+def job(name: str, rates: list[float], **stated: Any) -> Job:
+    """A job of 40 samples that runs on one unit or more, at these rates."""
+    curve = Curve(range(len(rates) + 1), [0.0, *rates])
+    usual = {"tsub_ns": START, "jmin": 1, "jmax": len(rates), "pmax": 40.0}
+    costs = {"tcup_s": 2.0, "tcdw_s": 2.0, "scalability": curve, "objective": curve}
+    return Job(name=name, **{**usual, **costs, **stated})
+
+
+def made(
+    trace: NodeTrace, *jobs: Job, kinds: tuple[str, ...] = (), **options: Any
+) -> Case:
+    """A case written down."""
+    usual = {"policy": "milp", "oversized": "skip", "dedicated": False}
+    return Case(trace, JobTable(jobs), {**usual, **options}, kinds=kinds)
+
+
+STEADY = always_idle(2, START, START + 100 * SECOND)
+# The replay ends at 20 s. Node b comes back after that, and c has left before.
+RETURNS = from_fragments(
+    ["a", "b", "c"],
+    *np.array([[0, 0, 90], [1, 0, 50], [1, 70, 90], [2, 0, 10]]).T
+    * np.array([[1], [SECOND], [SECOND]])
+    + np.array([[0], [START], [START]]),
+    START,
+    START + 90 * SECOND,
+)
+
+
 @examples(24)
 @given(cases())
 def test_python_and_the_command_line_give_the_same_bytes(case: Case) -> None:
@@ -78,6 +108,7 @@ def test_python_and_the_command_line_give_the_same_bytes(case: Case) -> None:
 
 @examples(24)
 @given(cases())
+@example(made(RETURNS, job("a", [2.0]), policy="equal-share", return_time=30.0))
 def test_held_and_unused_units_are_the_idle_ones(case: Case) -> None:
     with written(case) as options:
         found, figures = replayed(options), metrics("run")
@@ -210,6 +241,15 @@ def test_no_policy_beats_a_bound(case: Case) -> None:
 @pytest.mark.parametrize("backend", ["exact", "cbc", "highs"])
 @examples(24)
 @given(case=cases(OF_KINDS, kinds=True))
+@example(
+    case=made(
+        STEADY,
+        job("a", [2.0, 3.0], tcup_s=70.0, tcdw_s=80.0),
+        job("b", [2.0, 3.0], tsub_ns=START + SECOND),
+        kinds=KINDS,
+        tfwd=60.0,
+    )
+)
 def test_one_kind_of_units_is_like_none(backend: str, case: Case) -> None:
     case = replace(case.but(backend=backend), kinds=("one",) * len(case.kinds))
     with written(case) as options:
@@ -231,6 +271,15 @@ def test_the_result_is_that_of_the_exact_programme_with_every_backend(
 
 @examples(24)
 @given(cases(tuple(ALONE), kinds=False))
+@example(
+    made(
+        STEADY,
+        job("never runs", [1.0, 2.0, 3.0], jreq=3),
+        job("runs", [1.0]),
+        policy="srtf",
+        max_jobs=1,
+    )
+)
 def test_a_schedule_repeats_its_run(case: Case) -> None:
     # A policy's timers and changes of a schedule would meet an interval between decisions at different instants.
     case = replace(

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from drawing import examples
 from hypothesis import given
-from test_engine_oracle import Whimsical, WhimsicalRigid, tables, traces
+from rules.drawn import tables, traces
+from rules.whims import Whimsical, WhimsicalRigid
 
 from bft.models import Curve, InputError, Job, JobTable
 from bft.replay import EqualShare, always_idle
