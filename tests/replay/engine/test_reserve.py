@@ -277,21 +277,6 @@ def test_delays_equal_those_from_trace_and_allocations_alone(
 
 @examples(60)
 @given(traces(), tables())
-def test_asking_what_host_jobs_wait_changes_nothing_where_nodes_are_those_of_the_log(
-    trace: NodeTrace, jobs: JobTable
-) -> None:
-    plain, asked = (
-        Replay(trace, jobs, Whimsical(3), rules).run() for rules in (Rules(), NAMED)
-    )
-    assert plain.steps.equals(asked.steps)
-    assert plain.allocations.equals(asked.allocations)
-    assert [record.work for record in plain.records] == [
-        record.work for record in asked.records
-    ]
-
-
-@examples(60)
-@given(traces(), tables())
 def test_exchanges_keep_the_log(trace: NodeTrace, jobs: JobTable) -> None:
     """Nodes stay a permutation; idle counts are those of the log; nothing is held on a node whose place is busy."""
     for reserve in (0, 1, 2):

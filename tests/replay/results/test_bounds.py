@@ -82,6 +82,7 @@ def nobody_beats(bounds: Bounds, outcome: Outcome) -> None:
 def test_no_policy_beats_them(
     trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int
 ) -> None:
+    rules = replace(rules, admission="all")
     bounds = bounds_of([(trace, jobs)], rules.max_jobs)
     assert bounds.fluid is not None
     assert bounds.unit_time is not None
@@ -371,6 +372,7 @@ def test_the_unit_time_bound_is_met_where_jobs_scale_without_loss(
                 job,
                 jmin=1,
                 jmax=most,
+                jreq=None,
                 sizes=None,
                 scalability=replace(curve, ps=curve.ps * k),
             )
@@ -637,6 +639,7 @@ def test_no_policy_beats_the_bounds_by_kind(
     world: tuple[NodeTrace, JobTable], rules: Rules, seed: int
 ) -> None:
     trace, jobs = world
+    rules = replace(rules, admission="all")
     bounds = bounds_of([world], rules.max_jobs)
     assert bounds.outcome == bounds.unit_time
     assert bounds.fluid is None
