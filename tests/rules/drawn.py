@@ -197,7 +197,6 @@ ALWAYS = some(
     checkpoint_interval=st.sampled_from([0.0, 3.0, 7.0]),
     start_overhead=st.sampled_from([2.0, 9.0]),
     network_interference=st.just(0.5),
-    bound=st.just(True),
     seed=st.integers(1, 3),
     shuffle_submits=st.just(True),
     scale_arrivals=st.just(2.0),

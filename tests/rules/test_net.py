@@ -223,17 +223,12 @@ def test_a_return_time_changes_no_decision(case: Case, seconds: float) -> None:
 @given(cases())
 def test_no_policy_beats_a_bound(case: Case) -> None:
     with written(case) as options:
-        found, figures = replayed(options, bound=True), metrics("run")
+        found, figures = replayed(options), metrics("run")
     bounds = figures["bounds"]
     for reached, bound in (
         (figures["outcome"], figures["bound"]),
-        *(
-            (figures["outcome"], bounds.get(name))
-            for name in ("unit_time", "fluid", "shared")
-        ),
-        (figures.get("share_of_possible"), 1.0),
-        (bounds.get("jct_mean_s"), figures["jct_to_end_mean_s"]),
-        (bounds.get("makespan_s"), figures["makespan_s"]),
+        (bounds["jct_mean_s"], figures["jct_to_end_mean_s"]),
+        (bounds["makespan_s"], figures["makespan_s"]),
     ):
         if reached is not None and bound is not None:
             assert reached <= bound * (1 + 1e-9)

@@ -14,7 +14,7 @@ from bft.replay.cli.main import run
 from bft.replay.engine.policy_api import PolicyError
 from bft.replay.policies.checking import make_world
 from bft.replay.policies.schedule import COLUMNS, Schedule
-from bft.replay.results.run_directory import allocations_frames
+from bft.replay.results.outcome_tables import allocations_frames
 from bft.replay.trace.node_trace import SECOND_NS, always_idle, from_changes
 
 
