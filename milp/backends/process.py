@@ -124,7 +124,8 @@ class SolverProcess:
         # A file mip.py or bisect.py beside the user's data must not be imported. The current directory would make that
         # happen, and so would an empty entry of PYTHONPATH, which means the same.
         here = Path.cwd()
-        path = [each for each in sys.path if each and Path(each).resolve() != here]
+        paths = [Path(each).resolve() for each in sys.path if each]
+        path = [str(each) for each in paths if each != here]
         variables = {key: os.environ[key] for key in os.environ.keys() - {"PYTHONPATH"}}
         program = [sys.executable, "-P", "-c", _WORKER, str(theirs.fileno()), backend]
         try:
@@ -135,6 +136,7 @@ class SolverProcess:
                 stdin=subprocess.DEVNULL,
                 env=variables,
                 process_group=0,
+                cwd="/",  # CBC aborts where the folder in which it was started is gone
             )
         except OSError as error:
             ours.close()

@@ -242,8 +242,9 @@ def _inputs(
                 message, file=jobs.source or None, column="sizes", job=sized[0].name
             )
         return Inputs(tuple(pools), jobs, digests, interference)
+    rigid = Kind.of(run.make_policy()).rigid  # a schedule's constants say what it is
     jobs, pools, never_run = fit_sizes(
-        jobs, pools, options.oversized, notes, rigid=run.policy.kind.rigid
+        jobs, pools, options.oversized, notes, rigid=rigid
     )
     return Inputs(tuple(pools), jobs, digests, interference, never_run=never_run)
 

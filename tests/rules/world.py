@@ -110,6 +110,13 @@ class Told:
     decisions: list[tuple[int, int, int, int]] = field(
         default_factory=list
     )  # when, idle, used, jobs in play
+    idle_s: Fraction = Fraction(0)  # unit-seconds within the window
+    used_s: Fraction = Fraction(0)
+    gain: Fraction = Fraction(0)  # of rescaled jobs, by their rates before
+    paid: Fraction = Fraction(0)
+    course: list[tuple[int, Fraction]] = field(
+        default_factory=list
+    )  # when, and what all jobs had done
 
 
 class World:
@@ -154,6 +161,10 @@ class World:
             int, int
         ] = {}  # units that jobs gave back at this instant, and which job
         self.finished: list[Playing] = []  # since the policy was last asked
+        self.rising = Fraction(0)  # by how much the last decision raised rates
+        self.window = max(
+            self.now, min((job.tsub_ns for job in self.jobs), default=self.now)
+        )
         self.told = Told()
 
     # --- what a policy may look at ------------------------------------------------------------------------------------
@@ -234,7 +245,19 @@ class World:
             else rate
         )
 
+    def all_done(self, instant: int) -> Fraction:
+        """What all jobs had done at an earlier instant, since which nothing happened but progress."""
+        return sum(
+            (one.done_at(instant) if one.units else one.done for one in self.play),
+            sum(self.told.work.values(), Fraction(0)),
+        )
+
     def pass_time(self, then: int) -> None:
+        inside = Fraction(max(0, then - max(self.now, self.window)), SECOND)
+        self.told.idle_s += len(self.idle) * inside
+        self.told.used_s += sum(len(one.units) for one in self.play) * inside
+        self.told.gain += self.rising * Fraction(then - self.now, SECOND)
+        middle = (self.now + then) // 2
         for one in self.play:
             if not one.units:
                 continue
@@ -253,6 +276,8 @@ class World:
             one.trail.append((at, one.done))
             one.done += rate * Fraction(then - at, SECOND)
             one.trail.append((then, one.done))
+        if middle > self.now:
+            self.told.course.append((middle, self.all_done(middle)))
         self.now = then
 
     # --- stages of an instant -----------------------------------------------------------------------------------------
@@ -354,6 +379,8 @@ class World:
             answer = self.policy(self)
             self.finished, wake = [], answer.wake_ns
             self.carry_out(answer)
+        else:
+            self.rising = Fraction(0)
         used = sum(len(one.units) for one in self.play)
         self.told.decisions.append((self.now, len(self.idle), used, len(self.play)))
         return wake
@@ -400,6 +427,14 @@ class World:
             one.units += units
             self.pay(one, *before[one.number])
         self.meet()
+        self.rising = sum(
+            (
+                self.rate(self.of(number)) - before[number][1]
+                for number in {*named, *wanted}
+                if before[number][0]
+            ),
+            Fraction(0),
+        )
 
     def of(self, number: int) -> Playing:
         return next(one for one in self.play if one.number == number)
@@ -431,7 +466,7 @@ class World:
         elif not had:
             self.stall(one, self.restart_s(count) * self.waits(one), "restart")
         elif self.migrates:
-            self.stall(one, self.restart_s(count), "restart")
+            self.stall(one, self.restart_s(count), "move")
 
     def restart_s(self, count: int) -> Fraction:
         pairs = self.options.restart_overhead or ((1, 0.0),)
@@ -448,7 +483,7 @@ class World:
 
     def charge(self, one: Playing, seconds: float, rate: Fraction, why: str) -> None:
         if self.options.cost_model == "stall":
-            self.stall(one, Fraction(seconds), "stall" if why == "rescale" else why)
+            self.stall(one, Fraction(seconds), why)
             return
         cost = min(Fraction(seconds) * rate, one.done)  # progress never falls below 0
         one.done -= cost
@@ -460,8 +495,12 @@ class World:
     # --- books --------------------------------------------------------------------------------------------------------
 
     def lose(self, one: Playing, why: str, work: Fraction) -> None:
-        self.told.lost[one.number, why] = (
-            self.told.lost.get((one.number, why), Fraction(0)) + work
+        if why in ("rescale", "move"):  # the price of what rescales gain
+            self.told.paid += work
+        stalls = self.options.cost_model == "stall"
+        book = {"rescale": "stall" if stalls else why, "move": "restart"}.get(why, why)
+        self.told.lost[one.number, book] = (
+            self.told.lost.get((one.number, book), Fraction(0)) + work
         )
 
     def drop(self, one: Playing, units: list[int]) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from drawing import examples
 from hypothesis import given
-from test_engine_oracle import Whimsical, WhimsicalRigid, tables, traces
+from rules.drawn import tables, traces
+from rules.whims import Whimsical, WhimsicalRigid
 
 from bft.models import Curve, InputError, Job, JobTable
 from bft.replay import EqualShare, always_idle
@@ -272,21 +273,6 @@ def test_delays_equal_those_from_trace_and_allocations_alone(
         assert outcome.host is not None
         recorded = starts_by_instant(outcome.host).delays_s(6.0).tolist()
         assert recorded == pytest.approx(second_computation(outcome, 6.0))
-
-
-@examples(60)
-@given(traces(), tables())
-def test_asking_what_host_jobs_wait_changes_nothing_where_nodes_are_those_of_the_log(
-    trace: NodeTrace, jobs: JobTable
-) -> None:
-    plain, asked = (
-        Replay(trace, jobs, Whimsical(3), rules).run() for rules in (Rules(), NAMED)
-    )
-    assert plain.steps.equals(asked.steps)
-    assert plain.allocations.equals(asked.allocations)
-    assert [record.work for record in plain.records] == [
-        record.work for record in asked.records
-    ]
 
 
 @examples(60)

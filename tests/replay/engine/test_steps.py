@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rules.world import SECOND
 from test_engine import START, Asks, at_times, make, replay, world
-from test_engine_oracle import SECOND
 
 from bft.models import JobTable
 from bft.replay import EqualShare, NodeTrace, Replay, State

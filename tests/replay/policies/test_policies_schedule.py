@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pytest
-from drawing import examples
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
 from bft.models import Curve, InputError, Job, JobTable
 from bft.replay import EqualShare, Replay, Rules, check_policy
 from bft.replay.cli.main import run
 from bft.replay.engine.policy_api import PolicyError
 from bft.replay.policies.checking import make_world
-from bft.replay.policies.optimus import Optimus
 from bft.replay.policies.schedule import COLUMNS, Schedule
-from bft.replay.policies.shortest import ShortestRemainingFirst
 from bft.replay.results.outcome_tables import allocations_frames
 from bft.replay.trace.node_trace import SECOND_NS, always_idle, from_changes
-
-KindOfPolicy = Literal["migrating", "elastic", "rigid"]
 
 
 def table(*rows: tuple[str, int, int, int, int]) -> pd.DataFrame:
@@ -85,34 +76,6 @@ def test_units_that_have_left_are_missing_and_a_job_that_cannot_do_with_the_rest
         policy = Schedule.of(table(("a", 0, 1, 0, 100)))
         record = Replay(trace, jobs, policy).run().records[0]
         assert record.finish_ns == end * SECOND_NS
-
-
-POLICIES: dict[str, tuple[type[Any], KindOfPolicy]] = {
-    "equal-share": (EqualShare, "elastic"),
-    "optimus": (Optimus, "migrating"),
-    "srtf": (ShortestRemainingFirst, "rigid"),
-}
-
-
-@pytest.mark.parametrize(("make", "charged_as"), POLICIES.values(), ids=POLICIES)
-@examples(8)
-@given(st.integers(0, 10**6))
-def test_the_schedule_of_a_run_replays_that_run(
-    make: type[Any], charged_as: KindOfPolicy, seed: int
-) -> None:
-    world = make_world(seed)
-    # A policy's timers and changes of a schedule would meet an interval between decisions at different instants.
-    rules = replace(world.rules, min_interval_s=0.0)
-    first = Replay(world.trace, world.jobs, make(), rules).run()
-    schedule = next(allocations_frames(first))
-    assume(len(schedule))
-    policy = Schedule.of(schedule, charged_as)
-    again = Replay(world.trace, world.jobs, policy, rules).run()
-    pd.testing.assert_frame_equal(schedule, next(allocations_frames(again)))
-    for one, other in zip(first.records, again.records, strict=True):
-        assert one.finish_ns == other.finish_ns
-        assert one.lost == pytest.approx(other.lost, rel=1e-12)
-        assert one.work == pytest.approx(other.work, rel=1e-12)
 
 
 def test_it_keeps_the_contract_of_policies() -> None:

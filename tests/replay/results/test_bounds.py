@@ -15,18 +15,11 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from rules.drawn import START, any_rules, tables, traces
+from rules.whims import Whimsical, WhimsicalRigid, allowed_sizes
+from rules.world import SECOND
 from scipy.optimize import linprog
 from small_traces import of_seconds
-from test_engine_oracle import (
-    SECOND,
-    START,
-    Whimsical,
-    WhimsicalRigid,
-    rules,
-    sizes_of,
-    tables,
-    traces,
-)
 from test_engine_sharing import interference, world
 
 from bft.models import Curve, Job, JobTable, read_published_jobs
@@ -85,10 +78,11 @@ def nobody_beats(bounds: Bounds, outcome: Outcome) -> None:
 
 @pytest.mark.slow
 @examples(50)
-@given(traces(), tables(), rules, st.integers(0, 9))
+@given(traces(), tables(few=True), any_rules, st.integers(0, 9))
 def test_no_policy_beats_them(
     trace: NodeTrace, jobs: JobTable, rules: Rules, seed: int
 ) -> None:
+    rules = replace(rules, admission="all")
     bounds = bounds_of([(trace, jobs)])
     policies: list[Policy] = [Whimsical(seed), WhimsicalRigid(seed), EqualShare()]
     policies.append(
@@ -284,7 +278,7 @@ def time_expanded(trace: NodeTrace, jobs: JobTable, cap: int) -> float:
     )
     instants = [instant for instant in instants if trace.start <= instant <= trace.end]
     idle, event = 0, 0
-    sizes = [[0, *sizes_of(job)] for job in jobs]
+    sizes = [[0, *allowed_sizes(job)] for job in jobs]
     columns, stretches = [], []
     for stretch, (begin, end) in enumerate(itertools.pairwise(instants)):
         while event < len(trace) and trace.times[event] <= begin:
@@ -323,7 +317,7 @@ def time_expanded(trace: NodeTrace, jobs: JobTable, cap: int) -> float:
 
 
 @examples(80)
-@given(traces(), tables(), st.integers(1, 3))
+@given(traces(), tables(few=True), st.integers(1, 3))
 def test_it_holds_for_the_best_schedule(
     trace: NodeTrace, jobs: JobTable, cap: int
 ) -> None:
@@ -333,7 +327,7 @@ def test_it_holds_for_the_best_schedule(
 
 
 @examples(50)
-@given(traces(), tables())
+@given(traces(), tables(few=True))
 def test_the_bound_is_met_where_jobs_scale_without_loss(
     trace: NodeTrace, jobs: JobTable
 ) -> None:
@@ -349,6 +343,7 @@ def test_the_bound_is_met_where_jobs_scale_without_loss(
                 job,
                 jmin=1,
                 jmax=most,
+                jreq=None,
                 sizes=None,
                 scalability=replace(curve, ps=curve.ps * k),
             )
@@ -492,7 +487,7 @@ def scaled(curve: Curve, factor: float) -> Curve:
 @st.composite
 def worlds_of_kinds(draw: st.DrawFn) -> tuple[NodeTrace, JobTable]:
     """A trace whose nodes are of up to three kinds, and jobs that gain different factors from some of them."""
-    trace, jobs = draw(traces()), draw(tables())
+    trace, jobs = draw(traces()), draw(tables(few=True))
     kinds = tuple(draw(st.sampled_from(KINDS)) for _ in trace.nodes)
     made = []
     for job in jobs:
@@ -526,18 +521,19 @@ class WhimsicalKinds:
             kind = list(left)[dice % len(left)]
             if view.held and dice % 2:
                 kind = state.machine.kind_of(view.held[0])
-            allowed = [0, *(n for n in sizes_of(view.job) if n <= left[kind])]
+            allowed = [0, *(n for n in allowed_sizes(view.job) if n <= left[kind])]
             counts.append(allowed[dice // 6 % len(allowed)])
             kinds.append(kind if counts[-1] else None)
             left[kind] -= counts[-1]
         return Decision(tuple(counts), kinds=tuple(kinds))
 
 
-@given(worlds_of_kinds(), rules, st.integers(0, 9))
+@given(worlds_of_kinds(), any_rules, st.integers(0, 9))
 def test_no_policy_beats_the_bounds_by_kind(
     world: tuple[NodeTrace, JobTable], rules: Rules, seed: int
 ) -> None:
     trace, jobs = world
+    rules = replace(rules, admission="all")
     bounds = bounds_of([world])
     for policy in (
         WhimsicalKinds(seed),
@@ -586,7 +582,7 @@ def test_the_bound_is_the_optimum_of_the_dense_programme(
     assert bound == pytest.approx(by_a_dense_programme(*world), rel=1e-6, abs=1e-6)
 
 
-@given(traces(), tables())
+@given(traces(), tables(few=True))
 def test_with_one_kind_the_bounds_are_the_usual_ones(
     trace: NodeTrace, jobs: JobTable
 ) -> None:
