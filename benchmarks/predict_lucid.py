@@ -16,15 +16,15 @@ import numpy as np
 import pandas as pd
 from _common import reference_folder
 
-from bft.models.prediction.duration import DurationEstimator
-from bft.models.prediction.forecast import FEATURES, Forecaster, ahead
-from bft.models.prediction.packing import (
+from bft.models.learned.duration import DurationEstimator
+from bft.models.learned.forecast import FEATURES, Forecaster, ahead
+from bft.models.learned.packing import (
     PackingAnalyser,
     leave_one_model_out,
     sharing_scores,
 )
-from bft.models.prediction.regressors import KINDS
-from bft.models.prediction.saved_models import (
+from bft.models.learned.regressors import KINDS
+from bft.models.learned.saved_models import (
     Accuracy,
     accuracy,
     write_shapes,

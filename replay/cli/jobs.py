@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bft.models import JobTable
+    from bft.models.measure.step_times import StepTimes
     from bft.models.speed.scalability import (
         ScalabilityFit,
         StatedJob,
         Throughputs,
     )
-    from bft.models.speed.step_times import StepTimes
 
 # A batch size that differs from the log's own by more than this factor is reported.
 OTHER_BATCH = 1.05
@@ -311,8 +311,8 @@ def _from_logs(
     """Read one measurement from each log, and report each as it is read."""
     import numpy as np
 
+    from bft.models.measure.training_log import read_log
     from bft.models.speed.scalability import Throughputs
-    from bft.models.speed.training_log import read_log
 
     if not units or len(units) != len(logs):
         raise click.UsageError(

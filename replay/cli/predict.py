@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from bft.models import InputError, read_table
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.cells import Rows
-from bft.models.prediction.duration import DurationEstimator, baselines, split_in_time
-from bft.models.prediction.forecast import FEATURES, Forecaster, ahead, submissions
-from bft.models.prediction.packing import PackingAnalyser, leave_one_model_out
-from bft.models.prediction.regressors import KINDS
-from bft.models.prediction.saved_models import (
+from bft.models.learned.duration import DurationEstimator, baselines, split_in_time
+from bft.models.learned.forecast import FEATURES, Forecaster, ahead, submissions
+from bft.models.learned.packing import PackingAnalyser, leave_one_model_out
+from bft.models.learned.regressors import KINDS
+from bft.models.learned.saved_models import (
     Accuracy,
     Model,
     accuracy,

@@ -32,8 +32,8 @@ from bft.replay.cli.parameters import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bft.models.sharing.co_runs import Plan, Slowdown
-    from bft.models.sharing.gpu_usage import Gauge
+    from bft.models.measure.co_runs import Plan, Slowdown
+    from bft.models.measure.gpu_usage import Gauge
     from bft.models.sharing.xi_repairs import Grid, Suspect
 
 
@@ -143,7 +143,7 @@ measuring_options = together(
 
 def plan_of(given: dict[str, Any]) -> Plan:
     """Return the plan of measurement that the options state."""
-    from bft.models.sharing.co_runs import Plan
+    from bft.models.measure.co_runs import Plan
 
     return Plan(**{name: given[name] for name in _PLAN}, devices=given["devices"])
 
@@ -156,7 +156,7 @@ def gauge_of(given: dict[str, Any]) -> Gauge | None:
     InputError
         When the tool or a device that is asked for cannot be used.
     """
-    from bft.models.sharing.gpu_usage import Gauge, find_tool
+    from bft.models.measure.gpu_usage import Gauge, find_tool
 
     read = find_tool(given["tool"])
     if read is None:
@@ -260,8 +260,8 @@ def build(
     Columns: model_a, batch_a, model_b, batch_b, units; and step_a_s, step_b_s (seconds a step), or log_a, log_b
     (files), or xi_a, xi_b. A row without model_b is a solo run. docs/models.md shows examples.
     """
+    from bft.models.measure.xi_measurements import read_measurements, xi_to_frame
     from bft.models.sharing.xi_estimator import XiEstimator
-    from bft.models.sharing.xi_measurements import read_measurements, xi_to_frame
 
     refuse_existing(output, force=force)
     measured = read_measurements(files, pattern=pattern, warmup=warmup)
@@ -424,7 +424,7 @@ def measure(
 
     Write each command after a double dash: bft-replay xi measure --steps 30 -- python a.py -- python b.py
     """
-    from bft.models.sharing.co_runs import measure
+    from bft.models.measure.co_runs import measure
 
     pair = _two(commands)
     if output is not None and (given["model_a"] is None or given["model_b"] is None):
@@ -622,7 +622,7 @@ def collect(
     from there. Both commands of a pair run on the same --devices. A pair that fails is kept in failed.csv with the
     reason, and the others go on; the exit code is 3 then.
     """
-    from bft.models.sharing.collecting import (
+    from bft.models.measure.collecting import (
         FAILED,
         PROFILES,
         XI,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.prediction.duration import (
+from bft.models.learned.duration import (
     DAY_S,
     LONG_AGO_S,
     LONGEST_S,
@@ -23,8 +23,8 @@ from bft.models.prediction.duration import (
     feature_names,
     split_in_time,
 )
-from bft.models.prediction.regressors import KINDS
-from bft.models.prediction.saved_models import accuracy
+from bft.models.learned.regressors import KINDS
+from bft.models.learned.saved_models import accuracy
 
 START = 1_600_000_000
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.prediction.forecast import FEATURES, Forecaster, ahead, submissions
-from bft.models.prediction.regressors import KINDS
-from bft.models.prediction.saved_models import accuracy
+from bft.models.learned.forecast import FEATURES, Forecaster, ahead, submissions
+from bft.models.learned.regressors import KINDS
+from bft.models.learned.saved_models import accuracy
 
 START = pd.Timestamp("2020-04-01", tz="UTC")
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.prediction.packing import (
+from bft.models.learned.packing import (
     FEATURES,
     PackingAnalyser,
     leave_one_model_out,

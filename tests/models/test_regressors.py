@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.prediction.regressors import (
+from bft.models.learned.regressors import (
     KINDS,
     MIN_ROWS,
     AdditiveModel,
@@ -21,8 +21,8 @@ from bft.models.prediction.regressors import (
     importance,
     regressor_from_document,
 )
-from bft.models.prediction.saved_models import accuracy, write_shapes
-from bft.models.prediction.trees import from_forest, from_lightgbm, from_xgboost
+from bft.models.learned.saved_models import accuracy, write_shapes
+from bft.models.learned.trees import from_forest, from_lightgbm, from_xgboost
 
 
 def data(rows: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

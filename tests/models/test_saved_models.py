@@ -24,11 +24,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.prediction.duration import DurationEstimator
-from bft.models.prediction.forecast import Forecaster
-from bft.models.prediction.packing import PackingAnalyser
-from bft.models.prediction.regressors import KINDS
-from bft.models.prediction.saved_models import read_model, write_model
+from bft.models.learned.duration import DurationEstimator
+from bft.models.learned.forecast import Forecaster
+from bft.models.learned.packing import PackingAnalyser
+from bft.models.learned.regressors import KINDS
+from bft.models.learned.saved_models import read_model, write_model
 
 
 def jobs(rows: int = 240) -> pd.DataFrame:
@@ -110,7 +110,7 @@ blocked = ("interpret", "sklearn", "lightgbm", "xgboost", "skops", "matplotlib")
 for name in blocked:
     sys.modules[name] = None
 import pandas as pd
-from bft.models.prediction.saved_models import read_model
+from bft.models.learned.saved_models import read_model
 import json
 told = json.loads(sys.stdin.read())
 for path, rows in told:

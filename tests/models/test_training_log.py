@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.speed.log_presets import PRESETS, Preset
-from bft.models.speed.step_times import StepTimes
-from bft.models.speed.training_log import read_log, read_step_times
+from bft.models.measure.log_forms import PRESETS, Preset
+from bft.models.measure.step_times import StepTimes
+from bft.models.measure.training_log import read_log, read_step_times
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bft.models import InputError
-from bft.models.sharing.co_runs import Plan
-from bft.models.sharing.xi_measurements import mean_step_s, read_measurements
+from bft.models.measure.co_runs import Plan
+from bft.models.measure.xi_measurements import mean_step_s, read_measurements
 
 HEADER = "model_a,batch_a,model_b,batch_b,units,step_a_s,step_b_s\n"
 SOLO = "bert,32,,,1,0.5,\nvgg,64,,,1,0.2,\n"

@@ -10,8 +10,8 @@ import pytest
 from click import UsageError
 
 from bft.models import InputError
-from bft.models.prediction.duration import DurationEstimator
-from bft.models.prediction.saved_models import read_model
+from bft.models.learned.duration import DurationEstimator
+from bft.models.learned.saved_models import read_model
 from bft.replay.cli.predict import predict
 
 

@@ -16,7 +16,7 @@ import pytest
 from processes import AMPLE_S
 
 from bft.models import read_xi
-from bft.models.sharing.co_runs import slowdown
+from bft.models.measure.co_runs import slowdown
 from bft.replay.cli.main import run
 
 MEASUREMENTS = """model_a,batch_a,model_b,batch_b,units,step_a_s,step_b_s

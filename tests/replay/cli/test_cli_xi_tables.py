@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from bft.models import InputError, read_unit_memory, read_xi
-from bft.models.sharing.gpu_usage import (
+from bft.models.measure.gpu_usage import (
     DeviceState,
     find_tool,
     nvidia_smi,

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, InputError, Job, JobTable, jobs_from_frame, xi_from_frame
-from bft.models.prediction.forecast import Forecaster
-from bft.models.prediction.packing import PackingAnalyser
-from bft.models.prediction.saved_models import write_model
+from bft.models.learned.forecast import Forecaster
+from bft.models.learned.packing import PackingAnalyser
+from bft.models.learned.saved_models import write_model
 from bft.replay import Kind, Replay, Rules, always_idle
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.policy_api import Decision, JobView, PolicyError, State
@@ -697,7 +697,7 @@ def test_sharing_scores_come_from_a_saved_analyser(tmp_path: Path) -> None:
 
 
 def test_estimates_come_from_a_saved_estimator(tmp_path: Path) -> None:
-    from bft.models.prediction.duration import DurationEstimator
+    from bft.models.learned.duration import DurationEstimator
 
     past = pd.DataFrame(
         {

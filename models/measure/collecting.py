@@ -14,9 +14,9 @@ import pandas as pd
 
 from bft.models.cells import Rows
 from bft.models.errors import InputError
-from bft.models.prediction.packing import sharing_scores
-from bft.models.sharing.co_runs import Plan, Slowdown, measure
-from bft.models.sharing.gpu_usage import Gauge
+from bft.models.learned.packing import sharing_scores
+from bft.models.measure.co_runs import Plan, Slowdown, measure
+from bft.models.measure.gpu_usage import Gauge
 from bft.models.sharing.xi_repairs import PAIR_COLUMNS, label_of, pair_key
 from bft.models.sharing.xi_table import Measurement, xi_from_frame
 from bft.models.tables import read_table

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.plugins import extra
-from bft.models.prediction._documents import floats, number, part, wholes
-from bft.models.prediction.trees import (
+from bft.models.learned._documents import floats, number, part, wholes
+from bft.models.learned.trees import (
     Trees,
     fit_lightgbm,
     fit_random_forest,
     fit_xgboost,
 )
+from bft.models.plugins import extra
 
 # How many pairs of features may have a term of their own.
 PAIRS: Final = 5

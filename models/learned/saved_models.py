@@ -16,13 +16,13 @@ import numpy as np
 
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
+from bft.models.learned._documents import part
+from bft.models.learned.duration import DurationEstimator
+from bft.models.learned.forecast import Forecaster
+from bft.models.learned.packing import PackingAnalyser
+from bft.models.learned.regressors import AdditiveModel, Regressor, Term, importance
 from bft.models.limited_reading import Budget, bounded, parse_json, reading, weigh_json
 from bft.models.plugins import extra
-from bft.models.prediction._documents import part
-from bft.models.prediction.duration import DurationEstimator
-from bft.models.prediction.forecast import Forecaster
-from bft.models.prediction.packing import PackingAnalyser
-from bft.models.prediction.regressors import AdditiveModel, Regressor, Term, importance
 
 Model: TypeAlias = DurationEstimator | Forecaster | PackingAnalyser
 M = TypeVar("M", bound=Model)
@@ -41,7 +41,7 @@ def write_model(model: Model, path: str | Path) -> None:
     >>> from tempfile import TemporaryDirectory
     >>> import numpy as np
     >>> from bft.models import PackingAnalyser
-    >>> from bft.models.prediction.trees import Trees
+    >>> from bft.models.learned.trees import Trees
     >>> split = [np.array(column) for column in ([0, -1, -1], [60.0, 0, 0], [1, 1, 2], [2, 1, 2], [0.0, 0, 2], [0])]
     >>> with TemporaryDirectory() as folder:
     ...     write_model(PackingAnalyser(Trees(*split)), f"{folder}/packing.json")

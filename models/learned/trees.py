@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
+from bft.models.learned._documents import floats, number, part, same_length, wholes
 from bft.models.plugins import extra
-from bft.models.prediction._documents import floats, number, part, same_length, wholes
 
 # Rows predicted at a time: rows x trees node numbers are held.
 _ROWS: Final = 4096

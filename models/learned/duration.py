@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from bft.models.cells import Rows
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.prediction._documents import floats, part, same_length, strings
-from bft.models.prediction.regressors import (
+from bft.models.learned._documents import floats, part, same_length, strings
+from bft.models.learned.regressors import (
     Regressor,
     fit_regressor,
     regressor_from_document,
@@ -53,7 +53,7 @@ def _with(past: _Columns, further: _Columns) -> _Columns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DurationEstimator:
-    """Estimator of durations, made by `train` or read by `bft.models.prediction.saved_models.read_model`.
+    """Estimator of durations, made by `train` or read by `bft.models.learned.saved_models.read_model`.
 
     Tables of jobs have the columns
 
@@ -69,7 +69,7 @@ class DurationEstimator:
     Parameters
     ----------
     kind
-        Of the regressor, see `bft.models.prediction.regressors.KINDS`. It predicts log(1 + seconds).
+        Of the regressor, see `bft.models.learned.regressors.KINDS`. It predicts log(1 + seconds).
     optional
         Which optional columns it learnt from, and hence wants.
     features
@@ -95,7 +95,7 @@ class DurationEstimator:
         jobs
             At least 20 finished jobs, in any order. They are kept as history for later predictions.
         kind, seed
-            See `bft.models.prediction.regressors.fit_regressor`.
+            See `bft.models.learned.regressors.fit_regressor`.
         source
             File to name in messages.
 

@@ -1,7 +1,7 @@
 """Step times from a training log: durations, rates, or time stamps with a step counter.
 
-A log is read by a preset (`log_presets`) or by a pattern of the user. Lines of evaluations are left out and counted. A
-log that fits no preset is refused, with the lines in question and the pattern to give (`log_presets`).
+A log is read by a preset (`log_forms`) or by a pattern of the user. Lines of evaluations are left out and counted. A
+log that fits no preset is refused, with the lines in question and the pattern to give (`log_forms`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from bft.models.errors import InputError
 from bft.models.limited_reading import lines, opened
-from bft.models.speed.log_presets import (
+from bft.models.measure.log_forms import (
     BATCH_SIZE,
     BY_NAME,
     COUNTED,
@@ -40,7 +40,7 @@ from bft.models.speed.log_presets import (
     list_of_presets,
     quoted_line,
 )
-from bft.models.speed.step_times import Basis, StepTimes
+from bft.models.measure.step_times import Basis, StepTimes
 
 # Durations that differ from what the time stamps say by more than this factor are reported.
 DISAGREES: Final = 3.0
@@ -105,7 +105,7 @@ def read_step_times(
 ) -> StepTimes:
     """Find the duration of steps in the lines of a training log.
 
-    Each line has the form of the first preset that it fits (`bft.models.speed.log_presets.PRESETS`), and the first
+    Each line has the form of the first preset that it fits (`bft.models.measure.log_forms.PRESETS`), and the first
     preset with durations is the one that counts. Lines of validation, evaluation and of what goes before, and times of
     epochs, are left out.
 
@@ -167,7 +167,7 @@ _OF_USER: Final = "the pattern"
 class _Record:
     """Record of a step, read from one line of a training log.
 
-    `numbers` has the groups of `log_presets`, but for durations and rates of steps, which are `step_s` here, and
+    `numbers` has the groups of `log_forms`, but for durations and rates of steps, which are `step_s` here, and
     `resolution_s`, which is what the clock of the line tells apart.
     """
 

@@ -23,9 +23,9 @@ from typing import Final, NoReturn
 import numpy as np
 
 from bft.models import InputError
-from bft.models.sharing.gpu_usage import DeviceState, Gauge, Usage, usage_of
-from bft.models.sharing.xi_measurements import mean_step_s
-from bft.models.speed.training_log import read_step_times
+from bft.models.measure.gpu_usage import DeviceState, Gauge, Usage, usage_of
+from bft.models.measure.training_log import read_step_times
+from bft.models.measure.xi_measurements import mean_step_s
 
 # Seconds that processes have to end by themselves before they are killed.
 GRACE_S: Final = 5.0

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from bft.models.cells import Rows
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
+from bft.models.learned._documents import part, strings
+from bft.models.learned.regressors import any_order
+from bft.models.learned.trees import LEAF, Trees, from_sklearn
 from bft.models.plugins import extra
-from bft.models.prediction._documents import part, strings
-from bft.models.prediction.regressors import any_order
-from bft.models.prediction.trees import LEAF, Trees, from_sklearn
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,8 @@ import numpy as np
 from bft.models.cells import Rows
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.prediction._documents import number, part, strings
-from bft.models.prediction.regressors import (
+from bft.models.learned._documents import number, part, strings
+from bft.models.learned.regressors import (
     Regressor,
     fit_regressor,
     regressor_from_document,
@@ -52,7 +52,7 @@ class Forecaster:
     Parameters
     ----------
     kind
-        Of the regressor, see `bft.models.prediction.regressors.KINDS`. It predicts the square root of the mean
+        Of the regressor, see `bft.models.learned.regressors.KINDS`. It predicts the square root of the mean
         count, as the variance of the root of a Poisson count does not depend on the count.
     column
         The column that is forecast.
