@@ -6,26 +6,17 @@ job was submitted; nothing that happens later can change its features, not even 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from bft.models.cells import Rows
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.learned._documents import floats, part, same_length, strings
-from bft.models.learned.regressors import (
-    Regressor,
-    fit_regressor,
-    regressor_from_document,
-)
-
-if TYPE_CHECKING:
-    import pandas as pd
+from bft.models.learned.ga2m import AdditiveModel, fit_ga2m
 
 SUBMITTED: Final = ("user", "gpu_num", "submit_time")
 FINISHED: Final = (*SUBMITTED, "duration")
@@ -38,17 +29,6 @@ LONG_AGO_S: Final = 365 * DAY_S
 # A model of logarithms may get beyond all bounds where it has not learnt.
 LONGEST_S: Final = 10 * 365 * DAY_S
 _THURSDAY: Final = 3  # 1970-01-01, Monday being 0
-
-# Columns of jobs by name, each of shape (jobs,); what an optional one lacks is empty or 0.
-# All have what groups agree in: user, vc, name, gpus. Jobs at their submission also have cpus and submit_s, finished
-# ones finish_s and target, which is log(1 + seconds).
-_Columns = Mapping[str, NDArray[Any]]
-
-
-def _with(past: _Columns, further: _Columns) -> _Columns:
-    return {
-        name: np.concatenate([column, further[name]]) for name, column in past.items()
-    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,25 +48,37 @@ class DurationEstimator:
 
     Parameters
     ----------
-    kind
-        Of the regressor, see `bft.models.learned.regressors.KINDS`. It predicts log(1 + seconds).
     optional
         Which optional columns it learnt from, and hence wants.
     features
-        Names of the regressor's features, see `feature_names`.
+        Names of what the regressor looks at: gpus, cpus, hour and weekday (Monday 0, UTC) of the submission, and for
+        the user's virtual cluster (vc), the user, the user's jobs of that size (user_gpus) and of that name
+        (user_name), of finished jobs:
+
+        _mean   mean of log(1 + seconds), with the mean of the next coarser group counted as one job more
+        _count  log(1 + how many)
+        _last   log(1 + seconds) of the one that finished last; without one, the mean
+        _since  log(1 + seconds) since then; a year without one
+    past
+        Finished jobs: user, vc, name, gpus (empty where the table does not say), finish_s, and target, which is
+        log(1 + seconds).
+    regressor
+        Predicts log(1 + seconds).
     """
 
-    document_kind: ClassVar[str] = "duration"
-
-    kind: str
     optional: tuple[str, ...]
     features: tuple[str, ...]
-    past: _Columns
-    regressor: Regressor
+    past: pd.DataFrame
+    regressor: AdditiveModel
+
+    def __post_init__(self) -> None:
+        numbers = self.past[["gpus", "finish_s", "target"]].to_numpy(dtype=np.float64)
+        if not np.isfinite(numbers).all():
+            raise ValueError("past: expected finite numbers")
 
     @classmethod
     def train(
-        cls, jobs: pd.DataFrame, *, kind: str = "ga2m", seed: int = 0, source: str = ""
+        cls, jobs: pd.DataFrame, *, seed: int = 0, source: str = ""
     ) -> DurationEstimator:
         """Learn from finished jobs.
 
@@ -94,8 +86,8 @@ class DurationEstimator:
         ----------
         jobs
             At least 20 finished jobs, in any order. They are kept as history for later predictions.
-        kind, seed
-            See `bft.models.learned.regressors.fit_regressor`.
+        seed
+            See `bft.models.learned.ga2m.fit_ga2m`.
         source
             File to name in messages.
 
@@ -110,8 +102,8 @@ class DurationEstimator:
         )
         past = _past(jobs, optional, source)
         x = _features(_submitted(jobs, optional, source), past, optional)
-        regressor = fit_regressor(kind, x, past["target"], seed)
-        return cls(kind, optional, feature_names(optional), past, regressor)
+        regressor = fit_ga2m(x.to_numpy(), past["target"].to_numpy(), seed)
+        return cls(optional, tuple(x.columns), past, regressor)
 
     def predict(
         self, jobs: pd.DataFrame, *, past: pd.DataFrame | None = None, source: str = ""
@@ -128,69 +120,28 @@ class DurationEstimator:
         source
             File to name in messages.
         """
-        x = self.inputs(jobs, past=past, source=source)
+        x = self.inputs(jobs, past=past, source=source).to_numpy()
         logs = np.clip(self.regressor.predict(x), 0.0, np.log1p(LONGEST_S))
         return np.expm1(logs)
 
     def inputs(
         self, jobs: pd.DataFrame, *, past: pd.DataFrame | None = None, source: str = ""
-    ) -> FloatArray:
-        """The regressor's features of jobs, shape (jobs, features): to explain and to draw."""
-        known = (
-            self.past
-            if past is None
-            else _with(self.past, _past(past, self.optional, source))
-        )
+    ) -> pd.DataFrame:
+        """The regressor's features of jobs, a column each: to explain and to draw."""
+        known = self.past
+        if past is not None:
+            known = pd.concat([known, _past(past, self.optional, source)])
         return _features(_submitted(jobs, self.optional, source), known, self.optional)
 
-    def to_document(self) -> dict[str, Any]:
-        """The estimator as plain data."""
-        return {
-            "regressor_kind": self.kind,
-            "optional": list(self.optional),
-            "features": list(self.features),
-            "past": {name: column.tolist() for name, column in self.past.items()},
-            "regressor": self.regressor.to_document(),
-        }
 
-    @classmethod
-    def from_document(cls, document: Any) -> DurationEstimator:
-        """The estimator that plain data state, checked."""
-        optional, features = (
-            strings(document, "optional"),
-            strings(document, "features"),
-        )
-        if any(
-            column not in OPTIONAL for column in optional
-        ) or features != feature_names(optional):
-            raise InputError(
-                "not a model that can be used: its features are not those of this version",
-                hint="train it again",
-            )
-        stored = part(document, "past", dict)
-        past: dict[str, NDArray[Any]] = {
-            column: np.array(strings(stored, column), dtype=object)
-            for column in ("user", "vc", "name")
-        }
-        past |= {
-            column: floats(stored, column) for column in ("gpus", "finish_s", "target")
-        }
-        same_length("'past'", *past.values())
-        kind = part(document, "regressor_kind", str)
-        regressor = regressor_from_document(
-            kind, document.get("regressor"), len(features)
-        )
-        return cls(kind, optional, features, past, regressor)
-
-
-# Baselines by name -> the attribute they predict by.
+# Predictions that need no model.
 BASELINES: Final = ("user at size", "constant")
 
 
 def baselines(
     before: pd.DataFrame, after: pd.DataFrame, past: pd.DataFrame, *, source: str = ""
 ) -> dict[str, FloatArray]:
-    """Predictions without a model, for comparison; arguments as `split_in_time` returns them.
+    """Predict without a model; the tables are those of `split_in_time`.
 
     Returns
     -------
@@ -200,11 +151,11 @@ def baselines(
         mean logarithm of all in `before`.
     """
     learnt = _past(before, (), source)
-    known = _with(learnt, _past(past, (), source))
-    x = _features(_submitted(after, (), source), known, ())
-    by_user = x[:, feature_names(()).index("user_gpus_mean")]
-    constant = np.full(len(after), float(learnt["target"].mean()))
-    return dict(zip(BASELINES, (np.expm1(by_user), np.expm1(constant)), strict=True))
+    known = pd.concat([learnt, _past(past, (), source)])
+    by_user = _features(_submitted(after, (), source), known, ())["user_gpus_mean"]
+    constant = np.full(len(after), learnt["target"].mean())
+    logs = (by_user.to_numpy(), constant)
+    return dict(zip(BASELINES, map(np.expm1, logs), strict=True))
 
 
 def split_in_time(
@@ -227,170 +178,106 @@ def split_in_time(
         Those that had finished by then, to learn from; those submitted from then on, to predict; and all that are not
         in `before`, which become known as time goes on: `train(before).predict(after, past=past)`.
     """
-    past = _past(jobs, (), source)
+    finish_s = _past(jobs, (), source)["finish_s"].to_numpy()
     if not len(jobs):
         raise InputError("no jobs", file=source or None)
     submit = Rows(jobs, source).all_seconds("submit_time")
     instant = np.sort(submit)[int(len(submit) * (1 - share))]
-    known = past["finish_s"] < instant
+    known = finish_s < instant
     return jobs[known], jobs[submit >= instant], jobs[~known]
 
 
-def _levels(optional: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Groups of jobs whose history counts, from coarse to fine: name -> columns that a group agrees in."""
-    levels: dict[str, tuple[str, ...]] = {"vc": ("vc",)} if "vc" in optional else {}
-    levels |= {"user": ("user",), "user_gpus": ("user", "gpus")}
-    return levels | ({"user_name": ("user", "name")} if "jobname" in optional else {})
-
-
-def feature_names(optional: Sequence[str]) -> tuple[str, ...]:
-    """The regressor's features, for given optional columns.
-
-    gpus, cpus, hour and weekday (Monday 0, UTC) of the submission, and for the user's virtual cluster (vc), the user,
-    the user's jobs of that size (user_gpus) and of that name (user_name), of finished jobs:
-
-    _mean   mean of log(1 + seconds), with the mean of the next coarser group counted as one job more
-    _count  log(1 + how many)
-    _last   log(1 + seconds) of the one that finished last; without one, the mean
-    _since  log(1 + seconds) since then; a year without one
-    """
-    cpus = ("cpus",) if "cpu_num" in optional else ()
-    history = tuple(
-        f"{level}_{statistic}"
-        for level in _levels(optional)
-        for statistic in ("mean", "count", "last", "since")
-    )
-    return ("gpus", *cpus, "hour", "weekday", *history)
-
-
-def _submitted(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Columns:
+def _submitted(
+    frame: pd.DataFrame, optional: Sequence[str], source: str
+) -> pd.DataFrame:
+    """Jobs at their submission: what groups agree in, cpus where they count, and submit_s."""
     rows = Rows(frame, source).require((*SUBMITTED, *optional))
-    cpus = "cpu_num" in optional
-    return {
-        **_groups(rows, optional),
-        "cpus": rows.all_numbers("cpu_num", min=0) if cpus else np.zeros(len(rows)),
-        "submit_s": rows.all_seconds("submit_time"),
-    }
+    columns = _groups(rows, optional)
+    if "cpu_num" in optional:
+        columns["cpus"] = rows.all_numbers("cpu_num", min=0)
+    return pd.DataFrame({**columns, "submit_s": rows.all_seconds("submit_time")})
 
 
-def _past(frame: pd.DataFrame, optional: Sequence[str], source: str) -> _Columns:
+def _past(frame: pd.DataFrame, optional: Sequence[str], source: str) -> pd.DataFrame:
+    """Finished jobs: what groups agree in, finish_s and target."""
     rows = Rows(frame, source).require(
         (*FINISHED, *optional), ("finish_time",), empty=True
     )
     duration = rows.all_numbers("duration", min=0)
     submit = rows.all_seconds("submit_time")
-    finish = (
-        rows.all_seconds("finish_time")
-        if rows.has("finish_time")
-        else submit + duration
-    )
+    finish = submit + duration
+    if rows.has("finish_time"):
+        finish = rows.all_seconds("finish_time")
     early = np.flatnonzero(finish < submit)
     if len(early):
         raise rows[int(early[0])].error(
             "finish_time", "the job finishes before it is submitted"
         )
-    return {
-        **_groups(rows, optional),
-        "finish_s": finish,
-        "target": np.log1p(duration),
-    }
+    columns = _groups(rows, optional)
+    return pd.DataFrame({**columns, "finish_s": finish, "target": np.log1p(duration)})
 
 
-def _groups(rows: Rows, optional: Sequence[str]) -> _Columns:
+def _groups(rows: Rows, optional: Sequence[str]) -> dict[str, Any]:
     """The columns that groups agree in."""
-    none = np.full(len(rows), "", dtype=object)
-    names = (
-        [re.sub(r"\d+", "#", name) for name in rows.all_names("jobname", "")]
-        if "jobname" in optional
-        else none
-    )
+    none = pd.Series([""] * len(rows), dtype=object)
+    named = "jobname" in optional
+    names = pd.Series(rows.all_names("jobname", ""), dtype=object) if named else none
     return {
         "user": rows.all_names("user"),
         "vc": rows.all_names("vc", "") if "vc" in optional else none,
-        "name": np.array(names, dtype=object),
+        "name": names.str.replace(r"\d+", "#", regex=True),
         "gpus": rows.all_numbers("gpu_num", min=0),
     }
 
 
-def _features(jobs: _Columns, past: _Columns, optional: Sequence[str]) -> FloatArray:
-    """The regressor's features of jobs, shape (jobs, features), in the order of `feature_names`."""
-    columns = [jobs["gpus"]]
-    if "cpu_num" in optional:
-        columns.append(jobs["cpus"])
+def _features(
+    jobs: pd.DataFrame, past: pd.DataFrame, optional: Sequence[str]
+) -> pd.DataFrame:
+    """The regressor's features of jobs, see `DurationEstimator`."""
+    names = dict.fromkeys(("user", "vc", "name"), object)  # else str, read from a file
+    jobs = jobs.astype(names).assign(all=0).sort_values("submit_s", kind="stable")
+    # Equal finishes: by duration, so that the order of the table does not matter.
+    past = past.astype(names).assign(all=0)
+    past = past.sort_values(["finish_s", "target"], kind="stable")
+    # Groups whose history counts, from coarse to fine, and the columns that a group agrees in.
+    levels = {"vc": ["vc"]} if "vc" in optional else {}
+    levels |= {"user": ["user"], "user_gpus": ["user", "gpus"]}
+    if "jobname" in optional:
+        levels["user_name"] = ["user", "name"]
+
     day = np.floor(jobs["submit_s"] / DAY_S)
-    columns += [(jobs["submit_s"] - day * DAY_S) / 3600, (day + _THURSDAY) % 7]
-    coarser = _History(jobs, past, ()).mean(0.0)
-    for keys in _levels(optional).values():
-        history = _History(jobs, past, keys)
-        coarser = history.mean(coarser)
-        columns += [
-            coarser,
-            np.log1p(history.count),
-            history.last(coarser),
-            history.since(),
-        ]
-    return np.column_stack(columns)
+    features = jobs[["gpus", "cpus"] if "cpu_num" in optional else ["gpus"]].assign(
+        hour=(jobs["submit_s"] - day * DAY_S) / 3600, weekday=(day + _THURSDAY) % 7
+    )
+    known = _known(jobs, past, ["all"])
+    mean = known["total"] / (known["count"] + 1)
+    for level, keys in levels.items():
+        known = _known(jobs, past, keys)
+        mean = (known["total"] + mean) / (known["count"] + 1)
+        since = (jobs["submit_s"] - known["finish_s"]).fillna(LONG_AGO_S)
+        features[f"{level}_mean"] = mean
+        features[f"{level}_count"] = np.log1p(known["count"])
+        features[f"{level}_last"] = known["target"].fillna(mean)
+        features[f"{level}_since"] = np.log1p(since.clip(upper=LONG_AGO_S))
+    return features.sort_index()
 
 
-class _History:
-    """For each job, the past jobs of its group that had finished before it was submitted.
+def _known(jobs: pd.DataFrame, past: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """For each job, the last past job of its group that had finished before, with the count and sum of targets by then.
 
     Strictly before: a job that takes no time has not finished when it is submitted.
     """
-
-    def __init__(self, jobs: _Columns, past: _Columns, keys: Sequence[str]) -> None:
-        import pandas as pd
-
-        code = np.zeros(len(past["user"]) + len(jobs["user"]), dtype=np.int64)
-        for key in keys:
-            values, distinct = pd.factorize(np.concatenate([past[key], jobs[key]]))
-            code = pd.factorize(code * len(distinct) + values)[0]
-        of_past, of_jobs = np.split(code, [len(past["user"])])
-        # One sorted array of (group, instant) serves all groups; instants become their ranks.
-        instants = np.unique(np.concatenate([past["finish_s"], jobs["submit_s"]]))
-        # Equal finishes: by duration, so that the order of the table does not matter.
-        order = np.lexsort((past["target"], past["finish_s"], of_past))
-        sorted_keys = of_past[order] * len(instants) + np.searchsorted(
-            instants, past["finish_s"][order]
-        )
-        first = np.searchsorted(sorted_keys, of_jobs * len(instants))
-        end = np.searchsorted(
-            sorted_keys,
-            of_jobs * len(instants) + np.searchsorted(instants, jobs["submit_s"]),
-        )
-        if "name" in keys:  # jobs without a name have nothing in common
-            end = np.where(jobs["name"] == "", first, end)
-        self.count = (end - first).astype(np.float64)
-        self._target, self._finish, self._submit = (
-            past["target"][order],
-            past["finish_s"][order],
-            jobs["submit_s"],
-        )
-        # Summed up group by group: a sum over all would carry others' later jobs in its rounding.
-        self._sum = (
-            pd.Series(self._target)
-            .groupby(of_past[order])
-            .cumsum()
-            .to_numpy(dtype=np.float64)
-        )
-        self._some = self.count > 0
-        self._at = end[self._some] - 1
-
-    def mean(self, coarser: FloatArray | float) -> FloatArray:
-        total = np.zeros(len(self.count))
-        total[self._some] = self._sum[self._at]
-        result: FloatArray = (total + coarser) / (self.count + 1)
-        return result
-
-    def last(self, otherwise: FloatArray) -> FloatArray:
-        result = otherwise.copy()
-        result[self._some] = self._target[self._at]
-        return result
-
-    def since(self) -> FloatArray:
-        result = np.full(len(self.count), LONG_AGO_S)
-        result[self._some] = np.minimum(
-            self._submit[self._some] - self._finish[self._at], LONG_AGO_S
-        )
-        logs: FloatArray = np.log1p(result)
-        return logs
+    if "name" in keys:  # jobs without a name have nothing in common
+        past = past[past["name"] != ""]
+    # Summed up group by group: a sum over all would carry others' later jobs in its rounding.
+    groups = past.groupby(keys, sort=False)["target"]
+    past = past.assign(count=groups.cumcount() + 1.0, total=groups.cumsum())
+    known = pd.merge_asof(
+        jobs[["submit_s", *keys]],
+        past[["finish_s", *keys, "target", "count", "total"]],
+        left_on="submit_s",
+        right_on="finish_s",
+        by=keys,
+        allow_exact_matches=False,
+    )
+    return known.fillna({"count": 0.0, "total": 0.0}).set_index(jobs.index)

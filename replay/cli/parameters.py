@@ -162,7 +162,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "predict evaluate": (
         "bft-replay predict evaluate durations jobs.csv",
-        "bft-replay predict evaluate submissions jobs.csv --kind ga2m --horizon 3",
+        "bft-replay predict evaluate submissions jobs.csv --horizon 3",
     ),
     "predict show": (
         "bft-replay predict show durations.json",

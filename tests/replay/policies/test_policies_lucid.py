@@ -621,7 +621,7 @@ def test_recent_submissions_are_those_of_the_horizon(
 def test_a_saved_model_forecasts_from_what_has_been_submitted(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     slots = pd.DataFrame({"time": np.arange(600) * 600.0, "jobs": rng.poisson(6, 600)})
-    model = Forecaster.train(slots, kind="ga2m")
+    model = Forecaster.train(slots)
     learnt = LearntForecast(model)
     first = tuple(
         JobView(job(f"j{index}", submit=10.0 * index), 0, 0.0) for index in range(300)
@@ -707,7 +707,7 @@ def test_estimates_come_from_a_saved_estimator(tmp_path: Path) -> None:
             "duration": [10.0, 5000.0] * 30,
         }
     )
-    model = DurationEstimator.train(past, kind="ga2m")
+    model = DurationEstimator.train(past)
     write_model(model, tmp_path / "durations.json")
     jobs = JobTable(
         tuple(
