@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 # A batch size that differs from the log's own by more than this factor is reported.
 OTHER_BATCH = 1.05
+# Steps that more units shorten by less than a tenth are of batches that grow with the units.
+ALIKE = 0.9
 
 Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
 Measure = Literal["largest-share", "skewness"]
@@ -86,8 +88,8 @@ def _check_instant(
               help="A training log instead of a table; several with a --units each.")  # fmt: skip
 @click.option("--pattern", metavar="NAME|REGEX",
               help="Form of the log: keras, lightning, deepspeed, ... (docs/models.md has all names), or a "
-              "regular expression with named groups seconds, ms, us, steps_per_s, samples_per_s, or time or interval_s "
-              "with step; and samples. [the first form that fits]")  # fmt: skip
+              "regular expression with named groups seconds, ms, us, steps_per_s, samples_per_s, unit_samples_per_s, or "
+              "time or interval_s with step; and samples. [the first form that fits]")  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="First steps of a log to leave out.")  # fmt: skip
 @click.option("--model", "kind", type=OneOf(["piecewise", "amdahl", "usl", "throughput"]), default="piecewise",
@@ -319,12 +321,13 @@ def _from_logs(
             f"--units must give the units of each log: {len(logs)} of them, as in --units 4,8"
         )
     rates, batches, kinds = [], [], set()
+    steps: dict[int, float] = {}
     click.echo(
         f"{'log':<24} {'units':>5} {'steps':>7} {'s/step':>9} {'95 %':>19} {'samples/s':>11}"
     )
     for log, count in zip(logs, units, strict=True):
         batch = unit_batch * count if unit_batch else batch_size
-        times = read_log(log, pattern, batch_size=batch, warmup=warmup)
+        times = read_log(log, pattern, batch_size=batch, warmup=warmup, units=count)
         if times.per == "token" and batch is not None:
             raise InputError(
                 "states tokens a second only, and a batch size in samples does not give the tokens of a step",
@@ -356,6 +359,15 @@ def _from_logs(
             say_note(f"{log}: {note}")
         rates.append(rate)
         batches.append(times.samples if times.per == "step" else None)
+        if times.basis == "step" and batch_size:
+            steps[count] = times.median_s
+    few, many = min(steps, default=0), max(steps, default=0)
+    if few < many and steps[many] > ALIKE * steps[few]:
+        raise InputError(
+            f"a step takes as long on {many} units ({steps[many]:.4g} s) as on {few} ({steps[few]:.4g} s): each unit "
+            f"has a batch of its own, and {batch_size:g} samples are not those of all",
+            hint="give --unit-batch, the samples of a step and unit, instead of --batch-size",
+        )
     known = [float(batch) for batch in batches if batch is not None]
     return Throughputs(
         name or Path(logs[0]).name.split(".")[0],

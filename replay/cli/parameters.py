@@ -117,11 +117,11 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "jobs": (
         "bft-replay jobs fit throughputs.csv --submit 2024-03-04 -o jobs.parquet",
-        "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8",
+        "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --unit-batch 64",
     ),
     "jobs fit": (
         "bft-replay jobs fit throughputs.csv --model amdahl --max 64 --submit 2024-03-04 -o jobs.parquet",
-        "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --batch-size 512",
+        "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --unit-batch 64",
     ),
     "jobs skew": (
         "bft-replay jobs skew layers.csv",
