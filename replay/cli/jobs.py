@@ -88,8 +88,8 @@ def _check_instant(
               help="A training log instead of a table; several with a --units each.")  # fmt: skip
 @click.option("--pattern", metavar="NAME|REGEX",
               help="Form of the log: keras, lightning, deepspeed, ... (docs/models.md has all names), or a "
-              "regular expression with named groups seconds, ms, us, steps_per_s, samples_per_s, unit_samples_per_s, or "
-              "time or interval_s with step; and samples. [the first form that fits]")  # fmt: skip
+              "regular expression with named groups seconds, ms, us, steps_per_s, samples_per_s, unit_samples_per_s, "
+              "or time or interval_s with step; and samples. [the first form that fits]")  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="First steps of a log to leave out.")  # fmt: skip
 @click.option("--model", "kind", type=OneOf(["piecewise", "amdahl", "usl", "throughput"]), default="piecewise",

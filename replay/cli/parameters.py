@@ -137,15 +137,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "xi collect": (
         "bft-replay xi collect trainings.csv -o measured --devices 0",
-        "bft-replay xi collect trainings.csv -o second --pairs again.csv",
-    ),
-    "xi merge": (
-        "bft-replay xi merge measured/xi.csv second/xi.csv -o xi.csv",
-        "bft-replay xi merge xi.csv new.csv -o xi.csv --force",
-    ),
-    "xi memory": (
-        "bft-replay xi memory measured/profiles.csv -o memory.csv",
-        "bft-replay xi memory one/profiles.csv two/profiles.csv -o memory.csv",
+        "bft-replay xi collect trainings.csv -o measured --pairs again.csv --again",
     ),
     "xi check": ("bft-replay xi check xi.csv", "bft-replay xi check xi.csv --json"),
     "xi show": (

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from bft.models.measure.co_runs import Plan, Slowdown
     from bft.models.measure.gpu_usage import Gauge
-    from bft.models.sharing.xi_repairs import Grid, Suspect
+    from bft.models.sharing.xi_repairs import Grid
 
 
 pattern_option = click.option(
@@ -308,22 +308,26 @@ def check(
 ) -> None:
     """Validate a xi table: pairs, missing pairs, ratios that differ by side, below 1, or implausibly high.
 
-    With --retest, rows with such ratios are named, and a table of their pairs is written: `xi collect --pairs` measures
-    them again, `xi merge` puts the answers in their place.
+    With --retest, rows with such ratios are named, and a table of their pairs is written: `xi collect --pairs` --again
+    measures them again, and puts the answers in their place.
     """
     from bft.models import read_xi
-    from bft.models.sharing.xi_repairs import check_xi, suspects
+    from bft.models.sharing.xi_repairs import check_xi, retest_frame
 
     if retest is not None:
         refuse_existing(retest, force=force)
     table = read_xi(file)
     result = check_xi(table, implausible)
     if retest is not None:
-        suspicious = suspects(table, implausible)
-        result["retest"] = [
-            {"row": each.row, "reason": each.reason} for each in suspicious
-        ]
-        _write_retest(file, suspicious, retest)
+        frame = retest_frame(table, result["retest"])
+        _write_csv(frame, retest)
+        for suspect in result["retest"][:LISTED]:
+            say_note(f"{file}: row {suspect['row']}: {suspect['reason']}")
+        count = len(result["retest"])
+        more = f"; the first {LISTED} are named here" if count > LISTED else ""
+        say_note(
+            f"{retest}: {len(frame)} pairs to measure again, of {count} rows{more}"
+        )
     if as_json:
         click.echo(json.dumps(result, indent=2))
         return
@@ -356,20 +360,6 @@ def check(
         (f"above {implausible:g}", _counted(high)),
     ):
         click.echo(f"{label:<17}{value}")
-
-
-def _write_retest(file: str, found: Sequence[Suspect], output: str) -> None:
-    """Name the rows, and write their pairs."""
-    from bft.models.sharing.xi_repairs import retest_frame
-
-    frame = retest_frame(found)
-    _write_csv(frame, output)
-    for suspect in found[:LISTED]:
-        say_note(f"{file}: row {suspect.row}: {suspect.reason}")
-    more = f"; the first {LISTED} are named here" if len(found) > LISTED else ""
-    say_note(
-        f"{output}: {len(frame)} pairs to measure again, of {len(found)} rows{more}"
-    )
 
 
 @xi.command(cls=NamesWholeOption, short_help="Heat map of a xi table.")
@@ -425,6 +415,7 @@ def measure(
     Write each command after a double dash: bft-replay xi measure --steps 30 -- python a.py -- python b.py
     """
     from bft.models.measure.co_runs import measure
+    from bft.models.measure.collecting import xi_row
 
     pair = _two(commands)
     if output is not None and (given["model_a"] is None or given["model_b"] is None):
@@ -436,7 +427,7 @@ def measure(
     with interruptible():
         sides = measure(pair, plan, say_progress, gauge)
     given["units"] = units_of(given)
-    row = _row(sides, given)
+    row = xi_row(given, sides, given["repeats"])
     if output is not None:
         _add(before, row, output)
     if as_json:
@@ -471,17 +462,6 @@ def _two(words: Sequence[str]) -> tuple[list[str], list[str]]:
             "expected two commands, each after a double dash: bft-replay xi measure [OPTIONS] -- CMD_A -- CMD_B"
         )
     return list(words[: cuts[0]]), list(words[cuts[0] + 1 :])
-
-
-def _row(sides: tuple[Slowdown, Slowdown], given: dict[str, Any]) -> dict[str, Any]:
-    """A row of a xi table, with the intervals and how often it was measured."""
-    row = {
-        name: given[name]
-        for name in ("model_a", "batch_a", "model_b", "batch_b", "units")
-    }
-    for name, side in zip(("xi_a", "xi_b"), sides, strict=True):
-        row |= {name: side.xi, f"{name}_low": side.low, f"{name}_high": side.high}
-    return row | {"repeats": given["repeats"]}
 
 
 def _details(side: Slowdown) -> dict[str, Any]:
@@ -609,7 +589,7 @@ def _listing(entries: Sequence[str]) -> str:
 @click.option(
     "--again",
     is_flag=True,
-    help="Measure also pairs that are in xi.csv: a further row each.",
+    help="Measure also pairs that are in xi.csv, and replace their rows.",
 )
 @click.option("--retry", is_flag=True, help="Try pairs again that failed before.")
 @measuring_options
@@ -672,72 +652,3 @@ def collect(
             f"{folder / FAILED}: {len(failures)} pairs failed; --retry tries them again"
         )
         click.get_current_context().exit(EXIT_INCOMPLETE)
-
-
-@xi.command(
-    cls=NamesWholeOption, short_help="Replace rows of a xi table by newer measurements."
-)
-@click.argument("old", metavar="TABLE")
-@click.argument("new", metavar="NEW")
-@output_option("Where to write the table: .csv or .parquet.")
-@force_option("Replace the output if it exists; it may be TABLE itself.")
-def merge(old: str, new: str, output: str, force: bool) -> None:
-    """Put the rows of NEW in the place of TABLE's rows of the same pair, either way round; new pairs follow.
-
-    The same pair means the same models, batch sizes and units.
-    """
-    from bft.models import read_table
-    from bft.models.sharing.xi_repairs import merge_xi
-
-    writable(output)
-    refuse_existing(output, force=force)
-    merged = merge_xi(read_table(old), read_table(new), old_source=old, new_source=new)
-    write_xi(merged.frame, output)
-    click.echo(
-        f"{output}: {len(merged.frame)} rows; {merged.replaced} replaced, {merged.added} added"
-    )
-
-
-@xi.command(cls=NamesWholeOption, short_help="Make a memory table of profiles.")
-@click.argument("profiles", metavar="PROFILES...", nargs=-1, required=True)
-@output_option("Where to write the table: .csv.")
-@force_option("Replace the table if it exists.")
-def memory(profiles: tuple[str, ...], output: str, force: bool) -> None:
-    """Make the table that --memory-table takes: the largest memory by model and batch size in PROFILES.
-
-    Columns: model, batch, memory_gib, as xi collect writes them. Rows without memory are left out.
-    """
-    import pandas as pd
-
-    from bft.models import read_table
-    from bft.models.cells import Rows
-    from bft.models.sharing.unit_memory import COLUMNS, unit_memory_from_frame
-
-    refuse_existing(output, force=force)
-    rows, without = [], 0
-    for path in profiles:
-        for row in Rows(read_table(path), path).require(
-            ("model",), ("batch", "memory_gib")
-        ):
-            gib = row.number(
-                "memory_gib", 0.0, min=0
-            )  # 0: none above what was in use before
-            if gib and row.given("batch"):
-                rows.append((row.name("model"), row.number("batch", above=0), gib))
-            else:
-                without += 1
-    if without:
-        say_note(f"{without} rows state no batch size or no memory, and are left out")
-    if not rows:
-        hint = "xi collect measures memory where it can read a GPU"
-        raise InputError(
-            "no row states model, batch and memory_gib", file=profiles[0], hint=hint
-        )
-    curves = unit_memory_from_frame(pd.DataFrame(rows, columns=list(COLUMNS))).curves
-    table = [
-        (model, batch, gib)
-        for model, each in curves.items()
-        for batch, gib in zip(each.batches, each.gib, strict=True)
-    ]
-    _write_csv(pd.DataFrame(table, columns=list(COLUMNS)), output)
-    click.echo(f"{output}: {len(table)} batch sizes of {len(curves)} models")
