@@ -136,8 +136,6 @@ class UnitMemory:
 def read_unit_memory(path: str | Path) -> UnitMemory:
     r"""Read a table of memory: columns model, batch (samples a unit works on at a time), memory_gib.
 
-    Rows without a batch size or memory say nothing: profiles of `bft-replay xi collect` may have such.
-
     Raises
     ------
     InputError
@@ -166,15 +164,14 @@ def unit_memory_from_frame(frame: pd.DataFrame, *, source: str = "") -> UnitMemo
     >>> memory.fits(("bert", 8), ("bert", 16), unit_memory_gib=16, margin=1.2)
     True
     """
-    rows = Rows(frame, source).require(COLUMNS)
-    measured = [
-        (row.name("model"), row.number("batch", above=0), gib)
-        for row in rows
-        if row.given("batch") and (gib := row.number("memory_gib", 0.0, min=0))
-    ]
-    if not measured:
-        raise rows.error("no row states model, batch and memory_gib")
-    return UnitMemory(measured)
+    return UnitMemory(
+        (
+            row.name("model"),
+            row.number("batch", above=0),
+            row.number("memory_gib", above=0),
+        )
+        for row in Rows(frame, source).require(COLUMNS)
+    )
 
 
 # Smallest share of its goodput with which a newcomer may start on shared units.

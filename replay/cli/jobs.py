@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +11,7 @@ import click
 
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
-from bft.models.checks import strict_instant
+from bft.models.checks import strict_instant, utc
 from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.parameters import (
     Finite,
@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
     from bft.models import JobTable
     from bft.models.measure.step_times import StepTimes
-    from bft.models.speed.scalability import (
-        ScalabilityFit,
-        StatedJob,
-        Throughputs,
-    )
+    from bft.models.speed.scalability import ScalabilityFit, Throughputs
 
 # A batch size that differs from the log's own by more than this factor is reported.
 OTHER_BATCH = 1.05
@@ -40,7 +36,6 @@ OTHER_BATCH = 1.05
 ALIKE = 0.9
 
 Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
-Measure = Literal["largest-share", "skewness"]
 
 
 @click.group(cls=Group)
@@ -69,14 +64,14 @@ class _Counts(click.ParamType):  # type: ignore[type-arg]
         return counts
 
 
-def _check_instant(
+def _instant(
     ctx: click.Context, param: click.Parameter, value: str | None
-) -> str | None:
+) -> pd.Timestamp | None:
     if value and strict_instant(value) is None:
         raise InputError(
             f"--submit: expected a date and time such as 2021-02-10T20:21:15, not {value!r}"
         )
-    return value
+    return utc(value) if value else None
 
 
 @jobs.command(
@@ -121,7 +116,7 @@ def _check_instant(
     metavar="FILE",
     help="Points of the curves as .csv, extrapolated ones marked.",
 )
-@click.option("--submit", metavar="TIME", callback=_check_instant,
+@click.option("--submit", metavar="TIME", callback=_instant,
               help="When the jobs are submitted (UTC); needed for -o.")  # fmt: skip
 @click.option("--pmax", type=Finite(min=0, min_open=True), default=1.3e8, show_default=True,
               help="Work of a job, samples.")  # fmt: skip
@@ -161,7 +156,7 @@ def fit(
     name: str | None,
     output: str | None,
     curves: str | None,
-    submit: str | None,
+    submit: pd.Timestamp | None,
     force: bool,
     jmin: int | None,
     **bounds: float,
@@ -174,7 +169,6 @@ def fit(
     """
     from bft.models.speed.scalability import (
         fit_scalability,
-        read_stated_jobs,
         read_throughputs,
         sizes_up_to,
     )
@@ -192,14 +186,13 @@ def fit(
             refuse_existing(file, force=force)
     if measurements is not None:
         measured = read_throughputs(measurements, name=name)
-        stated = read_stated_jobs(measurements, name=name)
     else:
         measured = [
             _from_logs(logs, pattern, warmup, units, name, batch_size, unit_batch)
         ]
-        units, stated = None, {}
+        units = None
     if output:
-        _check_submits(measured, stated, submit)
+        _check_submits(measured, submit)
     fitted = [
         fit_scalability(
             own,
@@ -223,22 +216,7 @@ def fit(
         from bft.models.job_tables import write_jobs
         from bft.models.jobs import different_rates
 
-        smallest = [
-            jmin or int(min(own.sizes()[0], entry.curve.last))
-            for own, entry in zip(measured, fitted, strict=True)
-        ]
-        largest = [
-            max(entry.peak, min(low, int(entry.curve.last)))
-            for entry, low in zip(fitted, smallest, strict=True)
-        ]
-        for entry, jmax in zip(fitted, largest, strict=True):
-            if jmax < entry.curve.last:
-                rate, last = entry.curve.at(jmax), entry.curve.ps[-1]
-                say_note(
-                    f"{entry.model}: falls beyond its peak, {rate:.5g} samples/s at {jmax} units and {last:.5g} "
-                    f"at {entry.curve.last:g}: Jmax is {jmax}"
-                )
-        table = _job_table(fitted, smallest, largest, stated, submit, bounds)
+        table = _job_table(measured, fitted, jmin, submit, bounds)
         if text := different_rates(table):
             say_note(text)
         with drafted(output) as draft:
@@ -255,8 +233,6 @@ def fit(
     cls=NamesWholeOption, short_help="Skew of models' tensor sizes (Tiresias)."
 )
 @click.argument("layers", metavar="LAYERS")
-@click.option("--measure", type=OneOf(["largest-share", "skewness"]), default="largest-share", show_default=True,
-              help="Share of the largest tensor, or Fisher's skewness.")  # fmt: skip
 @click.option(
     "--threshold",
     type=Finite(),
@@ -274,7 +250,6 @@ def fit(
 @force_option("Replace the file if it exists.")
 def skew(
     layers: str,
-    measure: Measure,
     threshold: float,
     job_table: str | None,
     output: str | None,
@@ -284,15 +259,15 @@ def skew(
 
     LAYERS has the columns model, tensor, size (any one unit).
     """
-    from bft.models.speed.skew import MEASURES, read_tensor_sizes
+    from bft.models.speed.skew import largest_share, read_tensor_sizes
 
     if (job_table is None) != (output is None):
         raise click.UsageError("--jobs and -o belong together")
     if output:
         refuse_existing(output, force=force)
     sizes = read_tensor_sizes(layers)
-    skews = {model: MEASURES[measure](own) for model, own in sizes.items()}
-    click.echo(f"{'model':<20} {'tensors':>7} {measure:>14}  placement")
+    skews = {model: largest_share(own) for model, own in sizes.items()}
+    click.echo(f"{'model':<20} {'tensors':>7} {'largest share':>14}  placement")
     for model, value in skews.items():
         placement = "consolidate" if value >= threshold else "may spread"
         click.echo(f"{model:<20} {len(sizes[model]):>7} {value:>14.4g}  {placement}")
@@ -424,11 +399,10 @@ def _report(
 
 
 def _job_table(
+    measured: Sequence[Throughputs],
     fitted: Sequence[ScalabilityFit],
-    smallest: Sequence[int],
-    largest: Sequence[int],
-    stated: Mapping[str, StatedJob],
-    submit: str | None,
+    jmin: int | None,
+    submit: pd.Timestamp | None,
     bounds: dict[str, float],
 ) -> JobTable:
     import pandas as pd
@@ -436,17 +410,25 @@ def _job_table(
     from bft.models import jobs_from_frame
 
     rows = []
-    for entry, jmin, jmax in zip(fitted, smallest, largest, strict=True):
-        job = stated.get(entry.model)
-        pmax = None if job is None else job.pmax
-        submit_ns = None if job is None else job.submit_ns
+    for own, entry in zip(measured, fitted, strict=True):
+        last = int(entry.curve.last)
+        low = jmin or min(int(own.sizes()[0]), last)
+        jmax = max(entry.peak, min(low, last))
+        if jmax < last:
+            say_note(
+                f"{entry.model}: falls beyond its peak, {entry.curve.at(jmax):.5g} samples/s at {jmax} units and "
+                f"{entry.curve.ps[-1]:.5g} at {last}: Jmax is {jmax}"
+            )
+        when = (
+            submit if own.submit_ns is None else pd.Timestamp(own.submit_ns, tz="UTC")
+        )
         row = {
             "name": entry.model,
             "model": entry.model,
-            "Jmin": jmin,
+            "Jmin": low,
             "Jmax": jmax,
-            "Pmax": bounds["pmax"] if pmax is None else pmax,
-            "Tsub": _instant_of(submit) if submit_ns is None else submit_ns,
+            "Pmax": bounds["pmax"] if own.pmax is None else own.pmax,
+            "Tsub": when,
             "Tcup": bounds["tcup_s"],
             "Tcdw": bounds["tcdw_s"],
             "Ns": entry.curve.ns.tolist(),
@@ -454,28 +436,15 @@ def _job_table(
             "Os": entry.curve.ps.tolist(),
         }
         rows.append(row)
-    table = pd.DataFrame(rows)
-    table["Tsub"] = pd.to_datetime(table["Tsub"], unit="ns", utc=True)
-    return jobs_from_frame(table)
-
-
-def _instant_of(submit: str | None) -> int:
-    """The instant of --submit, UTC ns, read as a cell of a table is."""
-    from bft.models.cells import Rows
-
-    (row,) = Rows.of([{"submit": submit}], "--submit")
-    return row.instant("submit")
+    return jobs_from_frame(pd.DataFrame(rows))
 
 
 def _check_submits(
-    measured: Sequence[Throughputs],
-    stated: Mapping[str, StatedJob],
-    submit: str | None,
+    measured: Sequence[Throughputs], submit: pd.Timestamp | None
 ) -> None:
     """Refuse a job table in which a job would have no submission, before anything is fitted."""
     for own in measured:
-        job = stated.get(own.model)
-        if submit is None and (job is None or job.submit_ns is None):
+        if submit is None and own.submit_ns is None:
             which = f": {own.model} has none" if len(measured) > 1 else ""
             raise click.UsageError(
                 f"-o needs --submit, or a column submit of the table{which}; such as the start of the trace "

@@ -521,8 +521,6 @@ def test_skew_of_models(capsys: pytest.CaptureFixture[str]) -> None:
     assert b.split() == ["b", "3", "0.3333", "may", "spread"]
     assert run(["jobs", "skew", "layers.csv", "--threshold", "0.3"]) == 0
     assert capsys.readouterr().out.count("consolidate") == 2
-    assert run(["jobs", "skew", "layers.csv", "--measure", "skewness"]) == 0
-    assert capsys.readouterr().out.count("may spread") == 2
 
 
 def test_job_tables_learn_their_skew(capsys: pytest.CaptureFixture[str]) -> None:
