@@ -132,8 +132,8 @@ def retest_frame(table: XiTable, found: Sequence[dict[str, Any]]) -> pd.DataFram
     return frame.drop(columns=[name for name in OPTIONAL if frame[name].isna().all()])
 
 
-# Sharing pays for equal jobs when both ratios are below 1.5 (docs: sjf-bsbf); 2 is as slow as taking turns.
-PAYS, TURNS = 1.5, 2.0
+# As slow as taking turns.
+TURNS = 2.0
 # Up to this many columns the numbers in the cells are legible.
 MAX_NUMBERS = 24
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -43,25 +43,15 @@ def jobs() -> None:
     """Make job tables from measurements: scalability from throughputs or training logs, skew from layer sizes."""
 
 
-class _Counts(click.ParamType):  # type: ignore[type-arg]
-    """Whole numbers >= 1, separated by commas."""
-
-    name = "counts"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int]:
-        if isinstance(value, list):
-            return value
-        try:
-            counts = [int(part) for part in str(value).split(",")]
-        except ValueError:
-            counts = []
-        if not counts or min(counts) < 1:
-            self.fail(
-                f"expected whole numbers >= 1 such as 1,2,4, not {value!r}", param, ctx
-            )
-        return counts
+def _counts(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> list[int] | None:
+    parts = value.split(",") if value else []
+    if not all(part.strip().isdecimal() and int(part) for part in parts):
+        raise click.BadParameter(
+            f"expected whole numbers >= 1 such as 1,2,4, not {value!r}", ctx, param
+        )
+    return list(map(int, parts)) or None
 
 
 def _instant(
@@ -91,7 +81,8 @@ def _instant(
               show_default=True, help="Through medians; Amdahl's law; USL; T_grad and T_sync.")  # fmt: skip
 @click.option(
     "--units",
-    type=_Counts(),
+    metavar="COUNTS",
+    callback=_counts,
     help="Sizes of the curve, such as 1,2,4; with --log: units of each log.",
 )
 @click.option("--max", "max_units", type=click.IntRange(min=1),

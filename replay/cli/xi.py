@@ -51,6 +51,7 @@ _PLAN = (
     "time_limit_s",
     "pattern",
     "confidence",
+    "devices",
 )
 
 
@@ -119,7 +120,7 @@ measuring_options = together(
     click.option(
         "--gpu",
         "tool",
-        type=OneOf(["auto", "nvml", "nvidia-smi", "rocm-smi", "none"]),
+        type=OneOf(["auto", "nvidia-smi", "rocm-smi", "none"]),
         default="auto",
         show_default=True,
         help="What reads the GPUs while a command runs alone.",
@@ -141,65 +142,46 @@ measuring_options = together(
 )
 
 
-def plan_of(given: dict[str, Any]) -> Plan:
-    """Return the plan of measurement that the options state."""
-    from bft.models.measure.co_runs import Plan
-
-    return Plan(**{name: given[name] for name in _PLAN}, devices=given["devices"])
-
-
-def gauge_of(given: dict[str, Any]) -> Gauge | None:
-    """Return the gauge that reads the GPUs; None, and a note, where no tool does.
+def measuring(given: dict[str, Any]) -> tuple[Plan, Gauge | None]:
+    """Return the plan that the options state, and the gauge that reads the GPUs; None, and a note, where no tool does.
 
     Raises
     ------
     InputError
         When the tool or a device that is asked for cannot be used.
     """
+    from bft.models.measure.co_runs import Plan
     from bft.models.measure.gpu_usage import Gauge, find_tool
 
+    if given["units"] is None:
+        given["units"] = len(given["devices"]) or None
+    plan = Plan(**{name: given[name] for name in _PLAN})
     read = find_tool(given["tool"])
-    if read is None:
-        if given["tool"] != "none":
-            say_note(
-                "no GPU can be read here (NVML, nvidia-smi, rocm-smi): utilisation and memory are not measured"
-            )
-        return None
-    gauge = Gauge(read, given["devices"], given["every_s"])
-    gauge.once()
-    return gauge
+    if read is not None:
+        gauge = Gauge(read, given["devices"], given["every_s"])
+        gauge.once()
+        return plan, gauge
+    if given["tool"] != "none":
+        say_note(
+            "no GPU can be read here (nvidia-smi, rocm-smi): utilisation and memory are not measured"
+        )
+    return plan, None
 
 
-def units_of(given: dict[str, Any]) -> float | None:
-    """Return the number of units that two commands share."""
-    return (
-        given["units"] if given["units"] is not None else len(given["devices"]) or None
-    )
-
-
-def writable(output: str) -> str:
-    """The suffix of a file to which a xi table can be written; InputError for others."""
-    suffix = Path(output).suffix.lower()
-    if suffix not in (".csv", ".parquet"):
-        raise InputError("a xi table is written as .csv or .parquet", file=output)
-    return suffix
+def writable(output: str) -> None:
+    """Refuse a file to which a xi table cannot be written."""
+    if Path(output).suffix.lower() != ".csv":
+        raise InputError("a xi table is written as .csv", file=output)
 
 
 def write_xi(frame: pd.DataFrame, output: str) -> None:
     """Write a xi table; ratios to six decimals, whole batch sizes and units as such."""
-    from bft.models.tables import write_parquet
-
-    suffix = writable(output)
     for name in frame.columns.intersection(["batch_a", "batch_b", "units"]):
         if (frame[name].dropna() % 1 == 0).all():
             frame[name] = frame[name].astype("Int64")
     ratios = [name for name in frame.columns if str(name).startswith("xi_")]
     frame[ratios] = frame[ratios].round(6)
-    if suffix == ".csv":
-        _write_csv(frame, output)
-    else:
-        with drafted(output) as draft:
-            write_parquet(frame, draft)
+    _write_csv(frame, output)
 
 
 def _write_csv(frame: pd.DataFrame, output: str | Path) -> None:
@@ -237,7 +219,7 @@ def xi() -> None:
     short_help="Make a xi table from solo and co-run measurements.",
 )
 @click.argument("files", metavar="MEASUREMENTS...", nargs=-1, required=True)
-@output_option("Where to write the table: .csv or .parquet.")
+@output_option("Where to write the table: .csv.")
 @click.option("--for", "jobs", metavar="JOBS", help="Also estimate what these jobs need without a measurement: a table "
               "with the columns model and, optionally, batch_size (a job table is one).")  # fmt: skip
 @click.option("--guess/--no-guess", default=True, show_default=True,
@@ -263,6 +245,7 @@ def build(
     from bft.models.measure.xi_measurements import read_measurements, xi_to_frame
     from bft.models.sharing.xi_estimator import XiEstimator
 
+    writable(output)
     refuse_existing(output, force=force)
     measured = read_measurements(files, pattern=pattern, warmup=warmup)
     for note in measured.notes:
@@ -405,7 +388,7 @@ def show(file: str, by: str, png: str | None) -> None:
 @click.option("--model-b", metavar="NAME", help="What command B trains. [B]")
 @click.option("--batch-a", type=Finite(min=0, min_open=True), help="Batch size of A.")
 @click.option("--batch-b", type=Finite(min=0, min_open=True), help="Batch size of B.")
-@output_option("Add the ratios to this xi table (.csv or .parquet).", required=False)
+@output_option("Add the ratios to this xi table (.csv).", required=False)
 @json_option()
 def measure(
     commands: tuple[str, ...], output: str | None, as_json: bool, **given: Any
@@ -423,10 +406,9 @@ def measure(
             "-o needs --model-a and --model-b: rows of a xi table name their models"
         )
     before = None if output is None else _earlier(output)
-    plan, gauge = plan_of(given), gauge_of(given)
+    plan, gauge = measuring(given)
     with interruptible():
         sides = measure(pair, plan, say_progress, gauge)
-    given["units"] = units_of(given)
     row = xi_row(given, sides, given["repeats"])
     if output is not None:
         _add(before, row, output)
@@ -514,50 +496,24 @@ def _kinds(path: str) -> list[tuple[str, float | None]]:
 
 def _print(shown: Grid) -> None:
     """A table on a terminal: as many columns at a time as fit, numbered as the rows are."""
-    import numpy as np
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    import shutil
 
-    console = Console(highlight=False)
-    widest = max(map(len, shown.names)) + 6
-    at_once = max(1, (console.width - widest) // 7)
-    for first in range(0, len(shown.names), at_once):
-        columns = range(first, min(first + at_once, len(shown.names)))
-        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("xi of, beside", no_wrap=True)
-        for column in columns:
-            table.add_column(str(column + 1), justify="right", no_wrap=True)
-        for row, name in enumerate(shown.names):
-            cells = []
-            for column in columns:
-                ratio = shown.ratios[row, column]
-                text = (
-                    "-"
-                    if np.isnan(ratio)
-                    else f"{'~' if shown.estimated[row, column] else ''}{ratio:.2f}"
-                )
-                cells.append(Text(text, style=_colour(ratio)))
-            table.add_row(f"{row + 1:>3} {name}", *cells)
-        console.print(table)
+    import pandas as pd
+
+    cells = [
+        [
+            "-" if ratio != ratio else f"{'~' if estimated else ''}{ratio:.2f}"
+            for ratio, estimated in zip(*row, strict=True)
+        ]
+        for row in zip(shown.ratios, shown.estimated, strict=True)
+    ]
+    numbers = range(1, len(shown.names) + 1)
+    rows = [f"{k:>3} {name}" for k, name in zip(numbers, shown.names, strict=True)]
+    frame = pd.DataFrame(cells, index=rows, columns=list(numbers))
+    click.echo("xi of, beside")
+    click.echo(frame.to_string(line_width=shutil.get_terminal_size().columns))
     if shown.estimated.any():
-        console.print("~ estimated")
-
-
-def _colour(ratio: float) -> str:
-    from bft.models.sharing.xi_repairs import PAYS, TURNS
-
-    if ratio != ratio:
-        return "dim"
-    return (
-        "green"
-        if ratio < (1 + PAYS) / 2
-        else "yellow"
-        if ratio < PAYS
-        else "red"
-        if ratio < TURNS
-        else "bold red"
-    )
+        click.echo("~ estimated")
 
 
 def _counted(entries: Sequence[str]) -> str:
@@ -618,9 +574,9 @@ def collect(
         if pairs is None
         else read_pairs(pairs, configurations)
     )
-    plan, gauge = plan_of(given), gauge_of(given)
+    plan, gauge = measuring(given)
     folder = Path(output)
-    collection = Collection(folder, units_of(given), _write_csv)
+    collection = Collection(folder, given["units"], _write_csv)
     todo = [
         pair
         for pair in wanted

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from bft.models import InputError
 from bft.models.measure.log_forms import FORMS, Form
-from bft.models.measure.step_times import StepTimes
 from bft.models.measure.training_log import read_log, read_step_times
 
 
@@ -590,18 +589,6 @@ def test_impossible_settings_are_refused(given: dict[str, float]) -> None:
         read_step_times(["step_time=1"], **given)  # type: ignore[arg-type]
 
 
-def test_step_times_check_themselves() -> None:
-    one = np.ones(1)
-    for values in ({"seconds": -one}, {"seconds": np.ones(2)}, {"samples": 0.0}):
-        with pytest.raises(ValueError, match="expected"):
-            StepTimes(
-                **{
-                    "seconds": one,
-                    "times": one,
-                    "per": "step",
-                    "samples": 1.0,
-                    **values,
-                }
-            )  # type: ignore[arg-type]
+def test_a_confidence_is_a_share() -> None:
     with pytest.raises(ValueError, match="confidence in"):
         read_step_times(["step_time=1"]).interval_s(1.5)

@@ -263,7 +263,7 @@ def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
     assert list(zip(again["model_a"], again["model_b"], strict=True)) == [
         ("a", "a"), ("a", "b"), ("b", "b"),
     ]  # fmt: skip
-    assert again["xi_a"][2] != before["xi_a"][0]
+    assert again.iloc[2].to_dict() != before.iloc[0].to_dict()
     profiles = pd.read_csv("out/profiles.csv")
     assert list(zip(profiles["model"], profiles["batch"], profiles["gmem"], strict=True)) == [
         ("a", 1024, 1024), ("b", 8, 512),
