@@ -142,8 +142,6 @@ def read_step_times(
     InputError
         When the pattern is none, or the log fits no form or contradicts itself: with lines in question, and the pattern
         for them.
-    ValueError
-        When batch_size is not a finite number > 0, or warmup is negative.
 
     Examples
     --------
@@ -152,10 +150,6 @@ def read_step_times(
     >>> times.seconds.tolist(), times.samples
     ([0.5, 0.51], 256)
     """
-    if batch_size is not None and not (np.isfinite(batch_size) and batch_size > 0):
-        raise ValueError(f"batch_size: expected a finite number > 0, not {batch_size}")
-    if warmup < 0:
-        raise ValueError(f"warmup: expected a number >= 0, not {warmup}")
     if pattern is None or pattern in BY_NAME:
         log = _read(lines, FORMS if pattern is None else (BY_NAME[pattern],))
         missing = f" in the form {pattern}" if pattern else ""
@@ -434,16 +428,9 @@ def _of_training(records: list[_Record], log: _Log) -> list[_Record]:
     }
     first, longest = next(iter(ends)), max(ends)
     if not kept and first != longest:
-        for end, other in ((longest, first), (first, longest)):
-            example = ends[end][0]
-            log.unread.insert(
-                0,
-                Doubt(
-                    example.row,
-                    example.text,
-                    f"of training? other bars go to {other:,.0f}",
-                ),
-            )
+        example = ends[first][0]
+        why = f"of training? other bars go to {longest:,.0f}"
+        log.unread.insert(0, Doubt(example.row, example.text, why))
         return []
     kept = kept or {longest}
     for end, bars in ends.items():

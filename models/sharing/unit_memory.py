@@ -51,14 +51,13 @@ class MemoryCurve:
     @property
     def affine(self) -> tuple[float, float]:
         """Fixed GiB and GiB a sample, both >= 0, by least squares; (0, gib / batch) of a single batch size."""
+        from scipy.optimize import nnls
+
         x, y = np.array(self.batches), np.array(self.gib)
         if len(x) == 1:
             return 0.0, float(y[0] / x[0])
-        centred = x - x.mean()
-        slope = max(float(centred @ y / (centred @ centred)), 0.0)
-        fixed = float(y.mean()) - slope * float(x.mean())
-        if fixed < 0:  # the best line through the origin
-            return 0.0, float(x @ y / (x @ x))
+        terms = np.stack([np.ones_like(x), x], axis=1)
+        fixed, slope = nnls(terms, y)[0].tolist()
         return fixed, slope
 
     def bound_gib(self, batch: float) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+import bft.models as models
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import strict_instant, utc
@@ -325,7 +326,7 @@ def _from_logs(
             say_note(f"{log}: {note}")
         rates.append(rate)
         batches.append(times.samples if times.per == "step" else None)
-        if times.basis == "step" and batch_size:
+        if times.basis == "step" and batch_size and not _agree(times, batch_size):
             steps[count] = times.median_s
     few, many = min(steps, default=0), max(steps, default=0)
     if few < many and steps[many] > ALIKE * steps[few]:
@@ -343,6 +344,12 @@ def _from_logs(
     )
 
 
+def _agree(times: StepTimes, batch: float) -> bool:
+    """Whether a log states itself the samples a step that are given."""
+    stated = times.stated or 0.0
+    return 1 / OTHER_BATCH < stated / batch < OTHER_BATCH
+
+
 def _notes(times: StepTimes, batch: float | None) -> list[str]:
     """Report what was read from a log, what was not, and what is unusual."""
     remarks = [f"read {times.used}", *times.notes]
@@ -352,11 +359,7 @@ def _notes(times: StepTimes, batch: float | None) -> list[str]:
         remarks.append(
             f"{times.ignored} of its durations are not > 0, or their step counter went back"
         )
-    if (
-        batch
-        and times.stated
-        and not 1 / OTHER_BATCH < times.stated / batch < OTHER_BATCH
-    ):
+    if batch and times.stated and not _agree(times, batch):
         remarks.append(
             f"the log states {times.stated:.5g} samples a step; {batch:g} were given, and count"
         )
@@ -398,8 +401,6 @@ def _job_table(
 ) -> JobTable:
     import pandas as pd
 
-    from bft.models import jobs_from_frame
-
     rows = []
     for own, entry in zip(measured, fitted, strict=True):
         last = int(entry.curve.last)
@@ -427,7 +428,7 @@ def _job_table(
             "Os": entry.curve.ps.tolist(),
         }
         rows.append(row)
-    return jobs_from_frame(pd.DataFrame(rows))
+    return models.jobs_from_frame(pd.DataFrame(rows))
 
 
 def _check_submits(
@@ -464,10 +465,9 @@ def _points(fitted: Sequence[ScalabilityFit]) -> pd.DataFrame:
 
 def _add_skew(source: str, output: str, skews: dict[str, float]) -> int:
     """Write the job table `source` with the skew of its models; returns for how many jobs it is known."""
-    from bft.models import JobTable, read_jobs
     from bft.models.job_tables import write_jobs
 
-    table = read_jobs(source)
+    table = models.read_jobs(source)
     known = sum(job.model in skews for job in table)
     if not known:
         raise InputError(
@@ -476,7 +476,7 @@ def _add_skew(source: str, output: str, skews: dict[str, float]) -> int:
             column="model",
             hint="names must be equal",
         )
-    made = JobTable(
+    made = models.JobTable(
         tuple(replace(job, skew=skews.get(job.model, job.skew)) for job in table),
         source,
     )

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bft.models import InputError, read_table
+import bft.models as models
+from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.parameters import (
     Finite,
@@ -68,24 +69,19 @@ def train(
     force: bool,
 ) -> None:
     """Learn a model of WHAT from TABLE: finished jobs, slots (or jobs), or labelled profiles."""
-    from bft.models.learned.duration import DurationEstimator
-    from bft.models.learned.forecast import Forecaster
-    from bft.models.learned.packing import PackingAnalyser
-    from bft.models.learned.saved_models import write_model
-
     refuse_existing(output, force=force)
     frame = _read(what, table)
     model: Model
     if what == "durations":
-        model = DurationEstimator.train(frame, seed=seed, source=table)
+        model = models.DurationEstimator.train(frame, seed=seed, source=table)
     elif what == "submissions":
-        model = Forecaster.train(
+        model = models.Forecaster.train(
             frame, column=column, horizon=horizon, seed=seed, source=table
         )
     else:
-        model = PackingAnalyser.train(frame, seed=seed, source=table)
+        model = models.PackingAnalyser.train(frame, seed=seed, source=table)
     with drafted(output) as draft:
-        write_model(model, draft)
+        models.write_model(model, draft)
     click.echo(f"{output}: learnt from {len(frame):,} rows")
 
 
@@ -151,21 +147,18 @@ def evaluate(
 @click.option("--table", metavar="TABLE", help="Rows like those that it is used for.")
 def show(model: str, png: str | None, table: str | None) -> None:
     """Describe MODEL, a file of `predict train`: the rules of packing, the shapes of a GA2M."""
-    from bft.models.learned.duration import DurationEstimator
     from bft.models.learned.forecast import FEATURES
     from bft.models.learned.ga2m import write_shapes
-    from bft.models.learned.packing import PackingAnalyser
-    from bft.models.learned.saved_models import read_model
 
     if (png is None) != (table is None):
         raise click.UsageError("--png and --table go together")
-    learnt = read_model(model)
-    if isinstance(learnt, PackingAnalyser):
+    learnt = models.read_model(model)
+    if isinstance(learnt, models.PackingAnalyser):
         if png is not None:
             raise InputError("a packing model has rules and no shapes", file=model)
         click.echo(learnt.rules())
         return
-    if isinstance(learnt, DurationEstimator):
+    if isinstance(learnt, models.DurationEstimator):
         features, target, what = learnt.features, "log(1 + s)", "durations"
         described = f"durations, from {len(learnt.past):,} finished jobs"
     else:
@@ -181,27 +174,25 @@ def show(model: str, png: str | None, table: str | None) -> None:
 
 def _read(what: str, table: str) -> pd.DataFrame:
     """The table; of jobs, whose submissions are asked for, the slots."""
-    from bft.models.learned.forecast import submissions
-
-    frame = read_table(table)
+    frame = models.read_table(table)
     if (
         what == "submissions"
         and "time" not in frame.columns
         and "submit_time" in frame.columns
     ):
-        return submissions(frame, source=table)
+        return models.submissions(frame, source=table)
     return frame
 
 
 def _durations(frame: pd.DataFrame, table: str, share: float, seed: int) -> _Test:
     """Return the test of predicted durations on the last submitted jobs."""
-    from bft.models.learned.duration import DurationEstimator, baselines, split_in_time
+    from bft.models.learned.duration import baselines, split_in_time
 
     before, after, past = split_in_time(frame, share, source=table)
     click.echo(
         f"{len(before):,} jobs had finished before the last {share:.0%} were submitted, of which {len(after):,}"
     )
-    model = DurationEstimator.train(before, seed=seed, source=table)
+    model = models.DurationEstimator.train(before, seed=seed, source=table)
     learnt = {GA2M: model.predict(after, past=past, source=table)}
     trivial = baselines(before, after, past, source=table)
     return after["duration"].to_numpy(dtype=float), learnt | trivial
@@ -214,13 +205,13 @@ def _submissions(
     import numpy as np
 
     from bft.models.cells import Rows
-    from bft.models.learned.forecast import Forecaster, ahead
+    from bft.models.learned.forecast import ahead
 
     known = int(len(frame) * (1 - share))
     click.echo(f"{known:,} slots, and {len(frame) - known:,} after them")
     counts = Rows(frame, table).require(("time", column)).all_numbers(column, min=0)
     actual = ahead(counts, horizon)[known - 1 :]
-    model = Forecaster.train(
+    model = models.Forecaster.train(
         frame[:known], column=column, horizon=horizon, seed=seed, source=table
     )
     predicted = {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import bft.models as models
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import MAX_LIMIT_S
@@ -294,12 +295,11 @@ def check(
     With --retest, rows with such ratios are named, and a table of their pairs is written: `xi collect --pairs` --again
     measures them again, and puts the answers in their place.
     """
-    from bft.models import read_xi
     from bft.models.sharing.xi_repairs import check_xi, retest_frame
 
     if retest is not None:
         refuse_existing(retest, force=force)
-    table = read_xi(file)
+    table = models.read_xi(file)
     result = check_xi(table, implausible)
     if retest is not None:
         frame = retest_frame(table, result["retest"])
@@ -356,10 +356,9 @@ def check(
 )
 def show(file: str, by: str, png: str | None) -> None:
     """Draw a xi table: how many times as long an iteration of the row's model takes beside the column's."""
-    from bft.models import read_xi
     from bft.models.sharing.xi_repairs import grid, write_png
 
-    shown = grid(read_xi(file), by_batch=by == "batch")
+    shown = grid(models.read_xi(file), by_batch=by == "batch")
     if png is None:
         _print(shown)
         return
@@ -458,13 +457,11 @@ def _details(side: Slowdown) -> dict[str, Any]:
 
 def _earlier(output: str) -> pd.DataFrame | None:
     """Return the rows of a xi table that is to grow; a file of another kind is refused before anything runs."""
-    from bft.models import read_table, xi_from_frame
-
     writable(output)
     if not Path(output).exists():
         return None
-    frame = read_table(output)
-    xi_from_frame(frame, source=output)
+    frame = models.read_table(output)
+    models.xi_from_frame(frame, source=output)
     return frame
 
 
@@ -481,10 +478,9 @@ def _add(before: pd.DataFrame | None, row: dict[str, Any], output: str) -> None:
 
 def _kinds(path: str) -> list[tuple[str, float | None]]:
     """Models and batch sizes that a table of jobs names."""
-    from bft.models import read_table
     from bft.models.cells import Rows
 
-    rows = Rows(read_table(path), path).require(("model",), ("batch_size",))
+    rows = Rows(models.read_table(path), path).require(("model",), ("batch_size",))
     named = [row for row in rows if row.given("model")]
     if not named:
         raise rows.error("no row names a model", column="model")
