@@ -11,6 +11,7 @@ import bft.models as models
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.parameters import (
+    Command,
     Finite,
     Group,
     NamesWholeOption,
@@ -137,7 +138,7 @@ def evaluate(
         _draw_forecasts(frame, table, column, horizon, shown, png)
 
 
-@predict.command(cls=NamesWholeOption, short_help="What a saved model has learnt.")
+@predict.command(cls=Command, short_help="What a saved model has learnt.")
 @click.argument("model", metavar="MODEL")
 @click.option(
     "--png",
