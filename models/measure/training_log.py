@@ -254,7 +254,12 @@ def _record(row: int, text: str, plain: str, forms: Sequence[Form]) -> _Record |
     if not found:
         return None
     name, numbers = found[0]
-    for further in (counter, *(map(_tolerant_numbers, _further(plain)))):
+    others = [
+        BATCH_SIZE.search(plain),
+        *RATES.matches(plain)[:1],
+        *STAMPS.matches(plain)[:1],
+    ]
+    for further in (counter, *map(_tolerant_numbers, others)):
         numbers = further | numbers
     # A total differs from a worker's rate as it should, and who names a form means its first number.
     rivals = [each for form, each in found if name != "total" or form == name]
@@ -265,13 +270,6 @@ def _record(row: int, text: str, plain: str, forms: Sequence[Form]) -> _Record |
             factors.append(max(values) / min(values))
     forms_found = tuple(dict.fromkeys(form for form, _ in found))
     return _Record(row, text, numbers, name, forms_found, max(factors))
-
-
-def _further(plain: str) -> Iterator[re.Match[str] | None]:
-    """Yield what a line of any form may say besides its time."""
-    yield next(iter(RATES.matches(plain)), None)
-    yield BATCH_SIZE.search(plain)
-    yield next(iter(STAMPS.matches(plain)), None)
 
 
 def _tolerant_numbers(match: re.Match[str] | None) -> dict[str, float]:

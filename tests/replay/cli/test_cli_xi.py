@@ -245,7 +245,7 @@ def test_check_counts_what_is_there_missing_and_odd(
     assert run(["xi", "check", "xi.csv"]) == 0
     told = capsys.readouterr().out
     assert "a + a, b + b, b + c" in told
-    assert "a beside b 1.2 to 1.6" in told
+    assert "row 1: xi of a beside b was measured from 1.2 to 1.6" in told
 
 
 def test_show_draws_who_suffers_beside_whom(
