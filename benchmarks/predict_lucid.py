@@ -4,36 +4,80 @@ python benchmarks/predict_lucid.py [--quick] [--shapes FOLDER]
 
 Durations: learnt from jobs of the Venus log that had finished by 20 September, tested on those submitted after.
 Submissions: learnt from April to August, tested in September. Packing: each model's profiles by the other models'.
+Beside the GA2M of `bft.models` stand Lucid's four baselines, given the same features:
+pip install lightgbm scikit-learn xgboost-cpu
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import lightgbm
 import numpy as np
 import pandas as pd
+import xgboost
 from _common import reference_folder
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from bft.models.prediction.duration import DurationEstimator
-from bft.models.prediction.forecast import FEATURES, Forecaster, ahead
-from bft.models.prediction.packing import (
+from bft.models.learned.accuracy import Accuracy, accuracy
+from bft.models.learned.duration import DurationEstimator
+from bft.models.learned.forecast import Forecaster, ahead
+from bft.models.learned.ga2m import any_order, write_shapes
+from bft.models.learned.packing import (
     PackingAnalyser,
     leave_one_model_out,
     sharing_scores,
 )
-from bft.models.prediction.regressors import KINDS
-from bft.models.prediction.saved_models import (
-    Accuracy,
-    accuracy,
-    write_shapes,
-)
+
+BASELINES: dict[str, Callable[[], Any]] = {
+    "random_forest": lambda: RandomForestRegressor(
+        n_estimators=50, min_samples_leaf=20, max_features=0.5, random_state=0
+    ),
+    "lightgbm": lambda: lightgbm.LGBMRegressor(
+        n_estimators=200,
+        learning_rate=0.05,
+        min_child_samples=50,
+        deterministic=True,
+        force_row_wise=True,
+        n_jobs=1,
+        verbosity=-1,
+    ),
+    "xgboost": lambda: xgboost.XGBRegressor(
+        n_estimators=200, learning_rate=0.05, max_depth=6, min_child_weight=50, n_jobs=1
+    ),
+    "mlp": lambda: make_pipeline(
+        StandardScaler(),
+        MLPRegressor(
+            hidden_layer_sizes=(64, 32),
+            batch_size=256,
+            early_stopping=True,
+            max_iter=60,
+            random_state=0,
+        ),
+    ),
+}
+
+
+def learn(kind: str, rows: pd.DataFrame, y: np.ndarray) -> Any:
+    """Fit a baseline to rows of features."""
+    x = rows.to_numpy()
+    order = any_order(x, y, 0)
+    return BASELINES[kind]().fit(x[order], y[order])
+
 
 # From when Venus' submit times count, the first day of the test of durations, and of that of submissions.
 ORIGIN, LATER, SEPTEMBER = (
     pd.Timestamp(day, tz="UTC") for day in ("2020-04-01", "2020-09-21", "2020-09-01")
 )
+# Slots of ten minutes in a day.
+DAY = 144
 HEAD = f"{'':16} {'MAE':>9} {'R²':>7} {'R² log':>7} {'rank':>6} {'slope':>6} {'fit s':>6} {'predict ms':>10}"
 
 
@@ -60,7 +104,7 @@ def row(name: str, figures: Accuracy, *times: float) -> str:
     )
 
 
-def durations(lucid: Path, kinds: tuple[str, ...], shapes: Path | None) -> None:
+def durations(lucid: Path, kinds: list[str], shapes: Path | None) -> None:
     """Predict how long jobs run."""
     jobs = pd.read_csv(lucid / "venus_sept_jobs_relative.csv.gz")
     jobs["submit_time"] = ORIGIN + pd.to_timedelta(jobs["submit_time"], unit="s")
@@ -90,42 +134,30 @@ def durations(lucid: Path, kinds: tuple[str, ...], shapes: Path | None) -> None:
         )
     median = float(np.median(train["duration"]))
     print(row("median of past", accuracy(np.full(len(test), median), actual)))
+    start = time.perf_counter()
+    model = DurationEstimator.train(train)
+    fitted = time.perf_counter()
+    predicted = model.predict(test, past=past)
+    times = fitted - start, time.perf_counter() - fitted
+    print(row("ga2m", accuracy(predicted, actual), *times), flush=True)
+    known_rows, later_rows = model.inputs(train), model.inputs(test, past=past)
     for kind in kinds:
         start = time.perf_counter()
-        model = DurationEstimator.train(train, kind=kind)
+        learnt = learn(kind, known_rows, np.log1p(train["duration"].to_numpy()))
         fitted = time.perf_counter()
-        predicted = model.predict(test, past=past)
-        print(
-            row(
-                kind,
-                accuracy(predicted, actual),
-                fitted - start,
-                time.perf_counter() - fitted,
-            ),
-            flush=True,
-        )
-        if kind == "ga2m":
-            table = (
-                calibration(predicted, actual)
-                .round(0)
-                .astype(int)
-                .to_string(index=False)
-            )
-            if shapes is not None:
-                x = model.inputs(train)
-                write_shapes(
-                    model.regressor,
-                    model.features,
-                    x,
-                    shapes / "durations.png",
-                    target="log(1 + s)",
-                )
+        logs = learnt.predict(later_rows.to_numpy())
+        times = fitted - start, time.perf_counter() - fitted
+        print(row(kind, accuracy(np.expm1(logs), actual), *times), flush=True)
+    table = calibration(predicted, actual).round(0).astype(int).to_string(index=False)
+    if shapes is not None:
+        path = shapes / "durations.png"
+        write_shapes(model.regressor, known_rows, path, target="log(1 + s)")
     print(
         f"\nDurations that GA2M predicted, s, in tenths, and what they came to\n{table}\n"
     )
 
 
-def forecasts(lucid: Path, kinds: tuple[str, ...], shapes: Path | None) -> None:
+def forecasts(lucid: Path, kinds: list[str], shapes: Path | None) -> None:
     """Predict how many GPU jobs are submitted in the next ten and fifty minutes."""
     slots = pd.read_csv(lucid / "cluster_throughput.csv.gz")
     begins = pd.to_datetime(slots["time"], utc=True)
@@ -157,23 +189,26 @@ def forecasts(lucid: Path, kinds: tuple[str, ...], shapes: Path | None) -> None:
             )
         recent = np.convolve(counts, np.full(horizon, 1 / horizon))[: len(counts)]
         show(f"as the last {10 * horizon} min", recent[known - 1 :][: len(actual)])
+        start = time.perf_counter()
+        model = Forecaster.train(
+            slots[:known], column="submit_gpu_job", horizon=horizon
+        )
+        fitted = time.perf_counter()
+        predicted = model.predict(slots)[known - 1 :][: len(actual)]
+        show("ga2m", predicted, fitted - start, time.perf_counter() - fitted)
+        rows = model.inputs(slots)
+        # The first day only serves as history.
+        y = ahead(counts[:known], horizon)[DAY:]
         for kind in kinds:
             start = time.perf_counter()
-            model = Forecaster.train(
-                slots[:known], column="submit_gpu_job", horizon=horizon, kind=kind
-            )
+            learnt = learn(kind, rows[DAY : DAY + len(y)], np.sqrt(y))
             fitted = time.perf_counter()
-            predicted = model.predict(slots)[known - 1 :][: len(actual)]
-            show(kind, predicted, fitted - start, time.perf_counter() - fitted)
-            if kind == "ga2m" and shapes is not None:
-                x = model.inputs(slots[:known])
-                write_shapes(
-                    model.regressor,
-                    FEATURES,
-                    x,
-                    shapes / f"submissions-{horizon}.png",
-                    target="√ jobs",
-                )
+            roots = learnt.predict(rows[known - 1 :][: len(actual)].to_numpy())
+            seconds = fitted - start, time.perf_counter() - fitted
+            show(kind, np.square(np.maximum(roots, 0.0)), *seconds)
+        if shapes is not None:
+            path = shapes / f"submissions-{horizon}.png"
+            write_shapes(model.regressor, rows[:known], path, target="√ jobs")
         print()
 
 
@@ -218,7 +253,7 @@ def main() -> None:
         help="draw the shapes of the GA2Ms there",
     )
     options = parser.parse_args()
-    kinds = ("ga2m", "lightgbm") if options.quick else KINDS
+    kinds = ["lightgbm"] if options.quick else list(BASELINES)
     if options.shapes is not None:
         options.shapes.mkdir(parents=True, exist_ok=True)
     lucid = reference_folder() / "lucid"

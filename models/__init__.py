@@ -22,16 +22,22 @@ if TYPE_CHECKING:
     from bft.models.jobs import Job as Job
     from bft.models.jobs import JobTable as JobTable
     from bft.models.jobs import Profile as Profile
+    from bft.models.learned.duration import DurationEstimator as DurationEstimator
+    from bft.models.learned.forecast import Forecaster as Forecaster
+    from bft.models.learned.forecast import submissions as submissions
+    from bft.models.learned.packing import PackingAnalyser as PackingAnalyser
+    from bft.models.learned.packing import sharing_scores as sharing_scores
+    from bft.models.learned.saved_models import read_model as read_model
+    from bft.models.learned.saved_models import write_model as write_model
+    from bft.models.measure.step_times import StepTimes as StepTimes
+    from bft.models.measure.training_log import read_log as read_log
+    from bft.models.measure.training_log import read_step_times as read_step_times
+    from bft.models.measure.xi_measurements import (
+        read_measurements as read_measurements,
+    )
     from bft.models.objectives import Objective as Objective
     from bft.models.objectives import Standing as Standing
     from bft.models.objectives import deadline_weight as deadline_weight
-    from bft.models.prediction.duration import DurationEstimator as DurationEstimator
-    from bft.models.prediction.forecast import Forecaster as Forecaster
-    from bft.models.prediction.forecast import submissions as submissions
-    from bft.models.prediction.packing import PackingAnalyser as PackingAnalyser
-    from bft.models.prediction.packing import sharing_scores as sharing_scores
-    from bft.models.prediction.saved_models import read_model as read_model
-    from bft.models.prediction.saved_models import write_model as write_model
     from bft.models.searches.workload_api import Event as Event
     from bft.models.searches.workload_api import Orders as Orders
     from bft.models.searches.workload_api import Workload as Workload
@@ -41,9 +47,6 @@ if TYPE_CHECKING:
     from bft.models.sharing.unit_memory import read_unit_memory as read_unit_memory
     from bft.models.sharing.xi_estimator import XiEstimate as XiEstimate
     from bft.models.sharing.xi_estimator import XiEstimator as XiEstimator
-    from bft.models.sharing.xi_measurements import (
-        read_measurements as read_measurements,
-    )
     from bft.models.sharing.xi_table import XiTable as XiTable
     from bft.models.sharing.xi_table import read_xi as read_xi
     from bft.models.sharing.xi_table import xi_from_frame as xi_from_frame
@@ -61,12 +64,9 @@ if TYPE_CHECKING:
     from bft.models.speed.scalability import Throughputs as Throughputs
     from bft.models.speed.scalability import fit_scalability as fit_scalability
     from bft.models.speed.scalability import read_throughputs as read_throughputs
-    from bft.models.speed.step_times import StepTimes as StepTimes
     from bft.models.speed.throughput import Observations as Observations
     from bft.models.speed.throughput import ThroughputParameters as ThroughputParameters
     from bft.models.speed.throughput import fit_throughput as fit_throughput
-    from bft.models.speed.training_log import read_log as read_log
-    from bft.models.speed.training_log import read_step_times as read_step_times
     from bft.models.tables import read_table as read_table
     from bft.models.tables import write_parquet as write_parquet
     from bft.models.workloads.jobs_philly import read_philly_jobs as read_philly_jobs

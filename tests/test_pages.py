@@ -140,9 +140,7 @@ def measurements(folder: Path) -> dict[str, Any]:
             "duration": 60 + rows,
         }
     )
-    write_model(
-        DurationEstimator.train(jobs, kind="random_forest"), folder / "durations.json"
-    )
+    write_model(DurationEstimator.train(jobs), folder / "durations.json")
     write_application(folder / "traces" / "cifar10")
     return {"jobs": jobs}
 

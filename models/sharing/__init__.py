@@ -1,1 +1,1 @@
-"""Jobs on shared units: xi measured and estimated, memory, smaller batches."""
+"""Jobs on shared units: the table of xi and its estimates, memory, smaller batches."""

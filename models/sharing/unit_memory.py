@@ -51,14 +51,13 @@ class MemoryCurve:
     @property
     def affine(self) -> tuple[float, float]:
         """Fixed GiB and GiB a sample, both >= 0, by least squares; (0, gib / batch) of a single batch size."""
+        from scipy.optimize import nnls
+
         x, y = np.array(self.batches), np.array(self.gib)
         if len(x) == 1:
             return 0.0, float(y[0] / x[0])
-        centred = x - x.mean()
-        slope = max(float(centred @ y / (centred @ centred)), 0.0)
-        fixed = float(y.mean()) - slope * float(x.mean())
-        if fixed < 0:  # the best line through the origin
-            return 0.0, float(x @ y / (x @ x))
+        terms = np.stack([np.ones_like(x), x], axis=1)
+        fixed, slope = nnls(terms, y)[0].tolist()
         return fixed, slope
 
     def bound_gib(self, batch: float) -> float:
@@ -113,25 +112,6 @@ class UnitMemory:
         curve = self.curves.get(model)
         return None if curve is None else curve.bound_gib(batch)
 
-    def fits(
-        self,
-        a: tuple[str, float],
-        b: tuple[str, float],
-        unit_memory_gib: float,
-        *,
-        margin: float = 1.0,
-    ) -> bool | None:
-        """Whether two (model, batch size a unit) fit a unit together: margin · (sum of bounds) <= its memory.
-
-        None when either model was never measured. On the published pairs the joint memory is 1.00 times the sum at the
-        median, 1.12 times at the 95th percentile and more than 1.2 times for 2 % (docs/models.md): a margin of 1.2
-        plays it safe.
-        """
-        bounds = self.bound_gib(*a), self.bound_gib(*b)
-        if bounds[0] is None or bounds[1] is None:
-            return None
-        return lowered(margin * (bounds[0] + bounds[1])) <= unit_memory_gib
-
 
 def read_unit_memory(path: str | Path) -> UnitMemory:
     r"""Read a table of memory: columns model, batch (samples a unit works on at a time), memory_gib.
@@ -161,8 +141,6 @@ def unit_memory_from_frame(frame: pd.DataFrame, *, source: str = "") -> UnitMemo
     >>> memory = unit_memory_from_frame(measured)
     >>> memory.bound_gib("bert", 32)  # 1 GiB, and a quarter of a GiB per sample
     9.0
-    >>> memory.fits(("bert", 8), ("bert", 16), unit_memory_gib=16, margin=1.2)
-    True
     """
     return UnitMemory(
         (

@@ -1,32 +1,41 @@
-"""Checks of a ξ table (gaps, implausible values), its picture, and the repair of rows by measuring them again."""
+"""Checks of a ξ table (gaps, implausible values), the pairs to measure again, and its picture."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bft.models.cells import Rows
-from bft.models.errors import InputError
 from bft.models.plugins import extra
-from bft.models.sharing.xi_table import (
-    FLAGS,
-    OPTIONAL,
-    REQUIRED,
-    Measurement,
-    Place,
-    XiTable,
-    measurement,
-)
+from bft.models.sharing.xi_table import FLAGS, OPTIONAL, XiTable
 
 # Ratios of one pair that differ by more than this are reported: repetitions of a measurement rarely do.
 ALIKE = 0.1
+# Columns that identify a pair.
+PAIR_COLUMNS = ("model_a", "batch_a", "model_b", "batch_b", "units")
+
+
+def label_of(model: str, batch: float | None) -> str:
+    """Return the label of a configuration, such as bert@32."""
+    return model if batch is None or pd.isna(batch) else f"{model}@{batch:g}"
+
+
+def _sides(table: XiTable) -> pd.DataFrame:
+    """Both sides of each row: its number from 1, victim and partner, the victim's ratio, whether it is an estimate."""
+    rows = [
+        (number, side.model_a, side.batch_a, side.model_b, side.batch_b, side.units, side.xi_a, side.flag != FLAGS[0])
+        for number, row in enumerate(table.measurements, start=1)
+        for side in (row, row.swapped())
+    ]  # fmt: skip
+    columns = ["row", *PAIR_COLUMNS, "xi", "estimated"]
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.astype(dict.fromkeys(("batch_a", "batch_b", "units"), float))
 
 
 def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
@@ -43,234 +52,90 @@ def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
     -------
     dict
         Counts: rows, estimated (by flag), clipped, models, configurations, pairs, possible_pairs; lists: missing_pairs
-        of models, asymmetric (ratios of the same victim and partner that differ by more than ALIKE, from both sides or
-        repeated) and implausible.
+        of models, of what was measured asymmetric (ratios of the same victim and partner that differ by more than
+        ALIKE, from both sides or repeated) and implausible, and retest (each row with one of these or a ratio below 1,
+        and the reason).
+
+    Examples
+    --------
+    >>> from bft.models.sharing.xi_table import Measurement
+    >>> table = XiTable([Measurement("a", "b", 0.9, 1.1), Measurement("a", "c", 1.2, 7.0)])
+    >>> for suspect in check_xi(table, 5.0)["retest"]:
+    ...     print(suspect["row"], suspect["reason"])
+    1 xi of a beside b is 0.9, below 1
+    2 xi of c beside a is 7, above 5
     """
-    models = sorted(
-        {name for row in table.measurements for name in (row.model_a, row.model_b)}
-    )
-    configurations = {
-        kind
-        for row in table.measurements
-        for kind in ((row.model_a, row.batch_a), (row.model_b, row.batch_b))
-    }
-    measured = {frozenset((row.model_a, row.model_b)) for row in table.measurements}
+    sides = _sides(table)
+    measured = sides[~sides["estimated"]]
+    pairs = set(map(frozenset, zip(sides["model_a"], sides["model_b"], strict=True)))
+    models = sorted(sides["model_a"].unique())
     possible = list(itertools.combinations_with_replacement(models, 2))
-    ratios_of: dict[Place, list[float]] = {}
+    reasons: dict[int, list[str]] = {}
     high = []
-    for row in table.measurements:
-        for side in (row, row.swapped()):
-            ratios_of.setdefault(side.place, []).append(max(side.xi_a, 1.0))
-            if side.xi_a > implausible:
-                high.append(
-                    {
-                        "victim": label(side, "a"),
-                        "partner": label(side, "b"),
-                        "xi": side.xi_a,
-                    }
-                )
-    asymmetric = [
-        {
-            "victim": label_of(model_a, batch_a or None),
-            "partner": label_of(model_b, batch_b or None),
-            "units": units or None,
-            "least": min(ratios),
-            "most": max(ratios),
+    side: Any
+    for side in measured.itertuples():
+        victim = label_of(side.model_a, side.batch_a)
+        partner = label_of(side.model_b, side.batch_b)
+        reason = f"xi of {victim} beside {partner} is {side.xi:g}"
+        if side.xi < 1:
+            reasons.setdefault(side.row, []).append(f"{reason}, below 1")
+        elif side.xi > implausible:
+            reasons.setdefault(side.row, []).append(f"{reason}, above {implausible:g}")
+            high.append({"victim": victim, "partner": partner, "xi": side.xi})
+    asymmetric = []
+    key: Any
+    for key, group in measured.groupby(list(PAIR_COLUMNS), dropna=False, sort=False):
+        model_a, batch_a, model_b, batch_b, units = key
+        ratios = group["xi"].clip(lower=1.0)
+        low, most = float(ratios.min()), float(ratios.max())
+        if most <= (1 + ALIKE) * low:
+            continue
+        found = {
+            "victim": label_of(model_a, batch_a),
+            "partner": label_of(model_b, batch_b),
+            "units": None if pd.isna(units) else units,
+            "least": low,
+            "most": most,
         }
-        for (model_a, batch_a, model_b, batch_b, units), ratios in ratios_of.items()
-        if max(ratios) > (1 + ALIKE) * min(ratios)
-    ]
+        asymmetric.append(found)
+        for row in group["row"].unique():
+            reason = f"xi of {model_a} beside {model_b} was measured from {low:.3g} to {most:.3g}"
+            reasons.setdefault(row, []).append(reason)
     return {
         "rows": len(table.measurements),
         "estimated": table.estimated,
         "clipped": table.clipped,
         "models": len(models),
-        "configurations": len(configurations),
-        "pairs": len(measured),
+        "configurations": len(sides[["model_a", "batch_a"]].drop_duplicates()),
+        "pairs": len(pairs),
         "possible_pairs": len(possible),
         "missing_pairs": [
-            list(pair) for pair in possible if frozenset(pair) not in measured
+            list(each) for each in possible if frozenset(each) not in pairs
         ],
         "asymmetric": asymmetric,
         "implausible": high,
+        "retest": [
+            {"row": int(row), "reason": "; ".join(reasons[row])}
+            for row in sorted(reasons)
+        ],
     }
 
 
-def label(row: Measurement, side: str) -> str:
-    """A side of a row by its model and, where stated, batch size."""
-    return label_of(getattr(row, f"model_{side}"), getattr(row, f"batch_{side}"))
-
-
-def label_of(model: str, batch: object) -> str:
-    """Return the label of a configuration, such as bert@32."""
-    return model if batch is None else f"{model}@{batch:g}"
-
-
-# Columns that identify a pair.
-PAIR_COLUMNS = ("model_a", "batch_a", "model_b", "batch_b", "units")
-
-
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A row that deserves another measurement.
-
-    Parameters
-    ----------
-    row
-        Of the table, data rows from 1.
-    pair
-        The measurement to check.
-    reason
-        Why, in words.
-    """
-
-    row: int
-    pair: Measurement
-    reason: str
-
-
-def suspects(table: XiTable, implausible: float) -> list[Suspect]:
-    """Measured rows with a ratio below 1 or above `implausible`, or that differ from their repetitions by over 10 %.
-
-    Examples
-    --------
-    >>> table = XiTable([Measurement("a", "b", 0.9, 1.1), Measurement("a", "c", 1.2, 7.0)])
-    >>> for suspect in suspects(table, 5.0):
-    ...     print(suspect.row, suspect.reason)
-    1 xi of a beside b is 0.9, below 1
-    2 xi of c beside a is 7, above 5
-    """
-    repeated: dict[Place, list[tuple[int, float]]] = {}
-    reasons: dict[int, list[str]] = {}
-    measured = [
-        (number, row)
-        for number, row in enumerate(table.measurements, start=1)
-        if row.flag == FLAGS[0]
-    ]
-    for number, row in measured:
-        for side in (row, row.swapped()):
-            reason = (
-                f"xi of {label(side, 'a')} beside {label(side, 'b')} is {side.xi_a:g}"
-            )
-            if side.xi_a < 1:
-                reasons.setdefault(number, []).append(f"{reason}, below 1")
-            elif side.xi_a > implausible:
-                reasons.setdefault(number, []).append(
-                    f"{reason}, above {implausible:g}"
-                )
-            repeated.setdefault(side.place, []).append((number, max(side.xi_a, 1.0)))
-    for place, ratios in repeated.items():
-        low, high = min(ratio for _, ratio in ratios), max(ratio for _, ratio in ratios)
-        if high > (1 + ALIKE) * low:
-            for number in dict.fromkeys(number for number, _ in ratios):
-                reason = f"xi of {place[0]} beside {place[2]} was measured from {low:.3g} to {high:.3g}"
-                reasons.setdefault(number, []).append(reason)
-    return [
-        Suspect(number, row, "; ".join(reasons[number]))
-        for number, row in measured
-        if number in reasons
-    ]
-
-
-def retest_frame(found: Sequence[Suspect]) -> pd.DataFrame:
+def retest_frame(table: XiTable, found: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """A table of pairs to measure again, for `bft-replay xi collect --pairs`: one row a pair, with row and reason."""
-    by_pair: dict[Hashable, Suspect] = {}
+    rows: dict[object, dict[str, Any]] = {}
     for suspect in found:
-        by_pair.setdefault(pair_key(suspect.pair), suspect)
-    columns = [*PAIR_COLUMNS, "row", "reason"]
-    rows = [
-        {
-            **{name: getattr(each.pair, name) for name in PAIR_COLUMNS},
-            "row": each.row,
-            "reason": each.reason,
-        }
-        for each in by_pair.values()
-    ]
-    frame = pd.DataFrame(rows, columns=columns)
+        pair = table.measurements[suspect["row"] - 1]
+        names = {name: getattr(pair, name) for name in PAIR_COLUMNS}
+        rows.setdefault(min(pair.place, pair.swapped().place), {**names, **suspect})
+    frame = pd.DataFrame(list(rows.values()), columns=[*PAIR_COLUMNS, "row", "reason"])
     return frame.drop(columns=[name for name in OPTIONAL if frame[name].isna().all()])
 
 
-def pair_key(row: Measurement) -> Place:
-    """The key of repeated measurements: models and batch sizes, in either order, and units; 0 where not stated."""
-    return min(row.place, row.swapped().place)
-
-
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """A ξ table with rows replaced: the table, and how many rows went and came."""
-
-    frame: pd.DataFrame
-    replaced: int
-    added: int
-
-
-def merge_xi(
-    old: pd.DataFrame, new: pd.DataFrame, *, old_source: str = "", new_source: str = ""
-) -> Merged:
-    """The old table, with the rows of each pair that the new one holds too replaced by those.
-
-    The same pair the other way round counts as the same. Other rows and columns stay; new pairs follow at the end.
-
-    Raises
-    ------
-    InputError
-        When one of them is not a ξ table, or the new one holds estimates: these do not replace measurements.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> old = pd.DataFrame({"model_a": ["a", "a"], "model_b": ["b", "c"], "xi_a": [0.9, 1.2], "xi_b": [1.1, 1.3]})
-    >>> again = pd.DataFrame({"model_a": ["b"], "model_b": ["a"], "xi_a": [1.15], "xi_b": [1.05]})
-    >>> merge_xi(old, again).frame.to_dict("list")["xi_a"]
-    [1.15, 1.2]
-    """
-    keys = [
-        [pair_key(row) for row in _rows(frame, source)]
-        for frame, source in ((old, old_source), (new, new_source))
-    ]
-    estimated = next(
-        (n for n, row in enumerate(_rows(new, new_source), 1) if row.flag != FLAGS[0]),
-        None,
-    )
-    if estimated is not None:
-        raise InputError(
-            "an estimate replaces no measurement",
-            file=new_source or None,
-            row=estimated,
-            column="flag",
-        )
-    fresh: dict[Hashable, list[dict[Hashable, object]]] = {}
-    for key, record in zip(keys[1], new.to_dict(orient="records"), strict=True):
-        fresh.setdefault(key, []).append(record)
-    records, replaced = [], 0
-    put: set[Hashable] = set()
-    for key, record in zip(keys[0], old.to_dict(orient="records"), strict=True):
-        if key not in fresh:
-            records.append(record)
-            continue
-        replaced += 1
-        if key not in put:  # where the first of the old rows stood
-            records += fresh[key]
-            put.add(key)
-    added = [record for key, rows in fresh.items() if key not in put for record in rows]
-    columns = list(dict.fromkeys([*old.columns, *new.columns]))
-    return Merged(
-        pd.DataFrame([*records, *added], columns=columns), replaced, len(added)
-    )
-
-
-def _rows(frame: pd.DataFrame, source: str) -> list[Measurement]:
-    return [measurement(row) for row in Rows(frame, source).require(REQUIRED, OPTIONAL)]
-
-
-# Sharing pays for equal jobs when both ratios are below 1.5 (docs: sjf-bsbf); 2 is as slow as taking turns.
-PAYS, TURNS = 1.5, 2.0
+# As slow as taking turns.
+TURNS = 2.0
 # Up to this many columns the numbers in the cells are legible.
 MAX_NUMBERS = 24
-
-
-# A model, and its batch size where that tells rows apart.
-_Kind: TypeAlias = tuple[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,29 +149,19 @@ class Grid:
 
 def grid(table: XiTable, *, by_batch: bool) -> Grid:
     """The largest ratio of each pair of models, or of models and batch sizes."""
-    cells: dict[tuple[_Kind, _Kind], tuple[float, bool]] = {}
-    for row in table.measurements:
-        for side in (row, row.swapped()):
-            victim, partner = (
-                (model, batch if by_batch else None)
-                for model, batch in (
-                    (side.model_a, side.batch_a),
-                    (side.model_b, side.batch_b),
-                )
-            )
-            cell = max(side.xi_a, 1.0), side.flag != FLAGS[0]
-            cells[victim, partner] = max(cell, cells.get((victim, partner), cell))
-    kinds = sorted(
-        {victim for victim, _ in cells}, key=lambda kind: (kind[0], kind[1] or 0.0)
-    )
-    names = tuple(label_of(*kind) for kind in kinds)
-    positions = {kind: index for index, kind in enumerate(kinds)}
-    ratios = np.full((len(names), len(names)), np.nan)
-    estimated = np.zeros(ratios.shape, dtype=np.bool_)
-    for pair, (xi, guessed) in cells.items():
-        at = positions[pair[0]], positions[pair[1]]
-        ratios[at], estimated[at] = xi, guessed
-    return Grid(names, ratios, estimated)
+    sides = _sides(table)
+    for end in "ab":
+        batches = sides[f"batch_{end}"] if by_batch else itertools.repeat(None)
+        sides[end] = list(map(label_of, sides[f"model_{end}"], batches))
+    named = sides.sort_values(["model_a", "batch_a"], na_position="first")
+    order = named["a"].unique().tolist()
+    cells = sides.sort_values(["xi", "estimated"]).groupby(["a", "b"])[
+        ["xi", "estimated"]
+    ]
+    worst: Any = cells.last().unstack().reindex(index=order)
+    ratios = worst["xi"].reindex(columns=order).clip(lower=1.0)
+    estimated = worst["estimated"].reindex(columns=order).fillna(False).astype(bool)
+    return Grid(tuple(order), ratios.to_numpy(dtype=float), estimated.to_numpy())
 
 
 def write_png(shown: Grid, path: Path) -> None:

@@ -155,8 +155,8 @@ class XiTable:
     >>> from bft.models import Curve, Job
     >>> curve = Curve([0, 1], [0, 10])
     >>> a, b = (Job(model, 0, 1, 1, 1e6, 0, 0, curve, curve, model=model) for model in ("bert", "vgg"))
-    >>> XiTable([Measurement("bert", "vgg", 1.2, 1.5)]).xi(b, a)
-    (1.5, 1.2)
+    >>> [side.otherwise for side in XiTable([Measurement("bert", "vgg", 1.2, 1.5)]).sides(b, a)]
+    [1.5, 1.2]
     """
 
     def __init__(self, measurements: Iterable[Measurement]) -> None:
@@ -175,13 +175,6 @@ class XiTable:
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def xi(
-        self, a: Job, b: Job, units_a: float | None = None, units_b: float | None = None
-    ) -> tuple[float, float] | None:
-        """Ratios (xi_a, xi_b) of two jobs on given units each; the largest over all sizes where None. See `sides`."""
-        sides = self.sides(a, b)
-        return None if sides is None else (sides[0].of(units_a), sides[1].of(units_b))
 
     def sides(self, a: Job, b: Job) -> tuple[SizedRatio, SizedRatio] | None:
         """Ratios of two jobs by their models and batch sizes, None when they were never measured.

@@ -1,1 +1,1 @@
-"""The speed of a job: curves from measurements, throughput and goodput, training logs."""
+"""The speed of a job: curves from measurements, throughput and goodput, applications."""

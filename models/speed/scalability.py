@@ -49,6 +49,8 @@ class Throughputs:
         Nodes that the units were on; None when not known.
     sync_s
         Part of a step's seconds spent waiting for synchronisation, >= 0; None when not measured.
+    pmax, submit_ns
+        Work of the model's job in samples, and its submission (UTC ns), where the table states them.
 
     Raises
     ------
@@ -68,14 +70,16 @@ class Throughputs:
     batch: FloatArray | None = None
     nodes: FloatArray | None = None
     sync_s: FloatArray | None = None
+    pmax: float | None = None
+    submit_ns: int | None = None
 
     def __post_init__(self) -> None:
-        for column, low in (
-            ("units", 1.0),
-            ("throughput", 0.0),
-            ("batch", 0.0),
-            ("nodes", 1.0),
-            ("sync_s", 0.0),
+        for column, low, expected in (
+            ("units", 1.0, "whole numbers >= 1"),
+            ("throughput", 0.0, "numbers > 0"),
+            ("batch", 0.0, "numbers > 0"),
+            ("nodes", 1.0, "whole numbers >= 1"),
+            ("sync_s", 0.0, "numbers >= 0"),
         ):
             values = getattr(self, column)
             if values is None:
@@ -87,15 +91,12 @@ class Throughputs:
                     f"{self.model}: expected as many values as units ({len(self.units)}), at least one",
                     column=column,
                 )
-            whole, zero = column in ("units", "nodes"), column == "sync_s"
-            wrong = (
-                ~np.isfinite(values)
-                | (values < low)
-                | ((values == 0) & (not zero))
-                | (whole & (values % 1 != 0))
-            )
+            wrong = ~np.isfinite(values) | (values < low)
+            if column != "sync_s":
+                wrong |= values == 0
+            if column in ("units", "nodes"):
+                wrong |= values % 1 != 0
             if wrong.any():
-                expected = f"{'whole ' * whole}numbers {'>= 0' if zero else '>= 1' if whole else '> 0'}"
                 bad = int(np.argmax(wrong))
                 raise InputError(
                     f"{self.model}: expected {expected}, not {values[bad]}",
@@ -204,8 +205,6 @@ def fit_scalability(
     ------
     InputError
         When the model needs what was not measured.
-    ValueError
-        For a kind that is not in `KINDS`, sizes that are not whole numbers >= 1, and invalid options.
 
     Examples
     --------
@@ -214,22 +213,11 @@ def fit_scalability(
     >>> fit.curve.ps.round().tolist(), fit.beyond
     ([0.0, 100.0, 300.0, 450.0], [8])
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind: expected one of {', '.join(KINDS)}, not {kind!r}")
-    if units_per_node < 1:
-        raise ValueError(f"units_per_node: expected at least 1, not {units_per_node}")
-    if batch is not None and not (np.isfinite(batch) and batch > 0):
-        raise ValueError(f"batch: expected a finite number > 0, not {batch}")
     known = measured.sizes()
     warnings = _warnings(measured, kind)
     if len(known) < SIZES_NEEDED.get(kind, 0):
         kind = "piecewise"
     points = known if sizes is None else np.unique(np.asarray(sizes, dtype=np.float64))
-    if (
-        not len(points)
-        or not (np.isfinite(points) & (points >= 1) & (points % 1 == 0)).all()
-    ):
-        raise ValueError("expected sizes that are whole numbers, of at least 1 unit")
     parameters: dict[str, float]
     if kind == "piecewise":
         ns, ps = np.append(0, known), np.append(0, measured.medians())
@@ -369,8 +357,9 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     r"""Read a table of measured throughputs, one `Throughputs` a model in the order of the file.
 
     Columns: `model` (or `job`; without either all rows are of one model), `units`, and `throughput` (samples/s) or
-    both `step_time` (s) and `batch_size` (samples a step over all units); optionally `batch_size`, `nodes`, and
-    `sync_time` (s, what of a step is not overlapped by computing).
+    both `step_time` (s) and `batch_size` (samples a step over all units); optionally `batch_size`, `nodes`,
+    `sync_time` (s, what of a step is not overlapped by computing), `pmax` and `submit` (of the model's job: on one of
+    its rows, or the same on several).
 
     Parameters
     ----------
@@ -431,79 +420,42 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
         "step_time",
         "expected a step that takes time: its rate is beyond all floats",
     )
-    names = _models(rows, path, name)
+    named = next((column for column in ("model", "job") if rows.has(column)), None)
+    names = np.full(len(rows), name or Path(path).name.split(".")[0], dtype=object)
+    if named is not None:
+        names = rows.all_names(named)
     result = []
     for model in dict.fromkeys(names):
-        own = np.array([entry == model for entry in names])
-        parts = [
+        own = names == model
+        batches, on_nodes, waits = (
             None if values is None else values[own] for values in (batch, nodes, sync_s)
-        ]
-        result.append(Throughputs(model, units[own], throughput[own], *parts))
+        )
+        of_model = [rows[int(index)] for index in np.flatnonzero(own)]
+        works = [(row, row.number("pmax", None, above=0)) for row in of_model]
+        submits = [(row, row.instant("submit", None)) for row in of_model]
+        result.append(
+            Throughputs(
+                model,
+                units[own],
+                throughput[own],
+                batches,
+                on_nodes,
+                waits,
+                _one(works, "pmax", model),
+                _one(submits, "submit", model),
+            )
+        )
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class StatedJob:
-    """Statement of a table of measurements on the job of a model: its work in samples, and its submission (UTC ns)."""
-
-    pmax: float | None = None
-    submit_ns: int | None = None
-
-
-def read_stated_jobs(
-    path: str | Path, *, name: str | None = None
-) -> dict[str, StatedJob]:
-    r"""Read what a table of measurements states of each model's job, in its columns `pmax` and `submit`.
-
-    A model may state each on one of its rows, or the same on several.
-
-    Parameters
-    ----------
-    path, name
-        As for `read_throughputs`.
-
-    Raises
-    ------
-    InputError
-        Naming file, row and column, also when a model has two values.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     file = Path(folder, "runs.csv")
-    ...     _ = file.write_text("model,units,throughput,pmax\nbert,1,10,2e8\nbert,2,19,\ngpt,1,3,\n")
-    ...     {model: stated.pmax for model, stated in read_stated_jobs(file).items()}
-    {'bert': 200000000.0, 'gpt': None}
-    """
-    rows = Rows(read_table(path), path)
-    works: dict[str, float] = {}
-    submits: dict[str, int] = {}
-    models = _models(rows, path, name)
-    for row, model in zip(rows, models, strict=True):
-        if rows.has("pmax"):
-            work = row.number("pmax", None, above=0)
-            _once(works, model, work, row, "pmax")
-        if rows.has("submit"):
-            _once(submits, model, row.instant("submit", None), row, "submit")
-    return {model: StatedJob(works.get(model), submits.get(model)) for model in models}
-
-
-def _once(
-    known: dict[str, V], model: str, value: V | None, row: Row, column: str
-) -> None:
-    """Take down a model's value, which may be repeated but not change."""
-    if value is not None and known.setdefault(model, value) != value:
-        raise row.error(column, f"expected one value for all rows of {model}")
-
-
-def _models(rows: Rows, path: str | Path, name: str | None) -> list[str]:
-    """The model of each row."""
-    named = next((column for column in ("model", "job") if rows.has(column)), None)
-    if named is None:
-        return [name or Path(path).name.split(".")[0]] * len(rows)
-    names: list[str] = rows.all_names(named).tolist()
-    return names
+def _one(stated: list[tuple[Row, V | None]], column: str, model: str) -> V | None:
+    """The value that the rows of a model state, which may be repeated but not change."""
+    known: V | None = None
+    for row, value in stated:
+        if value is not None and known not in (None, value):
+            raise row.error(column, f"expected one value for all rows of {model}")
+        known = value if known is None else known
+    return known
 
 
 def sizes_up_to(measured: Throughputs, max_units: int | None = None) -> list[int]:

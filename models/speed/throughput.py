@@ -162,9 +162,9 @@ class Observations:
             given = getattr(self, name)
             if given is None:
                 continue
-            values = np.atleast_1d(np.asarray(given, dtype=np.float64))
+            values = np.asarray(given, dtype=np.float64)
             object.__setattr__(self, name, values)
-            if values.ndim != 1 or len(values) != len(self.nodes) or not len(values):
+            if values.shape != (len(self.nodes),) or not len(values):
                 raise ValueError(
                     f"{name}: expected as many values as nodes ({len(self.nodes)}), at least one"
                 )
@@ -174,8 +174,9 @@ class Observations:
                 raise ValueError(
                     f"{name}: expected numbers > 0, but entry {index + 1} is {values[index]}"
                 )
-        if (self.nodes < 1).any() or (self.replicas < self.nodes).any():
-            index = int(np.argmax((self.nodes < 1) | (self.replicas < self.nodes)))
+        wrong = (self.nodes < 1) | (self.replicas < self.nodes)
+        if wrong.any():
+            index = int(np.argmax(wrong))
             raise ValueError(
                 f"replicas: expected 1 <= nodes <= replicas, but entry {index + 1} has "
                 f"{self.replicas[index]:g} replicas on {self.nodes[index]:g} nodes"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
+import bft.models as models
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
-from bft.models.checks import strict_instant
+from bft.models.checks import strict_instant, utc
 from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.parameters import (
     Finite,
@@ -27,18 +28,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bft.models import JobTable
-    from bft.models.speed.scalability import (
-        ScalabilityFit,
-        StatedJob,
-        Throughputs,
-    )
-    from bft.models.speed.step_times import StepTimes
+    from bft.models.measure.step_times import StepTimes
+    from bft.models.speed.scalability import ScalabilityFit, Throughputs
 
 # A batch size that differs from the log's own by more than this factor is reported.
 OTHER_BATCH = 1.05
+# Steps that more units shorten by less than a tenth are of batches that grow with the units.
+ALIKE = 0.9
 
 Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
-Measure = Literal["largest-share", "skewness"]
 
 
 @click.group(cls=Group)
@@ -46,35 +44,25 @@ def jobs() -> None:
     """Make job tables from measurements: scalability from throughputs or training logs, skew from layer sizes."""
 
 
-class _Counts(click.ParamType):  # type: ignore[type-arg]
-    """Whole numbers >= 1, separated by commas."""
-
-    name = "counts"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[int]:
-        if isinstance(value, list):
-            return value
-        try:
-            counts = [int(part) for part in str(value).split(",")]
-        except ValueError:
-            counts = []
-        if not counts or min(counts) < 1:
-            self.fail(
-                f"expected whole numbers >= 1 such as 1,2,4, not {value!r}", param, ctx
-            )
-        return counts
-
-
-def _check_instant(
+def _counts(
     ctx: click.Context, param: click.Parameter, value: str | None
-) -> str | None:
+) -> list[int] | None:
+    parts = value.split(",") if value else []
+    if not all(part.strip().isdecimal() and int(part) for part in parts):
+        raise click.BadParameter(
+            f"expected whole numbers >= 1 such as 1,2,4, not {value!r}", ctx, param
+        )
+    return list(map(int, parts)) or None
+
+
+def _instant(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> pd.Timestamp | None:
     if value and strict_instant(value) is None:
         raise InputError(
             f"--submit: expected a date and time such as 2021-02-10T20:21:15, not {value!r}"
         )
-    return value
+    return utc(value) if value else None
 
 
 @jobs.command(
@@ -86,15 +74,16 @@ def _check_instant(
               help="A training log instead of a table; several with a --units each.")  # fmt: skip
 @click.option("--pattern", metavar="NAME|REGEX",
               help="Form of the log: keras, lightning, deepspeed, ... (docs/models.md has all names), or a "
-              "regular expression with named groups seconds, ms, us, steps_per_s, samples_per_s, or time or interval_s "
-              "with step; and samples. [the first form that fits]")  # fmt: skip
+              "regular expression with named groups seconds, ms, us, steps_per_s, samples_per_s, unit_samples_per_s, "
+              "or time or interval_s with step; and samples. [the first form that fits]")  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="First steps of a log to leave out.")  # fmt: skip
 @click.option("--model", "kind", type=OneOf(["piecewise", "amdahl", "usl", "throughput"]), default="piecewise",
               show_default=True, help="Through medians; Amdahl's law; USL; T_grad and T_sync.")  # fmt: skip
 @click.option(
     "--units",
-    type=_Counts(),
+    metavar="COUNTS",
+    callback=_counts,
     help="Sizes of the curve, such as 1,2,4; with --log: units of each log.",
 )
 @click.option("--max", "max_units", type=click.IntRange(min=1),
@@ -119,7 +108,7 @@ def _check_instant(
     metavar="FILE",
     help="Points of the curves as .csv, extrapolated ones marked.",
 )
-@click.option("--submit", metavar="TIME", callback=_check_instant,
+@click.option("--submit", metavar="TIME", callback=_instant,
               help="When the jobs are submitted (UTC); needed for -o.")  # fmt: skip
 @click.option("--pmax", type=Finite(min=0, min_open=True), default=1.3e8, show_default=True,
               help="Work of a job, samples.")  # fmt: skip
@@ -159,7 +148,7 @@ def fit(
     name: str | None,
     output: str | None,
     curves: str | None,
-    submit: str | None,
+    submit: pd.Timestamp | None,
     force: bool,
     jmin: int | None,
     **bounds: float,
@@ -172,7 +161,6 @@ def fit(
     """
     from bft.models.speed.scalability import (
         fit_scalability,
-        read_stated_jobs,
         read_throughputs,
         sizes_up_to,
     )
@@ -190,14 +178,13 @@ def fit(
             refuse_existing(file, force=force)
     if measurements is not None:
         measured = read_throughputs(measurements, name=name)
-        stated = read_stated_jobs(measurements, name=name)
     else:
         measured = [
             _from_logs(logs, pattern, warmup, units, name, batch_size, unit_batch)
         ]
-        units, stated = None, {}
+        units = None
     if output:
-        _check_submits(measured, stated, submit)
+        _check_submits(measured, submit)
     fitted = [
         fit_scalability(
             own,
@@ -221,22 +208,7 @@ def fit(
         from bft.models.job_tables import write_jobs
         from bft.models.jobs import different_rates
 
-        smallest = [
-            jmin or int(min(own.sizes()[0], entry.curve.last))
-            for own, entry in zip(measured, fitted, strict=True)
-        ]
-        largest = [
-            max(entry.peak, min(low, int(entry.curve.last)))
-            for entry, low in zip(fitted, smallest, strict=True)
-        ]
-        for entry, jmax in zip(fitted, largest, strict=True):
-            if jmax < entry.curve.last:
-                rate, last = entry.curve.at(jmax), entry.curve.ps[-1]
-                say_note(
-                    f"{entry.model}: falls beyond its peak, {rate:.5g} samples/s at {jmax} units and {last:.5g} "
-                    f"at {entry.curve.last:g}: Jmax is {jmax}"
-                )
-        table = _job_table(fitted, smallest, largest, stated, submit, bounds)
+        table = _job_table(measured, fitted, jmin, submit, bounds)
         if text := different_rates(table):
             say_note(text)
         with drafted(output) as draft:
@@ -253,8 +225,6 @@ def fit(
     cls=NamesWholeOption, short_help="Skew of models' tensor sizes (Tiresias)."
 )
 @click.argument("layers", metavar="LAYERS")
-@click.option("--measure", type=OneOf(["largest-share", "skewness"]), default="largest-share", show_default=True,
-              help="Share of the largest tensor, or Fisher's skewness.")  # fmt: skip
 @click.option(
     "--threshold",
     type=Finite(),
@@ -272,7 +242,6 @@ def fit(
 @force_option("Replace the file if it exists.")
 def skew(
     layers: str,
-    measure: Measure,
     threshold: float,
     job_table: str | None,
     output: str | None,
@@ -282,15 +251,15 @@ def skew(
 
     LAYERS has the columns model, tensor, size (any one unit).
     """
-    from bft.models.speed.skew import MEASURES, read_tensor_sizes
+    from bft.models.speed.skew import largest_share, read_tensor_sizes
 
     if (job_table is None) != (output is None):
         raise click.UsageError("--jobs and -o belong together")
     if output:
         refuse_existing(output, force=force)
     sizes = read_tensor_sizes(layers)
-    skews = {model: MEASURES[measure](own) for model, own in sizes.items()}
-    click.echo(f"{'model':<20} {'tensors':>7} {measure:>14}  placement")
+    skews = {model: largest_share(own) for model, own in sizes.items()}
+    click.echo(f"{'model':<20} {'tensors':>7} {'largest share':>14}  placement")
     for model, value in skews.items():
         placement = "consolidate" if value >= threshold else "may spread"
         click.echo(f"{model:<20} {len(sizes[model]):>7} {value:>14.4g}  {placement}")
@@ -311,20 +280,21 @@ def _from_logs(
     """Read one measurement from each log, and report each as it is read."""
     import numpy as np
 
+    from bft.models.measure.training_log import read_log
     from bft.models.speed.scalability import Throughputs
-    from bft.models.speed.training_log import read_log
 
     if not units or len(units) != len(logs):
         raise click.UsageError(
             f"--units must give the units of each log: {len(logs)} of them, as in --units 4,8"
         )
     rates, batches, kinds = [], [], set()
+    steps: dict[int, float] = {}
     click.echo(
         f"{'log':<24} {'units':>5} {'steps':>7} {'s/step':>9} {'95 %':>19} {'samples/s':>11}"
     )
     for log, count in zip(logs, units, strict=True):
         batch = unit_batch * count if unit_batch else batch_size
-        times = read_log(log, pattern, batch_size=batch, warmup=warmup)
+        times = read_log(log, pattern, batch_size=batch, warmup=warmup, units=count)
         if times.per == "token" and batch is not None:
             raise InputError(
                 "states tokens a second only, and a batch size in samples does not give the tokens of a step",
@@ -356,6 +326,15 @@ def _from_logs(
             say_note(f"{log}: {note}")
         rates.append(rate)
         batches.append(times.samples if times.per == "step" else None)
+        if times.basis == "step" and batch_size and not _agree(times, batch_size):
+            steps[count] = times.median_s
+    few, many = min(steps, default=0), max(steps, default=0)
+    if few < many and steps[many] > ALIKE * steps[few]:
+        raise InputError(
+            f"a step takes as long on {many} units ({steps[many]:.4g} s) as on {few} ({steps[few]:.4g} s): each unit "
+            f"has a batch of its own, and {batch_size:g} samples are not those of all",
+            hint="give --unit-batch, the samples of a step and unit, instead of --batch-size",
+        )
     known = [float(batch) for batch in batches if batch is not None]
     return Throughputs(
         name or Path(logs[0]).name.split(".")[0],
@@ -363,6 +342,12 @@ def _from_logs(
         np.array(rates),
         np.array(known) if len(known) == len(batches) else None,
     )
+
+
+def _agree(times: StepTimes, batch: float) -> bool:
+    """Whether a log states itself the samples a step that are given."""
+    stated = times.stated or 0.0
+    return 1 / OTHER_BATCH < stated / batch < OTHER_BATCH
 
 
 def _notes(times: StepTimes, batch: float | None) -> list[str]:
@@ -374,11 +359,7 @@ def _notes(times: StepTimes, batch: float | None) -> list[str]:
         remarks.append(
             f"{times.ignored} of its durations are not > 0, or their step counter went back"
         )
-    if (
-        batch
-        and times.stated
-        and not 1 / OTHER_BATCH < times.stated / batch < OTHER_BATCH
-    ):
+    if batch and times.stated and not _agree(times, batch):
         remarks.append(
             f"the log states {times.stated:.5g} samples a step; {batch:g} were given, and count"
         )
@@ -412,29 +393,34 @@ def _report(
 
 
 def _job_table(
+    measured: Sequence[Throughputs],
     fitted: Sequence[ScalabilityFit],
-    smallest: Sequence[int],
-    largest: Sequence[int],
-    stated: Mapping[str, StatedJob],
-    submit: str | None,
+    jmin: int | None,
+    submit: pd.Timestamp | None,
     bounds: dict[str, float],
 ) -> JobTable:
     import pandas as pd
 
-    from bft.models import jobs_from_frame
-
     rows = []
-    for entry, jmin, jmax in zip(fitted, smallest, largest, strict=True):
-        job = stated.get(entry.model)
-        pmax = None if job is None else job.pmax
-        submit_ns = None if job is None else job.submit_ns
+    for own, entry in zip(measured, fitted, strict=True):
+        last = int(entry.curve.last)
+        low = jmin or min(int(own.sizes()[0]), last)
+        jmax = max(entry.peak, min(low, last))
+        if jmax < last:
+            say_note(
+                f"{entry.model}: falls beyond its peak, {entry.curve.at(jmax):.5g} samples/s at {jmax} units and "
+                f"{entry.curve.ps[-1]:.5g} at {last}: Jmax is {jmax}"
+            )
+        when = (
+            submit if own.submit_ns is None else pd.Timestamp(own.submit_ns, tz="UTC")
+        )
         row = {
             "name": entry.model,
             "model": entry.model,
-            "Jmin": jmin,
+            "Jmin": low,
             "Jmax": jmax,
-            "Pmax": bounds["pmax"] if pmax is None else pmax,
-            "Tsub": _instant_of(submit) if submit_ns is None else submit_ns,
+            "Pmax": bounds["pmax"] if own.pmax is None else own.pmax,
+            "Tsub": when,
             "Tcup": bounds["tcup_s"],
             "Tcdw": bounds["tcdw_s"],
             "Ns": entry.curve.ns.tolist(),
@@ -442,28 +428,15 @@ def _job_table(
             "Os": entry.curve.ps.tolist(),
         }
         rows.append(row)
-    table = pd.DataFrame(rows)
-    table["Tsub"] = pd.to_datetime(table["Tsub"], unit="ns", utc=True)
-    return jobs_from_frame(table)
-
-
-def _instant_of(submit: str | None) -> int:
-    """The instant of --submit, UTC ns, read as a cell of a table is."""
-    from bft.models.cells import Rows
-
-    (row,) = Rows.of([{"submit": submit}], "--submit")
-    return row.instant("submit")
+    return models.jobs_from_frame(pd.DataFrame(rows))
 
 
 def _check_submits(
-    measured: Sequence[Throughputs],
-    stated: Mapping[str, StatedJob],
-    submit: str | None,
+    measured: Sequence[Throughputs], submit: pd.Timestamp | None
 ) -> None:
     """Refuse a job table in which a job would have no submission, before anything is fitted."""
     for own in measured:
-        job = stated.get(own.model)
-        if submit is None and (job is None or job.submit_ns is None):
+        if submit is None and own.submit_ns is None:
             which = f": {own.model} has none" if len(measured) > 1 else ""
             raise click.UsageError(
                 f"-o needs --submit, or a column submit of the table{which}; such as the start of the trace "
@@ -492,10 +465,9 @@ def _points(fitted: Sequence[ScalabilityFit]) -> pd.DataFrame:
 
 def _add_skew(source: str, output: str, skews: dict[str, float]) -> int:
     """Write the job table `source` with the skew of its models; returns for how many jobs it is known."""
-    from bft.models import JobTable, read_jobs
     from bft.models.job_tables import write_jobs
 
-    table = read_jobs(source)
+    table = models.read_jobs(source)
     known = sum(job.model in skews for job in table)
     if not known:
         raise InputError(
@@ -504,7 +476,7 @@ def _add_skew(source: str, output: str, skews: dict[str, float]) -> int:
             column="model",
             hint="names must be equal",
         )
-    made = JobTable(
+    made = models.JobTable(
         tuple(replace(job, skew=skews.get(job.model, job.skew)) for job in table),
         source,
     )

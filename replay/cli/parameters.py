@@ -116,11 +116,11 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "jobs": (
         "bft-replay jobs fit throughputs.csv --submit 2024-03-04 -o jobs.parquet",
-        "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8",
+        "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --unit-batch 64",
     ),
     "jobs fit": (
         "bft-replay jobs fit throughputs.csv --model amdahl --max 64 --submit 2024-03-04 -o jobs.parquet",
-        "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --batch-size 512",
+        "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --unit-batch 64",
     ),
     "jobs skew": (
         "bft-replay jobs skew layers.csv",
@@ -136,15 +136,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "xi collect": (
         "bft-replay xi collect trainings.csv -o measured --devices 0",
-        "bft-replay xi collect trainings.csv -o second --pairs again.csv",
-    ),
-    "xi merge": (
-        "bft-replay xi merge measured/xi.csv second/xi.csv -o xi.csv",
-        "bft-replay xi merge xi.csv new.csv -o xi.csv --force",
-    ),
-    "xi memory": (
-        "bft-replay xi memory measured/profiles.csv -o memory.csv",
-        "bft-replay xi memory one/profiles.csv two/profiles.csv -o memory.csv",
+        "bft-replay xi collect trainings.csv -o measured --pairs again.csv --again",
     ),
     "xi check": ("bft-replay xi check xi.csv", "bft-replay xi check xi.csv --json"),
     "xi show": (
@@ -161,7 +153,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "predict evaluate": (
         "bft-replay predict evaluate durations jobs.csv",
-        "bft-replay predict evaluate submissions jobs.csv --kind ga2m --horizon 3",
+        "bft-replay predict evaluate submissions jobs.csv --horizon 3",
     ),
     "predict show": (
         "bft-replay predict show durations.json",

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
-from bft.models import InputError, read_table
+import bft.models as models
+from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
-from bft.models.cells import Rows
-from bft.models.prediction.duration import DurationEstimator, baselines, split_in_time
-from bft.models.prediction.forecast import FEATURES, Forecaster, ahead, submissions
-from bft.models.prediction.packing import PackingAnalyser, leave_one_model_out
-from bft.models.prediction.regressors import KINDS
-from bft.models.prediction.saved_models import (
-    Accuracy,
-    Model,
-    accuracy,
-    read_model,
-    write_model,
-    write_shapes,
-)
 from bft.replay.cli.parameters import (
     Command,
     Finite,
@@ -39,9 +24,15 @@ from bft.replay.cli.parameters import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bft.models.curves import FloatArray
+    from bft.models.learned.saved_models import Model
+
+    # The later part of a log: what came, and what each way of predicting said, of shape (rows of the later part,).
+    _Test = tuple[FloatArray, dict[str, FloatArray]]
 
 # Slots that a figure shows of those predicted, the last ones: a week of ten minutes.
 SHOWN_SLOTS = 1008
+GA2M = "ga2m"
 WHAT = ("durations", "submissions", "packing")
 
 _what = click.argument("what", metavar="|".join(WHAT), type=OneOf(WHAT))
@@ -65,13 +56,6 @@ def predict() -> None:
 @_what
 @_table
 @output_option("Where to write the model: JSON.")
-@click.option(
-    "--kind",
-    type=OneOf(KINDS),
-    default="ga2m",
-    show_default=True,
-    help="What learns; packing: a tree.",
-)
 @_column
 @_horizon
 @_seed
@@ -80,7 +64,6 @@ def train(
     what: str,
     table: str,
     output: str,
-    kind: str,
     column: str,
     horizon: int,
     seed: int,
@@ -91,33 +74,26 @@ def train(
     frame = _read(what, table)
     model: Model
     if what == "durations":
-        model = DurationEstimator.train(frame, kind=kind, seed=seed, source=table)
+        model = models.DurationEstimator.train(frame, seed=seed, source=table)
     elif what == "submissions":
-        model = Forecaster.train(
-            frame, column=column, horizon=horizon, kind=kind, seed=seed, source=table
+        model = models.Forecaster.train(
+            frame, column=column, horizon=horizon, seed=seed, source=table
         )
     else:
-        model = PackingAnalyser.train(frame, seed=seed, source=table)
+        model = models.PackingAnalyser.train(frame, seed=seed, source=table)
     with drafted(output) as draft:
-        write_model(model, draft)
+        models.write_model(model, draft)
     click.echo(f"{output}: learnt from {len(frame):,} rows")
 
 
 @predict.command(
     cls=NamesWholeOption,
-    short_help="How well each kind of model predicts the later part of a log.",
+    short_help="How well a model predicts the later part of a log.",
 )
 @_what
 @_table
 @click.option("--share", type=Finite(min=0.01, max=0.9), default=0.3, show_default=True,
               help="Part of the table, the latest, that is predicted from what was known before.")  # fmt: skip
-@click.option(
-    "--kind",
-    "kinds",
-    type=OneOf(KINDS),
-    multiple=True,
-    help="Only these; may be repeated. [all]",
-)
 @_column
 @_horizon
 @_seed
@@ -129,7 +105,6 @@ def evaluate(
     what: str,
     table: str,
     share: float,
-    kinds: tuple[str, ...],
     column: str,
     horizon: int,
     seed: int,
@@ -137,34 +112,30 @@ def evaluate(
 ) -> None:
     """Learn from the earlier part of TABLE, predict the later; packing: each model from the other models' profiles.
 
-    Below the kinds are predictions without a model: a kind that is not better has learnt nothing.
+    Below the model are predictions without one: a model that is not better has learnt nothing.
     """
+    from bft.models.learned.accuracy import accuracy
+
     if png is not None and what != "submissions":
         raise click.UsageError("--png draws submissions")
     frame = _read(what, table)
     if what == "packing":
         _evaluate_packing(frame, table, seed)
         return
-    actual, predict_by, trivial = (
-        _durations(frame, table, share)
+    actual, predicted = (
+        _durations(frame, table, share, seed)
         if what == "durations"
-        else _submissions(frame, table, share, column, horizon)
+        else _submissions(frame, table, share, column, horizon, seed)
     )
-    click.echo(
-        f"{'':14} {'MAE':>10} {'R2':>7} {'R2 log':>7} {'rank':>6} {'slope':>6} {'fit s':>6}"
-    )
-    predicted = {}
-    for kind in kinds or KINDS:
-        start = time.perf_counter()
-        predicted[kind], fitted = predict_by(kind, seed)
-        click.echo(
-            f"{_figures(kind, accuracy(predicted[kind], actual))} {fitted - start:6.1f}"
-        )
-    for name, values in trivial().items():
-        click.echo(f"{_figures(name, accuracy(values, actual))} {'-':>6}")
+    click.echo(f"{'':14} {'MAE':>10} {'R2':>7} {'R2 log':>7} {'rank':>6} {'slope':>6}")
+    for name, values in predicted.items():
+        of = accuracy(values, actual)
+        figures = f"{of.mae:10.2f} {of.r2:7.3f} {of.r2_log:7.3f} {of.rank:6.3f} {of.slope:6.2f}"
+        click.echo(f"{name:14} {figures}".replace("nan", "  -"))
     if png is not None:
-        what_came = {f"what came (mean of the next {horizon} slots)": actual}
-        _draw_forecasts(frame, table, column, horizon, {**what_came, **predicted}, png)
+        came = {f"what came (mean of the next {horizon} slots)": actual}
+        shown = {**came, GA2M: predicted[GA2M]}
+        _draw_forecasts(frame, table, column, horizon, shown, png)
 
 
 @predict.command(cls=Command, short_help="What a saved model has learnt.")
@@ -177,100 +148,79 @@ def evaluate(
 @click.option("--table", metavar="TABLE", help="Rows like those that it is used for.")
 def show(model: str, png: str | None, table: str | None) -> None:
     """Describe MODEL, a file of `predict train`: the rules of packing, the shapes of a GA2M."""
+    from bft.models.learned.forecast import FEATURES
+    from bft.models.learned.ga2m import write_shapes
+
     if (png is None) != (table is None):
         raise click.UsageError("--png and --table go together")
-    learnt = read_model(model)
-    if isinstance(learnt, PackingAnalyser):
+    learnt = models.read_model(model)
+    if isinstance(learnt, models.PackingAnalyser):
         if png is not None:
             raise InputError("a packing model has rules and no shapes", file=model)
         click.echo(learnt.rules())
         return
-    if isinstance(learnt, DurationEstimator):
+    if isinstance(learnt, models.DurationEstimator):
         features, target, what = learnt.features, "log(1 + s)", "durations"
-        described = f"durations, from {len(learnt.past['user']):,} finished jobs"
+        described = f"durations, from {len(learnt.past):,} finished jobs"
     else:
         features, target, what = FEATURES, f"root of {learnt.column}", "submissions"
         described = f"{learnt.column} per {learnt.slot_s:g} s over the next {learnt.horizon * learnt.slot_s:g} s"
-    click.echo(f"{learnt.kind}: {described}\nfeatures: {', '.join(features)}")
+    click.echo(f"{GA2M}: {described}\nfeatures: {', '.join(features)}")
     if png is not None and table is not None:
-        x = learnt.inputs(_read(what, table), source=table)
+        rows = learnt.inputs(_read(what, table), source=table)
         with drafted(png) as draft:
-            write_shapes(learnt.regressor, features, x, draft, target=target)
-        click.echo(f"{png}: drawn over {len(x):,} rows")
-
-
-def _figures(name: str, of: Accuracy) -> str:
-    figures = (
-        f"{of.mae:10.2f} {of.r2:7.3f} {of.r2_log:7.3f} {of.rank:6.3f} {of.slope:6.2f}"
-    )
-    return f"{name:14} {figures}".replace("nan", "  -")
+            write_shapes(learnt.regressor, rows, draft, target=target)
+        click.echo(f"{png}: drawn over {len(rows):,} rows")
 
 
 def _read(what: str, table: str) -> pd.DataFrame:
     """The table; of jobs, whose submissions are asked for, the slots."""
-    frame = read_table(table)
+    frame = models.read_table(table)
     if (
         what == "submissions"
         and "time" not in frame.columns
         and "submit_time" in frame.columns
     ):
-        return submissions(frame, source=table)
+        return models.submissions(frame, source=table)
     return frame
 
 
-# The later part of a log: what came, what a kind predicts from a seed (and when it had learnt), and anybody would.
-# All are float64 of shape (rows of the later part,).
-_Test = tuple[
-    NDArray[np.float64],
-    Callable[[str, int], tuple[NDArray[np.float64], float]],
-    Callable[[], Mapping[str, NDArray[np.float64]]],
-]
-
-
-def _durations(frame: pd.DataFrame, table: str, share: float) -> _Test:
+def _durations(frame: pd.DataFrame, table: str, share: float, seed: int) -> _Test:
     """Return the test of predicted durations on the last submitted jobs."""
+    from bft.models.learned.duration import baselines, split_in_time
+
     before, after, past = split_in_time(frame, share, source=table)
     click.echo(
         f"{len(before):,} jobs had finished before the last {share:.0%} were submitted, of which {len(after):,}"
     )
-
-    def predict(kind: str, seed: int) -> tuple[NDArray[np.float64], float]:
-        model = DurationEstimator.train(before, kind=kind, seed=seed, source=table)
-        fitted = time.perf_counter()
-        return model.predict(after, past=past, source=table), fitted
-
-    actual = after["duration"].to_numpy(dtype=float)
-    return actual, predict, lambda: baselines(before, after, past, source=table)
+    model = models.DurationEstimator.train(before, seed=seed, source=table)
+    learnt = {GA2M: model.predict(after, past=past, source=table)}
+    trivial = baselines(before, after, past, source=table)
+    return after["duration"].to_numpy(dtype=float), learnt | trivial
 
 
 def _submissions(
-    frame: pd.DataFrame, table: str, share: float, column: str, horizon: int
+    frame: pd.DataFrame, table: str, share: float, column: str, horizon: int, seed: int
 ) -> _Test:
     """Return the test of predicted submissions in the slots after each slot."""
+    import numpy as np
+
+    from bft.models.cells import Rows
+    from bft.models.learned.forecast import ahead
+
     known = int(len(frame) * (1 - share))
     click.echo(f"{known:,} slots, and {len(frame) - known:,} after them")
     counts = Rows(frame, table).require(("time", column)).all_numbers(column, min=0)
     actual = ahead(counts, horizon)[known - 1 :]
-
-    def predict(kind: str, seed: int) -> tuple[NDArray[np.float64], float]:
-        model = Forecaster.train(
-            frame[:known],
-            column=column,
-            horizon=horizon,
-            kind=kind,
-            seed=seed,
-            source=table,
-        )
-        fitted = time.perf_counter()
-        return model.predict(frame, source=table)[known - 1 : -horizon], fitted
-
-    def trivial() -> dict[str, NDArray[np.float64]]:
-        return {
-            "last slot": counts[known - 1 : -horizon],
-            "constant": np.full(len(actual), counts[:known].mean()),
-        }
-
-    return actual, predict, trivial
+    model = models.Forecaster.train(
+        frame[:known], column=column, horizon=horizon, seed=seed, source=table
+    )
+    predicted = {
+        GA2M: model.predict(frame, source=table)[known - 1 : -horizon],
+        "last slot": counts[known - 1 : -horizon],
+        "constant": np.full(len(actual), counts[:known].mean()),
+    }
+    return actual, predicted
 
 
 def _draw_forecasts(
@@ -278,10 +228,11 @@ def _draw_forecasts(
     table: str,
     column: str,
     horizon: int,
-    counts: Mapping[str, NDArray[np.float64]],
+    counts: Mapping[str, FloatArray],
     png: str,
 ) -> None:
-    """Draw what came after each of the last slots but `horizon`, and what the kinds had predicted."""
+    """Draw what came after each of the last slots but `horizon`, and what had been predicted."""
+    from bft.models.cells import Rows
     from bft.replay.report import forecast_chart, write_chart
 
     begins = Rows(frame, table).all_seconds("time")[:-horizon][-SHOWN_SLOTS:]
@@ -298,6 +249,7 @@ def _draw_forecasts(
 
 
 def _evaluate_packing(frame: pd.DataFrame, table: str, seed: int) -> None:
+    from bft.models.learned.packing import leave_one_model_out
 
     predicted = leave_one_model_out(frame, seed=seed, source=table)
     label = frame["label"].to_numpy()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import bft.models as models
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import MAX_LIMIT_S
@@ -32,9 +33,9 @@ from bft.replay.cli.parameters import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bft.models.sharing.co_runs import Plan, Slowdown
-    from bft.models.sharing.gpu_usage import Gauge
-    from bft.models.sharing.xi_repairs import Grid, Suspect
+    from bft.models.measure.co_runs import Plan, Slowdown
+    from bft.models.measure.gpu_usage import Gauge
+    from bft.models.sharing.xi_repairs import Grid
 
 
 pattern_option = click.option(
@@ -51,6 +52,7 @@ _PLAN = (
     "time_limit_s",
     "pattern",
     "confidence",
+    "devices",
 )
 
 
@@ -119,7 +121,7 @@ measuring_options = together(
     click.option(
         "--gpu",
         "tool",
-        type=OneOf(["auto", "nvml", "nvidia-smi", "rocm-smi", "none"]),
+        type=OneOf(["auto", "nvidia-smi", "rocm-smi", "none"]),
         default="auto",
         show_default=True,
         help="What reads the GPUs while a command runs alone.",
@@ -141,65 +143,46 @@ measuring_options = together(
 )
 
 
-def plan_of(given: dict[str, Any]) -> Plan:
-    """Return the plan of measurement that the options state."""
-    from bft.models.sharing.co_runs import Plan
-
-    return Plan(**{name: given[name] for name in _PLAN}, devices=given["devices"])
-
-
-def gauge_of(given: dict[str, Any]) -> Gauge | None:
-    """Return the gauge that reads the GPUs; None, and a note, where no tool does.
+def measuring(given: dict[str, Any]) -> tuple[Plan, Gauge | None]:
+    """Return the plan that the options state, and the gauge that reads the GPUs; None, and a note, where no tool does.
 
     Raises
     ------
     InputError
         When the tool or a device that is asked for cannot be used.
     """
-    from bft.models.sharing.gpu_usage import Gauge, find_tool
+    from bft.models.measure.co_runs import Plan
+    from bft.models.measure.gpu_usage import Gauge, find_tool
 
+    if given["units"] is None:
+        given["units"] = len(given["devices"]) or None
+    plan = Plan(**{name: given[name] for name in _PLAN})
     read = find_tool(given["tool"])
-    if read is None:
-        if given["tool"] != "none":
-            say_note(
-                "no GPU can be read here (NVML, nvidia-smi, rocm-smi): utilisation and memory are not measured"
-            )
-        return None
-    gauge = Gauge(read, given["devices"], given["every_s"])
-    gauge.once()
-    return gauge
+    if read is not None:
+        gauge = Gauge(read, given["devices"], given["every_s"])
+        gauge.once()
+        return plan, gauge
+    if given["tool"] != "none":
+        say_note(
+            "no GPU can be read here (nvidia-smi, rocm-smi): utilisation and memory are not measured"
+        )
+    return plan, None
 
 
-def units_of(given: dict[str, Any]) -> float | None:
-    """Return the number of units that two commands share."""
-    return (
-        given["units"] if given["units"] is not None else len(given["devices"]) or None
-    )
-
-
-def writable(output: str) -> str:
-    """The suffix of a file to which a xi table can be written; InputError for others."""
-    suffix = Path(output).suffix.lower()
-    if suffix not in (".csv", ".parquet"):
-        raise InputError("a xi table is written as .csv or .parquet", file=output)
-    return suffix
+def writable(output: str) -> None:
+    """Refuse a file to which a xi table cannot be written."""
+    if Path(output).suffix.lower() != ".csv":
+        raise InputError("a xi table is written as .csv", file=output)
 
 
 def write_xi(frame: pd.DataFrame, output: str) -> None:
     """Write a xi table; ratios to six decimals, whole batch sizes and units as such."""
-    from bft.models.tables import write_parquet
-
-    suffix = writable(output)
     for name in frame.columns.intersection(["batch_a", "batch_b", "units"]):
         if (frame[name].dropna() % 1 == 0).all():
             frame[name] = frame[name].astype("Int64")
     ratios = [name for name in frame.columns if str(name).startswith("xi_")]
     frame[ratios] = frame[ratios].round(6)
-    if suffix == ".csv":
-        _write_csv(frame, output)
-    else:
-        with drafted(output) as draft:
-            write_parquet(frame, draft)
+    _write_csv(frame, output)
 
 
 def _write_csv(frame: pd.DataFrame, output: str | Path) -> None:
@@ -237,7 +220,7 @@ def xi() -> None:
     short_help="Make a xi table from solo and co-run measurements.",
 )
 @click.argument("files", metavar="MEASUREMENTS...", nargs=-1, required=True)
-@output_option("Where to write the table: .csv or .parquet.")
+@output_option("Where to write the table: .csv.")
 @click.option("--for", "jobs", metavar="JOBS", help="Also estimate what these jobs need without a measurement: a table "
               "with the columns model and, optionally, batch_size (a job table is one).")  # fmt: skip
 @click.option("--guess/--no-guess", default=True, show_default=True,
@@ -260,9 +243,10 @@ def build(
     Columns: model_a, batch_a, model_b, batch_b, units; and step_a_s, step_b_s (seconds a step), or log_a, log_b
     (files), or xi_a, xi_b. A row without model_b is a solo run. docs/models.md shows examples.
     """
+    from bft.models.measure.xi_measurements import read_measurements, xi_to_frame
     from bft.models.sharing.xi_estimator import XiEstimator
-    from bft.models.sharing.xi_measurements import read_measurements, xi_to_frame
 
+    writable(output)
     refuse_existing(output, force=force)
     measured = read_measurements(files, pattern=pattern, warmup=warmup)
     for note in measured.notes:
@@ -308,22 +292,25 @@ def check(
 ) -> None:
     """Validate a xi table: pairs, missing pairs, ratios that differ by side, below 1, or implausibly high.
 
-    With --retest, rows with such ratios are named, and a table of their pairs is written: `xi collect --pairs` measures
-    them again, `xi merge` puts the answers in their place.
+    With --retest, rows with such ratios are named, and a table of their pairs is written: `xi collect --pairs` --again
+    measures them again, and puts the answers in their place.
     """
-    from bft.models import read_xi
-    from bft.models.sharing.xi_repairs import check_xi, suspects
+    from bft.models.sharing.xi_repairs import check_xi, retest_frame
 
     if retest is not None:
         refuse_existing(retest, force=force)
-    table = read_xi(file)
+    table = models.read_xi(file)
     result = check_xi(table, implausible)
+    suspects = [f"row {each['row']}: {each['reason']}" for each in result["retest"]]
     if retest is not None:
-        suspicious = suspects(table, implausible)
-        result["retest"] = [
-            {"row": each.row, "reason": each.reason} for each in suspicious
-        ]
-        _write_retest(file, suspicious, retest)
+        frame = retest_frame(table, result["retest"])
+        _write_csv(frame, retest)
+        for suspect in suspects[:LISTED]:
+            say_note(f"{file}: {suspect}")
+        more = f"; the first {LISTED} are named here" if len(suspects) > LISTED else ""
+        say_note(
+            f"{retest}: {len(frame)} pairs to measure again, of {len(suspects)} rows{more}"
+        )
     if as_json:
         click.echo(json.dumps(result, indent=2))
         return
@@ -331,14 +318,6 @@ def check(
         f"{count} {flag}" for flag, count in result["estimated"].items()
     )
     missing = [f"{a} + {b}" for a, b in result["missing_pairs"]]
-    asymmetric = [
-        f"{entry['victim']} beside {entry['partner']} {entry['least']:.3g} to {entry['most']:.3g}"
-        for entry in result["asymmetric"]
-    ]
-    high = [
-        f"{entry['victim']} beside {entry['partner']} {entry['xi']:.3g}"
-        for entry in result["implausible"]
-    ]
     for label, value in (
         (
             "rows",
@@ -352,24 +331,9 @@ def check(
         ("pairs of models", f"{result['pairs']:,} of {result['possible_pairs']:,}"),
         ("missing pairs", _counted(missing)),
         ("below 1", f"{result['clipped']:,} ratios, which count as 1"),
-        ("asymmetric", _counted(asymmetric)),
-        (f"above {implausible:g}", _counted(high)),
+        ("in doubt", _counted(suspects)),
     ):
         click.echo(f"{label:<17}{value}")
-
-
-def _write_retest(file: str, found: Sequence[Suspect], output: str) -> None:
-    """Name the rows, and write their pairs."""
-    from bft.models.sharing.xi_repairs import retest_frame
-
-    frame = retest_frame(found)
-    _write_csv(frame, output)
-    for suspect in found[:LISTED]:
-        say_note(f"{file}: row {suspect.row}: {suspect.reason}")
-    more = f"; the first {LISTED} are named here" if len(found) > LISTED else ""
-    say_note(
-        f"{output}: {len(frame)} pairs to measure again, of {len(found)} rows{more}"
-    )
 
 
 @xi.command(cls=NamesWholeOption, short_help="Heat map of a xi table.")
@@ -383,10 +347,9 @@ def _write_retest(file: str, found: Sequence[Suspect], output: str) -> None:
 )
 def show(file: str, by: str, png: str | None) -> None:
     """Draw a xi table: how many times as long an iteration of the row's model takes beside the column's."""
-    from bft.models import read_xi
     from bft.models.sharing.xi_repairs import grid, write_png
 
-    shown = grid(read_xi(file), by_batch=by == "batch")
+    shown = grid(models.read_xi(file), by_batch=by == "batch")
     if png is None:
         _print(shown)
         return
@@ -415,7 +378,7 @@ def show(file: str, by: str, png: str | None) -> None:
 @click.option("--model-b", metavar="NAME", help="What command B trains. [B]")
 @click.option("--batch-a", type=Finite(min=0, min_open=True), help="Batch size of A.")
 @click.option("--batch-b", type=Finite(min=0, min_open=True), help="Batch size of B.")
-@output_option("Add the ratios to this xi table (.csv or .parquet).", required=False)
+@output_option("Add the ratios to this xi table (.csv).", required=False)
 @json_option()
 def measure(
     commands: tuple[str, ...], output: str | None, as_json: bool, **given: Any
@@ -424,7 +387,8 @@ def measure(
 
     Write each command after a double dash: bft-replay xi measure --steps 30 -- python a.py -- python b.py
     """
-    from bft.models.sharing.co_runs import measure
+    from bft.models.measure.co_runs import measure
+    from bft.models.measure.collecting import xi_row
 
     pair = _two(commands)
     if output is not None and (given["model_a"] is None or given["model_b"] is None):
@@ -432,11 +396,10 @@ def measure(
             "-o needs --model-a and --model-b: rows of a xi table name their models"
         )
     before = None if output is None else _earlier(output)
-    plan, gauge = plan_of(given), gauge_of(given)
+    plan, gauge = measuring(given)
     with interruptible():
         sides = measure(pair, plan, say_progress, gauge)
-    given["units"] = units_of(given)
-    row = _row(sides, given)
+    row = xi_row(given, sides, given["repeats"])
     if output is not None:
         _add(before, row, output)
     if as_json:
@@ -473,17 +436,6 @@ def _two(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(words[: cuts[0]]), list(words[cuts[0] + 1 :])
 
 
-def _row(sides: tuple[Slowdown, Slowdown], given: dict[str, Any]) -> dict[str, Any]:
-    """A row of a xi table, with the intervals and how often it was measured."""
-    row = {
-        name: given[name]
-        for name in ("model_a", "batch_a", "model_b", "batch_b", "units")
-    }
-    for name, side in zip(("xi_a", "xi_b"), sides, strict=True):
-        row |= {name: side.xi, f"{name}_low": side.low, f"{name}_high": side.high}
-    return row | {"repeats": given["repeats"]}
-
-
 def _details(side: Slowdown) -> dict[str, Any]:
     usage = {} if side.usage is None else {"usage": asdict(side.usage)}
     return {
@@ -496,13 +448,11 @@ def _details(side: Slowdown) -> dict[str, Any]:
 
 def _earlier(output: str) -> pd.DataFrame | None:
     """Return the rows of a xi table that is to grow; a file of another kind is refused before anything runs."""
-    from bft.models import read_table, xi_from_frame
-
     writable(output)
     if not Path(output).exists():
         return None
-    frame = read_table(output)
-    xi_from_frame(frame, source=output)
+    frame = models.read_table(output)
+    models.xi_from_frame(frame, source=output)
     return frame
 
 
@@ -519,10 +469,9 @@ def _add(before: pd.DataFrame | None, row: dict[str, Any], output: str) -> None:
 
 def _kinds(path: str) -> list[tuple[str, float | None]]:
     """Models and batch sizes that a table of jobs names."""
-    from bft.models import read_table
     from bft.models.cells import Rows
 
-    rows = Rows(read_table(path), path).require(("model",), ("batch_size",))
+    rows = Rows(models.read_table(path), path).require(("model",), ("batch_size",))
     named = [row for row in rows if row.given("model")]
     if not named:
         raise rows.error("no row names a model", column="model")
@@ -534,50 +483,24 @@ def _kinds(path: str) -> list[tuple[str, float | None]]:
 
 def _print(shown: Grid) -> None:
     """A table on a terminal: as many columns at a time as fit, numbered as the rows are."""
-    import numpy as np
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    import shutil
 
-    console = Console(highlight=False)
-    widest = max(map(len, shown.names)) + 6
-    at_once = max(1, (console.width - widest) // 7)
-    for first in range(0, len(shown.names), at_once):
-        columns = range(first, min(first + at_once, len(shown.names)))
-        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("xi of, beside", no_wrap=True)
-        for column in columns:
-            table.add_column(str(column + 1), justify="right", no_wrap=True)
-        for row, name in enumerate(shown.names):
-            cells = []
-            for column in columns:
-                ratio = shown.ratios[row, column]
-                text = (
-                    "-"
-                    if np.isnan(ratio)
-                    else f"{'~' if shown.estimated[row, column] else ''}{ratio:.2f}"
-                )
-                cells.append(Text(text, style=_colour(ratio)))
-            table.add_row(f"{row + 1:>3} {name}", *cells)
-        console.print(table)
+    import pandas as pd
+
+    cells = [
+        [
+            "-" if ratio != ratio else f"{'~' if estimated else ''}{ratio:.2f}"
+            for ratio, estimated in zip(*row, strict=True)
+        ]
+        for row in zip(shown.ratios, shown.estimated, strict=True)
+    ]
+    numbers = range(1, len(shown.names) + 1)
+    rows = [f"{k:>3} {name}" for k, name in zip(numbers, shown.names, strict=True)]
+    frame = pd.DataFrame(cells, index=rows, columns=list(numbers))
+    click.echo("xi of, beside")
+    click.echo(frame.to_string(line_width=shutil.get_terminal_size().columns))
     if shown.estimated.any():
-        console.print("~ estimated")
-
-
-def _colour(ratio: float) -> str:
-    from bft.models.sharing.xi_repairs import PAYS, TURNS
-
-    if ratio != ratio:
-        return "dim"
-    return (
-        "green"
-        if ratio < (1 + PAYS) / 2
-        else "yellow"
-        if ratio < PAYS
-        else "red"
-        if ratio < TURNS
-        else "bold red"
-    )
+        click.echo("~ estimated")
 
 
 def _counted(entries: Sequence[str]) -> str:
@@ -609,7 +532,7 @@ def _listing(entries: Sequence[str]) -> str:
 @click.option(
     "--again",
     is_flag=True,
-    help="Measure also pairs that are in xi.csv: a further row each.",
+    help="Measure also pairs that are in xi.csv, and replace their rows.",
 )
 @click.option("--retry", is_flag=True, help="Try pairs again that failed before.")
 @measuring_options
@@ -622,7 +545,7 @@ def collect(
     from there. Both commands of a pair run on the same --devices. A pair that fails is kept in failed.csv with the
     reason, and the others go on; the exit code is 3 then.
     """
-    from bft.models.sharing.collecting import (
+    from bft.models.measure.collecting import (
         FAILED,
         PROFILES,
         XI,
@@ -638,9 +561,9 @@ def collect(
         if pairs is None
         else read_pairs(pairs, configurations)
     )
-    plan, gauge = plan_of(given), gauge_of(given)
+    plan, gauge = measuring(given)
     folder = Path(output)
-    collection = Collection(folder, units_of(given), _write_csv)
+    collection = Collection(folder, given["units"], _write_csv)
     todo = [
         pair
         for pair in wanted
@@ -672,72 +595,3 @@ def collect(
             f"{folder / FAILED}: {len(failures)} pairs failed; --retry tries them again"
         )
         click.get_current_context().exit(EXIT_INCOMPLETE)
-
-
-@xi.command(
-    cls=NamesWholeOption, short_help="Replace rows of a xi table by newer measurements."
-)
-@click.argument("old", metavar="TABLE")
-@click.argument("new", metavar="NEW")
-@output_option("Where to write the table: .csv or .parquet.")
-@force_option("Replace the output if it exists; it may be TABLE itself.")
-def merge(old: str, new: str, output: str, force: bool) -> None:
-    """Put the rows of NEW in the place of TABLE's rows of the same pair, either way round; new pairs follow.
-
-    The same pair means the same models, batch sizes and units.
-    """
-    from bft.models import read_table
-    from bft.models.sharing.xi_repairs import merge_xi
-
-    writable(output)
-    refuse_existing(output, force=force)
-    merged = merge_xi(read_table(old), read_table(new), old_source=old, new_source=new)
-    write_xi(merged.frame, output)
-    click.echo(
-        f"{output}: {len(merged.frame)} rows; {merged.replaced} replaced, {merged.added} added"
-    )
-
-
-@xi.command(cls=NamesWholeOption, short_help="Make a memory table of profiles.")
-@click.argument("profiles", metavar="PROFILES...", nargs=-1, required=True)
-@output_option("Where to write the table: .csv.")
-@force_option("Replace the table if it exists.")
-def memory(profiles: tuple[str, ...], output: str, force: bool) -> None:
-    """Make the table that --memory-table takes: the largest memory by model and batch size in PROFILES.
-
-    Columns: model, batch, memory_gib, as xi collect writes them. Rows without memory are left out.
-    """
-    import pandas as pd
-
-    from bft.models import read_table
-    from bft.models.cells import Rows
-    from bft.models.sharing.unit_memory import COLUMNS, unit_memory_from_frame
-
-    refuse_existing(output, force=force)
-    rows, without = [], 0
-    for path in profiles:
-        for row in Rows(read_table(path), path).require(
-            ("model",), ("batch", "memory_gib")
-        ):
-            gib = row.number(
-                "memory_gib", 0.0, min=0
-            )  # 0: none above what was in use before
-            if gib and row.given("batch"):
-                rows.append((row.name("model"), row.number("batch", above=0), gib))
-            else:
-                without += 1
-    if without:
-        say_note(f"{without} rows state no batch size or no memory, and are left out")
-    if not rows:
-        hint = "xi collect measures memory where it can read a GPU"
-        raise InputError(
-            "no row states model, batch and memory_gib", file=profiles[0], hint=hint
-        )
-    curves = unit_memory_from_frame(pd.DataFrame(rows, columns=list(COLUMNS))).curves
-    table = [
-        (model, batch, gib)
-        for model, each in curves.items()
-        for batch, gib in zip(each.batches, each.gib, strict=True)
-    ]
-    _write_csv(pd.DataFrame(table, columns=list(COLUMNS)), output)
-    click.echo(f"{output}: {len(table)} batch sizes of {len(curves)} models")

@@ -37,15 +37,15 @@ def with_estimates(jobs: JobTable, model: str | Path) -> JobTable:
     jobs
         The jobs.
     model
-        A saved `bft.models.prediction.duration.DurationEstimator`.
+        A saved `bft.models.learned.duration.DurationEstimator`.
 
     Raises
     ------
     InputError
         When the file is no such model, or a job lacks a required column.
     """
-    from bft.models.prediction.duration import DurationEstimator
-    from bft.models.prediction.saved_models import read_model
+    from bft.models.learned.duration import DurationEstimator
+    from bft.models.learned.saved_models import read_model
 
     estimator = read_model(model, DurationEstimator)
     rows = {
@@ -72,15 +72,15 @@ def with_scores(jobs: JobTable, model: str | Path) -> JobTable:
     jobs
         The jobs.
     model
-        A saved `bft.models.prediction.packing.PackingAnalyser`.
+        A saved `bft.models.learned.packing.PackingAnalyser`.
 
     Raises
     ------
     InputError
         When the file is no such model, or a profile is invalid.
     """
-    from bft.models.prediction.packing import PackingAnalyser
-    from bft.models.prediction.saved_models import read_model
+    from bft.models.learned.packing import PackingAnalyser
+    from bft.models.learned.saved_models import read_model
 
     analyser = read_model(model, PackingAnalyser)
     rows = {

@@ -39,8 +39,8 @@ from bft.models import (
     submissions,
 )
 from bft.models.cells import Rows, read_number
-from bft.models.prediction.duration import split_in_time
-from bft.models.prediction.packing import PackingAnalyser, sharing_scores
+from bft.models.learned.duration import split_in_time
+from bft.models.learned.packing import PackingAnalyser, sharing_scores
 from bft.models.speed.skew import read_tensor_sizes
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay.cli.main import run

@@ -14,32 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.prediction.duration import (
+from bft.models.learned.accuracy import accuracy
+from bft.models.learned.duration import (
     DAY_S,
     LONG_AGO_S,
     LONGEST_S,
     OPTIONAL,
     DurationEstimator,
-    feature_names,
     split_in_time,
 )
-from bft.models.prediction.regressors import KINDS
-from bft.models.prediction.saved_models import accuracy
+from bft.models.learned.ga2m import AdditiveModel
 
 START = 1_600_000_000
 
 
-class Nothing:
+def nothing(says: float = 0.0) -> AdditiveModel:
     """A regressor with one answer for all jobs: the test is about its inputs."""
-
-    def __init__(self, says: float = 0.0) -> None:
-        self.says = says
-
-    def predict(self, x: np.ndarray) -> np.ndarray:
-        return np.full(len(x), self.says)
-
-    def to_document(self) -> dict[str, Any]:
-        return {}
+    return AdditiveModel(says, ())
 
 
 def log(rows: int = 300, seed: int = 0) -> pd.DataFrame:
@@ -63,21 +54,15 @@ def log(rows: int = 300, seed: int = 0) -> pd.DataFrame:
 @cache
 def nobody() -> Any:
     """An estimator's past without jobs."""
-    somebody = DurationEstimator.train(log(), kind="random_forest").past
-    return {name: column[:0] for name, column in somebody.items()}
+    return DurationEstimator.train(log()).past[:0]
 
 
 def inputs(
     jobs: pd.DataFrame, past: pd.DataFrame, optional: tuple[str, ...] = OPTIONAL
 ) -> pd.DataFrame:
     """Features of jobs, given past ones."""
-    names = feature_names(optional)
-    return pd.DataFrame(
-        DurationEstimator("none", optional, names, nobody(), Nothing()).inputs(
-            jobs, past=past
-        ),
-        columns=names,
-    )
+    estimator = DurationEstimator(optional, (), nobody(), nothing())
+    return estimator.inputs(jobs, past=past)
 
 
 def by_hand(job: pd.Series, past: pd.DataFrame) -> dict[str, float]:
@@ -211,11 +196,10 @@ def test_dates_seconds_and_zones_give_the_same_instants() -> None:
         pd.testing.assert_frame_equal(inputs(other, other), expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_distinguishes_users_with_long_and_short_jobs(kind: str) -> None:
+def test_users_with_long_and_short_jobs_are_distinguished() -> None:
     jobs = log(900)
     later = jobs["submit_time"] > START + 14 * DAY_S
-    model = DurationEstimator.train(jobs[~later], kind=kind)
+    model = DurationEstimator.train(jobs[~later])
     predicted = model.predict(jobs[later], past=jobs[later])
     assert predicted.dtype == np.float64
     assert accuracy(predicted, jobs["duration"][later].to_numpy()).rank > 0.7
@@ -234,15 +218,13 @@ def test_durations_of_the_jobs_predicted_are_not_looked_at() -> None:
 def test_later_jobs_profit_from_earlier_ones() -> None:
     jobs = log(400)
     model = DurationEstimator.train(jobs[:300])
-    assert (model.inputs(jobs[300:])[:, model.features.index("user_count")] > 0).all()
+    assert (model.inputs(jobs[300:])["user_count"] > 0).all()
 
 
 @pytest.mark.parametrize("says", [-1e6, np.inf, 1e300])
 def test_predictions_stay_durations_whatever_a_regressor_says(says: float) -> None:
     model = DurationEstimator.train(log())
-    wild = DurationEstimator(
-        model.kind, model.optional, model.features, model.past, Nothing(says)
-    )
+    wild = DurationEstimator(model.optional, model.features, model.past, nothing(says))
     predicted = wild.predict(log(5))
     assert ((predicted >= 0) & (predicted <= LONGEST_S * (1 + 1e-9))).all()
 

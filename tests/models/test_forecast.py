@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.prediction.forecast import FEATURES, Forecaster, ahead, submissions
-from bft.models.prediction.regressors import KINDS
-from bft.models.prediction.saved_models import accuracy
+from bft.models.learned.accuracy import accuracy
+from bft.models.learned.forecast import FEATURES, Forecaster, ahead, submissions
+from bft.models.learned.ga2m import AdditiveModel
 
 START = pd.Timestamp("2020-04-01", tz="UTC")
 
@@ -29,19 +29,11 @@ def series(slots: int, *, minutes: int = 10, seed: int = 0) -> pd.DataFrame:
     )
 
 
-class Nothing:
-    def predict(self, x: np.ndarray) -> np.ndarray:
-        return np.zeros(len(x))
-
-    def to_document(self) -> dict[str, Any]:
-        return {}
+NOTHING = AdditiveModel(0.0, ())
 
 
 def inputs(slots: pd.DataFrame, horizon: int, slot_s: float) -> pd.DataFrame:
-    return pd.DataFrame(
-        Forecaster("none", "jobs", horizon, slot_s, Nothing()).inputs(slots),
-        columns=FEATURES,
-    )
+    return Forecaster("jobs", horizon, slot_s, NOTHING).inputs(slots)
 
 
 def by_hand(
@@ -97,7 +89,7 @@ def test_the_future_changes_no_bit_of_a_forecast(
     )
 
 
-FITTED = Forecaster.train(series(1000), kind="random_forest")
+FITTED = Forecaster.train(series(1000))
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 8))
@@ -127,10 +119,9 @@ def test_submissions_lose_nobody(rows: list[tuple[int, int]]) -> None:
         )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_finds_day_and_night(kind: str) -> None:
+def test_day_and_night_are_found() -> None:
     slots = series(3000)
-    model = Forecaster.train(slots[:2400], kind=kind, horizon=5)
+    model = Forecaster.train(slots[:2400], horizon=5)
     predicted = model.predict(slots)[2399:-5]
     actual = ahead(slots["jobs"].to_numpy(dtype=float), 5)[2399:]
     assert (predicted >= 0).all()

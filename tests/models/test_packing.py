@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.prediction.packing import (
+from bft.models.learned.packing import (
     FEATURES,
     PackingAnalyser,
     leave_one_model_out,
     sharing_scores,
 )
+from bft.models.learned.saved_models import to_plain
 
 
 def profiles(rows: int = 80, seed: int = 0) -> pd.DataFrame:
@@ -63,7 +64,7 @@ def test_a_mean_speed_gives_its_score(speed: float, label: int) -> None:
 def test_a_tree_does_not_depend_on_the_order_of_profiles() -> None:
     table = profiles()
     trees = [
-        PackingAnalyser.train(table.sample(frac=1.0, random_state=seed)).to_document()
+        to_plain(PackingAnalyser.train(table.sample(frac=1.0, random_state=seed)))
         for seed in range(4)
     ]
     assert all(tree == trees[0] for tree in trees)

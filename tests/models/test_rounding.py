@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bft.models import Curve, Job, JobTable
-from bft.models.sharing.unit_memory import unit_memory_from_frame
+from bft.models.sharing.unit_memory import fit_beside, unit_memory_from_frame
 from bft.replay import Policy, Replay, Rules, always_idle
 from bft.replay.cli.main import run
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
@@ -113,5 +114,6 @@ def test_memory_that_fills_its_units_exactly_fits() -> None:
         {"model": ["a", "b"], "batch": [1.0, 1.0], "memory_gib": [0.1, 0.2]}
     )
     memory = unit_memory_from_frame(frame)
-    assert memory.fits(("a", 1), ("b", 1), 0.3)
-    assert not memory.fits(("a", 1), ("b", 1), 0.2999)
+    a, b = (replace(line(n, 1, 1.0), model=n, batch_size=1.0) for n in "ab")
+    assert fit_beside(a, b, 0.3, memory=memory)
+    assert not fit_beside(a, b, 0.2999, memory=memory)

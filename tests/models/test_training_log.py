@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.speed.log_presets import PRESETS, Preset
-from bft.models.speed.step_times import StepTimes
-from bft.models.speed.training_log import read_log, read_step_times
+from bft.models.measure.log_forms import FORMS, Form
+from bft.models.measure.training_log import read_log, read_step_times
 
 
 @pytest.mark.parametrize(
@@ -478,7 +477,7 @@ def test_the_page_on_models_lists_each_preset_in_order() -> None:
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
     table = page.partition("| name | a line of this form |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE) == [
-        preset.name for preset in PRESETS
+        preset.name for preset in FORMS
     ]
 
 
@@ -493,15 +492,14 @@ def test_a_preset_is_chosen_by_its_name() -> None:
         read_step_times(lines, "keras")
 
 
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+@pytest.mark.parametrize("preset", FORMS, ids=lambda preset: preset.name)
 def test_the_example_of_each_preset_has_its_form_and_no_earlier_one(
-    preset: Preset,
+    preset: Form,
 ) -> None:
-    found = read_step_times(
-        [preset.example] * 3 if preset.name != "time-stamps" else stamped("step {k}"),
-        warmup=0,
-    )
-    assert f"with {preset.name} (as line" in found.used
+    for example in preset.example.split("; "):
+        lines = [example] * 3 if preset.name != "time-stamps" else stamped("step {k}")
+        found = read_step_times(lines, warmup=0)
+        assert f"with {preset.name} (as line" in found.used
 
 
 def test_evaluation_and_epochs_are_distinguished_and_named() -> None:
@@ -583,26 +581,6 @@ def test_samples_of_a_step_follow_from_a_whole_run_of_hugging_face() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "given", [{"batch_size": 0}, {"batch_size": float("nan")}, {"warmup": -1}]
-)
-def test_impossible_settings_are_refused(given: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=rf"{next(iter(given))}: expected"):
-        read_step_times(["step_time=1"], **given)  # type: ignore[arg-type]
-
-
-def test_step_times_check_themselves() -> None:
-    one = np.ones(1)
-    for values in ({"seconds": -one}, {"seconds": np.ones(2)}, {"samples": 0.0}):
-        with pytest.raises(ValueError, match="expected"):
-            StepTimes(
-                **{
-                    "seconds": one,
-                    "times": one,
-                    "per": "step",
-                    "samples": 1.0,
-                    **values,
-                }
-            )  # type: ignore[arg-type]
+def test_a_confidence_is_a_share() -> None:
     with pytest.raises(ValueError, match="confidence in"):
         read_step_times(["step_time=1"]).interval_s(1.5)

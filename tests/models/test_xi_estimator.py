@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bft.models.measure.xi_measurements import merged, xi_to_frame
 from bft.models.sharing.xi_estimator import XiEstimator
-from bft.models.sharing.xi_measurements import merged, xi_to_frame
 from bft.models.sharing.xi_table import FLAGS, Measurement, XiTable, xi_from_frame
 
 BATCHES = (16.0, 32.0, 64.0, 128.0)

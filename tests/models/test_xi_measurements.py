@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from bft.models import InputError
-from bft.models.sharing.co_runs import Plan
-from bft.models.sharing.xi_measurements import mean_step_s, read_measurements
+from bft.models.measure.xi_measurements import mean_step_s, read_measurements
 
 HEADER = "model_a,batch_a,model_b,batch_b,units,step_a_s,step_b_s\n"
 SOLO = "bert,32,,,1,0.5,\nvgg,64,,,1,0.2,\n"
@@ -198,12 +197,3 @@ def test_unused_lines_of_a_log_are_reported(tmp_path: Path) -> None:
     assert any(
         note.endswith("a.log: not used: 1 with evaluation (line 31)") for note in notes
     )
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"repeats": 1}, {"steps": 0}, {"time_limit_s": float("nan")}, {"confidence": 1.0}],
-)
-def test_plans_to_measure_check_themselves(given: dict[str, float]) -> None:
-    with pytest.raises(InputError, match=rf"{next(iter(given))}: expected"):
-        Plan(**given)  # type: ignore[arg-type]

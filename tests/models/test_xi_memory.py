@@ -72,13 +72,6 @@ def test_with_one_batch_size_the_memory_bound_is_the_worst_case() -> None:
         table.bound_gib("m", 0)
 
 
-def test_two_fit_by_their_sum_and_a_margin() -> None:
-    assert AFFINE.fits(("m", 32), ("m", 64), 13.6 + 1e-9) is True
-    assert AFFINE.fits(("m", 32), ("m", 64), 13.5) is False
-    assert AFFINE.fits(("m", 32), ("m", 64), 14, margin=1.1) is False
-    assert AFFINE.fits(("m", 32), ("other", 64), 100) is None
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -199,8 +199,8 @@ class Lucid(StoredState):
         """Forecast of submissions from recent ones, and from a trained model if one is given."""
         if not self.forecast.endswith(".json"):
             return RecentSubmissions(self.horizon_s)
-        from bft.models.prediction.forecast import Forecaster
-        from bft.models.prediction.saved_models import read_model
+        from bft.models.learned.forecast import Forecaster
+        from bft.models.learned.saved_models import read_model
 
         return LearntForecast(read_model(self.forecast, Forecaster), self.horizon_s)
 

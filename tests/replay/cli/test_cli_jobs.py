@@ -246,6 +246,124 @@ def test_logs_are_measurements(capsys: pytest.CaptureFixture[str]) -> None:
     assert pd.read_csv("points.csv").throughput.tolist() == [128, 512]
 
 
+def test_equal_steps_of_more_units_ask_for_the_batch_of_a_unit(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for units, seconds in ((1, 0.25), (2, 0.26), (4, 0.25)):
+        log(f"{units}.log", seconds)
+    given = ["jobs", "fit", "--units", "1,2,4", "--curves", "points.csv"]
+    for units in (1, 2, 4):
+        given += ["--log", f"{units}.log"]
+    assert run([*given, "--model", "amdahl", "--batch-size", "64"]) == 2
+    told = capsys.readouterr().err
+    assert "a step takes as long on 4 units (0.25 s) as on 1 (0.25 s)" in told
+    assert "give --unit-batch" in told
+    assert run([*given, "--unit-batch", "64"]) == 0
+    assert pd.read_csv("points.csv").throughput.round().tolist() == [256, 492, 1024]
+
+
+WORKER = [f"{k}\timages/sec: 6.0 +/- 0.0 (jitter = 0.3)" for k in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "rate"),
+    [
+        ([*WORKER, "total images/sec: 47.87"], 47.87),
+        ([*WORKER, "Total throughput (8 GPUs): 47.9 images/sec"], 47.9),
+        ([*WORKER, "Sum of 8 workers: 47.9 images/sec"], 47.9),
+        (
+            ["Img/sec per GPU: 330.1 +-1.2", "Total img/sec on 8 GPU(s): 2640.8 +-9.6"],
+            2640.8,
+        ),
+        (["local: 42.5 samples/s, global: 340 samples/s"] * 20, 340),
+        (["42.5 samples/s/gpu, 340 samples/s in total"] * 20, 340),
+        (["340 images/sec on 8 GPUs"] * 20, 340),
+        (["Batch (t): 6.640, 2465.25/s, 77.0355/s/gpu LR: 0.1"] * 20, 2465.25),
+        (
+            ["[timer.py:198:stop] 0/10, RunningAvgSamplesPerSec=9, CurrSamplesPerSec=227.5"] * 20,
+            227.5,
+        ),
+        (
+            ["Train throughput/batches_per_sec: 0.4", "Train throughput/samples_per_sec: 204.8",
+             "Train throughput/device/batches_per_sec: 0.05", "Train throughput/device/samples_per_sec: 25.6"] * 20,
+            204.8,
+        ),
+    ],
+)  # fmt: skip
+def test_the_rate_of_all_units_counts_not_that_of_a_worker(
+    lines: list[str], rate: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.log").write_text("\n".join(lines) + "\n")
+    assert run(["jobs", "fit", "--log", "a.log", "--units", "8", "--warmup", "0"]) == 0
+    shown = capsys.readouterr().out.splitlines()[1].split()[-1]
+    assert float(shown) == pytest.approx(rate, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Iter #3: 42.5 img/sec per GPU",
+        "step 3: 42.5 samples/s on each GPU",
+        "step 3 local throughput: 42.5 samples/s",
+        "step 3 42.5 samples/s (local)",
+        "step 3 local_samples_per_sec: 42.5",
+        "[rank 3] step 3 42.5 samples/s",
+        "worker 2: step 3 42.5 images/sec",
+        "step 3: samples/s per GPU: 42.5",
+        "step 3, tokens/s/device: 42.5",
+    ],
+)
+def test_the_rate_of_one_worker_is_refused_with_the_pattern_that_takes_it_so(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.log").write_text(f"{line}\n" * 20)
+    given = ["jobs", "fit", "--log", "a.log", "--units", "8"]
+    assert run(given) == 2
+    told = capsys.readouterr().err
+    assert "the rate of a part of the units; --pattern '" in told
+    pattern, _, group = told.split("--pattern '")[1].partition("' takes it as ")
+    assert group.startswith("unit_samples_per_s")
+    assert run([*given, "--pattern", pattern]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[-1] == "340"
+
+
+@pytest.mark.parametrize(
+    ("line", "group"),
+    [
+        ("step 3 it_per_sec 0.4", "steps_per_s"),
+        ("step 3 SamplesPerSec=227.0", "samples_per_s"),
+        ("step 3 loss 2.3 2465.2/s", "samples_per_s"),
+        ("loss=10.1, wps=31234, ups=5.61, wpb=5566", "steps_per_s"),
+    ],
+)
+def test_no_rate_is_offered_as_seconds(
+    line: str, group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.log").write_text(f"{line}\n" * 20)
+    assert run(["jobs", "fit", "--log", "a.log", "--units", "8"]) == 2
+    told = capsys.readouterr().err
+    assert f"takes it as {group}" in told
+    assert "takes it as seconds" not in told
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("step 3 step_time=0.5 s 8.0 it/s", ("step-time", "step-rate")),
+        ("step 3 340 samples/s, 42.5 samples/s", ("images/sec",)),
+    ],
+)
+def test_two_statements_of_a_line_that_disagree_are_refused(
+    line: str, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.log").write_text(f"{line}\n" * 20)
+    given = ["jobs", "fit", "--log", "a.log", "--units", "8", "--batch-size", "64"]
+    assert run(given) == 2
+    assert "two statements that differ by a factor of" in capsys.readouterr().err
+    for name in names:
+        assert run([*given, "--pattern", name]) == 0
+
+
 def test_used_and_unused_lines_of_a_log_are_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -403,8 +521,6 @@ def test_skew_of_models(capsys: pytest.CaptureFixture[str]) -> None:
     assert b.split() == ["b", "3", "0.3333", "may", "spread"]
     assert run(["jobs", "skew", "layers.csv", "--threshold", "0.3"]) == 0
     assert capsys.readouterr().out.count("consolidate") == 2
-    assert run(["jobs", "skew", "layers.csv", "--measure", "skewness"]) == 0
-    assert capsys.readouterr().out.count("may spread") == 2
 
 
 def test_job_tables_learn_their_skew(capsys: pytest.CaptureFixture[str]) -> None:

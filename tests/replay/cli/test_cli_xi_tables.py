@@ -1,4 +1,4 @@
-"""`bft-replay xi collect|merge|memory`, `xi check --retest`, and what measuring reads of GPUs.
+"""`bft-replay xi collect`, `xi check --retest`, and what measuring reads of GPUs.
 
 The machine of a test has no GPU. Stand-ins for `nvidia-smi` and `rocm-smi` answer in the documented formats (manual of
 nvidia-smi, `--query-gpu` with `--format=csv,noheader,nounits`; keys of `rocm-smi --json`). What is measured with them
@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from bft.models import InputError, read_unit_memory, read_xi
-from bft.models.sharing.gpu_usage import (
+from bft.models.measure.gpu_usage import (
     DeviceState,
     find_tool,
     nvidia_smi,
@@ -258,6 +258,12 @@ def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
     assert set(after["units"]) == {1}
     assert run(args) == 0  # nothing is left to do
     pd.testing.assert_frame_equal(pd.read_csv("out/xi.csv"), after)
+    assert run([*args, "--pairs", "some.csv", "--again"]) == 0
+    again = pd.read_csv("out/xi.csv")
+    assert list(zip(again["model_a"], again["model_b"], strict=True)) == [
+        ("a", "a"), ("a", "b"), ("b", "b"),
+    ]  # fmt: skip
+    assert again.iloc[2].to_dict() != before.iloc[0].to_dict()
     profiles = pd.read_csv("out/profiles.csv")
     assert list(zip(profiles["model"], profiles["batch"], profiles["gmem"], strict=True)) == [
         ("a", 1024, 1024), ("b", 8, 512),
@@ -267,8 +273,7 @@ def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
     )
     assert set(profiles["label"]) <= {0, 1, 2}
     # The tables are what others take.
-    assert run(["xi", "memory", "out/profiles.csv", "-o", "memory.csv"]) == 0
-    memory = read_unit_memory("memory.csv")
+    memory = read_unit_memory("out/profiles.csv")
     assert (memory.bound_gib("a", 1024), memory.bound_gib("b", 8)) == (1.0, 0.5)
     assert run(["xi", "check", "out/xi.csv"]) == 0
 
@@ -339,7 +344,7 @@ d,4,c,3,1.25,1.4,two
 """
 
 
-def test_rows_in_doubt_are_named_measured_again_and_replaced(
+def test_rows_in_doubt_are_named_and_planned_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("xi.csv").write_text(DOUBTFUL)
@@ -356,31 +361,9 @@ def test_rows_in_doubt_are_named_measured_again_and_replaced(
         ("a", "b", 1), ("b", "c", 3), ("c", "d", 4),
     ]  # fmt: skip
     assert run(["xi", "check", "xi.csv", "--retest", "again.csv"]) == 2
-    Path("new.csv").write_text(
-        "model_a,batch_a,model_b,batch_b,xi_a,xi_b\nb,2,a,1,1.2,1.01\nb,2,c,3,1.5,1.3\nd,4,c,3,1.3,1.1\ne,5,a,1,1.9,2\n"
-    )
-    assert run(["xi", "merge", "xi.csv", "new.csv", "-o", "merged.csv"]) == 0
-    assert "merged.csv: 5 rows; 4 replaced, 1 added" in capsys.readouterr().out
-    merged = pd.read_csv("merged.csv")
-    assert list(zip(merged["model_a"], merged["xi_a"], strict=True)) == [
-        ("b", 1.2), ("a", 1.1), ("b", 1.5), ("d", 1.3), ("e", 1.9),
-    ]  # fmt: skip
-    assert merged["note"].dropna().tolist() == ["fine"]
-    assert run(["xi", "check", "merged.csv", "--retest", "none.csv"]) == 0
+    Path("good.csv").write_text("model_a,model_b,xi_a,xi_b\na,b,1.2,1.1\n")
+    assert run(["xi", "check", "good.csv", "--retest", "none.csv"]) == 0
     assert len(pd.read_csv("none.csv")) == 0
-
-
-def test_estimates_replace_no_measurement(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("xi.csv").write_text(DOUBTFUL)
-    Path("new.csv").write_text("model_a,model_b,xi_a,xi_b,flag\na,b,1.2,1.01,guessed\n")
-    assert run(["xi", "merge", "xi.csv", "new.csv", "-o", "xi.csv", "--force"]) == 2
-    assert (
-        "new.csv, row 1, column flag: an estimate replaces no measurement"
-        in capsys.readouterr().err
-    )
-    assert Path("xi.csv").read_text() == DOUBTFUL
 
 
 # --- the examples -----------------------------------------------------------------------------------------------------

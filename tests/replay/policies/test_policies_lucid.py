@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, InputError, Job, JobTable, jobs_from_frame, xi_from_frame
-from bft.models.prediction.forecast import Forecaster
-from bft.models.prediction.packing import PackingAnalyser
-from bft.models.prediction.saved_models import write_model
+from bft.models.learned.forecast import Forecaster
+from bft.models.learned.packing import PackingAnalyser
+from bft.models.learned.saved_models import write_model
 from bft.replay import Kind, Replay, Rules, always_idle
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.policy_api import Decision, JobView, PolicyError, State
@@ -621,7 +621,7 @@ def test_recent_submissions_are_those_of_the_horizon(
 def test_a_saved_model_forecasts_from_what_has_been_submitted(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     slots = pd.DataFrame({"time": np.arange(600) * 600.0, "jobs": rng.poisson(6, 600)})
-    model = Forecaster.train(slots, kind="ga2m")
+    model = Forecaster.train(slots)
     learnt = LearntForecast(model)
     first = tuple(
         JobView(job(f"j{index}", submit=10.0 * index), 0, 0.0) for index in range(300)
@@ -697,7 +697,7 @@ def test_sharing_scores_come_from_a_saved_analyser(tmp_path: Path) -> None:
 
 
 def test_estimates_come_from_a_saved_estimator(tmp_path: Path) -> None:
-    from bft.models.prediction.duration import DurationEstimator
+    from bft.models.learned.duration import DurationEstimator
 
     past = pd.DataFrame(
         {
@@ -707,7 +707,7 @@ def test_estimates_come_from_a_saved_estimator(tmp_path: Path) -> None:
             "duration": [10.0, 5000.0] * 30,
         }
     )
-    model = DurationEstimator.train(past, kind="ga2m")
+    model = DurationEstimator.train(past)
     write_model(model, tmp_path / "durations.json")
     jobs = JobTable(
         tuple(

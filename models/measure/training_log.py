@@ -1,7 +1,8 @@
 """Step times from a training log: durations, rates, or time stamps with a step counter.
 
-A log is read by a preset (`log_presets`) or by a pattern of the user. Lines of evaluations are left out and counted. A
-log that fits no preset is refused, with the lines in question and the pattern to give (`log_presets`).
+A log is read by a form (`log_forms`) or by a pattern of the user. Lines of evaluations and rates of a part of the units
+are left out and counted. A log that fits no form, or contradicts itself, is refused, with the lines in question and the
+pattern to give.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,31 +20,33 @@ import numpy as np
 
 from bft.models.errors import InputError
 from bft.models.limited_reading import lines, opened
-from bft.models.speed.log_presets import (
+from bft.models.measure.log_forms import (
+    BAR_MARK,
     BATCH_SIZE,
     BY_NAME,
     COUNTED,
     DURATIONS,
+    FORMS,
     FURTHER,
     MEASURES,
+    NAMES,
     NUMBER,
-    PRESETS,
-    SAMPLE_RATE,
-    STAMP,
-    STEP_COUNTERS,
+    RATES,
+    STAMPS,
     Doubt,
-    Preset,
+    Form,
     in_question,
-    is_bar,
     is_evaluation,
     is_timely,
-    list_of_presets,
     quoted_line,
+    step_counter,
 )
-from bft.models.speed.step_times import Basis, StepTimes
+from bft.models.measure.step_times import Basis, StepTimes
 
 # Durations that differ from what the time stamps say by more than this factor are reported.
 DISAGREES: Final = 3.0
+# Two statements of one line that differ by more than this factor, as a rule, are of different things.
+CONTRADICTS: Final = 1.5
 # Fewer durations by time stamps than this contradict nothing.
 MIN_STAMPED: Final = 4
 # Spans between time stamps are added up until they are this many times what a stamp resolves: 5 % at most.
@@ -65,6 +68,7 @@ def read_log(
     *,
     batch_size: float | None = None,
     warmup: int = 10,
+    units: int = 1,
 ) -> StepTimes:
     r"""Read the step times in a log file (text, compressed or not); see `read_step_times`.
 
@@ -85,7 +89,12 @@ def read_log(
     with opened(path) as stream:
         text = lines(stream, str(path), decode="replace")
         return read_step_times(
-            text, pattern, batch_size=batch_size, warmup=warmup, source=str(path)
+            text,
+            pattern,
+            batch_size=batch_size,
+            warmup=warmup,
+            units=units,
+            source=str(path),
         )
 
 
@@ -95,13 +104,13 @@ def read_step_times(
     *,
     batch_size: float | None = None,
     warmup: int = 10,
+    units: int = 1,
     source: str = "",
 ) -> StepTimes:
     """Find the duration of steps in the lines of a training log.
 
-    Each line has the form of the first preset that it fits (`bft.models.speed.log_presets.PRESETS`), and the first
-    preset with durations is the one that counts. Lines of validation, evaluation and of what goes before, and times of
-    epochs, are left out.
+    Each line has the first form that it fits (`bft.models.measure.log_forms.FORMS`), and the first form with durations
+    is the one that counts. Lines of validation, evaluation and of what goes before, and times of epochs, are left out.
 
     Parameters
     ----------
@@ -109,23 +118,24 @@ def read_step_times(
         Lines, or longer text: what progress bars overwrite by carriage returns is split, and a JSON document read as
         one.
     pattern
-        Name of a preset, such as "keras", or a regular expression with named groups out of seconds, ms, us, minutes,
-        steps_per_s, samples_per_s, tokens_per_s, time (ISO 8601 or seconds since 1970 or another start), interval_s
-        (seconds since the last line); of these at least one; step (which the last two need), total (the step at which
-        the counter ends), samples (a step, over all units). None tries all presets.
+        Name of a form, such as "keras", or a regular expression with named groups out of seconds, ms, us, minutes,
+        steps_per_s, samples_per_s, unit_samples_per_s (of one unit), tokens_per_s, time (ISO 8601 or seconds since 1970
+        or another start), interval_s (seconds since the last line); of these at least one; step (which the last two
+        need), total (the step at which the counter ends), samples (a step, over all units). None tries all forms.
     batch_size
         Samples a step over all units; what the log says when None. Of no use where the log has tokens a second only.
     warmup
         Steps at the start to leave out, at most half of the records: compilers and caches make them slow.
+    units
+        On how many units it ran, for a pattern with the rate of one.
     source
         File to name in messages.
 
     Raises
     ------
     InputError
-        When the pattern is none, or the log fits no preset: with lines in question, and the pattern for them.
-    ValueError
-        When batch_size is not a finite number > 0, or warmup is negative.
+        When the pattern is none, or the log fits no form or contradicts itself: with lines in question, and the pattern
+        for them.
 
     Examples
     --------
@@ -134,22 +144,19 @@ def read_step_times(
     >>> times.seconds.tolist(), times.samples
     ([0.5, 0.51], 256)
     """
-    if batch_size is not None and not (np.isfinite(batch_size) and batch_size > 0):
-        raise ValueError(f"batch_size: expected a finite number > 0, not {batch_size}")
-    if warmup < 0:
-        raise ValueError(f"warmup: expected a number >= 0, not {warmup}")
     if pattern is None or pattern in BY_NAME:
-        log = _read(lines, PRESETS if pattern is None else (BY_NAME[pattern],))
+        log = _read(lines, FORMS if pattern is None else (BY_NAME[pattern],))
         missing = f" in the form {pattern}" if pattern else ""
     else:
-        log = _Log({_OF_USER: list(_matches(lines, _compiled(pattern), source))})
+        found = _matches(lines, _compiled(pattern), units, source)
+        log = _Log({_OF_USER: list(found)})
         missing = " that the pattern finds"
     chosen = _chosen(log, batch_size)
     if chosen is None:
         raise InputError(
             f"tells no step times{missing}{in_question(log.unread)}",
             file=source or None,
-            hint=f"give a pattern with a named group out of {', '.join(MEASURES)}; known forms are {list_of_presets()}",
+            hint=f"give a pattern with a named group out of {', '.join(MEASURES)}; known forms are {NAMES}",
         )
     return _finished(chosen, log, batch_size, warmup)
 
@@ -161,14 +168,17 @@ _OF_USER: Final = "the pattern"
 class _Record:
     """Record of a step, read from one line of a training log.
 
-    `numbers` has the groups of `log_presets`, but for durations and rates of steps, which are `step_s` here, and
-    `resolution_s`, which is what the clock of the line tells apart.
+    `numbers` has the groups of `log_forms`, but for durations and rates of steps, which are `step_s` here, and
+    `resolution_s`, which is what the clock of the line tells apart. `forms` are those that find a time or rate in the
+    line, `differs` the factor by which these do.
     """
 
     row: int
     text: str
     numbers: dict[str, float]
     form: str = _OF_USER
+    forms: tuple[str, ...] = ()
+    differs: float = 1.0
 
 
 @dataclass(slots=True)
@@ -205,15 +215,15 @@ class _Log:
         self.unused.setdefault(why, []).append(row)
 
 
-def _read(lines: Iterable[str], presets: Sequence[Preset]) -> _Log:
-    """Sort the lines of a log by the preset that they fit first."""
+def _read(lines: Iterable[str], forms: Sequence[Form]) -> _Log:
+    """Sort the lines of a log by the form that they fit first."""
     log = _Log()
     for row, full_text in shown_lines(lines):
         text = full_text[:MAX_LINE]
         if not any(map(str.isdigit, text)):
             continue
         plain = text.replace("'", "").replace('"', "")
-        record = _record(row, text, plain, presets)
+        record = _record(row, text, plain, forms)
         if record is not None and not is_evaluation(plain):
             log.records.setdefault(record.form, []).append(record)
             continue
@@ -224,31 +234,42 @@ def _read(lines: Iterable[str], presets: Sequence[Preset]) -> _Log:
     return log
 
 
-def _record(
-    row: int, text: str, plain: str, presets: Sequence[Preset]
-) -> _Record | None:
-    """Return what a line says that fits a preset; None where it fits none."""
-    lower = plain.lower()
-    for preset in presets:
-        if is_bar(plain) and not preset.of_bars:
-            continue
-        numbers = _tolerant_numbers(preset.match(plain, lower))
-        if not numbers:
-            continue
-        if "step" not in numbers:
-            counters = [pattern.search(plain) for pattern in STEP_COUNTERS]
-            counter = next((match for match in counters if match is not None), None)
-            numbers |= _tolerant_numbers(counter)
-        if preset is STAMP and "step" not in numbers:
-            continue
-        for further in (
-            SAMPLE_RATE.match(plain, lower),
-            BATCH_SIZE.search(plain),
-            STAMP.match(plain, lower),
-        ):
-            numbers = _tolerant_numbers(further) | numbers
-        return _Record(row, text, numbers, preset.name)
-    return None
+def _record(row: int, text: str, plain: str, forms: Sequence[Form]) -> _Record | None:
+    """Return what a line says that fits a form; None where it fits none."""
+    if BAR_MARK in plain:  # its rate is only that of training where its label says so
+        forms = [form for form in forms if BAR_MARK in form.marks]
+    found = [
+        (form.name, numbers)
+        for form in forms
+        for match in form.matches(plain)
+        if (numbers := _tolerant_numbers(match))
+    ]
+    counter = _tolerant_numbers(step_counter(plain))
+    if not counter:  # a stamp alone says nothing
+        found = [
+            (name, each)
+            for name, each in found
+            if name != STAMPS.name or "step" in each
+        ]
+    if not found:
+        return None
+    name, numbers = found[0]
+    others = [
+        BATCH_SIZE.search(plain),
+        *RATES.matches(plain)[:1],
+        *STAMPS.matches(plain)[:1],
+    ]
+    for further in (counter, *map(_tolerant_numbers, others)):
+        numbers = further | numbers
+    # A total differs from a worker's rate as it should, and who names a form means its first number.
+    rivals = [each for form, each in found if name != "total" or form == name]
+    factors = [1.0]
+    for key in _KEYS.values() if len(forms) > 1 else ():
+        values = [each[key] for each in rivals if each.get(key, 0.0) > 0]
+        if found[0][1].get(key):
+            factors.append(max(values) / min(values))
+    forms_found = tuple(dict.fromkeys(form for form, _ in found))
+    return _Record(row, text, numbers, name, forms_found, max(factors))
 
 
 def _tolerant_numbers(match: re.Match[str] | None) -> dict[str, float]:
@@ -261,7 +282,7 @@ def _tolerant_numbers(match: re.Match[str] | None) -> dict[str, float]:
         return {}
 
 
-def _numbers(match: re.Match[str]) -> dict[str, float]:
+def _numbers(match: re.Match[str], units: int = 1) -> dict[str, float]:
     """Return the groups of a match as numbers; `time` is UTC seconds since 1970, `step_s` seconds a step.
 
     Raises
@@ -278,11 +299,15 @@ def _numbers(match: re.Match[str]) -> dict[str, float]:
         except ValueError as error:
             raise ValueError(name) from error
         if name in COUNTED:
-            numbers["resolution_s"] = 1e-3 if re.search(r"[.,][0-9]", text) else 1.0
+            numbers["resolution_s"] = (
+                1e-3 if re.search(r"[.,][0-9]", text[11:] or text) else 1.0
+            )
         if name in DURATIONS:
             numbers["step_s"] = value * DURATIONS[name]
         elif name == "steps_per_s":
             numbers["step_s"] = 1 / value if value else 0.0
+        elif name == "unit_samples_per_s":
+            numbers["samples_per_s"] = value * units
         else:
             numbers[name] = value
     return numbers
@@ -339,13 +364,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         return compiled
     raise InputError(
         f"the pattern {pattern!r} has {problem}; expected one of {', '.join(MEASURES)}, and optionally step, samples; "
-        f"or the name of a known form: {list_of_presets()}",
+        f"or the name of a known form: {NAMES}",
         hint=r"such as 'step (?P<step>\d+) took (?P<seconds>[\d.]+)'",
     )
 
 
 def _matches(
-    lines: Iterable[str], pattern: re.Pattern[str], source: str
+    lines: Iterable[str], pattern: re.Pattern[str], units: int, source: str
 ) -> Iterator[_Record]:
     """Yield what a user's pattern finds; its matches are trusted."""
     for row, text in enumerate(lines, start=1):
@@ -355,7 +380,7 @@ def _matches(
             if match is None:
                 continue
             try:
-                numbers = _numbers(match)
+                numbers = _numbers(match, units)
             except ValueError as error:
                 name = str(error)
                 expected = (
@@ -395,16 +420,9 @@ def _of_training(records: list[_Record], log: _Log) -> list[_Record]:
     }
     first, longest = next(iter(ends)), max(ends)
     if not kept and first != longest:
-        for end, other in ((longest, first), (first, longest)):
-            example = ends[end][0]
-            log.unread.insert(
-                0,
-                Doubt(
-                    example.row,
-                    example.text,
-                    f"of training? other bars go to {other:,.0f}",
-                ),
-            )
+        example = ends[first][0]
+        why = f"of training? other bars go to {longest:,.0f}"
+        log.unread.insert(0, Doubt(example.row, example.text, why))
         return []
     kept = kept or {longest}
     for end, bars in ends.items():
@@ -414,7 +432,10 @@ def _of_training(records: list[_Record], log: _Log) -> list[_Record]:
 
 
 def _chosen(log: _Log, batch_size: float | None) -> _Durations | None:
-    """Return the durations of the first form that has any; lines of other forms are counted as unused."""
+    """Return the durations of the first form that has any; lines of other forms are counted as unused.
+
+    None where its lines contradict themselves: log.unread then says so.
+    """
     chosen: _Durations | None = None
     for form in (_OF_USER, *BY_NAME):
         records = log.records.get(form)
@@ -425,38 +446,48 @@ def _chosen(log: _Log, batch_size: float | None) -> _Durations | None:
             if durations.seconds:
                 chosen = durations
                 continue
-        for record in records if form != STAMP.name else ():
+        for record in records if form != STAMPS.name else ():
             log.leave_out(form, record.row)
+    if chosen is not None:
+        differ = np.array([record.differs for record in chosen.records])
+        if np.median(differ) > CONTRADICTS:
+            example = chosen.records[int(np.argmax(differ))]
+            names = " or ".join(f"--pattern {name}" for name in example.forms)
+            why = f"two statements that differ by a factor of {example.differs:.3g}; {names} reads one"
+            log.unread.insert(0, Doubt(example.row, example.text, why))
+            return None
     return chosen
+
+
+# What a log times, and the number that says it.
+_KEYS: Final[dict[Basis, str]] = {
+    "step": "step_s",
+    "sample": "samples_per_s",
+    "token": "tokens_per_s",
+}
 
 
 def _durations(records: list[_Record], batch_size: float | None) -> _Durations:
     """Return the durations that the records of one form state or imply."""
     stated = {name for record in records for name in record.numbers}
-    if not records or not stated & {"step_s", "samples_per_s", "tokens_per_s"}:
+    basis = next((each for each, key in _KEYS.items() if key in stated), None)
+    if basis is None:
         return _differences(records)
-    found = _Durations(records[0].form)
-    batch = batch_size or _stated_samples(records) or 1.0
-    if "step_s" not in stated:
-        found.basis = "sample" if "samples_per_s" in stated else "token"
+    found = _Durations(records[0].form, basis)
+    samples = (
+        (batch_size or _stated_samples(records) or 1.0) if basis == "sample" else 1
+    )
     for record in records:
-        numbers = record.numbers
-        if found.basis == "step" and "step_s" in numbers:
-            found.add(numbers["step_s"], record)
-        elif found.basis == "sample" and "samples_per_s" in numbers:
-            found.add(
-                batch / numbers["samples_per_s"] if numbers["samples_per_s"] else 0.0,
-                record,
-            )
-        elif found.basis == "token":
-            found.add(
-                1 / numbers["tokens_per_s"] if numbers["tokens_per_s"] else 0.0, record
-            )
-    if found.basis == "token":
+        value = record.numbers.get(_KEYS[basis])
+        if value is not None and basis != "step":
+            value = samples / value if value else 0.0
+        if value is not None:
+            found.add(value, record)
+    if basis == "token":
         found.notes.append(
             "the log states only tokens per second: what counts as a sample here is a token"
         )
-    if found.form in BY_NAME and BY_NAME[found.form].whole_run:
+    if found.form == "huggingface":
         found.notes.append(
             "the mean of the whole run, with its warm-up and evaluations: the log has nothing else"
         )
@@ -514,11 +545,15 @@ def _stated_samples(records: list[_Record]) -> float | None:
     return next((samples for samples in reversed(stated) if samples > 0), None)
 
 
-def _implied_samples(records: list[_Record]) -> float | None:
-    """Return the samples a step that follow from samples a second and seconds a step on the same lines."""
+def _implied_samples(chosen: _Durations, log: _Log) -> float | None:
+    """Return the samples a step that follow from its seconds and the samples a second, of the log or on its lines."""
+    totals = log.records.get("total", []) or log.records.get(RATES.name, [])
+    rates = [record.numbers["samples_per_s"] for record in totals]
+    if chosen.basis == "step" and rates and np.median(rates) > 0:
+        return float(np.median(rates) * np.median(chosen.seconds))
     products = [
         record.numbers.get("samples_per_s", 0.0) * record.numbers.get("step_s", 0.0)
-        for record in records
+        for record in chosen.records
     ]
     positive = [product for product in products if product > 0]
     return float(np.median(positive)) if positive else None
@@ -530,21 +565,22 @@ def _finished(
     """Remove the warm-up, and add messages for the user."""
     seconds = np.array(chosen.seconds)
     times = np.array([record.numbers.get("time", np.nan) for record in chosen.records])
-    steps = [
-        record.numbers["step"] for record in chosen.records if "step" in record.numbers
-    ]
-    passed = (
-        np.array(steps) - steps[0]
-        if len(steps) == len(seconds)
-        else np.arange(len(seconds))
-    )
+    passed = np.arange(len(seconds))
+    if all("step" in record.numbers for record in chosen.records):
+        steps = np.array([record.numbers["step"] for record in chosen.records])
+        passed = steps - steps[0]
     late = np.flatnonzero(passed >= warmup)
     wanted = int(late[0]) if len(late) else len(seconds)
     skipped = min(wanted, len(seconds) // 2)
     notes = list(chosen.notes)
     if skipped < wanted:
         notes.append(f"few records: {skipped} left out as warm-up, not {wanted}")
-    stated = _stated_samples(chosen.records) or _implied_samples(chosen.records)
+    by_log, implied = _stated_samples(chosen.records), _implied_samples(chosen, log)
+    if by_log and implied and not 1 / CONTRADICTS < implied / by_log < CONTRADICTS:
+        notes.append(
+            f"the log states {by_log:g} samples a step, its rate of samples and time of a step make {implied:.5g}"
+        )
+    stated = by_log or implied
     samples = batch_size or stated
     per: Basis = chosen.basis
     if per == "sample" and samples:
@@ -588,8 +624,6 @@ def _disagreement(median_s: float, chosen: _Durations) -> list[str]:
     ]
 
 
-# A JSON document of several lines is taken as a whole up to this size, characters.
-MAX_DOCUMENT: Final = 64 << 20
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _BREAKS: Final = re.compile("[\r\n\b]+")
 
@@ -597,63 +631,53 @@ _BREAKS: Final = re.compile("[\r\n\b]+")
 def shown_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield the number and text of each line that a terminal would show, or 0 and each object in a JSON document."""
     numbered = enumerate(lines, start=1)
-    row, first = next(((row, text) for row, text in numbered if text.strip()), (0, ""))
-    beginning = [first]
-    if first.strip() in ("{", "["):  # a document over many lines
-        size = len(first)
-        for _, text in numbered:
-            beginning.append(text)
-            size += len(text)
-            if size > MAX_DOCUMENT:
-                break
-        document = _json("\n".join(beginning))
-        if document is not None:
-            yield from ((0, text) for text in _objects(document))
-            return
-    for number_of_line, text in chain(enumerate(beginning, start=row), numbered):
-        for part in _BREAKS.split(_ESCAPES.sub("", text)):
-            document = _json(part)
-            if document is None:
-                yield number_of_line, part
-            else:
-                yield from ((number_of_line, inner) for inner in _objects(document))
+    for row, text in numbered:
+        held = [(row, text)]
+        if row == 1 and text.strip() in ("{", "["):  # a document over many lines
+            held += numbered
+            whole = _objects("\n".join(text for _, text in held))
+            if whole:
+                yield from ((0, text) for text in whole)
+                return
+        for number_of_line, held_text in held:
+            for part in _BREAKS.split(_ESCAPES.sub("", held_text)):
+                for shown in _objects(part) or (part,):
+                    yield number_of_line, shown
 
 
-def _json(text: str) -> Any:
-    """Return the list or object that a text states as JSON; None where it states none."""
-    stripped = text.strip()
-    if stripped[:1] not in ("{", "[") or stripped[-1:] not in ("}", "]"):
-        return None
+def _objects(text: str) -> list[str]:
+    """Each object that a text states as JSON, as a line `key: value, key: value`; none where it states none.
+
+    Objects in an object are part of its line; those in lists are lines of their own.
+    """
+    if not text.lstrip().startswith(("{", "[")):
+        return []
     try:
-        return json.loads(stripped)
+        pending = [json.loads(text)]
     except (
         ValueError,
         RecursionError,
     ):  # a dictionary as Python prints it, or a line that begins with [
-        return None
-
-
-def _objects(document: Any) -> Iterator[str]:
-    """Write each object of a JSON document as a line `key: value, key: value`.
-
-    Objects in an object are part of its line; those in lists are lines of their own.
-    """
-    pending = [document]
+        return []
+    found = []
     while pending:
         node = pending.pop()
         if isinstance(node, list):
             pending.extend(reversed(node))
         elif isinstance(node, dict):
-            values: list[str] = []
-            inner = [("", node)]
-            while inner:
-                prefix, mapping = inner.pop()
-                for key, value in mapping.items():
-                    if isinstance(value, dict):
-                        inner.append((f"{prefix}{key}/", value))
-                    elif isinstance(value, list):
-                        pending.append(value)
-                    else:
-                        values.append(f"{prefix}{key}: {value}")
-            if values:
-                yield ", ".join(values)
+            values = [f"{key}: {value}" for key, value in _flat("", node, pending)]
+            found.append(", ".join(values))
+    return [line for line in found if line]
+
+
+def _flat(
+    prefix: str, mapping: dict[str, Any], lists: list[Any]
+) -> Iterator[tuple[str, Any]]:
+    """Yield the values in an object and in objects in it; lists go to `lists`."""
+    for key, value in mapping.items():
+        if isinstance(value, dict):
+            yield from _flat(f"{prefix}{key}/", value, lists)
+        elif isinstance(value, list):
+            lists.append(value)
+        else:
+            yield f"{prefix}{key}", value

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ import pandas as pd
 
 from bft.models.cells import Rows
 from bft.models.errors import InputError
-from bft.models.prediction.packing import sharing_scores
-from bft.models.sharing.co_runs import Plan, Slowdown, measure
-from bft.models.sharing.gpu_usage import Gauge
-from bft.models.sharing.xi_repairs import PAIR_COLUMNS, label_of, pair_key
-from bft.models.sharing.xi_table import Measurement, xi_from_frame
+from bft.models.learned.packing import sharing_scores
+from bft.models.measure.co_runs import Plan, Slowdown, measure
+from bft.models.measure.gpu_usage import Gauge
+from bft.models.sharing.xi_repairs import PAIR_COLUMNS, label_of
+from bft.models.sharing.xi_table import xi_from_frame
 from bft.models.tables import read_table
 
 XI, PROFILES, FAILED = "xi.csv", "profiles.csv", "failed.csv"
@@ -122,6 +122,16 @@ def read_pairs(path: str | Path, configurations: Sequence[Configuration]) -> lis
     return list(pairs.values())
 
 
+def xi_row(
+    pair: Mapping[str, Any], sides: tuple[Slowdown, Slowdown], repeats: int
+) -> dict[str, Any]:
+    """A row of a ξ table: what was measured together, the ratios with their intervals, and how often."""
+    row = {name: pair[name] for name in PAIR_COLUMNS}
+    for name, side in zip(("xi_a", "xi_b"), sides, strict=True):
+        row |= {name: side.xi, f"{name}_low": side.low, f"{name}_high": side.high}
+    return row | {"repeats": repeats}
+
+
 class Collection:
     """The measurements in a folder: ξ, profiles of trainings alone, and failures.
 
@@ -146,133 +156,104 @@ class Collection:
             self._read(name) for name in (XI, PROFILES, FAILED)
         )
         if self._xi:
-            xi_from_frame(_frame(self._xi), source=str(self._folder / XI))
+            xi_from_frame(pd.DataFrame(self._xi), source=str(self._folder / XI))
 
     def done(self, pair: Pair) -> bool:
         """Whether the pair has been measured."""
-        key = pair_key(self._unmeasured(pair))
-        return any(key == pair_key(row) for row in self._measurements())
+        return _key(self._columns(pair)) in map(_key, self._xi)
 
     def failed(self, pair: Pair) -> bool:
         """Whether the pair could not be measured before."""
-        return any(
-            (row["a"], row["b"]) == (str(pair[0]), str(pair[1])) for row in self._failed
-        )
+        return _names(pair) in ((row["a"], row["b"]) for row in self._failed)
 
     def measure(
         self, pair: Pair, plan: Plan, note: Callable[[str], None], gauge: Gauge | None
     ) -> str | None:
-        """Measure a pair and keep the result; return the reason where it could not be measured."""
-        self._failed = [
-            row
-            for row in self._failed
-            if (row["a"], row["b"]) != (str(pair[0]), str(pair[1]))
-        ]
+        """Measure a pair and keep the result, in the place of an earlier one; return the reason where it failed."""
+        others = [row for row in self._failed if (row["a"], row["b"]) != _names(pair)]
         try:
             sides = measure((pair[0].command, pair[1].command), plan, note, gauge)
         except InputError as error:
-            self._failed.append(
-                {"a": str(pair[0]), "b": str(pair[1]), "reason": error.what}
-            )
+            a, b = _names(pair)
+            self._failed = [*others, {"a": a, "b": b, "reason": error.what}]
             self._keep(FAILED, self._failed)
             return error.what
-        row: dict[str, Any] = {
-            name: getattr(self._unmeasured(pair), name) for name in PAIR_COLUMNS
-        }
-        for name, side in zip(("xi_a", "xi_b"), sides, strict=True):
-            row |= {name: side.xi, f"{name}_low": side.low, f"{name}_high": side.high}
-        self._xi.append({**row, "repeats": plan.repeats})
+        row = xi_row(self._columns(pair), sides, plan.repeats)
+        self._xi = [each for each in self._xi if _key(each) != _key(row)] + [row]
         for each, side in zip(pair, sides, strict=True):
-            self._profiles = [
+            profile = profile_of(each.model, each.batch, side)
+            where = each.model, each.batch
+            kept = [
                 old
                 for old in self._profiles
-                if (old["model"], old["batch"]) != (each.model, each.batch)
+                if (old["model"], old.get("batch")) != where
             ]
-            self._profiles.append(profile_of(each.model, each.batch, side))
+            self._profiles = [*kept, profile]
         self._keep(XI, self._xi)
-        self._keep(PROFILES, labelled(self._profiles, self._measurements()))
-        if (self._folder / FAILED).exists():
-            self._keep(FAILED, self._failed)
+        self._keep(PROFILES, labelled(self._profiles, self._xi))
+        if self._failed:
+            self._failed = others
+            self._keep(FAILED, others)
         return None
 
-    def _unmeasured(self, pair: Pair) -> Measurement:
-        """Return the row of a pair before its ξ is known."""
+    def _columns(self, pair: Pair) -> dict[str, Any]:
+        """What a row of the ξ table names of a pair."""
         a, b = pair
-        return Measurement(a.model, b.model, 1.0, 1.0, a.batch, b.batch, self._units)
-
-    def _measurements(self) -> list[Measurement]:
-        names = (*PAIR_COLUMNS, "xi_a", "xi_b")
-        return [Measurement(**{name: row[name] for name in names}) for row in self._xi]
+        names = (a.model, a.batch, b.model, b.batch, self._units)
+        return dict(zip(PAIR_COLUMNS, names, strict=True))
 
     def _keep(self, name: str, rows: list[dict[str, Any]]) -> None:
-        self._replace(_frame(rows), self._folder / name)
+        frame = pd.DataFrame(rows).dropna(axis="columns", how="all")
+        if not rows:
+            frame = pd.DataFrame(columns=["a", "b", "reason"])
+        self._replace(frame, self._folder / name)
 
     def _read(self, name: str) -> list[dict[str, Any]]:
         path = self._folder / name
-        if not path.exists() or not path.read_text("utf-8").strip():
+        if not path.exists():
             return []
         frame = read_table(path)
-        frame = frame.astype(object).where(frame.notna(), None)
-        rows = [
-            {str(key): value for key, value in row.items()}
-            for row in frame.to_dict(orient="records")
-        ]
-        # Columns without any value were not written.
-        first = {XI: PAIR_COLUMNS, PROFILES: ("model", "batch")}.get(name, ())
-        return [
-            {**{column: row.get(column) for column in first}, **row} for row in rows
-        ]
+        rows = frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
+        return [{str(key): value for key, value in row.items()} for row in rows]
+
+
+def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
+    """What was measured together, in either order; columns without any value were not written."""
+    sides = sorted(
+        (row[f"model_{end}"], row.get(f"batch_{end}") or 0.0) for end in "ab"
+    )
+    return (*sides, row.get("units") or 0.0)
+
+
+def _names(pair: Pair) -> tuple[str, str]:
+    return str(pair[0]), str(pair[1])
 
 
 def profile_of(model: str, batch: float | None, side: Slowdown) -> dict[str, Any]:
     """A row of a table of profiles: the training alone, its step time and what it did to the GPUs that were read."""
-    row: dict[str, Any] = {
-        "model": model,
-        "batch": batch,
-        "step_s": float(np.mean(side.alone_s)),
-    }
-    if side.usage is not None:
-        used = side.usage
-        row |= {
-            name: getattr(used, name)
-            for name in ("gpu_util", "gmem_util", "gmem", "memory_gib", "samples")
-        }
-        row["amp"] = int(model.endswith("+amp"))
-    return row
+    row = {"model": model, "batch": batch, "step_s": float(np.mean(side.alone_s))}
+    if side.usage is None:
+        return row
+    return {**row, **asdict(side.usage), "amp": int(model.endswith("+amp"))}
 
 
 def labelled(
-    profiles: Sequence[dict[str, Any]], measured: Sequence[Measurement]
+    profiles: Sequence[dict[str, Any]], measured: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """The profiles with the column `label`, the sharing score by all pairs measured of each; sorted."""
-    rows = [
+    pairs = [
         {
-            f"{name}{end}": value
-            for end, side in (("1", row), ("2", row.swapped()))
+            f"{name}{number}": value
+            for number, end in (("1", "a"), ("2", "b"))
             for name, value in (
-                ("model", side.model_a),
-                ("batchsize", side.batch_a or 0.0),
+                ("model", row[f"model_{end}"]),
+                ("batchsize", row.get(f"batch_{end}") or 0.0),
                 ("amp", 0),
-                ("speed", 1 / max(side.xi_a, 1.0)),
+                ("speed", 1 / max(row[f"xi_{end}"], 1.0)),
             )
         }
         for row in measured
     ]
-    scores = sharing_scores(pd.DataFrame(rows))
-    label = dict(
-        zip(
-            zip(scores["model"], scores["batchsize"], strict=True),
-            scores["label"],
-            strict=True,
-        )
-    )
-    named = [
-        {**row, "label": label.get((row["model"], row["batch"] or 0.0))}
-        for row in profiles
-    ]
-    return sorted(named, key=lambda row: (row["model"], row["batch"] or 0.0))
-
-
-def _frame(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    frame = pd.DataFrame(rows) if rows else pd.DataFrame(columns=["a", "b", "reason"])
-    return frame.dropna(axis="columns", how="all") if rows else frame
+    scores = sharing_scores(pd.DataFrame(pairs)).set_index(["model", "batchsize"])
+    keyed = {(row["model"], row.get("batch") or 0.0): row for row in profiles}
+    return [{**keyed[key], "label": int(scores["label"][key])} for key in sorted(keyed)]

@@ -14,6 +14,8 @@ import pandas as pd
 from bft.models.cells import Row, Rows
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
+from bft.models.measure.step_times import Basis, StepTimes
+from bft.models.measure.training_log import read_log
 from bft.models.sharing.xi_table import (
     FLAGS,
     OPTIONAL,
@@ -22,8 +24,6 @@ from bft.models.sharing.xi_table import (
     Place,
     measurement,
 )
-from bft.models.speed.step_times import Basis, StepTimes
-from bft.models.speed.training_log import read_log
 from bft.models.tables import read_table
 
 # Sources of a step's time: a number, or the log of a run.

@@ -8,19 +8,16 @@ decision tree small enough to be read by the people whose jobs it judges.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bft.models.cells import Rows
 from bft.models.curves import FloatArray
-from bft.models.errors import InputError
+from bft.models.learned.ga2m import any_order
 from bft.models.plugins import extra
-from bft.models.prediction._documents import part, strings
-from bft.models.prediction.regressors import any_order
-from bft.models.prediction.trees import LEAF, Trees, from_sklearn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,8 +33,62 @@ RISES_WITH: Final = {"gpu_util": 1, "gmem_util": 1, "gmem": 0, "amp": 0}
 # Depth of the tree, and the fewest profiles of a leaf.
 DEPTH: Final = 3
 LEAF_PROFILES: Final = 6
+LEAF: Final = -1
 
 Scores = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """A decision tree as arrays of shape (nodes,), its root first.
+
+    Parameters
+    ----------
+    feature
+        Which of `FEATURES` is looked at, -1 at a leaf.
+    threshold
+        Left if the feature, in single precision as the tree was learnt, is at most this.
+    left, right
+        Node numbers, larger than the node's own; at a leaf the node itself.
+    score
+        Score of a leaf: 0, 1 or 2.
+
+    Raises
+    ------
+    ValueError
+        When the nodes do not lead from the root to leaves with scores.
+    """
+
+    feature: NDArray[np.int64]
+    threshold: FloatArray
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    score: FloatArray
+
+    def __post_init__(self) -> None:
+        own, leaf = np.arange(len(self.feature)), self.feature == LEAF
+        good = np.where(
+            leaf,
+            (self.left == own) & (self.right == own) & np.isin(self.score, (0, 1, 2)),
+            (np.minimum(self.left, self.right) > own)
+            & (np.maximum(self.left, self.right) < len(own))
+            & (self.feature >= 0)
+            & (self.feature < len(FEATURES)),
+        )
+        if not (len(good) == len(self.threshold) and good.size and good.all()):
+            raise ValueError(
+                "the nodes of the tree do not lead from its root to leaves"
+            )
+
+    def predict(self, x: FloatArray) -> FloatArray:
+        """The scores of rows of features, shape (n, features): shape (n,)."""
+        x = x.astype(np.float32).astype(np.float64)
+        rows, node = np.arange(len(x)), np.zeros(len(x), dtype=np.int64)
+        while (self.feature[node] != LEAF).any():
+            # At a leaf the last feature is compared, to no effect: both ways lead to the leaf.
+            goes_left = x[rows, self.feature[node]] <= self.threshold[node]
+            node = np.where(goes_left, self.left[node], self.right[node])
+        return self.score[node]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,8 +99,8 @@ class PackingAnalyser:
 
     Examples
     --------
-    >>> split = [np.array(column) for column in ([0, -1, -1], [60.0, 0, 0], [1, 1, 2], [2, 1, 2], [0.0, 0, 2], [0])]
-    >>> analyser = PackingAnalyser(Trees(*split))  # left (score 0) up to 60 % of utilisation, else right (score 2)
+    >>> split = [np.array(column) for column in ([0, -1, -1], [60.0, 0, 0], [1, 1, 2], [2, 1, 2], [0.0, 0, 2])]
+    >>> analyser = PackingAnalyser(Tree(*split))  # left (score 0) up to 60 % of utilisation, else right (score 2)
     >>> analyser.score({"gpu_util": 80.0, "gmem_util": 20.0, "gmem": 4096.0, "amp": 0})
     2
     >>> print(analyser.rules())
@@ -59,18 +110,11 @@ class PackingAnalyser:
       sharing score 2
     """
 
-    document_kind: ClassVar[str] = "packing"
-
-    tree: Trees
+    tree: Tree
 
     @classmethod
     def train(
-        cls,
-        profiles: pd.DataFrame,
-        *,
-        seed: int = 0,
-        depth: int = DEPTH,
-        source: str = "",
+        cls, profiles: pd.DataFrame, *, seed: int = 0, source: str = ""
     ) -> PackingAnalyser:
         """Learn from profiles with a column `label`, the sharing score (see `sharing_scores`).
 
@@ -82,22 +126,30 @@ class PackingAnalyser:
         rows = Rows(profiles, source).require((*FEATURES, "label"))
         x, label = _features(rows), rows.all_wholes("label", min=0, max=2)
         learner = extra("sklearn.tree").DecisionTreeRegressor(
-            max_depth=depth,
+            max_depth=DEPTH,
             min_samples_leaf=LEAF_PROFILES,
             monotonic_cst=[RISES_WITH[feature] for feature in FEATURES],
             random_state=seed,
         )
         order = any_order(x, label, seed)
         grown = learner.fit(x[order], label[order]).tree_
+        leaf, own = grown.children_left < 0, np.arange(grown.node_count)
         # Scores are ordered, so a leaf says the score next to the mean of its profiles.
-        leaf_scores = np.floor(grown.value[:, 0, 0] + 0.5)
-        return cls(replace(from_sklearn(grown, leaf_scores), single=True))
+        score = np.floor(grown.value[:, 0, 0] + 0.5)
+        return cls(
+            Tree(
+                np.where(leaf, LEAF, grown.feature),
+                np.where(leaf, 0.0, grown.threshold),
+                np.where(leaf, own, grown.children_left),
+                np.where(leaf, own, grown.children_right),
+                np.where(leaf, score, 0.0),
+            )
+        )
 
     def scores(self, profiles: pd.DataFrame, *, source: str = "") -> Scores:
         """Sharing scores of profiles, each 0, 1 or 2: int64 of shape (profiles,)."""
-        return self.tree.predict(
-            _features(Rows(profiles, source).require(FEATURES))
-        ).astype(np.int64)
+        rows = Rows(profiles, source).require(FEATURES)
+        return self.tree.predict(_features(rows)).astype(np.int64)
 
     def score(self, profile: Mapping[str, float]) -> int:
         """Sharing score of one profile: 0, 1 or 2."""
@@ -107,53 +159,21 @@ class PackingAnalyser:
 
     def rules(self) -> str:
         """The tree in words, a line a step."""
-
-        def says(node: int) -> set[float]:
-            if self.tree.feature[node] == LEAF:
-                return {float(self.tree.value[node])}
-            return says(int(self.tree.left[node])) | says(int(self.tree.right[node]))
+        tree = self.tree
 
         def tell(node: int, indent: str) -> list[str]:
-            scores = says(node)
-            if len(scores) == 1:  # all paths of this step agree, so it is no decision
-                return [f"{indent}sharing score {scores.pop():.0f}"]
-            name, threshold = (
-                FEATURES[int(self.tree.feature[node])],
-                self.tree.threshold[node],
-            )
+            if tree.feature[node] == LEAF:
+                return [f"{indent}sharing score {tree.score[node]:.0f}"]
+            ways = [tell(int(side[node]), "  ") for side in (tree.left, tree.right)]
+            if ways[0] == ways[1] and len(ways[0]) == 1:  # both agree: no decision
+                return [indent + ways[0][0].strip()]
             lines = []
-            for sign, child in (("<=", self.tree.left), (">", self.tree.right)):
-                lines += [
-                    f"{indent}{name} {sign} {threshold:.6g}",
-                    *tell(int(child[node]), indent + "  "),
-                ]
-            return lines
+            for sign, way in zip(("<=", ">"), ways, strict=True):
+                name, threshold = FEATURES[tree.feature[node]], tree.threshold[node]
+                lines += [f"{name} {sign} {threshold:.6g}", *way]
+            return [indent + line for line in lines]
 
-        return "\n".join(tell(int(self.tree.roots[0]), ""))
-
-    def to_document(self) -> dict[str, Any]:
-        """The analyser as plain data."""
-        return {"features": list(FEATURES), "tree": self.tree.to_document()}
-
-    @classmethod
-    def from_document(cls, document: Any) -> PackingAnalyser:
-        """The analyser that plain data state, checked."""
-        if strings(document, "features") != FEATURES:
-            raise InputError(
-                "not a model that can be used: its features are not those of this version",
-                hint="train it again",
-            )
-        tree = Trees.from_document(part(document, "tree", dict), len(FEATURES))
-        leaves = tree.value[tree.feature == LEAF]
-        if (
-            len(tree.roots) != 1
-            or (tree.base, tree.scale) != (0.0, 1.0)
-            or not np.isin(leaves, (0, 1, 2)).all()
-        ):
-            raise InputError(
-                "not a model that can be used: expected one tree that says 0, 1 or 2"
-            )
-        return cls(tree)
+        return "\n".join(tell(0, ""))
 
 
 def sharing_scores(pairs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
@@ -182,32 +202,22 @@ def sharing_scores(pairs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
     """
     import pandas as pd
 
-    keys = [
-        "model",
-        *(["dataset"] if {"dataset1", "dataset2"} <= set(pairs.columns) else []),
-        "batchsize",
-        "amp",
-    ]
+    named = ["model"]
+    if {"dataset1", "dataset2"} <= set(pairs.columns):
+        named.append("dataset")
+    keys = [*named, "batchsize", "amp"]
     wanted = [f"{column}{side}" for side in "12" for column in (*keys, "speed")]
     rows = Rows(pairs, source).require(wanted)
     sides = []
     for side in "12":
-        columns: dict[str, Any] = {}
-        for key in (*keys, "speed"):
-            named = key in ("model", "dataset")
-            columns[key] = (
-                rows.all_names(key + side)
-                if named
-                else rows.all_numbers(key + side, min=0)
-            )
+        columns: dict[str, NDArray[Any]] = {}
+        for key in named:
+            columns[key] = rows.all_names(key + side)
+        for key in ("batchsize", "amp", "speed"):
+            columns[key] = rows.all_numbers(key + side, min=0)
         sides.append(pd.DataFrame(columns))
-    measured = (
-        pd.concat(sides)
-        .groupby(keys, sort=True)["speed"]
-        .agg(["mean", "size"])
-        .reset_index()
-    )
-    measured = measured.rename(columns={"mean": "speed", "size": "pairings"})
+    speeds = pd.concat(sides).groupby(keys, sort=True)["speed"]
+    measured = speeds.agg(speed="mean", pairings="size").reset_index()
     speed = measured["speed"].to_numpy()
     return measured.assign(
         label=(speed < JUMBO_BELOW).astype(np.int64) + (speed < MEDIUM_BELOW)
@@ -215,7 +225,7 @@ def sharing_scores(pairs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
 
 
 def leave_one_model_out(
-    profiles: pd.DataFrame, *, seed: int = 0, depth: int = DEPTH, source: str = ""
+    profiles: pd.DataFrame, *, seed: int = 0, source: str = ""
 ) -> Scores:
     """Scores of each profile by an analyser that has seen no profile of the same model: int64 of shape (profiles,)."""
     rows = Rows(profiles, source).require(("model", *FEATURES, "label"))
@@ -227,9 +237,7 @@ def leave_one_model_out(
             raise rows.error(
                 "all profiles are of one model, expected several", column="model"
             )
-        analyser = PackingAnalyser.train(
-            profiles[~held], seed=seed, depth=depth, source=source
-        )
+        analyser = PackingAnalyser.train(profiles[~held], seed=seed, source=source)
         result[held] = analyser.scores(profiles[held], source=source)
     return result
 

@@ -14,8 +14,8 @@ import subprocess
 import termios
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -23,9 +23,9 @@ from typing import Final, NoReturn
 import numpy as np
 
 from bft.models import InputError
-from bft.models.sharing.gpu_usage import DeviceState, Gauge, Usage, usage_of
-from bft.models.sharing.xi_measurements import mean_step_s
-from bft.models.speed.training_log import read_step_times
+from bft.models.measure.gpu_usage import DeviceState, Gauge, Usage, usage_of
+from bft.models.measure.training_log import read_step_times
+from bft.models.measure.xi_measurements import mean_step_s
 
 # Seconds that processes have to end by themselves before they are killed.
 GRACE_S: Final = 5.0
@@ -60,11 +60,6 @@ class Plan:
         Of the intervals, in (0, 1).
     devices
         GPUs that both commands may use, by their numbers; empty: as this process may.
-
-    Raises
-    ------
-    InputError
-        Naming what is out of range.
     """
 
     repeats: int = 3
@@ -75,20 +70,6 @@ class Plan:
     pattern: str | None = None
     confidence: float = 0.95
     devices: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name, good, expected in (
-            ("repeats", self.repeats >= 2, "at least 2"),
-            ("steps", self.steps >= 1, "at least 1"),
-            ("at_least_s", 0 <= self.at_least_s < math.inf, "seconds >= 0"),
-            ("warmup", self.warmup >= 0, "at least 0"),
-            ("time_limit_s", 0 < self.time_limit_s < math.inf, "seconds > 0"),
-            ("confidence", 0 < self.confidence < 1, "a number in (0, 1)"),
-        ):
-            if not good:
-                raise InputError(
-                    f"{name}: expected {expected}, not {getattr(self, name)}"
-                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,36 +126,31 @@ def measure(
         When a command cannot be started, fails, ends too early, prints no step times or runs into the time limit; with
         the end of its output.
     """
-    _step_seconds(
-        [], plan.pattern
-    )  # an invalid pattern is reported before anything runs
-    alone: tuple[list[float], list[float]] = ([], [])
-    shared: tuple[list[float], list[float]] = ([], [])
-    before: list[list[DeviceState]] = [[], []]
-    samples: tuple[list[list[DeviceState]], list[list[DeviceState]]] = ([], [])
+    _step_seconds([], plan.pattern)  # an invalid one is reported before anything runs
+    sides = dict(zip("AB", commands, strict=True))
+    alone: dict[str, list[float]] = {"A": [], "B": []}
+    shared: dict[str, list[float]] = {"A": [], "B": []}
+    before: dict[str, list[DeviceState]] = {}
+    samples: dict[str, list[list[DeviceState]]] = {"A": [], "B": []}
     for turn in range(plan.repeats):
-        for phase in (0, 1, 2) if turn % 2 == 0 else (2, 1, 0):
-            prefix = f"round {turn + 1} of {plan.repeats}: "
-            if phase < 2:
-                note(prefix + f"{'AB'[phase]} alone")
-                seconds, before[phase], seen = _run_alone(
-                    "AB"[phase], commands[phase], plan, gauge
-                )
-                alone[phase].append(seconds)
-                samples[phase].extend(seen)
-            else:
-                note(prefix + "both together")
-                for side, seconds in zip(
-                    shared, _run_together(commands, plan), strict=True
-                ):
-                    side.append(seconds)
+        for names in ("A", "B", "AB") if turn % 2 == 0 else ("AB", "B", "A"):
+            doing = "both together" if names == "AB" else f"{names} alone"
+            note(f"round {turn + 1} of {plan.repeats}: {doing}")
+            reading = gauge if len(names) == 1 else None
+            run = {name: sides[name] for name in names}
+            seconds, idle, seen = _run(run, plan, reading)
+            for name, value in zip(names, seconds, strict=True):
+                (shared if names == "AB" else alone)[name].append(value)
+            if names != "AB":
+                before[names] = idle
+                samples[names] += seen
     # Memory counts above what was in use before the last run.
     first, second = (
         replace(
-            slowdown(alone[side], shared[side], plan.confidence),
-            usage=usage_of(before[side], samples[side]) if gauge else None,
+            slowdown(alone[name], shared[name], plan.confidence),
+            usage=usage_of(before[name], samples[name]) if gauge else None,
         )
-        for side in (0, 1)
+        for name in "AB"
     )
     return first, second
 
@@ -215,65 +191,34 @@ def slowdown(
     )
 
 
-def _run_alone(
-    name: str, command: Sequence[str], plan: Plan, gauge: Gauge | None
-) -> tuple[float, list[DeviceState], list[list[DeviceState]]]:
-    """Mean seconds of a step of a command alone; its devices before it began, and while it trained."""
+def _run(
+    commands: Mapping[str, Sequence[str]], plan: Plan, gauge: Gauge | None
+) -> tuple[list[float], list[DeviceState], list[list[DeviceState]]]:
+    """Mean seconds of a step of each command, over steps that began and ended while all were training.
+
+    Also the devices before they began, and meanwhile.
+    """
     before = gauge.once() if gauge else []
-    with _started(name, command, plan.devices) as process:
+    doing = "alone" if len(commands) == 1 else "beside the other"
+    with ExitStack() as running:
+        processes = [
+            running.enter_context(_started(name, command, plan.devices))
+            for name, command in commands.items()
+        ]
         deadline = time.monotonic() + plan.time_limit_s
-        _await((process,), (0,), plan, plan.warmup, 0.0, deadline, "alone")
-        watching: AbstractContextManager[list[list[DeviceState]]] = (
-            gauge.watching() if gauge else contextlib.nullcontext([])
-        )
-        with watching as samples:
-            (seconds,) = _await(
-                (process,),
-                (0,),
-                plan,
-                plan.warmup + plan.steps,
-                plan.at_least_s,
-                deadline,
-                "alone",
-            )
-        return mean_step_s(seconds[plan.warmup :]), before, samples
-
-
-def _run_together(
-    commands: tuple[Sequence[str], Sequence[str]], plan: Plan
-) -> list[float]:
-    """Mean seconds of a step of both commands, over steps that began and ended while both were training."""
-    with (
-        _started("A", commands[0], plan.devices) as a,
-        _started("B", commands[1], plan.devices) as b,
-    ):
-        deadline = time.monotonic() + plan.time_limit_s
-        _await(
-            (a, b),
-            (0, 0),
-            plan,
-            plan.warmup,
-            0.0,
-            deadline,
-            "of warm-up beside the other",
-        )
-        since = len(a.lines), len(b.lines)
-        # The step under way when the second one was warm began before: one more is needed, and dropped.
-        paces = _await(
-            (a, b),
-            since,
-            plan,
-            plan.steps + 1,
-            plan.at_least_s,
-            deadline,
-            "beside the other",
-        )
-        return [mean_step_s(seconds[1:]) for seconds in paces]
+        warming = f"of warm-up {doing}"
+        _await(processes, None, plan, plan.warmup, 0.0, deadline, warming)
+        since = [len(process.lines) for process in processes]
+        samples = running.enter_context(gauge.watching()) if gauge else []
+        # The step under way when all were warm began before: one more is needed, and dropped.
+        steps = plan.steps + 1
+        paces = _await(processes, since, plan, steps, plan.at_least_s, deadline, doing)
+        return [mean_step_s(seconds[1:]) for seconds in paces], before, samples
 
 
 def _await(
     processes: Sequence[_Process],
-    since: Sequence[int],
+    since: Sequence[int] | None,
     plan: Plan,
     wanted: int,
     at_least_s: float,
@@ -281,6 +226,7 @@ def _await(
     doing: str,
 ) -> list[list[float]]:
     """Seconds of the steps of each process in its lines from `since` on: `wanted` or more, while all of them run."""
+    since = since or [0] * len(processes)
     until = min(time.monotonic() + at_least_s, deadline)
     while True:
         running = [process.read(POLL_S / len(processes)) for process in processes]

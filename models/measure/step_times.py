@@ -43,11 +43,6 @@ class StepTimes:
     stated
         Samples a step as the log itself states or implies them, None when it does not.
 
-    Raises
-    ------
-    ValueError
-        When seconds are no finite numbers > 0, or times are not as many.
-
     Examples
     --------
     >>> steps = StepTimes(np.array([0.5, 0.4, 0.6]), np.full(3, np.nan), per="step", samples=64.0)
@@ -66,20 +61,6 @@ class StepTimes:
     unused: tuple[str, ...] = ()
     basis: Basis = "step"
     stated: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.seconds.ndim != 1 or self.seconds.shape != self.times.shape:
-            raise ValueError(
-                f"expected one time a record, not {self.times.shape} for {self.seconds.shape}"
-            )
-        if not (np.isfinite(self.seconds).all() and (self.seconds > 0).all()):
-            raise ValueError("seconds: expected finite numbers > 0")
-        if self.samples is not None and not (
-            np.isfinite(self.samples) and self.samples > 0
-        ):
-            raise ValueError(
-                f"samples: expected a finite number > 0 or None, not {self.samples}"
-            )
 
     def __len__(self) -> int:
         return len(self.seconds)

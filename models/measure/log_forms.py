@@ -1,8 +1,8 @@
 r"""Forms of training logs that are read without a pattern of the user: each is a named regular expression.
 
-A preset is written in the language of `--pattern`: its named groups say what a number means. A line has the form of
-the first preset in the table that matches it. Nothing is inferred from how numbers develop from line to line.
-`suggestions` are for a refused log: whether a number is the time of a step only the user knows.
+A form is written in the language of `--pattern`: its named groups say what a number means. A line has the form of the
+first one in the table that matches it. Nothing is inferred from how numbers develop from line to line.
+`in_question` is for a refused log: whether a number is the time of a step only the user knows.
 """
 
 from __future__ import annotations
@@ -16,15 +16,10 @@ from typing import Final
 # Seconds that one unit of a duration has, by the name of its group.
 DURATIONS: Final = {"seconds": 1.0, "ms": 1e-3, "us": 1e-6, "minutes": 60.0}
 # Groups that measure; a pattern has at least one. `time` and `interval_s` need the group `step` as well.
-MEASURES: Final = (
-    *DURATIONS,
-    "steps_per_s",
-    "samples_per_s",
-    "tokens_per_s",
-    "time",
-    "interval_s",
-)
 COUNTED: Final = ("time", "interval_s")
+MEASURES: Final = (
+    *DURATIONS, "steps_per_s", "samples_per_s", "unit_samples_per_s", "tokens_per_s", *COUNTED,
+)  # fmt: skip
 # Groups that may be there besides: step counter, where the counter ends, samples a step over all units.
 FURTHER: Final = ("step", "total", "samples")
 
@@ -37,47 +32,46 @@ _SEPARATOR: Final = r"(?:\s*[:=]\s*|\s+)"
 _STEP: Final = r"(?:iterations?|iters?|its?|steps?|batch(?:es)?|updates?)"
 _SAMPLES: Final = r"(?:samples?|images?|imgs?|examples?|sequences?|seqs?)"
 _TOKENS: Final = r"(?:tokens?|toks?)"
-_PER_SECOND: Final = r"(?:/|[ _-]per[ _-])s(?:ec(?:ond)?s?)?(?![a-z]|[/_-]|\s(?:per|/))"
+_A_SECOND: Final = r"(?:/|[ _-]per[ _-])s(?:ec(?:ond)?s?)?"
+_PER_SECOND: Final = rf"{_A_SECOND}(?![a-z]|[/_-]|\s(?:per|/))"
 # `step 10 it/s 8.0`: which of the two numbers is the rate?
 _ALONE: Final = rf"(?!\s+{NUMBER}\s*(?:$|[|,;)]))"
 _NO_OTHER_UNIT: Final = r"(?!\s?(?:hours?|hrs?|h|days?|d|k|m|min)\b)"
+# Folders of a metric's name that do not change what it is.
+_FOLDERS: Final = r"(?<![\w/])(?:(?:train|training|trainer|throughput|perf|performance|speed|metrics)/)*"
+_TOTAL: Final = r"\b(?:total|aggregated?|global|overall|combined|sum)[ _]+"
 
 
 @dataclass(frozen=True, slots=True)
-class Preset:
+class Form:
     """A form of log lines: a name for `--pattern`, an example, and the regular expressions that match its lines.
 
-    `marks` are texts in lower case of which a line must contain one, so that few lines are searched. `whole_run` says
-    that the number is the mean of a whole run.
+    `marks` are texts in lower case of which a line must contain one, so that few lines are searched. `general` forms
+    are of no program: what their rates are of, the words around these say.
     """
 
     name: str
     example: str
     marks: tuple[str, ...]
     patterns: tuple[re.Pattern[str], ...]
-    whole_run: bool = False
+    general: bool = False
 
-    @property
-    def of_bars(self) -> bool:
-        """Whether progress bars have this form."""
-        return _BAR_MARK in self.marks
-
-    def match(self, text: str, lower: str) -> re.Match[str] | None:
-        """Return the match of the first pattern that a line fits; `lower` is the line in lower case."""
+    def matches(self, text: str) -> list[re.Match[str]]:
+        """All matches in a line, but for rates of a part of the units."""
+        lower = text.lower()
         if not any(mark in lower for mark in self.marks):
-            return None
-        for pattern in self.patterns:
-            found = pattern.search(text)
-            if found is not None:
-                return found
-        return None
+            return []
+        found = [match for each in self.patterns for match in each.finditer(text)]
+        if self.general:
+            return [match for match in found if not _part(text, match)]
+        return found
 
 
-def _preset(
-    name: str, example: str, marks: str, *patterns: str, whole_run: bool = False
-) -> Preset:
+def _form(
+    name: str, example: str, marks: str, *patterns: str, general: bool = False
+) -> Form:
     compiled = tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
-    return Preset(name, example, tuple(marks.split()), compiled, whole_run)
+    return Form(name, example, tuple(marks.split()), compiled, general)
 
 
 def _number(group: str) -> str:
@@ -89,7 +83,7 @@ def _rate(group: str) -> str:
     return rf"(?P<{group}>{NUMBER}[kM]?)"
 
 
-_BAR_MARK: Final = "%|"
+BAR_MARK: Final = "%|"
 
 
 def _bar(label: str) -> str:
@@ -116,74 +110,80 @@ def _step_time(unit: str, value: str) -> str:
     return rf"{_NAME_BEGINS}{_STEP_TIME}{unit}{_SEPARATOR}{value}"
 
 
-_STAMP: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
+_STAMP: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T,][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
 
 # In this order: programs that print a form of their own, times and rates by their unit, time stamps, means of a run.
-PRESETS: Final = (
-    _preset(
+FORMS: Final = (
+    _form(
         "megatron",
         "iteration 10/ 100 | elapsed time per iteration (ms): 412.5",
         "elapsed",
         rf"iteration\s+(?P<step>{INTEGER})/\s*[0-9]+.*elapsed time per iteration \(ms\):\s*{_number('ms')}",
     ),
-    _preset(
+    _form(
         "deepspeed",
         "global_step=10, RunningAvgSamplesPerSec=216.0, CurrSamplesPerSec=256.0",
         "currsamplespersec iter",
-        rf"global_step={_OF_STEP},.*CurrSamplesPerSec={_number('samples_per_s')}",
+        rf"(?:global_step=|\s[0-9]+/){_OF_STEP},.*CurrSamplesPerSec={_number('samples_per_s')}",
         rf"steps: {_OF_STEP} .*iter time \(s\): {_number('seconds')}\s+samples/sec: (?P<samples_per_s>{NUMBER})",
     ),
-    _preset(
+    _form(
         "keras",
         "390/390 [=====] - 5s 12ms/step - loss: 2.3",
         "/step",
         rf"^\s*{_OF_STEP}/(?P<total>[0-9]+)\s.*\s(?:{_number('us')}us|{_number('ms')}ms|{_number('minutes')}min"
         rf"|{_number('seconds')}s)/step\b",
     ),
-    _preset(
+    _form(
         "lightning",
         "Epoch 0:  45%|####  | 450/1000 [00:55<01:07, 8.00it/s, loss=2.3]",
-        "%|",
+        BAR_MARK,
         _bar(r"(?:Epoch [0-9]+|Training)\s*:"),
     ),
-    _preset("tqdm", "45%|####  | 450/1000 [00:55<01:07, 8.00it/s]", "%|", _bar(r"(?:(?:train\w*|steps?)\s*:)?")),
-    _preset(
+    _form("tqdm", "45%|####  | 450/1000 [00:55<01:07, 8.00it/s]", BAR_MARK, _bar(r"(?:(?:train\w*|steps?)\s*:)?")),
+    _form(
         "llm.c",
         "step 11/19560 | loss 9.9 | 3276.80 ms | 55.4% bf16 MFU | 160000 tok/s",
         "tok/s (took",
         rf"step\s+{_OF_STEP}/[0-9]+ .*[|(]\s*{_number('ms')} ms\s*[|,)].*tok/s",
         rf"step\s+{_OF_STEP}: .*\(took {_number('ms')} ms\)",
     ),
-    _preset(
+    _form(
         "nanogpt", "iter 20: loss 2.31, time 120.00ms, mfu 31.02%", "mfu",
         rf"iter {_OF_STEP}: .*, time {_number('ms')}ms, mfu",
     ),
-    _preset(
+    _form(
         "pytorch",
         "Epoch: [0][ 10/5005] Time 0.289 ( 0.703) Data 0.010 ( 0.2)",
         "epoch:",
         rf"^\s*Epoch: \[[0-9]+\]\[\s*{_OF_STEP}/[0-9]+\]\s+Time\s+{_number('seconds')}\s*\(",
     ),
-    _preset(
+    _form(
         "timm",
         "Train: 0 [  50/1251 (  4%)] Time: 0.412s, 621.36/s (0.512s, 500.10/s)",
         "train:",
         rf"^\s*Train: [0-9]+ \[\s*{_OF_STEP}/.*\sTime: {_number('seconds')}s, ",
     ),
-    _preset(
+    _form(
+        "open_clip",
+        "Train Epoch: 0 [16384/3200000 (0%)] Data (t): 0.029 Batch (t): 6.640, 2465.25/s, 77.0355/s/gpu",
+        "batch (t):",
+        rf"Batch \(t\): {_number('seconds')}, (?P<samples_per_s>{NUMBER})/s(?!/)",
+    ),
+    _form(
         "mmengine",
         "Epoch(train) [1][50/7330] lr: 2e-02 eta: 0:12:34 time: 0.412 data_time: 0.010",
         "data_time:",
         rf"Epoch(?:\(train\))?\s+\[[0-9]+\]\[\s*{_OF_STEP}/[0-9]+\].*\stime: {_number('seconds')},?\s+data_time:",
     ),
-    _preset(
+    _form(
         "tensorflow",
         "INFO:tensorflow:global_step/sec: 12.5",
         "global_step/sec sec/step",
         rf"global_step/sec: {_number('steps_per_s')}",
         rf"global step {_OF_STEP}: .*\({_number('seconds')} sec/step\)",
     ),
-    _preset(
+    _form(
         "step-time",
         "step 3 step_time=0.12; iter time: 1,234 ms",
         "time timing duration",
@@ -191,9 +191,9 @@ PRESETS: Final = (
         _step_time("", rf"{_number('ms')}\s?(?:ms|milliseconds)\b"),
         _step_time("", rf"{_number('us')}\s?(?:us|µs)\b"),
         _step_time("", rf"{_number('minutes')}\s?min\b"),
-        _step_time(_IN_SECONDS, rf"{_number('seconds')}{_NO_OTHER_UNIT}"),
+        _step_time(_IN_SECONDS, rf"{_number('seconds')}(?!\s?(?:ms|milliseconds|us|µs)\b){_NO_OTHER_UNIT}"),
     ),
-    _preset(
+    _form(
         "step-rate",
         "0.12 s/it; 12 ms/step; 8.1 it/s",
         "/s /it /b /u per",
@@ -201,62 +201,69 @@ PRESETS: Final = (
         rf"{_BEGIN}{_number('ms')}\s?ms(?:/|\sper\s){_STEP}(?![a-z/])",
         rf"{_BEGIN}{_number('us')}\s?us(?:/|\sper\s){_STEP}(?![a-z/])",
         rf"{_BEGIN}{_rate('steps_per_s')}\s?{_STEP}{_PER_SECOND}{_ALONE}(?!\s*[:=])",
-        rf"(?<![\w/]){_STEP}{_PER_SECOND}\s*[:=]\s*{_rate('steps_per_s')}",
+        rf"{_FOLDERS}{_STEP}{_PER_SECOND}\s*[:=]\s*{_rate('steps_per_s')}",
+        general=True,
     ),
-    _preset(
+    _form(
+        "total",
+        "total images/sec: 47.87; Total img/sec on 8 GPU(s): 2640.8",
+        "total aggregate global overall combined sum",
+        rf"{_TOTAL}{_SAMPLES}{_PER_SECOND}[^:=|;]{{0,30}}[:=]\s*{_rate('samples_per_s')}",
+        rf"{_TOTAL}[^|;:=0-9]{{0,40}}{_BEGIN}{_rate('samples_per_s')}\s?{_SAMPLES}{_PER_SECOND}",
+        rf"{_TOTAL}[^|;:=]{{0,40}}[:=]\s*{_rate('samples_per_s')}\s?{_SAMPLES}{_PER_SECOND}",
+        rf"{_BEGIN}{_rate('samples_per_s')}\s?{_SAMPLES}{_PER_SECOND}\W+(?:in\s)?(?:total|overall)\b",
+        general=True,
+    ),
+    _form(
         "images/sec",
         "341 images/sec; samples/s: 2,048.0",
         "/s per",
-        rf"(?<![\w/]){_SAMPLES}{_PER_SECOND}\s*[:=]\s*{_rate('samples_per_s')}",
+        rf"{_FOLDERS}{_SAMPLES}{_PER_SECOND}\s*[:=]\s*{_rate('samples_per_s')}",
         rf"{_BEGIN}{_rate('samples_per_s')}\s?{_SAMPLES}{_PER_SECOND}{_ALONE}(?!\s*[:=])",
+        general=True,
     ),
-    _preset(
+    _form(
         "time-stamps",
         "2024-03-05 09:00:06,250 INFO step 10 loss 2.3",
         ": timestamp",
         rf"(?<![0-9])(?P<time>{_STAMP})",
         r"(?<![a-z])_?timestamp[:=\s]+(?P<time>1[0-9]{9}(?:\.[0-9]+)?)(?![\w.])",
     ),
-    _preset(
+    _form(
         "tokens/sec",
         "tokens/s: 12.5k",
         "tok",
-        rf"(?<![\w/]){_TOKENS}{_PER_SECOND}\s*[:=]\s*{_rate('tokens_per_s')}",
+        rf"{_FOLDERS}{_TOKENS}{_PER_SECOND}\s*[:=]\s*{_rate('tokens_per_s')}",
         rf"{_BEGIN}{_rate('tokens_per_s')}\s?{_TOKENS}{_PER_SECOND}{_ALONE}(?!\s*[:=])",
+        general=True,
     ),
-    _preset(
+    _form(
         "huggingface",
         "'train_samples_per_second': 320.0, 'train_steps_per_second': 5.0",
         "train_steps_per_second",
         rf"train_samples_per_second\W+(?P<samples_per_s>{NUMBER}).*train_steps_per_second\W+{_number('steps_per_s')}",
         rf"train_steps_per_second\W+{_number('steps_per_s')}",
-        whole_run=True,
     ),
 )  # fmt: skip
 
-BY_NAME: Final = {preset.name: preset for preset in PRESETS}
+BY_NAME: Final = {form.name: form for form in FORMS}
+NAMES: Final = ", ".join(BY_NAME)
+RATES: Final = BY_NAME["images/sec"]
+STAMPS: Final = BY_NAME["time-stamps"]
 
 # What any line of a known form may say besides.
 _AFTER_STEP: Final = rf"(?P<step>{INTEGER})(?:\.0+)?(?![\w%]|[.,:-][0-9])(?!\s?(?:ms|us|s|sec|k|{_SAMPLES})\b)"
-STEP_COUNTERS: Final = (
-    re.compile(
+_COUNTERS: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
         rf"(?<![a-z])(?:trainer/)?global[ _]?step{_SEPARATOR}{_AFTER_STEP}",
-        re.IGNORECASE,
-    ),
-    re.compile(
         rf"(?<![a-z_-])(?<!max )(?<!warmup )(?:train[ _])?(?:step|iteration|iter|it)(?:\s*[:=#]\s*|\s+#?){_AFTER_STEP}",
-        re.IGNORECASE,
-    ),
-    re.compile(
         rf"\bEpoch\W*[0-9]+\]?\s*\[\s*{_AFTER_STEP}(?!\s*/\s*[0-9]+\s*\()",
-        re.IGNORECASE,
-    ),
+    )
 )
-SAMPLE_RATE: Final = BY_NAME["images/sec"]
 BATCH_SIZE: Final = re.compile(
     rf"global[ _-]batch[ _-]size\s*[:=]\s*(?P<samples>{NUMBER})", re.IGNORECASE
 )
-STAMP: Final = BY_NAME["time-stamps"]
 
 _METRIC: Final = r"[ _/-]*(?:loss|acc|ppl|perplexity|err|f1|auc|score|metric|top|bleu|mse|reward)|\s*[0-9]*\.[0-9]"
 _EVALUATION: Final = re.compile(
@@ -268,42 +275,76 @@ _TRAINING: Final = re.compile(
     r"(?<![\w./-])(?:train|training)(?![\w./-])", re.IGNORECASE
 )
 
+# Words that make a rate one of a part of the units, and the names of one part before what it says.
+_ONE: Final = r"(?:gpu|device|card|chip|core|tpu|npu|worker|rank|replica|process|node|host|machine|accelerator|learner)"
+_OF_A_PART: Final = re.compile(
+    rf"(?:\bper|/|_per|\beach|\bevery|\bone|\bsingle|\bthis|\ba)[ _/-]*{_ONE}\b"
+    rf"|(?<![a-z]){_ONE}[/_](?!s\b)|(?<![a-z])local(?![a-z])",
+    re.IGNORECASE,
+)
+_NAMED_PART: Final = re.compile(
+    rf"\b(?:rank|worker|replica)[\s_#=:]*[0-9]+|(?:^|\[)\W*{_ONE}[\s_#=:]*[0-9]+",
+    re.IGNORECASE,
+)
+_CLAUSE_ENDS: Final = re.compile(r"[|;\t]|,(?![0-9]{3}(?![0-9]))")
+
+
+def _part(text: str, match: re.Match[str]) -> bool:
+    """Tell whether a match is the rate of one worker, by the words in its clause or a name in its line."""
+    groups = {name for name, value in match.groupdict().items() if value is not None}
+    if not groups & {"steps_per_s", "samples_per_s", "tokens_per_s"}:
+        return False
+    ends = [0, *(end.start() for end in _CLAUSE_ENDS.finditer(text)), len(text)]
+    begin = max(end for end in ends if end <= match.start())
+    end = min(end for end in ends if end >= match.end())
+    if _OF_A_PART.search(text[begin:end]):
+        return True
+    # All workers do as many steps.
+    return "steps_per_s" not in groups and _NAMED_PART.search(text) is not None
+
+
+def step_counter(text: str) -> re.Match[str] | None:
+    """Return the match of what counts steps in a line."""
+    found = (counter.search(text) for counter in _COUNTERS)
+    return next((match for match in found if match is not None), None)
+
 
 def is_evaluation(text: str) -> bool:
     """Tell whether a line is about an evaluation and not about training."""
     return bool(_EVALUATION.search(text)) and not _TRAINING.search(text)
 
 
-def is_bar(text: str) -> bool:
-    """Tell whether a line is a progress bar: its rate is only that of training where its label says so."""
-    return _BAR_MARK in text
-
-
-def list_of_presets() -> str:
-    """Return the names of all presets for help and messages."""
-    return ", ".join(BY_NAME)
-
-
 LISTED: Final = 3
 _STAMPED_LINES: Final = 8
-_GROUP_OF_UNIT: Final = {
-    "ms": "ms",
-    "us": "us",
-    "it/s": "steps_per_s",
-    "steps/s": "steps_per_s",
-}
 _DIGITS: Final = r"[\d.,]*\d(?:e[+-]?\d+)?"
-_NAMED: Final = re.compile(
-    rf"(?:time|took|dt|secs?|seconds|elapsed|duration)\W*(?P<x>{NUMBER})\s?(?P<unit>ms|us|min|h)?(?![\w:]|[.,][0-9])",
-    re.IGNORECASE,
-)
-_WITH_UNIT: Final = re.compile(
-    rf"(?<![\w.,])(?P<x>{NUMBER})\s?(?P<unit>ms|us|it/s|steps/s|s)(?:/\w+)?(?![\w/])",
-    re.IGNORECASE,
-)
+_TIMES: Final = ("seconds", *COUNTED[::-1])
+_RATE: Final = r"(?:/|[ _-]?per[ _-]?)s(?:ec(?:ond)?s?)?(?![a-z])"
+# What a number could be, by its unit or its name; the first that fits.
+_GUESSES: Final = tuple(
+    (re.compile(pattern, re.IGNORECASE), groups)
+    for pattern, groups in (
+        (rf"{_BEGIN}(?P<x>{NUMBER})\s?{_STEP}{_RATE}{_ALONE}(?!\s*[:=])", ("steps_per_s",)),
+        (rf"(?:{_STEP}{_RATE}|\bups\b)[a-z/_ ]*\W*(?P<x>{NUMBER})", ("steps_per_s",)),
+        (rf"{_BEGIN}(?P<x>{NUMBER})\s?{_SAMPLES}{_RATE}{_ALONE}(?!\s*[:=])", ("samples_per_s",)),
+        (rf"(?:{_SAMPLES}{_RATE}|\b[if]ps\b)[a-z/_ ]*\W*(?P<x>{NUMBER})", ("samples_per_s",)),
+        (rf"{_BEGIN}(?P<x>{NUMBER})\s?{_TOKENS}{_RATE}{_ALONE}(?!\s*[:=])", ("tokens_per_s",)),
+        (rf"(?:{_TOKENS}{_RATE}|\b[wt]ps\b)[a-z/_ ]*\W*(?P<x>{NUMBER})", ("tokens_per_s",)),
+        (rf"{_BEGIN}(?P<x>{NUMBER})\s?/s(?:ec)?(?![\w/])", ("samples_per_s",)),
+        (rf"(?:speed|throughput)\W*(?P<x>{NUMBER})(?!\s?m?s\b)", ("samples_per_s", "steps_per_s")),
+        (rf"{_BEGIN}(?P<x>{NUMBER})\s?ms(?![\w/])", ("ms",)),
+        (rf"{_BEGIN}(?P<x>{NUMBER})\s?us(?![\w/])", ("us",)),
+        (
+            rf"(?<!per[_ ])(?<!per)(?<!/)(?:time|took|dt|secs?|seconds|elapsed|duration)\W*(?P<x>{NUMBER})"
+            r"(?:\s?s(?![\w/]))?(?![\w:]|[.,][0-9]|\s?(?:min|h)\b)",
+            _TIMES,
+        ),
+        (rf"{_BEGIN}(?P<x>{NUMBER})\s?s(?:/\w+)?(?![\w/])", _TIMES),
+    )
+)  # fmt: skip
 _TIME_WORD: Final = "(?:time|sec|took|elapsed|duration|speed|throughput)"
 _TIMELY: Final = re.compile(
-    rf"\d.*(?:{_TIME_WORD}|/s\b|\bm?s\b)|{_TIME_WORD}.*\d", re.IGNORECASE
+    rf"\d.*(?:{_TIME_WORD}|/s\b|\bm?s\b)|(?:{_TIME_WORD}|\b[utwif]ps\b).*\d",
+    re.IGNORECASE,
 )
 
 
@@ -318,7 +359,7 @@ class Doubt:
 
 def is_timely(text: str) -> bool:
     """Tell whether a line has a number and a word of time, so that it is worth naming in an error."""
-    return bool(_TIMELY.search(text)) or STAMP.match(text, text.lower()) is not None
+    return bool(_TIMELY.search(text) or STAMPS.matches(text))
 
 
 def quoted_line(row: int, text: str, max_chars: int = 90) -> str:
@@ -332,121 +373,110 @@ def in_question(doubts: Sequence[Doubt]) -> str:
     """Return what a refusal says of lines that could state a step time, with the pattern for each; or ""."""
     if not doubts:
         return ""
+    stamped = [doubt.text for doubt in doubts if _is_only_stamped(doubt.text)]
     by_reason: dict[str, str] = {}
     for doubt in doubts:
-        why = doubt.why or _reason(doubt.text)
-        if why not in by_reason:
-            stamped = [other.text for other in doubts if _is_only_stamped(other.text)]
-            advice = (
-                _counting(stamped)
-                if _is_only_stamped(doubt.text)
-                else _advice(doubt.text)
-            )
-            by_reason[why] = f"\n  {quoted_line(doubt.row, doubt.text)}: {why}{advice}"
+        why, advice = doubt.why, ""
+        if not why and doubt.text in stamped:
+            why, advice = "a time stamp without a step counter", _counting(stamped)
+        elif not why:
+            why, advice = _reason(doubt.text), _advice(doubt.text)
+        line = f"\n  {quoted_line(doubt.row, doubt.text)}: {why}{advice}"
+        by_reason.setdefault(why, line)
     return (
         " for certain. In question:" + "".join(list(by_reason.values())[:LISTED]) + "\n"
     )
 
 
-def _is_only_stamped(text: str) -> bool:
-    return STAMP.match(text, text.lower()) is not None and not _numbers(text)
-
-
 def _reason(text: str) -> str:
-    if _is_only_stamped(text):
-        return "a time stamp without a step counter"
     if is_evaluation(text):
         return "evaluation"
+    if _names_a_part(text):
+        return "the rate of a part of the units"
     return "in no form that is known"
 
 
-def _numbers(text: str) -> list[re.Match[str]]:
-    named = list(_NAMED.finditer(text))
-    return named or list(_WITH_UNIT.finditer(text))
+def _names_a_part(text: str) -> bool:
+    return bool(_OF_A_PART.search(text) or _NAMED_PART.search(text))
 
 
-def _advice(text: str) -> str:
-    """Return the patterns that take the first time in a line as what it could be."""
-    plain = text.replace("'", "").replace('"', "")
-    numbers = _numbers(plain)
-    if not numbers:
-        return ""
-    unit = (numbers[0]["unit"] or "").lower()
-    groups = [_GROUP_OF_UNIT.get(unit, "seconds")]
-    step = _step_span(plain)
-    if groups == ["seconds"] and step is not None:
-        groups += COUNTED[::-1]
-    suggestions = [
-        (group, _pattern(text, plain, numbers[0].span("x"), group, step))
-        for group in groups
-    ]
-    advice = [
-        f"--pattern '{pattern}' takes it as {group}"
-        for group, pattern in suggestions
-        if pattern
-    ]
-    return "; " + ", or ".join(advice) if advice else ""
+def _is_only_stamped(text: str) -> bool:
+    return bool(STAMPS.matches(text)) and _guess(text) is None
 
 
-def _step_span(text: str) -> tuple[int, int] | None:
-    for counter in STEP_COUNTERS:
-        match = counter.search(text)
+def _guess(text: str) -> tuple[re.Match[str], tuple[str, ...]] | None:
+    """Return the first number that could be a time or a rate, and the groups for it."""
+    for pattern, groups in _GUESSES:
+        match = pattern.search(text)
         if match is not None:
-            return match.span("step")
+            return match, groups
     return None
 
 
-def _pattern(
-    text: str,
-    plain: str,
-    number: tuple[int, int],
-    group: str,
-    step: tuple[int, int] | None,
-) -> str:
-    """Return a regular expression that takes a number as `group`, and the step where the group needs one; or ""."""
-    spans = [(*number, group, _DIGITS)]
-    if step is not None and group in COUNTED:
-        spans.append((*step, "step", r"[\d,]*\d"))
+def _advice(text: str) -> str:
+    """Return the patterns that take a number in a line as what it could be."""
+    plain = text.replace("'", "").replace('"', "")
+    guess = _guess(plain)
+    if guess is None:
+        return ""
+    number, groups = guess
+    step = step_counter(plain)
+    if groups == _TIMES and step is None:
+        groups = groups[:1]
+    if groups[0] in ("samples_per_s", "tokens_per_s") and _names_a_part(plain):
+        groups = ("unit_samples_per_s",)
+    elif groups[0] == "steps_per_s" and _OF_A_PART.search(plain):
+        groups = ()  # some programs divide by the number of units, others do not
+    advice = []
+    for group in groups:
+        spans = [(*number.span("x"), group, _DIGITS)]
+        if step is not None and group in COUNTED:
+            spans.append((*step.span("step"), "step", r"[\d,]*\d"))
+        pattern = _pattern(plain, spans)
+        match = re.search(pattern, text) if pattern else None
+        if match and all(match[name] == plain[a:b] for a, b, name, _ in spans):
+            advice.append(f"--pattern '{pattern}' takes it as {group}")
+    return "; " + ", or ".join(advice) if advice else ""
+
+
+def _pattern(plain: str, spans: Sequence[tuple[int, int, str, str]]) -> str:
+    """Return a regular expression that finds numbers by the words before or behind them; "" where there are none."""
     pieces = []
     for start, end, name, digits in sorted(spans):
         word = re.search(r"([A-Za-z][A-Za-z_/]*)\W*$", plain[:start])
-        unit = re.match(r"\s?[A-Za-z]+(?:/[A-Za-z]+)?", plain[end:])
-        if word is not None:
+        unit = re.match(r"\s?/?[A-Za-z]+(?:/[A-Za-z]+)*", plain[end:])
+        if unit is not None and "/" in unit[0]:
+            pieces.append(rf"(?P<{name}>{digits})\s*{unit[0].strip()}")
+        elif word is not None:
             pieces.append(rf"{word[1]}\W*(?P<{name}>{digits})")
         elif unit is not None:
             pieces.append(rf"(?P<{name}>{digits})\s*{unit[0].strip()}")
         else:
             return ""
-    pattern = ".*?".join(pieces)
-    match = re.search(pattern, text)
-    if match and all(match[name] == plain[start:end] for start, end, name, _ in spans):
-        return pattern
-    return ""
+    return ".*?".join(pieces)
 
 
 def _counting(lines: Sequence[str]) -> str:
     """Return the pattern that counts steps in stamped lines by a number that rises from line to line."""
-    matches = [
-        (text, STAMP.match(text, text.lower())) for text in lines[:_STAMPED_LINES]
+    texts = [
+        text[match.end() :]
+        for text in lines[:_STAMPED_LINES]
+        for match in STAMPS.matches(text)[:1]
     ]
-    texts = [text[match.end() :] for text, match in matches if match is not None]
     numbered = [
         list(re.finditer(r"(?<![\w:.,/-])\d+(?![\w:.,-])", text)) for text in texts
     ]
     if len({len(numbers) for numbers in numbered}) == 1 and len(numbered) > 1:
         for index, match in enumerate(numbered[0]):
-            before = re.search(
-                r"(?:[A-Za-z_]+|^|\s)([^\w\s]*)\s*$", texts[0][: match.start()]
-            )
+            before = texts[0][: match.start()]
+            word = re.search(r"(?:[A-Za-z_]+|^|\s)([^\w\s]*)\s*$", before)
             rises = all(
                 int(later[index][0]) > int(now[index][0])
                 for now, later in pairwise(numbered)
             )
-            counts_epochs = re.search(
-                r"epoch\W*$", texts[0][: match.start()], re.IGNORECASE
-            )
-            if before is not None and rises and not counts_epochs:
+            counts_epochs = re.search(r"epoch\W*$", before, re.IGNORECASE)
+            if word is not None and rises and not counts_epochs:
                 stamp = r"(?P<time>\d{4}\S\d\d\S\d\d.\d\d:\d\d:\d\d(?:[.,]\d+)?)"
-                word = re.escape(before[0].strip())
-                return f"; --pattern '{stamp}.*?{word}\\s*(?P<step>\\d+)' takes {match[0]} as step"
+                name = re.escape(word[0].strip())
+                return f"; --pattern '{stamp}.*?{name}\\s*(?P<step>\\d+)' takes {match[0]} as step"
     return "; no number in them rises from line to line"

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from bft.models.cells import Rows
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.prediction._documents import number, part, strings
-from bft.models.prediction.regressors import (
-    Regressor,
-    fit_regressor,
-    regressor_from_document,
-)
-
-if TYPE_CHECKING:
-    import pandas as pd
+from bft.models.learned.ga2m import AdditiveModel, fit_ga2m
 
 DAY_S: Final = 86_400
 HOUR_S: Final = 3_600
@@ -29,17 +22,9 @@ _THURSDAY: Final = 3  # 1970-01-01, Monday being 0
 # hours, day and week, and of the slots that are forecast a day and a week before; hour and weekday (Monday 0, UTC) of
 # their begin.
 FEATURES: Final = (
-    *(
-        "last",
-        "last_but_1",
-        "last_but_2",
-        "hour_mean",
-        "six_hours_mean",
-        "day_mean",
-        "week_mean",
-    ),
-    *("yesterday", "last_week", "hour", "weekday"),
-)
+    "last", "last_but_1", "last_but_2", "hour_mean", "six_hours_mean", "day_mean", "week_mean", "yesterday",
+    "last_week", "hour", "weekday",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,24 +36,21 @@ class Forecaster:
 
     Parameters
     ----------
-    kind
-        Of the regressor, see `bft.models.prediction.regressors.KINDS`. It predicts the square root of the mean
-        count, as the variance of the root of a Poisson count does not depend on the count.
     column
         The column that is forecast.
     horizon
         Over how many slots.
     slot_s
         Length of a slot, seconds.
+    regressor
+        Predicts the square root of the mean count, as the variance of the root of a Poisson count does not depend on
+        the count.
     """
 
-    document_kind: ClassVar[str] = "forecast"
-
-    kind: str
     column: str
     horizon: int
     slot_s: float
-    regressor: Regressor
+    regressor: AdditiveModel
 
     @classmethod
     def train(
@@ -77,7 +59,6 @@ class Forecaster:
         *,
         column: str = "jobs",
         horizon: int = 5,
-        kind: str = "ga2m",
         seed: int = 0,
         source: str = "",
     ) -> Forecaster:
@@ -100,8 +81,8 @@ class Forecaster:
         x = _features(time_s, counts, slot_s, horizon)
         y = ahead(counts, horizon)
         first = min(round(DAY_S / slot_s), len(y))
-        regressor = fit_regressor(kind, x[first : len(y)], np.sqrt(y[first:]), seed)
-        return cls(kind, column, horizon, slot_s, regressor)
+        regressor = fit_ga2m(x.to_numpy()[first : len(y)], np.sqrt(y[first:]), seed)
+        return cls(column, horizon, slot_s, regressor)
 
     def predict(self, slots: pd.DataFrame, *, source: str = "") -> FloatArray:
         """For each slot, the mean count per slot over the `horizon` slots after it, given it and those before it.
@@ -111,50 +92,13 @@ class Forecaster:
         ndarray
             >= 0, float64 of shape (slots,). With less than a week before it a slot goes by what there is.
         """
-        time_s, counts = _slots(slots, self.column, source, self.slot_s)
-        roots = self.regressor.predict(
-            _features(time_s, counts, self.slot_s, self.horizon)
-        )
+        roots = self.regressor.predict(self.inputs(slots, source=source).to_numpy())
         return np.square(np.maximum(roots, 0.0))
 
-    def inputs(self, slots: pd.DataFrame, *, source: str = "") -> FloatArray:
-        """The regressor's features, shape (slots, features): to explain and to draw."""
+    def inputs(self, slots: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
+        """The regressor's features of slots, a column each: to explain and to draw."""
         time_s, counts = _slots(slots, self.column, source, self.slot_s)
         return _features(time_s, counts, self.slot_s, self.horizon)
-
-    def to_document(self) -> dict[str, Any]:
-        """The forecaster as plain data."""
-        return {
-            "regressor_kind": self.kind,
-            "column": self.column,
-            "horizon": self.horizon,
-            "slot_s": self.slot_s,
-            "features": list(FEATURES),
-            "regressor": self.regressor.to_document(),
-        }
-
-    @classmethod
-    def from_document(cls, document: Any) -> Forecaster:
-        """The forecaster that plain data state, checked."""
-        horizon, slot_s = number(document, "horizon"), number(document, "slot_s")
-        if (
-            strings(document, "features") != FEATURES
-            or horizon < 1
-            or horizon % 1
-            or slot_s <= 0
-        ):
-            raise InputError(
-                "not a model that can be used: its features or slots are not those of this version",
-                hint="train it again",
-            )
-        kind, column = (
-            part(document, "regressor_kind", str),
-            part(document, "column", str),
-        )
-        regressor = regressor_from_document(
-            kind, document.get("regressor"), len(FEATURES)
-        )
-        return cls(kind, column, int(horizon), slot_s, regressor)
 
 
 def submissions(
@@ -183,8 +127,6 @@ def submissions(
     >>> slots["jobs"].tolist(), slots["units"].tolist()
     ([2, 0, 1], [3.0, 0.0, 4.0])
     """
-    import pandas as pd
-
     rows = Rows(jobs, source).require(("submit_time", "gpu_num"))
     if not slot_s > 0:
         raise InputError(f"expected slots longer than {slot_s} s")
@@ -234,8 +176,8 @@ def _slots(
 
 def _features(
     time_s: FloatArray, counts: FloatArray, slot_s: float, horizon: int
-) -> FloatArray:
-    """The regressor's features at the end of each slot, shape (slots, features)."""
+) -> pd.DataFrame:
+    """The regressor's features at the end of each slot."""
     here = np.arange(1, len(counts) + 1)
     total = np.concatenate(
         [[0.0], np.cumsum(counts)]
@@ -257,16 +199,12 @@ def _features(
     day, week = slots(DAY_S), slots(7 * DAY_S)
     begins = time_s + slot_s
     days = np.floor(begins / DAY_S)
-    return np.column_stack(
-        [
-            *(mean(-back, 1 - back) for back in (1, 2, 3)),
-            *(
-                mean(-slots(length), 0)
-                for length in (HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S)
-            ),
-            mean(-day, horizon - day),
-            mean(-week, horizon - week),
-            (begins - days * DAY_S) / HOUR_S,
-            (days + _THURSDAY) % 7,
-        ]
+    columns = (
+        *(mean(-back, 1 - back) for back in (1, 2, 3)),
+        *(mean(-slots(length), 0) for length in (HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S)),
+        mean(-day, horizon - day),
+        mean(-week, horizon - week),
+        (begins - days * DAY_S) / HOUR_S,
+        (days + _THURSDAY) % 7,
     )
+    return pd.DataFrame(dict(zip(FEATURES, columns, strict=True)))

@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 
 from bft.models.errors import InputError
-from bft.models.plugins import extra
 
 MIB: Final = 2**20
 # Seconds that a tool may take to answer; drivers that load take some.
@@ -225,38 +224,8 @@ def rocm_smi() -> list[DeviceState]:
     return states
 
 
-def nvml() -> list[DeviceState]:
-    """Devices by NVML, NVIDIA's library, through the package nvidia-ml-py (extra `gpu`).
-
-    Raises
-    ------
-    InputError
-        When the package, the library or a driver is missing.
-    """
-    library = extra("pynvml", "gpu")
-    try:
-        library.nvmlInit()
-        states = []
-        for index in range(library.nvmlDeviceGetCount()):
-            handle = library.nvmlDeviceGetHandleByIndex(index)
-            busy, memory = (
-                library.nvmlDeviceGetUtilizationRates(handle),
-                library.nvmlDeviceGetMemoryInfo(handle),
-            )
-            states.append(
-                DeviceState(
-                    index, float(busy.gpu), float(busy.memory), memory.used / MIB
-                )
-            )
-        library.nvmlShutdown()
-    except library.NVMLError as error:
-        raise InputError(f"NVML: {error}") from error
-    return states
-
-
 # Readers by name, in the order in which they are tried.
 TOOLS: dict[str, Reader] = {
-    "nvml": nvml,
     "nvidia-smi": nvidia_smi,
     "rocm-smi": rocm_smi,
 }
@@ -276,7 +245,7 @@ def find_tool(name: str = "auto") -> Reader | None:
         TOOLS[name]()
         return TOOLS[name]
     for tool, read in TOOLS.items():
-        if tool == "nvml" or shutil.which(tool):
+        if shutil.which(tool):
             try:
                 if read():
                     return read

@@ -1,0 +1,1 @@
+"""Measuring: training logs, two commands alone and together, GPUs. Two tables come of it: ratios and profiles."""
