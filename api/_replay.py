@@ -107,7 +107,7 @@ def replay(
             )
         with chosen(policy) as name:
             given = full_names({**stated, "policy": name})
-            made = Options.of(**{k: v for k, v in given.items() if v is not None})
+            made = Options(**given)
             if out is not None:
                 return _executed(made, Path(out), in_memory, force, progress)
             folder = Path(tempfile.mkdtemp(prefix="bft-"))

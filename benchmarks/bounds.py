@@ -9,7 +9,6 @@ from typing import Any
 
 from _common import print_head, print_row, published_log
 
-from bft.replay.engine.rules import Rules
 from bft.replay.engine.watcher import Silent
 from bft.replay.options.options import Options
 from bft.replay.run import bounds_by
@@ -20,7 +19,7 @@ def main() -> None:
     log: dict[str, Any] = {**published_log(), "skip_rows": 1000, "node_count": 512}
     print_head("-maxJ", "outcome at most, 10⁹ samples", "mean JCT at least, h")
     for max_jobs in (10, 30, 60, 0):
-        options = Options(**log, rules=Rules(max_jobs=max_jobs))
+        options = Options(**log, max_jobs=max_jobs)
         bounds, _ = bounds_by(options, Silent())
         assert bounds.outcome is not None
         assert bounds.jct_mean_s is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bft.replay.options.options import FIELDS
-from bft.replay.options.run_spec import options_page
+from bft.replay.options.page import options_page
 
 project = "bft-replay"
 author = copyright = "The bft-replay developers"  # noqa: A001 - as Sphinx calls it

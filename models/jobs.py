@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
@@ -329,6 +328,13 @@ class Job:
         jmin = self.jmin if low <= self.jmin else first
         return replace(self, jmin=jmin, jmax=last, sizes=sizes)
 
+    def at(self, tsub_ns: int) -> Job:
+        """Return this job submitted at another instant (UTC ns); its deadline keeps its distance."""
+        due = None
+        if self.deadline_ns is not None:
+            due = self.deadline_ns + tsub_ns - self.tsub_ns
+        return replace(self, tsub_ns=tsub_ns, deadline_ns=due)
+
     def submitted_again(self, tsub_ns: int) -> Job:
         """Return this job submitted at another instant; a deadline that has passed by then becomes that instant."""
         due = None if self.deadline_ns is None else max(self.deadline_ns, tsub_ns)
@@ -454,42 +460,10 @@ class JobTable:
         """
         return replace(self, jobs=tuple(_asking(job, units) for job in self.jobs))
 
-    def shifted(self, nanoseconds: int) -> JobTable:
-        """Return these jobs submitted and due `nanoseconds` later."""
-        return replace(
-            self,
-            jobs=tuple(
-                replace(
-                    job,
-                    tsub_ns=job.tsub_ns + nanoseconds,
-                    deadline_ns=None
-                    if job.deadline_ns is None
-                    else job.deadline_ns + nanoseconds,
-                )
-                for job in self.jobs
-            ),
-        )
-
-    def spread(self, factor: float) -> JobTable:
-        """Return these jobs with the time since the first submission multiplied by `factor`; deadlines move along.
-
-        Parameters
-        ----------
-        factor
-            >= 0; 0 submits all at once.
-        """
-        first = min((job.tsub_ns for job in self.jobs), default=0)
-
-        def moved(job: Job) -> Job:
-            tsub_ns = first + round((job.tsub_ns - first) * Fraction(factor))
-            deadline_ns = (
-                None
-                if job.deadline_ns is None
-                else job.deadline_ns + tsub_ns - job.tsub_ns
-            )
-            return replace(job, tsub_ns=tsub_ns, deadline_ns=deadline_ns)
-
-        return replace(self, jobs=tuple(map(moved, self.jobs)))
+    def at(self, instants: Iterable[int]) -> JobTable:
+        """Return these jobs submitted at other instants (UTC ns), one a job; deadlines keep their distance."""
+        moved = (job.at(at) for job, at in zip(self.jobs, instants, strict=True))
+        return replace(self, jobs=tuple(moved))
 
     def beyond_curve(self) -> Sequence[Job]:
         """Jobs whose Jmax is beyond the last point of their scalability curve; the curve is constant from there on."""
@@ -500,6 +474,30 @@ def _asking(job: Job, units: int) -> Job:
     if job.request <= units or job.sizes is not None:
         return job
     return replace(job, jreq=max(units, job.jmin, 1))
+
+
+def joined(tables: Sequence[JobTable]) -> JobTable:
+    """Return the jobs of several tables as one, in the order of the tables.
+
+    Raises
+    ------
+    InputError
+        When two tables have a job of the same name.
+    """
+    if len(tables) == 1:
+        return tables[0]
+    homes: dict[str, str] = {}
+    for table in tables:
+        for job in table:
+            home = homes.setdefault(job.name, table.source)
+            if home != table.source:
+                what = f"the name is taken by a job of {home}; expected unique names"
+                raise InputError(what, file=table.source, job=job.name)
+    return JobTable(
+        tuple(job for table in tables for job in table),
+        ", ".join(table.source for table in tables),
+        tuple(note for table in tables for note in table.notes),
+    )
 
 
 def _unit_rate(job: Job) -> float:

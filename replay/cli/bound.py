@@ -51,7 +51,7 @@ def bound(as_json: bool, **given: Any) -> None:
     from bft.replay.engine.watcher import PlainLines
     from bft.replay.run import bounds_by
 
-    options = Options.of(**stated_options(FIELDS, given))
+    options = Options(**stated_options(FIELDS, given))
     bounds, inputs = bounds_by(options, PlainLines())
     result = {
         **asdict(bounds),

@@ -18,6 +18,7 @@ from bft.models.checks import (
     Maybe,
     Name,
     Number,
+    OneOrMore,
     Several,
     Text,
     did_you_mean,
@@ -371,27 +372,21 @@ class OneOf(Checked):
 
 def option(field: OptionField) -> Decorator:
     """Return the option of the command line for an option of the table, or of another dataclass of options."""
-    name, check = parameter_name(field), field.check
+    name, check = parameter_name(field), inner(field.check)
     if isinstance(check, Flag):
         return click.option(
             *field.flags, name, is_flag=True, default=False, help=field.described
         )
-    if isinstance(check, Several):
-        kind = Checked(check.each)
-        return click.option(
-            *field.flags,
-            name,
-            type=kind,
-            multiple=True,
-            metavar=field.metavar,
-            help=field.described,
-        )
+    several = isinstance(check, Several | OneOrMore)
+    each = check.each if isinstance(check, Several | OneOrMore) else check
+    default = None if several or field.varies else field.default
     return click.option(
         *field.flags,
         name,
-        type=Checked(inner(check)),
-        default=field.default,
-        show_default=field.default is not None,
+        type=Checked(each),
+        multiple=several,
+        default=default,
+        show_default=default is not None,
         metavar=field.metavar,
         help=field.described,
     )

@@ -116,8 +116,8 @@ class Files:
         known: T = self._read[key]
         return known
 
-    def digest(self, path: str) -> str:
-        """SHA-256 of a file, or of the names and contents of a folder's files.
+    def digest(self, path: str | tuple[str, ...]) -> str:
+        """SHA-256 of a file, of the digests of several, or of the names and contents of a folder's files.
 
         As in reading, a name without suffix means the published file of that name.
 
@@ -126,6 +126,8 @@ class Files:
         OSError
             When there is none, or it cannot be read.
         """
+        if isinstance(path, tuple):
+            return hashlib.sha256("".join(map(self.digest, path)).encode()).hexdigest()
         candidates = [Path(path + suffix) for suffix in ("", ".pkl", ".tar.gz")]
         existing = next((file for file in candidates if file.is_file()), candidates[0])
         if not existing.is_dir():

@@ -1,15 +1,18 @@
 """The table of options: every option of a replay, with all that is known of it, in one place.
 
 An option of the engine stands in `replay/engine/rules.py`, one of the solver in `replay/policies/solver.py`, all others
-here. Checks, command line, help, notes on options without effect, and the reference page follow from these fields.
+here; defaults that follow from other options in `presets`. Checks, command line, help, notes on options without effect,
+and the reference page are loops over these fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
+from bft.models import InputError, Objective
 from bft.models.checks import (
     Arrival,
     Assignment,
@@ -18,8 +21,8 @@ from bft.models.checks import (
     Maybe,
     Name,
     Number,
+    OneOrMore,
     Pair,
-    SecondsBySize,
     Several,
     Text,
     Watts,
@@ -36,107 +39,78 @@ from bft.models.option_fields import (
     POLICY_KNOWS,
     SHARING,
     Condition,
-    Depends,
-    OptionValues,
+    OptionField,
     option,
-    part,
+    option_fields,
 )
 from bft.models.searches.workload_api import Workload, make_workload, takes
-from bft.replay.engine.rules import Rules
+from bft.replay.engine.rules import Interference, Rules
 from bft.replay.options.presets import (
     CONSTANTS,
     DECISION_LIMIT_S,
-    FORWARD_S,
+    DEFAULTS,
     JOB_FORMATS,
-    LUCID_RESTARTS,
-    POLLUX_READING,
-    POLLUX_START_S,
     PRESETS,
 )
 from bft.replay.policies.solver import SolverOptions
+
+if TYPE_CHECKING:
+    from bft.replay.engine.policy_api import Policy
+    from bft.replay.policies.registry import PolicyType
 
 _FILE: Check = Maybe(Text())
 
 
 def _policies() -> Iterator[str]:
-    from bft.replay.policies.registry import (
-        each_policy_name,
-    )  # imported late: `--help` need not wait for it
+    # Imported late: `--help` need not wait for it.
+    from bft.replay.policies.registry import each_policy_name
 
     return each_policy_name()
-
-
-def _is_rigid(policy: str) -> bool:
-    from bft.replay.policies.registry import policy_type
-
-    return policy_type(policy).kind.rigid
 
 
 def _given(name: str, flag: str, *, refused: bool = False) -> Condition:
     """Return the condition that another option is given."""
     return Condition(
-        lambda run, _: getattr(run.options, name) is not None,
-        f"without {flag}",
-        refused,
+        lambda run, _: getattr(run, name) is not None, f"without {flag}", refused
     )
 
 
 _TRACE_OF_NODES = Condition(
-    lambda run, _: run.options.cluster is None,
+    lambda run, _: run.cluster is None,
     "with --cluster, whose nodes are idle from the first submit on",
 )
 _OWN_TRACE = Condition(
-    lambda run, _: run.options.node_trace is not None,
+    lambda run, _: run.node_trace is not None,
     "on the bundled trace, which is in order",
 )
 _POLLUX_JOBS = Condition(
-    lambda run, _: run.options.jobs_format == "pollux",
-    "without --jobs-format pollux",
+    lambda run, _: run.jobs_format == "pollux", "without --jobs-format pollux"
 )
 _DEADLINES_COUNT = Condition(
-    lambda run, _: run.options.deadline_boost > 1,
-    "without --deadline-boost",
+    lambda run, _: run.deadline_boost > 1, "without --deadline-boost"
 )
 _MEMORY_COUNTS = Condition(
-    lambda run, _: (
-        run.options.xi is not None and run.options.unit_memory_gib is not None
-    ),
+    lambda run, _: run.xi is not None and run.unit_memory_gib is not None,
     "without --xi and --unit-memory",
     refused=True,
 )
 _DRAWN = Condition(
-    lambda run, setting: setting in run.policy.settings or _draws(run.options),
+    lambda run, name: name in run.policy_type.settings or run.draws,
     "with --policy {policy}, without --shuffle-submits, --arrival and --workload",
 )
 _SHARED = _given("xi", "--xi")
 _RETURN_TIME = Condition(
-    lambda run, _: run.options.rules.return_time_s is not None,
-    "without --return-time",
+    lambda run, _: run.rules.return_time_s is not None, "without --return-time"
 )
+_PUBLISHED = Condition(lambda run, _: False, "with --compat reference")
 
 
-def _draws(options: OptionTable) -> bool:
-    """Tell whether jobs are drawn at random."""
-    if options.shuffle_submits or options.arrival is not None:
-        return True
-    return options.workload is not None and takes(options.workload, "seed")
+@dataclass(frozen=True, init=False)
+class OptionTable:
+    """The options of a replay and what follows from them; `Options` makes them."""
 
-
-def _restart_overhead(options: OptionTable) -> tuple[tuple[int, float], ...]:
-    if options.compat in POLLUX_READING:
-        return SecondsBySize()(POLLUX_START_S)
-    # Lucid itself does not preempt.
-    return (
-        LUCID_RESTARTS
-        if options.compat == "lucid" and options.policy != "lucid"
-        else ()
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class OptionTable(OptionValues):
-    """The fields of `Options`, which adds the checks that concern several of them."""
-
+    rules: Rules
+    solver: SolverOptions
     node_trace: str | None = option(
         "-ndmap --node-trace",
         _FILE,
@@ -162,10 +136,10 @@ class OptionTable(OptionValues):
         published=True,
         input_file=True,
     )
-    jobs: str | None = option(
+    jobs: str | tuple[str, ...] | None = option(
         "--jobs",
-        _FILE,
-        help="Job table in one file, instead of -bdfn and -scfn.",
+        Maybe(OneOrMore(Text())),
+        help="Job table in one file, instead of -bdfn and -scfn. Several are joined: their names must differ.",
         section=JOBS,
         published=True,
         input_file=True,
@@ -254,10 +228,7 @@ class OptionTable(OptionValues):
     oversized: Literal["refuse", "skip", "cap"] = option(
         "--oversized",
         Maybe(Name(("refuse", "skip", "cap"))),
-        Depends(
-            lambda options: "refuse" if _is_rigid(options.policy) else "skip",
-            "refuse for rigid policies, else skip",
-        ),
+        shown="refuse for rigid policies, else skip",
         help="Jobs that need more units than are ever idle: refuse, leave out, or run them on what there is.",
         section=JOBS,
     )
@@ -325,11 +296,8 @@ class OptionTable(OptionValues):
     )
     policy: str = option(
         "--policy",
-        Maybe(Name(_policies)),
-        Depends(
-            lambda options: "milp" if options.xi is None else "milp-sharing",
-            "milp; with --xi milp-sharing",
-        ),
+        Name(_policies),
+        "milp",
         help="Who decides; `bft-replay policies` lists them.",
         section=POLICY,
         metavar="NAME",
@@ -353,12 +321,8 @@ class OptionTable(OptionValues):
     )
     tfwd_s: float = option(
         "-Tfwd --forward-window",
-        Maybe(seconds()),
-        # 10 s as published: `presets.py`.
-        Depends(
-            lambda options: options.from_preset("tfwd_s", FORWARD_S),
-            f"{FORWARD_S:g}; with --preset best {PRESETS['best']['tfwd_s']:g}",
-        ),
+        seconds(),
+        10.0,  # as published
         help="Forward-looking window: seconds over which a new allocation must pay back.",
         section=POLICY,
         conditions=(POLICY_KNOWS,),
@@ -367,11 +331,8 @@ class OptionTable(OptionValues):
     )
     objective: str = option(
         "--objective",
-        Maybe(ObjectiveText()),
-        Depends(
-            lambda options: options.from_preset("objective", "own"),
-            f"own; with --preset best {PRESETS['best']['objective']}",
-        ),
+        ObjectiveText(),
+        "own",
         help="What is maximised: a curve (own, the jobs' Os; throughput, samples/s; efficiency, speed-up over "
         "one unit; power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in "
         "power:0.5+ageing:60:2.",
@@ -532,38 +493,71 @@ class OptionTable(OptionValues):
         shown="not reported",
         conditions=(_RETURN_TIME,),
     )
-    rules: Rules = part(
-        Rules,
-        max_jobs=Depends(
-            lambda options: options.from_preset(
-                "max_jobs", Rules().max_jobs if options.cluster is None else 0
-            ),
-            "10; with --cluster or --preset best all",
-        ),
-        start_overhead_s=Depends(
-            lambda options: POLLUX_START_S if options.compat in POLLUX_READING else 0.0,
-            "0; with --compat pollux or sia 30",
-        ),
-        free_moves=Depends(
-            lambda options: options.compat == "sia", "off; with --compat sia on"
-        ),
-        restart_overhead=Depends(
-            _restart_overhead, "0; with --compat pollux or sia 30"
-        ),
-    )
-    solver: SolverOptions = part(
-        SolverOptions,
-        for_policy=True,
-        backend=Depends(
-            lambda options: options.from_preset("backend", "cbc"),
-            "cbc; with --preset best auto",
-        ),
-        time_limit_s=DECISION_LIMIT_S,
-    )
 
-    def from_preset(self, name: str, otherwise: Any) -> Any:
-        """Return the preset's value of an option, or `otherwise`."""
-        return PRESETS.get(self.preset or "", {}).get(name, otherwise)
+    @classmethod
+    def known(cls) -> Mapping[str, OptionField]:
+        """Return what is known of every option, by flat name; those of rules and solver come last."""
+        table: Any = cls  # mypy takes no class for hashable
+        return _known(table)
+
+    def flat(self) -> dict[str, Any]:
+        """Every option by its flat name, as summary.json records it."""
+        values = {**vars(self), **_values(self.rules), **_values(self.solver)}
+        return {name: values[name] for name in self.known()}
+
+    def changed(self) -> dict[str, str]:
+        """Options that differ from their defaults: their flags on the command line, by flat name."""
+        values, known = self.flat(), self.known()
+        usual = defaults(known, values)
+        return {
+            name: known[name].flag
+            for name, value in values.items()
+            if value != usual[name]
+        }
+
+    @property
+    def published(self) -> bool:
+        """Whether the run is that of the published replayer, quirk by quirk."""
+        return self.compat == "reference"
+
+    @property
+    def draws(self) -> bool:
+        """Whether jobs are drawn at random."""
+        if self.shuffle_submits or self.arrival is not None:
+            return True
+        return self.workload is not None and takes(self.workload, "seed")
+
+    @property
+    def policy_type(self) -> PolicyType:
+        """What is known of the policy before one is made."""
+        return _policy_type(self.policy)
+
+    @property
+    def solves(self) -> bool:
+        """Whether the policy asks a solver."""
+        return "solver" in self.policy_type.settings
+
+    @property
+    def constants(self) -> dict[str, str]:
+        """What is set of the policy's own constants, as text by name; --set wins over --compat."""
+        as_published = CONSTANTS.get(self.compat or "", {}).get(self.policy, {})
+        return {**as_published, **dict(self.policy_options)}
+
+    def settings(self, interference: Interference | None = None) -> dict[str, Any]:
+        """Return what the run lets its policy know: fields of these names are filled from it, and --set cannot."""
+        values = self.flat()
+        settings = {
+            name: values[name] for name, each in self.known().items() if each.for_policy
+        }
+        return settings | {
+            "objective": Objective.of(self.objective),
+            "solver": self.solver,
+            "interference": interference,
+        }
+
+    def make_policy(self, interference: Interference | None = None) -> Policy:
+        """Make the policy, a new one for each replay."""
+        return self.policy_type.make(self.settings(interference), self.constants)
 
     def make_workload(self) -> Workload | None:
         """Make the workload that submits and cancels jobs, a new one for each replay; None without one.
@@ -573,14 +567,122 @@ class OptionTable(OptionValues):
         InputError
             When there is no such workload, or a value of its constants does not fit.
         """
-        return (
-            None
-            if self.workload is None
-            else make_workload(self.workload, {"seed": self.seed})
-        )
+        if self.workload is None:
+            return None
+        return make_workload(self.workload, {"seed": self.seed})
 
-    @property
-    def constants(self) -> dict[str, str]:
-        """Return what is set of the policy's own constants, as text by name; --set wins over --compat."""
-        as_published = CONSTANTS.get(self.compat or "", {}).get(self.policy, {})
-        return {**as_published, **dict(self.policy_options)}
+    def ineffective(self, *, refused: bool = False) -> Iterator[str]:
+        """Yield a sentence for each option that is stated and changes nothing, in the order of the options.
+
+        With `refused` only for those that nobody can have meant.
+        """
+        known, values = self.known(), self.flat()
+        for name in self.changed():
+            each = known[name]
+            applies = each.published or not self.published
+            conditions = each.conditions if applies else (_PUBLISHED,)
+            unmet = next((c for c in conditions if not c.holds(self, name)), None)
+            if unmet is not None and (unmet.refused or not refused):
+                yield f"{each.flag} has no effect {unmet.otherwise.format_map(values)}"
+
+    def notes(self) -> Iterator[str]:
+        """Yield notes on what changes the result, once the policy can be made and its backend used here.
+
+        Raises
+        ------
+        InputError
+            When the policy does not accept its constants, or the backend cannot be used on this machine.
+        """
+        from bft.replay.engine.policy_api import Kind
+
+        kind = Kind.of(self.make_policy())
+        if self.solves:
+            _check_backend(self.solver.backend)
+        yield from self.ineffective()
+        if self.solver.verify and self.policy == "milp-sharing":
+            yield (
+                "--verify checks only decisions in which nobody may share: the exact dynamic programme cannot do others"
+            )
+        solver = self.solver
+        own = "--gap" if solver.gap > 0 else "--strict-reference"
+        canonical = solver.ties == "canonical" and solver.backend != "exact"
+        if self.solves and solver.keeps_own_answers and canonical:
+            yield f"--ties canonical has no effect with {own}: the solver's own answers count, and differ by backend"
+        if kind.clairvoyant and not self.policy_type.kind.clairvoyant:
+            yield f"--objective {self.objective} sees each job's true remaining work, which no scheduler knows"
+
+
+def _policy_type(name: str) -> PolicyType:
+    from bft.replay.policies.registry import policy_type
+
+    return policy_type(name)
+
+
+def _check_backend(name: str) -> None:
+    """Refuse a backend that this machine lacks; not when options are made, as a run may be planned on another."""
+    from bft.milp.backends.registry import backend_names, describe
+
+    if name == "auto" or (state := describe(name)).available:
+        return
+    usable = ", ".join(each for each in backend_names() if describe(each).available)
+    raise InputError(
+        f"--backend {name} is not available here ({state.licence}); there are {usable}",
+        hint=state.how_to_get,
+    )
+
+
+@cache
+def _known(table: Any) -> Mapping[str, OptionField]:
+    known = {
+        **option_fields(table),
+        **option_fields(Rules),
+        **option_fields(SolverOptions),
+    }
+    known["time_limit_s"] = replace(
+        known["time_limit_s"], default=DECISION_LIMIT_S, shown=""
+    )
+    for name in dict.fromkeys(name for _, sets in DEFAULTS for name in sets):
+        known[name] = replace(known[name], varies=True, shown=_shown(known[name]))
+    return known
+
+
+def _values(part: Rules | SolverOptions) -> dict[str, Any]:
+    return {each.name: getattr(part, each.name) for each in fields(part)}
+
+
+def defaults(
+    known: Mapping[str, OptionField], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the default of each option by flat name, given the values of others."""
+    found = {name: each.default for name, each in known.items()}
+    for condition, sets in reversed(DEFAULTS):
+        if all(_is(values.get(name), of) for name, of in condition.items()):
+            found |= {name: known[name].checked(value) for name, value in sets.items()}
+    policy = values.get("policy") or found["policy"]
+    rigid = _policy_type(policy).kind.rigid
+    return found | {"oversized": "refuse" if rigid else "skip"}
+
+
+def _is(value: Any, one_of: tuple[str, ...]) -> bool:
+    return value in one_of if one_of else value is not None
+
+
+def _shown(each: OptionField) -> str:
+    """Describe a default that follows from other options."""
+    texts = [_plain(each.default)]
+    for condition, sets in DEFAULTS:
+        if each.name in sets:
+            others = ", ".join(
+                " ".join((f"--{name}", " or ".join(of))).rstrip()
+                for name, of in condition.items()
+            )
+            texts.append(f"with {others} {_plain(sets[each.name])}")
+    return "; ".join(texts)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ",".join(f"{size}:{spent:g}" for size, spent in value) or "0"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -21,7 +21,7 @@ from bft.models.tables import write_parquet
 from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import NodeTrace, always_idle, from_changes, write_trace
 from bft.replay.cli.main import run
-from bft.replay.inputs.load import capped
+from bft.replay.inputs.shaping import capped, spread
 from bft.replay.trace.node_trace import SECOND_NS
 
 START_NS = pd.Timestamp("2021-02-10").value
@@ -145,7 +145,8 @@ def test_align_jobs_shifts_the_first_submit_to_the_first_instant(
 def test_deadlines_shift_with_their_jobs() -> None:
     jobs = JobTable(
         (elastic("a", deadline_ns=START_NS + DAY_NS), elastic("b")), notes=("as read",)
-    ).shifted(7)
+    )
+    jobs = jobs.at(job.tsub_ns + 7 for job in jobs)
     assert [job.deadline_ns for job in jobs] == [START_NS + DAY_NS + 7, None]
     assert jobs.notes == ("as read",)
 
@@ -166,17 +167,17 @@ def test_spread_submissions_keep_the_first_and_their_order_and_scale_the_distanc
             replace(job, tsub_ns=at) for job, at in zip(jobs, instants, strict=True)
         ),
     )
-    spread = jobs.spread(factor)
+    later = spread(jobs, factor)
     first = min(instants)
-    assert min(job.tsub_ns for job in spread) == first
-    for before, after in zip(jobs, spread, strict=True):
+    assert min(job.tsub_ns for job in later) == first
+    for before, after in zip(jobs, later, strict=True):
         assert after.tsub_ns - first == pytest.approx(
             (before.tsub_ns - first) * factor, abs=0.5, rel=1e-12
         )
         assert after.deadline_ns is not None
         assert after.deadline_ns - after.tsub_ns == START_NS - before.tsub_ns
-    assert spread.by_submit() == jobs.by_submit() or factor < 1
-    assert [job.tsub_ns for job in jobs.spread(1.0)] == instants
+    assert later.by_submit() == jobs.by_submit() or factor < 1
+    assert [job.tsub_ns for job in spread(jobs, 1.0)] == instants
 
 
 def test_spread_submissions_are_reported_and_must_stay_within_the_calendar(
@@ -193,7 +194,10 @@ def test_spread_submissions_are_reported_and_must_stay_within_the_calendar(
     give([elastic("a"), elastic("b", at=80_000)])
     far = Said([*INPUT, "--scale-arrivals", "1e6"], capsys)
     assert far.code == 2
-    assert "job b: --scale-arrivals: would be submitted after the year 2200" in far.err
+    assert (
+        "job b: would be submitted after the year 2200: --repeat, --arrival or --scale-arrivals"
+        in far.err
+    )
 
 
 def test_a_trace_of_one_instant_is_refused(
