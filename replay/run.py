@@ -26,7 +26,6 @@ from bft.replay.inputs.load import Inputs, load
 from bft.replay.inputs.shaping import MAX_NAMED, cap_all
 from bft.replay.options.options import Options
 from bft.replay.options.presets import PRESETS
-from bft.replay.options.table import OptionTable
 from bft.replay.policies import MilpPolicy, Policy, PolicyError
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
@@ -185,7 +184,7 @@ class _Run:
         The failure of a policy; after it nothing more is replayed.
     """
 
-    options: OptionTable
+    options: Options
     inputs: Inputs
     watcher: Watcher
     notes: Notes
@@ -514,7 +513,7 @@ _CONTRIBUTIONS: tuple[tuple[tuple[str, ...], Callable[[_Run], dict[str, Any]]], 
 )
 
 
-def bounds_by(options: OptionTable, watcher: Watcher) -> tuple[Bounds, Inputs]:
+def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
     """Upper bounds for any policy on the inputs that the options name, and these inputs."""
     inputs = load(options, Notes(watcher))
     # Whom deadlines refuse depends on the policy.
@@ -523,7 +522,7 @@ def bounds_by(options: OptionTable, watcher: Watcher) -> tuple[Bounds, Inputs]:
 
 
 def _bounds(
-    options: OptionTable,
+    options: Options,
     inputs: Inputs,
     pools: Sequence[Pool],
     refused: Sequence[str] | None,
@@ -539,7 +538,7 @@ def _bounds(
 
 
 def _stage_before(
-    options: OptionTable, inputs: Inputs
+    options: Options, inputs: Inputs
 ) -> tuple[Stage | None, JobTable, Sequence[Pool]]:
     """Run the stage of a policy before the pools; return it, the jobs that are left, and their pools."""
     policy = options.make_policy(inputs.interference)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,9 +30,8 @@ from bft.replay.cli.messages import verbosity_options
 
 if TYPE_CHECKING:
     _AnyType = click.ParamType[Any]
-    _BoolType = click.ParamType[bool]
 else:  # older versions of click have no such brackets
-    _AnyType = _BoolType = click.ParamType
+    _AnyType = click.ParamType
 
 # Replaces hyphens while click wraps lines, so that --jobs-format stays one word.
 _GLUE = "\ue000"
@@ -306,6 +305,10 @@ class Checked(_AnyType):
     def __init__(self, check: Check) -> None:
         self.check, self.name = check, check.kind
 
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        """Return the values of a variable: files as in PATH, others with blanks between."""
+        return rv.split(os.pathsep if isinstance(self.check, Text) else None)
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
@@ -335,11 +338,8 @@ class Checked(_AnyType):
                 )
             ]
         names = self.check.all_names() if isinstance(self.check, Name) else ()
-        return [
-            CompletionItem(name)
-            for name in names
-            if name.startswith(incomplete.lower())
-        ]
+        begun = incomplete.lower()
+        return [CompletionItem(name) for name in names if name.startswith(begun)]
 
 
 class Seconds(Checked):
@@ -465,31 +465,6 @@ def section(title: str, *options: Decorator) -> Decorator:
     return decorated
 
 
-class YesNo(_BoolType):
-    """A truth value as the published options write it: true/false, 1/0, yes/no."""
-
-    name = "bool"
-    words = {  # noqa: RUF012
-        "true": True,
-        "1": True,
-        "yes": True,
-        "false": False,
-        "0": False,
-        "no": False,
-    }
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> bool:
-        """Return the truth value, or fail naming those that exist."""
-        if isinstance(value, bool):
-            return value
-        known = self.words.get(str(value).lower())
-        if known is None:
-            self.fail(f"expected true or false (1 or 0), not {value!r}", param, ctx)
-        return known
-
-
 def use_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     """Take defaults from a TOML file; flags and environment variables win over it.
 
@@ -497,35 +472,30 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
     """
     if value is None:
         return
-    path = Path(value)
     try:
-        content = read_toml(path)
+        content = read_toml(value)
     except InputError as error:
         raise click.BadParameter(str(error), ctx, param) from None
+    others = [each for each in ctx.command.params if each is not param]
     known = {
         name_key(name): each
-        for each in ctx.command.params
+        for each in others
         for name in (*each.opts, each.name or "")
     }
     defaults: dict[str, Any] = {}
     for key, entry in content.items():
         parameter = known.get(name_key(key))
-        if parameter is None or parameter is param:
-            names = long_names(each for each in ctx.command.params if each is not param)
-            meant = did_you_mean(key, names)
-            raise click.BadParameter(
-                f"{path}: unknown option {key!r}; known are {', '.join(names)}{meant}",
-                ctx,
-                param,
-            )
+        if parameter is None:
+            names = long_names(others)
+            what = f"unknown option {key!r}; known are {', '.join(names)}{did_you_mean(key, names)}"
+            raise click.BadParameter(f"{value}: {what}", ctx, param)
         try:
-            _expect_kind(parameter, entry)
-            parameter.type_cast_value(ctx, entry)
+            entries = _of_toml(parameter, entry)
+            parameter.type_cast_value(ctx, entries)
         except click.BadParameter as error:
-            raise click.BadParameter(
-                f"{path}: {key}: {error.message}", ctx, param
-            ) from None
-        defaults[parameter.name or ""] = entry
+            what = f"{value}: {key}: {error.message}"
+            raise click.BadParameter(what, ctx, param) from None
+        defaults[parameter.name or ""] = entries
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
 
 
@@ -539,33 +509,17 @@ def name_key(name: str) -> str:
     return name.lstrip("-").replace("_", "-").lower()
 
 
-def _expect_kind(parameter: click.Parameter, entry: Any) -> None:
-    """Refuse a TOML value that click would convert silently: 2.9 jobs to 2, true to 1 second."""
-    kinds: tuple[type, ...]
-    if parameter.multiple:
-        if not isinstance(entry, list) or not all(
-            isinstance(each, str) for each in entry
-        ):
-            raise click.BadParameter(
-                f"expected a list of texts in quotes, not {entry!r}"
-            )
-        return
-    if isinstance(parameter.type, click.types.BoolParamType):
-        kinds, expected = (bool,), "true or false"
-    elif isinstance(parameter.type, YesNo):
-        kinds, expected = (bool, int, str), "true or false"
-    elif isinstance(parameter.type, Checked) and isinstance(
-        parameter.type.check, Number
-    ):
-        if isinstance(entry, str):
-            raise click.BadParameter(f"expected a number, not {entry!r}")
-        return  # its check does not bend
-    elif isinstance(parameter.type, click.types.IntParamType):
-        kinds, expected = (int,), "a whole number"
-    else:
-        kinds, expected = (str,), "text in quotes"
-    if type(entry) not in kinds:
-        raise click.BadParameter(f"expected {expected}, not {entry!r}")
+def _of_toml(parameter: click.Parameter, entry: Any) -> Any:
+    """Return a TOML value as click takes it; refuse what it would convert silently: true to 1 second."""
+    entries = entry if parameter.multiple and isinstance(entry, list) else [entry]
+    kind = parameter.type
+    if isinstance(kind, Checked):
+        counts = isinstance(kind.check, Number)
+        wrong = [each for each in entries if isinstance(each, str) == counts]
+        if wrong:
+            expected = "a number" if counts else "text in quotes"
+            raise click.BadParameter(f"expected {expected}, not {wrong[0]!r}")
+    return entries if parameter.multiple else entry
 
 
 class Size(_AnyType):
@@ -610,32 +564,35 @@ class Command(Helpful):
         self.params.extend(verbosity_options())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; an unknown option is named with what may have been meant."""
-        given = list(args)
+        """Parse; an unknown option is named with what may have been meant, and none may be given twice."""
         try:
-            return super().parse_args(ctx, args)
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
         except click.NoSuchOption as error:
-            from difflib import get_close_matches
+            raise self._unknown(ctx, args, error.option_name) from None
+        once = [
+            each
+            for each in given
+            if isinstance(each, click.Option) and not (each.multiple or each.count)
+        ]
+        twice = next((each for each in once if once.count(each) > 1), None)
+        if twice is not None and not ctx.resilient_parsing:
+            raise click.UsageError(f"{twice.opts[0]} is given twice", ctx)
+        return super().parse_args(ctx, args)
 
-            known = [
-                name
-                for option in self.params
-                if isinstance(option, click.Option)
-                for name in option.opts
-            ]
-            options = (entry.split("=")[0] for entry in given if entry.startswith("-"))
-            whole = next(
-                (
-                    entry
-                    for entry in options
-                    if entry.startswith(error.option_name) and entry not in known
-                ),
-                "",
-            )
-            whole = whole or error.option_name
-            raise click.NoSuchOption(
-                whole, possibilities=get_close_matches(whole, known), ctx=ctx
-            ) from None
+    def _unknown(
+        self, ctx: click.Context, args: list[str], name: str
+    ) -> click.NoSuchOption:
+        """Return the error for an unknown option, which click may have shortened to its first letter."""
+        from difflib import get_close_matches
+
+        known = [name for option in self.params for name in option.opts]
+        words = (word.split("=")[0] for word in args)
+        unknown = (
+            word for word in words if word.startswith(name) and word not in known
+        )
+        whole = next(unknown, name)
+        near = get_close_matches(whole, known)
+        return click.NoSuchOption(whole, possibilities=near, ctx=ctx)
 
 
 class NamesWholeOption(Command):
@@ -683,7 +640,7 @@ _FIRST: dict[str, tuple[Decorator, ...]] = {
             "-print",
             "--print",
             "print_",
-            type=YesNo(),
+            type=click.BOOL,
             metavar="BOOL",
             default=True,
             show_default=True,
@@ -702,7 +659,7 @@ _LAST: dict[str, tuple[Decorator, ...]] = {
         click.option(
             "-mip",
             "--mip",
-            type=YesNo(),
+            type=click.BOOL,
             metavar="BOOL",
             default=True,
             show_default=True,

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bft.models import InputError, JobTable, XiTable, jobs_to_frame
-from bft.replay.options.options import FIELDS
-from bft.replay.options.table import OptionTable
+from bft.replay.options.options import FIELDS, Options
 from bft.replay.trace.host_jobs import HOST_JOBS, HostJobs, digest, named_file
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import trace_from_frame
@@ -149,7 +148,7 @@ class Files:
 
 
 def input_digests(
-    options: OptionTable,
+    options: Options,
     files: Files,
     objects: Mapping[str, NodeTrace | JobTable | XiTable | None] | None = None,
 ) -> dict[str, str]:

@@ -21,15 +21,15 @@ from bft.models import (
 )
 from bft.models.cells import Rows
 from bft.models.checks import cluster_nodes
-from bft.models.jobs import different_rates, joined, shown_sizes
+from bft.models.jobs import different_rates, joined, long_rescales, shown_sizes
 from bft.models.tables import read_table
 from bft.replay.engine.policy_api import Kind
 from bft.replay.engine.rules import Interference
 from bft.replay.engine.watcher import NoteTaker
 from bft.replay.inputs.files import Files, InMemoryInputs, input_digests
 from bft.replay.inputs.shaping import apart, fit_sizes, shaped
+from bft.replay.options.options import Options
 from bft.replay.options.presets import JOB_FORMATS, POLLUX_READING
-from bft.replay.options.table import OptionTable
 from bft.replay.pools import Pool, cluster_pools
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.outlook import Outlook
@@ -72,7 +72,7 @@ class Inputs:
 
 
 def load(
-    options: OptionTable,
+    options: Options,
     notes: NoteTaker,
     in_memory: InMemoryInputs = InMemoryInputs(),
     files: Files | None = None,
@@ -125,7 +125,7 @@ def load(
 
 
 def _traces(
-    options: OptionTable, notes: NoteTaker, in_memory: InMemoryInputs, files: Files
+    options: Options, notes: NoteTaker, in_memory: InMemoryInputs, files: Files
 ) -> tuple[NodeTrace, NodeTrace]:
     """Return the trace of the whole machine, and that of the nodes that the options name."""
     if options.node_trace is None:
@@ -156,7 +156,7 @@ def _traces(
 
 
 def _read_trace(
-    options: OptionTable,
+    options: Options,
     path: str,
     notes: NoteTaker,
     in_memory: InMemoryInputs,
@@ -183,7 +183,7 @@ def _bundled() -> tuple[NodeTrace, JobTable]:
 
 
 def _outlook(
-    options: OptionTable, trace: NodeTrace, whole: NodeTrace, notes: NoteTaker
+    options: Options, trace: NodeTrace, whole: NodeTrace, notes: NoteTaker
 ) -> Outlook | None:
     """Return what is expected of the trace's nodes, by the jobs of the whole machine, where the policy looks at it.
 
@@ -285,7 +285,7 @@ def check_kinds(kinds: Sequence[str], jobs: JobTable) -> list[str]:
 
 
 def _workload(
-    options: OptionTable,
+    options: Options,
     trace: NodeTrace | None,
     notes: NoteTaker,
     in_memory: InMemoryInputs,
@@ -310,7 +310,7 @@ def _workload(
     return shaped(jobs, options, notes)
 
 
-def _read_table(options: OptionTable, path: str, files: Files) -> JobTable:
+def _read_table(options: Options, path: str, files: Files) -> JobTable:
     if options.jobs_format == "native":
         return files.once(read_jobs, path)
     module, name = JOB_FORMATS[options.jobs_format].split(":")
@@ -324,8 +324,8 @@ def _read_table(options: OptionTable, path: str, files: Files) -> JobTable:
     return files.once(read, path, options.applications, **reading, **per_node)
 
 
-def _on_models(options: OptionTable, jobs: JobTable) -> Iterator[str]:
-    """Say where --unit-memory changes nothing, and where samples of models should not be added."""
+def _on_models(options: Options, jobs: JobTable) -> Iterator[str]:
+    """Say where --unit-memory changes nothing, costs look wrong, and samples of models should not be added."""
     unused = (
         options.xi is None and "unit_memory_gib" not in options.policy_type.settings
     )
@@ -334,11 +334,13 @@ def _on_models(options: OptionTable, jobs: JobTable) -> Iterator[str]:
         yield (
             "--unit-memory has no effect without --xi on jobs without total_memory_gib"
         )
+    if text := long_rescales(jobs):
+        yield text
     if options.objective in ADDS_SAMPLES and (text := different_rates(jobs)):
         yield text
 
 
-def _on_deadlines(options: OptionTable, jobs: JobTable) -> Iterator[str]:
+def _on_deadlines(options: Options, jobs: JobTable) -> Iterator[str]:
     """Say which options have no effect on jobs without deadlines."""
     if any(job.deadline_ns is not None for job in jobs):
         return
@@ -348,7 +350,7 @@ def _on_deadlines(options: OptionTable, jobs: JobTable) -> Iterator[str]:
         yield "--admission has no effect on jobs without deadlines"
 
 
-def _on_sizes(options: OptionTable, jobs: JobTable) -> Iterator[str]:
+def _on_sizes(options: Options, jobs: JobTable) -> Iterator[str]:
     """Say how many jobs run on some sizes only, which the published replayer knows nothing of."""
     sized = [job for job in jobs if job.sizes is not None]
     if not sized:
@@ -475,7 +477,7 @@ def needed_unit_seconds(jobs: JobTable) -> float:
 
 
 def _interference(
-    options: OptionTable,
+    options: Options,
     jobs: JobTable,
     notes: NoteTaker,
     in_memory: InMemoryInputs,

@@ -12,7 +12,7 @@ import numpy as np
 from bft.models import Curve, InputError, Job, JobTable
 from bft.models.tolerances import whole_above
 from bft.replay.engine.watcher import NoteTaker
-from bft.replay.options.table import OptionTable
+from bft.replay.options.options import Options
 from bft.replay.pools import Pool
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
@@ -23,7 +23,7 @@ HOUR_S = 3600.0
 MAX_NAMED = 5
 
 
-def shaped(jobs: JobTable, options: OptionTable, notes: NoteTaker) -> JobTable:
+def shaped(jobs: JobTable, options: Options, notes: NoteTaker) -> JobTable:
     """The jobs as the options want them; a note for each option that changes them.
 
     First --unit-memory leaves out sizes whose units have too little memory together. Then, in this order: --repeat,
@@ -186,7 +186,7 @@ def apart(nanoseconds: int) -> str:
 
 
 def fit_sizes(
-    jobs: JobTable, pools: Sequence[Pool], options: OptionTable, notes: NoteTaker
+    jobs: JobTable, pools: Sequence[Pool], options: Options, notes: NoteTaker
 ) -> tuple[JobTable, Sequence[Pool], tuple[str, ...]]:
     """Deal with jobs that need more units than are ever idle at once, as --oversized says.
 

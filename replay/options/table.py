@@ -7,12 +7,10 @@ and the reference page are loops over these fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from bft.models import InputError, Objective
 from bft.models.checks import (
     Arrival,
     Assignment,
@@ -39,24 +37,17 @@ from bft.models.option_fields import (
     POLICY_KNOWS,
     SHARING,
     Condition,
-    OptionField,
     option,
-    option_fields,
 )
-from bft.models.searches.workload_api import Workload, make_workload, takes
-from bft.replay.engine.rules import Interference, Rules
+from bft.replay.engine.rules import Rules
 from bft.replay.options.presets import (
-    CONSTANTS,
-    DECISION_LIMIT_S,
-    DEFAULTS,
     JOB_FORMATS,
     PRESETS,
 )
 from bft.replay.policies.solver import SolverOptions
 
 if TYPE_CHECKING:
-    from bft.replay.engine.policy_api import Policy
-    from bft.replay.policies.registry import PolicyType
+    pass
 
 _FILE: Check = Maybe(Text())
 
@@ -102,12 +93,11 @@ _SHARED = _given("xi", "--xi")
 _RETURN_TIME = Condition(
     lambda run, _: run.rules.return_time_s is not None, "without --return-time"
 )
-_PUBLISHED = Condition(lambda run, _: False, "with --compat reference")
 
 
 @dataclass(frozen=True, init=False)
 class OptionTable:
-    """The options of a replay and what follows from them; `Options` makes them."""
+    """The fields of `Options`, but for those of rules and solver."""
 
     rules: Rules
     solver: SolverOptions
@@ -493,196 +483,3 @@ class OptionTable:
         shown="not reported",
         conditions=(_RETURN_TIME,),
     )
-
-    @classmethod
-    def known(cls) -> Mapping[str, OptionField]:
-        """Return what is known of every option, by flat name; those of rules and solver come last."""
-        table: Any = cls  # mypy takes no class for hashable
-        return _known(table)
-
-    def flat(self) -> dict[str, Any]:
-        """Every option by its flat name, as summary.json records it."""
-        values = {**vars(self), **_values(self.rules), **_values(self.solver)}
-        return {name: values[name] for name in self.known()}
-
-    def changed(self) -> dict[str, str]:
-        """Options that differ from their defaults: their flags on the command line, by flat name."""
-        values, known = self.flat(), self.known()
-        usual = defaults(known, values)
-        return {
-            name: known[name].flag
-            for name, value in values.items()
-            if value != usual[name]
-        }
-
-    @property
-    def published(self) -> bool:
-        """Whether the run is that of the published replayer, quirk by quirk."""
-        return self.compat == "reference"
-
-    @property
-    def draws(self) -> bool:
-        """Whether jobs are drawn at random."""
-        if self.shuffle_submits or self.arrival is not None:
-            return True
-        return self.workload is not None and takes(self.workload, "seed")
-
-    @property
-    def policy_type(self) -> PolicyType:
-        """What is known of the policy before one is made."""
-        return _policy_type(self.policy)
-
-    @property
-    def solves(self) -> bool:
-        """Whether the policy asks a solver."""
-        return "solver" in self.policy_type.settings
-
-    @property
-    def constants(self) -> dict[str, str]:
-        """What is set of the policy's own constants, as text by name; --set wins over --compat."""
-        as_published = CONSTANTS.get(self.compat or "", {}).get(self.policy, {})
-        return {**as_published, **dict(self.policy_options)}
-
-    def settings(self, interference: Interference | None = None) -> dict[str, Any]:
-        """Return what the run lets its policy know: fields of these names are filled from it, and --set cannot."""
-        values = self.flat()
-        settings = {
-            name: values[name] for name, each in self.known().items() if each.for_policy
-        }
-        return settings | {
-            "objective": Objective.of(self.objective),
-            "solver": self.solver,
-            "interference": interference,
-        }
-
-    def make_policy(self, interference: Interference | None = None) -> Policy:
-        """Make the policy, a new one for each replay."""
-        return self.policy_type.make(self.settings(interference), self.constants)
-
-    def make_workload(self) -> Workload | None:
-        """Make the workload that submits and cancels jobs, a new one for each replay; None without one.
-
-        Raises
-        ------
-        InputError
-            When there is no such workload, or a value of its constants does not fit.
-        """
-        if self.workload is None:
-            return None
-        return make_workload(self.workload, {"seed": self.seed})
-
-    def ineffective(self, *, refused: bool = False) -> Iterator[str]:
-        """Yield a sentence for each option that is stated and changes nothing, in the order of the options.
-
-        With `refused` only for those that nobody can have meant.
-        """
-        known, values = self.known(), self.flat()
-        for name in self.changed():
-            each = known[name]
-            applies = each.published or not self.published
-            conditions = each.conditions if applies else (_PUBLISHED,)
-            unmet = next((c for c in conditions if not c.holds(self, name)), None)
-            if unmet is not None and (unmet.refused or not refused):
-                yield f"{each.flag} has no effect {unmet.otherwise.format_map(values)}"
-
-    def notes(self) -> Iterator[str]:
-        """Yield notes on what changes the result, once the policy can be made and its backend used here.
-
-        Raises
-        ------
-        InputError
-            When the policy does not accept its constants, or the backend cannot be used on this machine.
-        """
-        from bft.replay.engine.policy_api import Kind
-
-        kind = Kind.of(self.make_policy())
-        if self.solves:
-            _check_backend(self.solver.backend)
-        yield from self.ineffective()
-        if self.solver.verify and self.policy == "milp-sharing":
-            yield (
-                "--verify checks only decisions in which nobody may share: the exact dynamic programme cannot do others"
-            )
-        solver = self.solver
-        own = "--gap" if solver.gap > 0 else "--strict-reference"
-        canonical = solver.ties == "canonical" and solver.backend != "exact"
-        if self.solves and solver.keeps_own_answers and canonical:
-            yield f"--ties canonical has no effect with {own}: the solver's own answers count, and differ by backend"
-        if kind.clairvoyant and not self.policy_type.kind.clairvoyant:
-            yield f"--objective {self.objective} sees each job's true remaining work, which no scheduler knows"
-
-
-def _policy_type(name: str) -> PolicyType:
-    from bft.replay.policies.registry import policy_type
-
-    return policy_type(name)
-
-
-def _check_backend(name: str) -> None:
-    """Refuse a backend that this machine lacks; not when options are made, as a run may be planned on another."""
-    from bft.milp.backends.registry import backend_names, describe
-
-    if name == "auto" or (state := describe(name)).available:
-        return
-    usable = ", ".join(each for each in backend_names() if describe(each).available)
-    raise InputError(
-        f"--backend {name} is not available here ({state.licence}); there are {usable}",
-        hint=state.how_to_get,
-    )
-
-
-@cache
-def _known(table: Any) -> Mapping[str, OptionField]:
-    known = {
-        **option_fields(table),
-        **option_fields(Rules),
-        **option_fields(SolverOptions),
-    }
-    known["time_limit_s"] = replace(
-        known["time_limit_s"], default=DECISION_LIMIT_S, shown=""
-    )
-    for name in dict.fromkeys(name for _, sets in DEFAULTS for name in sets):
-        known[name] = replace(known[name], varies=True, shown=_shown(known[name]))
-    return known
-
-
-def _values(part: Rules | SolverOptions) -> dict[str, Any]:
-    return {each.name: getattr(part, each.name) for each in fields(part)}
-
-
-def defaults(
-    known: Mapping[str, OptionField], values: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the default of each option by flat name, given the values of others."""
-    found = {name: each.default for name, each in known.items()}
-    for condition, sets in reversed(DEFAULTS):
-        if all(_is(values.get(name), of) for name, of in condition.items()):
-            found |= {name: known[name].checked(value) for name, value in sets.items()}
-    policy = values.get("policy") or found["policy"]
-    rigid = _policy_type(policy).kind.rigid
-    return found | {"oversized": "refuse" if rigid else "skip"}
-
-
-def _is(value: Any, one_of: tuple[str, ...]) -> bool:
-    return value in one_of if one_of else value is not None
-
-
-def _shown(each: OptionField) -> str:
-    """Describe a default that follows from other options."""
-    texts = [_plain(each.default)]
-    for condition, sets in DEFAULTS:
-        if each.name in sets:
-            others = ", ".join(
-                " ".join((f"--{name}", " or ".join(of))).rstrip()
-                for name, of in condition.items()
-            )
-            texts.append(f"with {others} {_plain(sets[each.name])}")
-    return "; ".join(texts)
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, tuple):
-        return ",".join(f"{size}:{spent:g}" for size, spent in value) or "0"
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from bft.replay import EqualShare
 from bft.replay.cli.parameters import Command, stated_options, table_options
 from bft.replay.cli.study_options import plan_of
 from bft.replay.options.options import FIELDS, Options
-from bft.replay.options.page import options_page
 from bft.replay.policies.registry import BUILT_IN, named, policy_type
 
 
@@ -54,6 +54,14 @@ class Thirsty(EqualShare):
 
 
 TABLE = WithCups.known()
+_PAGE = spec_from_file_location(
+    "options_page", Path(__file__).parents[2] / "docs" / "options_page.py"
+)
+assert _PAGE is not None
+assert _PAGE.loader is not None
+PAGE = module_from_spec(_PAGE)
+_PAGE.loader.exec_module(PAGE)
+options_page = PAGE.options_page
 
 
 def test_an_added_option_checks_itself_and_is_recorded() -> None:
