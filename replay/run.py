@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -124,8 +125,17 @@ def execute(
         run = _Run(options, inputs, watcher, notes, should_stop, timing)
         configuration = _summary(run)
         checkpoint = None
-        if checkpoint_every_s is not None and _can_be_saved(run):
-            checkpoint = Checkpoint(saved, configuration, checkpoint_every_s)
+        if checkpoint_every_s is not None:
+            if len(inputs.pools) > 1:
+                watcher.note(
+                    "--checkpoint-every saves one pool of nodes, not virtual clusters: without effect"
+                )
+            elif options.published:
+                watcher.note(
+                    "--compat reference knows no --checkpoint-every: without effect"
+                )
+            else:
+                checkpoint = Checkpoint(saved, configuration, checkpoint_every_s)
         if resumes and not force:
             # Only a part of this very run gives way to its continuation.
             same = {
@@ -271,21 +281,6 @@ class _Run:
         return outcome
 
 
-def _can_be_saved(run: _Run) -> bool:
-    """Whether a checkpoint can hold the run; says why not."""
-    if len(run.inputs.pools) > 1:
-        run.watcher.note(
-            "--checkpoint-every saves one pool of nodes, not virtual clusters: without effect"
-        )
-        return False
-    if run.options.published:
-        run.watcher.note(
-            "--compat reference knows no --checkpoint-every: without effect"
-        )
-        return False
-    return True
-
-
 Write = Callable[[Path], None]
 """Writes tables into a folder."""
 
@@ -324,7 +319,7 @@ def _replay(run: _Run, checkpoint: Checkpoint | None, spill: Path) -> Write:
     run.metrics |= {**summarise(done, dedicated), "interrupted": stopped}
     for keys, contribution in _CONTRIBUTIONS:
         found = contribution(run)
-        run.metrics |= {key: found[key] for key in keys if key in found}
+        run.metrics |= {key: found[key] for key in keys if found.get(key, {}) != {}}
 
     def write(draft: Path) -> None:
         results.write_outcome(draft, done)
@@ -338,21 +333,20 @@ def _on_dedicated_nodes(
     run: _Run, jobs: JobTable, spill: Path
 ) -> tuple[list[Outcome], bool]:
     """Replay the jobs on dedicated nodes, for U; return outcomes, and whether a replay was stopped."""
+    stopped, options = run.outcome.interrupted, run.options
+    reasons = {
+        "several kinds of units: as many dedicated nodes could be of any kinds": run.of_kinds,
+        "a schedule: it names units of this machine, which dedicated nodes are not": any(
+            policy.name == "schedule" for policy in run.policies
+        ),
+    }
+    why = next((what for what, holds in reasons.items() if holds), None)
+    if options.dedicated and why is not None:
+        run.notes.note(f"U is not computed for {why}")
     # A fixed cluster is dedicated: it would be compared with itself.
-    if not run.options.dedicated:
-        return [], run.outcome.interrupted
-    if run.of_kinds:
-        run.notes.note(
-            "U is not computed for several kinds of units: as many dedicated nodes could be of any kinds"
-        )
-        return [], run.outcome.interrupted
-    if any(policy.name == "schedule" for policy in run.policies):
-        run.notes.note(
-            "U is not computed for a schedule: it names units of this machine, which dedicated nodes are not"
-        )
-        return [], run.outcome.interrupted
-    if run.options.cluster is not None or run.outcome.interrupted:
-        return [], run.outcome.interrupted
+    compared = options.dedicated and why is None and options.cluster is None
+    if not compared or stopped:
+        return [], stopped
     dedicated: list[Outcome] = []
     rigid, never_run = run.options.policy_type.kind.rigid, run.inputs.never_run
     for trace in dedicated_traces(run.outcome):
@@ -393,7 +387,7 @@ def _host_jobs(run: _Run) -> dict[str, Any]:
         for note in host_notes(figures, outcome, rules, is_best=is_best):
             run.notes.note(note)
         figures |= {"reserve": rules.reserve, "free_first": rules.takes_free_first}
-    return {"host": figures} if figures else {}
+    return {"host": figures}
 
 
 def _admitted(run: _Run) -> dict[str, Any]:
@@ -416,15 +410,13 @@ def _admitted(run: _Run) -> dict[str, Any]:
 
 
 def _searched(run: _Run) -> dict[str, Any]:
-    searched = search_metrics(run.outcome)
-    return {"search": searched} if searched else {}
+    return {"search": search_metrics(run.outcome) or {}}
 
 
 def _costs(run: _Run) -> dict[str, Any]:
     o = run.options
     rates = Rates(o.node_watts, o.price_per_node_hour, o.co2_per_kwh)
-    figures = costs(run.outcome, rates)
-    return {"costs": figures} if figures else {}
+    return {"costs": costs(run.outcome, rates)}
 
 
 def _bound(run: _Run) -> dict[str, Any]:
@@ -499,8 +491,7 @@ def _verified(run: _Run) -> dict[str, Any]:
     }
 
 
-# Keys of the metrics in summary.json beside those of `summarise`, and what computes them; one that says nothing of a
-# run is left out.
+# Keys of the metrics in summary.json beside those of `summarise`, and what computes them; an empty one is left out.
 _CONTRIBUTIONS: tuple[tuple[tuple[str, ...], Callable[[_Run], dict[str, Any]]], ...] = (
     (("host",), _host_jobs),
     (("admission",), _admitted),
@@ -674,11 +665,9 @@ def degraded(metrics: dict[str, Any]) -> bool:
 def _peak_mib() -> float:
     """Most resident memory of this process so far; getrusage would count what our parent had when it started us."""
     status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    found = status.exists() and re.search(r"VmHWM:\s*(\d+)", status.read_text())
+    kib = int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kib / 1024
 
 
 def versions() -> dict[str, str]:

@@ -12,7 +12,7 @@ from bft.models.job_tables import unknown_columns
 from bft.models.jobs import JOB_BYTES, Job, JobTable
 from bft.models.sharing.xi_table import Measurement, XiTable
 from bft.models.tables import read_table
-from bft.models.workloads.rigid_jobs import jobs_of_rows, rigid_job
+from bft.models.workloads.rigid_jobs import UNUSED, rigid_job, rigid_table
 
 REQUIRED: Final = ("job_id", "gpu_num", "submit_time", "duration")
 OPTIONAL: Final = ("user", "vc", "model", "batchsize", "amp", "gmem")
@@ -82,7 +82,7 @@ def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
     begin_ns = Rows.of([{"origin": origin}])[0].instant("origin", None)
     if begin_ns is None:
         raise InputError(f"expected a date such as {ORIGIN} as origin, not {origin!r}")
-    return jobs_of_rows(rows, lambda row: _job(row, begin_ns), {"Jmax": "gpu_num"})
+    return rigid_table(rows, lambda row: _job(row, begin_ns), {"Jmax": "gpu_num"})
 
 
 def read_colocation(
@@ -136,15 +136,15 @@ def read_colocation(
     return XiTable([*measured, *(Measurement(a, b, 1.0, 1.0) for a, b in pairs)])
 
 
-def _job(row: Row, begin_ns: int) -> Job | None:
-    """Return the job of a row, None when it needs no units or no time."""
+def _job(row: Row, begin_ns: int) -> Job | str:
+    """Return the job of a row, or why it is left out."""
     units, seconds = (
         row.whole("gpu_num", min=0),
         row.number("duration", min=0, below=MAX_SECONDS),
     )
     submit_ns = row.instant("submit_time", origin_ns=begin_ns)
     if not units or not seconds:
-        return None
+        return UNUSED
     memory_mib = row.number("gmem", None, min=0)
     return rigid_job(
         row.job,

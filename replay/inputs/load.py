@@ -38,7 +38,7 @@ from bft.replay.trace.trace_files import read_trace, select_nodes, trace_from_fr
 from bft.replay.trace.trace_statistics import half_of_idle
 
 # Objectives under which a fast model's samples count for as much as a slow one's.
-ADDS_SAMPLES = ("own", "throughput")
+ADDS_SAMPLES = ("own", "throughput", "power:0")
 # The published replayer skips the rows of its matrix before row 1,000.
 PUBLISHED_SKIP_ROWS = 1000
 
@@ -130,10 +130,6 @@ def _traces(
     """Return the trace of the whole machine, and that of the nodes that the options name."""
     if options.node_trace is None:
         whole, _ = files.once(_bundled)
-        if options.first_node or options.node_count is not None or options.skip_rows:
-            notes.note(
-                "-nis, -nN and --skip-rows are for a trace of your own; the bundled one is used whole"
-            )
         trace = whole
     else:
         trace = whole = _read_trace(
@@ -336,7 +332,8 @@ def _on_models(options: Options, jobs: JobTable) -> Iterator[str]:
         )
     if text := long_rescales(jobs):
         yield text
-    if options.objective in ADDS_SAMPLES and (text := different_rates(jobs)):
+    curve = options.objective.partition("+")[0]
+    if curve in ADDS_SAMPLES and (text := different_rates(jobs)):
         yield text
 
 

@@ -74,6 +74,10 @@ _OWN_TRACE = Condition(
     lambda run, _: run.node_trace is not None,
     "on the bundled trace, which is in order",
 )
+_PART_OF_TRACE = Condition(
+    lambda run, _: run.node_trace is not None,
+    "on the bundled trace, which is used whole",
+)
 _POLLUX_JOBS = Condition(
     lambda run, _: run.jobs_format == "pollux", "without --jobs-format pollux"
 )
@@ -237,7 +241,7 @@ class OptionTable:
         0,
         help="First node (column) to use.",
         section=INPUT,
-        conditions=(_TRACE_OF_NODES,),
+        conditions=(_TRACE_OF_NODES, _PART_OF_TRACE),
         published=True,
     )
     node_count: int | None = option(
@@ -246,7 +250,7 @@ class OptionTable:
         help="How many nodes (columns) to use.",
         section=INPUT,
         shown="all",
-        conditions=(_TRACE_OF_NODES,),
+        conditions=(_TRACE_OF_NODES, _PART_OF_TRACE),
         published=True,
     )
     skip_rows: int | None = option(
@@ -255,7 +259,7 @@ class OptionTable:
         help="First rows of the trace to leave out.",
         section=INPUT,
         shown="0; compat: 1000",
-        conditions=(_TRACE_OF_NODES,),
+        conditions=(_TRACE_OF_NODES, _PART_OF_TRACE),
         published=True,
     )
     sort: bool = option(

@@ -423,6 +423,34 @@ def test_a_config_may_list_what_may_be_repeated(
     )
     assert run(["--config", "site.toml", "--json"]) == 0
     assert '"backfill"' in capsys.readouterr().out
-    Path("site.toml").write_text('forbid = "a,b"\n')
+    Path("site.toml").write_text("forbid = 5\n")
     assert run(["--config", "site.toml"]) == 2
-    assert "forbid: expected a list of texts" in capsys.readouterr().err
+    assert "forbid: expected text in quotes, not 5" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "flag"),
+    [
+        (["-ndmap", "a", "-ndmap", "b"], "-ndmap"),
+        (["-ndmap", "a", "--node-trace", "b"], "-ndmap"),
+        (["--policy", "fifo", "-Tfwd", "1", "--policy", "sjf"], "--policy"),
+        (["--no-u", "--no-u"], "--no-u"),
+        (["bound", "--cluster", "2x2", "--cluster", "3x3"], "--cluster"),
+        (["trace", "info", "t.parquet", "--json", "--json"], "--json"),
+    ],
+)
+def test_an_option_given_twice_is_an_error(
+    args: list[str], flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(args) == 2
+    assert f"{flag} is given twice" in capsys.readouterr().err
+
+
+def test_grams_that_look_like_kilograms_are_asked_about() -> None:
+    stated = {"node_watts": (100, 500), "policy": "fifo"}
+    (note,) = Options(co2_per_kwh=0.38, **stated).notes()
+    assert note == (
+        "--co2-per-kwh 0.38 is less than any grid emits: are these kilograms? It is in grams, and 0.38 kg are 380"
+    )
+    for grams in (0, 1, 380):
+        assert not list(Options(co2_per_kwh=grams, **stated).notes())
