@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -139,16 +140,6 @@ MIN_LEFT = 2.0**-10
 # --- curves -------------------------------------------------------------------------------------------------------
 
 
-def own(job: Job) -> Curve:
-    """The objective curve that the job's table states: O(n), its column Os."""
-    return job.objective
-
-
-def throughput(job: Job) -> Curve:
-    """Return the throughput P(n) of a job, in samples per second."""
-    return job.scalability
-
-
 def power(job: Job, exponent: float) -> Curve:
     """Samples per second over a power of the rate on one unit: P(n) / P(1)^exponent.
 
@@ -162,11 +153,6 @@ def power(job: Job, exponent: float) -> Curve:
         return curve
     per_unit = float(curve.at(running[0])) / float(running[0])
     return Curve(curve.ns, curve.ps / per_unit**exponent)
-
-
-def efficiency(job: Job) -> Curve:
-    """Speed-up over one unit: P(n) / P(1), so that small models do not win by their rate."""
-    return power(job, 1.0)
 
 
 def useful_time(job: Job) -> Curve:
@@ -355,9 +341,10 @@ class Objective:
 
 
 _CURVES: dict[str, Callable[..., Curve]] = {
-    "own": own,
-    "throughput": throughput,
-    "efficiency": efficiency,
+    "own": attrgetter("objective"),  # O(n), the column Os of a job's table
+    "throughput": attrgetter("scalability"),  # P(n), samples per second
+    # Speed-up over one unit: P(n) / P(1), so that small models do not win by their rate.
+    "efficiency": partial(power, exponent=1.0),
     "power": power,
     "useful-time": useful_time,
 }

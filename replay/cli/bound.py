@@ -11,9 +11,8 @@ import click
 from bft.models.option_fields import INPUT, JOBS, POLICY_KNOWS, SHARING, OptionField
 from bft.replay.cli.parameters import (
     NamesWholeOption,
-    by_section,
     json_option,
-    section,
+    option,
     stated_options,
     together,
 )
@@ -29,13 +28,7 @@ def _limits_bounds(field: OptionField) -> bool:
 
 
 _of_bounds = {name: field for name, field in FIELDS.items() if _limits_bounds(field)}
-bound_options = together(
-    *(
-        section(title, *options)
-        for title, options in by_section(_of_bounds).items()
-        if options
-    )
-)
+bound_options = together(*map(option, _of_bounds.values()))
 
 
 @click.command(cls=NamesWholeOption)

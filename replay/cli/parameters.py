@@ -248,10 +248,8 @@ class Helpful(click.Command):
                 sections.setdefault(getattr(option, "section", OTHER), []).append(
                     record
                 )
-        only = list(sections) == [OTHER]
-        for title in [name for name in sections if name != OTHER] + [OTHER] * (
-            OTHER in sections
-        ):
+        for title in sorted(sections, key=(*SECTIONS, OTHER).index):
+            only = len(sections) == 1 and title == OTHER
             with formatter.section("Options" if only else title):
                 formatter.write_dl(sections[title])
 
@@ -290,10 +288,12 @@ class Group(Helpful, click.Group):
         return super().resolve_command(ctx, args)
 
 
-def marked(options: Iterable[click.Parameter], title: str) -> None:
-    """Put options into a section of the help; those that have one keep it."""
-    for option in options:
-        vars(option).setdefault("section", title)
+class Option(click.Option):
+    """An option in a section of the help."""
+
+    def __init__(self, *names: Any, section: str = OTHER, **known: Any) -> None:
+        super().__init__(*names, **known)
+        self.section = section
 
 
 Decorator = Callable[[Any], Any]
@@ -375,7 +375,13 @@ def option(field: OptionField) -> Decorator:
     name, check = parameter_name(field), inner(field.check)
     if isinstance(check, Flag):
         return click.option(
-            *field.flags, name, is_flag=True, default=False, help=field.described
+            *field.flags,
+            name,
+            cls=Option,
+            section=field.section or OTHER,
+            is_flag=True,
+            default=False,
+            help=field.described,
         )
     several = isinstance(check, Several | OneOrMore)
     each = check.each if isinstance(check, Several | OneOrMore) else check
@@ -383,6 +389,8 @@ def option(field: OptionField) -> Decorator:
     return click.option(
         *field.flags,
         name,
+        cls=Option,
+        section=field.section or OTHER,
         type=Checked(each),
         multiple=several,
         default=default,
@@ -451,18 +459,6 @@ def seed_option(what: str) -> Decorator:
         show_default=True,
         help=what,
     )
-
-
-def section(title: str, *options: Decorator) -> Decorator:
-    """Several options that `--help` lists below a title."""
-    decorate = together(*options)
-
-    def decorated(command: Any) -> Any:
-        made = decorate(command)
-        marked(made.__click_params__, title)
-        return made
-
-    return decorated
 
 
 def use_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -625,94 +621,95 @@ def bind_variables(command: click.Command, prefix: str) -> None:
             option.envvar = f"{prefix}_{max(option.opts, key=len).lstrip('-').replace('-', '_').upper()}"
 
 
-# Options of the command line alone, by the section that they begin.
-_FIRST: dict[str, tuple[Decorator, ...]] = {
-    OUTPUT: (
-        click.option(
-            "-name",
-            "--name",
-            type=Checked(Text()),
-            default="debug",
-            show_default=True,
-            help="Name of the run.",
-        ),
-        click.option(
-            "-print",
-            "--print",
-            "print_",
-            type=click.BOOL,
-            metavar="BOOL",
-            default=True,
-            show_default=True,
-            help="Print progress and summary; 0 writes them to replay.log in the run directory.",
-        ),
-        click.option(
-            "--live",
-            is_flag=True,
-            help="Show how the replay stands: units, jobs, rate, last decision; on a terminal as a table.",
-        ),
+# Options of the command line alone that begin their section, and that end it.
+_FIRST: tuple[Decorator, ...] = (
+    click.option(
+        "-name",
+        "--name",
+        type=Checked(Text()),
+        default="debug",
+        show_default=True,
+        section=OUTPUT,
+        cls=Option,
+        help="Name of the run.",
     ),
-}
-# The same by the section that they end.
-_LAST: dict[str, tuple[Decorator, ...]] = {
-    POLICY: (
-        click.option(
-            "-mip",
-            "--mip",
-            type=click.BOOL,
-            metavar="BOOL",
-            default=True,
-            show_default=True,
-            help="Decide by MILP; 0 is --policy equal-share.",
-        ),
+    click.option(
+        "-print",
+        "--print",
+        "print_",
+        type=click.BOOL,
+        metavar="BOOL",
+        default=True,
+        show_default=True,
+        section=OUTPUT,
+        cls=Option,
+        help="Print progress and summary; 0 writes them to replay.log in the run directory.",
     ),
-    OUTPUT: (
-        click.option(
-            "--checkpoint-every",
-            "checkpoint_every_s",
-            type=Seconds(zero=True),
-            metavar="SECONDS",
-            help="Save the state so often; the same command then resumes a killed replay. [never]",
-        ),
-        click.option(
-            "--out",
-            metavar="DIR",
-            type=Checked(Text()),
-            help="Run directory. [NAME-itrOut]",
-        ),
-        click.option(
-            "--force", is_flag=True, help="Replace an earlier run in the run directory."
-        ),
-        click.option(
-            "--json",
-            "as_json",
-            is_flag=True,
-            help="Write the summary as JSON to standard output.",
-        ),
-        click.option(
-            "--config",
-            metavar="FILE",
-            is_eager=True,
-            expose_value=False,
-            callback=use_config,
-            help="TOML file with options by their long names; flags win.",
-        ),
+    click.option(
+        "--live",
+        is_flag=True,
+        section=OUTPUT,
+        cls=Option,
+        help="Show how the replay stands: units, jobs, rate, last decision; on a terminal as a table.",
     ),
-}
-
-
-def by_section(fields: Mapping[str, OptionField]) -> dict[str, list[Decorator]]:
-    """Return the options of the command line for options of a table, by section of the help."""
-    sections: dict[str, list[Decorator]] = {title: [] for title in SECTIONS}
-    for field in fields.values():
-        sections[field.section].append(option(field))
-    return sections
+)
+_LAST: tuple[Decorator, ...] = (
+    click.option(
+        "-mip",
+        "--mip",
+        type=click.BOOL,
+        metavar="BOOL",
+        default=True,
+        show_default=True,
+        section=POLICY,
+        cls=Option,
+        help="Decide by MILP; 0 is --policy equal-share.",
+    ),
+    click.option(
+        "--checkpoint-every",
+        "checkpoint_every_s",
+        type=Seconds(zero=True),
+        metavar="SECONDS",
+        section=OUTPUT,
+        cls=Option,
+        help="Save the state so often; the same command then resumes a killed replay. [never]",
+    ),
+    click.option(
+        "--out",
+        metavar="DIR",
+        type=Checked(Text()),
+        section=OUTPUT,
+        cls=Option,
+        help="Run directory. [NAME-itrOut]",
+    ),
+    click.option(
+        "--force",
+        is_flag=True,
+        section=OUTPUT,
+        cls=Option,
+        help="Replace an earlier run in the run directory.",
+    ),
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        section=OUTPUT,
+        cls=Option,
+        help="Write the summary as JSON to standard output.",
+    ),
+    click.option(
+        "--config",
+        metavar="FILE",
+        is_eager=True,
+        expose_value=False,
+        callback=use_config,
+        section=OUTPUT,
+        cls=Option,
+        help="TOML file with options by their long names; flags win.",
+    ),
+)
 
 
 def table_options(fields: Mapping[str, OptionField]) -> Decorator:
     """Give a command all options of a table, in sections, with those of the command line alone among them."""
-    sections = (
-        section(title, *_FIRST.get(title, ()), *options, *_LAST.get(title, ()))
-        for title, options in by_section(fields).items()
-    )
-    return together(*sections)
+    return together(*_FIRST, *map(option, fields.values()), *_LAST)

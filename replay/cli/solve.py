@@ -41,7 +41,7 @@ from bft.replay.policies.solver import SolverOptions
 def solver_options(default: SolverOptions) -> Decorator:
     """Give a command all options of the solver but --verify, which counts over the decisions of a replay."""
     fields = [
-        replace(each, default=getattr(default, each.name))
+        replace(each, default=getattr(default, each.name), section="")
         for each in option_fields(SolverOptions).values()
         if each.name != "verify"
     ]

@@ -145,13 +145,13 @@ def _fitting(job: Job, gib: float, source: str) -> Job:
     needed = job.total_memory_gib
     if not needed:
         return job
-    column: str | None = "total_memory_gib"
     what = f"needs {needed:g} GiB, and {job.jmax} units (Jmax) of {gib:g} GiB (--unit-memory) have less"
+    large, column = None, "total_memory_gib"
     try:
         large = job.between(whole_above(needed / gib), job.jmax)
     except InputError as error:
-        large, column = None, error.column
         what = f"{error.what}: {needed:g} GiB of memory in all, --unit-memory {gib:g} a unit"
+        column = error.column or column
     if large is None:
         raise InputError(what, file=source or None, column=column, job=job.name)
     return large
