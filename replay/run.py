@@ -538,18 +538,18 @@ def _stage_before(
         with PolicyCall(options.policy, policy, under_way=False):
             jobs = policy.prepare(jobs)
         pools = tuple(pool.of(jobs) for pool in pools)
-    if options.cluster is None or not isinstance(policy, StagesBefore):
-        return None, jobs, pools
-    with PolicyCall(options.policy, policy, under_way=False):
-        stage = policy.stage_before(
-            jobs,
-            start_ns=min(pool.trace.start for pool in pools),
-            end_ns=max(pool.trace.end for pool in pools),
-            units_per_node=pools[0].trace.units_per_node,
-        )
-    if stage is None:
-        return None, jobs, pools
-    return stage, stage.jobs, cluster_pools(options.cluster, stage.jobs)
+    stage = None
+    if options.cluster is not None and isinstance(policy, StagesBefore):
+        with PolicyCall(options.policy, policy, under_way=False):
+            stage = policy.stage_before(
+                jobs,
+                start_ns=min(pool.trace.start for pool in pools),
+                end_ns=max(pool.trace.end for pool in pools),
+                units_per_node=pools[0].trace.units_per_node,
+            )
+        if stage is not None:
+            jobs, pools = stage.jobs, tuple(cluster_pools(options.cluster, stage.jobs))
+    return stage, jobs, pools
 
 
 def _replay_reference(run: _Run) -> Write:

@@ -244,37 +244,31 @@ def with_kinds(trace: NodeTrace, kinds: dict[str, str], path: str) -> NodeTrace:
     return replace(trace, kinds=tuple(kinds[node] for node in trace.nodes))
 
 
-def check_kinds(kinds: Sequence[str], jobs: JobTable) -> list[str]:
-    """Notes on the kinds, on curves of kinds that no node has, and on curves that are missing; `kinds` of each node."""
+def check_kinds(kinds: Sequence[str], jobs: JobTable) -> Iterator[str]:
+    """Yield notes on the kinds, on curves of kinds that no node has, and on curves that are missing.
+
+    `kinds` are those of each node.
+    """
     known = dict.fromkeys(kinds)
     stated = dict.fromkeys(kind for job in jobs for kind in job.by_kind)
     if not known:
-        if not stated:
-            return []
-        return [
-            f"curves and measurements by kind ({', '.join(stated)}) have no effect on units without kinds"
-        ]
-    notes = [
-        f"units are of {len(known)} kinds: {', '.join(known)}; a job runs on one kind at a time"
-    ]
-    strange = [kind for kind in stated if kind not in known]
+        if stated:
+            yield f"curves and measurements by kind ({', '.join(stated)}) have no effect on units without kinds"
+        return
+    yield f"units are of {len(known)} kinds: {', '.join(known)}; a job runs on one kind at a time"
+    strange = ", ".join(kind for kind in stated if kind not in known)
     if strange:
-        notes.append(
-            f"the job table has curves on kinds that no node has: {', '.join(strange)}"
-        )
+        yield f"the job table has curves on kinds that no node has: {strange}"
     # A kind for which no job has a curve is left to the usual one on purpose.
     for kind in known:
         without = sum(kind not in job.by_kind for job in jobs)
         if kind in stated and without:
-            notes.append(
+            yield (
                 f"{without:,} of {len(jobs):,} jobs have no curve of their own on kind {kind} (column Ps@{kind}): "
                 "there they run as the column Ps says"
             )
     if not stated.keys() & known.keys():
-        notes.append(
-            "the job table has no curves by kind (columns Ps@KIND): jobs run on all kinds as the column Ps says"
-        )
-    return notes
+        yield "the job table has no curves by kind (columns Ps@KIND): jobs run on all kinds as the column Ps says"
 
 
 # --- the jobs -----------------------------------------------------------------------------------------------------
@@ -339,12 +333,13 @@ def _on_models(options: Options, jobs: JobTable) -> Iterator[str]:
 
 def _on_deadlines(options: Options, jobs: JobTable) -> Iterator[str]:
     """Say which options have no effect on jobs without deadlines."""
-    if any(job.deadline_ns is not None for job in jobs):
-        return
-    if options.deadline_boost > 1:
-        yield "--deadline-boost has no effect on jobs without deadlines"
-    if options.rules.admission != "all":
-        yield "--admission has no effect on jobs without deadlines"
+    stated = {
+        "--deadline-boost": options.deadline_boost > 1,
+        "--admission": options.rules.admission != "all",
+    }
+    if all(job.deadline_ns is None for job in jobs):
+        for flag in (flag for flag, is_stated in stated.items() if is_stated):
+            yield f"{flag} has no effect on jobs without deadlines"
 
 
 def _on_sizes(options: Options, jobs: JobTable) -> Iterator[str]:
