@@ -31,18 +31,17 @@ from bft.replay.policies import MilpPolicy, Policy, PolicyError
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
-from bft.replay.results.bounds.bounds import (
-    Bounds,
-    beside_bounds,
-    bounds_of,
-    unit_time_of,
-)
+from bft.replay.results.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.census import Census
 from bft.replay.results.dedicated import dedicated_traces
-from bft.replay.results.headlines import BEST, MUCH_LEFT, Rates, advice, costs
+from bft.replay.results.headlines import BEST, MUCH_LEFT, advice, costs
 from bft.replay.results.host import host_metrics, host_notes
-from bft.replay.results.live_figures import Figures, Follower
 from bft.replay.results.metrics import summarise
+from bft.replay.results.outcome_tables import (
+    finish_frame,
+    write_outcome,
+    write_returns,
+)
 from bft.replay.results.search import search_metrics
 from bft.replay.trace.node_trace import NodeTrace
 
@@ -245,8 +244,6 @@ class _Run:
             pool.outlook,
         )
         replay.spill_to(spill)
-        if isinstance(watcher, Follower):
-            watcher.follow(Figures(replay.ledger))
         if checkpoint is not None and checkpoint.resume(replay):
             torn = ", as its last part is torn" if checkpoint.torn else ""
             watcher.note(
@@ -322,9 +319,9 @@ def _replay(run: _Run, checkpoint: Checkpoint | None, spill: Path) -> Write:
         run.metrics |= {key: found[key] for key in keys if found.get(key, {}) != {}}
 
     def write(draft: Path) -> None:
-        results.write_outcome(draft, done)
+        write_outcome(draft, done)
         if options.rules.return_time_s is not None:
-            results.write_returns(draft, done)
+            write_returns(draft, done)
 
     return write
 
@@ -415,61 +412,49 @@ def _searched(run: _Run) -> dict[str, Any]:
 
 def _costs(run: _Run) -> dict[str, Any]:
     o = run.options
-    rates = Rates(o.node_watts, o.price_per_node_hour, o.co2_per_kwh)
-    return {"costs": costs(run.outcome, rates)}
+    figures = costs(
+        run.outcome,
+        node_watts=o.node_watts,
+        price_per_node_hour=o.price_per_node_hour,
+        co2_per_kwh=o.co2_per_kwh,
+    )
+    return {"costs": figures}
 
 
 def _bound(run: _Run) -> dict[str, Any]:
     """The bound that no policy exceeds, and the share of it."""
-    if not run.options.bound:
-        return {}
-    began = time.perf_counter()
-    refused = Census.of(run.outcome).group("refused")
-    bounds = (
-        Bounds(
-            why_none=f"--policy {run.options.policy} runs jobs on further nodes first: no bound is known"
+    if run.staged:
+        policy = run.options.policy
+        bounds = Bounds(
+            why_none=f"no bound is known: --policy {policy} runs jobs on further nodes first"
         )
-        if run.staged
-        else _bounds(
-            run.options, run.inputs, run.pools, [each.job.name for each in refused]
-        )
-    )
-    beside = beside_bounds(run.outcome, bounds)
-    run.timing["bound_s"] = time.perf_counter() - began
-    return beside
+    else:
+        refused = [each.job.name for each in Census.of(run.outcome).group("refused")]
+        bounds = _bounds(run.options, run.inputs, run.pools, refused)
+    return beside_bounds(run.outcome, bounds)
 
 
-def _beside_possible(run: _Run) -> dict[str, Any]:
-    """The share that was trained of what idle nodes are enough for, and where much is left what to set.
+def _advised(run: _Run) -> dict[str, Any]:
+    """What to set where much of the bound is left; None where nothing is, or where no option is known to help.
 
-    With the default policy a note says what it was lost to. Nothing is known for jobs that share units, for several
-    kinds of units, and for a workload that decides which jobs there are.
+    With the default policy a note says what it was lost to.
     """
-    options, outcome = run.options, run.outcome
-    by_milp = options.policy == "milp"
-    whole = run.failed is None and not run.metrics["interrupted"] and not run.staged
-    shares = options.xi is not None and not by_milp
-    if not whole or run.of_kinds or options.workload or shares:
-        return {}
-    worlds = [(pool.trace, pool.jobs) for pool in run.pools]
-    bound = unit_time_of(worlds, run.inputs.never_run)
-    if not bound:
-        return {}
-    found: dict[str, Any] = {"share_of_possible": outcome.work / bound, "advised": None}
-    if outcome.work >= (1 - MUCH_LEFT) * bound:
-        return found
-    if not by_milp:
-        on_trace = options.cluster is None
-        return found | {"advised": f"--policy milp {BEST}" if on_trace else None}
+    options, share = run.options, run.metrics["share_of_bound"]
+    if share is None or share >= 1 - MUCH_LEFT or run.of_kinds:
+        return {"advised": None}
+    if options.policy != "milp":
+        may = options.cluster is None and options.xi is None
+        return {"advised": f"--policy milp {BEST}" if may else None}
     # The backend changes no result.
     best = PRESETS["best"].items() - {("backend", PRESETS["best"]["backend"])}
     is_best = best <= options.flat().items()
     max_jobs = options.rules.max_jobs
-    advised = advice(outcome, run.metrics, bound, max_jobs=max_jobs, is_best=is_best)
+    advised = advice(run.outcome, run.metrics, max_jobs=max_jobs, is_best=is_best)
     if advised is None:
-        return found
-    run.notes.note(advised.text)
-    return found | {"advised": advised.options}
+        return {"advised": None}
+    text, what = advised
+    run.notes.note(text)
+    return {"advised": what}
 
 
 def _failures(run: _Run) -> dict[str, Any]:
@@ -498,14 +483,14 @@ _CONTRIBUTIONS: tuple[tuple[tuple[str, ...], Callable[[_Run], dict[str, Any]]], 
     (("search",), _searched),
     (("costs",), _costs),
     (("bound", "share_of_bound", "bounds", "jct_to_end_mean_s"), _bound),
-    (("share_of_possible", "advised"), _beside_possible),
+    (("advised",), _advised),
     (("policy_error", "solver_deaths"), _failures),
     (("verified", "verify_mismatches"), _verified),
 )
 
 
 def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
-    """Upper bounds for any policy on the inputs that the options name, and these inputs."""
+    """Bounds for any policy on the inputs that the options name, and these inputs."""
     inputs = load(options, Notes(watcher))
     # Whom deadlines refuse depends on the policy.
     refused = None if options.rules.admission == "deadline" else ()
@@ -520,12 +505,10 @@ def _bounds(
 ) -> Bounds:
     if options.workload is not None:
         return Bounds(
-            why_none="which jobs --workload submits and stops depends on what is decided: no bound is known"
+            why_none="no bound is known: which jobs --workload submits and stops depends on what is decided"
         )
     worlds = [(pool.trace, pool.jobs) for pool in pools]
-    return bounds_of(
-        worlds, options.rules.max_jobs, inputs.interference, inputs.never_run, refused
-    )
+    return bounds_of(worlds, inputs.interference, inputs.never_run, refused)
 
 
 def _stage_before(
@@ -586,7 +569,7 @@ def _replay_reference(run: _Run) -> Write:
 
     def write(draft: Path) -> None:
         write_step_log(done, draft / results.STEP_LOG)
-        finished = results.finish_frame(jobs, done.finish_ns, done.progress)
+        finished = finish_frame(jobs, done.finish_ns, done.progress)
         write_parquet(finished, draft / results.JOBS)
 
     return write

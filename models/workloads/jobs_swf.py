@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bft.models.cells import MAX_SECONDS, SECOND_NS, Row, Rows
 from bft.models.errors import InputError
-from bft.models.jobs import JOB_BYTES, Job, JobTable
+from bft.models.jobs import Job, JobTable
 from bft.models.limited_reading import lines, opened
 from bft.models.workloads.rigid_jobs import rigid_job, rigid_table
 
@@ -79,11 +79,9 @@ def read_swf_jobs(
     """
     header: dict[str, int] = {}
     records: list[dict[str, str]] = []  # one a line, so that a row's number is a line's
-    with opened(path, _weigh) as stream:
-        rows = lines(
-            stream.read1, str(path), first=lambda block: _refuse_binary(block, path)
-        )
-        for line, text in enumerate(rows, start=1):
+    with opened(path) as stream:
+        _refuse_binary(stream.peek(1), path)
+        for line, text in enumerate(lines(stream, str(path)), start=1):
             entry = _HEADER.match(text)
             if entry:
                 header[entry[1]] = int(entry[2])
@@ -100,10 +98,6 @@ def read_swf_jobs(
         lambda row: _job(row, start_s, units) if records[row.index] else None,
         {"Jmax": PROCESSORS},
     )
-
-
-def _weigh(block: bytes) -> int:
-    return JOB_BYTES * block.count(b"\n")
 
 
 def _refuse_binary(block: bytes, path: str | Path) -> None:

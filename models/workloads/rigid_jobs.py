@@ -85,11 +85,11 @@ def rigid_table(
         if isinstance(made, str):
             left_out[made] += 1
         elif made is not None:
-            first = numbers.setdefault(row.name(rows.job), row.number_in_file)
-            if first != row.number_in_file:
+            first = numbers.setdefault(row.name(rows.job), row.index + 1)
+            if first != row.index + 1:
                 message = f"the name appears twice, first in row {first}; expected unique names"
                 raise InputError(
-                    message, file=rows.file, row=row.number_in_file, job=row.job
+                    message, file=rows.file, row=row.index + 1, job=row.job
                 )
             jobs[made.name] = made
     reasons = ", ".join(f"{count} {why}" for why, count in sorted(left_out.items()))

@@ -22,7 +22,7 @@ from bft.models import (
 from bft.models.cells import Rows
 from bft.models.checks import cluster_nodes
 from bft.models.jobs import different_rates, joined, long_rescales, shown_sizes
-from bft.models.tables import read_table
+from bft.models.tables import read_table, trusting_pickles
 from bft.replay.engine.policy_api import Kind
 from bft.replay.engine.rules import Interference
 from bft.replay.engine.watcher import NoteTaker
@@ -89,6 +89,13 @@ def load(
         When a file cannot be used, or nothing would happen.
     """
     files = files or Files()
+    with trusting_pickles(options.trust_pickle):
+        return _load(options, notes, in_memory, files)
+
+
+def _load(
+    options: Options, notes: NoteTaker, in_memory: InMemoryInputs, files: Files
+) -> Inputs:
     generated_load: float | None = None
     pools: Sequence[Pool]
     if options.cluster is None:

@@ -292,8 +292,8 @@ def _plain(value: Any) -> str:
 FIELDS = Options.known()
 
 
-# Formulations in which two jobs may share units.
-_SHARING = ("items", "flow")
+# The formulation in which two jobs may share units.
+_SHARING = "items"
 
 
 def conflicts(o: Options) -> Iterator[str]:
@@ -376,8 +376,8 @@ def _with_the_solver(o: Options) -> Iterator[str]:
 
     shares, solver = o.xi is not None, o.solver
     formulation = solver.formulation
-    if shares and formulation not in ("auto", *_SHARING):
-        yield f"--formulation {formulation} knows no sharing; with --xi choose {' or '.join(_SHARING)}"
+    if shares and formulation not in ("auto", _SHARING):
+        yield f"--formulation {formulation} knows no sharing; with --xi choose {_SHARING}"
     if formulation == "auto":
         formulation = (
             "node" if solver.strict_reference else "items" if shares else "modes"

@@ -36,6 +36,7 @@ from bft.models.option_fields import (
     POLICY,
     POLICY_KNOWS,
     SHARING,
+    TRUST_PICKLE,
     Condition,
     option,
 )
@@ -113,6 +114,14 @@ class OptionTable:
         shown="bundled",
         published=True,
         input_file=True,
+    )
+    trust_pickle: bool = option(
+        "--trust-pickle",
+        Flag(),
+        default=False,
+        help=TRUST_PICKLE,
+        section=INPUT,
+        published=True,
     )
     job_bounds: str | None = option(
         "-bdfn --job-bounds",
@@ -444,13 +453,6 @@ class OptionTable:
         help="Skip the second replay, on dedicated nodes, that U needs.",
         section=OUTPUT,
         published=True,
-    )
-    bound: bool = option(
-        "--bound",
-        Flag(),
-        default=False,
-        help="Report the outcome as a share of its upper bound.",
-        section=OUTPUT,
     )
     node_watts: tuple[float, float] | None = option(
         "--node-watts",
