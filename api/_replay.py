@@ -37,7 +37,7 @@ _log = logging.getLogger("bft.replay")
 
 def replay(
     trace: str | Path | pd.DataFrame | NodeTrace | None = None,
-    jobs: str | Path | pd.DataFrame | JobTable | None = None,
+    jobs: str | Path | Sequence[str | Path] | pd.DataFrame | JobTable | None = None,
     *,
     policy: str | Policy | Callable[..., Policy] | None = None,
     xi: str | Path | pd.DataFrame | XiTable | None = None,
@@ -53,8 +53,8 @@ def replay(
     trace
         A file, a frame in one of its forms (docs/formats.md), or a `NodeTrace`; None: the bundled one.
     jobs
-        A file, a frame with one row per job, or a `JobTable`; None: the bundled ones, or beside a trace a generated
-        workload.
+        A file, a list of files, a frame with one row per job, or a `JobTable`; None: the bundled ones, or beside a
+        trace a generated workload.
     policy
         Who decides: one of `bft-replay policies`; or a policy of your own, a class or an object with `name` and
         `decide(state)`. Default: milp, with `xi` milp-sharing.
@@ -107,7 +107,7 @@ def replay(
             )
         with chosen(policy) as name:
             given = full_names({**stated, "policy": name})
-            made = Options.of(**{k: v for k, v in given.items() if v is not None})
+            made = Options(**given)
             if out is not None:
                 return _executed(made, Path(out), in_memory, force, progress)
             folder = Path(tempfile.mkdtemp(prefix="bft-"))
@@ -137,7 +137,7 @@ def _executed(
 
 def in_memory_inputs(
     trace: Any, jobs: Any, xi: Any
-) -> tuple[InMemoryInputs, dict[str, str]]:
+) -> tuple[InMemoryInputs, dict[str, Any]]:
     """Return the objects that take the place of files, and the name of each object and file in the options.
 
     Raises
@@ -151,7 +151,7 @@ def in_memory_inputs(
     if isinstance(xi, pd.DataFrame):
         xi = xi_from_frame(xi, source=frame)
     objects: dict[str, Any] = {}
-    names: dict[str, str] = {}
+    names: dict[str, Any] = {}
     kinds: dict[str, tuple[Any, Any]] = {
         "trace": (trace, (NodeTrace, pd.DataFrame)),
         "jobs": (jobs, JobTable),
@@ -166,6 +166,8 @@ def in_memory_inputs(
             )
         elif isinstance(value, str | Path):
             names[option] = str(value)
+        elif role == "jobs" and isinstance(value, list | tuple):
+            names[option] = tuple(map(str, value))
         elif value is not None:
             raise InputError(
                 f"{role}: expected a path, a DataFrame or an object of ours, not {type(value).__name__}"

@@ -31,7 +31,6 @@ from bft.replay.engine.loop import Replay
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import Inputs, load
 from bft.replay.options.options import Options
-from bft.replay.options.run_spec import RunSpec
 from bft.replay.results.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.metrics import summarise
 from bft.replay.trace.node_trace import NodeTrace
@@ -192,7 +191,7 @@ def line(row: Row) -> tuple[object, ...]:
     """Replay a row and return its cells."""
     inputs = inputs_of(row.world)
     pool, bounds = inputs.pools[0], bounds_in(row.world)
-    options = Options.of(**{"backend": "exact", **row.options})
+    options = Options(**{"backend": "exact", **row.options})
     without = {
         at for at, job in enumerate(pool.jobs) if job.name in set(inputs.never_run)
     }
@@ -200,7 +199,7 @@ def line(row: Row) -> tuple[object, ...]:
     outcome = Replay(
         pool.trace,
         pool.jobs,
-        RunSpec.of(options).make_policy(),
+        options.make_policy(),
         options.rules,
         None,
         without,
@@ -238,7 +237,7 @@ def inputs_of(world: World) -> Inputs:
     """The nodes and jobs of a world."""
     if world.seed is not None:
         trace, jobs = generated(world.seed)
-        loaded = load(RunSpec.of(Options()), Silent())
+        loaded = load(Options(), Silent())
         pool = replace(
             loaded.pools[0], trace=trace, jobs=jobs, positions=tuple(range(len(jobs)))
         )
@@ -256,7 +255,7 @@ def inputs_of(world: World) -> Inputs:
         scale_arrivals=world.spread,
         align_jobs=world.sacct is not None,
     )
-    loaded = load(RunSpec.of(options), Silent())
+    loaded = load(options, Silent())
     pool = replace(loaded.pools[0], jobs=dearer(loaded.jobs, world.costs))
     return replace(loaded, pools=(pool,), jobs=pool.jobs)
 

@@ -27,10 +27,8 @@ from bft.replay.engine.rules import Rules
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import Inputs, load
 from bft.replay.options.options import Options
-from bft.replay.options.run_spec import RunSpec
 from bft.replay.policies import policy_names
 from bft.replay.policies.registry import policy_type
-from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.metrics import summarise
 from bft.replay.trace.node_trace import NodeTrace
@@ -79,7 +77,7 @@ def main() -> None:
                 print(f"{name}: {UNFIT.get(name, 'needs --xi')}", file=sys.stderr)
                 continue
             options = Options(**files, policy=name, tfwd_s=given.Tfwd, xi=xi if shares else None,
-                              solver=SolverOptions("exact" if name == "milp" else "auto"))  # fmt: skip
+                              backend="exact" if name == "milp" else "auto", time_limit_s=1e6)  # fmt: skip
             began = time.process_time()
             rows.append(measured(options))
             seconds = time.process_time() - began
@@ -99,7 +97,7 @@ def main() -> None:
 
 def measured(options: Options) -> list[str]:
     """Replay the jobs under a policy: cells of the table."""
-    inputs = load(RunSpec.of(options), Silent())
+    inputs = load(options, Silent())
     outcome = replayed(inputs.pools[0].trace, options, inputs)
     dedicated = [
         replayed(trace, options, inputs) for trace in dedicated_traces(outcome)
@@ -119,7 +117,7 @@ def measured(options: Options) -> list[str]:
 
 def replayed(trace: NodeTrace, options: Options, inputs: Inputs) -> Outcome:
     """The jobs on a trace, under the policy of the options."""
-    policy = RunSpec.of(options).make_policy(inputs.interference)
+    policy = options.make_policy(inputs.interference)
     return Replay(trace, inputs.jobs, policy, Rules(), inputs.interference).run()
 
 

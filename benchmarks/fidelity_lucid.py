@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from bft.models import Job, JobTable
-from bft.models.workloads.jobs_venus import ORIGIN, read_colocation, read_venus_jobs
+from bft.models.workloads.jobs_venus import ORIGIN, read_venus_jobs
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.engine.ledger import JobRecord
 from bft.replay.engine.rules import Interference
@@ -33,6 +33,7 @@ from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
 from bft.replay.policies.tiresias import TiresiasL
 
 sys.path.insert(0, str(Path(__file__).parent))
+from _colocation import read_colocation
 from _common import print_head, print_row, reference_folder
 
 UNITS_PER_NODE = 8

@@ -23,7 +23,6 @@ from bft.models import Job, JobTable
 from bft.replay import MilpPolicy, NodeTrace, Options, Replay, Rules, SolverOptions
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
-from bft.replay.options.run_spec import RunSpec
 from bft.replay.trace.node_trace import SECOND_NS
 
 TFWD_S = 120.0
@@ -171,7 +170,7 @@ def main(rounds: int = 2) -> None:
         replay: Callable[[NodeTrace, JobTable], tuple[float, int]],
     ) -> tuple[float, float, int]:
         began = time.process_time()
-        inputs = load(RunSpec.of(Options(**log)), Silent())
+        inputs = load(Options(**log), Silent())
         work, decisions = replay(inputs.pools[0].trace, inputs.jobs)
         return time.process_time() - began, work, decisions
 

@@ -107,7 +107,7 @@ def replayed(row: Row, inputs: dict[str, Any], scratch: Path) -> dict[str, Any]:
     }
     if row.world.startswith("sacct"):
         world = {**inputs, "align_jobs": True}
-    options = Options.of(
+    options = Options(
         **{
             "job_bounds": str(published / JOBS.format("Jbnd")),
             "job_curves": str(published / JOBS.format("JNPs")),

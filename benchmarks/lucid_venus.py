@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
+from _colocation import read_colocation
 from _common import reference_folder
 from fidelity_lucid import (
     POOR_ESTIMATE_S,
@@ -22,8 +23,6 @@ from fidelity_lucid import (
     UNIT_MEMORY_GIB,
     UNITS_PER_NODE,
 )
-
-from bft.models.workloads.jobs_venus import read_colocation
 
 POLICIES = """\
 # Lucid's artifact: all policies on all virtual clusters.

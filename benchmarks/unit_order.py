@@ -14,7 +14,6 @@ from bft.replay.engine import units
 from bft.replay.engine.units import FreeList
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
-from bft.replay.options.run_spec import RunSpec
 from bft.replay.policies.solver import SolverOptions
 
 
@@ -43,7 +42,7 @@ def main() -> None:
     options = Options(
         node_trace=given.ndmap, job_bounds=given.bdfn, job_curves=given.scfn
     )
-    inputs = load(RunSpec.of(options), Silent())
+    inputs = load(options, Silent())
     print("order              preemptions   lost to preemption    lost to rescaling")
     for label, order in (
         ("longest idle", FreeList),

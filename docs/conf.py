@@ -1,11 +1,14 @@
 """The documentation site: `make docs` writes it to docs/_build/html."""
 
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from bft.replay.options.options import FIELDS
-from bft.replay.options.run_spec import options_page
+
+sys.path.insert(0, str(Path(__file__).parent))
+from options_page import options_page
 
 project = "bft-replay"
 author = copyright = "The bft-replay developers"  # noqa: A001 - as Sphinx calls it

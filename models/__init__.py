@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from bft.models.workloads.jobs_tiresias import (
         read_tiresias_jobs as read_tiresias_jobs,
     )
-    from bft.models.workloads.jobs_venus import read_colocation as read_colocation
     from bft.models.workloads.jobs_venus import read_venus_jobs as read_venus_jobs
 else:
     __getattr__, __dir__, __all__ = public_names(__name__)

@@ -267,6 +267,25 @@ class Several(Check):
 
 
 @dataclass(frozen=True, slots=True)
+class OneOrMore(Check):
+    """One value of a kind, or several in a tuple."""
+
+    each: Check
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of a single entry."""
+        return self.each.kind
+
+    def __call__(self, value: Any) -> Any:
+        """Return the only value, or several as a tuple; None for no value."""
+        if not isinstance(value, tuple | list):
+            return self.each(value)
+        values = tuple(self.each(entry) for entry in value)
+        return values if len(values) > 1 else next(iter(values), None)
+
+
+@dataclass(frozen=True, slots=True)
 class SecondsBySize(Check):
     """Seconds by number of units, also as text such as 8:40,64:60; or one number of seconds for any size."""
 
@@ -352,6 +371,14 @@ class Maybe(Check):
         return self.inner.read(text)
 
 
+def checked(flag: str, check: Check, value: Any) -> Any:
+    """Return a value in its plain form; InputError, which names the option, when it is not allowed."""
+    try:
+        return check(value)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{flag}: {error}") from None
+
+
 def check_fields(made: Any) -> None:
     """Hold every field of a dataclass against its check, and put its plain form in its place.
 
@@ -362,14 +389,10 @@ def check_fields(made: Any) -> None:
     """
     for each in fields(made):
         if "check" in each.metadata:
-            try:
-                value = each.metadata["check"](getattr(made, each.name))
-            except (ValueError, TypeError) as error:
-                name = each.metadata.get("flag", each.name)
-                raise InputError(f"{name}: {error}") from None
-            object.__setattr__(
-                made, each.name, value
-            )  # the dataclass is frozen, and not yet handed out
+            known, value = each.metadata, getattr(made, each.name)
+            name = known.get("flag", each.name)
+            # The dataclass is frozen, and not yet handed out.
+            object.__setattr__(made, each.name, checked(name, known["check"], value))
 
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
@@ -20,6 +19,8 @@ from bft.models.tolerances import lowered
 
 # Rates of models that differ so many times make a sum of samples meaningless.
 MANY_FOLD = 100.0
+# A rescale takes seconds or minutes: more are milliseconds.
+MUCH_TO_RESCALE_S = 3_600.0
 # A rigid policy asks for the smallest size that reaches this share of the rate at Jmax (docs/formats.md, Jreq).
 REQUEST_SHARE = 0.8
 # Ten times the units of any machine: a slip of the pen must not take all memory.
@@ -167,95 +168,68 @@ class Job:
     def __post_init__(self) -> None:
         object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
 
-        def wrong(column: str, message: str) -> InputError:
-            return InputError(message, column=column, job=self.name)
+        if self.sizes is not None:
+            object.__setattr__(self, "sizes", tuple(self.sizes))
+        for column, expected, value in self._wrong():
+            raise InputError(
+                f"expected {expected}, not {value}", column=column, job=self.name
+            )
+        if self.sizes and len(self.sizes) == self.sizes[-1] - self.sizes[0] + 1:
+            object.__setattr__(self, "sizes", None)
 
-        for column, text in (
-            ("name", self.name),
-            ("model", self.model),
-            ("user", self.user),
-            ("vc", self.vc),
-        ):
+    def _wrong(self) -> Iterator[tuple[str, str, object]]:
+        """Yield each value that is not allowed: its column, what was expected, and the value."""
+        for column in ("name", "model", "user", "vc"):
+            text = getattr(self, column)
             if len(text) > MAX_NAME:
-                raise wrong(
-                    column,
-                    f"expected at most {MAX_NAME:,} characters, not {len(text):,}",
-                )
+                yield column, f"at most {MAX_NAME:,} characters", f"{len(text):,}"
             # Halves of surrogate pairs, as JSON may escape them: no result file could hold them.
             if not text.isascii() and any(
                 "\ud800" <= char <= "\udfff" for char in text
             ):
-                raise wrong(column, f"expected text, not {text!a:.80}")
+                yield column, "text", f"{text!a:.80}"
         if self.jmin < 0:
-            raise wrong("Jmin", f"expected a whole number >= 0, not {self.jmin}")
+            yield "Jmin", "a whole number >= 0", self.jmin
         if self.jmax < max(self.jmin, 1):
-            raise wrong(
-                "Jmax", f"expected at least Jmin ({self.jmin}) and 1, not {self.jmax}"
-            )
+            yield "Jmax", f"at least Jmin ({self.jmin}) and 1", self.jmax
         if self.jmax > MAX_UNITS:
-            raise wrong(
-                "Jmax", f"expected at most {MAX_UNITS:,} units, not {self.jmax}"
-            )
-        if not (np.isfinite(self.pmax) and self.pmax > 0):
-            raise wrong("Pmax", f"expected a finite number > 0, not {self.pmax}")
-        for column, value in (
-            ("Tcup", self.tcup_s),
-            ("Tcdw", self.tcdw_s),
-            ("weight", self.weight),
-            ("restart_s", self.restart_s or 0.0),
-            ("policy_restart_s", self.policy_restart_s or 0.0),
+            yield "Jmax", f"at most {MAX_UNITS:,} units", self.jmax
+        for column, number, low, above in (
+            ("Pmax", self.pmax, 0, True),
+            ("Tcup", self.tcup_s, 0, False),
+            ("Tcdw", self.tcdw_s, 0, False),
+            ("weight", self.weight, 0, False),
+            ("restart_s", self.restart_s or 0.0, 0, False),
+            ("policy_restart_s", self.policy_restart_s or 0.0, 0, False),
+            ("spread_slowdown", self.spread_slowdown, 1, False),
         ):
-            if not (np.isfinite(value) and value >= 0):
-                raise wrong(column, f"expected a finite number >= 0, not {value}")
-        if not (np.isfinite(self.spread_slowdown) and self.spread_slowdown >= 1):
-            raise wrong(
-                "spread_slowdown",
-                f"expected a finite number >= 1, not {self.spread_slowdown}",
-            )
+            if not np.isfinite(number) or number < low or (above and number == low):
+                sign = ">" if above else ">="
+                yield column, f"a finite number {sign} {low}", number
         if self.deadline_ns is not None and self.deadline_ns < self.tsub_ns:
-            submit, due = (
-                _shown_instant(instant) for instant in (self.tsub_ns, self.deadline_ns)
-            )
-            raise wrong(
-                "deadline", f"expected an instant not before Tsub, {submit}, not {due}"
-            )
+            submit, due = map(_shown_instant, (self.tsub_ns, self.deadline_ns))
+            yield "deadline", f"an instant not before Tsub, {submit}", due
         if self.scalability.ps[0] != 0:
-            raise wrong(
-                "Ps",
-                f"expected Ps[0] = 0 (no units, no progress), not {self.scalability.ps[0]:g}",
-            )
+            first = f"{self.scalability.ps[0]:g}"
+            yield "Ps", "Ps[0] = 0 (no units, no progress)", first
         for kind, (rates, _) in self.by_kind.items():
             if rates.ps[0] != 0:
-                raise wrong(
-                    f"Ps@{kind}",
-                    f"expected 0 first (no units, no progress), not {rates.ps[0]:g}",
-                )
-        self._check_sizes(wrong)
-
-    def _check_sizes(self, wrong: Callable[[str, str], InputError]) -> None:
-        if self.sizes is not None:
-            sizes = tuple(self.sizes)
-            object.__setattr__(self, "sizes", sizes)
-            ends = max(self.jmin, 1), self.jmax
-            if (
-                not sizes
-                or (sizes[0], sizes[-1]) != ends
-                or any(a >= b for a, b in pairwise(sizes))
-            ):
-                message = f"expected counts that increase from Jmin (at least 1) to Jmax, {ends[0]} to {ends[1]}"
-                raise wrong("sizes", f"{message}, not {shown_sizes(sizes)}")
-            if len(sizes) == sizes[-1] - sizes[0] + 1:
-                object.__setattr__(self, "sizes", None)
-        if self.jreq is not None and not (self.jmin <= self.jreq <= self.jmax):
-            raise wrong(
-                "Jreq",
-                f"expected a whole number in [Jmin, Jmax] = [{self.jmin}, {self.jmax}], not {self.jreq}",
-            )
+                first = f"{rates.ps[0]:g}"
+                yield f"Ps@{kind}", "0 first (no units, no progress)", first
+        sizes, ends = self.sizes, (max(self.jmin, 1), self.jmax)
+        if sizes is not None and (
+            not sizes
+            or (sizes[0], sizes[-1]) != ends
+            or any(a >= b for a, b in pairwise(sizes))
+        ):
+            expected = f"counts that increase from Jmin (at least 1) to Jmax, {ends[0]} to {ends[1]}"
+            yield "sizes", expected, shown_sizes(sizes)
+        if self.jreq is not None and not self.jmin <= self.jreq <= self.jmax:
+            bounds = f"[{self.jmin}, {self.jmax}]"
+            yield "Jreq", f"a whole number in [Jmin, Jmax] = {bounds}", self.jreq
         if self.jreq and not self.runs_on(self.jreq):
-            raise wrong(
-                "Jreq",
-                f"expected one of the job's sizes, {shown_sizes(self.sizes or ())}, not {self.jreq}",
-            )
+            shown = shown_sizes(sizes or ())
+            yield "Jreq", f"one of the job's sizes, {shown}", self.jreq
 
     @cached_property
     def _on(self) -> dict[str, Job]:
@@ -326,6 +300,13 @@ class Job:
         )
         jmin = self.jmin if low <= self.jmin else first
         return replace(self, jmin=jmin, jmax=last, sizes=sizes)
+
+    def at(self, tsub_ns: int) -> Job:
+        """Return this job submitted at another instant (UTC ns); its deadline keeps its distance."""
+        due = None
+        if self.deadline_ns is not None:
+            due = self.deadline_ns + tsub_ns - self.tsub_ns
+        return replace(self, tsub_ns=tsub_ns, deadline_ns=due)
 
     def submitted_again(self, tsub_ns: int) -> Job:
         """Return this job submitted at another instant; a deadline that has passed by then becomes that instant."""
@@ -423,21 +404,6 @@ class JobTable:
         """Positions of the jobs in order of submission, ties in the order of the table."""
         return sorted(range(len(self.jobs)), key=lambda i: self.jobs[i].tsub_ns)
 
-    def rates_apart(self) -> tuple[Job, Job] | None:
-        """Return a job of the slowest and one of the fastest model, by samples/s on one unit; None without rates.
-
-        Examples
-        --------
-        >>> curves = Curve([0, 1], [0, 2]), Curve([0, 2], [0, 1000])
-        >>> table = JobTable(tuple(Job(f"{k}", 0, 1, 1, 9.0, 5.0, 5.0, c, c) for k, c in enumerate(curves)))
-        >>> [job.unit_rate for job in table.rates_apart()]
-        [2.0, 500.0]
-        """
-        known = [job for job in self.jobs if job.unit_rate > 0]
-        if not known:
-            return None
-        return min(known, key=_unit_rate), max(known, key=_unit_rate)
-
     def asking_at_most(self, units: int) -> JobTable:
         """Return these jobs with a request (Jreq) of at most so many units, and at least Jmin.
 
@@ -450,69 +416,71 @@ class JobTable:
         >>> [table.asking_at_most(units).jobs[0].request for units in (0, 2, 9)]
         [1, 2, 4]
         """
-        return replace(self, jobs=tuple(_asking(job, units) for job in self.jobs))
-
-    def shifted(self, nanoseconds: int) -> JobTable:
-        """Return these jobs submitted and due `nanoseconds` later."""
-        return replace(
-            self,
-            jobs=tuple(
-                replace(
-                    job,
-                    tsub_ns=job.tsub_ns + nanoseconds,
-                    deadline_ns=None
-                    if job.deadline_ns is None
-                    else job.deadline_ns + nanoseconds,
-                )
-                for job in self.jobs
-            ),
+        made = (
+            job
+            if job.request <= units or job.sizes is not None
+            else replace(job, jreq=max(units, job.jmin, 1))
+            for job in self.jobs
         )
+        return replace(self, jobs=tuple(made))
 
-    def spread(self, factor: float) -> JobTable:
-        """Return these jobs with the time since the first submission multiplied by `factor`; deadlines move along.
-
-        Parameters
-        ----------
-        factor
-            >= 0; 0 submits all at once.
-        """
-        first = min((job.tsub_ns for job in self.jobs), default=0)
-
-        def moved(job: Job) -> Job:
-            tsub_ns = first + round((job.tsub_ns - first) * Fraction(factor))
-            deadline_ns = (
-                None
-                if job.deadline_ns is None
-                else job.deadline_ns + tsub_ns - job.tsub_ns
-            )
-            return replace(job, tsub_ns=tsub_ns, deadline_ns=deadline_ns)
-
-        return replace(self, jobs=tuple(map(moved, self.jobs)))
+    def at(self, instants: Iterable[int]) -> JobTable:
+        """Return these jobs submitted at other instants (UTC ns), one a job; deadlines keep their distance."""
+        moved = (job.at(at) for job, at in zip(self.jobs, instants, strict=True))
+        return replace(self, jobs=tuple(moved))
 
     def beyond_curve(self) -> Sequence[Job]:
         """Jobs whose Jmax is beyond the last point of their scalability curve; the curve is constant from there on."""
         return [job for job in self.jobs if job.jmax > job.scalability.last]
 
 
-def _asking(job: Job, units: int) -> Job:
-    if job.request <= units or job.sizes is not None:
-        return job
-    return replace(job, jreq=max(units, job.jmin, 1))
+def joined(tables: Sequence[JobTable]) -> JobTable:
+    """Return the jobs of several tables as one, in the order of the tables.
+
+    Raises
+    ------
+    InputError
+        When two tables have a job of the same name.
+    """
+    if len(tables) == 1:
+        return tables[0]
+    homes: dict[str, str] = {}
+    for table in tables:
+        for job in table:
+            home = homes.setdefault(job.name, table.source)
+            if home != table.source:
+                what = f"the name is taken by a job of {home}; expected unique names"
+                raise InputError(what, file=table.source, job=job.name)
+    return JobTable(
+        tuple(job for table in tables for job in table),
+        ", ".join(table.source for table in tables),
+        tuple(note for table in tables for note in table.notes),
+    )
 
 
-def _unit_rate(job: Job) -> float:
-    return job.unit_rate
+def long_rescales(jobs: JobTable) -> str | None:
+    """Say that costs of rescales look like milliseconds, where one takes more than an hour; None elsewhere."""
+    for column, cost in (("Tcup", "tcup_s"), ("Tcdw", "tcdw_s")):
+        spent = {job.name: getattr(job, cost) for job in jobs}
+        longest = max(spent, key=spent.__getitem__, default="")
+        if spent.get(longest, 0.0) > MUCH_TO_RESCALE_S:
+            return (
+                f"job {longest}: {column} is {spent[longest]:,g} s, {spent[longest] / 3600:,.1f} h for one rescale: "
+                "are these milliseconds? Tcup and Tcdw are in seconds"
+            )
+    return None
 
 
 def different_rates(jobs: JobTable) -> str | None:
     """Say that samples of these jobs should not be added, where rates of models differ 100-fold; None elsewhere."""
-    found = jobs.rates_apart()
-    if found is None or found[1].unit_rate < MANY_FOLD * found[0].unit_rate:
+    rates = {job: job.unit_rate for job in jobs if job.unit_rate > 0}
+    slow = min(rates, key=rates.__getitem__, default=None)
+    fast = max(rates, key=rates.__getitem__, default=None)
+    if slow is None or fast is None or rates[fast] < MANY_FOLD * rates[slow]:
         return None
-    slow, fast = found
     times = fast.unit_rate / slow.unit_rate
     return (
         f"on one unit {fast.model or fast.name} does {fast.unit_rate:,.4g} samples/s and {slow.model or slow.name} "
         f"{slow.unit_rate:,.4g}, {times:,.0f} times fewer: a sum of their samples says little, and fast models get "
-        "units first; --objective power:0 or efficiency counts speed-ups instead"
+        "units first; --objective power:1 or efficiency counts speed-ups instead"
     )

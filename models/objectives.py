@@ -7,10 +7,11 @@ few numbers, with its formula; `docs/objectives.md` says when each is right. A t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,49 +20,31 @@ from bft.models.checks import Number, did_you_mean
 from bft.models.curves import Curve
 from bft.models.jobs import Job
 
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A number that a word takes after a colon.
-
-    Parameters
-    ----------
-    name
-        The name of the argument in the objective's function.
-    check
-        The check of its values.
-    default
-        What it is unless stated; None where it must be stated.
-    """
-
-    name: str
-    check: Number
-    default: float | None = None
-
-
+# A number that a word takes after a colon: its name, the check of its values, and its default if it has one.
+Parameter = tuple[str, Number, float | None]
 # Parts of objectives -> the numbers that follow after colons. A curve: at most one; without a name it is `own`.
 CURVES: dict[str, tuple[Parameter, ...]] = {
     "own": (),
     "throughput": (),
     "efficiency": (),
-    "power": (Parameter("exponent", Number(0, 10)),),
+    "power": (("exponent", Number(0, 10), None),),
     "useful-time": (),
 }
 # Factors on what the curve says: any of them, each once.
 FACTORS: dict[str, tuple[Parameter, ...]] = {
-    "srpt": (Parameter("exponent", Number(0, 10)),),
+    "srpt": (("exponent", Number(0, 10), None),),
     "ageing": (
-        Parameter("hours", Number(0.01, 1e6)),
-        Parameter("cap", Number(0, 1e6), 2.0),
+        ("hours", Number(0.01, 1e6), None),
+        ("cap", Number(0, 1e6), 2.0),
     ),
 }
 _EXAMPLES = {"power": "power:0.5", "srpt": "srpt:0.1", "ageing": "ageing:24"}
 
-Term = tuple[str, tuple[float, ...]]
+Term = tuple[str, dict[str, float]]
 
 
 def parse_terms(text: str) -> tuple[Term, ...]:
-    """The parts of an objective with their numbers: first the curve, `own` if none is named, then factors.
+    """The parts of an objective with their numbers by name: first the curve, `own` if none is named, then factors.
 
     Raises
     ------
@@ -71,7 +54,7 @@ def parse_terms(text: str) -> tuple[Term, ...]:
     Examples
     --------
     >>> parse_terms("srpt:0.1")
-    (('own', ()), ('srpt', (0.1,)))
+    (('own', {}), ('srpt', {'exponent': 0.1}))
     >>> parse_terms("power:0.5+useful-time")
     Traceback (most recent call last):
     ValueError: expected one of 'own', 'throughput', 'efficiency', 'power', 'useful-time', not both 'power' and \
@@ -79,34 +62,25 @@ def parse_terms(text: str) -> tuple[Term, ...]:
     """
     terms = [_term(part.strip()) for part in text.split("+")]
     names = [name for name, _ in terms]
-    curves = [name for name in names if name in CURVES]
+    curves = [term for term in terms if term[0] in CURVES]
     if len(curves) > 1:
+        one, other = curves[0][0], curves[1][0]
         raise ValueError(
-            f"expected one of {_quoted(CURVES)}, not both {curves[0]!r} and {curves[1]!r}"
+            f"expected one of {_quoted(CURVES)}, not both {one!r} and {other!r}"
         )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"{twice!r} is named twice; expected it once")
-    curve = next((term for term in terms if term[0] in CURVES), ("own", ()))
-    return (curve, *(term for term in terms if term[0] in FACTORS))
+    factors = [term for term in terms if term[0] in FACTORS]
+    return (*(curves or [("own", {})]), *factors)
 
 
 def stated(terms: tuple[Term, ...]) -> str:
     """The text of an objective as it is recorded."""
     return "+".join(
-        ":".join((name, *(f"{number:g}" for number in numbers)))
+        ":".join((name, *(f"{number:g}" for number in numbers.values())))
         for name, numbers in terms
     )
-
-
-def arguments(term: Term) -> dict[str, float]:
-    """The numbers of a term by the names of its parameters."""
-    name, numbers = term
-    parameters = {**CURVES, **FACTORS}[name]
-    return {
-        parameter.name: number
-        for parameter, number in zip(parameters, numbers, strict=True)
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,27 +107,25 @@ def _term(part: str) -> Term:
         raise ValueError(
             f"{word!r} is not one of {_quoted(known)}{did_you_mean(word, known)}"
         )
-    parameters = known[name]
-    if len(given) > len(parameters):
-        takes = {0: "no number", 1: "one number"}.get(
-            len(parameters), f"at most {len(parameters)} numbers"
-        )
+    most = len(known[name])
+    if len(given) > most:
+        takes = ("no number", "one number", f"at most {most} numbers")[min(most, 2)]
         raise ValueError(f"{name!r} takes {takes}, not {':'.join(given)!r}")
-    return name, tuple(_number(name, *each) for each in zip_longest(parameters, given))
-
-
-def _number(name: str, parameter: Parameter, text: str | None) -> float:
-    if text is None:
-        if parameter.default is None:
+    numbers: dict[str, float] = {}
+    for (parameter, check, default), text in zip_longest(known[name], given):
+        if text is not None:
+            try:
+                numbers[parameter] = check.read(text)
+            except ValueError as error:
+                raise ValueError(f"{name}: {parameter}: {error}") from None
+        elif default is not None:
+            numbers[parameter] = default
+        else:
             raise ValueError(f"{name!r} needs a number, as in {_EXAMPLES[name]!r}")
-        return parameter.default
-    try:
-        return float(parameter.check.read(text))
-    except ValueError as error:
-        raise ValueError(f"{name}: {parameter.name}: {error}") from None
+    return name, numbers
 
 
-def _quoted(names: Any) -> str:
+def _quoted(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
 
 
@@ -166,16 +138,6 @@ MIN_LEFT = 2.0**-10
 
 
 # --- curves -------------------------------------------------------------------------------------------------------
-
-
-def own(job: Job) -> Curve:
-    """The objective curve that the job's table states: O(n), its column Os."""
-    return job.objective
-
-
-def throughput(job: Job) -> Curve:
-    """Return the throughput P(n) of a job, in samples per second."""
-    return job.scalability
 
 
 def power(job: Job, exponent: float) -> Curve:
@@ -191,11 +153,6 @@ def power(job: Job, exponent: float) -> Curve:
         return curve
     per_unit = float(curve.at(running[0])) / float(running[0])
     return Curve(curve.ns, curve.ps / per_unit**exponent)
-
-
-def efficiency(job: Job) -> Curve:
-    """Speed-up over one unit: P(n) / P(1), so that small models do not win by their rate."""
-    return power(job, 1.0)
 
 
 def useful_time(job: Job) -> Curve:
@@ -341,21 +298,14 @@ class Objective:
             When the text is invalid; see `parse_terms`.
         """
         terms = parse_terms(text)
-        curve, *factors = terms
-        made = tuple(
-            partial(_FACTORS[factor[0]], **arguments(factor)) for factor in factors
-        )
-        ageing_h = next(
-            (arguments(factor)["hours"] for factor in factors if factor[0] == "ageing"),
-            0.0,
-        )
-        uses_left = any(name == "srpt" for name, _ in factors)
+        (curve, numbers), *factors = terms
+        known = dict(factors)
         return cls(
             stated(terms),
-            partial(_CURVES[curve[0]], **arguments(curve)),
-            made,
-            uses_left,
-            ageing_h,
+            partial(_CURVES[curve], **numbers),
+            tuple(partial(_FACTORS[name], **of) for name, of in factors),
+            "srpt" in known,
+            known.get("ageing", {}).get("hours", 0.0),
         )
 
     def curve_on(self, job: Job, kind: str) -> Curve:
@@ -370,11 +320,8 @@ class Objective:
         if self.text.startswith("own"):
             return there.objective
         best = int(np.argmax(job.scalability.ps))
-        factor = (
-            usual.ps[best] / job.scalability.ps[best]
-            if job.scalability.ps[best] > 0
-            else 1.0
-        )
+        rate = job.scalability.ps[best]
+        factor = usual.ps[best] / rate if rate > 0 else 1.0
         return Curve(there.scalability.ns, there.scalability.ps * factor)
 
     def factor(self, standing: Standing) -> float:
@@ -388,19 +335,16 @@ class Objective:
         """
         if self.uses_left or not self.ageing_h:
             return 0.0
-        next_s = (
-            (_steps_of_age(age_s, self.ageing_h) + 1)
-            * self.ageing_h
-            * 3600.0
-            / STEPS_PER_AGE
-        )
+        steps = _steps_of_age(age_s, self.ageing_h) + 1
+        next_s = steps * self.ageing_h * 3600.0 / STEPS_PER_AGE
         return max(0.0, next_s - age_s - 1.0)
 
 
 _CURVES: dict[str, Callable[..., Curve]] = {
-    "own": own,
-    "throughput": throughput,
-    "efficiency": efficiency,
+    "own": attrgetter("objective"),  # O(n), the column Os of a job's table
+    "throughput": attrgetter("scalability"),  # P(n), samples per second
+    # Speed-up over one unit: P(n) / P(1), so that small models do not win by their rate.
+    "efficiency": partial(power, exponent=1.0),
     "power": power,
     "useful-time": useful_time,
 }

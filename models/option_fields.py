@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
-from bft.models.checks import Check, Flag
+from bft.models.checks import Check, Flag, checked
 
 # Sections of the help, in the order in which it lists them.
 INPUT, JOBS, POLICY, SOLVER, SHARING, COSTS, OUTPUT = SECTIONS = (
@@ -37,7 +37,7 @@ class Condition:
     Parameters
     ----------
     holds
-        Tells from the resolved run, and the name of the policy's setting that the option fills, whether it is met.
+        Tells from the options, resolved, and the name of the option whether it is met.
     otherwise
         The end of the sentence "--option has no effect ..."; names of options in braces stand for their values.
     refused
@@ -51,24 +51,8 @@ class Condition:
 
 # For options that only a policy uses: it has a field of that name.
 POLICY_KNOWS = Condition(
-    lambda run, setting: setting in run.policy.settings, "with --policy {policy}"
+    lambda run, name: name in run.policy_type.settings, "with --policy {policy}"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Depends:
-    """A default that follows from other options.
-
-    Parameters
-    ----------
-    on
-        Computes the default from the options.
-    shown
-        Describes the default in the help.
-    """
-
-    on: Callable[[Any], Any]
-    shown: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,18 +63,16 @@ class OptionField:
     ----------
     name
         Its flat name, as in Python and summary.json.
-    part
-        The field of the options that holds it; empty for the options themselves.
     flags
         Its names on the command line; messages use the first.
     check
         Its allowed values.
     default
-        Its value unless stated; None where that depends on other options.
-    depends
-        Computes the default from the other options; None where it is constant.
+        Its value unless stated.
+    varies
+        Whether the default follows from other options.
     shown
-        Describes a default that is None, for the help.
+        Describes a default that is None or varies, for the help.
     help
         Says in a sentence what it does.
     section
@@ -108,11 +90,10 @@ class OptionField:
     """
 
     name: str = ""
-    part: str = ""
     flags: tuple[str, ...]
     check: Check
     default: Any = None
-    depends: Callable[[Any], Any] | None = None
+    varies: bool = False
     shown: str = ""
     help: str
     section: str = ""
@@ -128,11 +109,6 @@ class OptionField:
         return self.flags[0]
 
     @property
-    def setting(self) -> str:
-        """The name of the policy's field that it fills."""
-        return self.part or self.name
-
-    @property
     def negated(self) -> bool:
         """Whether its flag switches it off, as --no-u does."""
         return isinstance(self.check, Flag) and self.default is True
@@ -142,25 +118,9 @@ class OptionField:
         """The help with a description of the default, where that is not a constant."""
         return f"{self.help} [{self.shown}]" if self.shown else self.help
 
-    def with_default(self, default: Any) -> OptionField:
-        """Return the same option with another default."""
-        if isinstance(default, Depends):
-            return replace(self, default=None, depends=default.on, shown=default.shown)
-        return replace(
-            self,
-            default=default,
-            depends=None,
-            shown="" if default is not None else self.shown,
-        )
-
-    def of(self, options: Any) -> Any:
-        """Return its value among the options."""
-        holder = getattr(options, self.part) if self.part else options
-        return getattr(holder, self.name)
-
-    def default_beside(self, options: Any) -> Any:
-        """Return the option's default, given the values of the other options."""
-        return self.default if self.depends is None else self.depends(options)
+    def checked(self, value: Any) -> Any:
+        """Return a value in its plain form; InputError, which names the flag, when it is not allowed."""
+        return checked(self.flag, self.check, value)
 
 
 def option(
@@ -168,14 +128,9 @@ def option(
     check: Check,
     default: Any = None,
     *,
-    help: str,  # noqa: A002 - as click calls it
-    section: str = "",
     metavar: str | None = None,
-    shown: str = "",
-    conditions: tuple[Condition, ...] = (),
-    for_policy: bool = False,
-    published: bool = False,
     input_file: bool = False,
+    **known: Any,
 ) -> Any:
     """Return a field of a dataclass for one option.
 
@@ -186,145 +141,27 @@ def option(
     check
         Its allowed values.
     default
-        A constant, or how it `Depends` on other options.
-    help, section, metavar, shown, conditions, for_policy, published, input_file
+        Its value unless stated.
+    metavar, input_file, **known
         As for `OptionField`; without `metavar` a file is called FILE.
     """
-    known = OptionField(
+    made = OptionField(
         flags=tuple(flags.split()),
         check=check,
-        help=help,
-        section=section,
+        default=default,
         metavar="FILE" if input_file and metavar is None else metavar,
-        shown=shown,
-        conditions=conditions,
-        for_policy=for_policy,
-        published=published,
         input_file=input_file,
+        **known,
     )
-    if default is not None:
-        known = known.with_default(default)
-    metadata = {"option": known, "flag": known.flag, "check": check}
-    return field(default=known.default, metadata=metadata)
-
-
-def part(kind: type[Any], *, for_policy: bool = False, **defaults: Any) -> Any:
-    """Return a field of a dataclass for a value that holds several options.
-
-    Parameters
-    ----------
-    kind
-        Its class, of which each field is an option.
-    for_policy
-        Whether a policy's field of this name is filled from it.
-    **defaults
-        Defaults that differ from those of the class, by name; a constant, or how it `Depends` on other options.
-    """
-    return field(
-        default=None,
-        metadata={"part": kind, "for_policy": for_policy, "defaults": defaults},
-    )
-
-
-@cache
-def parts_of(table: type[Any]) -> Mapping[str, type[Any]]:
-    """Return the classes of the values that hold several options, by the field that holds them."""
-    return {
-        each.name: each.metadata["part"]
-        for each in fields(table)
-        if "part" in each.metadata
-    }
+    metadata = {"option": made, "flag": made.flag, "check": check}
+    return field(default=default, metadata=metadata)
 
 
 @cache
 def option_fields(table: type[Any]) -> Mapping[str, OptionField]:
-    """Return every option of a dataclass by its flat name; options of its parts come last."""
-    own: dict[str, OptionField] = {}
-    inner: dict[str, OptionField] = {}
-    for each in fields(table):
-        known = each.metadata
-        if "option" in known:
-            own[each.name] = replace(known["option"], name=each.name)
-        elif "part" in known:
-            inner |= _placed(each.name, known["part"], known["defaults"])
-    return own | inner
-
-
-def _placed(
-    part: str, kind: Any, defaults: Mapping[str, Any]
-) -> dict[str, OptionField]:
-    """Return the options of a part, with the defaults that they have there."""
-    placed = {}
-    for name, known in option_fields(kind).items():
-        if name in defaults:
-            known = known.with_default(defaults[name])
-        placed[name] = replace(known, part=part)
-    return placed
-
-
-class OptionValues:
-    """Values of options, by their flat names."""
-
-    __slots__ = ()
-
-    def described(self) -> Mapping[str, OptionField]:
-        """Return what is known of every option, by flat name."""
-        table: Any = type(self)  # mypy takes no class for hashable
-        return option_fields(table)
-
-    def flat(self) -> dict[str, Any]:
-        """Every option by its flat name, as summary.json records it."""
-        return {name: each.of(self) for name, each in self.described().items()}
-
-    def defaults(self) -> dict[str, Any]:
-        """Return the default of each option by flat name, given the values of the other options."""
-        return {
-            name: each.default_beside(self) for name, each in self.described().items()
-        }
-
-    def changed(self) -> dict[str, str]:
-        """Options that differ from their defaults: their flags on the command line, by flat name."""
-        known, defaults = self.described(), self.defaults()
-        return {
-            name: known[name].flag
-            for name, value in self.flat().items()
-            if value != defaults[name]
-        }
-
-    def for_policy(self) -> dict[str, Any]:
-        """Return the options that a policy may know, by the names of the policy's fields."""
-        known = {
-            name: each.of(self)
-            for name, each in self.described().items()
-            if each.for_policy
-        }
-        table: Any = self
-        for each in fields(table):
-            if each.metadata.get("for_policy"):
-                known[each.name] = getattr(self, each.name)
-        return known
-
-    def fill_defaults(self) -> None:
-        """Put a default in the place of each option and part that is None; for `__post_init__`.
-
-        The policy comes first, as defaults of others depend on it.
-        """
-        table: Any = type(self)
-        known = self.described().values()
-        dependent = [
-            each for each in known if each.depends is not None and not each.part
-        ]
-        dependent.sort(key=lambda each: each.name != "policy")
-        for each in dependent:
-            if each.of(self) is None:
-                self._fill(each.name, each.default_beside(self))
-        for name, kind in parts_of(table).items():
-            if getattr(self, name) is None:
-                inner = [each for each in known if each.part == name]
-                values = {each.name: each.default_beside(self) for each in inner}
-                self._fill(name, kind(**values))
-
-    def _fill(self, name: str, value: Any) -> None:
-        object.__setattr__(
-            self, name, value
-        )  # the dataclass is frozen, and not yet handed out
+    """Return every option of a dataclass by its name."""
+    return {
+        each.name: replace(each.metadata["option"], name=each.name)
+        for each in fields(table)
+        if "option" in each.metadata
+    }

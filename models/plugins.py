@@ -6,7 +6,7 @@ import re
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from importlib import import_module, metadata
 from importlib.metadata import entry_points
@@ -163,7 +163,7 @@ def constants_of(
         Constant(
             field.name,
             kinds[field.name],
-            _default(field),
+            None if field.default is MISSING else field.default,
             str(field.metadata.get("help", "")),
         )
         for field in fields(made)
@@ -241,10 +241,10 @@ def built(
         raise InputError(f"{what}: {text}") from error
 
 
-def _default(field: Field[Any]) -> Any:
-    if field.default is not MISSING:
-        return field.default
-    return None if field.default_factory is MISSING else field.default_factory()
+_WORDS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
 
 
 def _parsed(kind: Any, text: str) -> Any:
@@ -252,38 +252,26 @@ def _parsed(kind: Any, text: str) -> Any:
     if origin in (Union, types.UnionType):
         if text.lower() in ("none", "") and type(None) in arguments:
             return None
-        return _parsed(
-            next(argument for argument in arguments if argument is not type(None)), text
-        )
-    if origin is Literal:
-        if text not in map(str, arguments):
-            raise ValueError(text)
-        return next(argument for argument in arguments if str(argument) == text)
+        return _parsed(next(each for each in arguments if each is not type(None)), text)
     if origin is tuple:
-        return tuple(
-            _parsed(arguments[0], part.strip())
-            for part in text.split(",")
-            if part.strip()
-        )
-    if kind is bool:
-        if text.lower() not in ("1", "0", "true", "false", "yes", "no", "on", "off"):
-            raise ValueError(text)
-        return text.lower() in ("1", "true", "yes", "on")
+        parts = (part.strip() for part in text.split(","))
+        return tuple(_parsed(arguments[0], part) for part in parts if part)
     if kind in (int, float, str):
         return kind(text)
-    raise ValueError(f"an option of type {kind} cannot be given as text")
+    words = _WORDS if kind is bool else {str(each): each for each in arguments}
+    word = text.lower() if kind is bool else text
+    if word not in words:
+        raise ValueError(text)
+    return words[word]
 
 
 def _expected(kind: Any) -> str:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return " or ".join(
-            "none" if argument is type(None) else _expected(argument)
-            for argument in arguments
-        )
+        return " or ".join(map(_expected, arguments))
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}"
     if origin is tuple:
         return f"{_expected(arguments[0])}, several with commas between"
     names = {bool: "yes or no", int: "a whole number", float: "a number", str: "a text"}
-    return names.get(kind, str(kind))
+    return {**names, type(None): "none"}.get(kind, str(kind))

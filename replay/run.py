@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import platform
+import re
 import resource
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -21,11 +23,10 @@ from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import PolicyCall
 from bft.replay.engine.watcher import Notes, Silent, Watcher
 from bft.replay.inputs.files import Files, InMemoryInputs
-from bft.replay.inputs.load import MAX_NAMED, Inputs, cap_all, load
+from bft.replay.inputs.load import Inputs, load
+from bft.replay.inputs.shaping import MAX_NAMED, cap_all
 from bft.replay.options.options import Options
 from bft.replay.options.presets import PRESETS
-from bft.replay.options.run_spec import RunSpec
-from bft.replay.options.table import OptionTable
 from bft.replay.policies import MilpPolicy, Policy, PolicyError
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
@@ -43,9 +44,6 @@ from bft.replay.results.outcome_tables import (
 )
 from bft.replay.results.search import search_metrics
 from bft.replay.trace.node_trace import NodeTrace
-
-# Of the time that decisions took: enough of them to draw its distribution.
-_QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 
 
 def execute(
@@ -106,155 +104,146 @@ def execute(
     ('fifo', 60)
     """
     folder, watcher = Path(folder), watcher or Silent()
+    notes = Notes(watcher)
     with claimed(folder) as put_in_place:
         for text in put_in_place:
             watcher.note(text)
-        run = RunSpec.of(options)
-        return _execute(
-            run,
-            folder,
-            force,
-            watcher,
-            should_stop,
-            checkpoint_every_s,
-            in_memory,
-            files or Files(),
-            tables,
+        saved = checkpoint_path(folder)
+        resumes = (
+            checkpoint_every_s is not None
+            and saved.exists()
+            and results.is_interrupted(folder)
         )
-
-
-def _execute(
-    run: RunSpec,
-    folder: Path,
-    force: bool,
-    watcher: Watcher,
-    should_stop: Callable[[], bool] | None,
-    checkpoint_every_s: float | None,
-    in_memory: InMemoryInputs,
-    files: Files,
-    tables: bool,
-) -> dict[str, Any]:
-    saved = checkpoint_path(folder)
-    resumes = (
-        checkpoint_every_s is not None
-        and saved.exists()
-        and results.is_interrupted(folder)
-    )
-    results.check_writable(folder, force=force or resumes)
-    clock = {"started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    began = time.perf_counter()
-    notes = Notes(watcher)
-    for note in run.notes():  # and errors: before anything is read
-        notes.note(note)
-    inputs = load(run, notes, in_memory, files)
-    loaded = time.perf_counter()
-    configuration = _summary(run.options, inputs, {}, notes)
-    checkpoint = None
-    if len(inputs.pools) > 1 and checkpoint_every_s is not None:
-        watcher.note(
-            "--checkpoint-every saves one pool of nodes, not virtual clusters: without effect"
+        results.check_writable(folder, force=force or resumes)
+        clock = {"started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        began = time.perf_counter()
+        for note in options.notes():  # and errors: before anything is read
+            notes.note(note)
+        inputs = load(options, notes, in_memory, files)
+        timing: dict[str, Any] = {"load_s": time.perf_counter() - began}
+        run = _Run(options, inputs, watcher, notes, should_stop, timing)
+        configuration = _summary(run)
+        checkpoint = None
+        if checkpoint_every_s is not None:
+            if len(inputs.pools) > 1:
+                watcher.note(
+                    "--checkpoint-every saves one pool of nodes, not virtual clusters: without effect"
+                )
+            elif options.published:
+                watcher.note(
+                    "--compat reference knows no --checkpoint-every: without effect"
+                )
+            else:
+                checkpoint = Checkpoint(saved, configuration, checkpoint_every_s)
+        if resumes and not force:
+            # Only a part of this very run gives way to its continuation.
+            same = {
+                key: configuration[key] for key in ("options", "inputs", "versions")
+            }
+            force = checkpoint is not None and results.is_interrupted(folder, same)
+            results.check_writable(folder, force=force)
+        write = (
+            _replay_reference(run)
+            if options.published
+            else _replay(run, checkpoint, results.existing(folder.parent))
         )
-    elif checkpoint_every_s is not None and not run.published:
-        checkpoint = Checkpoint(saved, configuration, checkpoint_every_s)
-    elif checkpoint_every_s is not None:
-        watcher.note("--compat reference knows no --checkpoint-every: without effect")
-    if (
-        resumes and not force
-    ):  # only a part of this very run gives way to its continuation
-        same = {name: configuration[name] for name in ("options", "inputs", "versions")}
-        force = checkpoint is not None and results.is_interrupted(folder, same)
-        results.check_writable(folder, force=force)
-    if run.published:
-        metrics, timing, write = _replay_reference(
-            run.options, inputs, watcher, should_stop
-        )
-    else:
-        metrics, timing, write = _replay(
-            run,
-            inputs,
-            watcher,
-            notes,
-            should_stop,
-            checkpoint,
-            results.existing(folder.parent),
-        )
-    # Only now, so that a replay that is killed leaves nothing but its checkpoint and the name of its lock.
-    with results.run_directory(folder, force=force) as draft:
-        if tables:
-            write(draft)
-        summary = _summary(run.options, inputs, metrics, notes)
-        results.write_json(draft / results.SUMMARY, summary)
-        results.write_json(
-            draft / results.TIMING,
-            {
-                **clock,
-                "load_s": loaded - began,
-                **timing,
-                "total_s": time.perf_counter() - began,
-                "peak_memory_mib": _peak_mib(),
-                "machine": {
-                    "python": platform.python_version(),
-                    "system": platform.platform(),
-                },
-            },
-        )
-    if checkpoint is not None and not metrics["interrupted"]:
-        checkpoint.remove()
-    if "policy_error" in metrics:
+        # Only now, so that a replay that is killed leaves nothing but its checkpoint and the name of its lock.
+        with results.run_directory(folder, force=force) as draft:
+            if tables:
+                write(draft)
+            summary = _summary(run)
+            results.write_json(draft / results.SUMMARY, summary)
+            timing["total_s"] = time.perf_counter() - began
+            timing["peak_memory_mib"] = _peak_mib()
+            timing["machine"] = {
+                "python": platform.python_version(),
+                "system": platform.platform(),
+            }
+            results.write_json(draft / results.TIMING, clock | timing)
+        if checkpoint is not None and not run.metrics["interrupted"]:
+            checkpoint.remove()
+    if run.failed is not None:
         raise PolicyError(
-            f"{metrics['policy_error']}; what was replayed before is kept in {folder} and marked"
+            f"{run.failed}; what was replayed before is kept in {folder} and marked"
         )
     return summary
 
 
-Replayed = tuple[dict[str, Any], dict[str, Any], Callable[[Path], None]]
-"""Metrics, wall-clock figures, and a function that writes the rest into a folder."""
+@dataclass
+class _Run:
+    """A run under way: what it replays, and what has come of it so far.
 
+    Parameters
+    ----------
+    options, inputs, watcher, notes, should_stop
+        As for `execute`.
+    timing
+        Wall-clock figures.
+    metrics
+        The metrics of summary.json.
+    pools
+        What was replayed, once --policy has prepared the jobs.
+    staged
+        Whether a stage on further nodes came before.
+    outcome
+        The outcome of all pools.
+    policies
+        The policies that replayed the pools.
+    failed
+        The failure of a policy; after it nothing more is replayed.
+    """
 
-class _Player:
-    """Replays virtual clusters under the policy of the options, in turn, until it is stopped or the policy fails."""
+    options: Options
+    inputs: Inputs
+    watcher: Watcher
+    notes: Notes
+    should_stop: Callable[[], bool] | None
+    timing: dict[str, Any]
+    metrics: dict[str, Any] = field(default_factory=dict)
+    pools: Sequence[Pool] = ()
+    staged: bool = False
+    outcome: Outcome = field(init=False)
+    policies: list[Policy] = field(default_factory=list)
+    failed: PolicyError | None = None
 
-    def __init__(
-        self,
-        run: RunSpec,
-        inputs: Inputs,
-        watcher: Watcher,
-        should_stop: Callable[[], bool] | None,
-        spill: Path,
-    ) -> None:
-        self._options, self._inputs, self._watcher = run.options, inputs, watcher
-        self._spill = spill
-        self._should_stop = should_stop
-        self._never_run = frozenset(inputs.never_run)
-        self.failed: PolicyError | None = None  # after it nothing more is replayed
+    @property
+    def of_kinds(self) -> bool:
+        """Whether units are of several kinds."""
+        return any(pool.trace.kinds for pool in self.pools)
 
-    def run(
+    def stopped(self) -> bool:
+        """Whether nothing more is replayed."""
+        asked = self.should_stop is not None and self.should_stop()
+        return asked or self.failed is not None
+
+    def replay(
         self,
         name: str,
         pool: Pool,
-        policy: Policy,
+        spill: Path,
         checkpoint: Checkpoint | None = None,
         *,
         dedicated: bool = False,
-    ) -> tuple[Outcome, float]:
-        """Replay a pool's jobs; return the outcome, and the seconds (wall time) that it took."""
-        watcher, rules = self._watcher, self._options.rules
+    ) -> Outcome:
+        """Replay a pool's jobs under the policy of the options, as far as it comes."""
+        watcher, rules = self.watcher, self.options.rules
         watcher.stage(name, pool.trace.start, pool.trace.end)
         began = time.perf_counter()
-        without = {
-            index for index, job in enumerate(pool.jobs) if job.name in self._never_run
-        }
+        policy = self.options.make_policy(self.inputs.interference)
+        if not dedicated:
+            self.policies.append(policy)
+        never_run = frozenset(self.inputs.never_run)
         replay = Replay(
             pool.trace,
             pool.jobs,
             policy,
             rules.dedicated() if dedicated else rules,
-            self._inputs.interference,
-            without,
-            self._options.make_workload(),
+            self.inputs.interference,
+            {place for place, job in enumerate(pool.jobs) if job.name in never_run},
+            self.options.make_workload(),
             pool.outlook,
         )
-        replay.spill_to(self._spill)
+        replay.spill_to(spill)
         if checkpoint is not None and checkpoint.resume(replay):
             torn = ", as its last part is torn" if checkpoint.torn else ""
             watcher.note(
@@ -277,245 +266,207 @@ class _Player:
             # Saved at the end too: the replay for U and the writing, which follow, may be interrupted or killed.
             outcome = replay.run(
                 on_step=on_step,
-                should_stop=self._stop,
+                should_stop=self.stopped,
                 before_close=lambda: save(due=False),
             )
         except PolicyError as error:
             self.failed = error
             outcome = error.outcome
-        return outcome, time.perf_counter() - began
-
-    def _stop(self) -> bool:
-        return self.failed is not None or (
-            self._should_stop is not None and self._should_stop()
-        )
+        spent = "dedicated_s" if dedicated else "replay_s"
+        seconds = time.perf_counter() - began
+        self.timing[spent] = self.timing.get(spent, 0.0) + seconds
+        return outcome
 
 
-def _replay(
-    run: RunSpec,
-    inputs: Inputs,
-    watcher: Watcher,
-    notes: Notes,
-    should_stop: Callable[[], bool] | None,
-    checkpoint: Checkpoint | None,
-    spill: Path,
-) -> Replayed:
-    options, player = run.options, _Player(run, inputs, watcher, should_stop, spill)
-    outcomes, policies, replay_s = [], [], 0.0
-    stage, jobs, pools = _stage_before(run, inputs)
-    if options.workload is not None and (stage is not None or len(pools) > 1):
+Write = Callable[[Path], None]
+"""Writes tables into a folder."""
+
+
+def _replay(run: _Run, checkpoint: Checkpoint | None, spill: Path) -> Write:
+    """Replay, and compute the metrics; return what writes the tables."""
+    options, inputs = run.options, run.inputs
+    stage, jobs, run.pools = _stage_before(options, inputs)
+    run.staged, several = stage is not None, len(run.pools) > 1
+    if options.workload is not None and (run.staged or several):
         what = (
-            "several virtual clusters"
-            if stage is None
-            else f"--policy {options.policy}, which profiles jobs first"
+            f"--policy {options.policy}, which profiles jobs first"
+            if run.staged
+            else "several virtual clusters"
         )
         raise InputError(
             f"--workload needs all jobs on one machine from the start; it does not go with {what}"
         )
-    for pool in pools:
-        policy = run.make_policy(inputs.interference)
-        name = f"replay of {pool.name}" if pool.name else "replay"
-        # A checkpoint has one replay; with several virtual clusters, each replay is short.
-        outcome, seconds = player.run(
-            name, pool, policy, checkpoint if len(pools) == 1 else None
+    # A checkpoint has one replay; with several virtual clusters, each replay is short.
+    outcomes = [
+        run.replay(
+            f"replay of {pool.name}" if pool.name else "replay",
+            pool,
+            spill,
+            None if several else checkpoint,
         )
-        outcomes.append(outcome)
-        policies.append(policy)
-        replay_s += seconds
-    merged = merge(pools, outcomes, jobs) if pools else None
+        for pool in run.pools
+    ]
+    merged = merge(run.pools, outcomes, jobs) if run.pools else None
     done = stage.joined(merged) if stage is not None else merged
     if done is None:
         raise InputError("the job table is empty", file=inputs.jobs.source or None)
-    timing: dict[str, Any] = {"replay_s": replay_s, "decision_s": _decision_times(done)}
-    dedicated: list[Outcome] = []
-    stopped = done.interrupted
-    # A fixed cluster is dedicated: it would be compared with itself.
-    if options.dedicated and _several_kinds(pools):
-        notes.note(
-            "U is not computed for several kinds of units: as many dedicated nodes could be of any kinds"
-        )
-    elif options.dedicated and any(policy.name == "schedule" for policy in policies):
-        notes.note(
-            "U is not computed for a schedule: it names units of this machine, which dedicated nodes are not"
-        )
-    elif options.dedicated and options.cluster is None and not stopped:
-        dedicated, dedicated_s, stopped = _on_dedicated_nodes(
-            player, done, jobs, run, inputs, notes
-        )
-        timing |= dedicated_s
-    metrics = {**summarise(done, dedicated), "interrupted": stopped}
-    census = Census.of(done)
-    if figures := _host_jobs(done, options, pools, notes):
-        metrics["host"] = figures
-    if options.rules.admission == "deadline":
-        metrics["admission"] = _admitted(census, notes)
-    if searched := search_metrics(done):
-        metrics["search"] = searched
-    if figures := costs(
-        done,
-        node_watts=options.node_watts,
-        price_per_node_hour=options.price_per_node_hour,
-        co2_per_kwh=options.co2_per_kwh,
-    ):
-        metrics["costs"] = figures
-    refused = [record.job.name for record in census.group("refused")]
-    metrics |= beside_bounds(
-        done, _bounds(options, inputs, pools, refused, staged=stage is not None)
-    )
-    metrics["advised"] = _advised(options, pools, done, metrics, notes)
-    if player.failed is not None:
-        metrics["policy_error"] = str(player.failed)
-    deaths = done.steps["note"].str.contains(DIED, regex=False)
-    if deaths.any():
-        metrics["solver_deaths"] = int(deaths.sum())
+    run.outcome = done
+    run.timing["decision_s"] = _decision_times(done)
+    dedicated, stopped = _on_dedicated_nodes(run, jobs, spill)
+    run.metrics |= {**summarise(done, dedicated), "interrupted": stopped}
+    for keys, contribution in _CONTRIBUTIONS:
+        found = contribution(run)
+        run.metrics |= {key: found[key] for key in keys if found.get(key, {}) != {}}
 
     def write(draft: Path) -> None:
         write_outcome(draft, done)
         if options.rules.return_time_s is not None:
             write_returns(draft, done)
 
-    return metrics | _verified(policies), timing, write
+    return write
 
 
-def _host_jobs(
-    outcome: Outcome, options: OptionTable, pools: Sequence[Pool], notes: Notes
-) -> dict[str, Any]:
-    """Compute what harvesting costs the machine's own jobs, with notes; empty for fixed clusters."""
+def _on_dedicated_nodes(
+    run: _Run, jobs: JobTable, spill: Path
+) -> tuple[list[Outcome], bool]:
+    """Replay the jobs on dedicated nodes, for U; return outcomes, and whether a replay was stopped."""
+    stopped, options = run.outcome.interrupted, run.options
+    reasons = {
+        "several kinds of units: as many dedicated nodes could be of any kinds": run.of_kinds,
+        "a schedule: it names units of this machine, which dedicated nodes are not": any(
+            policy.name == "schedule" for policy in run.policies
+        ),
+    }
+    why = next((what for what, holds in reasons.items() if holds), None)
+    if options.dedicated and why is not None:
+        run.notes.note(f"U is not computed for {why}")
+    # A fixed cluster is dedicated: it would be compared with itself.
+    compared = options.dedicated and why is None and options.cluster is None
+    if not compared or stopped:
+        return [], stopped
+    dedicated: list[Outcome] = []
+    rigid, never_run = run.options.policy_type.kind.rigid, run.inputs.never_run
+    for trace in dedicated_traces(run.outcome):
+        nodes = len(trace.nodes)
+        pool, too_large = cap_all(Pool("", trace, jobs, ()), rigid=rigid, but=never_run)
+        if too_large:
+            run.notes.note(
+                f"for U, {too_large} jobs that need more than the {nodes} dedicated nodes run on all of them"
+            )
+        name = f"{nodes} dedicated node{'s' * (nodes != 1)}, for U"
+        result = run.replay(name, pool, spill, dedicated=True)
+        if result.interrupted:  # U of a part means nothing
+            return [], True
+        dedicated.append(result)
+    return dedicated, False
+
+
+# --- what a run adds to the metrics of `summarise` ----------------------------------------------------------------
+
+
+def _host_jobs(run: _Run) -> dict[str, Any]:
+    """What harvesting costs the machine's own jobs, with notes; nothing for fixed clusters."""
+    options, outcome, rules = run.options, run.outcome, run.options.rules
     if outcome.host is None or options.cluster is not None or outcome.trace.by_unit:
         return {}
-    rules = options.rules
     figures = host_metrics(
         outcome,
         rules.return_time_s,
         price=options.host_price,
         some_nodes_alone=options.node_class is not None,
     )
-    if not rules.harms:
-        return figures
-    if rules.reserve and options.dedicated:
-        notes.note(
-            "--reserve keeps no node free of those dedicated ones with which U compares"
-        )
-    for note in host_notes(figures, outcome, rules, is_best=options.preset == "best"):
-        notes.note(note)
-    return {**figures, "reserve": rules.reserve, "free_first": rules.takes_free_first}
+    if rules.harms:
+        if rules.reserve and options.dedicated:
+            run.notes.note(
+                "--reserve keeps no node free of those dedicated ones with which U compares"
+            )
+        is_best = options.preset == "best"
+        for note in host_notes(figures, outcome, rules, is_best=is_best):
+            run.notes.note(note)
+        figures |= {"reserve": rules.reserve, "free_first": rules.takes_free_first}
+    return {"host": figures}
 
 
-def _admitted(census: Census, notes: Notes) -> dict[str, Any]:
+def _admitted(run: _Run) -> dict[str, Any]:
     """How many jobs with deadlines came, and which were refused; with a note."""
+    if run.options.rules.admission != "deadline":
+        return {}
     came = [
         record
-        for record in census.group("submitted")
+        for record in Census.of(run.outcome).group("submitted")
         if record.job.deadline_ns is not None
     ]
     refused = [record.job.name for record in came if record.refused_ns is not None]
     if refused:
-        named = ", ".join(refused[:MAX_NAMED]) + (
-            " and others" if len(refused) > MAX_NAMED else ""
-        )
-        notes.note(
+        more = " and others" if len(refused) > MAX_NAMED else ""
+        run.notes.note(
             f"--admission deadline: {len(refused):,} of {len(came):,} jobs with deadlines were refused and never run "
-            f"({named}); summary.json names all"
+            f"({', '.join(refused[:MAX_NAMED])}{more}); summary.json names all"
         )
-    return {"with_deadlines": len(came), "refused": refused}
+    return {"admission": {"with_deadlines": len(came), "refused": refused}}
 
 
-def _on_dedicated_nodes(
-    player: _Player,
-    outcome: Outcome,
-    jobs: JobTable,
-    run: RunSpec,
-    inputs: Inputs,
-    notes: Notes,
-) -> tuple[list[Outcome], dict[str, float], bool]:
-    """Replay the jobs on dedicated nodes, for U; return outcomes, times, and whether a replay was stopped."""
-    dedicated: list[Outcome] = []
-    timing: dict[str, float] = {}
-    for trace in dedicated_traces(outcome):
-        nodes = len(trace.nodes)
-        rigid, never_run = run.policy.kind.rigid, frozenset(inputs.never_run)
-        pool, too_large = cap_all(Pool("", trace, jobs, ()), rigid=rigid, but=never_run)
-        if too_large:
-            notes.note(
-                f"for U, {too_large} jobs that need more than the {nodes} dedicated nodes run on all of them"
-            )
-        name = f"{nodes} dedicated node{'s' * (nodes != 1)}, for U"
-        result, seconds = player.run(
-            name, pool, run.make_policy(inputs.interference), dedicated=True
+def _searched(run: _Run) -> dict[str, Any]:
+    return {"search": search_metrics(run.outcome) or {}}
+
+
+def _costs(run: _Run) -> dict[str, Any]:
+    o = run.options
+    figures = costs(
+        run.outcome,
+        node_watts=o.node_watts,
+        price_per_node_hour=o.price_per_node_hour,
+        co2_per_kwh=o.co2_per_kwh,
+    )
+    return {"costs": figures}
+
+
+def _bound(run: _Run) -> dict[str, Any]:
+    """The bound that no policy exceeds, and the share of it."""
+    if run.staged:
+        policy = run.options.policy
+        bounds = Bounds(
+            why_none=f"no bound is known: --policy {policy} runs jobs on further nodes first"
         )
-        dedicated.append(result)
-        timing["dedicated_s"] = timing.get("dedicated_s", 0.0) + seconds
-        if result.interrupted:  # U of a part means nothing
-            return [], timing, True
-    return dedicated, timing, False
+    else:
+        refused = [each.job.name for each in Census.of(run.outcome).group("refused")]
+        bounds = _bounds(run.options, run.inputs, run.pools, refused)
+    return beside_bounds(run.outcome, bounds)
 
 
-def bounds_by(options: OptionTable, watcher: Watcher) -> tuple[Bounds, Inputs]:
-    """Bounds for any policy on the inputs that the options name, and these inputs."""
-    inputs = load(RunSpec.of(options), Notes(watcher))
-    refused = (
-        None if options.rules.admission == "deadline" else ()
-    )  # that depends on the policy
-    return _bounds(options, inputs, inputs.pools, refused), inputs
-
-
-def _bounds(
-    options: OptionTable,
-    inputs: Inputs,
-    pools: Sequence[Pool],
-    refused: Sequence[str] | None,
-    *,
-    staged: bool = False,
-) -> Bounds:
-    if staged:
-        return Bounds(
-            why_none=f"no bound is known: --policy {options.policy} runs jobs on further nodes first"
-        )
-    if options.workload is not None:
-        return Bounds(
-            why_none="no bound is known: which jobs --workload submits and stops depends on what is decided"
-        )
-    worlds = [(pool.trace, pool.jobs) for pool in pools]
-    return bounds_of(worlds, inputs.interference, inputs.never_run, refused)
-
-
-def _several_kinds(pools: Sequence[Pool]) -> bool:
-    """Whether units are of several kinds."""
-    return any(pool.trace.kinds for pool in pools)
-
-
-def _advised(
-    options: OptionTable,
-    pools: Sequence[Pool],
-    outcome: Outcome,
-    metrics: dict[str, Any],
-    notes: Notes,
-) -> str | None:
+def _advised(run: _Run) -> dict[str, Any]:
     """What to set where much of the bound is left; None where nothing is, or where no option is known to help.
 
     With the default policy a note says what it was lost to.
     """
-    share = metrics["share_of_bound"]
-    if share is None or share >= 1 - MUCH_LEFT or _several_kinds(pools):
-        return None
+    options, share = run.options, run.metrics["share_of_bound"]
+    if share is None or share >= 1 - MUCH_LEFT or run.of_kinds:
+        return {"advised": None}
     if options.policy != "milp":
         may = options.cluster is None and options.xi is None
-        return f"--policy milp {BEST}" if may else None
+        return {"advised": f"--policy milp {BEST}" if may else None}
     # The backend changes no result.
-    best = {name: value for name, value in PRESETS["best"].items() if name != "backend"}
-    is_best = all(options.flat()[name] == value for name, value in best.items())
+    best = PRESETS["best"].items() - {("backend", PRESETS["best"]["backend"])}
+    is_best = best <= options.flat().items()
     max_jobs = options.rules.max_jobs
-    advised = advice(outcome, metrics, max_jobs=max_jobs, is_best=is_best)
+    advised = advice(run.outcome, run.metrics, max_jobs=max_jobs, is_best=is_best)
     if advised is None:
-        return None
+        return {"advised": None}
     text, what = advised
-    notes.note(text)
-    return what
+    run.notes.note(text)
+    return {"advised": what}
 
 
-def _verified(policies: Sequence[Policy]) -> dict[str, int]:
+def _failures(run: _Run) -> dict[str, Any]:
+    """Why the policy failed, and how often a solver died."""
+    deaths = int(run.outcome.steps["note"].str.contains(DIED, regex=False).sum())
+    failed = {} if run.failed is None else {"policy_error": str(run.failed)}
+    return failed | ({"solver_deaths": deaths} if deaths else {})
+
+
+def _verified(run: _Run) -> dict[str, Any]:
     """How many answers of a solver were checked, and how many were invalid."""
-    by_milp = [policy for policy in policies if isinstance(policy, MilpPolicy)]
+    by_milp = [policy for policy in run.policies if isinstance(policy, MilpPolicy)]
     checked = [policy for policy in by_milp if policy.solver.verify or policy.verified]
     if not checked:
         return {}
@@ -525,107 +476,134 @@ def _verified(policies: Sequence[Policy]) -> dict[str, int]:
     }
 
 
+# Keys of the metrics in summary.json beside those of `summarise`, and what computes them; an empty one is left out.
+_CONTRIBUTIONS: tuple[tuple[tuple[str, ...], Callable[[_Run], dict[str, Any]]], ...] = (
+    (("host",), _host_jobs),
+    (("admission",), _admitted),
+    (("search",), _searched),
+    (("costs",), _costs),
+    (("bound", "share_of_bound", "bounds", "jct_to_end_mean_s"), _bound),
+    (("advised",), _advised),
+    (("policy_error", "solver_deaths"), _failures),
+    (("verified", "verify_mismatches"), _verified),
+)
+
+
+def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
+    """Bounds for any policy on the inputs that the options name, and these inputs."""
+    inputs = load(options, Notes(watcher))
+    # Whom deadlines refuse depends on the policy.
+    refused = None if options.rules.admission == "deadline" else ()
+    return _bounds(options, inputs, inputs.pools, refused), inputs
+
+
+def _bounds(
+    options: Options,
+    inputs: Inputs,
+    pools: Sequence[Pool],
+    refused: Sequence[str] | None,
+) -> Bounds:
+    if options.workload is not None:
+        return Bounds(
+            why_none="no bound is known: which jobs --workload submits and stops depends on what is decided"
+        )
+    worlds = [(pool.trace, pool.jobs) for pool in pools]
+    return bounds_of(worlds, inputs.interference, inputs.never_run, refused)
+
+
 def _stage_before(
-    run: RunSpec, inputs: Inputs
+    options: Options, inputs: Inputs
 ) -> tuple[Stage | None, JobTable, Sequence[Pool]]:
     """Run the stage of a policy before the pools; return it, the jobs that are left, and their pools."""
-    options, policy = run.options, run.make_policy(inputs.interference)
+    policy = options.make_policy(inputs.interference)
     jobs, pools = inputs.jobs, inputs.pools
     if isinstance(policy, Prepares):
         with PolicyCall(options.policy, policy, under_way=False):
             jobs = policy.prepare(jobs)
         pools = tuple(pool.of(jobs) for pool in pools)
-    if options.cluster is None or not isinstance(policy, StagesBefore):
-        return None, jobs, pools
-    with PolicyCall(options.policy, policy, under_way=False):
-        stage = policy.stage_before(
-            jobs,
-            start_ns=min(pool.trace.start for pool in pools),
-            end_ns=max(pool.trace.end for pool in pools),
-            units_per_node=pools[0].trace.units_per_node,
-        )
-    if stage is None:
-        return None, jobs, pools
-    return stage, stage.jobs, cluster_pools(options.cluster, stage.jobs)
+    stage = None
+    if options.cluster is not None and isinstance(policy, StagesBefore):
+        with PolicyCall(options.policy, policy, under_way=False):
+            stage = policy.stage_before(
+                jobs,
+                start_ns=min(pool.trace.start for pool in pools),
+                end_ns=max(pool.trace.end for pool in pools),
+                units_per_node=pools[0].trace.units_per_node,
+            )
+        if stage is not None:
+            jobs, pools = stage.jobs, tuple(cluster_pools(options.cluster, stage.jobs))
+    return stage, jobs, pools
 
 
-def _replay_reference(
-    options: OptionTable,
-    inputs: Inputs,
-    watcher: Watcher,
-    should_stop: Callable[[], bool] | None,
-) -> Replayed:
-    trace = inputs.pools[0].trace
-    watcher.stage("replay as published", trace.start, trace.end)
+def _replay_reference(run: _Run) -> Write:
+    """Replay as published; return what writes the tables."""
+    options, jobs, trace = run.options, run.inputs.jobs, run.inputs.pools[0].trace
+    run.watcher.stage("replay as published", trace.start, trace.end)
     began = time.perf_counter()
-    run = replay_reference(
+    done = replay_reference(
         trace,
-        inputs.jobs,
+        jobs,
         tfwd_s=options.tfwd_s,
         max_jobs=options.rules.max_jobs,
         use_milp=options.policy == "milp",
         backend=options.solver.backend,
         time_limit=options.solver.time_limit_s,
-        on_step=watcher.at,
-        should_stop=should_stop,
+        on_step=run.watcher.at,
+        should_stop=run.should_stop,
     )
-    timing = {"replay_s": time.perf_counter() - began}
-
-    def write(draft: Path) -> None:
-        write_step_log(run, draft / results.STEP_LOG)
-        finished = finish_frame(inputs.jobs, run.finish_ns, run.progress)
-        write_parquet(finished, draft / results.JOBS)
-
-    statuses = {"kept at time limit": run.timeouts, "fallback": run.fallbacks}
-    metrics = {
-        "outcome": run.total_progress,
-        "decisions": run.decisions,
+    run.timing["replay_s"] = time.perf_counter() - began
+    statuses = {"kept at time limit": done.timeouts, "fallback": done.fallbacks}
+    run.metrics |= {
+        "outcome": done.total_progress,
+        "decisions": done.decisions,
         "decisions_by_status": {
             status: count for status, count in statuses.items() if count
         },
-        "rows": len(run.steps),
-        "jobs": len(run.jobs),
-        "jobs_finished": sum(finish is not None for finish in run.finish_ns),
-        "preemption_cost": float(run.steps["PreCost"].sum()),
-        "rescale_cost": float(run.steps["ReScost"].sum()),
-        "interrupted": run.interrupted,
+        "rows": len(done.steps),
+        "jobs": len(done.jobs),
+        "jobs_finished": sum(finish is not None for finish in done.finish_ns),
+        "preemption_cost": float(done.steps["PreCost"].sum()),
+        "rescale_cost": float(done.steps["ReScost"].sum()),
+        "interrupted": done.interrupted,
     }
-    return metrics, timing, write
+
+    def write(draft: Path) -> None:
+        write_step_log(done, draft / results.STEP_LOG)
+        finished = finish_frame(jobs, done.finish_ns, done.progress)
+        write_parquet(finished, draft / results.JOBS)
+
+    return write
+
+
+# Of the time that decisions took: enough of them to draw its distribution.
+_QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 
 
 def _decision_times(outcome: Outcome) -> dict[str, Any]:
     seconds = outcome.decision_seconds
     if not len(seconds):
         return {"count": 0}
-    named = dict(
-        zip(
-            ("median", "p99", "max"),
-            np.percentile(seconds, (50, 99, 100)).tolist(),
-            strict=True,
-        )
-    )
+    median, p99, largest = np.percentile(seconds, (50, 99, 100)).tolist()
     quantiles = np.quantile(seconds, np.array(_QUANTILES)).tolist()
     return {
         "count": len(seconds),
         "sum": float(seconds.sum()),
         "mean": float(seconds.mean()),
-        **named,
-        "quantiles": {
-            str(share): value
-            for share, value in zip(_QUANTILES, quantiles, strict=True)
-        },
+        "median": median,
+        "p99": p99,
+        "max": largest,
+        "quantiles": dict(zip(map(str, _QUANTILES), quantiles, strict=True)),
     }
 
 
-def _summary(
-    options: OptionTable, inputs: Inputs, metrics: dict[str, Any], notes: Notes
-) -> dict[str, Any]:
+def _summary(run: _Run) -> dict[str, Any]:
     """Make the summary without wall-clock times: the same input and options give the same bytes."""
+    options, inputs = run.options, run.inputs
     return {
         "format": results.FORMAT,
         "format_version": results.FORMAT_VERSION,
-        "degraded": degraded(metrics),
-        "metrics": metrics,
+        "degraded": degraded(run.metrics),
+        "metrics": run.metrics,
         "options": options.flat(),
         "inputs": {
             "digests_sha256": inputs.digests,
@@ -639,7 +617,7 @@ def _summary(
                 "never_run": list(inputs.never_run),
             },
         },
-        "notes": list(notes.kept),
+        "notes": list(run.notes.kept),
         "versions": versions(),
     }
 
@@ -670,18 +648,9 @@ def degraded(metrics: dict[str, Any]) -> bool:
 def _peak_mib() -> float:
     """Most resident memory of this process so far; getrusage would count what our parent had when it started us."""
     status = Path("/proc/self/status")
-    if status.exists():
-        line = next(
-            (
-                line
-                for line in status.read_text().splitlines()
-                if line.startswith("VmHWM")
-            ),
-            None,
-        )
-        if line is not None:
-            return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    found = status.exists() and re.search(r"VmHWM:\s*(\d+)", status.read_text())
+    kib = int(found[1]) if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kib / 1024
 
 
 def versions() -> dict[str, str]:

@@ -77,74 +77,60 @@ def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
         )
     for index, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict):
-            raise InputError(
-                f"expected a JSON object, not {type(entry).__name__}",
-                file=path,
-                row=index,
-            )
-    return rigid_table(
-        path,
-        (
-            (
-                row.index + 1,
-                _job(row, clock) or "without an attempt that has GPUs, start and end",
-            )
-            for row in Rows.of(entries, path, job="jobid")
-        ),
-    )
+            what = f"expected a JSON object, not {type(entry).__name__}"
+            raise InputError(what, file=path, row=index)
+    rows = Rows.of(entries, path, job="jobid")
+    return rigid_table(rows, lambda row: _job(row, clock), {"Jmax": "detail"})
 
 
-def _job(row: Row, clock: tzinfo) -> Job | None:
-    """Return the job of an entry, None when it never ran."""
+def _job(row: Row, clock: tzinfo) -> Job | str:
+    """Return the job of an entry, or why it is left out."""
     name = row.name("jobid")
     submitted_ns = _instant(row, row.value("submitted_time"), "submitted_time", clock)
     if submitted_ns is None:
         raise row.error("submitted_time", f"expected {_EXPECTED}, not nothing")
     attempts = row.value("attempts")
-    if not isinstance(attempts, list) or not all(
-        isinstance(attempt, dict) for attempt in attempts
-    ):
+    if not _objects(attempts):
         raise row.error("attempts", "expected a list of objects")
-    units, seconds, counted = 0, 0.0, 0
+    counted: list[tuple[int, float]] = []
     for attempt in attempts:
         gpus = _gpus(row, attempt)
         start_ns, end_ns = (
             _instant(row, attempt.get(key), key, clock)
             for key in ("start_time", "end_time")
         )
-        if not gpus or start_ns is None or end_ns is None or end_ns <= start_ns:
-            continue
-        units, seconds, counted = (
-            max(units, gpus),
-            seconds + (end_ns - start_ns) / SECOND_NS,
-            counted + 1,
-        )
+        if gpus and start_ns is not None and end_ns is not None and end_ns > start_ns:
+            counted.append((gpus, (end_ns - start_ns) / SECOND_NS))
     if not counted:
-        return None
+        return "without an attempt that has GPUs, start and end"
     user, vc, status = (
         "" if row.value(key) in _UNKNOWN else row.name(key)
         for key in ("user", "vc", "status")
     )
-    extra = {"status": status, "attempts": counted}
-    try:
-        return rigid_job(
-            name, submitted_ns, units, seconds, user=user, vc=vc, extra=extra
-        )
-    except InputError as error:
-        raise row.placed(error, "detail" if error.column == "Jmax" else None) from error
+    return rigid_job(
+        name,
+        submitted_ns,
+        max(gpus for gpus, _ in counted),
+        sum(seconds for _, seconds in counted),
+        user=user,
+        vc=vc,
+        extra={"status": status, "attempts": len(counted)},
+    )
+
+
+def _objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
 def _gpus(row: Row, attempt: Mapping[str, Any]) -> int:
     """Different GPUs of an attempt."""
     nodes = attempt.get("detail") or []
-    if isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes):
-        names = [node.get("gpus") for node in nodes]
-        if all(
-            isinstance(gpus, list) and all(isinstance(gpu, str | int) for gpu in gpus)
-            for gpus in names
-        ):
-            return sum(len(set(gpus)) for gpus in names)
-    raise row.error("detail", "expected a list of objects with ip and a list gpus")
+    named: list[Any] = [None]
+    if _objects(nodes):
+        named = [node.get("gpus") for node in nodes]
+    if not all(isinstance(gpus, list) for gpus in named):
+        raise row.error("detail", "expected a list of objects with ip and a list gpus")
+    return sum(len(set(map(str, gpus))) for gpus in named)
 
 
 def _instant(row: Row, value: object, key: str, clock: tzinfo) -> int | None:

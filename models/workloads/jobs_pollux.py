@@ -125,7 +125,8 @@ def read_pollux_jobs(
                 "batch_size",
                 f"expected {limits.initial} to {limits.most}, as measured, not {batch}",
             )
-        jmax = _most_replicas(application)
+        most = min(MOST_REPLICAS, limits.most // limits.atomic_min)
+        jmax = 1 if model in SINGLE else most
         if not 1 <= requested <= jmax:
             raise row.error(
                 "num_replicas", f"expected 1 to {jmax} for {model}, not {requested}"
@@ -165,14 +166,6 @@ def read_pollux_jobs(
             )
         )
     return JobTable(tuple(jobs), str(path), _notes(settings, known))
-
-
-def _most_replicas(application: Application) -> int:
-    """The largest number of replicas of an application."""
-    if application.name in SINGLE:
-        return 1
-    limits = application.limits
-    return min(MOST_REPLICAS, limits.most // limits.atomic_min)
 
 
 def _measured(

@@ -7,50 +7,35 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from bft.models.cells import MAX_SECONDS, SECOND_NS, read_number
+from bft.models.cells import MAX_SECONDS, SECOND_NS, Row, Rows
 from bft.models.errors import InputError
-from bft.models.jobs import MAX_UNITS, Job, JobTable
+from bft.models.jobs import Job, JobTable
 from bft.models.limited_reading import lines, opened
 from bft.models.workloads.rigid_jobs import rigid_job, rigid_table
 
-FIELDS: Final = (
-    "job number",
-    "submit time",
-    "wait time",
-    "run time",
-    "allocated processors",
-    "average CPU time",
-    "used memory",
-    "requested processors",
-    "requested time",
-    "requested memory",
-    "status",
-    "user",
-    "group",
-    "executable",
-    "queue",
-    "partition",
-    "preceding job",
-    "think time",
-)
+# Names of the fields as messages have them, in their order.
+(JOB, SUBMIT, _, RUN, PROCESSORS, _, _, REQUESTED, REQUESTED_S, _, STATUS, USER, GROUP, EXECUTABLE, QUEUE, PARTITION,
+ _, _) = FIELDS = tuple(f"{number} ({name})" for number, name in enumerate((
+    "job number", "submit time", "wait time", "run time", "allocated processors", "average CPU time", "used memory",
+    "requested processors", "requested time", "requested memory", "status", "user", "group", "executable", "queue",
+    "partition", "preceding job", "think time",
+), start=1))  # fmt: skip
 _HEADER: Final = re.compile(r";\s*([A-Za-z]+)\s*:\s*(\d{1,12})\b", re.ASCII)
 # Submit times beyond are epochs (1985): no log spans 15 years. Others are seconds since UnixStartTime.
 _EPOCHS_FROM_S: Final = 5e8
 # Lines for the parts of a job that was checkpointed; another line covers the whole of it.
 _PARTS: Final = ("2", "3", "4")
 _UNKNOWN: Final = "-1"
-# Contents of Job.extra, and the numbers of their fields.
-_FURTHER: Final = (
-    ("requested_s", 9),
-    ("status", 11),
-    ("group", 13),
-    ("executable", 14),
-    ("queue", 15),
-)
+# Contents of Job.extra, and their fields.
+_FURTHER: Final = {
+    "status": STATUS,
+    "group": GROUP,
+    "executable": EXECUTABLE,
+    "queue": QUEUE,
+}
 
 
 def read_swf_jobs(
@@ -92,24 +77,27 @@ def read_swf_jobs(
     ...     [(job.request, job.pmax) for job in read_swf_jobs(file)]
     [(2, 600.0)]
     """
-    return rigid_table(path, _entries(path, processors_per_unit))
-
-
-def _entries(
-    path: str | Path, processors_per_unit: int | None
-) -> Iterator[tuple[int, Job | str]]:
-    """Yield the number of each line that states a job, and the job or why it is left out."""
     header: dict[str, int] = {}
+    records: list[dict[str, str]] = []  # one a line, so that a row's number is a line's
     with opened(path) as stream:
         _refuse_binary(stream.peek(1), path)
         for line, text in enumerate(lines(stream, str(path)), start=1):
-            if text.startswith(";"):
-                entry = _HEADER.match(text)
-                if entry:
-                    header[entry[1]] = int(entry[2])
-            elif text.strip():
-                units = processors_per_unit or _per_node(header)
-                yield line, _job(text.split(), line, str(path), header, units)
+            entry = _HEADER.match(text)
+            if entry:
+                header[entry[1]] = int(entry[2])
+            cells = [] if text.startswith(";") else text.split()
+            if cells and len(cells) < len(FIELDS):
+                what = f"expected {len(FIELDS)} fields separated by blanks, not {len(cells)}"
+                raise InputError(what, file=path, row=line)
+            stated = zip(FIELDS, cells, strict=False)
+            records.append({name: cell for name, cell in stated if cell != _UNKNOWN})
+    units = processors_per_unit or _per_node(header)
+    start_s = header.get("UnixStartTime", 0)
+    return rigid_table(
+        Rows.of(records, path, job=JOB),
+        lambda row: _job(row, start_s, units) if records[row.index] else None,
+        {"Jmax": PROCESSORS},
+    )
 
 
 def _refuse_binary(block: bytes, path: str | Path) -> None:
@@ -119,77 +107,38 @@ def _refuse_binary(block: bytes, path: str | Path) -> None:
         raise InputError("is no text file", file=path)
 
 
-def _job(
-    fields: list[str],
-    line: int,
-    file: str,
-    header: dict[str, int],
-    processors_per_unit: int,
-) -> Job | str:
+def _job(row: Row, start_s: int, processors_per_unit: int) -> Job | str:
     """Return the job of a line, or why it is left out."""
-    if len(fields) < len(FIELDS):
-        message = (
-            f"expected {len(FIELDS)} fields separated by blanks, not {len(fields)}"
-        )
-        raise InputError(message, file=file, row=line)
-
-    def wrong(field: int, message: str) -> InputError:
-        return InputError(
-            message,
-            file=file,
-            row=line,
-            column=f"{field} ({FIELDS[field - 1]})",
-            job=fields[0],
-        )
-
-    def number(field: int) -> float:
-        value = read_number(fields[field - 1])
-        if not abs(value) < MAX_SECONDS:
-            raise wrong(
-                field, f"expected a finite number, not {fields[field - 1][:40]!r}"
-            )
-        return value
-
-    submit_s, seconds, processors = number(2), number(4), number(5)
-    if fields[10] in _PARTS:
+    submit_s = row.number(SUBMIT, min=0, below=MAX_SECONDS)
+    if row.value(STATUS) in _PARTS:
         return "that are parts of others (status 2 to 4)"
-    if seconds in (0, -1):
+    ran = row.given(RUN)
+    seconds = row.number(RUN, min=0, below=MAX_SECONDS) if ran else 0.0
+    if not seconds:
         return "that never ran"
+    processors = row.number(PROCESSORS, 0.0) or row.number(REQUESTED, 0.0)
     if processors <= 0:
-        processors = number(8)
-    if processors <= 0:
-        raise wrong(5, "neither this field nor field 8 says how many processors it has")
-    if submit_s < 0 or seconds < 0:
-        raise wrong(
-            2 if submit_s < 0 else 4,
-            f"expected a number >= 0, not {min(submit_s, seconds):g}",
-        )
-    units = math.ceil(processors / processors_per_unit)
-    if units > MAX_UNITS:
-        raise wrong(5, f"expected at most {MAX_UNITS:,} units, not {units}")
-    begin_s = 0 if submit_s >= _EPOCHS_FROM_S else header.get("UnixStartTime", 0)
+        what = "neither this field nor field 8 says how many processors it has"
+        raise row.error(PROCESSORS, what)
+    begin_s = 0 if submit_s >= _EPOCHS_FROM_S else start_s
     if begin_s + submit_s + seconds >= MAX_SECONDS:
-        raise wrong(2, "it would run until after the year 2261")
+        raise row.error(SUBMIT, "it would run until after the year 2261")
     extra: dict[str, Any] = {
-        name: fields[column - 1]
-        for name, column in _FURTHER
-        if fields[column - 1] != _UNKNOWN
+        name: row.value(column)
+        for name, column in _FURTHER.items()
+        if row.given(column)
     }
-    if "requested_s" in extra:
-        extra["requested_s"] = number(9)
+    if row.given(REQUESTED_S):
+        extra["requested_s"] = row.number(REQUESTED_S)
     return rigid_job(
-        fields[0],
+        row.name(JOB),
         begin_s * SECOND_NS + round(submit_s * SECOND_NS),
-        units,
+        math.ceil(processors / processors_per_unit),
         seconds,
-        user=_known(fields[11]),
-        vc=_known(fields[15]),
+        user=row.name(USER, ""),
+        vc=row.name(PARTITION, ""),
         extra=extra,
     )
-
-
-def _known(value: str) -> str:
-    return "" if value == _UNKNOWN else value
 
 
 def _per_node(header: dict[str, int]) -> int:

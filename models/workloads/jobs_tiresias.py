@@ -9,7 +9,7 @@ from bft.models.cells import MAX_SECONDS, SECOND_NS, Row, Rows
 from bft.models.job_tables import unknown_columns
 from bft.models.jobs import Job, JobTable
 from bft.models.tables import read_table
-from bft.models.workloads.rigid_jobs import jobs_of_rows, rigid_job
+from bft.models.workloads.rigid_jobs import UNUSED, rigid_job, rigid_table
 
 REQUIRED: Final = ("job_id", "num_gpu", "submit_time", "duration")
 OPTIONAL: Final = ("model_name", "iterations", "interval", "skew", "spread_slowdown")
@@ -51,18 +51,18 @@ def read_tiresias_jobs(path: str | Path) -> JobTable:
     unknown_columns(
         rows, (*REQUIRED, *OPTIONAL)
     )  # further ones are Job.extra, misspelt ones are refused
-    return jobs_of_rows(rows, _job, {"Jmax": "num_gpu", "model": "model_name"})
+    return rigid_table(rows, _job, {"Jmax": "num_gpu", "model": "model_name"})
 
 
-def _job(row: Row) -> Job | None:
-    """Return the job of a row, None when it needs no units or no time."""
+def _job(row: Row) -> Job | str:
+    """Return the job of a row, or why it is left out."""
     units = row.whole("num_gpu", min=0)
     submit_s, seconds = (
         row.number(column, min=0, below=MAX_SECONDS)
         for column in ("submit_time", "duration")
     )
     if not units or not seconds:
-        return None
+        return UNUSED
     return rigid_job(
         row.job,
         round(submit_s * SECOND_NS),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -43,58 +43,29 @@ def rigid_job(
     )
 
 
+# Why a row of a table has no job.
+UNUSED = "without GPUs or duration"
+
+
 @lru_cache(maxsize=4096)
 def _full_rate(units: int) -> Curve:
     """A rate of 1 on all requested units."""
     return Curve(np.array([0.0, float(units)]), np.array([0.0, 1.0]))
 
 
-def rigid_table(path: str | Path, entries: Iterable[tuple[int, Job | str]]) -> JobTable:
+def rigid_table(
+    rows: Rows,
+    job: Callable[[Row], Job | str | None],
+    columns: Mapping[str, str] = MappingProxyType({}),
+) -> JobTable:
     """The jobs of one file; what did not run is left out, counted by reason, and noted in the table.
 
     Parameters
     ----------
-    path
-        The file.
-    entries
-        The number of a row, and its job or the reason why it has none.
-
-    Raises
-    ------
-    InputError
-        When a name appears twice, or there are no jobs.
-    """
-    jobs: dict[str, Job] = {}
-    rows: dict[str, int] = {}
-    left_out: Counter[str] = Counter()
-    for row, job in entries:
-        if isinstance(job, str):
-            left_out[job] += 1
-        elif job.name in rows:
-            message = f"the name appears twice, first in row {rows[job.name]}; expected unique names"
-            raise InputError(message, file=path, row=row, job=job.name)
-        else:
-            rows[job.name], jobs[job.name] = row, job
-    reasons = ", ".join(f"{count} {why}" for why, count in sorted(left_out.items()))
-    if not jobs:
-        raise InputError(
-            f"has no job to replay{': ' + reasons if reasons else ''}", file=path
-        )
-    notes = (f"jobs left out: {reasons}",) if reasons else ()
-    return JobTable(tuple(jobs.values()), str(path), notes)
-
-
-def jobs_of_rows(
-    rows: Rows, job: Callable[[Row], Job | None], columns: Mapping[str, str]
-) -> JobTable:
-    """The jobs of a table, one per row.
-
-    Parameters
-    ----------
     rows
-        The table.
+        The table; its job column names the jobs.
     job
-        From a row to a job; None where it used no units or no time.
+        From a row to a job; the reason why it is left out; or None for a row that states none.
     columns
         What the table calls the fields that a job checks itself: name in a native table -> column.
 
@@ -103,13 +74,26 @@ def jobs_of_rows(
     InputError
         What `job` raises; also for a name that is taken, and when no job is left.
     """
-
-    def entry(row: Row) -> tuple[int, Job | str]:
-        row.name(rows.job)
+    jobs: dict[str, Job] = {}
+    numbers: dict[str, int] = {}
+    left_out: Counter[str] = Counter()
+    for row in rows:
         try:
             made = job(row)
         except InputError as error:
             raise row.placed(error, columns.get(error.column or "")) from error
-        return row.index + 1, made or "without GPUs or duration"
-
-    return rigid_table(rows.file, map(entry, rows))
+        if isinstance(made, str):
+            left_out[made] += 1
+        elif made is not None:
+            first = numbers.setdefault(row.name(rows.job), row.index + 1)
+            if first != row.index + 1:
+                message = f"the name appears twice, first in row {first}; expected unique names"
+                raise InputError(
+                    message, file=rows.file, row=row.index + 1, job=row.job
+                )
+            jobs[made.name] = made
+    reasons = ", ".join(f"{count} {why}" for why, count in sorted(left_out.items()))
+    if not jobs:
+        raise rows.error(f"has no job to replay{': ' + reasons if reasons else ''}")
+    notes = (f"jobs left out: {reasons}",) if reasons else ()
+    return JobTable(tuple(jobs.values()), rows.file, notes)

@@ -12,9 +12,8 @@ import click
 from bft.models.option_fields import INPUT, JOBS, POLICY_KNOWS, SHARING, OptionField
 from bft.replay.cli.parameters import (
     NamesWholeOption,
-    by_section,
     json_option,
-    section,
+    option,
     stated_options,
     together,
 )
@@ -31,13 +30,7 @@ def _limits_bounds(field: OptionField) -> bool:
 
 
 _of_bounds = {name: field for name, field in FIELDS.items() if _limits_bounds(field)}
-bound_options = together(
-    *(
-        section(title, *options)
-        for title, options in by_section(_of_bounds).items()
-        if options
-    )
-)
+bound_options = together(*map(option, _of_bounds.values()))
 
 
 @click.command(cls=NamesWholeOption)
@@ -52,7 +45,7 @@ def bound(as_json: bool, **given: Any) -> None:
     from bft.replay.engine.watcher import PlainLines
     from bft.replay.run import bounds_by
 
-    options = Options.of(**stated_options(FIELDS, given))
+    options = Options(**stated_options(FIELDS, given))
     bounds, inputs = bounds_by(options, PlainLines())
     if as_json:
         figures = {**asdict(bounds), "jobs": len(inputs.jobs)}

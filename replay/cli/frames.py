@@ -14,6 +14,7 @@ import click
 
 from bft.models import InputError, write_parquet
 from bft.models.atomic_files import drafted, figure_folder
+from bft.models.errors import printable
 from bft.replay.cli.parameters import Decorator, together
 from bft.replay.results.run_directory import plain
 
@@ -41,12 +42,19 @@ def write_frame(
     suffix = Path(output).suffix.lower()
     with drafted(output) as draft:
         if suffix == ".csv":
-            frame.to_csv(draft, index=False, lineterminator="\n")
+            inert = frame.apply(lambda column: column.map(_inert))
+            inert.to_csv(draft, index=False, lineterminator="\n")
         elif suffix == ".parquet":
             write_parquet(frame, draft)
         else:
             text = markdown if suffix == ".md" else as_json(document)
             draft.write_text(text + "\n", encoding="utf-8")
+
+
+def _inert(cell: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula."""
+    formula = isinstance(cell, str) and cell.startswith(("=", "+", "@", "\t", "\r"))
+    return f"'{cell}" if formula else cell
 
 
 def as_json(document: dict[str, Any]) -> str:
@@ -83,6 +91,7 @@ def show_table(titles: Sequence[str], rows: Rows, names: int = 1) -> None:
     names
         Number of first columns that name a row; numbers stand in the others.
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for line in _in_columns(titles, rows, names):
             click.echo("  ".join(line).rstrip())

@@ -69,9 +69,9 @@ def _instant(
     cls=NamesWholeOption,
     short_help="Scalability curves from measured throughputs or logs.",
 )
-@click.argument("measurements", metavar="[MEASUREMENTS]", required=False)
+@click.argument("tables", metavar="[MEASUREMENTS]...", nargs=-1)
 @click.option("--log", "logs", metavar="FILE", multiple=True,
-              help="A training log instead of a table; several with a --units each.")  # fmt: skip
+              help="A training log, instead of a table or beside one; several with a --units each.")  # fmt: skip
 @click.option("--pattern", metavar="NAME|REGEX",
               help="Form of the log: keras, lightning, deepspeed, ... (docs/models.md has all names), or a "
               "regular expression with named groups seconds, ms, us, steps_per_s, samples_per_s, unit_samples_per_s, "
@@ -135,7 +135,7 @@ def _instant(
 )
 @force_option("Replace files that exist.")
 def fit(
-    measurements: str | None,
+    tables: tuple[str, ...],
     logs: tuple[str, ...],
     pattern: str | None,
     warmup: int,
@@ -155,9 +155,10 @@ def fit(
 ) -> None:
     """Fit a scalability curve to the measurements of each model, and report how well it fits.
 
-    MEASUREMENTS has the columns model (or job), units, and throughput (samples/s) or step_time (s) with batch_size;
-    optionally batch_size (samples a step over all units), nodes, sync_time; for -o pmax and submit, which take
-    precedence over --pmax and --submit where a model states them. Points beyond what was measured are marked.
+    Several tables and logs make one job table. MEASUREMENTS has the columns model (or job), units, and throughput
+    (samples/s) or step_time (s) with batch_size; optionally batch_size (samples a step over all units), nodes,
+    sync_time; for -o pmax and submit, which take precedence over --pmax and --submit where a model states them. Points
+    beyond what was measured are marked.
     """
     from bft.models.speed.scalability import (
         fit_scalability,
@@ -165,23 +166,23 @@ def fit(
         sizes_up_to,
     )
 
-    if (measurements is None) == (not logs):
+    if not tables and not logs:
         raise click.UsageError("give a table of measurements, or logs with --log")
     if unit_batch and (batch_size or not logs):
         raise click.UsageError("--unit-batch is for logs, and instead of --batch-size")
-    if measurements is not None and pattern is not None:
+    if not logs and pattern is not None:
         raise click.UsageError("--pattern is for logs")
     if units and max_units and not logs:
         raise click.UsageError("give --units or --max, not both")
     for file in (output, curves):
         if file:
             refuse_existing(file, force=force)
-    if measurements is not None:
-        measured = read_throughputs(measurements, name=name)
-    else:
-        measured = [
-            _from_logs(logs, pattern, warmup, units, name, batch_size, unit_batch)
-        ]
+    measured: list[Throughputs] = []
+    for table in tables:
+        _add(measured, read_throughputs(table, name=name), table)
+    if logs:
+        of_logs = _from_logs(logs, pattern, warmup, units, name, batch_size, unit_batch)
+        _add(measured, [of_logs], logs[0])
         units = None
     if output:
         _check_submits(measured, submit)
@@ -200,7 +201,7 @@ def fit(
     for entry in fitted:
         for warning in entry.warnings:
             say_warning(f"{entry.model}: {warning}")
-    if kind != "throughput" and measurements is not None and batch_size:
+    if kind != "throughput" and not logs and batch_size:
         say_note("--batch-size has no effect without --log or --model throughput")
     if kind != "throughput" and units_per_node != 1:
         say_note("--units-per-node has no effect without --model throughput")
@@ -208,12 +209,12 @@ def fit(
         from bft.models.job_tables import write_jobs
         from bft.models.jobs import different_rates
 
-        table = _job_table(measured, fitted, jmin, submit, bounds)
-        if text := different_rates(table):
+        made = _job_table(measured, fitted, jmin, submit, bounds)
+        if text := different_rates(made):
             say_note(text)
         with drafted(output) as draft:
-            write_jobs(table, draft)
-        click.echo(f"{output}: {len(table)} jobs")
+            write_jobs(made, draft)
+        click.echo(f"{output}: {len(made)} jobs")
     if curves:
         with drafted(curves) as draft:
             points = _points(fitted)
@@ -266,6 +267,19 @@ def skew(
     if job_table and output:
         known = _add_skew(job_table, output, skews)
         click.echo(f"{output}: skew of {known} jobs")
+
+
+def _add(measured: list[Throughputs], more: Sequence[Throughputs], file: str) -> None:
+    """Add what was measured of further models, whose names must differ."""
+    known = {own.model for own in measured}
+    for own in more:
+        if own.model in known:
+            raise InputError(
+                f"the model {own.model!r} is in a file before, too; expected each once",
+                file=file,
+                hint="--name names the model of logs",
+            )
+    measured.extend(more)
 
 
 def _from_logs(

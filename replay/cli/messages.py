@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from bft.models.errors import printable
+
 # Of the package, not of its programs: other libraries report their warnings only.
 _OURS = logging.getLogger("bft")
 _VERBOSE = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -79,10 +81,11 @@ def _say(line: str) -> None:
 
 
 def fitted(text: str) -> str:
-    """Lines broken between words where a terminal would break them anywhere; as they are where nobody looks.
+    """Printable lines, broken between words where a terminal would break them anywhere; as they are where nobody looks.
 
     Words that are longer than a line, such as paths and commands, stay whole: they are there to be copied.
     """
+    text = "\n".join(map(printable, text.split("\n")))
     if not sys.stderr.isatty():
         return text
     columns = shutil.get_terminal_size().columns

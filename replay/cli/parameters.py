@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +17,7 @@ from bft.models.checks import (
     Maybe,
     Name,
     Number,
+    OneOrMore,
     Several,
     Text,
     did_you_mean,
@@ -28,9 +29,8 @@ from bft.replay.cli.messages import verbosity_options
 
 if TYPE_CHECKING:
     _AnyType = click.ParamType[Any]
-    _BoolType = click.ParamType[bool]
 else:  # older versions of click have no such brackets
-    _AnyType = _BoolType = click.ParamType
+    _AnyType = click.ParamType
 
 # Replaces hyphens while click wraps lines, so that --jobs-format stays one word.
 _GLUE = "\ue000"
@@ -239,10 +239,8 @@ class Helpful(click.Command):
                 sections.setdefault(getattr(option, "section", OTHER), []).append(
                     record
                 )
-        only = list(sections) == [OTHER]
-        for title in [name for name in sections if name != OTHER] + [OTHER] * (
-            OTHER in sections
-        ):
+        for title in sorted(sections, key=(*SECTIONS, OTHER).index):
+            only = len(sections) == 1 and title == OTHER
             with formatter.section("Options" if only else title):
                 formatter.write_dl(sections[title])
 
@@ -281,10 +279,12 @@ class Group(Helpful, click.Group):
         return super().resolve_command(ctx, args)
 
 
-def marked(options: Iterable[click.Parameter], title: str) -> None:
-    """Put options into a section of the help; those that have one keep it."""
-    for option in options:
-        vars(option).setdefault("section", title)
+class Option(click.Option):
+    """An option in a section of the help."""
+
+    def __init__(self, *names: Any, section: str = OTHER, **known: Any) -> None:
+        super().__init__(*names, **known)
+        self.section = section
 
 
 Decorator = Callable[[Any], Any]
@@ -295,6 +295,10 @@ class Checked(_AnyType):
 
     def __init__(self, check: Check) -> None:
         self.check, self.name = check, check.kind
+
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        """Return the values of a variable: files as in PATH, others with blanks between."""
+        return rv.split(os.pathsep if isinstance(self.check, Text) else None)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -325,11 +329,8 @@ class Checked(_AnyType):
                 )
             ]
         names = self.check.all_names() if isinstance(self.check, Name) else ()
-        return [
-            CompletionItem(name)
-            for name in names
-            if name.startswith(incomplete.lower())
-        ]
+        begun = incomplete.lower()
+        return [CompletionItem(name) for name in names if name.startswith(begun)]
 
 
 class Seconds(Checked):
@@ -362,27 +363,29 @@ class OneOf(Checked):
 
 def option(field: OptionField) -> Decorator:
     """Return the option of the command line for an option of the table, or of another dataclass of options."""
-    name, check = parameter_name(field), field.check
+    name, check = parameter_name(field), inner(field.check)
     if isinstance(check, Flag):
-        return click.option(
-            *field.flags, name, is_flag=True, default=False, help=field.described
-        )
-    if isinstance(check, Several):
-        kind = Checked(check.each)
         return click.option(
             *field.flags,
             name,
-            type=kind,
-            multiple=True,
-            metavar=field.metavar,
+            cls=Option,
+            section=field.section or OTHER,
+            is_flag=True,
+            default=False,
             help=field.described,
         )
+    several = isinstance(check, Several | OneOrMore)
+    each = check.each if isinstance(check, Several | OneOrMore) else check
+    default = None if several or field.varies else field.default
     return click.option(
         *field.flags,
         name,
-        type=Checked(inner(check)),
-        default=field.default,
-        show_default=field.default is not None,
+        cls=Option,
+        section=field.section or OTHER,
+        type=Checked(each),
+        multiple=several,
+        default=default,
+        show_default=default is not None,
         metavar=field.metavar,
         help=field.described,
     )
@@ -449,43 +452,6 @@ def seed_option(what: str) -> Decorator:
     )
 
 
-def section(title: str, *options: Decorator) -> Decorator:
-    """Several options that `--help` lists below a title."""
-    decorate = together(*options)
-
-    def decorated(command: Any) -> Any:
-        made = decorate(command)
-        marked(made.__click_params__, title)
-        return made
-
-    return decorated
-
-
-class YesNo(_BoolType):
-    """A truth value as the published options write it: true/false, 1/0, yes/no."""
-
-    name = "bool"
-    words = {  # noqa: RUF012
-        "true": True,
-        "1": True,
-        "yes": True,
-        "false": False,
-        "0": False,
-        "no": False,
-    }
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> bool:
-        """Return the truth value, or fail naming those that exist."""
-        if isinstance(value, bool):
-            return value
-        known = self.words.get(str(value).lower())
-        if known is None:
-            self.fail(f"expected true or false (1 or 0), not {value!r}", param, ctx)
-        return known
-
-
 def use_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     """Take defaults from a TOML file; flags and environment variables win over it.
 
@@ -493,35 +459,30 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
     """
     if value is None:
         return
-    path = Path(value)
     try:
-        content = read_toml(path)
+        content = read_toml(value)
     except InputError as error:
         raise click.BadParameter(str(error), ctx, param) from None
+    others = [each for each in ctx.command.params if each is not param]
     known = {
         name_key(name): each
-        for each in ctx.command.params
+        for each in others
         for name in (*each.opts, each.name or "")
     }
     defaults: dict[str, Any] = {}
     for key, entry in content.items():
         parameter = known.get(name_key(key))
-        if parameter is None or parameter is param:
-            names = long_names(each for each in ctx.command.params if each is not param)
-            meant = did_you_mean(key, names)
-            raise click.BadParameter(
-                f"{path}: unknown option {key!r}; known are {', '.join(names)}{meant}",
-                ctx,
-                param,
-            )
+        if parameter is None:
+            names = long_names(others)
+            what = f"unknown option {key!r}; known are {', '.join(names)}{did_you_mean(key, names)}"
+            raise click.BadParameter(f"{value}: {what}", ctx, param)
         try:
-            _expect_kind(parameter, entry)
-            parameter.type_cast_value(ctx, entry)
+            entries = _of_toml(parameter, entry)
+            parameter.type_cast_value(ctx, entries)
         except click.BadParameter as error:
-            raise click.BadParameter(
-                f"{path}: {key}: {error.message}", ctx, param
-            ) from None
-        defaults[parameter.name or ""] = entry
+            what = f"{value}: {key}: {error.message}"
+            raise click.BadParameter(what, ctx, param) from None
+        defaults[parameter.name or ""] = entries
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
 
 
@@ -535,33 +496,17 @@ def name_key(name: str) -> str:
     return name.lstrip("-").replace("_", "-").lower()
 
 
-def _expect_kind(parameter: click.Parameter, entry: Any) -> None:
-    """Refuse a TOML value that click would convert silently: 2.9 jobs to 2, true to 1 second."""
-    kinds: tuple[type, ...]
-    if parameter.multiple:
-        if not isinstance(entry, list) or not all(
-            isinstance(each, str) for each in entry
-        ):
-            raise click.BadParameter(
-                f"expected a list of texts in quotes, not {entry!r}"
-            )
-        return
-    if isinstance(parameter.type, click.types.BoolParamType):
-        kinds, expected = (bool,), "true or false"
-    elif isinstance(parameter.type, YesNo):
-        kinds, expected = (bool, int, str), "true or false"
-    elif isinstance(parameter.type, Checked) and isinstance(
-        parameter.type.check, Number
-    ):
-        if isinstance(entry, str):
-            raise click.BadParameter(f"expected a number, not {entry!r}")
-        return  # its check does not bend
-    elif isinstance(parameter.type, click.types.IntParamType):
-        kinds, expected = (int,), "a whole number"
-    else:
-        kinds, expected = (str,), "text in quotes"
-    if type(entry) not in kinds:
-        raise click.BadParameter(f"expected {expected}, not {entry!r}")
+def _of_toml(parameter: click.Parameter, entry: Any) -> Any:
+    """Return a TOML value as click takes it; refuse what it would convert silently: true to 1 second."""
+    entries = entry if parameter.multiple and isinstance(entry, list) else [entry]
+    kind = parameter.type
+    if isinstance(kind, Checked):
+        counts = isinstance(kind.check, Number)
+        wrong = [each for each in entries if isinstance(each, str) == counts]
+        if wrong:
+            expected = "a number" if counts else "text in quotes"
+            raise click.BadParameter(f"expected {expected}, not {wrong[0]!r}")
+    return entries if parameter.multiple else entry
 
 
 class Command(Helpful):
@@ -575,32 +520,35 @@ class Command(Helpful):
         self.params.extend(verbosity_options())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; an unknown option is named with what may have been meant."""
-        given = list(args)
+        """Parse; an unknown option is named with what may have been meant, and none may be given twice."""
         try:
-            return super().parse_args(ctx, args)
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
         except click.NoSuchOption as error:
-            from difflib import get_close_matches
+            raise self._unknown(ctx, args, error.option_name) from None
+        once = [
+            each
+            for each in given
+            if isinstance(each, click.Option) and not (each.multiple or each.count)
+        ]
+        twice = next((each for each in once if once.count(each) > 1), None)
+        if twice is not None and not ctx.resilient_parsing:
+            raise click.UsageError(f"{twice.opts[0]} is given twice", ctx)
+        return super().parse_args(ctx, args)
 
-            known = [
-                name
-                for option in self.params
-                if isinstance(option, click.Option)
-                for name in option.opts
-            ]
-            options = (entry.split("=")[0] for entry in given if entry.startswith("-"))
-            whole = next(
-                (
-                    entry
-                    for entry in options
-                    if entry.startswith(error.option_name) and entry not in known
-                ),
-                "",
-            )
-            whole = whole or error.option_name
-            raise click.NoSuchOption(
-                whole, possibilities=get_close_matches(whole, known), ctx=ctx
-            ) from None
+    def _unknown(
+        self, ctx: click.Context, args: list[str], name: str
+    ) -> click.NoSuchOption:
+        """Return the error for an unknown option, which click may have shortened to its first letter."""
+        from difflib import get_close_matches
+
+        known = [name for option in self.params for name in option.opts]
+        words = (word.split("=")[0] for word in args)
+        unknown = (
+            word for word in words if word.startswith(name) and word not in known
+        )
+        whole = next(unknown, name)
+        near = get_close_matches(whole, known)
+        return click.NoSuchOption(whole, possibilities=near, ctx=ctx)
 
 
 class NamesWholeOption(Command):
@@ -639,89 +587,95 @@ def bind_variables(command: click.Command, prefix: str) -> None:
             option.envvar = f"{prefix}_{max(option.opts, key=len).lstrip('-').replace('-', '_').upper()}"
 
 
-# Options of the command line alone, by the section that they begin.
-_FIRST: dict[str, tuple[Decorator, ...]] = {
-    OUTPUT: (
-        click.option(
-            "-name",
-            "--name",
-            type=Checked(Text()),
-            default="debug",
-            show_default=True,
-            help="Name of the run.",
-        ),
-        click.option(
-            "-print",
-            "--print",
-            "print_",
-            type=YesNo(),
-            metavar="BOOL",
-            default=True,
-            show_default=True,
-            help="Print progress and summary; 0 writes them to replay.log in the run directory.",
-        ),
+# Options of the command line alone that begin their section, and that end it.
+_FIRST: tuple[Decorator, ...] = (
+    click.option(
+        "-name",
+        "--name",
+        type=Checked(Text()),
+        default="debug",
+        show_default=True,
+        section=OUTPUT,
+        cls=Option,
+        help="Name of the run.",
     ),
-}
-# The same by the section that they end.
-_LAST: dict[str, tuple[Decorator, ...]] = {
-    POLICY: (
-        click.option(
-            "-mip",
-            "--mip",
-            type=YesNo(),
-            metavar="BOOL",
-            default=True,
-            show_default=True,
-            help="Decide by MILP; 0 is --policy equal-share.",
-        ),
+    click.option(
+        "-print",
+        "--print",
+        "print_",
+        type=click.BOOL,
+        metavar="BOOL",
+        default=True,
+        show_default=True,
+        section=OUTPUT,
+        cls=Option,
+        help="Print progress and summary; 0 writes them to replay.log in the run directory.",
     ),
-    OUTPUT: (
-        click.option(
-            "--checkpoint-every",
-            "checkpoint_every_s",
-            type=Seconds(zero=True),
-            metavar="SECONDS",
-            help="Save the state so often; the same command then resumes a killed replay. [never]",
-        ),
-        click.option(
-            "--out",
-            metavar="DIR",
-            type=Checked(Text()),
-            help="Run directory. [NAME-itrOut]",
-        ),
-        click.option(
-            "--force", is_flag=True, help="Replace an earlier run in the run directory."
-        ),
-        click.option(
-            "--json",
-            "as_json",
-            is_flag=True,
-            help="Write the summary as JSON to standard output.",
-        ),
-        click.option(
-            "--config",
-            metavar="FILE",
-            is_eager=True,
-            expose_value=False,
-            callback=use_config,
-            help="TOML file with options by their long names; flags win.",
-        ),
+    click.option(
+        "--live",
+        is_flag=True,
+        section=OUTPUT,
+        cls=Option,
+        help="Show how the replay stands: units, jobs, rate, last decision; on a terminal as a table.",
     ),
-}
-
-
-def by_section(fields: Mapping[str, OptionField]) -> dict[str, list[Decorator]]:
-    """Return the options of the command line for options of a table, by section of the help."""
-    sections: dict[str, list[Decorator]] = {title: [] for title in SECTIONS}
-    for field in fields.values():
-        sections[field.section].append(option(field))
-    return sections
+)
+_LAST: tuple[Decorator, ...] = (
+    click.option(
+        "-mip",
+        "--mip",
+        type=click.BOOL,
+        metavar="BOOL",
+        default=True,
+        show_default=True,
+        section=POLICY,
+        cls=Option,
+        help="Decide by MILP; 0 is --policy equal-share.",
+    ),
+    click.option(
+        "--checkpoint-every",
+        "checkpoint_every_s",
+        type=Seconds(zero=True),
+        metavar="SECONDS",
+        section=OUTPUT,
+        cls=Option,
+        help="Save the state so often; the same command then resumes a killed replay. [never]",
+    ),
+    click.option(
+        "--out",
+        metavar="DIR",
+        type=Checked(Text()),
+        section=OUTPUT,
+        cls=Option,
+        help="Run directory. [NAME-itrOut]",
+    ),
+    click.option(
+        "--force",
+        is_flag=True,
+        section=OUTPUT,
+        cls=Option,
+        help="Replace an earlier run in the run directory.",
+    ),
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        section=OUTPUT,
+        cls=Option,
+        help="Write the summary as JSON to standard output.",
+    ),
+    click.option(
+        "--config",
+        metavar="FILE",
+        is_eager=True,
+        expose_value=False,
+        callback=use_config,
+        section=OUTPUT,
+        cls=Option,
+        help="TOML file with options by their long names; flags win.",
+    ),
+)
 
 
 def table_options(fields: Mapping[str, OptionField]) -> Decorator:
     """Give a command all options of a table, in sections, with those of the command line alone among them."""
-    sections = (
-        section(title, *_FIRST.get(title, ()), *options, *_LAST.get(title, ()))
-        for title, options in by_section(fields).items()
-    )
-    return together(*sections)
+    return together(*_FIRST, *map(option, fields.values()), *_LAST)

@@ -49,7 +49,6 @@ def _known(name: str, names: list[str]) -> str:
 
 def _described(name: str, *, may_fail: bool) -> dict[str, Any]:
     from bft.replay.options.options import Options
-    from bft.replay.options.run_spec import RunSpec
     from bft.replay.policies.registry import policy_options, policy_type
 
     try:
@@ -58,7 +57,7 @@ def _described(name: str, *, may_fail: bool) -> dict[str, Any]:
         if not may_fail:
             raise
         return {"summary": str(error), "traits": [], "options": []}
-    options = policy_options(policy.factory, RunSpec.of(Options()).setting_names)
+    options = policy_options(policy.factory, list(Options().settings()))
     return {
         "summary": next(iter((inspect.getdoc(policy.factory) or "").splitlines()), ""),
         "traits": list(policy.kind.stated),

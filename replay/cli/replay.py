@@ -82,7 +82,7 @@ def _options(given: dict[str, Any]) -> Options:
                 f"-mip 0 means --policy equal-share, but --policy is {stated['policy']}"
             )
         stated["policy"] = "equal-share"
-    return Options.of(**stated)
+    return Options(**stated)
 
 
 def _executed(

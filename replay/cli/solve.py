@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,9 +37,11 @@ from bft.replay.policies.solver import SolverOptions
 def solver_options(default: SolverOptions) -> Decorator:
     """Give a command all options of the solver but --verify, which counts over the decisions of a replay."""
     fields = [
-        each for each in option_fields(SolverOptions).values() if each.name != "verify"
+        replace(each, default=getattr(default, each.name), section="")
+        for each in option_fields(SolverOptions).values()
+        if each.name != "verify"
     ]
-    return together(*(option(each.with_default(each.of(default))) for each in fields))
+    return together(*map(option, fields))
 
 
 Solver = Callable[[object], dict[str, Any]]

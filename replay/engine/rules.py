@@ -28,24 +28,24 @@ from bft.models.sharing.xi_table import SizedRatio
 CostModel = Literal["bftrainer", "stall"]
 
 _RIGID = Condition(
-    lambda run, _: run.policy.kind.rigid,
+    lambda run, _: run.policy_type.kind.rigid,
     "with --policy {policy}, whose jobs shrink when they lose nodes",
 )
 _MIGRATES = Condition(
-    lambda run, _: run.policy.kind.migrates,
+    lambda run, _: run.policy_type.kind.migrates,
     "with --policy {policy}, which moves no job",
 )
 _RESTARTS_COST = Condition(
-    lambda run, _: bool(run.options.rules.restart_overhead),
+    lambda run, _: bool(run.rules.restart_overhead),
     "without --restart-overhead",
     refused=True,
 )
 _HOST_JOBS_COUNT = Condition(
-    lambda run, _: run.options.rules.harms,
+    lambda run, _: run.rules.harms,
     "without --return-time or --reserve",
 )
 _BY_DEADLINE = Condition(
-    lambda run, _: run.options.rules.admission == "deadline",
+    lambda run, _: run.rules.admission == "deadline",
     "without --admission deadline",
     refused=True,
 )

@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
 
+from bft.models.errors import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
@@ -55,6 +57,7 @@ class Notes:
 
     def note(self, text: str) -> None:
         """Show a sentence and keep it; repeated sentences only once."""
+        text = printable(text)
         if text not in self.kept:
             self.kept.append(text)
             self._watcher.note(text)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bft.models import InputError, JobTable, XiTable, jobs_to_frame
-from bft.replay.options.options import FIELDS
-from bft.replay.options.table import OptionTable
+from bft.replay.options.options import FIELDS, Options
 from bft.replay.trace.host_jobs import HOST_JOBS, HostJobs, digest, named_file
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import trace_from_frame
@@ -116,8 +115,8 @@ class Files:
         known: T = self._read[key]
         return known
 
-    def digest(self, path: str) -> str:
-        """SHA-256 of a file, or of the names and contents of a folder's files.
+    def digest(self, path: str | tuple[str, ...]) -> str:
+        """SHA-256 of a file, of the digests of several, or of the names and contents of a folder's files.
 
         As in reading, a name without suffix means the published file of that name.
 
@@ -126,6 +125,8 @@ class Files:
         OSError
             When there is none, or it cannot be read.
         """
+        if isinstance(path, tuple):
+            return hashlib.sha256("".join(map(self.digest, path)).encode()).hexdigest()
         candidates = [Path(path + suffix) for suffix in ("", ".pkl", ".tar.gz")]
         existing = next((file for file in candidates if file.is_file()), candidates[0])
         if not existing.is_dir():
@@ -147,7 +148,7 @@ class Files:
 
 
 def input_digests(
-    options: OptionTable,
+    options: Options,
     files: Files,
     objects: Mapping[str, NodeTrace | JobTable | XiTable | None] | None = None,
 ) -> dict[str, str]:

@@ -13,7 +13,7 @@ from bft.replay.policies.registry import policy_names, policy_type
 
 # Key of a variant's name next to names of options.
 VARIANT = "variant"
-# Options whose value alone is clear without their name.
+# Options whose value alone is clear without their name, which come first.
 _TELLING = ("policy", "objective", "backend", "preset", "formulation")
 # A name of more options is harder to read than the name of a folder.
 MAX_NAMED = 3
@@ -35,18 +35,17 @@ def label_of(varied: Mapping[str, Any]) -> str:
 
 
 def _part(name: str, value: Any) -> str:
-    flag = FIELDS[name].flag if name in FIELDS else name.removeprefix("set ")
+    field = FIELDS.get(name)
+    flag = name.removeprefix("set ") if field is None else field.flag
     if value is None:
         return f"no {flag}"
     if isinstance(value, bool):
-        given = value != (name in FIELDS and FIELDS[name].negated)
+        given = value != (field is not None and field.negated)
         return flag if given else f"without {flag}"
-    if isinstance(value, float):
-        text = f"{value:g}"
-    elif name in FIELDS and FIELDS[name].input_file:
-        text = Path(str(value)).name
-    else:
-        text = str(value)
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    if field is not None and field.input_file:
+        files = value if isinstance(value, tuple | list) else (value,)
+        text = ", ".join(Path(str(file)).name for file in files)
     if name == VARIANT or name in _TELLING:
         return text
     return f"{flag}{'=' if name.startswith('set ') else ' '}{text}"
@@ -71,7 +70,7 @@ def names_of_runs(
     options = [_distinctive(summary["options"]) for summary in summaries]
     differing = [
         name
-        for name in sorted(FIELDS, key=_rank)
+        for name in dict.fromkeys((*_TELLING, *FIELDS))
         if len({_part(name, each.get(name)) for each in options}) > 1
     ]
     if differing and len(differing) <= MAX_NAMED:
@@ -83,12 +82,6 @@ def names_of_runs(
     names = [folder.resolve().name.removesuffix("-itrOut") for folder in folders]
     alone = len(set(names)) == len(names)
     return names if alone else [str(folder) for folder in folders]
-
-
-def _rank(name: str) -> tuple[int, int]:
-    """The policy first, then the other options whose value is clear alone, then those left, in their order."""
-    telling = _TELLING.index(name) if name in _TELLING else len(_TELLING)
-    return telling, list(FIELDS).index(name)
 
 
 def _distinctive(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,15 @@
 """The table of options: every option of a replay, with all that is known of it, in one place.
 
 An option of the engine stands in `replay/engine/rules.py`, one of the solver in `replay/policies/solver.py`, all others
-here. Checks, command line, help, notes on options without effect, and the reference page follow from these fields.
+here; defaults that follow from other options in `presets`. Checks, command line, help, notes on options without effect,
+and the reference page are loops over these fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from bft.models.checks import (
     Arrival,
@@ -18,8 +19,8 @@ from bft.models.checks import (
     Maybe,
     Name,
     Number,
+    OneOrMore,
     Pair,
-    SecondsBySize,
     Several,
     Text,
     Watts,
@@ -37,107 +38,74 @@ from bft.models.option_fields import (
     SHARING,
     TRUST_PICKLE,
     Condition,
-    Depends,
-    OptionValues,
     option,
-    part,
 )
-from bft.models.searches.workload_api import Workload, make_workload, takes
 from bft.replay.engine.rules import Rules
 from bft.replay.options.presets import (
-    CONSTANTS,
-    DECISION_LIMIT_S,
-    FORWARD_S,
     JOB_FORMATS,
-    LUCID_RESTARTS,
-    POLLUX_READING,
-    POLLUX_START_S,
     PRESETS,
 )
 from bft.replay.policies.solver import SolverOptions
+
+if TYPE_CHECKING:
+    pass
 
 _FILE: Check = Maybe(Text())
 
 
 def _policies() -> Iterator[str]:
-    from bft.replay.policies.registry import (
-        each_policy_name,
-    )  # imported late: `--help` need not wait for it
+    # Imported late: `--help` need not wait for it.
+    from bft.replay.policies.registry import each_policy_name
 
     return each_policy_name()
-
-
-def _is_rigid(policy: str) -> bool:
-    from bft.replay.policies.registry import policy_type
-
-    return policy_type(policy).kind.rigid
 
 
 def _given(name: str, flag: str, *, refused: bool = False) -> Condition:
     """Return the condition that another option is given."""
     return Condition(
-        lambda run, _: getattr(run.options, name) is not None,
-        f"without {flag}",
-        refused,
+        lambda run, _: getattr(run, name) is not None, f"without {flag}", refused
     )
 
 
 _TRACE_OF_NODES = Condition(
-    lambda run, _: run.options.cluster is None,
+    lambda run, _: run.cluster is None,
     "with --cluster, whose nodes are idle from the first submit on",
 )
 _OWN_TRACE = Condition(
-    lambda run, _: run.options.node_trace is not None,
+    lambda run, _: run.node_trace is not None,
     "on the bundled trace, which is in order",
 )
+_PART_OF_TRACE = Condition(
+    lambda run, _: run.node_trace is not None,
+    "on the bundled trace, which is used whole",
+)
 _POLLUX_JOBS = Condition(
-    lambda run, _: run.options.jobs_format == "pollux",
-    "without --jobs-format pollux",
+    lambda run, _: run.jobs_format == "pollux", "without --jobs-format pollux"
 )
 _DEADLINES_COUNT = Condition(
-    lambda run, _: run.options.deadline_boost > 1,
-    "without --deadline-boost",
+    lambda run, _: run.deadline_boost > 1, "without --deadline-boost"
 )
 _MEMORY_COUNTS = Condition(
-    lambda run, _: (
-        run.options.xi is not None and run.options.unit_memory_gib is not None
-    ),
+    lambda run, _: run.xi is not None and run.unit_memory_gib is not None,
     "without --xi and --unit-memory",
     refused=True,
 )
 _DRAWN = Condition(
-    lambda run, setting: setting in run.policy.settings or _draws(run.options),
+    lambda run, name: name in run.policy_type.settings or run.draws,
     "with --policy {policy}, without --shuffle-submits, --arrival and --workload",
 )
 _SHARED = _given("xi", "--xi")
 _RETURN_TIME = Condition(
-    lambda run, _: run.options.rules.return_time_s is not None,
-    "without --return-time",
+    lambda run, _: run.rules.return_time_s is not None, "without --return-time"
 )
 
 
-def _draws(options: OptionTable) -> bool:
-    """Tell whether jobs are drawn at random."""
-    if options.shuffle_submits or options.arrival is not None:
-        return True
-    return options.workload is not None and takes(options.workload, "seed")
+@dataclass(frozen=True, init=False)
+class OptionTable:
+    """The fields of `Options`, but for those of rules and solver."""
 
-
-def _restart_overhead(options: OptionTable) -> tuple[tuple[int, float], ...]:
-    if options.compat in POLLUX_READING:
-        return SecondsBySize()(POLLUX_START_S)
-    # Lucid itself does not preempt.
-    return (
-        LUCID_RESTARTS
-        if options.compat == "lucid" and options.policy != "lucid"
-        else ()
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class OptionTable(OptionValues):
-    """The fields of `Options`, which adds the checks that concern several of them."""
-
+    rules: Rules
+    solver: SolverOptions
     node_trace: str | None = option(
         "-ndmap --node-trace",
         _FILE,
@@ -171,10 +139,10 @@ class OptionTable(OptionValues):
         published=True,
         input_file=True,
     )
-    jobs: str | None = option(
+    jobs: str | tuple[str, ...] | None = option(
         "--jobs",
-        _FILE,
-        help="Job table in one file, instead of -bdfn and -scfn.",
+        Maybe(OneOrMore(Text())),
+        help="Job table in one file, instead of -bdfn and -scfn. Several are joined: their names must differ.",
         section=JOBS,
         published=True,
         input_file=True,
@@ -263,10 +231,7 @@ class OptionTable(OptionValues):
     oversized: Literal["refuse", "skip", "cap"] = option(
         "--oversized",
         Maybe(Name(("refuse", "skip", "cap"))),
-        Depends(
-            lambda options: "refuse" if _is_rigid(options.policy) else "skip",
-            "refuse for rigid policies, else skip",
-        ),
+        shown="refuse for rigid policies, else skip",
         help="Jobs that need more units than are ever idle: refuse, leave out, or run them on what there is.",
         section=JOBS,
     )
@@ -285,7 +250,7 @@ class OptionTable(OptionValues):
         0,
         help="First node (column) to use.",
         section=INPUT,
-        conditions=(_TRACE_OF_NODES,),
+        conditions=(_TRACE_OF_NODES, _PART_OF_TRACE),
         published=True,
     )
     node_count: int | None = option(
@@ -294,7 +259,7 @@ class OptionTable(OptionValues):
         help="How many nodes (columns) to use.",
         section=INPUT,
         shown="all",
-        conditions=(_TRACE_OF_NODES,),
+        conditions=(_TRACE_OF_NODES, _PART_OF_TRACE),
         published=True,
     )
     skip_rows: int | None = option(
@@ -303,7 +268,7 @@ class OptionTable(OptionValues):
         help="First rows of the trace to leave out.",
         section=INPUT,
         shown="0; compat: 1000",
-        conditions=(_TRACE_OF_NODES,),
+        conditions=(_TRACE_OF_NODES, _PART_OF_TRACE),
         published=True,
     )
     sort: bool = option(
@@ -334,11 +299,8 @@ class OptionTable(OptionValues):
     )
     policy: str = option(
         "--policy",
-        Maybe(Name(_policies)),
-        Depends(
-            lambda options: "milp" if options.xi is None else "milp-sharing",
-            "milp; with --xi milp-sharing",
-        ),
+        Name(_policies),
+        "milp",
         help="Who decides; `bft-replay policies` lists them.",
         section=POLICY,
         metavar="NAME",
@@ -362,12 +324,8 @@ class OptionTable(OptionValues):
     )
     tfwd_s: float = option(
         "-Tfwd --forward-window",
-        Maybe(seconds()),
-        # 10 s as published: `presets.py`.
-        Depends(
-            lambda options: options.from_preset("tfwd_s", FORWARD_S),
-            f"{FORWARD_S:g}; with --preset best {PRESETS['best']['tfwd_s']:g}",
-        ),
+        seconds(),
+        10.0,  # as published
         help="Forward-looking window: seconds over which a new allocation must pay back.",
         section=POLICY,
         conditions=(POLICY_KNOWS,),
@@ -376,11 +334,8 @@ class OptionTable(OptionValues):
     )
     objective: str = option(
         "--objective",
-        Maybe(ObjectiveText()),
-        Depends(
-            lambda options: options.from_preset("objective", "own"),
-            f"own; with --preset best {PRESETS['best']['objective']}",
-        ),
+        ObjectiveText(),
+        "own",
         help="What is maximised: a curve (own, the jobs' Os; throughput, samples/s; efficiency, speed-up over "
         "one unit; power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in "
         "power:0.5+ageing:60:2.",
@@ -534,55 +489,3 @@ class OptionTable(OptionValues):
         shown="not reported",
         conditions=(_RETURN_TIME,),
     )
-    rules: Rules = part(
-        Rules,
-        max_jobs=Depends(
-            lambda options: options.from_preset(
-                "max_jobs", Rules().max_jobs if options.cluster is None else 0
-            ),
-            "10; with --cluster or --preset best all",
-        ),
-        start_overhead_s=Depends(
-            lambda options: POLLUX_START_S if options.compat in POLLUX_READING else 0.0,
-            "0; with --compat pollux or sia 30",
-        ),
-        free_moves=Depends(
-            lambda options: options.compat == "sia", "off; with --compat sia on"
-        ),
-        restart_overhead=Depends(
-            _restart_overhead, "0; with --compat pollux or sia 30"
-        ),
-    )
-    solver: SolverOptions = part(
-        SolverOptions,
-        for_policy=True,
-        backend=Depends(
-            lambda options: options.from_preset("backend", "cbc"),
-            "cbc; with --preset best auto",
-        ),
-        time_limit_s=DECISION_LIMIT_S,
-    )
-
-    def from_preset(self, name: str, otherwise: Any) -> Any:
-        """Return the preset's value of an option, or `otherwise`."""
-        return PRESETS.get(self.preset or "", {}).get(name, otherwise)
-
-    def make_workload(self) -> Workload | None:
-        """Make the workload that submits and cancels jobs, a new one for each replay; None without one.
-
-        Raises
-        ------
-        InputError
-            When there is no such workload, or a value of its constants does not fit.
-        """
-        return (
-            None
-            if self.workload is None
-            else make_workload(self.workload, {"seed": self.seed})
-        )
-
-    @property
-    def constants(self) -> dict[str, str]:
-        """Return what is set of the policy's own constants, as text by name; --set wins over --compat."""
-        as_published = CONSTANTS.get(self.compat or "", {}).get(self.policy, {})
-        return {**as_published, **dict(self.policy_options)}

@@ -16,7 +16,7 @@ from bft.models.checks import (
     seconds,
     whole,
 )
-from bft.models.option_fields import POLICY_KNOWS, SOLVER, Condition, option
+from bft.models.option_fields import SOLVER, Condition, option
 from bft.models.plugins import PluginGroup
 
 if TYPE_CHECKING:
@@ -40,27 +40,28 @@ def _threaded(backend: str) -> bool:
     return backend == "auto" or Feature.THREADS in listed(backend).features
 
 
+_SOLVES = Condition(
+    lambda run, _: "solver" in run.policy_type.settings, "with --policy {policy}"
+)
 _NODE = Condition(
-    lambda run, _: run.options.solver.formulation in ("auto", "node"),
+    lambda run, _: run.solver.formulation in ("auto", "node"),
     "without --formulation node",
     refused=True,
 )
 _INEXACT = Condition(
-    lambda run, _: run.options.solver.backend != "exact",
+    lambda run, _: run.solver.backend != "exact",
     "with --backend exact",
 )
 _THREADED = Condition(
-    lambda run, _: _threaded(run.options.solver.backend),
+    lambda run, _: _threaded(run.solver.backend),
     "with --backend {backend}, which uses one thread",
 )
 _OTHER_THAN_EXACT = Condition(
-    lambda run, _: run.options.solver.backend != "exact",
+    lambda run, _: run.solver.backend != "exact",
     "with --backend exact, which is what answers are verified by",
 )
 _UNVERIFIED = Condition(
-    lambda run, _: (
-        run.options.solver.keeps_own_answers or run.options.solver.ties == "solver"
-    ),
+    lambda run, _: run.solver.keeps_own_answers or run.solver.ties == "solver",
     "with --ties canonical, where every decision without sharing is verified anyway",
 )
 
@@ -108,7 +109,7 @@ class SolverOptions:
         "cbc",
         help="The solver of the MILP; `bft-replay backends` lists the available ones.",
         section=SOLVER,
-        conditions=(POLICY_KNOWS,),
+        conditions=(_SOLVES,),
         published=True,
     )
     formulation: str = option(
@@ -117,7 +118,7 @@ class SolverOptions:
         "auto",
         help="Formulation of the MILP: modes, or node as published; with xi items.",
         section=SOLVER,
-        conditions=(POLICY_KNOWS,),
+        conditions=(_SOLVES,),
     )
     strict_reference: bool = option(
         "--strict-reference",
@@ -125,7 +126,7 @@ class SolverOptions:
         default=False,
         help="Keep the too small big-M of the published model (formulation node).",
         section=SOLVER,
-        conditions=(_NODE, POLICY_KNOWS),
+        conditions=(_NODE, _SOLVES),
     )
     time_limit_s: float | None = option(
         "-optTL --time-limit",
@@ -133,7 +134,7 @@ class SolverOptions:
         help="Time limit of one decision, seconds.",
         section=SOLVER,
         shown="none",
-        conditions=(POLICY_KNOWS,),
+        conditions=(_SOLVES,),
         published=True,
     )
     gap: float = option(
@@ -142,7 +143,7 @@ class SolverOptions:
         0.0,
         help="Relative gap at which a solver may stop.",
         section=SOLVER,
-        conditions=(POLICY_KNOWS, _INEXACT),
+        conditions=(_SOLVES, _INEXACT),
     )
     threads: int = option(
         "--threads",
@@ -150,7 +151,7 @@ class SolverOptions:
         1,
         help="Threads of the solver.",
         section=SOLVER,
-        conditions=(POLICY_KNOWS, _THREADED),
+        conditions=(_SOLVES, _THREADED),
     )
     ties: Literal["canonical", "solver"] = option(
         "--ties",
@@ -158,7 +159,7 @@ class SolverOptions:
         "canonical",
         help="Which of several optima: the canonical one, or the solver's own.",
         section=SOLVER,
-        conditions=(POLICY_KNOWS, _INEXACT),
+        conditions=(_SOLVES, _INEXACT),
     )
     verify: bool = option(
         "--verify",
@@ -166,7 +167,7 @@ class SolverOptions:
         default=False,
         help="Check every answer by the exact dynamic programme (DP), also with --ties solver or --gap.",
         section=SOLVER,
-        conditions=(POLICY_KNOWS, _OTHER_THAN_EXACT, _UNVERIFIED),
+        conditions=(_SOLVES, _OTHER_THAN_EXACT, _UNVERIFIED),
     )
 
     def __post_init__(self) -> None:

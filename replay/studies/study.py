@@ -137,7 +137,7 @@ class Plan:
 
 
 def _from_document(index: int, content: Mapping[str, Any]) -> Point:
-    options = Options.of(**content["options"])
+    options = Options(**content["options"])
     values = options.flat()
     varied = {
         name: values.get(name, str(value) if name == VARIANT else value)
@@ -158,7 +158,7 @@ def _points(
         varied |= {name: value for name, value in chosen.items() if len(axes[name]) > 1}
         try:
             yield Point(
-                index, _absolute(Options.of(**_merged(options, own, chosen))), varied
+                index, _absolute(Options(**_merged(options, own, chosen))), varied
             )
         except InputError as error:
             where = f"{label_of(varied)}: " if varied else ""
@@ -186,12 +186,18 @@ def _absolute(options: Options) -> Options:
     """Return options with absolute paths: a worker may run in another folder."""
     given = options.flat()
     paths = {
-        name: str(Path(given[name]).absolute())
+        name: _absolute_path(given[name])
         for name in INPUTS
         if given[name] is not None
         and not (name == "cluster" and not Path(given[name]).is_file())
     }
-    return Options.of(**{**given, **paths})
+    return Options(**{**given, **paths})
+
+
+def _absolute_path(path: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    if isinstance(path, tuple):
+        return tuple(str(Path(each).absolute()) for each in path)
+    return str(Path(path).absolute())
 
 
 def _flag(name: str) -> str:

@@ -34,7 +34,6 @@ from bft.models.job_tables import FOR_POLICIES, is_misspelt, write_jobs
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.options import Options
-from bft.replay.options.run_spec import RunSpec
 
 TSUB = "2021-02-10T20:21:15Z"
 TSUB_NS = 1_612_988_475_000_000_000
@@ -805,7 +804,7 @@ def test_a_pair_in_reverse_order_is_an_error(tmp_path: Path) -> None:
 def test_one_of_the_pair_alone_is_an_error(tmp_path: Path, given_: str) -> None:
     bounds, _ = published(tmp_path, table({}))
     with pytest.raises(InputError, match=r"-(bdfn|scfn) needs -(bdfn|scfn) with it"):
-        load(RunSpec.of(Options(**{given_: str(bounds)})), Silent())
+        load(Options(**{given_: str(bounds)}), Silent())
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -818,7 +817,8 @@ def test_jobs_are_admitted_by_submit_time_and_then_in_the_order_of_the_table() -
 
 
 def test_a_shifted_table_is_submitted_later() -> None:
-    shifted = jobs_from_frame(table({}, {}), source="s").shifted(5)
+    found = jobs_from_frame(table({}, {}), source="s")
+    shifted = found.at(job.tsub_ns + 5 for job in found)
     assert [job.tsub_ns for job in shifted] == [TSUB_NS + 5] * 2
     assert (shifted.source, len(shifted)) == ("s", 2)
 

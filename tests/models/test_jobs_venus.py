@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import runpy
 from pathlib import Path
 
 import pytest
 
 from bft.models import InputError, Job
-from bft.models.workloads.jobs_venus import read_colocation, read_venus_jobs
+from bft.models.workloads.jobs_venus import read_venus_jobs
 
 HEADER = "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration,model,batchsize,amp,gpu_util,gmem_util,gmem"
 ROW = (
     "765472,u1,vcA,,4,1,COMPLETED,2020-09-01 00:00:03,97,ResNet18,64,1,62.0,34.0,3584.0"
 )
+read_colocation = runpy.run_path(
+    str(Path(__file__).parents[2] / "benchmarks" / "_colocation.py")
+)["read_colocation"]
 PAIRS = "model1,batchsize1,amp1,speed1,model2,batchsize2,amp2,speed2"
 
 

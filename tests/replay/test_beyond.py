@@ -15,7 +15,6 @@ from bft.replay.engine.loop import Replay
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.presets import PRESETS
-from bft.replay.options.run_spec import RunSpec
 from bft.replay.results.bounds import bounds_of
 from bft.replay.trace.node_trace import NodeTrace
 
@@ -26,16 +25,14 @@ OTHER_WINDOWS_S = (10.0, 30.0, 120.0, 300.0, 600.0)
 def bundled() -> tuple[NodeTrace, JobTable]:
     """The bundled trace, and more jobs than it has room for."""
     frame = generate_dnn_jobs(jobs=160, seed=5, first_submit="2021-02-10")
-    return load(RunSpec.of(Options()), Silent()).pools[0].trace, jobs_from_frame(
+    return load(Options(), Silent()).pools[0].trace, jobs_from_frame(
         frame, source="generated"
     )
 
 
 def outcome(trace: NodeTrace, jobs: JobTable, **given: Any) -> float:
-    options = Options.of(**{"backend": "exact", **given})
-    return (
-        Replay(trace, jobs, RunSpec.of(options).make_policy(), options.rules).run().work
-    )
+    options = Options(**{"backend": "exact", **given})
+    return Replay(trace, jobs, options.make_policy(), options.rules).run().work
 
 
 def check_window(trace: NodeTrace, jobs: JobTable) -> None:
@@ -61,7 +58,7 @@ def test_so_it_is_on_the_real_log(reference: Path) -> None:
         node_count=64,
         skip_rows=1000,
     )
-    pool = load(RunSpec.of(options), Silent()).pools[0]
+    pool = load(options, Silent()).pools[0]
     check_window(pool.trace, JobTable(tuple(pool.jobs)[:200]))
 
 

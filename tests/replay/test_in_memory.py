@@ -16,12 +16,13 @@ from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bft
 from bft.models import Curve, Job, JobTable, jobs_to_frame
 from bft.models.tables import write_parquet
 from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import NodeTrace, always_idle, from_changes, write_trace
 from bft.replay.cli.main import run
-from bft.replay.inputs.load import capped
+from bft.replay.inputs.shaping import capped, spread
 from bft.replay.trace.node_trace import SECOND_NS
 
 START_NS = pd.Timestamp("2021-02-10").value
@@ -85,6 +86,80 @@ class Said:
         )
 
 
+# --- several tables ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["flags", "config", "python"])
+def test_job_tables_given_together_are_joined(
+    here: Path, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give([elastic("c", at=60)])
+    Path("jobs.parquet").rename("more.parquet")
+    give([elastic("a"), elastic("b")])
+    files = ["jobs.parquet", "more.parquet"]
+    if way == "python":
+        run_ = bft.replay("trace.parquet", files, dedicated=False)
+        summary, jobs = run_.summary, run_.jobs.reset_index()
+    else:
+        flags = [word for file in files for word in ("--jobs", file)]
+        if way == "config":
+            Path("site.toml").write_text(f"jobs = {json.dumps(files)}\n")
+            flags = ["--config", "site.toml"]
+        said = Said([*INPUT[:2], *flags, "--no-u"], capsys)
+        summary, jobs = said.summary, pd.read_parquet("debug-itrOut/jobs.parquet")
+    assert list(jobs["name"]) == ["a", "b", "c"]
+    assert summary["options"]["jobs"] == files
+    assert summary["inputs"]["jobs"]["source"] == "jobs.parquet, more.parquet"
+    assert len(summary["inputs"]["digests_sha256"]["jobs"]) == 64
+
+
+def test_jobs_of_tables_given_together_have_different_names(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give([elastic("c", at=60), elastic("b")])
+    Path("jobs.parquet").rename("more.parquet")
+    give([elastic("a"), elastic("b")])
+    said = Said([*INPUT, "--jobs", "more.parquet"], capsys)
+    assert said.code == 2
+    assert "more.parquet, job b: the name is taken by a job of jobs.parquet" in said.err
+
+
+def test_milliseconds_taken_for_seconds_are_asked_about(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give([replace(elastic("a"), tcup_s=3600.0), replace(elastic("b"), tcup_s=40_000.0)])
+    said = Said(INPUT, capsys)
+    assert said.everywhere(
+        "job b: Tcup is 40,000 s, 11.1 h for one rescale: are these milliseconds?"
+    )
+
+
+def test_control_characters_of_names_do_not_reach_the_terminal(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give([elastic("a\x1b[2J"), replace(elastic("b\x1b[2J"), tcup_s=40_000.0)])
+    assert run([*INPUT, "--policy", "equal-share"]) == 0
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    assert "job b\\u001b[2J: Tcup" in said.err
+    assert "a\\u001b[2J" in said.out
+
+
+def test_cells_of_an_exported_table_are_no_formulas(here: Path) -> None:
+    give([elastic("a")])
+    variants = [
+        "--variant",
+        "=HYPERLINK(1): --policy fifo",
+        "--variant",
+        "b: --policy sjf",
+    ]
+    table = ["compare", "--cluster", "1x4", "--jobs", "jobs.parquet", *variants]
+    assert run([*table, "-o", "table.csv"]) == 0
+    text = Path("table.csv").read_text("utf-8")
+    assert "'=HYPERLINK(1)" in text
+    assert text.count("=HYPERLINK") == text.count("'=HYPERLINK")
+
+
 # --- jobs and the window of the trace ---------------------------------------------------------------------------------
 
 
@@ -145,7 +220,8 @@ def test_align_jobs_shifts_the_first_submit_to_the_first_instant(
 def test_deadlines_shift_with_their_jobs() -> None:
     jobs = JobTable(
         (elastic("a", deadline_ns=START_NS + DAY_NS), elastic("b")), notes=("as read",)
-    ).shifted(7)
+    )
+    jobs = jobs.at(job.tsub_ns + 7 for job in jobs)
     assert [job.deadline_ns for job in jobs] == [START_NS + DAY_NS + 7, None]
     assert jobs.notes == ("as read",)
 
@@ -166,17 +242,17 @@ def test_spread_submissions_keep_the_first_and_their_order_and_scale_the_distanc
             replace(job, tsub_ns=at) for job, at in zip(jobs, instants, strict=True)
         ),
     )
-    spread = jobs.spread(factor)
+    later = spread(jobs, factor)
     first = min(instants)
-    assert min(job.tsub_ns for job in spread) == first
-    for before, after in zip(jobs, spread, strict=True):
+    assert min(job.tsub_ns for job in later) == first
+    for before, after in zip(jobs, later, strict=True):
         assert after.tsub_ns - first == pytest.approx(
             (before.tsub_ns - first) * factor, abs=0.5, rel=1e-12
         )
         assert after.deadline_ns is not None
         assert after.deadline_ns - after.tsub_ns == START_NS - before.tsub_ns
-    assert spread.by_submit() == jobs.by_submit() or factor < 1
-    assert [job.tsub_ns for job in jobs.spread(1.0)] == instants
+    assert later.by_submit() == jobs.by_submit() or factor < 1
+    assert [job.tsub_ns for job in spread(jobs, 1.0)] == instants
 
 
 def test_spread_submissions_are_reported_and_must_stay_within_the_calendar(
@@ -193,7 +269,10 @@ def test_spread_submissions_are_reported_and_must_stay_within_the_calendar(
     give([elastic("a"), elastic("b", at=80_000)])
     far = Said([*INPUT, "--scale-arrivals", "1e6"], capsys)
     assert far.code == 2
-    assert "job b: --scale-arrivals: would be submitted after the year 2200" in far.err
+    assert (
+        "job b: would be submitted after the year 2200: --repeat, --arrival or --scale-arrivals"
+        in far.err
+    )
 
 
 def test_a_trace_of_one_instant_is_refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bft.models import Curve, InputError, Job, JobTable
+from bft.models import InputError
 from bft.models.checks import whole
 from bft.models.option_fields import (
     COSTS,
@@ -18,19 +19,15 @@ from bft.models.option_fields import (
     Condition,
     OptionField,
     option,
-    option_fields,
 )
-from bft.replay import EqualShare, execute
+from bft.replay import EqualShare
 from bft.replay.cli.parameters import Command, stated_options, table_options
 from bft.replay.cli.study_options import plan_of
-from bft.replay.inputs.files import InMemoryInputs
 from bft.replay.options.options import FIELDS, Options
-from bft.replay.options.run_spec import RunSpec, options_page
 from bft.replay.policies.registry import BUILT_IN, named, policy_type
-from bft.replay.trace.node_trace import SECOND_NS, always_idle
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, init=False)
 class WithCups(Options):
     """The options, and one more: all that adding an option takes."""
 
@@ -43,7 +40,7 @@ class WithCups(Options):
         metavar="CUPS",
         conditions=(
             Condition(
-                lambda run, _: run.policy.kind.rigid,
+                lambda run, _: run.policy_type.kind.rigid,
                 "with --policy {policy}, which drinks none",
             ),
         ),
@@ -56,7 +53,15 @@ class Thirsty(EqualShare):
     cups: int = 0
 
 
-TABLE = option_fields(WithCups)
+TABLE = WithCups.known()
+_PAGE = spec_from_file_location(
+    "options_page", Path(__file__).parents[2] / "docs" / "options_page.py"
+)
+assert _PAGE is not None
+assert _PAGE.loader is not None
+PAGE = module_from_spec(_PAGE)
+_PAGE.loader.exec_module(PAGE)
+options_page = PAGE.options_page
 
 
 def test_an_added_option_checks_itself_and_is_recorded() -> None:
@@ -65,9 +70,9 @@ def test_an_added_option_checks_itself_and_is_recorded() -> None:
     ):
         WithCups(cups=-1)
     with pytest.raises(InputError, match="unknown option 'cps'; did you mean 'cups'"):
-        WithCups.of(cps=1)
-    assert WithCups.of(cups=5, backend="exact").flat() == {
-        **Options.of(backend="exact").flat(),
+        WithCups(cps=1)
+    assert WithCups(cups=5, backend="exact").flat() == {
+        **Options(backend="exact").flat(),
         "cups": 5,
     }
 
@@ -87,7 +92,7 @@ def test_an_added_option_is_on_the_command_line_and_in_its_help() -> None:
         is None
     )
     assert (seen["cups"], seen["dedicated"]) == (5, False)
-    assert WithCups.of(**seen).cups == 5
+    assert WithCups(**seen).cups == 5
     assert (
         "expected a whole number >= 0"
         in CliRunner().invoke(drink, ["--cups", "-1"]).output
@@ -101,18 +106,18 @@ def test_an_added_option_is_on_the_command_line_and_in_its_help() -> None:
 def test_an_added_option_without_effect_gets_a_note_and_a_row_of_the_reference() -> (
     None
 ):
-    assert list(RunSpec.of(WithCups(cups=5)).ineffective()) == [
+    assert list(WithCups(cups=5).ineffective()) == [
         "--cups has no effect with --policy milp, which drinks none"
     ]
-    assert list(RunSpec.of(WithCups(cups=5, policy="fifo")).ineffective()) == []
-    assert list(RunSpec.of(WithCups()).ineffective()) == []
+    assert list(WithCups(cups=5, policy="fifo").ineffective()) == []
+    assert list(WithCups().ineffective()) == []
     row = "| `--cups` | `cups` | `3` | with --policy NAME, which drinks none; with --compat reference |"
     assert row in options_page(TABLE).splitlines()
 
 
 def test_an_added_option_fills_the_field_of_a_policy() -> None:
     with named("thirsty", Thirsty):
-        policy = RunSpec.of(WithCups(cups=5, policy="thirsty")).make_policy()
+        policy = WithCups(cups=5, policy="thirsty").make_policy()
         assert isinstance(policy, Thirsty)
         assert policy.cups == 5
         with pytest.raises(InputError, match="has no option 'cups'"):
@@ -139,9 +144,9 @@ def test_every_option_has_its_help_and_a_row_of_the_reference(
 @pytest.mark.parametrize("policy", BUILT_IN)
 def test_every_condition_of_an_option_can_be_told(policy: str) -> None:
     shares = policy_type(policy).kind.shares
-    run = RunSpec.of(Options(policy=policy, xi="xi.csv" if shares else None))
+    run = Options(policy=policy, xi="xi.csv" if shares else None)
     told = [
-        each.holds(run, field.setting)
+        each.holds(run, field.name)
         for field in FIELDS.values()
         for each in field.conditions
     ]
@@ -161,34 +166,3 @@ def test_no_u_switches_off_the_dedicated_replay_in_plans_and_variants(
     assert [point.options.dedicated for point in of_variants.points] == [False, True]
     of_flag = plan_of({"plan_file": None, "variants": (), "no_u": True})
     assert [point.options.dedicated for point in of_flag.points] == [False]
-
-
-def test_a_run_resolves_its_options_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    curve = Curve([0, 2], [0, 10])
-    job = Job(
-        "a",
-        0,
-        1,
-        2,
-        pmax=100.0,
-        tcup_s=1.0,
-        tcdw_s=1.0,
-        scalability=curve,
-        objective=curve,
-    )
-    trace = always_idle(2, 0, 100 * SECOND_NS)
-    options = Options(node_trace="(a trace)", jobs="(a table)", policy="fifo")
-    resolved = []
-    resolve = RunSpec.of
-
-    def counted(options: Options) -> RunSpec:
-        resolved.append(options)
-        return resolve(options)
-
-    monkeypatch.setattr(RunSpec, "of", counted)
-    execute(
-        options, tmp_path / "run", in_memory=InMemoryInputs(trace, JobTable((job,)))
-    )
-    assert resolved == [options]

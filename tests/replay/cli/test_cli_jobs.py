@@ -364,6 +364,25 @@ def test_two_statements_of_a_line_that_disagree_are_refused(
         assert run([*given, "--pattern", name]) == 0
 
 
+def test_several_tables_and_logs_make_one_table(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log("train4.log", 0.5)
+    log("train8.log", 0.25)
+    Path("other.csv").write_text("model,units,throughput\nc,1,10\nc,2,18\nc,4,30\n")
+    logs = ["--log", "train4.log", "--log", "train8.log", "--units", "4,8"]
+    both = ["runs.csv", "other.csv", *logs, "--batch-size", "64"]
+    assert run(["jobs", "fit", *both, "-o", "jobs.csv", *SUBMIT]) == 0
+    jobs = {job.name: job for job in read_jobs("jobs.csv")}
+    assert list(jobs) == ["a", "b", "c", "train4"]
+    assert jobs["train4"].rates[[4, 8]].tolist() == [128, 256]
+    assert jobs["c"].rates[4] == 30
+    capsys.readouterr()
+    assert run(["jobs", "fit", "runs.csv", "other.csv", "runs.csv"]) == 2
+    err = capsys.readouterr().err
+    assert "runs.csv: the model 'a' is in a file before, too" in err
+
+
 def test_used_and_unused_lines_of_a_log_are_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -577,7 +596,7 @@ def test_each_model_states_its_work_and_submission_in_the_table(
     assert run([*made, "--submit", "2024-03-06", "--pmax", "7e7"]) == 0
     said = capsys.readouterr().err
     assert "vit does 900 samples/s and gpt 3, 300 times fewer" in said
-    assert "--objective power:0 or efficiency" in said
+    assert "--objective power:1 or efficiency" in said
     jobs = {job.name: job for job in read_jobs("jobs.csv")}
     assert {name: job.pmax for name, job in jobs.items()} == {
         "bert": 2e8,
@@ -621,5 +640,7 @@ def test_a_replay_says_where_samples_should_not_be_added(
         capsys.readouterr()
         assert run([*replay, "--backend", "exact"]) == 0
         assert ("a sum of their samples says little" in capsys.readouterr().err) == said
-        assert run([*replay, "--backend", "exact", "--objective", "power:0"]) == 0
-        assert "a sum of their samples" not in capsys.readouterr().err
+        for objective, adds in (("power:0", said), ("power:1", False)):
+            assert run([*replay, "--backend", "exact", "--objective", objective]) == 0
+            err = capsys.readouterr().err
+            assert ("a sum of their samples" in err) == adds

@@ -294,12 +294,12 @@ def test_the_generated_workload_needs_what_the_trace_offers(
     nodes: int, count: int
 ) -> None:
     trace = always_idle(nodes, START.value, START.value + 10 * 86_400 * 10**9)
-    jobs, note = default_workload(trace)
+    jobs = default_workload(trace)
     assert load_of(jobs, trace) == pytest.approx(1.0)
     assert len(jobs) == count  # a job takes 16.4 h of one node on the mean
     assert trace.start == jobs.jobs[0].tsub_ns
     assert jobs.jobs[-1].tsub_ns < trace.end
-    assert f"{len(jobs):,} generated" in note
+    assert f"{len(jobs):,} generated" in jobs.notes[0]
 
 
 def test_mip_0_and_policy_equal_share_are_the_same(here: Path) -> None:

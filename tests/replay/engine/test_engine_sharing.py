@@ -20,7 +20,6 @@ from bft.replay.engine.rules import Interference, Rules
 from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
 from bft.replay.options.options import Options
-from bft.replay.options.run_spec import RunSpec
 from bft.replay.policies import (
     Decision,
     Kind,
@@ -498,7 +497,7 @@ def measured(reference: Path) -> Interference:
 def test_a_replay_with_measured_ratios_beats_the_exclusive_optimum_at_every_step(
     reference: Path,
 ) -> None:
-    inputs = load(RunSpec.of(Options()), Silent())
+    inputs = load(Options(), Silent())
     between = measured(reference)
     compared = 0
 

@@ -14,7 +14,6 @@ from packages import ROOT, installed, plant
 from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.options.options import Options
-from bft.replay.options.run_spec import RunSpec
 from bft.replay.policies import (
     Decision,
     Kind,
@@ -54,14 +53,12 @@ def knobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", registry.BUILT_IN)
 def test_every_built_in_policy_can_be_made_and_describes_itself(name: str) -> None:
-    policy = make_policy(name, RunSpec.of(Options()).settings)
+    policy = make_policy(name, Options().settings())
     assert policy.name == name
     assert (policy_factory(name).__doc__ or "").splitlines()[0].endswith(".")
     assert all(
         option.help
-        for option in policy_options(
-            policy_factory(name), RunSpec.of(Options()).setting_names
-        )
+        for option in policy_options(policy_factory(name), list(Options().settings()))
     )
 
 

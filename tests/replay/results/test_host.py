@@ -207,7 +207,7 @@ def test_the_dedicated_replay_for_u_keeps_no_node_free(
 ) -> None:
     plain, kept = (
         execute(
-            Options.of(
+            Options(
                 node_trace="t.csv", jobs="j.csv", policy="equal-share", reserve=reserve
             ),
             f"u{reserve}",
@@ -524,7 +524,7 @@ def test_numbers_on_the_real_log_are_those_of_the_docs(reference: Path) -> None:
         "dedicated": False,
         "return_time_s": 120.0,
     }
-    named = execute(Options.of(**world, free_first=False), "named")["metrics"]
+    named = execute(Options(**world, free_first=False), "named")["metrics"]
     assert (named["host"]["instants"], named["host"]["delayed"]) == (4430, 4430)
     assert named["host"]["waiting_node_h"] == pytest.approx(1476.23, abs=0.01)
     assert named["host"]["break_even_price"] == pytest.approx(10.12, abs=0.01)
@@ -534,7 +534,7 @@ def test_numbers_on_the_real_log_are_those_of_the_docs(reference: Path) -> None:
         "max": 261,
     }
     assert named["outcome"] == pytest.approx(123.83e9, rel=1e-4)
-    kept = execute(Options.of(**world, reserve=4), "kept")["metrics"]
+    kept = execute(Options(**world, reserve=4), "kept")["metrics"]
     assert kept["host"]["delayed"] / 4430 == pytest.approx(0.440, abs=0.01)
     assert kept["host"]["waiting_node_h"] == pytest.approx(1337, rel=0.01)
     assert kept["outcome"] / named["outcome"] - 1 == pytest.approx(-0.018, abs=0.003)

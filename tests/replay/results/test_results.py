@@ -20,7 +20,6 @@ from bft.replay.engine.loop import Replay
 from bft.replay.inputs.files import digest
 from bft.replay.options.options import Options
 from bft.replay.policies import EqualShare
-from bft.replay.policies.solver import SolverOptions
 from bft.replay.results import run_directory as results
 from bft.replay.results.outcome_tables import finish_frame, write_outcome
 from bft.replay.results.run_directory import (
@@ -32,7 +31,7 @@ from bft.replay.results.run_directory import (
 from bft.replay.run import execute
 from bft.replay.trace.node_trace import always_idle
 
-BUNDLED = Options(tfwd_s=120.0, solver=SolverOptions("exact"))
+BUNDLED = Options(tfwd_s=120.0, backend="exact")
 
 
 def pretend(folder: Path, mark: str = "first") -> None:

@@ -98,7 +98,7 @@ def test_the_table_holds_what_each_run_alone_reports(
         "equal-share, -maxJ 0",
     ]
     alone = execute(
-        Options.of(**FILES, policy="fifo", max_jobs=3),
+        Options(**FILES, policy="fifo", max_jobs=3),
         "alone",
     )["metrics"]
     row = found["variants"][0]
@@ -200,7 +200,7 @@ def test_differences_are_those_of_the_runs(
 
 def test_work_by_day_adds_up_and_is_linear_between_decisions(files: list[str]) -> None:
     summary = execute(
-        Options.of(
+        Options(
             node_trace="trace.parquet",
             jobs="jobs.parquet",
             dedicated=False,
