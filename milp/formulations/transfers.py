@@ -22,7 +22,7 @@ import numpy as np
 from bft.milp.formulations.linear import LinearModel
 from bft.milp.formulations.modes import add_runs, mode_runs
 from bft.milp.problem import FloatArray, Pair, Problem, Transfer
-from bft.milp.values import keep, table_of, tables_of
+from bft.milp.values import keep
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -283,7 +283,7 @@ def value_of(
     problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]
 ) -> float:
     """Objective of an allocation; -inf where a count is not allowed."""
-    tables = tables_of(problem)
+    tables = problem.tables
     with_whom = {
         j: problem.pair_of(*pair)
         for pair, units in shares.items()
@@ -397,14 +397,12 @@ def flow_model(problem: Problem) -> FlowModel:
             None,
             *(pair for pair in problem.pairs if j in (pair.a, pair.b)),
         ]
-        off = model.variable(float(table_of(problem, j)[0]), 1.0)
+        off = model.variable(float(problem.tables.of(j)[0]), 1.0)
         binaries, parts = [off], []
         for pair in partners:
-            values = table_of(problem, j, pair)
-            named = [] if pair is None else [units for units, _ in pair.named(j)]
-            chosen, mode_binaries = add_runs(
-                model, list(mode_runs(job, problem.current[j], values, named))
-            )
+            values, line = problem.tables.of(j, pair), problem.tables.line_of(j, pair)
+            runs = list(mode_runs(values, line, problem.current[j]))
+            chosen, mode_binaries = add_runs(model, runs)
             mode_parts = [(index, float(units)) for index, units in chosen.parts]
             binaries += mode_binaries
             parts += mode_parts

@@ -10,7 +10,6 @@ import numpy as np
 
 from bft.milp.formulations.transfers import Holders
 from bft.milp.problem import FloatArray, IntArray, Pair, Problem
-from bft.milp.values import table_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,7 @@ def pair_grid(problem: Problem, pair: Pair) -> PairGrid:
     units, and a split takes n_a + n_b. A split is possible when only a shrinks if n_a <= c_a - s, when both shrink if
     n_a + n_b <= c_a + c_b - s, and never when neither shrinks.
     """
-    table_a, table_b = table_of(problem, pair.a, pair), table_of(problem, pair.b, pair)
+    table_a, table_b = problem.tables.of(pair.a, pair), problem.tables.of(pair.b, pair)
     c_a, c_b, s = problem.current[pair.a], problem.current[pair.b], pair.shared
     n_a = np.arange(len(table_a), dtype=np.int64)[:, None]
     n_b = np.arange(len(table_b), dtype=np.int64)[None, :]
@@ -64,7 +63,7 @@ def pair_grid(problem: Problem, pair: Pair) -> PairGrid:
     value = table_a[:, None] + table_b[None, :]
     split = np.zeros(value.shape, dtype=bool)
     if s:
-        apart = table_of(problem, pair.a)[:, None] + table_of(problem, pair.b)[None, :]
+        apart = problem.tables.of(pair.a)[:, None] + problem.tables.of(pair.b)[None, :]
         possible = np.where(
             less_a & less_b,
             n_a + n_b <= c_a + c_b - s,

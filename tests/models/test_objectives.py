@@ -12,8 +12,8 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import solve_apart
 
-from bft.milp.classes import apart, classes_of
 from bft.milp.exact.dp import solve_exact
 from bft.models import Curve, Job, Objective, Standing, deadline_weight
 from bft.models.objectives import ageing, power, srpt, useful_time
@@ -216,7 +216,7 @@ def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class(
         120.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:24:9")
     )
     problem = policy.problem(State(now, 8, views))
-    assert len(classes_of(problem).first) == 8  # 70 to 80 hours in steps of 1.5
+    assert len(problem.tables.classes.first) == 8  # 70 to 80 hours in steps of 1.5
     again = policy.problem(State(now + 60 * SECOND, 8, views)).jobs
     assert all(a is b for a, b in zip(problem.jobs, again, strict=True))
     counts = policy.decide(State(now, 8, views)).counts
@@ -416,7 +416,7 @@ def test_classes_change_no_answer_under_deadlines_weights_and_factors(
         for kind, held, tcup_s in drawn
         if not held
     }
-    assert len(classes_of(problem).first) <= len(kinds) + sum(
+    assert len(problem.tables.classes.first) <= len(kinds) + sum(
         view.units > 0 for view in views
     )
-    assert solve_exact(problem) == solve_exact(problem, apart(problem))
+    assert solve_exact(problem) == solve_apart(problem)
