@@ -1,4 +1,11 @@
-"""From a problem to a checked answer: pick a backend, ask it, check what it returns, and fall back if it is invalid."""
+"""From a problem to a checked answer.
+
+By default the exact programme decides: it takes milliseconds, finds the canonical optimum, and does not depend on a
+solver. A solver that was asked for, CBC by default in a replay, is a second opinion, since solvers have returned false
+optima here: its answer is checked, and where the two disagree the better one counts and the step is flagged. The
+solver's own answer counts with a gap, sharing, strict_reference or `ties="solver"`, and where the exact programme has
+none in time.
+"""
 
 from __future__ import annotations
 
@@ -142,8 +149,8 @@ def solve(
         The problem to solve. With kinds of units the formulation is `modes`.
     backend
         One of `backend_names()`: `cbc`, `highs`, `gurobi`, `exact` (modes only), or another package's; or
-        `auto`: exact where it applies, else cbc. With kinds of units, `exact` leaves what is too much for it to cbc
-        (highs where cbc is not installed), and the note says so.
+        `auto`: exact where it applies, else cbc. With kinds of units or limits, `exact` leaves what is too much for it
+        to cbc (highs where cbc is not installed), and the note says so.
     formulation
         `modes` or `node`; with sharing `items` or `flow`; `auto` takes modes or items.
     strict_reference
@@ -373,12 +380,11 @@ def _shared(problem: Problem, asked: _Asked) -> Solution:
 
 
 def _as_solution(answer: SharingAnswer, asked: _Asked) -> Solution:
-    debt = asked.problem.tables.debt
     return Solution(
         answer.status,
         answer.counts,
-        answer.objective + debt,
-        answer.bound + debt,
+        answer.objective,
+        answer.bound,
         asked.backend,
         answer.formulation,
         note=answer.note,
@@ -399,12 +405,11 @@ def _alone(problem: Problem, asked: _Asked) -> Solution:
     if found.status != "infeasible":
         bound = max(bound, value)
     counts, kinds = problem.named(found.counts)
-    debt = problem.tables.debt
     return Solution(
         found.status,
         counts,
-        value + debt,
-        bound + debt,
+        value,
+        bound,
         asked.backend,
         asked.formulation,
         note=found.note,

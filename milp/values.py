@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from types import FunctionType
 from typing import TYPE_CHECKING, NamedTuple
@@ -101,6 +101,7 @@ def fill(
     tfwd: float,
     stall: bool,
     straight: bool,
+    simple: bool,
 ) -> Filled:
     """Fill the tables of some jobs, one after another.
 
@@ -116,6 +117,8 @@ def fill(
         As for `value`.
     straight
         Whether values of a curve's straight part lie on a straight line, as by our own `value`.
+    simple
+        Whether units are of one kind and nobody may share them: then `owed` is told apart.
 
     Returns
     -------
@@ -150,6 +153,7 @@ def fill(
         while terms.shape[row, own] < 0:
             own += 1
         s, rate, largest = terms.shape[row, own], 0.0, 0.0
+        named = ways.named_ends[t]
         tcup, tcdw, nothing = terms.tcup[row, own], terms.tcdw[row, own], terms.ends[s]
         if now:
             most = min(now, terms.highs[terms.stretch_ends[s + 1] - 1])
@@ -164,7 +168,7 @@ def fill(
                 rate /= ways.xi_now[t]
         off = terms.os[nothing]
         values[base] = value(off, 1.0, rate, 0, now, tcup, tcdw, weight[t], tfwd, stall)
-        if kinds == 1 and kept[t] < now:
+        if simple and kept[t] < now:
             owed[t] = values[base]
             rate = 0.0
             values[base] = value(
@@ -177,26 +181,27 @@ def fill(
                 continue
             has = now if k == own else 0
             p, end = terms.ends[s], terms.ends[s + 1]
+            tcup, tcdw = terms.tcup[row, k], terms.tcdw[row, k]
             for i in range(terms.stretch_ends[s], terms.stretch_ends[s + 1]):
                 low, high = terms.lows[i], min(terms.highs[i], units[k])
                 for n in range(low, high + 1):
                     while p + 1 < end and terms.ns[p + 1] <= n:
                         p += 1
-                    xi, bends = ways.xi[t], n in (low, high) or abs(n - has) <= 1
-                    for e in range(ways.named_ends[t], ways.named_ends[t + 1]):
+                    bends = n in (low, high) or abs(n - has) <= 1
+                    bends |= terms.ns[p] > n - 1
+                    bends |= p + 1 < end and terms.ns[p + 1] < n + 1
+                    xi = ways.xi[t]
+                    for e in range(named, ways.named_ends[t + 1]):
                         if ways.named_units[e] == n:
                             xi = ways.named_xi[e]
                         bends |= abs(ways.named_units[e] - n) <= 1
                     if xi == np.inf:
                         continue
-                    bends |= terms.ns[p] > n - 1
-                    bends |= p + 1 < end and terms.ns[p + 1] < n + 1
                     at = base + before[k] + n
                     objective = terms.slopes[p] * (n - terms.ns[p]) + terms.os[p]
                     values[at] = value(
-                        objective, xi, rate, n, has,
-                        terms.tcup[row, k], terms.tcdw[row, k], weight[t], tfwd, stall,
-                    )  # fmt: skip
+                        objective, xi, rate, n, has, tcup, tcdw, weight[t], tfwd, stall
+                    )
                     line[at] = not bends
                     largest = max(largest, abs(values[at]))
         while kept[t] and values[base + before[own] + kept[t]] == -np.inf:
@@ -216,11 +221,19 @@ def filled_by(worth: Value | None) -> Callable[..., Filled]:
     """`fill` compiled with a value function, None for `value`; only with this one the compiled code is kept on disk."""
     from bft.milp.exact.compiled import compiled
 
-    own = worth is None
-    names = {**fill.__globals__, "value": compiled(worth or value, keep=False)}
-    made: Callable[..., Filled] = compiled(
-        FunctionType(fill.__code__, names, "fill"), keep=own
-    )
+    own = compiled(value, keep=False)
+    if worth is None:
+        worth = own
+    elif isinstance(worth, FunctionType):
+        # It may call ours.
+        names = {
+            name: own if each is value else each
+            for name, each in worth.__globals__.items()
+        }
+        python = FunctionType(worth.__code__, names, "worth", None, worth.__closure__)
+        worth = compiled(python, keep=False)
+    filler = FunctionType(fill.__code__, {**fill.__globals__, "value": worth}, "fill")
+    made: Callable[..., Filled] = compiled(filler, keep=worth is own)
     return made
 
 
@@ -300,8 +313,8 @@ class Tables:
         The classes, and the class of each table: first a table of each class alone, then those beside partners.
     values, line, begin, kept, owed
         As `fill` returns them.
-    keeping
-        The least that a job of each class is worth where all keep what they may.
+    beside
+        What a job that shares now is worth where it keeps what it may beside its partner, by class.
     places
         The table of a class beside a partner with these ratios.
     """
@@ -313,7 +326,7 @@ class Tables:
     begin: IntArray
     kept: IntArray
     owed: FloatArray
-    keeping: FloatArray
+    beside: dict[int, float]
     places: dict[tuple[int, float, Named], int]
 
     @classmethod
@@ -321,30 +334,12 @@ class Tables:
         """Fill the tables of a problem."""
         classes = classes_of(problem)
         count = len(classes.first)
-        of = classes.of.tolist() if problem.pairs else []
+        owner, positions, ways = np.arange(count), classes.positions, _alone(count)
         places: dict[tuple[int, float, Named], int] = {}
-        for pair in problem.pairs:
-            for j in (pair.a, pair.b):
-                way = of[j], pair.xi(j), pair.named(j)
-                places.setdefault(way, count + len(places))
-        beside = [c for c, _, _ in places]
-        owner = np.append(np.arange(count), beside).astype(np.int64)
-        positions = classes.positions[owner]
-        now = np.ones(count)
-        for c, j in enumerate(classes.first if problem.pairs else ()):
-            partner = problem.partner(j)
-            if partner is not None:
-                now[c] = partner.xi(j, problem.current[j])
-        named = [each for _, _, exceptions in places for each in exceptions]
-        lengths = np.cumsum([len(exceptions) for _, _, exceptions in places])
-        ways = Ways(
-            np.append(np.ones(count), [xi for _, xi, _ in places]),
-            now[owner],
-            np.append(np.zeros(count + 1), lengths).astype(np.int64),
-            np.array([units for units, _ in named], np.int64),
-            np.array([xi for _, xi in named], np.float64),
-        )
-        filled = filled_by(problem.value)(
+        if problem.pairs:
+            owner, ways = _beside(problem, classes, places)
+            positions = positions[owner]
+        values, line, begin, kept, owed = filled_by(problem.value)(
             problem.posed.terms.arrays,
             problem.posed.rows[positions],
             problem.counts[positions],
@@ -355,23 +350,22 @@ class Tables:
             float(problem.tfwd),
             problem.stall,
             problem.value is None,
+            not problem.several_kinds and not problem.pairs,
         )
-        values, line, begin, kept, owed = filled
         if problem.value is not None:
             _check(values, begin)
         for limit in problem.limits:
             if limit.used(problem.kinds_and_units(kept)[1]) > limit.most:
                 kept[list(limit.jobs)] = 0
-        keeping = values[begin[:count] + kept[:count]]
-        for c, j in enumerate(classes.first if problem.pairs else ()):
-            partner = problem.partner(j)
-            if partner is not None:
-                base = begin[places[c, partner.xi(j), partner.named(j)]]
-                beside_it = values[base + kept[c]]
-                if beside_it == -np.inf:  # then it may have to stop
-                    beside_it = values[base]
-                keeping[c] = min(keeping[c], beside_it)
-        return cls(classes, owner, values, line, begin, kept, owed, keeping, places)
+        beside = {}
+        for pair in problem.pairs:
+            for j in (pair.a, pair.b) if pair.shared else ():
+                c = int(classes.of[j])
+                base = begin[places[c, pair.xi(j), pair.named(j)]]
+                worth = values[base + kept[c]]
+                # If it may not share on what it keeps it may have to stop.
+                beside[c] = float(values[base] if worth == -np.inf else worth)
+        return cls(classes, owner, values, line, begin, kept, owed, beside, places)
 
     def of(self, j: int, pair: Pair | None = None) -> FloatArray:
         """The value table of job j without sharing, or with its partner in `pair`; entry c is that of choice c."""
@@ -405,13 +399,14 @@ class Tables:
         """The value of choices, one per job, correctly rounded: equal ones give equal bits, in any order of jobs."""
         at = self.begin[self.classes.of] + np.asarray(choices, dtype=np.int64)
         worth = self.values[at]
-        return math.fsum(worth[worth != 0.0].tolist())
+        return math.fsum(worth[worth != 0.0].tolist()) + self.debt
 
     @cached_property
     def debt(self) -> float:
         """The sum of what jobs owe whatever is decided (`fill`)."""
-        owed = self.owed[self.classes.of]
-        return math.fsum(owed[owed != 0.0].tolist())
+        return (
+            math.fsum(self.owed[self.classes.of].tolist()) if self.owed.any() else 0.0
+        )
 
     @cached_property
     def best(self) -> FloatArray:
@@ -426,7 +421,7 @@ class Tables:
     @cached_property
     def ceiling(self) -> float:
         """An upper bound of any allocation: every job at its best."""
-        return math.fsum((self.best * self.classes.sizes).tolist())
+        return math.fsum((self.best * self.classes.sizes).tolist()) + self.debt
 
     @cached_property
     def largest(self) -> float:
@@ -436,8 +431,12 @@ class Tables:
     @cached_property
     def stake(self) -> tuple[float, float]:
         """What all jobs together can gain beyond what they keep, and the largest of these values."""
-        gain = math.fsum(((self.best - self.keeping) * self.classes.sizes).tolist())
-        return gain, float(np.abs([self.best, self.keeping]).max(initial=0.0))
+        count = len(self.classes.positions)
+        keeping = self.values[self.begin[:count] + self.kept[:count]]
+        for c, worth in self.beside.items():
+            keeping[c] = min(keeping[c], worth)
+        gain = math.fsum(((self.best - keeping) * self.classes.sizes).tolist())
+        return gain, float(np.abs([self.best, keeping]).max(initial=0.0))
 
     def hopeful(self) -> list[FloatArray]:
         """The tables of the classes without what no optimum can contain, however much the other jobs gain: -inf.
@@ -450,6 +449,39 @@ class Tables:
             np.where(table >= high - gain, table, -np.inf)
             for table, high in zip(self.alone, self.best.tolist(), strict=True)
         ]
+
+
+@lru_cache(maxsize=64)
+def _alone(count: int) -> Ways:
+    """Of so many jobs without partners."""
+    none = np.empty(0)
+    ends = np.zeros(count + 1, np.int64)
+    return Ways(np.ones(count), np.ones(count), ends, none.astype(np.int64), none)
+
+
+def _beside(
+    problem: Problem, classes: Classes, places: dict[tuple[int, float, Named], int]
+) -> tuple[IntArray, Ways]:
+    """The class of each table, alone or beside partners, and how it runs; `places` gets the numbers of the latter."""
+    of, count = classes.of.tolist(), len(classes.first)
+    now = np.ones(count)
+    for pair in problem.pairs:
+        for j in (pair.a, pair.b):
+            way = of[j], pair.xi(j), pair.named(j)
+            places.setdefault(way, count + len(places))
+            if pair.shared:
+                now[of[j]] = pair.xi(j, problem.current[j])
+    owner = np.append(np.arange(count), [c for c, _, _ in places]).astype(np.int64)
+    named = [each for _, _, exceptions in places for each in exceptions]
+    lengths = np.cumsum([len(exceptions) for _, _, exceptions in places])
+    ways = Ways(
+        np.append(np.ones(count), [xi for _, xi, _ in places]),
+        now[owner],
+        np.append(np.zeros(count + 1), lengths).astype(np.int64),
+        np.array([units for units, _ in named], np.int64),
+        np.array([xi for _, xi in named], np.float64),
+    )
+    return owner, ways
 
 
 def _check(values: FloatArray, begin: IntArray) -> None:
@@ -471,7 +503,8 @@ def tamed(problem: Problem) -> Problem:
     """
     tables = problem.tables
     gain, largest = tables.stake
-    floors = (tables.best - 2.0 * gain - 4.0 * largest)[tables.owner]
+    below = 2.0 * gain + 16.0 * largest or np.inf
+    floors = (tables.best - below)[tables.owner]
     floor = np.repeat(floors, np.diff(tables.begin))
     low = (tables.values < floor) & (tables.values > -np.inf)
     if not low.any():

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.problem import FloatArray, IntArray, Job, Problem
+from bft.milp.tolerances import CHARGE_QUANTA
 
 # A search of up to this many steps takes about 20 ms and needs no timer, which can take 2 ms to start.
 QUICK_STEPS = 2**24
@@ -50,9 +51,9 @@ def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
     if not proven and time.monotonic() < deadline:
         with alarm(deadline) as flag:
             proven, counts, more = _search(problem, NO_LIMIT, flag)
-    value = problem.tables.value(counts) + problem.tables.debt
+    value = problem.tables.value(counts)
     units, kinds = problem.named(counts)
-    return Optimum(units, value, value + more, bool(proven), kinds)
+    return Optimum(units, value, value + more, proven, kinds)
 
 
 def solve_exact(problem: Problem) -> tuple[int, ...]:
@@ -63,15 +64,20 @@ def solve_exact(problem: Problem) -> tuple[int, ...]:
 def _search(
     problem: Problem, most_steps: int, stop: NDArray[np.uint8]
 ) -> tuple[bool, IntArray, float]:
-    """As `kernel.optimum`."""
+    """Whether proven, the counts, and how much more another allocation may be worth."""
     from bft.milp.exact import kernel
 
-    tables = problem.tables
-    classes = tables.classes
-    return kernel.optimum(
-        classes.of, classes.sizes, tables.values, tables.line, tables.begin, problem.counts[classes.positions],
-        tables.kept, problem.units, most_steps, stop,
-    )  # fmt: skip
+    tables, units = problem.tables, problem.units
+    of, first, sizes = tables.classes.of, tables.classes.positions, tables.classes.sizes
+    begin, kept = tables.begin, tables.kept
+    score, quantum = kernel.scores(
+        tables.values, tables.line, begin, problem.counts[first], kept, sizes
+    )
+    proven, counts, lost = kernel.search(
+        of, sizes, begin, score, kept, units, most_steps, stop
+    )
+    more = quantum * (lost + len(of) * (CHARGE_QUANTA + units))
+    return bool(proven), counts, 0.0 if proven else more
 
 
 @cache

@@ -350,20 +350,6 @@ def search(
 
 
 @compiled
-def optimum(
-    of: IntArray, sizes: IntArray, values: FloatArray, line: BoolArray, begin: IntArray, held: IntArray,
-    kept: IntArray, units: int, most_steps: int, stop: Stop,
-) -> tuple[bool, IntArray, float]:  # fmt: skip
-    """From the tables of classes to counts: whether proven, counts, and how much more another allocation may have."""
-    score, quantum = scores(values, line, begin, held, kept, sizes)
-    proven, counts, lost = search(
-        of, sizes, begin, score, kept, units, most_steps, stop
-    )
-    more = 0.0 if proven else quantum * (lost + len(of) * (CHARGE + units))
-    return proven, counts, more
-
-
-@compiled
 def group(
     like: IntArray, alone: IntArray, terms: FloatArray
 ) -> tuple[IntArray, IntArray, IntArray]:
@@ -388,7 +374,12 @@ def group(
     latest, before = np.full(like.max() + 1, -1), np.empty(jobs, np.int64)
     for j in range(jobs):
         c = -1 if alone[j] else latest[like[j]]
-        while c >= 0 and not (terms[first[c]] == terms[j]).all():
+        while c >= 0:
+            same = True
+            for k in range(terms.shape[1]):
+                same &= terms[first[c], k] == terms[j, k]
+            if same:
+                break
             c = before[c]
         if c < 0:
             c = found

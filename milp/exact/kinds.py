@@ -77,7 +77,7 @@ def _optimum(problem: Problem, deadline: float) -> Optimum:
         sum(int(line.scores[rank]) for line, rank in zip(lines, best, strict=True)),
     )
     choices = [int(line.choices[rank]) for line, rank in zip(lines, ranks, strict=True)]
-    value = tables.value(choices) + tables.debt
+    value = tables.value(choices)
     counts, names = problem.named(choices)
     # How much more another allocation may be worth: its score is higher by at most what is not excluded.
     more = (

@@ -202,7 +202,7 @@ def build(problem: Problem) -> Formulated:
         worth = tables.hopeful()
     elif pruned:
         worth = prune(worth, sizes, problem.units)
-    model, constant = LinearModel(), 0.0
+    model, constant = LinearModel(), tables.debt
     left = problem.capacity.tolist()
     # Of each class its runs on each kind; a number: the units of each member, if only one count is possible.
     items: list[dict[int, Chosen] | int] = []

@@ -79,7 +79,7 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
     def decode(x: FloatArray) -> tuple[int, ...]:
         return tuple(round(float(np.sum(x[given]))) for given in ours)
 
-    return Formulated(model, decode)
+    return Formulated(model, decode, problem.tables.debt)
 
 
 def _add_job(

@@ -92,8 +92,9 @@ class Weights:
             self._forget(state.table)
         self._asked_ns = now_ns
         new = len(state.table) - len(self._now)
-        self._now = np.append(self._now, np.ones(new))
-        self._until_ns = np.append(self._until_ns, np.zeros(new, np.int64))
+        if new:
+            self._now = np.append(self._now, np.ones(new))
+            self._until_ns = np.append(self._until_ns, np.zeros(new, np.int64))
         for position in np.flatnonzero(self._until_ns[rows] <= now_ns).tolist():
             weight, until_ns = self.weight(state.jobs[position], now_ns)
             self._now[rows[position]] = weight
