@@ -388,6 +388,8 @@ class Problem:
         The weights of the jobs now, float64, in the place of their own.
     held
         Units that jobs hold now; a shared unit counts once.
+    counts, weight, capacity
+        `current` as int64, the weight of each job now as float64, and the idle units of each kind as int64.
 
     Examples
     --------
@@ -408,6 +410,9 @@ class Problem:
     value: Value | None = None
     weights: FloatArray | None = None
     held: int = field(init=False, repr=False)
+    counts: IntArray = field(init=False, repr=False)
+    weight: FloatArray = field(init=False, repr=False)
+    capacity: IntArray = field(init=False, repr=False)
 
     @classmethod
     def of_kinds(
@@ -463,9 +468,15 @@ class Problem:
         if isinstance(current, np.ndarray):
             object.__setattr__(self, "counts", current)
             object.__setattr__(self, "current", tuple(current.tolist()))
-            fewest, total = int(current.min(initial=0)), int(current.sum())
         else:
-            fewest, total = min(self.current, default=0), sum(self.current)
+            object.__setattr__(self, "counts", np.array(current, dtype=np.int64))
+        fewest, total = min(self.current, default=0), sum(self.current)
+        idle = [self.units] if self.kinds is None else [*self.kinds.units.values()]
+        object.__setattr__(self, "capacity", np.array(idle, dtype=np.int64))
+        weight = self.weights
+        if weight is None:
+            weight = self.posed.terms.weight[self.posed.rows]
+        object.__setattr__(self, "weight", weight)
         shared = sum(pair.shared for pair in self.pairs)
         object.__setattr__(self, "held", total - shared)
         object.__setattr__(self, "limits", tuple(self.limits))
@@ -535,20 +546,6 @@ class Problem:
         return Tables.of_problem(self)
 
     @cached_property
-    def weight(self) -> FloatArray:
-        """The weight of each job now: float64 of shape (jobs,)."""
-        if self.weights is not None:
-            return self.weights
-        return self.posed.terms.weight[self.posed.rows]
-
-    @cached_property
-    def capacity(self) -> IntArray:
-        """Idle units of each kind: int64 of shape (kinds,)."""
-        if self.kinds is None:
-            return np.array([self.units])
-        return np.array(list(self.kinds.units.values()), dtype=np.int64)
-
-    @cached_property
     def firsts(self) -> IntArray:
         """Number of units of all earlier kinds, for each kind: int64."""
         return np.cumsum(self.capacity) - self.capacity
@@ -585,11 +582,6 @@ class Problem:
             names[kind] if count else None
             for kind, count in zip(kinds.tolist(), units.tolist(), strict=True)
         )
-
-    @cached_property
-    def counts(self) -> IntArray:
-        """Units that each job holds now: `current` as int64 of shape (jobs,)."""
-        return np.array(self.current, dtype=np.int64)
 
     @cached_property
     def holders(self) -> tuple[int, ...]:

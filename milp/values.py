@@ -87,7 +87,7 @@ class Ways(NamedTuple):
     named_xi: FloatArray
 
 
-Filled = tuple["FloatArray", "BoolArray", "IntArray", "IntArray", "FloatArray"]
+Filled = tuple["FloatArray", "BoolArray", "IntArray", "IntArray", float]
 
 
 def fill(
@@ -118,7 +118,7 @@ def fill(
     straight
         Whether values of a curve's straight part lie on a straight line, as by our own `value`.
     simple
-        Whether units are of one kind and nobody may share them: then `owed` is told apart.
+        Whether units are of one kind and nobody may share them: then `debt` is told apart.
 
     Returns
     -------
@@ -127,13 +127,13 @@ def fill(
         line between its neighbours.
     kept
         The choice with which each job keeps what it may.
-    owed
-        What a job that must shrink pays whatever is decided. It is not in its values, where it would hide differences.
+    debt
+        What jobs that must shrink pay whatever is decided. It is not in their values, where it would hide differences.
     """
     tables, kinds = len(rows), len(units)
     begin = np.zeros(tables + 1, np.int64)
     kept = np.zeros(tables, np.int64)
-    owed = np.zeros(tables)
+    debt = 0.0
     before = np.zeros(kinds, np.int64)  # units of earlier kinds
     for k in range(1, kinds):
         before[k] = before[k - 1] + units[k - 1]
@@ -152,8 +152,8 @@ def fill(
         row, now, own, base = rows[t], held[t], kind[t], begin[t]
         while terms.shape[row, own] < 0:
             own += 1
-        s, rate, largest = terms.shape[row, own], 0.0, 0.0
-        named = ways.named_ends[t]
+        s, rate = terms.shape[row, own], 0.0
+        named, named_end = ways.named_ends[t], ways.named_ends[t + 1]
         tcup, tcdw, nothing = terms.tcup[row, own], terms.tcdw[row, own], terms.ends[s]
         if now:
             most = min(now, terms.highs[terms.stretch_ends[s + 1] - 1])
@@ -169,12 +169,12 @@ def fill(
         off = terms.os[nothing]
         values[base] = value(off, 1.0, rate, 0, now, tcup, tcdw, weight[t], tfwd, stall)
         if simple and kept[t] < now:
-            owed[t] = values[base]
+            debt += values[base]
             rate = 0.0
             values[base] = value(
                 off, 1.0, rate, 0, now, tcup, tcdw, weight[t], tfwd, stall
             )
-            owed[t] -= values[base]
+            debt -= values[base]
         for k in range(kinds):
             s = terms.shape[row, k]
             if s < 0:
@@ -191,7 +191,7 @@ def fill(
                     bends |= terms.ns[p] > n - 1
                     bends |= p + 1 < end and terms.ns[p + 1] < n + 1
                     xi = ways.xi[t]
-                    for e in range(named, ways.named_ends[t + 1]):
+                    for e in range(named, named_end):
                         if ways.named_units[e] == n:
                             xi = ways.named_xi[e]
                         bends |= abs(ways.named_units[e] - n) <= 1
@@ -203,17 +203,20 @@ def fill(
                         objective, xi, rate, n, has, tcup, tcdw, weight[t], tfwd, stall
                     )
                     line[at] = not bends
-                    largest = max(largest, abs(values[at]))
         while kept[t] and values[base + before[own] + kept[t]] == -np.inf:
             kept[t] -= 1  # as another `value` may rule it out
         if kept[t]:
             kept[t] += before[own]
         if not straight:
+            largest = 0.0
+            for at in range(base, begin[t + 1]):
+                if values[at] > -np.inf:
+                    largest = max(largest, abs(values[at]))
             for at in range(base + 1, begin[t + 1] - 1):
                 if line[at]:
                     bend = abs(values[at + 1] - 2 * values[at] + values[at - 1])
                     line[at] = bend <= EQUAL_SLOPES * largest
-    return values, line, begin, kept, owed
+    return values, line, begin, kept, debt
 
 
 @cache
@@ -311,7 +314,7 @@ class Tables:
     ----------
     classes, owner
         The classes, and the class of each table: first a table of each class alone, then those beside partners.
-    values, line, begin, kept, owed
+    values, line, begin, kept, debt
         As `fill` returns them.
     beside
         What a job that shares now is worth where it keeps what it may beside its partner, by class.
@@ -325,13 +328,13 @@ class Tables:
     line: BoolArray
     begin: IntArray
     kept: IntArray
-    owed: FloatArray
+    debt: float
     beside: dict[int, float]
     places: dict[tuple[int, float, Named], int]
 
     @classmethod
-    def of_problem(cls, problem: Problem) -> Tables:
-        """Fill the tables of a problem."""
+    def of_problem(cls, problem: Problem, *, whole: bool = False) -> Tables:
+        """Fill the tables of a problem; `whole`: with what jobs owe anyway."""
         classes = classes_of(problem)
         count = len(classes.first)
         owner, positions, ways = np.arange(count), classes.positions, _alone(count)
@@ -339,18 +342,21 @@ class Tables:
         if problem.pairs:
             owner, ways = _beside(problem, classes, places)
             positions = positions[owner]
-        values, line, begin, kept, owed = filled_by(problem.value)(
+        held_kinds = np.zeros(len(owner), np.int64)
+        if problem.kinds is not None:
+            held_kinds = problem.held_kinds[positions]
+        values, line, begin, kept, debt = filled_by(problem.value)(
             problem.posed.terms.arrays,
             problem.posed.rows[positions],
             problem.counts[positions],
-            problem.held_kinds[positions],
+            held_kinds,
             problem.weight[positions],
             ways,
             problem.capacity,
             float(problem.tfwd),
             problem.stall,
             problem.value is None,
-            not problem.several_kinds and not problem.pairs,
+            not (whole or problem.several_kinds or problem.pairs),
         )
         if problem.value is not None:
             _check(values, begin)
@@ -365,7 +371,7 @@ class Tables:
                 worth = values[base + kept[c]]
                 # If it may not share on what it keeps it may have to stop.
                 beside[c] = float(values[base] if worth == -np.inf else worth)
-        return cls(classes, owner, values, line, begin, kept, owed, beside, places)
+        return cls(classes, owner, values, line, begin, kept, debt, beside, places)
 
     def of(self, j: int, pair: Pair | None = None) -> FloatArray:
         """The value table of job j without sharing, or with its partner in `pair`; entry c is that of choice c."""
@@ -400,13 +406,6 @@ class Tables:
         at = self.begin[self.classes.of] + np.asarray(choices, dtype=np.int64)
         worth = self.values[at]
         return math.fsum(worth[worth != 0.0].tolist()) + self.debt
-
-    @cached_property
-    def debt(self) -> float:
-        """The sum of what jobs owe whatever is decided (`fill`)."""
-        return (
-            math.fsum(self.owed[self.classes.of].tolist()) if self.owed.any() else 0.0
-        )
 
     @cached_property
     def best(self) -> FloatArray:
@@ -550,9 +549,8 @@ def value_tables(problem: Problem) -> list[FloatArray]:
     >>> value_tables(Problem(4, 120.0, (job,), (1,)))[0].tolist()
     [-100.0, 1200.0, 2200.0, 3400.0, 4600.0]
     """
-    tables = problem.tables
-    owed = tables.owed[tables.classes.of].tolist()
-    return [tables.of(j) + owed[j] for j in range(len(problem.jobs))]
+    tables = Tables.of_problem(problem, whole=True)
+    return [tables.of(j) for j in range(len(problem.jobs))]
 
 
 def total_value(tables: Sequence[FloatArray], choices: Sequence[int]) -> float:
