@@ -1,10 +1,10 @@
-"""From a problem to a checked answer.
+"""From a problem to a checked answer: pick a backend, ask it, check what it returns, and fall back if it is invalid.
 
-By default the exact programme decides: it takes milliseconds, finds the canonical optimum, and does not depend on a
-solver. A solver that was asked for, CBC by default in a replay, is a second opinion, since solvers have returned false
-optima here: its answer is checked, and where the two disagree the better one counts and the step is flagged. The
-solver's own answer counts with a gap, sharing, strict_reference or `ties="solver"`, and where the exact programme has
-none in time.
+In a replay with the defaults the exact programme decides, and CBC is asked for a second opinion: the answer is the
+canonical optimum of the exact programme, whatever CBC found, and a step where the two contradict each other is marked.
+For CBC has returned false optima of such models, and a mistake of ours would show as well: two methods that share
+nothing but the definition of a job's value must agree. Only with sharing, a gap, or ties by the solver does its own
+answer count. The backend `exact` decides alike and asks nobody.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ def contradiction(solution: Solution, best: Optimum, gap: float = 0.0) -> str:
 
 logger = logging.getLogger(__name__)
 
-FORMULATIONS = ("auto", "modes", "node", "items", "flow")
-# Formulations in which two jobs may share units.
-SHARING = ("items", "flow")
+FORMULATIONS = ("auto", "modes", "node", "items")
+# The formulation in which two jobs may share units.
+SHARING = "items"
 
 
 def solve(
@@ -152,7 +152,7 @@ def solve(
         `auto`: exact where it applies, else cbc. With kinds of units or limits, `exact` leaves what is too much for it
         to cbc (highs where cbc is not installed), and the note says so.
     formulation
-        `modes` or `node`; with sharing `items` or `flow`; `auto` takes modes or items.
+        `modes` or `node`; with sharing `items`; `auto` takes modes or items.
     strict_reference
         With `node`: keep the published model's big-M, which is too small. The answer may then be infeasible, or worse
         than keeping the present allocation.
@@ -237,9 +237,9 @@ def _formulation(problem: Problem, formulation: str, *, strict_reference: bool) 
         raise ProblemError(
             f"strict_reference belongs to formulation 'node', not {formulation!r}"
         )
-    if problem.pairs and formulation not in SHARING:
+    if problem.pairs and formulation != SHARING:
         raise ProblemError(
-            f"formulation {formulation!r} knows no sharing; with xi choose {' or '.join(SHARING)}"
+            f"formulation {formulation!r} knows no sharing; with xi choose {SHARING}"
         )
     return formulation
 
@@ -278,7 +278,7 @@ class _Asked:
 
     def own(self) -> Solution:
         """The solver's own answer, checked; raise Nonsense when it contradicts itself."""
-        return (_shared if self.formulation in SHARING else _alone)(self.problem, self)
+        return (_shared if self.formulation == SHARING else _alone)(self.problem, self)
 
 
 @cache
@@ -312,7 +312,7 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
     except (SolverFailure, Nonsense) as failure:
         note = f"{asked.backend}: {failure}"
         logger.info("fallback: %s", note)
-        if asked.formulation in SHARING:
+        if asked.formulation == SHARING:
             return replace(
                 _as_solution(keep_answer(problem, f"{note}; kept"), asked),
                 status="fallback",
@@ -372,7 +372,7 @@ def _of(best: Optimum, backend: str, formulation: str, fallback: str = "") -> So
 
 def _shared(problem: Problem, asked: _Asked) -> Solution:
     posed = tamed(problem)
-    answer = solve_sharing(posed, asked.formulation, asked.ask, asked.limits, TOLERANCE)
+    answer = solve_sharing(posed, asked.ask, asked.limits, TOLERANCE)
     if posed is not problem:
         value = value_of(problem, answer.counts, shares_of(answer.transfers))
         answer = replace(answer, objective=value, bound=max(answer.bound, value))

@@ -53,7 +53,7 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
     """
     if problem.pairs:
         raise ProblemError(
-            "the node formulation gives every unit to one job: remove xi, or choose flow or items"
+            "the node formulation gives every unit to one job: remove xi, or choose items"
         )
     model = LinearModel()
     takers: list[list[int]] = [[] for _ in range(problem.units)]
