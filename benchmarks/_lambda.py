@@ -48,7 +48,7 @@ def build(problem: Problem) -> Formulated:
             model.row([weight, *beside], [1.0, *[-1.0] * len(beside)], "<", 0.0)
         units = model.variable(0.0, float(problem.units))
         model.row([units, *weights], [1.0, *(-float(n) for n in points)], "=", 0.0)
-        rate = job.rate(current) * job.weight
+        rate = float(np.interp(current, job.ns, job.os)) * job.weight * (current > 0)
         up, down = (
             model.variable(-job.tcup * rate, 1.0),
             model.variable(-job.tcdw * rate, 1.0),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -72,8 +71,8 @@ class Job:
     Examples
     --------
     >>> job = Job("a", 1, 8, ns=[0, 8], os=[0, 80], tcup=20.0, tcdw=10.0, sizes=(1, 2, 4, 8))
-    >>> job.at_most(7), job.stretches
-    (4, ((1, 2), (4, 4), (8, 8)))
+    >>> job.stretches
+    ((1, 2), (4, 4), (8, 8))
     >>> Job("a", 2, 1, ns=[0, 1], os=[0, 10], tcup=20.0, tcdw=10.0)
     Traceback (most recent call last):
     bft.milp.problem.ProblemError: job 'a': Jmin 2 and Jmax 1 must satisfy 0 <= Jmin <= Jmax, Jmax >= 1
@@ -167,23 +166,6 @@ class Job:
         begins = [n for before, n in pairwise((-1, *self.sizes)) if n != before + 1]
         ends = [n for n, after in pairwise((*self.sizes, -1)) if after != n + 1]
         return tuple(zip(begins, ends, strict=True))
-
-    def at_most(self, units: int) -> int:
-        """The largest count up to `units` that it may have, 0 where it may have none of them."""
-        if self.sizes is None:
-            return min(units, self.jmax) if units >= self.jmin else 0
-        place = bisect_right(self.sizes, units)
-        return self.sizes[place - 1] if place else 0
-
-    def runs_on(self, units: int) -> bool:
-        """Whether it makes progress on so many units: as many as it may have, or more than Jmax."""
-        return units > 0 and min(units, self.jmax) == self.at_most(units)
-
-    def rate(self, units: int) -> float:
-        """Objective per second on `units` units; 0 on a count that it may not have, where it cannot run."""
-        if not self.runs_on(units):
-            return 0.0
-        return float(np.interp(float(units), self.ns, self.os))
 
 
 class Counts(tuple[int, ...]):
