@@ -45,7 +45,9 @@ def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
         return Optimum((), 0.0, 0.0)
     _compile()
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    flag = np.array([time.monotonic() >= deadline], dtype=np.uint8)
+    # Filling the tables counts.
+    late = bool(problem.tables.classes.first) and time.monotonic() >= deadline
+    flag = np.array([late], dtype=np.uint8)
     steps = NO_LIMIT if time_limit is None else QUICK_STEPS
     proven, counts, more = _search(problem, steps, flag)
     if not proven and time.monotonic() < deadline:

@@ -102,6 +102,7 @@ class Items:
         self.base = math.fsum(
             size * off for size, off in zip(self.sizes, self._off, strict=True)
         )
+        self.base += self._tables.debt
         present = [pair for pair in problem.pairs if pair.shared]
         self._present: dict[int, tuple[Pair, int]] = {}
         for k, pair in enumerate(present):

@@ -228,7 +228,7 @@ def value_of(problem: Problem, counts: Sequence[int], shares: Shares) -> float:
     worth = tables.idle != 0.0
     worth |= np.array(counts, dtype=np.int64) != 0
     worth[list(problem.holders)] = True
-    total = 0.0
+    total = tables.debt
     for j in np.flatnonzero(worth).tolist():
         n, table = counts[j], tables.of(j, with_whom.get(j))
         total += float(table[n]) if n < len(table) else float("-inf")
