@@ -6,8 +6,14 @@ import numpy as np
 
 from bft.milp import Problem
 from bft.milp.formulations.linear import Formulated, LinearModel
-from bft.milp.formulations.modes import break_points
 from bft.milp.problem import FloatArray
+
+
+def _points(ns: FloatArray, low: int, high: int) -> list[int]:
+    """Whole numbers in [low, high] between which a curve with breakpoints `ns` is linear."""
+    inner = ns[(ns > low) & (ns < high)]
+    near = np.concatenate(([low, high], np.floor(inner), np.ceil(inner)))
+    return np.unique(near).astype(int).tolist()
 
 
 def build(problem: Problem) -> Formulated:
@@ -21,9 +27,9 @@ def build(problem: Problem) -> Formulated:
     given: list[list[tuple[int, float]]] = []
     for job, current in zip(problem.jobs, problem.current, strict=True):
         low, high = max(job.jmin, 1), min(job.jmax, problem.units)
-        points = break_points(job.ns, low, high) if low <= high else []
+        points = _points(job.ns, low, high) if low <= high else []
         worth = problem.tfwd * job.weight
-        off = model.variable(worth * float(job.table_to(0)[0]), 1.0)
+        off = model.variable(worth * float(job.os[0]), 1.0)
         weights = [
             model.variable(
                 worth * float(np.interp(n, job.ns, job.os)), 1.0, integer=False
@@ -42,7 +48,7 @@ def build(problem: Problem) -> Formulated:
             model.row([weight, *beside], [1.0, *[-1.0] * len(beside)], "<", 0.0)
         units = model.variable(0.0, float(problem.units))
         model.row([units, *weights], [1.0, *(-float(n) for n in points)], "=", 0.0)
-        rate = job.rate(current) * job.weight
+        rate = float(np.interp(current, job.ns, job.os)) * job.weight * (current > 0)
         up, down = (
             model.variable(-job.tcup * rate, 1.0),
             model.variable(-job.tcdw * rate, 1.0),

@@ -23,7 +23,6 @@ import numpy as np
 from _common import dnn_problem, milliseconds, queue_problem
 
 from bft.milp import Job, Problem
-from bft.milp.classes import classes_of
 from bft.milp.exact.dp import solve_exact
 
 # jobs, units, factor on the curves' 64 units, Jmin
@@ -85,7 +84,7 @@ def queues(sizes: list[tuple[int, int, int]], instances: int) -> None:
                     way(problem)
                     seconds[name].append(time.thread_time() - started)
             times = " ".join(milliseconds(taken) for taken in seconds.values())
-            label = f"{jobs:5} {units:5} {running:7} {cost_model:9} {len(classes_of(problem).first):7}"
+            label = f"{jobs:5} {units:5} {running:7} {cost_model:9} {len(problem.tables.classes.first):7}"
             print(f"{label} {times}", flush=True)
 
 

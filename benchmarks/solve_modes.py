@@ -38,7 +38,6 @@ from bft.milp import (
 from bft.milp.backends import python_mip
 from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import SOLVERS, describe
-from bft.milp.classes import classes_of
 from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearModel
@@ -235,7 +234,7 @@ def largest(size: int, running: int, apart: bool, backend: str, ties: Ties) -> s
         begin = cpu_seconds(process)
         answer = solve(each, backend=backend, ties=ties, process=process)
         seconds.append(cpu_seconds(process) - begin)
-    classes = len(classes_of(problem).first)
+    classes = len(problem.tables.classes.first)
     process.close()
     mib = sum(
         resource.getrusage(of).ru_maxrss / 1024

@@ -8,13 +8,9 @@
 (1, 4)
 """
 
-import warnings
-from typing import Any
-
 from bft.milp.backends.backend_api import Availability, Backend, Feature
 from bft.milp.backends.process import SolverProcess
 from bft.milp.backends.registry import backend_names
-from bft.milp.classes import replaced
 from bft.milp.documents import Document, answer, parse
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, LinearStatus
 from bft.milp.formulations.transfers import move, settle
@@ -23,6 +19,7 @@ from bft.milp.problem import (
     CostModel,
     Counts,
     Job,
+    Limit,
     Pair,
     Problem,
     ProblemError,
@@ -32,8 +29,9 @@ from bft.milp.problem import (
     UnitKinds,
 )
 from bft.milp.solve import FORMULATIONS, solve
+from bft.milp.terms import Rows, Terms
 from bft.milp.tolerances import TOLERANCE
-from bft.milp.values import keep, tamed, total_value, value_table, value_tables
+from bft.milp.values import Value, keep, total_value, value, value_tables
 
 __all__ = [
     "FORMULATIONS",
@@ -46,6 +44,7 @@ __all__ = [
     "Document",
     "Feature",
     "Job",
+    "Limit",
     "Limits",
     "LinearAnswer",
     "LinearModel",
@@ -53,33 +52,22 @@ __all__ = [
     "Pair",
     "Problem",
     "ProblemError",
+    "Rows",
     "Solution",
     "SolverProcess",
+    "Terms",
     "Ties",
     "Transfer",
     "UnitKinds",
+    "Value",
     "answer",
     "backend_names",
     "keep",
     "move",
     "parse",
-    "replaced",
     "settle",
     "solve",
-    "tamed",
     "total_value",
-    "value_table",
+    "value",
     "value_tables",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Return `Problem.of_kinds` under its old name, with a warning."""
-    if name != "KindsProblem":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(
-        "bft.milp.KindsProblem is now bft.milp.Problem.of_kinds",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return Problem.of_kinds

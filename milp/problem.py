@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-import sys
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate, pairwise
-from operator import attrgetter, index
+from itertools import pairwise
+from operator import index
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bft.milp.terms import Rows
+from bft.milp.values import Tables, Value, waiting_terms
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -27,9 +27,6 @@ MAX_OBJECTIVE = 1e60
 # Whole numbers up to this one are exact as floats too.
 MAX_UNITS = 2**53
 MAX_MESSAGE = 800
-
-_NOTHING: FloatArray = np.empty(0)
-_name = attrgetter("name")
 
 Status = Literal["optimal", "feasible", "fallback", "infeasible"]
 # Which of several optima is returned: the canonical one, independent of the solver, or the one that the solver returns.
@@ -74,8 +71,8 @@ class Job:
     Examples
     --------
     >>> job = Job("a", 1, 8, ns=[0, 8], os=[0, 80], tcup=20.0, tcdw=10.0, sizes=(1, 2, 4, 8))
-    >>> job.at_most(7), job.stretches
-    (4, ((1, 2), (4, 4), (8, 8)))
+    >>> job.stretches
+    ((1, 2), (4, 4), (8, 8))
     >>> Job("a", 2, 1, ns=[0, 1], os=[0, 10], tcup=20.0, tcdw=10.0)
     Traceback (most recent call last):
     bft.milp.problem.ProblemError: job 'a': Jmin 2 and Jmax 1 must satisfy 0 <= Jmin <= Jmax, Jmax >= 1
@@ -170,88 +167,6 @@ class Job:
         ends = [n for n, after in pairwise((*self.sizes, -1)) if after != n + 1]
         return tuple(zip(begins, ends, strict=True))
 
-    def at_most(self, units: int) -> int:
-        """The largest count up to `units` that it may have, 0 where it may have none of them."""
-        if self.sizes is None:
-            return min(units, self.jmax) if units >= self.jmin else 0
-        place = bisect_right(self.sizes, units)
-        return self.sizes[place - 1] if place else 0
-
-    def runs_on(self, units: int) -> bool:
-        """Whether it makes progress on so many units: as many as it may have, or more than Jmax."""
-        return units > 0 and min(units, self.jmax) == self.at_most(units)
-
-    @property
-    def table(self) -> FloatArray:
-        """O at 0, 1, ..., jmax units: float64 of shape (jmax + 1,), objective per second."""
-        return self.table_to(self.jmax)
-
-    def table_to(self, max_units: int) -> FloatArray:
-        """O at 0, 1, ..., max_units <= jmax; read-only. Cached, and recomputed only to grow."""
-        known: FloatArray = self.__dict__.get("_known", _NOTHING)
-        if len(known) <= max_units:
-            # With some room to grow: the number of idle units rises in steps.
-            size = min(self.jmax, max(max_units, 2 * len(known))) + 1
-            known = np.interp(np.arange(size, dtype=np.float64), self.ns, self.os)
-            object.__setattr__(self, "_known", known)
-        return known[: max_units + 1]
-
-    @cached_property
-    def waiting_key(self) -> tuple[float, str]:
-        """Equal for jobs whose value, while they hold no units, is the same function of their units, Tcup aside."""
-        key = self.__dict__.get("_curve_key")
-        if key is None:
-            curve = (self.ns.tobytes() + self.os.tobytes()).decode("latin-1")
-            # Interned, so that grouping thousands of jobs at every decision only compares addresses.
-            key = sys.intern(f"{self.jmin} {self.jmax} {self.sizes} {curve}")
-            object.__setattr__(self, "_curve_key", key)
-        return self.weight, key
-
-    def at_weight(self, weight: float) -> Job:
-        """The same job at another weight.
-
-        >>> Job("a", 1, 8, ns=[0, 8], os=[0, 80], tcup=20.0, tcdw=10.0).at_weight(2.0).weight
-        2.0
-        """
-        if not 0 <= weight <= MAX_OBJECTIVE:
-            return replace(self, weight=weight)
-        other = copy(self)  # what was checked of this one holds for the other
-        object.__setattr__(other, "weight", weight)
-        other.__dict__.pop("waiting_key", None)
-        return other
-
-    def rate(self, units: int) -> float:
-        """Objective per second on `units` units; 0 on a count that it may not have, where it cannot run."""
-        if not self.runs_on(units):
-            return 0.0
-        return float(np.interp(float(units), self.ns, self.os))
-
-
-_unique: tuple[Job, ...] = ()
-
-
-def _unique_names(jobs: tuple[Job, ...]) -> bool:
-    """Whether job names are unique; those of the last problem are known, and comparing is faster than hashing."""
-    global _unique
-    known = _unique
-    if jobs is known or jobs == known:
-        return True
-    different = [
-        pair for pair in zip(jobs, known, strict=False) if pair[0] is not pair[1]
-    ]
-    renamed = any(job.name != before.name for job, before in different)
-    if (renamed or len(jobs) != len(known)) and len(set(map(_name, jobs))) < len(jobs):
-        return False
-    _unique = jobs
-    return True
-
-
-def keep_names(before: tuple[Job, ...], jobs: tuple[Job, ...]) -> None:
-    """Note that some jobs have the names of those before, so that they need no check if those were unique."""
-    global _unique
-    if before is _unique:
-        _unique = jobs
-
 
 class Counts(tuple[int, ...]):
     """Units of each job, which compiled code has counted: they stay at hand as an array of int64, `array`."""
@@ -319,100 +234,103 @@ class Transfer:
     units: int
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A linear constraint on the units n_j of jobs: sum of per_unit[j]·n_j + if_any[j]·[n_j > 0] <= most.
+
+    So jobs may have a budget of units in common, or exclude each other.
+
+    Parameters
+    ----------
+    most
+        The right-hand side, a whole number >= 0, so that nobody having units is always allowed.
+    per_unit, if_any
+        Coefficients by position in `Problem.jobs`, whole numbers >= 0; missing ones are 0.
+
+    Examples
+    --------
+    >>> budget, either = Limit(8, per_unit={0: 1, 1: 1}), Limit(1, if_any={1: 1, 2: 1})
+    >>> budget.used([3, 4, 5]), either.used([3, 4, 5])
+    (7, 2)
+    """
+
+    most: int
+    per_unit: Mapping[int, int] = field(default_factory=dict)
+    if_any: Mapping[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for number in (self.most, *self.per_unit.values(), *self.if_any.values()):
+            if not isinstance(number, int | np.integer) or not 0 <= number <= MAX_UNITS:
+                raise ProblemError(
+                    f"limit: expected whole numbers >= 0, at most {MAX_UNITS}, not {number!r}"
+                )
+
+    @property
+    def jobs(self) -> set[int]:
+        """Positions of the jobs that it concerns."""
+        return {*self.per_unit, *self.if_any}
+
+    def used(self, counts: Sequence[int] | IntArray) -> int:
+        """The left-hand side for these numbers of units."""
+        units = sum(each * int(counts[j]) for j, each in self.per_unit.items())
+        return units + sum(each for j, each in self.if_any.items() if counts[j])
+
+
 @dataclass(frozen=True, eq=False)
 class UnitKinds:
-    """The kinds of a problem's units, such as two types of GPU, and the properties of its jobs on each.
-
-    A job gets units of one kind, never of several.
+    """The kinds of a problem's units, such as two types of GPU. A job gets units of one kind, never of several.
 
     Parameters
     ----------
     units
         Idle units of each kind, >= 0. Among equally good kinds the first one is taken.
-    jobs
-        For each job, by kind: its properties on units of that kind. It cannot run on a kind that is missing.
-        Name, weight and objective without units are the same on all.
     held
         The kind of units that each job holds now, None where it holds none.
     """
 
     units: Mapping[str, int]
-    jobs: tuple[Mapping[str, Job], ...]
-    held: tuple[str | None, ...]
+    held: Sequence[str | None]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "units", MappingProxyType(dict(self.units)))
-        jobs = tuple(MappingProxyType(dict(job)) for job in self.jobs)
-        object.__setattr__(self, "jobs", jobs)
         if not self.units:
             raise ProblemError("units: expected at least one kind")
         for kind, units in self.units.items():
             if units < 0:
                 raise ProblemError(f"units of kind {kind!r} must be >= 0, not {units}")
-        for job in jobs:
-            self._check(job)
-
-    def _check(self, job: Mapping[str, Job]) -> None:
-        if not job:
-            raise ProblemError("a job must be able to run on at least one kind")
-        first = next(iter(job.values()))
-        for kind, other in job.items():
-            if kind not in self.units:
-                known = ", ".join(map(repr, self.units))
-                raise ProblemError(
-                    f"job {first.name!r}: unknown kind {kind!r}; the units are of {known}"
-                )
-            if (other.name, other.weight, other.os[0]) != (
-                first.name,
-                first.weight,
-                first.os[0],
-            ):
-                raise ProblemError(
-                    f"job {first.name!r}: name, weight and Os[0] must be the same on every kind"
-                )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The kinds, in order."""
         return tuple(self.units)
 
-    @cached_property
-    def firsts(self) -> IntArray:
-        """Number of units of all earlier kinds, for each kind: int64."""
-        sums = accumulate(self.units.values(), initial=0)
-        return np.array(list(sums)[:-1], dtype=np.int64)
 
-    def job(self, j: int) -> Job:
-        """Return the properties of job j on the kind that it holds; if it holds none, on its first kind."""
-        held = self.held[j]
-        if held is None:
-            return next(iter(self.jobs[j].values()))
-        return self.jobs[j][held]
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """A job on the units of one kind.
-
-    Parameters
-    ----------
-    kind
-        Position of the kind.
-    job
-        The job's properties on units of that kind.
-    held
-        How many of them it holds now.
-    units
-        How many of them are idle.
-    first
-        The number of a choice of n >= 1 of them is first + n: see `Problem`.
-    """
-
-    kind: int
-    job: Job
-    held: int
-    units: int
-    first: int
+def _on_kinds(
+    job: Mapping[str, Job], kinds: Mapping[str, int], current: tuple[str, int] | None
+) -> list[Job | None]:
+    """The properties of a job on each kind, checked; `current`: kind and number of the units that it holds."""
+    if not job:
+        raise ProblemError("a job must be able to run on at least one kind")
+    first = next(iter(job.values()))
+    for kind, other in job.items():
+        if kind not in kinds:
+            known = ", ".join(map(repr, kinds))
+            raise ProblemError(
+                f"job {first.name!r}: unknown kind {kind!r}; the units are of {known}"
+            )
+        if (other.name, other.weight, other.os[0]) != (
+            first.name,
+            first.weight,
+            first.os[0],
+        ):
+            raise ProblemError(
+                f"job {first.name!r}: name, weight and Os[0] must be the same on every kind"
+            )
+    if current and current[1] and (current[0] not in job or current[1] < 0):
+        raise ProblemError(
+            f"job {first.name!r} holds {current[1]} units of kind {current[0]!r}, on which it cannot run"
+        )
+    return [job.get(kind) for kind in kinds]
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,7 +347,7 @@ class Problem:
     tfwd
         Forward-looking window in seconds, > 0.
     jobs
-        The jobs in play, names unique.
+        The jobs in play, names unique; or rows of terms (`Rows`), which a replay keeps from one decision to the next.
     current
         Units that each job holds now, one number per job, or an int64 array that does not change. Their sum may not
         exceed `units`.
@@ -443,8 +361,17 @@ class Problem:
     kinds
         The kinds of units, None where all are alike. Jobs cannot share units of several kinds. A job that changes to
         another kind pays as one that grows: Tcup of the new kind, at its rate before. `of_kinds` makes such a problem.
+    limits
+        Further linear constraints, without sharing.
+    value
+        What a job's units are worth, in the place of `bft.milp.values.value` and with its parameters. Numba must be
+        able to compile it. -inf rules a count out; a count of 0 must have a number.
+    weights
+        The weights of the jobs now, float64, in the place of their own.
     held
         Units that jobs hold now; a shared unit counts once.
+    counts, weight, capacity
+        `current` as int64, the weight of each job now as float64, and the idle units of each kind as int64.
 
     Examples
     --------
@@ -455,13 +382,19 @@ class Problem:
 
     units: int
     tfwd: float
-    jobs: tuple[Job, ...]
+    jobs: Sequence[Job]
     current: tuple[int, ...]
     cost_model: CostModel = "bftrainer"
     pairs: tuple[Pair, ...] = ()
     alike: tuple[tuple[int, ...], ...] = ()
     kinds: UnitKinds | None = None
+    limits: tuple[Limit, ...] = ()
+    value: Value | None = None
+    weights: FloatArray | None = None
     held: int = field(init=False, repr=False)
+    counts: IntArray = field(init=False, repr=False)
+    weight: FloatArray = field(init=False, repr=False)
+    capacity: IntArray = field(init=False, repr=False)
 
     @classmethod
     def of_kinds(
@@ -476,10 +409,13 @@ class Problem:
 
         Parameters
         ----------
-        units, jobs
+        units
             As in `UnitKinds`.
         tfwd, cost_model
             As in `Problem`.
+        jobs
+            For each job, by kind: its properties on units of that kind. It cannot run on a kind that is missing. Name,
+            weight and objective without units are the same on all.
         current
             Kind and number of the units that each job holds now, None where it holds none.
 
@@ -489,36 +425,43 @@ class Problem:
         >>> Problem.of_kinds({"a100": 2, "v100": 4}, 120.0, [{"a100": fast, "v100": slow}], [("v100", 1)]).units
         6
         """
+        if len(current) != len(jobs):
+            raise ProblemError(
+                f"current has {len(current)} entries for {len(jobs)} jobs"
+            )
         counts = tuple(now[1] if now else 0 for now in current)
         held = tuple(now[0] if now and now[1] else None for now in current)
-        kinds = UnitKinds(units, tuple(jobs), held)
-        for job, kind, count in zip(kinds.jobs, held, counts, strict=False):
-            if kind is not None and (kind not in job or count < 0):
-                name = next(iter(job.values())).name
-                raise ProblemError(
-                    f"job {name!r} holds {count} units of kind {kind!r}, on which it cannot run"
-                )
-        if len(counts) != len(kinds.jobs):
-            raise ProblemError(
-                f"current has {len(counts)} entries for {len(kinds.jobs)} jobs"
-            )
-        own = tuple(kinds.job(j) for j in range(len(kinds.jobs)))
-        total = sum(kinds.units.values())
-        return cls(total, tfwd, own, counts, cost_model, kinds=kinds)
+        kinds = UnitKinds(units, held)
+        on_kinds = [
+            _on_kinds(job, kinds.units, now)
+            for job, now in zip(jobs, current, strict=True)
+        ]
+        rows = Rows.of(on_kinds, len(kinds.units))
+        return cls(sum(units.values()), tfwd, rows, counts, cost_model, kinds=kinds)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "jobs", tuple(self.jobs))
+        if not isinstance(self.jobs, Rows):
+            jobs = tuple(self.jobs)
+            if len({job.name for job in jobs}) < len(jobs):
+                raise ProblemError("job names must be unique")
+            rows = Rows.of([(job,) for job in jobs])
+            object.__setattr__(self, "jobs", rows)
         current: object = self.current
         if isinstance(current, np.ndarray):
             object.__setattr__(self, "counts", current)
             object.__setattr__(self, "current", tuple(current.tolist()))
-            fewest, total = int(current.min(initial=0)), int(current.sum())
         else:
-            fewest, total = min(self.current, default=0), sum(self.current)
+            object.__setattr__(self, "counts", np.array(current, dtype=np.int64))
+        fewest, total = min(self.current, default=0), sum(self.current)
+        idle = [self.units] if self.kinds is None else [*self.kinds.units.values()]
+        object.__setattr__(self, "capacity", np.array(idle, dtype=np.int64))
+        weight = self.weights
+        if weight is None:
+            weight = self.posed.terms.weight[self.posed.rows]
+        object.__setattr__(self, "weight", weight)
         shared = sum(pair.shared for pair in self.pairs)
         object.__setattr__(self, "held", total - shared)
-        if self.kinds is not None:
-            self._check_kinds(self.kinds)
+        object.__setattr__(self, "limits", tuple(self.limits))
         if self.units < 0:
             raise ProblemError(f"units must be >= 0, not {self.units}")
         if not (math.isfinite(self.tfwd) and self.tfwd > 0):
@@ -541,8 +484,17 @@ class Problem:
             raise ProblemError(
                 f"the jobs hold {self.held} units, but only {self.units} are idle"
             )
-        if not _unique_names(self.jobs):
-            raise ProblemError("job names must be unique")
+        if self.kinds is not None:
+            self._check_kinds(self.kinds)
+        self._check_limits()
+        weights = self.weights
+        if weights is not None and (
+            weights.shape != (len(self.jobs),)
+            or not ((weights >= 0) & (weights <= MAX_OBJECTIVE)).all()
+        ):
+            raise ProblemError(
+                f"weights: expected a number >= 0 for each job, at most {MAX_OBJECTIVE:g}"
+            )
         if self.cost_model not in ("bftrainer", "stall"):
             raise ProblemError(
                 f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}"
@@ -550,64 +502,53 @@ class Problem:
         if self.alike:
             self._check_alike()
 
-    def with_jobs(self, jobs: Sequence[Job]) -> Problem:
-        """The same problem with other properties of its jobs: on the units that each holds now, or on its first kind.
-
-        Name, weight and objective without units are as before.
-        """
-        kinds = self.kinds
-        if kinds is not None:
-            now = [
-                held or next(iter(own))
-                for held, own in zip(kinds.held, kinds.jobs, strict=True)
-            ]
-            on = [
-                {**own, kind: job}
-                for own, kind, job in zip(kinds.jobs, now, jobs, strict=True)
-            ]
-            kinds = replace(kinds, jobs=tuple(on))
-        return replace(self, jobs=tuple(jobs), kinds=kinds)
-
     @property
     def several_kinds(self) -> bool:
         """Whether units are of two kinds or more; one kind with a name is like none."""
         return self.kinds is not None and len(self.kinds.units) > 1
 
-    def sides(self, j: int) -> list[Side]:
-        """Job j on each kind of units that it can run on, in the order of kinds."""
-        if self.kinds is None:
-            return [Side(0, self.jobs[j], self.current[j], self.units, 0)]
-        own, held = self.kinds.jobs[j], self.kinds.held[j]
-        sides = []
-        first = 0
-        for position, (kind, units) in enumerate(self.kinds.units.items()):
-            if kind in own:
-                now = self.current[j] if kind == held else 0
-                sides.append(Side(position, own[kind], now, units, first))
-            first += units
-        return sides
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but the number of units is limited."""
+        return not self.several_kinds and not self.limits
 
-    def choice(self, kind: int, units: int) -> int:
-        """Return the number of the choice of so many units of a kind, by its position; 0 for none."""
-        if self.kinds is None or not units:
-            return units
-        return int(self.kinds.firsts[kind]) + units
+    @property
+    def posed(self) -> Rows:
+        """`jobs` as rows of their terms."""
+        return cast("Rows", self.jobs)  # see __post_init__
+
+    @property
+    def stall(self) -> bool:
+        """Whether the cost model is `stall`."""
+        return self.cost_model == "stall"
+
+    @cached_property
+    def tables(self) -> Tables:
+        """What each job is worth by `value`; filled once, read by all that decides or checks."""
+        return Tables.of_problem(self)
+
+    @cached_property
+    def firsts(self) -> IntArray:
+        """Number of units of all earlier kinds, for each kind: int64."""
+        return np.cumsum(self.capacity) - self.capacity
+
+    @cached_property
+    def held_kinds(self) -> IntArray:
+        """Position of the kind that each job holds, 0 where it holds none: int64 of shape (jobs,)."""
+        if self.kinds is None:
+            return np.zeros(len(self.jobs), np.int64)
+        names = self.kinds.names
+        held = [0 if kind is None else names.index(kind) for kind in self.kinds.held]
+        return np.array(held, np.int64)
 
     def kinds_and_units(
         self, choices: Sequence[int] | IntArray
     ) -> tuple[IntArray, IntArray]:
         """Position of the kind and number of units of some choices: int64 each; the kind of no units is 0."""
         numbers = np.asarray(choices, dtype=np.int64)
-        if self.kinds is None:
-            return np.zeros_like(numbers), numbers
-        kinds = np.searchsorted(self.kinds.firsts, numbers, side="left") - 1
+        kinds = np.searchsorted(self.firsts, numbers, side="left") - 1
         kinds = np.maximum(kinds, 0)
-        return kinds, numbers - self.kinds.firsts[kinds]
-
-    def held_kind(self, j: int) -> int:
-        """Position of the kind that job j holds, 0 where it holds none."""
-        held = None if self.kinds is None else self.kinds.held[j]
-        return 0 if self.kinds is None or held is None else self.kinds.names.index(held)
+        return kinds, numbers - self.firsts[kinds]
 
     def named(
         self, choices: Sequence[int] | IntArray
@@ -623,11 +564,6 @@ class Problem:
             names[kind] if count else None
             for kind, count in zip(kinds.tolist(), units.tolist(), strict=True)
         )
-
-    @cached_property
-    def counts(self) -> IntArray:
-        """Units that each job holds now: `current` as int64 of shape (jobs,)."""
-        return np.array(self.current, dtype=np.int64)
 
     @cached_property
     def holders(self) -> tuple[int, ...]:
@@ -669,11 +605,10 @@ class Problem:
         return {job: (group[0], group[1]) for group in self.alike for job in group}
 
     def _check_kinds(self, kinds: UnitKinds) -> None:
-        own = [kinds.job(j) for j in range(len(kinds.jobs))]
+        shape = len(kinds.held), len(kinds.units)
         if (
             sum(kinds.units.values()) != self.units
-            or len(own) != len(self.jobs)
-            or any(a is not b for a, b in zip(own, self.jobs, strict=True))
+            or (len(self.jobs), self.posed.terms.arrays.shape.shape[1]) != shape
         ):
             raise ProblemError(
                 "kinds: expected those of these units and jobs; Problem.of_kinds makes a problem with kinds"
@@ -692,6 +627,15 @@ class Problem:
                     f"the jobs hold {count} units of kind {kind!r}, but only {kinds.units[kind]} are idle"
                 )
 
+    def _check_limits(self) -> None:
+        if self.limits and self.pairs:
+            raise ProblemError("limits: expected none where jobs may share units")
+        for limit in self.limits:
+            if not limit.jobs <= set(range(len(self.jobs))):
+                raise ProblemError(
+                    f"limits: expected positions of jobs from 0 to {len(self.jobs) - 1}, not {sorted(limit.jobs)}"
+                )
+
     def _check_alike(self) -> None:
         seen: set[int] = set()
         for group in self.alike:
@@ -706,16 +650,10 @@ class Problem:
             if not seen.isdisjoint(group):
                 raise ProblemError("alike: a job cannot be in two groups")
             seen.update(group)
-            stall = self.cost_model == "stall"
-            kinds = {
-                (
-                    self.jobs[j].waiting_key,
-                    max(self.tfwd - self.jobs[j].tcup, 0.0) if stall else 0.0,
-                    self.current[j],
-                )
-                for j in group
-            }
-            if len(kinds) > 1 or next(iter(kinds))[2]:
+            members = list(group)
+            like = self.posed.terms.like[self.posed.rows[members]]
+            worth = {*zip(like, map(tuple, waiting_terms(self)[members]), strict=True)}
+            if len(worth) > 1 or self.counts[members].any():
                 first = self.jobs[group[0]].name
                 raise ProblemError(
                     f"alike: {first!r} and those named with it must hold nothing and be worth the same"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -32,40 +31,10 @@ from bft.milp.formulations.sharing import SharingAnswer, keep_answer, solve_shar
 from bft.milp.formulations.transfers import shares_of, value_of
 from bft.milp.problem import TIES, Problem, ProblemError, Solution, Status, Ties
 from bft.milp.tolerances import SOLVER_ZERO, TOLERANCE
-from bft.milp.values import (
-    complaint,
-    keep,
-    largest_value,
-    tamed,
-    total_value,
-    value_tables,
-)
+from bft.milp.values import complaint, keep, tamed
 
 # A choice of each job (`Problem`): a number of units where all are alike.
 Counts = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Facts about a problem that a solver's answer is checked against.
-
-    Parameters
-    ----------
-    kept
-        The choices with which every job keeps what it may.
-    ceiling
-        An upper bound that does not depend on the solver: every job at its own best.
-    largest
-        The largest value of a job, in magnitude.
-    value, complaint
-        Of choices: their value, and why they are infeasible (empty where they are feasible).
-    """
-
-    kept: Counts
-    ceiling: float
-    largest: float
-    value: Callable[[Counts], float]
-    complaint: Callable[[Counts], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +50,14 @@ class Checked:
 def checked(
     answer: LinearAnswer,
     formulated: Formulated,
-    known: Known,
+    problem: Problem,
     limits: Limits,
     *,
     strict: bool = False,
 ) -> Checked:
     """Check a solver's answer; raise Nonsense when it contradicts itself. `strict`: of the model as published."""
-    kept, ceiling, kept_value = known.kept, known.ceiling, known.value(known.kept)
+    tables, kept = problem.tables, keep(problem)
+    ceiling, kept_value = tables.ceiling, tables.value(kept)
     if answer.x is None:
         if answer.status == "nothing":
             return Checked("feasible", kept, ceiling, "time limit, no answer: kept")
@@ -97,11 +67,11 @@ def checked(
             f"answered {answer.said!r}, but the allocation without any units is feasible"
         )
     counts = formulated.decode(answer.values(formulated.model))
-    invalid = known.complaint(counts)
+    invalid = complaint(problem, counts)
     if invalid:
         raise Nonsense(f"invalid answer: {invalid}")
-    value = known.value(counts)
-    slack = TOLERANCE * max(abs(value), abs(kept_value)) + SOLVER_ZERO * known.largest
+    value = tables.value(counts)
+    slack = TOLERANCE * max(abs(value), abs(kept_value)) + SOLVER_ZERO * tables.largest
     # A value above the claimed one is no error: the solver did not fill the segments in the best order.
     if not value >= answer.objective - slack:
         raise Nonsense(f"claims {answer.objective!r} for an answer of value {value!r}")
@@ -179,8 +149,8 @@ def solve(
         The problem to solve. With kinds of units the formulation is `modes`.
     backend
         One of `backend_names()`: `cbc`, `highs`, `gurobi`, `exact` (modes only), or another package's; or
-        `auto`: exact where it applies, else cbc. With kinds of units, `exact` leaves what is too much for it to cbc
-        (highs where cbc is not installed), and the note says so.
+        `auto`: exact where it applies, else cbc. With kinds of units or limits, `exact` leaves what is too much for it
+        to cbc (highs where cbc is not installed), and the note says so.
     formulation
         `modes` or `node`; with sharing `items`; `auto` takes modes or items.
     strict_reference
@@ -296,7 +266,7 @@ class _Asked:
 
     def exact(self, part: float = 1.0) -> Optimum:
         """The answer of the exact DP within this part of the time limit."""
-        find = kinds_optimum if self.problem.several_kinds else optimum
+        find = optimum if self.problem.plain else kinds_optimum
         return find(self.problem, self.left(part))
 
     def ask(self, model: LinearModel, within: Limits | None = None) -> LinearAnswer:
@@ -326,12 +296,12 @@ def _require(backend: str, formulation: str) -> None:
 
 def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
     problem, best = asked.problem, None
-    kinds, pairs = problem.several_kinds, bool(problem.pairs)
+    pairs = bool(problem.pairs)
     if asked.backend == "exact":
-        best = asked.exact(0.5 if kinds else 1.0)
-        if best.proven or not kinds:
+        best = asked.exact(1.0 if problem.plain else 0.5)
+        if best.proven or problem.plain:
             return _of(best, "exact", "modes")
-        # With kinds of units a solver may be faster, and has the rest of the time.
+        # With kinds of units or limits a solver may be faster, and has the rest of the time.
         asked = replace(asked, backend="cbc" if describe("cbc").available else "highs")
     canonical = canonical and not (pairs or asked.limits.gap or asked.strict)
     # The exact DP goes first, as it takes milliseconds; if it takes longer, the solver has the other half of the time.
@@ -405,9 +375,7 @@ def _shared(problem: Problem, asked: _Asked) -> Solution:
     answer = solve_sharing(posed, asked.ask, asked.limits, TOLERANCE)
     if posed is not problem:
         value = value_of(problem, answer.counts, shares_of(answer.transfers))
-        answer = replace(
-            answer, objective=value, bound=answer.bound + value - answer.objective
-        )
+        answer = replace(answer, objective=value, bound=max(answer.bound, value))
     return _as_solution(answer, asked)
 
 
@@ -432,24 +400,10 @@ def _alone(problem: Problem, asked: _Asked) -> Solution:
         else node.build(posed, strict_reference=asked.strict)
     )
     answer = asked.ask(formulated.model).above(formulated.constant)
-    tables, kept = value_tables(posed), keep(posed)
-    highest = {id(table): float(table.max()) for table in tables}
-    known = Known(
-        kept,
-        math.fsum(highest[id(table)] for table in tables),
-        largest_value(tables),
-        lambda counts: total_value(tables, counts),
-        lambda counts: complaint(posed, tables, counts),
-    )
-    found = checked(answer, formulated, known, asked.limits, strict=asked.strict)
-    value, bound = known.value(found.counts), found.bound
-    if posed is not problem:
-        # A job that must shrink pays in full, which shifts every answer by the same amount.
-        untamed = value_tables(problem)
-        value = total_value(untamed, found.counts)
-        bound += total_value(untamed, kept) - known.value(kept)
-        if found.status != "infeasible":
-            bound = max(bound, value)  # rounding of the shift
+    found = checked(answer, formulated, posed, asked.limits, strict=asked.strict)
+    value, bound = problem.tables.value(found.counts), found.bound
+    if found.status != "infeasible":
+        bound = max(bound, value)
     counts, kinds = problem.named(found.counts)
     return Solution(
         found.status,

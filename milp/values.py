@@ -1,203 +1,556 @@
-"""The value of an allocation: the value tables v_j(n) of docs/model.md, with ξ, and the objective made of them."""
+"""The value of an allocation: `value` is v_j(n) of docs/model.md, the one place where it is defined.
+
+`fill` calls it once a decision for each job and number of units. The exact programme, the linear models, the check of
+answers and the bounds read the tables that it fills (`Tables`), so whoever changes `value`, or gives a problem another
+one, changes them all. Nothing here imports Numba, which loads slowly: `fill` is compiled when it is first used.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache
+from itertools import pairwise
+from types import FunctionType
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bft.milp.classes import classes_of
-from bft.milp.problem import CostModel, FloatArray, Job, Pair, Problem
-from bft.milp.tolerances import EQUAL_SUMS
+from bft.milp.terms import Arrays
+from bft.milp.tolerances import EQUAL_SLOPES, EQUAL_SUMS
+
+if TYPE_CHECKING:
+    from bft.milp.problem import BoolArray, FloatArray, IntArray, Pair, Problem
 
 Named = tuple[tuple[int, float], ...]
 """Units and the ratio there, where it differs (`Pair.at_a`)."""
+Value = Callable[..., float]
+"""A function with the parameters of `value`."""
 
 
-def value_table(
-    job: Job,
-    current: int,
-    units: int,
+def value(
+    objective: float,
+    xi: float,
+    rate: float,
+    n: int,
+    held: int,
+    tcup: float,
+    tcdw: float,
+    weight: float,
     tfwd: float,
-    cost_model: CostModel,
-    *,
-    xi: float | FloatArray = 1.0,
-    xi_now: float = 1.0,
-    given_up: float = 0.0,
-) -> FloatArray:
-    """v_j(n) for n = 0 ... min(jmax, units): float64, objective units, -inf where n is not allowed.
+    stall: bool,
+) -> float:
+    """v(n), the value of giving a job n units for the next Tfwd seconds: plain numbers, as Numba compiles it.
 
-    `bftrainer`: Tfwd·O(n) - T·r with r = O(current), T = Tcup when n > current, Tcdw when n < current.
-    `stall`: max(Tfwd - T, 0)·O(n) for n != current. Both are multiplied by the job's weight (docs/model.md).
-    `xi` divides the O(n) of one unit and more, `xi_now` the current rate: a sharing job is slower by that ratio.
-    An array gives the ratio for n = 0 ... min(jmax, units), infinite where n is not allowed; with several rows of
-    ratios the result has a table in each. `given_up` is the rate on units of another kind, which the job leaves for
-    these: under `bftrainer` that costs Tcup·given_up. `exact.scores` computes the same in compiled code, bit by bit.
+    Parameters
+    ----------
+    objective
+        O(n), objective per second on n units by itself.
+    xi
+        By how much a partner slows it down; 1 without one, and where n is 0.
+    rate
+        Objective per second now; 0 where it holds nothing, or cannot run on what it holds.
+    n, held
+        Units that it gets, and that it holds now. On another kind of units than it holds now, `held` is 0.
+    tcup, tcdw, weight, tfwd
+        As in `Job` and `Problem`.
+    stall
+        Whether the cost model is `stall`.
 
-    >>> job = Job("a", 1, 4, ns=[0, 4], os=[0, 40], tcup=20.0, tcdw=10.0)
-    >>> value_table(job, current=1, units=4, tfwd=120.0, cost_model="bftrainer").tolist()
-    [-100.0, 1200.0, 2200.0, 3400.0, 4600.0]
+    Examples
+    --------
+    >>> value(40.0, 1.0, 10.0, 4, 1, 20.0, 10.0, 1.0, 120.0, False)
+    4600.0
     """
-    max_units = min(job.jmax, units)
-    values = tfwd * job.table_to(max_units)
-    ratios: float | FloatArray | None = None
-    if isinstance(xi, np.ndarray):
-        values, ratios = np.broadcast_to(values, xi.shape).copy(), xi[..., 1:]
-    elif xi != 1.0:
-        ratios = xi
-    if ratios is not None:
-        values[..., 1:] /= ratios
-    if cost_model == "bftrainer":
-        rate = job.rate(current) / xi_now
-        if rate:
-            values[..., :current] -= job.tcdw * rate
-            values[..., current + 1 :] -= job.tcup * rate
+    lost_s = 0.0
+    if n < held:
+        lost_s = tcdw
+    elif n > held:
+        lost_s = tcup
+    gained = tfwd * objective / xi
+    if stall:
+        gained *= max(tfwd - lost_s, 0.0) / tfwd
     else:
-        values[..., :current] *= max(tfwd - job.tcdw, 0.0) / tfwd
-        values[..., current + 1 :] *= max(tfwd - job.tcup, 0.0) / tfwd
-    if job.weight != 1.0:
-        values *= job.weight
-    if given_up and cost_model == "bftrainer":
-        values -= job.weight * job.tcup * given_up
-    first = 1
-    for low, high in job.stretches:
-        values[..., first:low] = -np.inf
-        first = high + 1
-    if ratios is not None:
-        values[..., 1:][np.isinf(ratios)] = -np.inf
-    return values
+        gained -= lost_s * rate
+    return gained * weight
 
 
-def value_tables(problem: Problem) -> list[FloatArray]:
-    """The value table of every job without sharing, in the order of the problem; read-only.
+class Ways(NamedTuple):
+    """How each table's job runs beside a partner: its ratio, the ratio now, and counts with a ratio of their own."""
 
-    Interchangeable jobs have one table in common. Entry c is the value of choice c (`Problem`), -inf where it is not
-    allowed: where all units are alike, that is v_j(c).
+    xi: FloatArray
+    xi_now: FloatArray
+    named_ends: IntArray
+    named_units: IntArray
+    named_xi: FloatArray
+
+
+Filled = tuple["FloatArray", "BoolArray", "IntArray", "IntArray", float]
+
+
+def fill(
+    terms: Arrays,
+    rows: IntArray,
+    held: IntArray,
+    kind: IntArray,
+    weight: FloatArray,
+    ways: Ways,
+    units: IntArray,
+    tfwd: float,
+    stall: bool,
+    straight: bool,
+    simple: bool,
+) -> Filled:
+    """Fill the tables of some jobs, one after another.
+
+    Parameters
+    ----------
+    terms, rows
+        The terms, and which job each table is of.
+    held, kind, weight, ways
+        Of each table: the units that the job holds, their kind, its weight, and how it runs beside a partner.
+    units
+        Idle units of each kind.
+    tfwd, stall
+        As for `value`.
+    straight
+        Whether values of a curve's straight part lie on a straight line, as by our own `value`.
+    simple
+        Whether units are of one kind and nobody may share them: then `debt` is told apart.
+
+    Returns
+    -------
+    values, line, begin
+        The value of choice c (`Problem`) at begin[t] + c, -inf where it is not allowed, and whether it lies on the
+        line between its neighbours.
+    kept
+        The choice with which each job keeps what it may.
+    debt
+        What jobs that must shrink pay whatever is decided. It is not in their values, where it would hide differences.
     """
-    classes = classes_of(problem)
-    tables = [table_of(problem, j) for j in classes.first]
-    return [tables[c] for c in classes.of.tolist()]
+    tables, kinds = len(rows), len(units)
+    begin = np.zeros(tables + 1, np.int64)
+    kept = np.zeros(tables, np.int64)
+    debt = 0.0
+    before = np.zeros(kinds, np.int64)  # units of earlier kinds
+    for k in range(1, kinds):
+        before[k] = before[k - 1] + units[k - 1]
+    for t in range(tables):
+        last = 0
+        for k in range(kinds):
+            s = terms.shape[rows[t], k]
+            if s >= 0:
+                last = before[k] + min(
+                    terms.highs[terms.stretch_ends[s + 1] - 1], units[k]
+                )
+        begin[t + 1] = begin[t] + last + 1
+    values = np.full(begin[-1], -np.inf)
+    line = np.zeros(begin[-1], np.bool_)
+    for t in range(tables):
+        row, now, own, base = rows[t], held[t], kind[t], begin[t]
+        while terms.shape[row, own] < 0:
+            own += 1
+        s, rate = terms.shape[row, own], 0.0
+        named, named_end = ways.named_ends[t], ways.named_ends[t + 1]
+        tcup, tcdw, nothing = terms.tcup[row, own], terms.tcdw[row, own], terms.ends[s]
+        if now:
+            most = min(now, terms.highs[terms.stretch_ends[s + 1] - 1])
+            for i in range(terms.stretch_ends[s], terms.stretch_ends[s + 1]):
+                if terms.lows[i] <= now:
+                    kept[t] = min(now, terms.highs[i])
+            if kept[t] == most:
+                p = terms.ends[s + 1] - 1
+                while terms.ns[p] > now:
+                    p -= 1
+                rate = terms.slopes[p] * (now - terms.ns[p]) + terms.os[p]
+                rate /= ways.xi_now[t]
+        off = terms.os[nothing]
+        values[base] = value(off, 1.0, rate, 0, now, tcup, tcdw, weight[t], tfwd, stall)
+        if simple and kept[t] < now:
+            debt += values[base]
+            rate = 0.0
+            values[base] = value(
+                off, 1.0, rate, 0, now, tcup, tcdw, weight[t], tfwd, stall
+            )
+            debt -= values[base]
+        for k in range(kinds):
+            s = terms.shape[row, k]
+            if s < 0:
+                continue
+            has = now if k == own else 0
+            p, end = terms.ends[s], terms.ends[s + 1]
+            tcup, tcdw = terms.tcup[row, k], terms.tcdw[row, k]
+            for i in range(terms.stretch_ends[s], terms.stretch_ends[s + 1]):
+                low, high = terms.lows[i], min(terms.highs[i], units[k])
+                for n in range(low, high + 1):
+                    while p + 1 < end and terms.ns[p + 1] <= n:
+                        p += 1
+                    bends = n in (low, high) or abs(n - has) <= 1
+                    bends |= terms.ns[p] > n - 1
+                    bends |= p + 1 < end and terms.ns[p + 1] < n + 1
+                    xi = ways.xi[t]
+                    for e in range(named, named_end):
+                        if ways.named_units[e] == n:
+                            xi = ways.named_xi[e]
+                        bends |= abs(ways.named_units[e] - n) <= 1
+                    if xi == np.inf:
+                        continue
+                    at = base + before[k] + n
+                    objective = terms.slopes[p] * (n - terms.ns[p]) + terms.os[p]
+                    values[at] = value(
+                        objective, xi, rate, n, has, tcup, tcdw, weight[t], tfwd, stall
+                    )
+                    line[at] = not bends
+        while kept[t] and values[base + before[own] + kept[t]] == -np.inf:
+            kept[t] -= 1  # as another `value` may rule it out
+        if kept[t]:
+            kept[t] += before[own]
+        if not straight:
+            largest = 0.0
+            for at in range(base, begin[t + 1]):
+                if values[at] > -np.inf:
+                    largest = max(largest, abs(values[at]))
+            for at in range(base + 1, begin[t + 1] - 1):
+                if line[at]:
+                    bend = abs(values[at + 1] - 2 * values[at] + values[at - 1])
+                    line[at] = bend <= EQUAL_SLOPES * largest
+    return values, line, begin, kept, debt
 
 
-def table_of(problem: Problem, j: int, pair: Pair | None = None) -> FloatArray:
-    """The value table of job j without sharing, or with its partner in `pair`."""
-    if problem.several_kinds:
-        return _table_on_kinds(problem, j)
-    if pair is None:
-        return _slowed(problem, j, 1.0)
-    named = pair.named(j)
-    return _slowed(
-        problem,
-        j,
-        _ratios(problem, j, [(pair.xi(j), named)])[0] if named else pair.xi(j),
-    )
+@cache
+def filled_by(worth: Value | None) -> Callable[..., Filled]:
+    """`fill` compiled with a value function, None for `value`; only with this one the compiled code is kept on disk."""
+    from bft.milp.exact.compiled import compiled
+
+    own = compiled(value, keep=False)
+    if worth is None:
+        worth = own
+    elif isinstance(worth, FunctionType):
+        # It may call ours.
+        names = {
+            name: own if each is value else each
+            for name, each in worth.__globals__.items()
+        }
+        python = FunctionType(worth.__code__, names, "worth", None, worth.__closure__)
+        worth = compiled(python, keep=False)
+    filler = FunctionType(fill.__code__, {**fill.__globals__, "value": worth}, "fill")
+    made: Callable[..., Filled] = compiled(filler, keep=worth is own)
+    return made
 
 
-def _table_on_kinds(problem: Problem, j: int) -> FloatArray:
-    """The value table of job j over the choices of all kinds, one kind after another."""
-    holds, held, tfwd, model = (
-        problem.jobs[j],
-        problem.current[j],
-        problem.tfwd,
-        problem.cost_model,
-    )
-    table: FloatArray = np.full(problem.units + 1, -np.inf)
-    table[0] = value_table(holds, held, 0, tfwd, model)[0]
-    rate = holds.rate(held)
-    for side in problem.sides(j):
-        own = value_table(
-            side.job,
-            side.held,
-            side.units,
-            tfwd,
-            model,
-            given_up=0.0 if side.held else rate,
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Classes of interchangeable jobs, in the order of their first members.
+
+    Jobs that hold no units and are worth the same on any number of them are interchangeable. Under the cost model
+    `bftrainer` a job without units has no rate to lose, so Tcup and Tcdw do not enter its value. A job that holds
+    units, may share them or stands in a limit is a class of its own, except for groups that the problem lists in
+    `alike`; so is each job where units are of several kinds.
+
+    Parameters
+    ----------
+    of
+        The class of each job, int64.
+    positions
+        Position of the first member of each class, int64.
+    sizes
+        Number of members of each class, int64.
+    """
+
+    of: IntArray
+    positions: IntArray
+    sizes: IntArray
+
+    @cached_property
+    def first(self) -> tuple[int, ...]:
+        """`positions` as Python's numbers."""
+        return tuple(self.positions.tolist())
+
+    def members(self) -> list[IntArray]:
+        """Positions of the members of each class, ascending."""
+        order = np.argsort(self.of, kind="stable")
+        return (
+            np.split(order, np.cumsum(self.sizes)[:-1]) if len(self.positions) else []
         )
-        table[side.first + 1 : side.first + len(own)] = own[1:]
-    return table
 
 
-def _slowed(problem: Problem, j: int, xi: float | FloatArray) -> FloatArray:
-    """Return the value table of job j at given interference ratios."""
-    job, held, now = (
-        problem.jobs[j],
-        problem.current[j],
-        problem.partner(j) if problem.pairs else None,
-    )
-    xi_now = 1.0 if now is None else now.xi(j, held)
-    return value_table(
-        job, held, problem.units, problem.tfwd, problem.cost_model, xi=xi, xi_now=xi_now
-    )
+def classes_of(problem: Problem) -> Classes:
+    """Group the jobs of a problem."""
+    from bft.milp.exact.kernel import group
+
+    jobs = len(problem.jobs)
+    if problem.several_kinds or problem.limits or not jobs:
+        return Classes(np.arange(jobs), np.arange(jobs), np.ones(jobs, dtype=np.int64))
+    like = problem.posed.terms.like[problem.posed.rows]
+    alone = problem.counts.copy()
+    if problem.pairs or problem.alike:
+        alone[[j for pair in problem.pairs for j in (pair.a, pair.b)]] = 1
+    for number, jobs_alike in enumerate(map(list, problem.alike), like.max() + 1):
+        like[jobs_alike] = number if alone[jobs_alike[0]] else like[jobs_alike[0]]
+        alone[jobs_alike] = 0
+    return Classes(*group(like, alone, waiting_terms(problem)))
 
 
-def _ratios(
-    problem: Problem, j: int, ways: Sequence[tuple[float, Named]]
-) -> FloatArray:
-    """The ratios of job j on each number of units that its table has, a row for each of these partners."""
-    max_units = min(problem.jobs[j].jmax, problem.units)
-    ratios = np.repeat(np.array([[xi] for xi, _ in ways]), max_units + 1, axis=1)
-    for row, (_, named) in zip(ratios, ways, strict=True):
-        for units, ratio in named:
-            if units <= max_units:
-                row[units] = ratio
-    return ratios
+def waiting_terms(problem: Problem) -> FloatArray:
+    """The numbers on which a waiting job's value depends, its shape aside: float64, a row for each job."""
+    arrays, rows = problem.posed.terms.arrays, problem.posed.rows
+    weight = problem.weight[:, None]
+    if problem.value is not None:
+        return np.hstack([weight, arrays.tcup[rows], arrays.tcdw[rows]])
+    if problem.stall:
+        return np.hstack([weight, np.maximum(problem.tfwd - arrays.tcup[rows], 0.0)])
+    return weight
 
 
+@dataclass(frozen=True, eq=False)
 class Tables:
-    """The value tables of a problem's jobs, alone and beside each partner, all made once; read-only.
+    """The value tables of a problem's jobs, alone and beside each partner; read-only.
 
     Jobs of one class have a table in common, and one beside all partners that slow them down alike.
 
-    Attributes
+    Parameters
     ----------
-    values
-        All tables, one after another (`place`).
-    idle
-        What each job is worth that holds no units and gets none; 0 for one that holds some. float64, one per job.
+    classes, owner
+        The classes, and the class of each table: first a table of each class alone, then those beside partners.
+    values, line, begin, kept, debt
+        As `fill` returns them.
+    beside
+        What a job that shares now is worth where it keeps what it may beside its partner, by class.
+    places
+        The table of a class beside a partner with these ratios.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.classes = classes = classes_of(problem)
-        self._of: list[int] = classes.of.tolist()
-        self._places: list[dict[tuple[float, Named], tuple[int, int]]] = [
-            {(1.0, ()): (0, 0)} for _ in classes.first
-        ]
+    classes: Classes
+    owner: IntArray
+    values: FloatArray
+    line: BoolArray
+    begin: IntArray
+    kept: IntArray
+    debt: float
+    beside: dict[int, float]
+    places: dict[tuple[int, float, Named], int]
+
+    @classmethod
+    def of_problem(cls, problem: Problem, *, whole: bool = False) -> Tables:
+        """Fill the tables of a problem; `whole`: with what jobs owe anyway."""
+        classes = classes_of(problem)
+        count = len(classes.first)
+        owner, positions, ways = np.arange(count), classes.positions, _alone(count)
+        places: dict[tuple[int, float, Named], int] = {}
+        if problem.pairs:
+            owner, ways = _beside(problem, classes, places)
+            positions = positions[owner]
+        held_kinds = np.zeros(len(owner), np.int64)
+        if problem.kinds is not None:
+            held_kinds = problem.held_kinds[positions]
+        values, line, begin, kept, debt = filled_by(problem.value)(
+            problem.posed.terms.arrays,
+            problem.posed.rows[positions],
+            problem.counts[positions],
+            held_kinds,
+            problem.weight[positions],
+            ways,
+            problem.capacity,
+            float(problem.tfwd),
+            problem.stall,
+            problem.value is None,
+            not (whole or problem.several_kinds or problem.pairs),
+        )
+        if problem.value is not None:
+            _check(values, begin)
+        for limit in problem.limits:
+            if limit.used(problem.kinds_and_units(kept)[1]) > limit.most:
+                kept[list(limit.jobs)] = 0
+        beside = {}
         for pair in problem.pairs:
-            self._places[self._of[pair.a]][pair.xi_a, pair.at_a] = 0, 0
-            self._places[self._of[pair.b]][pair.xi_b, pair.at_b] = 0, 0
-        made, end = [np.empty(0)], 0
-        for j, places in zip(classes.first, self._places, strict=True):
-            tables = _slowed(problem, j, _ratios(problem, j, list(places)))
-            made.append(tables.ravel())
-            for way in places:
-                places[way] = end, end + tables.shape[1]
-                end += tables.shape[1]
-        self.values: FloatArray = np.concatenate(made)
-        off = [
-            0.0 if problem.current[j] else float(self.of(j)[0]) for j in classes.first
-        ]
-        self.idle: FloatArray = np.array(off)[classes.of]
+            for j in (pair.a, pair.b) if pair.shared else ():
+                c = int(classes.of[j])
+                base = begin[places[c, pair.xi(j), pair.named(j)]]
+                worth = values[base + kept[c]]
+                # If it may not share on what it keeps it may have to stop.
+                beside[c] = float(values[base] if worth == -np.inf else worth)
+        return cls(classes, owner, values, line, begin, kept, debt, beside, places)
 
     def of(self, j: int, pair: Pair | None = None) -> FloatArray:
-        """The value table of job j without sharing, or with its partner in `pair`."""
+        """The value table of job j without sharing, or with its partner in `pair`; entry c is that of choice c."""
         begin, end = self.place(j, pair)
         return self.values[begin:end]
 
+    def line_of(self, j: int, pair: Pair | None = None) -> BoolArray:
+        """Whether each entry of `of` lies on the line between its neighbours."""
+        begin, end = self.place(j, pair)
+        return self.line[begin:end]
+
     def place(self, j: int, pair: Pair | None = None) -> tuple[int, int]:
         """Return where the table of job j, beside its partner in `pair`, begins and ends in `values`."""
-        return self._places[self._of[j]][
-            (1.0, ()) if pair is None else (pair.xi(j), pair.named(j))
+        t = int(self.classes.of[j])
+        if pair is not None:
+            t = self.places[t, pair.xi(j), pair.named(j)]
+        return int(self.begin[t]), int(self.begin[t + 1])
+
+    @cached_property
+    def alone(self) -> list[FloatArray]:
+        """The tables of the classes."""
+        ends = self.begin[: len(self.classes.positions) + 1].tolist()
+        return [self.values[begin:end] for begin, end in pairwise(ends)]
+
+    @cached_property
+    def idle(self) -> FloatArray:
+        """What each job is worth without units: float64, one per job."""
+        return self.values[self.begin[self.classes.of]]
+
+    def value(self, choices: IntArray | Sequence[int]) -> float:
+        """The value of choices, one per job, correctly rounded: equal ones give equal bits, in any order of jobs."""
+        at = self.begin[self.classes.of] + np.asarray(choices, dtype=np.int64)
+        worth = self.values[at]
+        return math.fsum(worth[worth != 0.0].tolist()) + self.debt
+
+    @cached_property
+    def best(self) -> FloatArray:
+        """The best value of each class, alone or beside any partner."""
+        highs = self.idle
+        if len(self.owner):
+            highs = np.maximum.reduceat(self.values, self.begin[:-1])
+        best = highs[: len(self.classes.positions)].copy()
+        np.maximum.at(best, self.owner, highs)
+        return best
+
+    @cached_property
+    def ceiling(self) -> float:
+        """An upper bound of any allocation: every job at its best."""
+        return math.fsum((self.best * self.classes.sizes).tolist()) + self.debt
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest magnitude: rounding errors of a solver are relative to it."""
+        return float(np.abs(self.values[self.values > -np.inf]).max(initial=0.0))
+
+    @cached_property
+    def stake(self) -> tuple[float, float]:
+        """What all jobs together can gain beyond what they keep, and the largest of these values."""
+        count = len(self.classes.positions)
+        keeping = self.values[self.begin[:count] + self.kept[:count]]
+        for c, worth in self.beside.items():
+            keeping[c] = min(keeping[c], worth)
+        gain = math.fsum(((self.best - keeping) * self.classes.sizes).tolist())
+        return gain, float(np.abs([self.best, keeping]).max(initial=0.0))
+
+    def hopeful(self) -> list[FloatArray]:
+        """The tables of the classes without what no optimum can contain, however much the other jobs gain: -inf.
+
+        So a cost of 1e9 times the total value does not make other values vanish in a solver's tolerances.
+        """
+        gain, largest = self.stake
+        gain += EQUAL_SUMS * (gain + largest)  # rounding must not exclude an optimum
+        return [
+            np.where(table >= high - gain, table, -np.inf)
+            for table, high in zip(self.alone, self.best.tolist(), strict=True)
         ]
 
 
-@lru_cache(maxsize=2)
-def tables_of(problem: Problem) -> Tables:
-    """The tables of a problem; cached, because several parts of a search for its optimum need them."""
-    return Tables(problem)
+@lru_cache(maxsize=64)
+def _alone(count: int) -> Ways:
+    """Of so many jobs without partners."""
+    none = np.empty(0)
+    ends = np.zeros(count + 1, np.int64)
+    return Ways(np.ones(count), np.ones(count), ends, none.astype(np.int64), none)
+
+
+def _beside(
+    problem: Problem, classes: Classes, places: dict[tuple[int, float, Named], int]
+) -> tuple[IntArray, Ways]:
+    """The class of each table, alone or beside partners, and how it runs; `places` gets the numbers of the latter."""
+    of, count = classes.of.tolist(), len(classes.first)
+    now = np.ones(count)
+    for pair in problem.pairs:
+        for j in (pair.a, pair.b):
+            way = of[j], pair.xi(j), pair.named(j)
+            places.setdefault(way, count + len(places))
+            if pair.shared:
+                now[of[j]] = pair.xi(j, problem.current[j])
+    owner = np.append(np.arange(count), [c for c, _, _ in places]).astype(np.int64)
+    named = [each for _, _, exceptions in places for each in exceptions]
+    lengths = np.cumsum([len(exceptions) for _, _, exceptions in places])
+    ways = Ways(
+        np.append(np.ones(count), [xi for _, xi, _ in places]),
+        now[owner],
+        np.append(np.zeros(count + 1), lengths).astype(np.int64),
+        np.array([units for units, _ in named], np.int64),
+        np.array([xi for _, xi in named], np.float64),
+    )
+    return owner, ways
+
+
+def _check(values: FloatArray, begin: IntArray) -> None:
+    """Refuse what a value function of a user must not return."""
+    from bft.milp.problem import ProblemError
+
+    if not (values < np.inf).all() or np.isneginf(values[begin[:-1]]).any():
+        raise ProblemError(
+            "value: expected a number, or -inf for what is ruled out, and a number where n is 0"
+        )
+
+
+def tamed(problem: Problem) -> Problem:
+    """Return the problem with extremely low values raised to a size that still rules them out.
+
+    A coefficient of 1e9 times the total value makes a solver's other coefficients vanish in its tolerances. A choice
+    that costs more than twice what all jobs together can gain is never part of an optimum, so its exact value does not
+    matter.
+    """
+    tables = problem.tables
+    gain, largest = tables.stake
+    below = 2.0 * gain + 16.0 * largest or np.inf
+    floors = (tables.best - below)[tables.owner]
+    floor = np.repeat(floors, np.diff(tables.begin))
+    low = (tables.values < floor) & (tables.values > -np.inf)
+    if not low.any():
+        return problem
+    other = copy(problem)  # what was checked of this one holds for the other
+    other.__dict__["tables"] = replace(
+        tables, values=np.where(low, floor, tables.values)
+    )
+    return other
+
+
+def complaint(problem: Problem, choices: Sequence[int]) -> str:
+    """Why `choices` are infeasible; an empty string if they are feasible."""
+    if len(choices) != len(problem.jobs):
+        return f"{len(choices)} counts for {len(problem.jobs)} jobs"
+    for j, choice in enumerate(choices):
+        table = problem.tables.of(j)
+        if 0 <= choice < len(table) and table[choice] > -np.inf:
+            continue
+        job = problem.jobs[j]
+        if problem.several_kinds:
+            return f"job {job.name!r} gets choice {choice} of units by kind, which it may not have"
+        allowed = [job.jmin, len(table) - 1] if job.sizes is None else [*job.sizes]
+        return f"job {job.name!r} gets {choice} units, outside 0 and {allowed}"
+    kinds, counts = problem.kinds_and_units(choices)
+    given = np.bincount(kinds, counts, len(problem.capacity)).astype(np.int64)
+    over = np.flatnonzero(given > problem.capacity)
+    if len(over):
+        k = int(over[0])
+        of_kind = f" of kind {problem.kinds.names[k]!r}" if problem.kinds else ""
+        return f"{given[k]} units{of_kind} given, {problem.capacity[k]} idle"
+    for limit in problem.limits:
+        if limit.used(counts) > limit.most:
+            return f"{limit} is exceeded: {limit.used(counts)}"
+    return ""
+
+
+def value_tables(problem: Problem) -> list[FloatArray]:
+    """The value table of every job without sharing, in the order of the problem; entry c is that of choice c.
+
+    >>> from bft.milp import Job, Problem
+    >>> job = Job("a", 1, 4, ns=[0, 4], os=[0, 40], tcup=20.0, tcdw=10.0)
+    >>> value_tables(Problem(4, 120.0, (job,), (1,)))[0].tolist()
+    [-100.0, 1200.0, 2200.0, 3400.0, 4600.0]
+    """
+    tables = Tables.of_problem(problem, whole=True)
+    return [tables.of(j) for j in range(len(problem.jobs))]
 
 
 def total_value(tables: Sequence[FloatArray], choices: Sequence[int]) -> float:
@@ -209,128 +562,15 @@ def total_value(tables: Sequence[FloatArray], choices: Sequence[int]) -> float:
     return math.fsum(float(table[c]) for table, c in zip(tables, choices, strict=True))
 
 
-def tamed(problem: Problem) -> Problem:
-    """Return a problem with extremely large costs lowered to a size that still rules out a change.
-
-    A coefficient of 1e9 times the total value makes a solver's other coefficients vanish in its tolerances. A change
-    that costs more than twice what all jobs together can gain is never part of an optimum, so its exact cost does not
-    matter. A job that holds more than it may keep must pay for a change: that shifts all answers by the same amount.
-    """
-    modest = all(
-        max(job.tcup, job.tcdw) <= problem.tfwd
-        for job in map(problem.jobs.__getitem__, problem.holders)
-    )
-    # With several kinds `hopeful` leaves such changes out.
-    if modest or problem.cost_model != "bftrainer" or problem.several_kinds:
-        return problem
-    rates, stake, largest = [], 0.0, 0.0
-    for j, (job, held) in enumerate(zip(problem.jobs, keep(problem), strict=True)):
-        min_units, max_units = max(job.jmin, 1), min(job.jmax, problem.units)
-        between = job.ns[(job.ns > min_units) & (job.ns < max_units)]
-        counts = np.concatenate(
-            ([0.0], [min_units, max_units] if min_units <= max_units else [], between)
-        )
-        curve = np.interp(counts, job.ns, job.os) * (problem.tfwd * job.weight)
-        best = max(
-            float(curve.max()), 0.0 if problem.pairs else -np.inf
-        )  # sharing raises negative values up to 0
-        now = problem.partner(j) if problem.pairs else None
-        kept = float(np.interp(float(held), job.ns, job.os)) * problem.tfwd * job.weight
-        rate = job.weight * job.rate(problem.current[j])
-        if now is not None:
-            named = (now.xi(j), *(ratio for _, ratio in now.named(j)))
-            kept = min(kept, kept / max(ratio for ratio in named if np.isfinite(ratio)))
-            if not np.isfinite(
-                named
-            ).all():  # who may not share on what it keeps may have to stop
-                kept = min(kept, float(job.os[0]) * problem.tfwd * job.weight)
-            rate /= now.xi(j, problem.current[j])
-        rates.append(rate)
-        stake += best - kept + max(0.0, -rate) * max(job.tcup, job.tcdw)
-        largest = max(
-            largest, float(np.abs(curve).max()), abs(kept), rate * problem.tfwd
-        )
-    never = 2.0 * stake + largest
-    if all(
-        rate * max(job.tcup, job.tcdw) <= never
-        for rate, job in zip(rates, problem.jobs, strict=True)
-    ):
-        return problem
-    jobs = [
-        replace(job, tcup=min(job.tcup, never / rate), tcdw=min(job.tcdw, never / rate))
-        if rate > 0
-        else job
-        for rate, job in zip(rates, problem.jobs, strict=True)
-    ]
-    return problem.with_jobs(jobs)
-
-
-def hopeful(tables: Sequence[FloatArray], kept: Sequence[int]) -> list[FloatArray]:
-    """The tables without what no optimum can contain, however much the other jobs gain: it has the value -inf.
-
-    So a cost of 1e9 times the total value does not make other values vanish in a solver's tolerances. `kept` are
-    choices that all jobs can have together (`keep`).
-    """
-    best = [float(table.max()) for table in tables]
-    keeping = [float(table[c]) for table, c in zip(tables, kept, strict=True)]
-    stake = math.fsum(high - value for high, value in zip(best, keeping, strict=True))
-    # Rounding must not exclude an optimum.
-    stake += EQUAL_SUMS * (stake + max(map(abs, [*best, *keeping]), default=0.0))
-    return [
-        np.where(table >= high - stake, table, -np.inf)
-        for table, high in zip(tables, best, strict=True)
-    ]
-
-
 def keep(problem: Problem) -> tuple[int, ...]:
-    """Choices with which every job keeps what it has, as far as its bounds allow: a lower bound of any optimum.
+    """Choices with which every job keeps what it has, as far as its bounds and the limits allow.
 
+    That is a lower bound of any optimum. The jobs of a limit that is exceeded keep nothing.
+
+    >>> from bft.milp import Job, Problem
     >>> a, b = (Job(name, 1, 4, ns=[0, 1, 4], os=[0, 10, 30], tcup=20.0, tcdw=10.0) for name in "ab")
     >>> keep(Problem(units=5, tfwd=120.0, jobs=(a, b), current=(1, 0)))
     (1, 0)
     """
-    choices = [0] * len(problem.jobs)
-    for j in problem.holders:
-        kept = problem.jobs[j].at_most(problem.current[j])
-        choices[j] = problem.choice(problem.held_kind(j), kept)
-    return tuple(choices)
-
-
-def largest_value(tables: Sequence[FloatArray]) -> float:
-    """The largest magnitude in the tables: rounding errors of a solver are relative to it."""
-    different = {id(table): table for table in tables}.values()
-    return max(
-        (float(np.abs(table[table > -np.inf]).max()) for table in different),
-        default=0.0,
-    )
-
-
-def complaint(
-    problem: Problem, tables: Sequence[FloatArray], choices: Sequence[int]
-) -> str:
-    """Why `choices` are infeasible; an empty string if they are feasible."""
-    if len(choices) != len(problem.jobs):
-        return f"{len(choices)} counts for {len(problem.jobs)} jobs"
-    for job, table, choice in zip(problem.jobs, tables, choices, strict=True):
-        if 0 <= choice < len(table) and table[choice] > -np.inf:
-            continue
-        if problem.several_kinds:
-            return f"job {job.name!r} gets choice {choice} of units by kind, which it may not have"
-        allowed = [job.jmin, len(table) - 1] if job.sizes is None else [*job.sizes]
-        return f"job {job.name!r} gets {choice} units, outside 0 and {allowed}"
-    if problem.several_kinds:
-        return _overspent(problem, choices)
-    if sum(choices) > problem.units:
-        return f"{sum(choices)} units given, {problem.units} idle"
-    return ""
-
-
-def _overspent(problem: Problem, choices: Sequence[int]) -> str:
-    """Say of which kind more units are given than are idle; an empty string if of none."""
-    counts, kinds = problem.named(choices)
-    idle = {} if problem.kinds is None else problem.kinds.units
-    for name, units in idle.items():
-        given = sum(n for n, kind in zip(counts, kinds, strict=True) if kind == name)
-        if given > units:
-            return f"{given} units of kind {name!r} given, {units} idle"
-    return ""
+    tables = problem.tables
+    return tuple(tables.kept[tables.classes.of].tolist())

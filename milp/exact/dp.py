@@ -19,7 +19,6 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp.classes import Classes, classes_of, job_arrays
 from bft.milp.problem import FloatArray, IntArray, Job, Problem
 from bft.milp.tolerances import CHARGE_QUANTA
 
@@ -40,48 +39,47 @@ class Optimum:
     limit: str = "time limit"
 
 
-def optimum(
-    problem: Problem, time_limit: float | None = None, classes: Classes | None = None
-) -> Optimum:
+def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
     """The canonical optimum; at the time limit (seconds) the best known allocation, with an upper bound."""
     if not problem.jobs:
         return Optimum((), 0.0, 0.0)
     _compile()
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    flag = np.array([time.monotonic() >= deadline], dtype=np.uint8)
-    found = _solve(
-        problem, classes, NO_LIMIT if time_limit is None else QUICK_STEPS, flag
-    )
-    if not found[0] and time.monotonic() < deadline:
+    # Filling the tables counts.
+    late = bool(problem.tables.classes.first) and time.monotonic() >= deadline
+    flag = np.array([late], dtype=np.uint8)
+    steps = NO_LIMIT if time_limit is None else QUICK_STEPS
+    proven, counts, more = _search(problem, steps, flag)
+    if not proven and time.monotonic() < deadline:
         with alarm(deadline) as flag:
-            found = _solve(problem, classes, NO_LIMIT, flag)
-    proven, counts, lost, values, quantum = found
-    value = math.fsum(values.tolist())
-    more = (
-        0.0
-        if proven
-        else quantum * (lost + len(counts) * (CHARGE_QUANTA + problem.units))
-    )
+            proven, counts, more = _search(problem, NO_LIMIT, flag)
+    value = problem.tables.value(counts)
     units, kinds = problem.named(counts)
-    return Optimum(units, value, value + more, bool(proven), kinds)
+    return Optimum(units, value, value + more, proven, kinds)
 
 
-def solve_exact(problem: Problem, classes: Classes | None = None) -> tuple[int, ...]:
+def solve_exact(problem: Problem) -> tuple[int, ...]:
     """The counts of the canonical optimum."""
-    return tuple(optimum(problem, classes=classes).counts)
+    return tuple(optimum(problem).counts)
 
 
-def _solve(
-    problem: Problem, classes: Classes | None, most_steps: int, stop: NDArray[np.uint8]
-) -> tuple[bool, IntArray, int, FloatArray, float]:
-    """As `kernel.solve`."""
+def _search(
+    problem: Problem, most_steps: int, stop: NDArray[np.uint8]
+) -> tuple[bool, IntArray, float]:
+    """Whether proven, the counts, and how much more another allocation may be worth."""
     from bft.milp.exact import kernel
 
-    classes = classes_of(problem) if classes is None else classes
-    return kernel.solve(
-        job_arrays(problem.jobs).terms, classes.of, classes.positions, classes.sizes, problem.counts[classes.positions],
-        problem.units, problem.tfwd, problem.cost_model == "stall", most_steps, stop,
-    )  # fmt: skip
+    tables, units = problem.tables, problem.units
+    of, first, sizes = tables.classes.of, tables.classes.positions, tables.classes.sizes
+    begin, kept = tables.begin, tables.kept
+    score, quantum = kernel.scores(
+        tables.values, tables.line, begin, problem.counts[first], kept, sizes
+    )
+    proven, counts, lost = kernel.search(
+        of, sizes, begin, score, kept, units, most_steps, stop
+    )
+    more = quantum * (lost + len(of) * (CHARGE_QUANTA + units))
+    return bool(proven), counts, 0.0 if proven else more
 
 
 @cache
@@ -89,9 +87,7 @@ def _compile() -> None:
     """Compile the kernels, or load them from the cache: that takes seconds outside the time limit."""
     curve = np.arange(3.0)
     jobs = tuple(Job(name, 1, 2, curve, curve, 0.0, 0.0) for name in "abc")
-    _solve(
-        Problem(2, 1.0, jobs, (0, 0, 0)), None, NO_LIMIT, np.zeros(1, dtype=np.uint8)
-    )
+    _search(Problem(2, 1.0, jobs, (0, 0, 0)), NO_LIMIT, np.zeros(1, dtype=np.uint8))
 
 
 def share_units(
@@ -112,9 +108,9 @@ def share_units(
     ]
     kept = np.array(allowed, dtype=np.int64) * (sum(allowed) <= units)
     one = np.ones(len(tables), dtype=np.int64)
-    score, _ = kernel.scores(
-        np.concatenate(tables), offsets, np.asarray(current), kept, one
-    )
+    values = np.concatenate(tables)
+    line = np.zeros(len(values), np.bool_)
+    score, _ = kernel.scores(values, line, offsets, np.asarray(current), kept, one)
     of = np.arange(len(tables))
     flag = np.zeros(1, dtype=np.uint8)
     return tuple(

@@ -1,8 +1,8 @@
 """The compiled exact dynamic programme (DP): scores of classes of jobs, a price of a unit, and a knapsack.
 
-A value v_j(n) is a float, and the last bits of a sum of floats depend on the order of adding. So values become scores,
-whole multiples of a quantum q. Let S be the larger of two numbers, rounded up to a power of two: the sum over jobs of
-best minus worst value, and the largest value. Then
+The values v_j(n) come as tables (`values.fill`). A value is a float, and the last bits of a sum of floats depend on the
+order of adding. So values become scores, whole multiples of a quantum q. Let S be the larger of two numbers, rounded up
+to a power of two: the sum over jobs of best minus worst value, and the largest value. Then
 
     q = S / 2^60        score_j(n) = (v_j(n) - max v_j) / q, rounded, - [n != units held] · 2^14
 
@@ -38,107 +38,13 @@ CHARGE = np.int64(CHARGE_QUANTA)
 NEVER = np.int64(2**62 - 1)
 # The first bound on the loss, as a part of that of the first allocation, and the factor to the next bound.
 FIRST, WIDEN = 64, 2
-# The jobs of a problem as arrays (`classes.JobArrays`): the kind of each job; breakpoints, the objective there, its
-# slope up to the next (0 at the last), and where a kind's curve ends; first and last count of each stretch of counts,
-# and where a kind's stretches end; Tcup, Tcdw and weight of each job.
-Curves = tuple[FloatArray, FloatArray, FloatArray, IntArray]
-Stretches = tuple[IntArray, IntArray, IntArray]
-Costs = tuple[FloatArray, FloatArray, FloatArray]
-Terms = tuple[IntArray, Curves, Stretches, Costs]
 Stop = NDArray[np.uint8]
-
-
-@compiled
-def _curve_at(terms: Terms, like: int, n: int) -> float:
-    """The objective of job `like` on n units."""
-    kinds, (ns, os, slopes, ends), _, _ = terms
-    k, end = ends[kinds[like]], ends[kinds[like] + 1]
-    while k + 1 < end and ns[k + 1] <= n:
-        k += 1
-    objective: float = slopes[k] * (n - ns[k]) + os[k]
-    return objective
-
-
-@compiled
-def _value_of(
-    objective: float,
-    terms: Terms,
-    like: int,
-    held: int,
-    n: int,
-    rate: float,
-    tfwd: float,
-    stall: bool,
-) -> float:
-    """v_j(n) of job `like` that holds `held` at `rate`; the same bits as `values.value_table`."""
-    _, _, _, (tcup, tcdw, weight) = terms
-    lost_s = 0.0 if n == held else (tcdw[like] if n < held else tcup[like])
-    value = tfwd * objective
-    if stall:
-        value *= max(tfwd - lost_s, 0.0) / tfwd
-    else:
-        value -= lost_s * rate
-    worth: float = value * weight[like]
-    return worth
-
-
-@compiled
-def kept_counts(
-    terms: Terms, first: IntArray, held: IntArray
-) -> tuple[IntArray, BoolArray]:
-    """The most units up to those held that each class may have, and whether it runs on what it holds."""
-    kinds, _, (lows, highs, stretch_ends), _ = terms
-    kept, runs = np.zeros(len(held), np.int64), np.zeros(len(held), np.bool_)
-    for c in range(len(held)):
-        begin, end = stretch_ends[kinds[first[c]]], stretch_ends[kinds[first[c]] + 1]
-        for i in range(begin, end):
-            if lows[i] <= held[c]:
-                kept[c] = min(held[c], highs[i])
-        runs[c] = held[c] > 0 and min(held[c], highs[end - 1]) == kept[c]
-    return kept, runs
-
-
-@compiled
-def values_on_knots(
-    terms: Terms,
-    first: IntArray,
-    held: IntArray,
-    kept: IntArray,
-    units: int,
-    tfwd: float,
-    stall: bool,
-) -> tuple[FloatArray, IntArray]:
-    """Values at 0, 1, ... of each class: -inf where not allowed, NaN where it is linear between its neighbours."""
-    kinds, (ns, os, slopes, ends), (lows, highs, stretch_ends), _ = terms
-    offsets = np.zeros(len(held) + 1, np.int64)
-    for c in range(len(held)):
-        most = min(highs[stretch_ends[kinds[first[c]] + 1] - 1], units)
-        offsets[c + 1] = offsets[c] + most + 1
-    values = np.full(offsets[-1], -np.inf)
-    for c in range(len(held)):
-        j, kind, base = first[c], kinds[first[c]], offsets[c]
-        # What all choices cost alike (it holds what it may not keep) is left out: it would hide differences.
-        rate = _curve_at(terms, j, held[c]) if 0 < held[c] == kept[c] <= units else 0.0
-        k, end = ends[kind], ends[kind + 1]
-        values[base] = _value_of(os[k], terms, j, held[c], 0, rate, tfwd, stall)
-        for i in range(stretch_ends[kind], stretch_ends[kind + 1]):
-            low, high = lows[i], min(highs[i], units)
-            for n in range(low, high + 1):
-                while k + 1 < end and ns[k + 1] <= n:
-                    k += 1
-                bends = ns[k] > n - 1 or (k + 1 < end and ns[k + 1] < n + 1)
-                values[base + n] = np.nan
-                if bends or n in (low, high) or abs(n - held[c]) <= 1:
-                    objective = slopes[k] * (n - ns[k]) + os[k]
-                    values[base + n] = _value_of(
-                        objective, terms, j, held[c], n, rate, tfwd, stall
-                    )
-    return values, offsets
 
 
 @compiled
 def scores(
     values: FloatArray,
+    line: BoolArray,
     offsets: IntArray,
     held: IntArray,
     kept: IntArray,
@@ -149,9 +55,9 @@ def scores(
     best, stake, largest = np.empty(classes), 0.0, 0.0
     for c in range(classes):
         best[c] = values[offsets[c]]
-        for value in values[offsets[c] : offsets[c + 1]]:
-            if value > best[c]:  # of no value that is no number
-                best[c] = value
+        for k in range(offsets[c], offsets[c + 1]):
+            if values[k] > best[c] and not line[k]:
+                best[c] = values[k]
         keep = values[offsets[c] + kept[c]]
         stake += (best[c] - keep) * sizes[c]
         largest = max(largest, abs(best[c]), abs(keep))
@@ -160,9 +66,9 @@ def scores(
     at_stake = 0.0
     for c in range(classes):
         worst = best[c]
-        for value in values[offsets[c] : offsets[c + 1]]:
-            if floor[c] <= value < worst:
-                worst = value
+        for k in range(offsets[c], offsets[c + 1]):
+            if floor[c] <= values[k] < worst and not line[k]:
+                worst = values[k]
         at_stake += (best[c] - worst) * sizes[c]
         largest = max(largest, abs(worst))
     at_stake = max(at_stake, largest)
@@ -170,19 +76,17 @@ def scores(
     quantum = 2.0 ** max(exponent - SCORE_BITS, -1000)
     score = np.full(len(values), -NEVER)
     for c in range(classes):
-        base, before = offsets[c], -1
-        for n in range(offsets[c + 1] - base):
-            value = values[base + n]
-            if value >= floor[c]:
-                whole = np.int64(np.rint((value - best[c]) / quantum))
-                score[base + n] = whole - CHARGE * (n != held[c])
-            if np.isnan(value) or value == -np.inf:
+        base = offsets[c]
+        before = base
+        for k in range(base, offsets[c + 1]):
+            if line[k] or values[k] == -np.inf:
                 continue
-            if before >= 0 and n > before + 1 and np.isnan(values[base + n - 1]):
-                _fill(
-                    score, values, base + before, base + n, floor[c], best[c], quantum
-                )
-            before = n
+            if values[k] >= floor[c]:
+                whole = np.int64(np.rint((values[k] - best[c]) / quantum))
+                score[k] = whole - CHARGE * (k - base != held[c])
+            if k > before + 1 and line[k - 1]:
+                _fill(score, values, before, k, floor[c], best[c], quantum)
+            before = k
     return score, quantum
 
 
@@ -446,38 +350,15 @@ def search(
 
 
 @compiled
-def solve(
-    terms: Terms, of: IntArray, first: IntArray, sizes: IntArray, held: IntArray, capacity: int, tfwd: float,
-    stall: bool, most_steps: int, stop: Stop,
-) -> tuple[bool, IntArray, int, FloatArray, float]:  # fmt: skip
-    """From jobs to counts, with the values of all jobs (the present costs of a job that must shrink included)."""
-    kept, runs = kept_counts(terms, first, held)
-    values, offsets = values_on_knots(terms, first, held, kept, capacity, tfwd, stall)
-    score, quantum = scores(values, offsets, held, kept, sizes)
-    found, counts, lost = search(
-        of, sizes, offsets, score, kept, capacity, most_steps, stop
-    )
-    worth = np.empty(len(of))
-    for j in range(len(of)):
-        c = of[j]
-        rate = _curve_at(terms, first[c], held[c]) if runs[c] else 0.0
-        objective = _curve_at(terms, first[c], counts[j])
-        worth[j] = _value_of(
-            objective, terms, first[c], held[c], counts[j], rate, tfwd, stall
-        )
-    return found, counts, lost, worth, quantum
-
-
-@compiled
-def in_order(
-    kinds: IntArray, count: int, alone: IntArray
+def group(
+    like: IntArray, alone: IntArray, terms: FloatArray
 ) -> tuple[IntArray, IntArray, IntArray]:
     """Number the classes of jobs in the order of their first members.
 
     Parameters
     ----------
-    kinds, count
-        A number below `count` for each job, equal for jobs of one class.
+    like, terms
+        A number, and a row of numbers, for each job; equal for jobs of one class.
     alone
         Not 0 for jobs that are a class of their own.
 
@@ -485,21 +366,28 @@ def in_order(
     -------
     of, first, sizes
         The class of each job; the first member of each class, and how many it has.
-
     """
-    jobs = len(kinds)
-    number = np.full(count, -1)
+    jobs, found = len(like), 0
     of, first = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     sizes = np.zeros(jobs, np.int64)
-    found = 0
+    # Of the classes of one `like`, which differ by terms: the latest, and the one before each.
+    latest, before = np.full(like.max() + 1, -1), np.empty(jobs, np.int64)
     for j in range(jobs):
-        c = -1 if alone[j] else number[kinds[j]]
+        c = -1 if alone[j] else latest[like[j]]
+        while c >= 0:
+            same = True
+            for k in range(terms.shape[1]):
+                same &= terms[first[c], k] == terms[j, k]
+            if same:
+                break
+            c = before[c]
         if c < 0:
             c = found
             first[c] = j
             found += 1
             if not alone[j]:
-                number[kinds[j]] = c
+                before[c] = latest[like[j]]
+                latest[like[j]] = c
         of[j] = c
         sizes[c] += 1
     return of, first[:found].copy(), sizes[:found].copy()

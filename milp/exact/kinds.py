@@ -1,16 +1,19 @@
-"""The exact dynamic programme (DP) where units are of several kinds: over vectors of used units, one number per kind.
+"""The exact dynamic programme (DP) over several resources: kinds of units, and limits on groups of jobs.
 
-The canonical optimum is the one of `dp`: the highest sum of scores, where a changed job is charged; among equal sums
-the one that gives the last job fewest units, of the first kind among these, then the job before it, and so on.
+It goes over vectors of what is used, one number per resource. The canonical optimum is the one of `dp`: the highest sum
+of scores, where a changed job is charged; among equal sums the one that gives the last job fewest units, of the first
+kind among these, then the job before it, and so on.
 
-With prices per unit of each kind (those of the linear relaxation) every allocation has a loss against a common bound:
+With prices per unit of each resource (those of the linear relaxation) every allocation has a loss against a common
+bound:
 
-    loss = sum over jobs of (best - (score - price·units)) + sum over kinds of price · (units left over) >= 0
+    loss = sum over jobs of (best - (score - price·use)) + sum over resources of price · (what is left over) >= 0
 
 The programme looks for an allocation whose loss is at most B, which starts low and rises until there is one. Only
 choices and vectors within B are kept: most jobs have one choice left and are set aside. Vectors that are equal are
 merged (`knapsack`), so jobs that are alike do not multiply them, and there are never more of them than products of
-(units of a kind + 1). The same steps with few vectors, those of least loss, give the first allocation, which limits B.
+(what there is of a resource + 1). The same steps with few vectors, those of least loss, give the first allocation,
+which limits B.
 """
 
 from __future__ import annotations
@@ -28,7 +31,6 @@ from numpy.typing import NDArray
 from bft.milp.exact.dp import Optimum, alarm
 from bft.milp.problem import FloatArray, IntArray, Job, Problem
 from bft.milp.tolerances import CHARGE_QUANTA, SCORE_BITS
-from bft.milp.values import hopeful, keep, total_value, value_tables
 
 # The first bound on the loss, as a part of that of the first allocation, and the factor to the next bound.
 FIRST = 2**10
@@ -40,6 +42,8 @@ MAX_ROWS = 2**27
 MAX_VECTORS = 2**22
 # A vector's number must fit 64 bits.
 MAX_CODE = 2**62
+# What a job's choices use of each resource, what they lose, and their ranks.
+Choices = tuple[IntArray, IntArray, IntArray]
 TOO_MANY = "too many combinations"
 IN_TIME = "time limit"
 
@@ -59,10 +63,12 @@ def kinds_optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
 
 
 def _optimum(problem: Problem, deadline: float) -> Optimum:
-    tables, kept = value_tables(problem), keep(problem)
-    quantum, lines = _lines(problem, hopeful(tables, kept))
-    idle = [problem.units] if problem.kinds is None else problem.kinds.units.values()
-    capacity = np.array(list(idle), dtype=np.int64)
+    tables = problem.tables
+    kept = tables.kept[tables.classes.of]
+    quantum, lines = _lines(problem, tables.hopeful())
+    most = np.sum([line.use.max(axis=0) for line in lines], axis=0)
+    limits = [limit.most for limit in problem.limits]
+    capacity = np.minimum(np.append(problem.capacity, limits).astype(np.int64), most)
     prices, priced = _relaxed(lines, capacity)
     search = _Search([priced[id(line)] for line in lines], capacity, prices, deadline)
     best = [line.rank(choice) for line, choice in zip(lines, kept, strict=True)]
@@ -71,7 +77,7 @@ def _optimum(problem: Problem, deadline: float) -> Optimum:
         sum(int(line.scores[rank]) for line, rank in zip(lines, best, strict=True)),
     )
     choices = [int(line.choices[rank]) for line, rank in zip(lines, ranks, strict=True)]
-    value = total_value(tables, choices)
+    value = tables.value(choices)
     counts, names = problem.named(choices)
     # How much more another allocation may be worth: its score is higher by at most what is not excluded.
     more = (
@@ -106,6 +112,7 @@ class _Line:
 
     kinds: IntArray
     units: IntArray
+    use: IntArray
     scores: IntArray
     choices: IntArray
 
@@ -129,21 +136,14 @@ class _Line:
 
     def at(self, prices: IntArray, mean: FloatArray) -> _Priced:
         """Price the choices at given prices of units; `mean` is the use of such a job in the relaxation."""
-        reduced = self.scores - prices[self.kinds] * self.units
+        reduced = self.scores - self.use @ prices
         best = int(reduced.max())
         order = np.argsort(best - reduced, kind="stable")
-        return _Priced(
-            self.kinds[order],
-            self.units[order],
-            (best - reduced)[order],
-            order,
-            best,
-            mean,
-        )
+        return _Priced(self.use[order], (best - reduced)[order], order, best, mean)
 
 
 def _lines(problem: Problem, tables: Sequence[FloatArray]) -> tuple[float, list[_Line]]:
-    """The quantum, and the choices of each job: fewest units first, then in the order of kinds."""
+    """The quantum, and the choices of each job with what they use: fewest units first, then in the order of kinds."""
     each = []
     for table in tables:
         choices = np.flatnonzero(table > -np.inf)
@@ -157,13 +157,20 @@ def _lines(problem: Problem, tables: Sequence[FloatArray]) -> tuple[float, list[
     known: dict[bytes, _Line] = {}
     lines = []
     for j, (choices, kinds, units, values) in enumerate(each):
-        changes = (kinds != problem.held_kind(j)) | (units != problem.current[j])
+        changes = (kinds != problem.held_kinds[j]) | (units != problem.current[j])
         scores = (
             _levelled(np.rint((values - values.max()) / quantum).astype(np.int64))
             - CHARGE_QUANTA * changes
         )
-        key = b"".join(part.tobytes() for part in (choices, scores))
-        lines.append(known.setdefault(key, _Line(kinds, units, scores, choices)))
+        use = np.zeros((len(choices), len(problem.capacity)), np.int64)
+        use[np.arange(len(choices)), kinds] = units
+        for limit in problem.limits:
+            own = limit.per_unit.get(j, 0) * units + limit.if_any.get(j, 0) * (
+                units > 0
+            )
+            use = np.column_stack((use, own))
+        key = b"".join(part.tobytes() for part in (choices, scores, use))
+        lines.append(known.setdefault(key, _Line(kinds, units, use, scores, choices)))
     return quantum, lines
 
 
@@ -185,7 +192,7 @@ def _levelled(scores: IntArray) -> IntArray:
 def _relaxed(
     lines: Sequence[_Line], capacity: IntArray
 ) -> tuple[IntArray, dict[int, _Priced]]:
-    """Price of a unit of each kind, in quanta, >= 0: the duals of the linear relaxation; and lines at them, by id.
+    """Price of a unit of each resource, in quanta, >= 0: the duals of the linear relaxation; and lines at them, by id.
 
     Any prices are valid; these keep the search small.
     """
@@ -197,26 +204,20 @@ def _relaxed(
     members = np.bincount([place[id(line)] for line in lines]).astype(np.float64)
     corners = [line.corners() for line in different]
     rows = np.repeat(np.arange(len(different)), [len(ranks) for ranks in corners])
-    kinds, units, scores = (
-        np.concatenate(
-            [
-                getattr(line, of)[ranks]
-                for line, ranks in zip(different, corners, strict=True)
-            ]
-        )
-        for of in ("kinds", "units", "scores")
+    use = np.concatenate(
+        [line.use[at] for line, at in zip(different, corners, strict=True)]
+    )
+    scores = np.concatenate(
+        [line.scores[at] for line, at in zip(different, corners, strict=True)]
     )
     scale = max(float(np.abs(scores).max()), 1.0)
     columns = np.arange(len(rows))
     one = csr_array(
         (np.ones(len(rows)), (rows, columns)), shape=(len(different), len(rows))
     )
-    use = csr_array(
-        (units.astype(np.float64), (kinds, columns)), shape=(len(capacity), len(rows))
-    )
     relaxed = linprog(
         -scores / scale,
-        A_ub=use,
+        A_ub=csr_array(use.T.astype(np.float64)),
         b_ub=capacity,
         A_eq=one,
         b_eq=members,
@@ -229,10 +230,10 @@ def _relaxed(
     )
     if relaxed.success:
         duals: FloatArray = np.maximum(-relaxed.ineqlin.marginals * scale, 0.0)
-        # All units of a kind are not worth more than what is at stake; larger prices could overflow.
+        # All of a resource is not worth more than what is at stake; larger prices could overflow.
         ceiling = 2.0**SCORE_BITS / (np.maximum(capacity, 1) * len(capacity))
         prices = np.rint(np.minimum(duals, ceiling)).astype(np.int64)
-        np.add.at(means, (rows, kinds), relaxed.x * units / members[rows])
+        np.add.at(means, rows, use * (relaxed.x / members[rows])[:, None])
     return prices, {
         id(line): line.at(prices, mean)
         for line, mean in zip(different, means, strict=True)
@@ -246,8 +247,7 @@ class _Priced:
     `best` is the score of the first less its price, `mean` what such a job uses in the relaxation.
     """
 
-    kinds: IntArray
-    units: IntArray
+    use: IntArray
     losses: IntArray
     ranks: IntArray
     best: int
@@ -257,23 +257,9 @@ class _Priced:
         """Return how many choices lose at most `bound`."""
         return int(np.searchsorted(self.losses, bound, "right"))
 
-    def first(self, able: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """The first so many choices: kinds, units, losses, ranks."""
-        return (
-            self.kinds[:able],
-            self.units[:able],
-            self.losses[:able],
-            self.ranks[:able],
-        )
-
-    def extent(self, able: int, kinds: int) -> tuple[IntArray, IntArray]:
-        """The fewest and the most units of each kind that the first `able` choices use."""
-        of, units = self.kinds[:able], self.units[:able]
-        low, high = np.zeros((2, kinds), dtype=np.int64)
-        np.maximum.at(high, of, units)
-        if (of == of[0]).all():
-            low[of[0]] = units.min()
-        return low, high
+    def first(self, able: int) -> Choices:
+        """The first so many choices: what they use, losses, ranks."""
+        return self.use[:able], self.losses[:able], self.ranks[:able]
 
 
 class _Vectors(NamedTuple):
@@ -353,29 +339,32 @@ class _Search:
         left = self.capacity.copy()
         for line, choices in zip(self.lines, able, strict=True):
             if choices == 1:
-                left[line.kinds[0]] -= line.units[0]
+                left -= line.use[0]
         undecided = [j for j, choices in enumerate(able) if choices > 1]
         if (left < 0).any():
             return None
         # What later jobs use at least and at most.
         low, high = np.zeros((2, len(undecided) + 1, len(left)), dtype=np.int64)
         for i, j in reversed(list(enumerate(undecided))):
-            fewest, most = self.lines[j].extent(able[j], len(left))
-            low[i], high[i] = low[i + 1] + fewest, high[i + 1] + most
+            use = self.lines[j].use[: able[j]]
+            low[i], high[i] = (
+                low[i + 1] + use.min(axis=0),
+                high[i + 1] + use.max(axis=0),
+            )
         none = np.zeros(1, dtype=np.int64)
         vectors = _Vectors(
             none[:, None] * left, none, np.array([self.prices @ left]), none, none
         )
         past: list[_Vectors] = []
-        use, kept = np.zeros(len(left)), 0
+        mean, kept = np.zeros(len(left)), 0
         for i, j in enumerate(undecided):
             window = left - low[i + 1], left - high[i + 1]
             vectors = self._add(
                 vectors, self.lines[j].first(able[j]), left, window, bound, stop
             )
             if beam:
-                use += self.lines[j].mean
-                vectors = vectors.near(use, self.prices)
+                mean += self.lines[j].mean
+                vectors = vectors.near(mean, self.prices)
             past.append(vectors)
             kept += len(vectors.lost)
             if kept > MAX_VECTORS:
@@ -391,7 +380,7 @@ class _Search:
     def _add(
         self,
         vectors: _Vectors,
-        choices: tuple[IntArray, IntArray, IntArray, IntArray],
+        choices: Choices,
         left: IntArray,
         window: tuple[IntArray, IntArray],
         bound: int,

@@ -1,4 +1,4 @@
-"""The compiled steps of the exact DP, also over several kinds of units.
+"""The compiled step of the exact DP over several resources.
 
 Imported only when used, because Numba loads slowly.
 """
@@ -14,8 +14,8 @@ from bft.milp.problem import IntArray
 # An odd number whose product spreads codes over a table (the golden ratio times 2^62).
 SPREAD = 5734161139222658741
 
-# Kinds, units, losses and ranks of a job's choices.
-Choices = tuple[IntArray, IntArray, IntArray, IntArray]
+# What a job's choices use of each resource, what they lose, and their ranks.
+Choices = tuple[IntArray, IntArray, IntArray]
 
 
 @compiled
@@ -31,16 +31,16 @@ def add_job(
     budget: int,
     stop: NDArray[np.uint8],
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Add a job to all vectors of used units; vectors that become equal are merged, and the least loss counts.
+    """Add a job to all vectors of what is used; vectors that become equal are merged, and the least loss counts.
 
     Parameters
     ----------
     used, lost
-        Units of each kind that earlier jobs use, shape (vectors, kinds), and what they lose by that.
+        What earlier jobs use of each resource, shape (vectors, resources), and what they lose by that.
     choices
-        The job's choices: kinds, units, losses, least first, and ranks; of equal losses the lowest rank is taken.
+        The job's choices: use, losses, least first, and ranks; of equal losses the lowest rank is taken.
     window
-        By kind: the most units that may be used after this job, and so many that later jobs can use the rest.
+        By resource: the most that may be used after this job, and so much that later jobs can use the rest.
     prices, bound
         Price of a unit; what would lose more than `bound`, units included that must remain unused, is dropped.
     strides
@@ -56,7 +56,7 @@ def add_job(
         Number of choices examined, negative where the table is too small. Then of each vector: units, loss, loss with
         units that must remain unused, which vector was before, and the rank of the job's choice.
     """
-    kinds, units, losses, ranks = choices
+    use, losses, ranks = choices
     high, floor = window
     width, mask, rows, filled, full = used.shape[1], slots - 1, 0, 0, False
     slot_of = np.full(slots, -1, np.int32)
@@ -73,24 +73,20 @@ def add_job(
         code = 0
         for k in range(width):
             code += used[s, k] * strides[k]
-        for i in range(len(units)):
+        for i in range(len(losses)):
             loss = lost[s] + losses[i]
             if loss > bound:
                 break
             rows += 1
-            kind, more = kinds[i], units[i]
-            if used[s, kind] + more > high[kind]:
-                continue
-            least = loss
+            own, least, fits = code, loss, True
             for k in range(width):
-                left = floor[k] - used[s, k]
-                if k == kind:
-                    left -= more
-                if left > 0:
-                    least += prices[k] * left
-            if least > bound:
+                after = used[s, k] + use[i, k]
+                fits &= after <= high[k]
+                own += use[i, k] * strides[k]
+                if floor[k] > after:
+                    least += prices[k] * (floor[k] - after)
+            if not fits or least > bound:
                 continue
-            own = code + more * strides[kind]
             slot = ((own * SPREAD) >> 24) & mask
             while slot_of[slot] >= 0 and codes[slot_of[slot]] != own:
                 slot = (slot + 1) & mask

@@ -16,13 +16,12 @@ from itertools import groupby
 
 import numpy as np
 
-from bft.milp.classes import Classes
 from bft.milp.exact.dp import share_units
 from bft.milp.formulations.linear import LinearModel
 from bft.milp.formulations.modes import Chosen, Run, add_runs, concave_runs, limit_units
 from bft.milp.problem import BoolArray, FloatArray, IntArray, Pair, Problem
 from bft.milp.tolerances import EQUAL_DENSE_SLOPES
-from bft.milp.values import tables_of
+from bft.milp.values import Classes
 
 Choice = Sequence[tuple[int, int]]
 """Items that are active, each as often as it is, with the units it has (a pair: in union)."""
@@ -94,7 +93,7 @@ class Items:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._tables = tables_of(problem)
+        self._tables = problem.tables
         self.classes: Classes = self._tables.classes
         self._class_of: list[int] = self.classes.of.tolist()
         self.sizes: list[int] = self.classes.sizes.tolist()
@@ -103,6 +102,7 @@ class Items:
         self.base = math.fsum(
             size * off for size, off in zip(self.sizes, self._off, strict=True)
         )
+        self.base += self._tables.debt
         present = [pair for pair in problem.pairs if pair.shared]
         self._present: dict[int, tuple[Pair, int]] = {}
         for k, pair in enumerate(present):

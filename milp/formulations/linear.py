@@ -61,7 +61,7 @@ class LinearModel:
 class Formulated:
     """A linear model together with the decoder from its variables to counts per job.
 
-    `constant` is the value of the jobs that are decided beforehand and have no variables.
+    `constant` is the value of the jobs that are decided beforehand, and have no variables, and what jobs owe anyway.
     """
 
     model: LinearModel

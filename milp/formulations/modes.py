@@ -16,50 +16,23 @@ who are nearly alike only that many are needed (`_Market.within`).
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby, pairwise, repeat
+from itertools import pairwise, repeat
 
 import numpy as np
 
-from bft.milp.classes import classes_of
 from bft.milp.formulations.linear import Formulated, LinearModel, Nonsense
-from bft.milp.problem import BoolArray, FloatArray, IntArray, Job, Problem
+from bft.milp.problem import BoolArray, FloatArray, IntArray, Limit, Problem
 from bft.milp.tolerances import EQUAL_GAINS, EQUAL_SLOPES, PRUNING_SUMS
-from bft.milp.values import hopeful, keep, table_of
 
 # Up to this many classes a solver takes milliseconds, and all counts are posed: no pruning has to be proven right.
 POSED_WHOLE = 15
 
 Run = list[tuple[int, float]]
 """Points (units, value) of a stretch of a value table that is linear between them and concave over all."""
-
-
-def mode_intervals(job: Job, current: int, max_units: int) -> Iterator[tuple[int, int]]:
-    """Yield the counts up to `max_units` that a job may have: stretches, each cut into shrink, stay and grow."""
-    for low, last in job.stretches:
-        high = min(last, max_units)
-        shrink, stay = (
-            (low, min(current - 1, high)),
-            (max(current, low), min(current, high)),
-        )
-        for first, end in (shrink, stay, (max(current + 1, low), high)):
-            if first <= end:
-                yield first, end
-
-
-def break_points(ns: FloatArray, low: int, high: int) -> list[int]:
-    """Whole numbers in [low, high] between which a curve with breakpoints `ns` is linear."""
-    inner = ns[(ns > low) & (ns < high)]
-    return sorted(
-        {
-            low,
-            high,
-            *np.floor(inner).astype(int).tolist(),
-            *np.ceil(inner).astype(int).tolist(),
-        }
-    )
 
 
 def concave_runs(points: Run) -> Iterator[Run]:
@@ -79,21 +52,26 @@ def concave_runs(points: Run) -> Iterator[Run]:
     yield run
 
 
-def mode_runs(
-    job: Job, current: int, values: FloatArray, named: Sequence[int] = ()
-) -> Iterator[Run]:
-    """Yield the concave runs of a job's value table, mode by mode (n = 0 is the off mode, not among them).
+def mode_runs(values: FloatArray, line: BoolArray, held: int) -> Iterator[Run]:
+    """Yield the concave runs of a value table without its entry 0, mode by mode: shrink, stay, grow.
 
-    `named`: counts at which the table leaves the line between its neighbours. Counts with value -inf are in no run.
+    Parameters
+    ----------
+    values, line
+        The table, -inf where a count is not allowed, and whether a value lies on the line between its neighbours.
+    held
+        Units that the job holds now.
     """
-    for low, high in mode_intervals(job, current, len(values) - 1):
-        around = {n for m in named for n in (m - 1, m, m + 1) if low <= n <= high}
-        points = sorted({*break_points(job.ns, low, high), *around})
-        for allowed, stretch in groupby(
-            points, key=lambda n: bool(values[n] > -np.inf)
-        ):
-            if allowed:
-                yield from concave_runs([(n, float(values[n])) for n in stretch])
+    counts = np.arange(len(values))
+    allowed = (values > -np.inf) & (counts > 0)
+    first = allowed & ((counts == held) | (counts == held + 1))
+    first[1:] |= allowed[1:] & ~allowed[:-1]
+    last = allowed & ~np.append(allowed[1:] & ~first[1:], False)
+    points = np.flatnonzero(allowed & (first | last | ~line))
+    for run in np.split(points, np.flatnonzero(first[points])[1:]):
+        if len(run):
+            pairs = zip(run.tolist(), values[run].tolist(), strict=True)
+            yield from concave_runs(list(pairs))
 
 
 @dataclass(slots=True)
@@ -146,7 +124,7 @@ class Chosen:
 
 
 def add_runs(
-    model: LinearModel, runs: Sequence[Run], members: int = 1
+    model: LinearModel, runs: Sequence[Run], members: int = 1, *, integer: bool = True
 ) -> tuple[Chosen, list[int]]:
     """Add a binary per run and a whole-numbered variable per segment; return them, and the binaries separately.
 
@@ -161,7 +139,8 @@ def add_runs(
         segments: list[tuple[int, int]] = []
         for (n0, v0), (n1, v1) in pairwise(run):
             length = n1 - n0
-            segment = model.variable((v1 - v0) / length, float(length * members))
+            slope = (v1 - v0) / length
+            segment = model.variable(slope, float(length * members), integer=integer)
             model.row([segment, binary], [1.0, -float(length)], "<", 0.0)
             chosen.parts.append((segment, 1))
             segments.append((segment, length))
@@ -181,6 +160,23 @@ def limit_units(model: LinearModel, items: Iterable[Chosen], units: int) -> None
         )
 
 
+def add_limit(
+    model: LinearModel, limit: Limit, items: Sequence[Sequence[Chosen]]
+) -> None:
+    """Add a limit on jobs; `items` are the runs of each job, on each kind of units."""
+    row: defaultdict[int, float] = defaultdict(float)
+    for j, each in limit.per_unit.items():
+        for chosen in items[j]:
+            for index, units in chosen.parts:
+                row[index] += float(each * units)
+    for j, each in limit.if_any.items():
+        for chosen in items[j]:
+            for binary, _, _ in chosen.runs:
+                row[binary] += float(each)
+    if row:
+        model.row(list(row), list(row.values()), "<", float(limit.most))
+
+
 def build(problem: Problem) -> Formulated:
     """Formulate `problem`.
 
@@ -194,25 +190,24 @@ def build(problem: Problem) -> Formulated:
     maximise the sum of v(p0)·t + slope_i·x_i. Runs are concave, so segments fill in order, for all members of a run at
     once: no unit of segment i + 1 is used before segment i is full, so its units can be given to members one by one.
 
-    With more than `POSED_WHOLE` classes only the counts that an optimum may need are posed (`prune`), with several
-    kinds those that one can contain (`values.hopeful`). Decodes to choices (`Problem`).
+    Limits are rows of their own. With more than `POSED_WHOLE` classes only the counts that an optimum may need are
+    posed (`prune`), with several kinds or limits those that one can contain. Decodes to choices (`Problem`).
     """
-    classes = classes_of(problem)
+    tables = problem.tables
+    classes, worth = tables.classes, tables.alone
     sizes = classes.sizes
-    tables = [table_of(problem, j) for j in classes.first]
-    pruned = problem.several_kinds or len(tables) > POSED_WHOLE
-    if problem.several_kinds:
-        tables = hopeful(tables, keep(problem))
+    resources = len(problem.capacity) + len(problem.limits)
+    pruned = resources == 1 and len(worth) > POSED_WHOLE
+    if resources > 1:
+        worth = tables.hopeful()
     elif pruned:
-        tables = prune(tables, sizes, problem.units)
-    model, constant = LinearModel(), 0.0
-    left = [problem.units]
-    if problem.kinds is not None:
-        left = list(problem.kinds.units.values())
+        worth = prune(worth, sizes, problem.units)
+    model, constant = LinearModel(), tables.debt
+    left = problem.capacity.tolist()
     # Of each class its runs on each kind; a number: the units of each member, if only one count is possible.
     items: list[dict[int, Chosen] | int] = []
-    for j, members, table in zip(classes.first, sizes.tolist(), tables, strict=True):
-        if len(left) == 1 and pruned and np.count_nonzero(table > -np.inf) == 1:
+    for j, members, table in zip(classes.first, sizes.tolist(), worth, strict=True):
+        if pruned and np.count_nonzero(table > -np.inf) == 1:
             count = int(np.argmax(table))
             items.append(count)
             left[0] -= members * count
@@ -222,19 +217,21 @@ def build(problem: Problem) -> Formulated:
         if table[0] > -np.inf:
             ones.append(model.variable(float(table[0]), float(members)))
         chosen: dict[int, Chosen] = {}
-        for side in problem.sides(j):
-            # The first entry is no choice of this side; no run contains it.
-            last = side.first + min(side.job.jmax, side.units)
-            values = table[side.first : last + 1]
-            edges = np.flatnonzero(np.diff(values > -np.inf)).tolist() if pruned else ()
-            runs = list(mode_runs(side.job, side.held, values, edges))
-            chosen[side.kind], binaries = add_runs(model, runs, members)
+        line = tables.line_of(j)
+        for kind, first in enumerate(problem.firsts.tolist()):
+            # The first entry is no choice of this kind; no run contains it.
+            own = slice(first, first + int(problem.capacity[kind]) + 1)
+            held = problem.current[j] if kind == problem.held_kinds[j] else 0
+            runs = list(mode_runs(table[own], line[own], held))
+            chosen[kind], binaries = add_runs(model, runs, members)
             ones += binaries
         model.row(ones, [1.0] * len(ones), "=", float(members))
         items.append(chosen)
     posed = [item for item in items if not isinstance(item, int)]
     for kind, units in enumerate(left):
-        limit_units(model, [item[kind] for item in posed if kind in item], units)
+        limit_units(model, [item[kind] for item in posed], units)
+    for limit in problem.limits:
+        add_limit(model, limit, [list(item.values()) for item in posed])
 
     def decode(x: FloatArray) -> tuple[int, ...]:
         given: list[Iterator[int]] = []
@@ -262,12 +259,12 @@ def _choices(
     if not active:
         return [0]
     kind, units = active[0]
-    side = next(side for side in problem.sides(j) if side.kind == kind)
-    if not 0 < units <= side.units:
+    idle = problem.capacity[kind]
+    if not 0 < units <= idle:
         raise Nonsense(
-            f"invalid answer: job {name!r} gets {units} units of a kind of which {side.units} are idle"
+            f"invalid answer: job {name!r} gets {units} units of a kind of which {idle} are idle"
         )
-    return [problem.choice(kind, units)]
+    return [int(problem.firsts[kind]) + units]
 
 
 # Halvings of the price interval.

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from bft.milp.classes import classes_of
 from bft.milp.formulations.column_generation import (
     Relaxation,
     relax,
@@ -32,7 +31,6 @@ from bft.milp.formulations.transfers import (
 )
 from bft.milp.problem import Problem, Status, Transfer
 from bft.milp.tolerances import PROVEN_GAP, SOLVER_ZERO
-from bft.milp.values import table_of
 
 Ask = Callable[[LinearModel, Limits], LinearAnswer]
 
@@ -72,24 +70,12 @@ def keep(problem: Problem) -> SharingAnswer:
     return answer
 
 
-def sum_of_best(problem: Problem) -> float:
-    """Return an upper bound: the sum of the best values of all jobs."""
-    classes = classes_of(problem)
-    best = [float(table_of(problem, j).max()) for j in classes.first]
-    for pair in (
-        problem.pairs
-    ):  # sharing makes an objective smaller in size, so a negative one larger
-        for j in (pair.a, pair.b):
-            best[classes.of[j]] = max(
-                best[classes.of[j]], float(table_of(problem, j, pair).max())
-            )
-    return math.fsum(best[c] for c in classes.of.tolist())
-
-
 def keep_answer(problem: Problem, note: str) -> SharingAnswer:
     """Return the answer in which all jobs keep what they have, with a bound."""
     answer = keep(problem)
-    return replace(answer, bound=max(answer.objective, sum_of_best(problem)), note=note)
+    return replace(
+        answer, bound=max(answer.objective, problem.tables.ceiling), note=note
+    )
 
 
 def solve_sharing(

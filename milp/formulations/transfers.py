@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bft.milp.problem import Problem, Transfer
-from bft.milp.values import keep, tables_of
+from bft.milp.values import keep
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -218,7 +218,7 @@ def shares_of(transfers: Iterable[Transfer]) -> Counter[tuple[int, int]]:
 
 def value_of(problem: Problem, counts: Sequence[int], shares: Shares) -> float:
     """Objective of an allocation; -inf where a count is not allowed."""
-    tables = tables_of(problem)
+    tables = problem.tables
     with_whom = {
         j: problem.pair_of(*pair)
         for pair, units in shares.items()
@@ -228,7 +228,7 @@ def value_of(problem: Problem, counts: Sequence[int], shares: Shares) -> float:
     worth = tables.idle != 0.0
     worth |= np.array(counts, dtype=np.int64) != 0
     worth[list(problem.holders)] = True
-    total = 0.0
+    total = tables.debt
     for j in np.flatnonzero(worth).tolist():
         n, table = counts[j], tables.of(j, with_whom.get(j))
         total += float(table[n]) if n < len(table) else float("-inf")

@@ -143,7 +143,7 @@ class Replay:
         )
         # All jobs to be admitted, in order.
         self._queue = [index for index in jobs.by_submit() if index not in without]
-        self._in_play = InPlay()
+        self._in_play = InPlay(self._jobs)
         self._motion = Motion(
             trace.start,
             self._in_play,

@@ -167,9 +167,14 @@ class Jobs(Sequence[JobView]):
         )
 
     @cached_property
-    def in_table(self) -> tuple[Job, ...]:
-        """The jobs as the job table states them; between two decisions the same object where no job came or went."""
+    def table(self) -> Sequence[Job]:
+        """The job table, to which jobs are only added."""
         return tuple(view.job for view in self)
+
+    @cached_property
+    def rows(self) -> IntArray:
+        """Where each job stands in `table`: int64 of shape (jobs,), read-only."""
+        return _fixed(range(len(self)))
 
     @cached_property
     def least(self) -> IntArray:
@@ -373,9 +378,14 @@ class State:
         return self._looked_up.positions
 
     @property
-    def in_table(self) -> tuple[Job, ...]:
-        """The jobs of `jobs` as the job table states them; the same object until one comes or goes."""
-        return self._looked_up.in_table
+    def table(self) -> Sequence[Job]:
+        """The job table, to which jobs are only added; the same object in all decisions of a replay."""
+        return self._looked_up.table
+
+    @property
+    def rows(self) -> IntArray:
+        """Where each of `jobs` stands in `table`: int64 of shape (jobs,), read-only."""
+        return self._looked_up.rows
 
     @property
     def bounds(self) -> tuple[IntArray, IntArray]:

@@ -285,7 +285,7 @@ class ExactSum:
 
 
 IntArray = NDArray[np.int64]
-HELD, MIN_UNITS, MAX_UNITS = range(3)
+HELD, MIN_UNITS, MAX_UNITS, ROW = range(4)
 
 
 class InPlay:
@@ -309,22 +309,22 @@ class InPlay:
         Samples/s that they do while not stalled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, table: Sequence[Job] = ()) -> None:
+        self.table = table
         self.line: list[Running] = []
         self._turns: list[int] = []
         self._by_index: dict[int, Running] = {}
         self._numbers: IntArray = np.zeros(
-            (3, 16), dtype=np.int64
-        )  # units held, fewest and most, by position
+            (4, 16), dtype=np.int64
+        )  # units held, fewest and most, and the row in the table, by position
         self._held = self._numbers[
             HELD
         ].data  # written to as Python's numbers: several times as fast
         self.counts = self._numbers[HELD, :0]
         # What policies look at, kept until it changes.
-        self._copies: list[IntArray | None] = [None, None, None]
+        self._copies: list[IntArray | None] = [None] * 4
         self._running: tuple[int, ...] | None = None
         self._positions: dict[str, int] | None = None
-        self._in_table: tuple[Job, ...] | None = None
         self.rates = ExactSum()
         self.shared = 0
         self.active: dict[int, Running] = {}
@@ -342,7 +342,7 @@ class InPlay:
         return self.line[position]
 
     def copy(self, row: int) -> IntArray:
-        """Return a read-only array with the units of each job: held, minimum (at least 1) or maximum, by the row."""
+        """Return a read-only array with the units of each job: held, minimum (at least 1) or maximum; or its row."""
         copy = self._copies[row]
         if copy is None:
             copy = self._copies[row] = self._numbers[row, : len(self.line)].copy()
@@ -369,13 +369,6 @@ class InPlay:
             }
         return self._positions
 
-    @property
-    def in_table(self) -> tuple[Job, ...]:
-        """The jobs as their table states them; rebuilt after a job has come or gone."""
-        if self._in_table is None:
-            self._in_table = tuple([running.job for running in self.line])
-        return self._in_table
-
     def of(self, indices: Iterable[int]) -> list[Running]:
         """The jobs in play among these distinct positions of the table, in order of admission."""
         found = [self._by_index[index] for index in indices if index in self._by_index]
@@ -395,6 +388,7 @@ class InPlay:
             len(running.units),
             max(running.job.jmin, 1),
             running.job.jmax,
+            running.index,
         )
         self.line.append(running)
         self._turns.append(running.turn)
@@ -412,9 +406,9 @@ class InPlay:
         self._come_or_gone()
 
     def _come_or_gone(self) -> None:
-        self._copies[:] = (None, None, None)
+        self._copies[:] = [None] * 4
         self.counts = self._numbers[HELD, : len(self.line)]
-        self._positions = self._running = self._in_table = None
+        self._positions = self._running = None
 
     def hold(self, running: Running, units: list[int]) -> None:
         """A job holds exactly these units."""
@@ -519,9 +513,14 @@ class Window(Jobs):
         return self._in_play.positions if self._kept is None else self._kept.positions
 
     @property
-    def in_table(self) -> tuple[Job, ...]:
-        """The jobs as the job table states them; between two decisions the same object where no job came or went."""
-        return self._in_play.in_table if self._kept is None else self._kept.in_table
+    def table(self) -> Sequence[Job]:
+        """The job table, to which jobs are only added."""
+        return self._in_play.table if self._kept is None else self._kept.table
+
+    @property
+    def rows(self) -> IntArray:
+        """Where each job stands in `table`: int64 of shape (jobs,), read-only."""
+        return self._in_play.copy(ROW) if self._kept is None else self._kept.rows
 
     @property
     def least(self) -> IntArray:

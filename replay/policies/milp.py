@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, repeat
 from typing import Literal
 
 import numpy as np
@@ -30,7 +29,8 @@ LEAST_PREDICTED = 0.05
 # Shortest window that expectations lead to, s: a node beyond its time has not left yet, and may stay.
 LEAST_WINDOW_S = 1.0
 _OWN = Objective.of("own")
-_NEVER_NS = 2**63 - 1
+# A job on each kind of units.
+Pose = Callable[[Job, Sequence[str]], list[milp.Job | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,35 @@ class Weights:
     deadline_horizon_s: float
     known_left: bool
 
+    def __post_init__(self) -> None:
+        self._forget(())
+
+    def _forget(self, table: Sequence[Job]) -> None:
+        self._table, self._asked_ns = table, 0
+        self._now, self._until_ns = np.empty(0), np.empty(0, np.int64)
+
     @property
     def changing(self) -> bool:
         """Whether weights change with time."""
         return bool(self.objective.factors) or self.deadline_boost > 1.0
+
+    def now(self, state: State) -> NDArray[np.float64] | None:
+        """The weights of the jobs in play, None where they are those of the jobs."""
+        if not self.changing:
+            return None
+        rows, now_ns = state.rows, state.time_ns
+        if self._table is not state.table or now_ns < self._asked_ns:  # another replay
+            self._forget(state.table)
+        self._asked_ns = now_ns
+        new = len(state.table) - len(self._now)
+        if new:
+            self._now = np.append(self._now, np.ones(new))
+            self._until_ns = np.append(self._until_ns, np.zeros(new, np.int64))
+        for position in np.flatnonzero(self._until_ns[rows] <= now_ns).tolist():
+            weight, until_ns = self.weight(state.jobs[position], now_ns)
+            self._now[rows[position]] = weight
+            self._until_ns[rows[position]] = until_ns
+        return self._now[rows]
 
     def weight(self, view: JobView, now_ns: int) -> tuple[float, int]:
         """The present weight of a job, and the instant from which on it may be another."""
@@ -105,16 +130,25 @@ class Weights:
         return Standing(left, age_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Posed:
-    """The jobs of the last decision: when it was made, in the job table, posed, and until when each is as posed."""
+class _Table:
+    """The jobs of a replay as rows of terms on each kind of units: each is looked at once.
 
-    asked_ns: int = 0
-    in_table: tuple[Job, ...] = ()
-    jobs: tuple[milp.Job, ...] = ()
-    until_ns: NDArray[np.int64] = field(
-        default_factory=lambda: np.empty(0, dtype=np.int64), compare=False
-    )
+    `jobs` is the replay's own table, to which jobs are only added.
+    """
+
+    def __init__(self, jobs: Sequence[Job], kinds: Sequence[str], pose: Pose) -> None:
+        self.jobs, self.kinds = jobs, tuple(kinds)
+        self._pose = pose
+        self._terms = milp.Terms(max(len(kinds), 1))
+
+    def at(self, rows: NDArray[np.int64]) -> milp.Rows:
+        """The jobs in some rows of the table."""
+        begin, end = len(self._terms), int(rows.max(initial=-1)) + 1
+        if end > begin:
+            # Twice as many, so that arrays are seldom copied.
+            new = self.jobs[begin : max(end, 2 * begin)]
+            self._terms.extend([self._pose(job, self.kinds) for job in new])
+        return milp.Rows(self._terms, rows)
 
 
 @dataclass
@@ -203,12 +237,8 @@ class MilpPolicy(StoredState):
     kind: Kind = field(default=Kind(kinds=True), init=False, metadata=NOT_STORED)
     verified: int = field(default=0, init=False)
     mismatches: int = field(default=0, init=False)
-    _last: _Posed = field(
-        default_factory=_Posed, init=False, repr=False, metadata=NOT_STORED
-    )
-    # Terms on each kind of units, and the terms from which they follow.
-    _terms_on: dict[str, tuple[milp.Job, dict[str, milp.Job]]] = field(
-        default_factory=dict, init=False, repr=False, metadata=NOT_STORED
+    _table: _Table | None = field(
+        default=None, init=False, repr=False, compare=False, metadata=NOT_STORED
     )
     _window: Window = field(init=False, repr=False, metadata=NOT_STORED)
     _weights: Weights = field(init=False, repr=False, metadata=NOT_STORED)
@@ -266,54 +296,27 @@ class MilpPolicy(StoredState):
         return solution
 
     def problem(self, state: State) -> milp.Problem:
-        """The decision as an allocation problem."""
-        jobs, tfwd_s = self._posed(state), self._window.seconds(state)
+        """The decision as an allocation problem; a subclass may pose another one (docs/change-the-milp.md)."""
         idle = state.machine.idle_by_kind()
-        if idle:
-            return self._problem_of_kinds(state, jobs, tfwd_s, idle)
-        alike = self.alike(state, jobs)
+        jobs, weights = self._posed(state, tuple(idle)), self._weights.now(state)
+        held: list[str | None] = [None] * len(state.jobs)
+        for position in state.running if idle else ():
+            held[position] = state.machine.kind_of(state.jobs[position].held[0])
+        alike = self.alike(state, jobs, weights)
         return milp.Problem(
             units=state.idle,
-            tfwd=tfwd_s,
+            tfwd=self._window.seconds(state),
             jobs=jobs,
             current=state.counts,  # type: ignore[arg-type]  # becomes a tuple
             cost_model=self.cost_model,
             pairs=self.pairs(state, alike),
             alike=alike,
+            kinds=milp.UnitKinds(idle, held) if idle else None,
+            weights=weights,
         )
 
-    def _problem_of_kinds(
-        self,
-        state: State,
-        jobs: Sequence[milp.Job],
-        tfwd_s: float,
-        idle: Mapping[str, int],
-    ) -> milp.Problem:
-        posed, current = [], []
-        for view, term in zip(state.jobs, jobs, strict=True):
-            posed.append(self._on_kinds(view.job, term, idle))
-            held = None
-            if view.units:
-                held = state.machine.kind_of(view.held[0]), view.units
-            current.append(held)
-        return milp.Problem.of_kinds(idle, tfwd_s, posed, current, self.cost_model)
-
-    def _on_kinds(
-        self, job: Job, term: milp.Job, idle: Mapping[str, int]
-    ) -> Mapping[str, milp.Job]:
-        """The terms of a job on each kind of units."""
-        known = self._terms_on.get(job.name)
-        if known is None or known[0] is not term:
-            curves = {kind: self._curves.curve_on(job, kind) for kind in idle}
-            terms = {
-                kind: replace(term, ns=curve.ns, os=curve.ps)
-                for kind, curve in curves.items()
-            }
-            known = self._terms_on[job.name] = term, terms
-        return known[1]
-
     def alike(
-        self, state: State, jobs: Sequence[milp.Job]
+        self, state: State, jobs: milp.Rows, weights: NDArray[np.float64] | None
     ) -> tuple[tuple[int, ...], ...]:
         """Groups of waiting jobs that are interchangeable when jobs share units: none here."""
         return ()
@@ -324,51 +327,26 @@ class MilpPolicy(StoredState):
         """Pairs of jobs that may share units: none here."""
         return ()
 
-    def _posed(self, state: State) -> tuple[milp.Job, ...]:
-        """The jobs in play with their curves and weights; unchanged jobs are the objects of the last decision."""
-        last, now_ns, in_table = self._last, state.time_ns, state.in_table
-        if self._curves.changing or now_ns < last.asked_ns:
-            last = _Posed()
-        terms: Sequence[milp.Job | None] = last.jobs
-        until_ns, jobs = last.until_ns, last.jobs
-        others = in_table is not last.in_table
-        if others:
-            # By identity: another job may have the same name. New jobs are at -1, due, and without terms.
-            known = dict(zip(map(id, last.in_table), count(), strict=False))
-            at_last = map(known.get, map(id, in_table), repeat(-1))
-            kept = np.fromiter(at_last, np.int64, len(in_table))
-            until_ns = np.append(until_ns, now_ns)[kept]
-            terms = list(map([*terms, None].__getitem__, kept.tolist()))
-        changed: dict[int, milp.Job] = {}
-        for at in np.flatnonzero(until_ns <= now_ns).tolist():
-            term, until_ns[at] = self._term(state.jobs[at], now_ns, terms[at])
-            if term is not terms[at]:
-                changed[at] = term
-        if others:
-            posed = map(changed.get, count(), terms)
-            jobs = tuple([term for term in posed if term is not None])
-        elif changed:
-            jobs = milp.replaced(jobs, changed)
-        self._last = _Posed(now_ns, in_table, jobs, until_ns)
-        return jobs
+    def _posed(self, state: State, kinds: tuple[str, ...]) -> milp.Rows:
+        """The jobs in play with their curves, on each kind of units."""
+        if self._curves.changing:
+            jobs = [view.job for view in state.jobs]
+            return _Table(jobs, kinds, self._term).at(np.arange(len(jobs)))
+        table = self._table
+        if table is None or table.jobs is not state.table or table.kinds != kinds:
+            table = self._table = _Table(state.table, kinds, self._term)
+        return table.at(state.rows)
 
-    def _term(
-        self, view: JobView, now_ns: int, before: milp.Job | None
-    ) -> tuple[milp.Job, int]:
-        """A job at its present weight, and when that may change; at the weight of `before`, that object."""
-        job = view.job
-        weight, until_ns = job.weight, _NEVER_NS
-        if self._weights.changing:
-            weight, until_ns = self._weights.weight(view, now_ns)
-        if before is not None:
-            same = weight == before.weight
-            return before if same else before.at_weight(weight), until_ns
-        curve = self._curves.curve(job)
+    def _term(self, job: Job, kinds: Sequence[str]) -> list[milp.Job | None]:
+        """A job on each kind of units, or on all where they are alike."""
+        curves = [self._curves.curve_on(job, kind) for kind in kinds]
         bounds, costs = (job.jmin, job.jmax), (job.tcup_s, job.tcdw_s)
-        term = milp.Job(
-            job.name, *bounds, curve.ns, curve.ps, *costs, weight, job.sizes
-        )
-        return term, until_ns
+        return [
+            milp.Job(
+                job.name, *bounds, curve.ns, curve.ps, *costs, job.weight, job.sizes
+            )
+            for curve in curves or [self._curves.curve(job)]
+        ]
 
 
 # Ratio of a job that is measured and its partner of now: sharing on is worth next to nothing, so they are separated.
@@ -390,13 +368,16 @@ def measured_first(
     if not targets:
         return problem, 0.0
     others = [
-        0.0 if position in targets else job.weight * float(np.abs(job.os).max())
-        for position, job in enumerate(problem.jobs)
+        0.0 if position in targets else weight * float(np.abs(job.os).max())
+        for position, (job, weight) in enumerate(
+            zip(problem.jobs, problem.weight.tolist(), strict=True)
+        )
     ]
     # One unit more of anything is worth less than that, rescale costs, which are at most Tfwd or T, included.
     longest = max((max(job.tcup, job.tcdw) for job in problem.jobs), default=0.0)
     worth = 2.0 * math.fsum(others) * (1.0 + longest / problem.tfwd) + 1.0
-    jobs = list(problem.jobs)
+    jobs, weights = list(problem.jobs), problem.weight.copy()
+    weights[list(targets)] = 1.0
     for position, units in targets.items():
         curve = (
             np.array([0.0, max(units, 1)]),
@@ -414,7 +395,8 @@ def measured_first(
         if pair.shared or not {pair.a, pair.b} & targets.keys()
     )
     certain = worth * problem.tfwd * sum(units > 0 for units in targets.values())
-    return replace(problem.with_jobs(jobs), pairs=pairs), certain
+    posed = replace(problem, jobs=tuple(jobs), weights=weights, pairs=pairs)
+    return posed, certain
 
 
 def _predicted_left(view: JobView) -> float:

@@ -10,6 +10,9 @@ from itertools import combinations, combinations_with_replacement, product
 from operator import itemgetter
 from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bft import milp
 from bft.models.jobs import Job
 from bft.models.sharing.xi_table import SizedRatio
@@ -46,7 +49,7 @@ class MilpSharingPolicy(MilpPolicy):
     )
 
     def alike(
-        self, state: State, jobs: Sequence[milp.Job]
+        self, state: State, jobs: milp.Rows, weights: NDArray[np.float64] | None
     ) -> tuple[tuple[int, ...], ...]:
         """Waiting jobs of one kind that are worth the same, where more than `FEW` jobs are in play."""
         interference = self.interference
@@ -56,12 +59,13 @@ class MilpSharingPolicy(MilpPolicy):
         if interference.memory is not None or self.curves == "profile":
             return ()
         groups: defaultdict[object, list[int]] = defaultdict(list)
+        like = jobs.terms.like[jobs.rows].tolist()
         for j in state.waiting:
-            grown = jobs[j].tcup if self.cost_model == "stall" else 0.0
             job = state.jobs[j].job
-            groups[
-                jobs[j].waiting_key, grown, interference.kind(job), job.request
-            ].append(j)
+            weight = job.weight if weights is None else float(weights[j])
+            grown = job.tcup_s if self.cost_model == "stall" else 0.0
+            worth = like[j], weight, grown
+            groups[worth, interference.kind(job), job.request].append(j)
         return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
     def pairs(

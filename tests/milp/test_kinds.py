@@ -18,7 +18,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import allowed, curves, interpolated, problems, sizes
 
-from bft import milp
 from bft.milp import (
     Job,
     Problem,
@@ -46,6 +45,13 @@ def process() -> Iterator[SolverProcess]:
     mine.close()
 
 
+def on_kinds(problem: Problem, j: int) -> dict[str, Job]:
+    """The properties of a job on each kind that it can run on."""
+    assert problem.kinds is not None
+    row = problem.posed.terms.on_kinds(int(problem.posed.rows[j]))
+    return {k: job for k, job in zip(problem.kinds.names, row, strict=True) if job}
+
+
 def stated(problem: Problem) -> dict[str, Any]:
     """What `Problem.of_kinds` was given."""
     assert problem.kinds is not None
@@ -53,7 +59,7 @@ def stated(problem: Problem) -> dict[str, Any]:
     return {
         "units": problem.kinds.units,
         "tfwd": problem.tfwd,
-        "jobs": problem.kinds.jobs,
+        "jobs": [on_kinds(problem, j) for j in range(len(problem.jobs))],
         "current": tuple((kind, n) if kind else None for kind, n in held),
         "cost_model": problem.cost_model,
     }
@@ -354,10 +360,7 @@ def test_costs_above_the_window_do_not_matter_to_a_single_kind_with_a_name(
 def test_a_choice_is_numbered_by_kind_and_units() -> None:
     job = curve_job("j", a=[0, 1], c=[0, 2])
     problem = Problem.of_kinds({"a": 2, "b": 0, "c": 3}, 60.0, (job,), (("c", 1),))
-    choices = [problem.choice(0, n) for n in range(3)]
-    choices += [problem.choice(2, n) for n in range(1, 4)]
-    assert choices == [0, 1, 2, 3, 4, 5]
-    kinds, units = problem.kinds_and_units(choices)
+    kinds, units = problem.kinds_and_units([0, 1, 2, 3, 4, 5])
     assert kinds.tolist() == [0, 0, 0, 2, 2, 2]
     assert units.tolist() == [0, 1, 2, 1, 2, 3]
     assert problem.named((4,)) == ((2,), ("c",))
@@ -368,11 +371,11 @@ def test_answers_that_exceed_a_kind_are_told_apart() -> None:
     job = curve_job("j", a=[0, 1], b=[0, 2])
     other = {kind: replace(side, name="k") for kind, side in job.items()}
     problem = Problem.of_kinds({"a": 2, "b": 1}, 60.0, (job, other), (None, None))
-    tables = value_tables(problem)
-    assert complaint(problem, tables, (1, 3)) == ""
-    assert complaint(problem, tables, (3, 3)) == "2 units of kind 'b' given, 1 idle"
-    assert "job 'k' gets" in complaint(problem, tables, (0, 2))
-    assert "job 'k' gets" in complaint(problem, tables, (0, -1))
+    value_tables(problem)
+    assert complaint(problem, (1, 3)) == ""
+    assert complaint(problem, (3, 3)) == "2 units of kind 'b' given, 1 idle"
+    assert "job 'k' gets" in complaint(problem, (0, 2))
+    assert "job 'k' gets" in complaint(problem, (0, -1))
 
 
 def test_a_solver_that_gives_a_job_two_kinds_is_refused() -> None:
@@ -391,15 +394,9 @@ def test_a_solver_that_gives_a_job_two_kinds_is_refused() -> None:
     assert "job 'j' gets units of several kinds" in found.note
 
 
-def test_the_old_name_of_a_problem_with_kinds_still_works() -> None:
-    with pytest.warns(DeprecationWarning, match="is now bft.milp.Problem.of_kinds"):
-        old = milp.KindsProblem
-    problem = old({"a": 1}, 60.0, (curve_job("j", a=[0, 1]),), (None,))
-    assert solve(problem).kinds == ("a",)
-
-
 def test_kinds_of_other_jobs_are_refused() -> None:
-    problem = Problem.of_kinds({"a": 1}, 60.0, (curve_job("j", a=[0, 1]),), (("a", 1),))
+    job = curve_job("j", a=[0, 1])
+    problem = Problem.of_kinds({"a": 1, "b": 1}, 60.0, (job,), (("a", 1),))
     other = curve_job("k", a=[0, 1])["a"]
     with pytest.raises(ProblemError, match=r"Problem\.of_kinds"):
         replace(problem, jobs=(other,))
@@ -445,10 +442,10 @@ def test_at_a_limit_the_best_known_answer_has_a_bound(
     tables, scale = value_tables(problem), 1e-9 * max(1.0, abs(best.bound))
     kinds = list(stated(problem)["units"])
     choices = [
-        problem.choice(kinds.index(kind) if kind else 0, units)
+        units + (int(problem.firsts[kinds.index(kind)]) if kind else 0)
         for kind, units in zip(found.kinds, found.counts, strict=True)
     ]
-    assert complaint(problem, tables, choices) == ""
+    assert complaint(problem, choices) == ""
     assert found.objective == total_value(tables, choices)
     assert (
         total_value(tables, keep(problem)) - scale

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,22 +16,23 @@ from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from sharing_oracles import best_by_flow
-from strategies import magnitude, problems, sizes, worth, worth_of
+from strategies import apart, magnitude, problems, sizes, solve_apart, worth, worth_of
 
 from bft.milp import (
     Job,
     Pair,
     Problem,
     ProblemError,
+    Rows,
     Solution,
     SolverProcess,
+    Terms,
     parse,
-    replaced,
     solve,
-    tamed,
+    value_tables,
+    values,
 )
 from bft.milp.backends.registry import describe
-from bft.milp.classes import _Growing, _Rows, apart, classes_of, job_arrays
 from bft.milp.exact import kernel
 from bft.milp.exact.dp import Optimum, optimum, share_units, solve_exact
 from bft.milp.formulations.column_generation import relax
@@ -39,6 +41,7 @@ from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.formulations.modes import build
 from bft.milp.formulations.sharing import keep_answer, solve_sharing
 from bft.milp.solve import contradiction
+from bft.milp.values import tamed
 
 BACKENDS = [name for name in ("cbc", "highs", "gurobi") if describe(name).available]
 
@@ -143,17 +146,15 @@ def test_the_canonical_optimum_is_the_one_that_enumeration_names(
 
 def canonical_by_scores(problem: Problem) -> tuple[int, ...]:
     """The same by the letter of the rule: scores in whole quanta, whatever the values are."""
-    classes, terms = apart(problem), job_arrays(problem.jobs).terms
-    posed = terms, classes.positions, problem.counts
-    kept, _ = kernel.kept_counts(*posed)
-    stall = problem.cost_model == "stall"
-    values, offsets = kernel.values_on_knots(
-        *posed, kept, problem.units, problem.tfwd, stall
+    with patch.object(values, "classes_of", apart):
+        tables = replace(problem).tables
+    one = np.ones(len(problem.jobs), np.int64)
+    score, _ = kernel.scores(
+        tables.values, tables.line, tables.begin, problem.counts, tables.kept, one
     )
-    score, _ = kernel.scores(values, offsets, problem.counts, kept, classes.sizes)
     choices = [
         [(n, int(worth)) for n, worth in enumerate(score[a:b]) if worth > -kernel.NEVER]
-        for a, b in itertools.pairwise(offsets.tolist())
+        for a, b in itertools.pairwise(tables.begin.tolist())
     ]
     feasible = (
         choice
@@ -178,32 +179,6 @@ def test_it_is_the_optimum_of_the_scores_whatever_the_values(
     assert solve_exact(problem) == canonical_by_scores(problem)
 
 
-@examples(100)
-@given(
-    problems(max_jobs=6, max_units=20).filter(lambda problem: problem.jobs), st.data()
-)
-def test_jobs_that_are_replaced_are_decided_as_if_all_were_new(
-    problem: Problem, data: st.DataObject
-) -> None:
-    optimum(problem)  # so that these jobs are known
-    jobs = problem.jobs
-    for _ in range(2):
-        weights = data.draw(
-            st.dictionaries(
-                st.integers(0, len(jobs) - 1), st.sampled_from([0.5, 1.0, 3.0])
-            )
-        )
-        others = {at: jobs[at].at_weight(weight) for at, weight in weights.items()}
-        found = replaced(jobs, others)
-        expected = [others.get(at, job) for at, job in enumerate(jobs)]
-        assert all(a is b for a, b in zip(found, expected, strict=True))
-        jobs = found
-        unknown = tuple(replace(job) for job in jobs)
-        assert optimum(replace(problem, jobs=jobs)) == optimum(
-            replace(problem, jobs=unknown)
-        )
-
-
 def _two_sizes(first: float) -> tuple[Job, ...]:
     """Four jobs of two kinds, as objects that no decision has seen."""
     slow, fast = np.array([0.0, 1.0, 2.0]), np.array([0.0, first, first + 1.0])
@@ -213,53 +188,47 @@ def _two_sizes(first: float) -> tuple[Job, ...]:
     )
 
 
-@pytest.mark.parametrize("call", range(9))
-def test_an_interrupt_while_jobs_are_looked_at_changes_no_later_answer(
+@pytest.mark.parametrize("call", range(12))
+def test_an_interrupt_while_jobs_are_added_changes_no_later_answer(
     call: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, after = _two_sizes(2.5), _two_sizes(2.5)
-    posed = Problem(5, 120.0, before, (0, 1, 0, 0))
-    expected = solve_exact(replace(posed, jobs=after))
-    add, calls = _Growing.add, itertools.count()
+    jobs = [(job,) for job in (*_two_sizes(2.5), *_two_sizes(3.5))]
+    jobs = [(replace(job, name=f"j{j}"),) for j, (job,) in enumerate(jobs)]
+    terms, append, calls = Terms(), np.append, itertools.count()
+    terms.extend(jobs[:3])
 
-    def interrupted(self: _Growing, *parts: Any) -> None:
+    def interrupted(*args: Any, **options: Any) -> Any:
         if next(calls) == call:
             raise KeyboardInterrupt
-        add(self, *parts)
+        return append(*args, **options)
 
-    monkeypatch.setattr("bft.milp.classes._rows", _Rows())
-    monkeypatch.setattr(_Growing, "add", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        solve_exact(posed)
-    monkeypatch.setattr(_Growing, "add", add)
-    assert solve_exact(posed) == expected
-    # The same where some jobs take the place of others.
-    jobs, calls = posed.jobs, itertools.count(call - 3)
-    monkeypatch.setattr(_Growing, "add", interrupted)
+    monkeypatch.setattr(np, "append", interrupted)
     with contextlib.suppress(KeyboardInterrupt):
-        jobs = replaced(jobs, {1: after[1].at_weight(3.0)})
-    monkeypatch.setattr(_Growing, "add", add)
-    jobs = replaced(jobs, {1: after[1].at_weight(2.0), 2: after[2].at_weight(4.0)})
-    changed = replace(posed, jobs=jobs)
-    assert solve_exact(changed) == solve_exact(
-        replace(changed, jobs=tuple(map(replace, jobs)))
+        terms.extend(jobs[3:])
+    monkeypatch.setattr(np, "append", append)
+    if len(terms) < len(jobs):
+        assert len(terms) == 3
+        terms.extend(jobs[3:])
+    held = (0, 1, 0, 0, 2, 0, 0, 0)
+    found = Problem(9, 120.0, Rows(terms, np.arange(8)), held)
+    expected = Problem(9, 120.0, tuple(job for (job,) in jobs), held)
+    assert solve_exact(found) == solve_exact(expected)
+    assert [job.name for job in found.jobs] == [job.name for job in expected.jobs]
+
+
+def test_rows_of_one_table_are_decided_as_jobs_of_their_own() -> None:
+    jobs = [replace(job, weight=2.0) for job in _two_sizes(2.5)]
+    terms = Terms()
+    terms.extend([(job,) for job in jobs])
+    rows, weights = np.array([3, 0, 2]), np.array([1.0, 3.0, 0.5])
+    found = Problem(4, 120.0, Rows(terms, rows), (0, 1, 0), weights=weights)
+    alone = tuple(
+        replace(jobs[row], weight=weight)
+        for row, weight in zip(rows.tolist(), weights.tolist(), strict=True)
     )
-
-
-class _Forgetful(dict[Any, Any]):
-    """Another thread clears it as soon as something is written."""
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        pass
-
-
-def test_what_another_thread_forgets_is_answered_all_the_same() -> None:
-    arrays = job_arrays(_two_sizes(3.5))
-    forgets = replace(arrays, _alike=_Forgetful())
-    for tfwd in (None, 1.5, 120.0):
-        expected, above = arrays.alike(tfwd)
-        found = forgets.alike(tfwd)
-        assert (found[0].tolist(), found[1]) == (expected.tolist(), above)
+    assert optimum(found) == optimum(Problem(4, 120.0, alone, (0, 1, 0)))
+    with pytest.raises(ProblemError, match="weights: expected a number >= 0"):
+        replace(found, weights=np.array([1.0, -1.0, 1.0]))
 
 
 @pytest.mark.parametrize(
@@ -283,12 +252,6 @@ def test_bounds_that_are_no_whole_numbers_are_refused(
         Job("a", 1, 4, curve, curve, 0.0, 0.0, sizes=(1, 2.5, 4))  # type: ignore[arg-type]
     taken = Job("a", np.int64(1), np.int32(4), curve, curve, 0.0, 0.0)  # type: ignore[arg-type]
     assert [type(bound) for bound in (taken.jmin, taken.jmax)] == [int, int]
-
-
-def test_a_job_of_another_name_replaces_none() -> None:
-    job = Job("a", 1, 2, np.arange(3.0), np.arange(3.0), 0.0, 0.0)
-    with pytest.raises(ValueError, match="expected a job named 'a', not 'b'"):
-        replaced((job,), {0: replace(job, name="b")})
 
 
 @examples(200)
@@ -332,8 +295,8 @@ def test_classes_of_interchangeable_jobs_change_no_answer(
         int(units * held), [*shares, max(0.0, 1 - shares.sum())]
     )[:-1]
     problem = Problem(units, 120.0, made, tuple(current.tolist()), cost_model)
-    assert len(classes_of(problem).first) <= len(kinds) + np.count_nonzero(current)
-    assert solve_exact(problem) == solve_exact(problem, apart(problem))
+    assert len(problem.tables.classes.first) <= len(kinds) + np.count_nonzero(current)
+    assert solve_exact(problem) == solve_apart(problem)
 
 
 @examples(100)
@@ -678,13 +641,14 @@ def test_a_cost_that_means_never_blinds_no_formulation(
 
 def test_costs_that_may_pay_are_left_as_they_are() -> None:
     assert tamed(PROBLEM) is PROBLEM
-    dear = replace(
-        PROBLEM, jobs=tuple(replace(job, tcup=1000.0) for job in PROBLEM.jobs)
-    )
-    assert [job.tcup for job in tamed(dear).jobs] == [
-        1000.0,
-        pytest.approx(tamed(dear).jobs[1].tcup),
-    ]
+    dear = replace(PROBLEM, jobs=tuple(replace(job, tcup=1e9) for job in PROBLEM.jobs))
+    before, after = value_tables(dear), value_tables(tamed(dear))
+    for own, raised, table in zip(before, after, value_tables(PROBLEM), strict=True):
+        assert (raised >= own).all()
+        # What costs no growth has the value that it had.
+        cheap = own >= table.min()
+        assert (raised[cheap] == own[cheap]).all()
+        assert (raised[~cheap] < table.min()).all()
 
 
 @examples(100)

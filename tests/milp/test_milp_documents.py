@@ -76,7 +76,7 @@ def test_what_is_optional_has_defaults() -> None:
 
 def test_a_document_without_jobs_is_a_problem() -> None:
     parsed = parse({"units": 0, "Tfwd": 1, "jobs": []})
-    assert (parsed.problem.jobs, parsed.current) == ((), ())
+    assert (*parsed.problem.jobs, *parsed.current) == ()
 
 
 def test_whole_numbers_may_be_written_as_floats() -> None:

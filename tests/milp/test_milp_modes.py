@@ -14,10 +14,9 @@ import pytest
 from drawing import examples
 from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
-from strategies import curves, magnitude, problems, worth, worth_of
+from strategies import magnitude, problems, worth, worth_of
 
 from bft.milp import Job, Problem, SolverProcess, keep, solve, total_value, value_tables
-from bft.milp.classes import classes_of
 from bft.milp.formulations import modes
 from bft.milp.formulations.linear import (
     Limits,
@@ -26,10 +25,8 @@ from bft.milp.formulations.linear import (
     power_of_two_scale,
 )
 from bft.milp.formulations.modes import (
-    break_points,
     build,
     concave_runs,
-    mode_intervals,
     mode_runs,
     prune,
 )
@@ -43,8 +40,13 @@ def process() -> Iterator[SolverProcess]:
     mine.close()
 
 
-def bounds(jmin: int, jmax: int = 8) -> Job:
-    return Job("a", jmin, jmax, np.array([0.0, 1.0]), np.array([0.0, 1.0]), 0.0, 0.0)
+def intervals(jmin: int, held: int, most: int) -> list[tuple[int, int]]:
+    """First and last counts of the modes of a job with Jmax 9 on a straight curve that it is not charged to leave."""
+    curve = np.array([0.0, 99.0])
+    one = Job("a", jmin, 9, curve, curve, 0.0, 0.0)
+    tables = Problem(max(most, held), 1.0, (one,), (held,)).tables
+    runs = mode_runs(tables.of(0)[: most + 1], tables.line_of(0)[: most + 1], held)
+    return [(run[0][0], run[-1][0]) for run in runs]
 
 
 # --- modes --------------------------------------------------------------------------------------------------------
@@ -77,53 +79,15 @@ def bounds(jmin: int, jmax: int = 8) -> Job:
 def test_modes_are_shrink_stay_and_grow(
     jmin: int, held: int, most: int, expected: list[tuple[int, int]]
 ) -> None:
-    assert list(mode_intervals(bounds(jmin, 9), held, most)) == expected
+    assert intervals(jmin, held, most) == expected
 
 
 @given(st.integers(0, 9), st.integers(0, 12), st.integers(0, 9))
 def test_modes_share_no_count_and_miss_none(jmin: int, held: int, most: int) -> None:
     counts = [
-        n
-        for low, high in mode_intervals(bounds(jmin, 9), held, most)
-        for n in range(low, high + 1)
+        n for low, high in intervals(jmin, held, most) for n in range(low, high + 1)
     ]
     assert counts == list(range(max(jmin, 1), most + 1))
-
-
-# --- breakpoints --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("ns", "low", "high", "expected"),
-    [
-        ([0, 2, 4], 1, 6, [1, 2, 4, 6]),
-        ([0, 2, 4], 2, 4, [2, 4]),
-        ([0, 2, 4], 3, 3, [3]),
-        ([0, 2, 4], 5, 9, [5, 9]),
-        ([0, 2.5, 4.25], 1, 6, [1, 2, 3, 4, 5, 6]),
-        ([0, 2.1, 2.9], 1, 6, [1, 2, 3, 6]),
-        ([0, 1.5], 1, 6, [1, 2, 6]),
-        ([0, 5.5], 1, 6, [1, 5, 6]),
-        ([0, 0.5], 1, 6, [1, 6]),
-        ([0, 1e300], 1, 6, [1, 6]),
-    ],
-)
-def test_a_fractional_breakpoint_becomes_its_two_whole_neighbours(
-    ns: list[float], low: int, high: int, expected: list[int]
-) -> None:
-    assert break_points(np.array(ns, dtype=float), low, high) == expected
-
-
-@given(curves(20), st.integers(0, 20), st.integers(0, 20))
-def test_between_breakpoints_a_curve_is_linear(
-    curve: tuple[list[float], list[float]], low: int, high: int
-) -> None:
-    assume(low <= high)
-    points = break_points(np.array(curve[0]), low, high)
-    assert (points[0], points[-1]) == (low, high)
-    whole = np.arange(low, high + 1)
-    of_points = np.interp(whole, points, np.interp(points, *curve))
-    assert of_points == pytest.approx(np.interp(whole, *curve), rel=1e-9, abs=1e-9)
 
 
 # --- concave runs -------------------------------------------------------------------------------------------------
@@ -202,10 +166,9 @@ def test_runs_are_concave_maximal_and_leave_nothing_out(
 @given(problems(max_jobs=3, max_units=15))
 def test_runs_of_a_job_interpolate_its_value_table(problem: Problem) -> None:
     slack = 1e-12 * magnitude(problem)
-    for job, held, values in zip(
-        problem.jobs, problem.current, value_tables(problem), strict=True
-    ):
-        for run in mode_runs(job, held, values):
+    for j, held in enumerate(problem.current):
+        values = problem.tables.of(j)
+        for run in mode_runs(values, problem.tables.line_of(j), held):
             ns, vs = zip(*run, strict=True)
             inside = np.arange(ns[0], ns[-1] + 1)
             assert np.interp(inside, ns, vs) == pytest.approx(
@@ -286,7 +249,7 @@ def test_the_model_allows_only_what_the_problem_allows_and_values_it_alike(
         if value > -np.inf
     ):
         floor = -np.inf
-    members = classes_of(problem).members()
+    members = problem.tables.classes.members()
     in_model: dict[tuple[int, ...], float] = {}
     for counts, value in best.items():
         totals = tuple(sum(counts[j] for j in each) for each in members)
@@ -370,7 +333,9 @@ def and_waiting_twins(problem: Problem) -> Problem:
     """Every job once more, without units."""
     twins = tuple(replace(job, name=f"{job.name} again") for job in problem.jobs)
     return replace(
-        problem, jobs=problem.jobs + twins, current=problem.current + (0,) * len(twins)
+        problem,
+        jobs=(*problem.jobs, *twins),
+        current=problem.current + (0,) * len(twins),
     )
 
 

@@ -33,7 +33,7 @@ def process():
 def answered(process, problem: Problem, *, strict: bool = False, solver: str = "cbc"):
     """Status and counts; the objective that the solver claims must be what the counts are worth."""
     built = node.build(problem, strict_reference=strict)
-    answer = process.solve(built.model, solver, Limits(60.0))
+    answer = process.solve(built.model, solver, Limits(60.0)).above(built.constant)
     if answer.x is None:
         return answer.status, None
     counts = built.decode(answer.x)

@@ -11,10 +11,10 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from sharing_oracles import best_by_flow
+from strategies import apart
 
 from bft.milp import Job, Pair, Problem, ProblemError, solve, values
 from bft.milp.backends.process import shared_process
-from bft.milp.classes import apart
 from bft.milp.formulations.column_generation import relax, rounded
 from bft.milp.formulations.items import Items
 from bft.milp.formulations.linear import Limits, LinearModel
@@ -26,7 +26,6 @@ from bft.milp.formulations.transfers import (
     transport,
     value_of,
 )
-from bft.milp.values import table_of
 
 Holders = tuple[int, ...]
 
@@ -177,10 +176,10 @@ def best_by_enumeration(problem: Problem) -> float:
     def pair_of(a: int, b: int) -> Pair:
         return next(pair for pair in problem.pairs if {pair.a, pair.b} == {a, b})
 
-    tables = {(j, None): table_of(problem, j) for j in range(len(problem.jobs))}
+    tables = {(j, None): problem.tables.of(j) for j in range(len(problem.jobs))}
     for pair in problem.pairs:
-        tables[pair.a, pair.b] = table_of(problem, pair.a, pair)
-        tables[pair.b, pair.a] = table_of(problem, pair.b, pair)
+        tables[pair.a, pair.b] = problem.tables.of(pair.a, pair)
+        tables[pair.b, pair.a] = problem.tables.of(pair.b, pair)
     best = -np.inf
     for counts, partners in every_allocation(problem):
         worth = 0.0
@@ -306,7 +305,7 @@ def test_classes_of_jobs_in_no_pair_change_no_optimum(seed: int) -> None:
         )
         problem = replace(
             problem,
-            jobs=problem.jobs + twins,
+            jobs=(*problem.jobs, *twins),
             current=problem.current + (0,) * len(twins),
         )
         together = whole_model(problem)

@@ -32,7 +32,6 @@ from bft.milp.formulations.transfers import (
     transport,
     value_of,
 )
-from bft.milp.values import table_of
 
 
 def with_likes(rng: np.random.Generator, problem: Problem) -> Problem:
@@ -159,10 +158,10 @@ def test_the_best_of_a_pair_is_that_of_its_grid(seed: int) -> None:
         if not pair.shared and rng.random() < 0.5:
             most = (int(rng.integers(1, 13)), None)
         tables = [
-            table_of(problem, j, pair)[: None if n is None else n + 1]
+            problem.tables.of(j, pair)[: None if n is None else n + 1]
             for j, n in zip((pair.a, pair.b), most, strict=True)
         ]
-        apart = [table_of(problem, j) for j in (pair.a, pair.b)]
+        apart = [problem.tables.of(j) for j in (pair.a, pair.b)]
         held = problem.current[pair.a], problem.current[pair.b]
         grid = pair_grid(problem, pair)
         grid = cut_to(grid, *most)

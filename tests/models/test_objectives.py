@@ -12,8 +12,8 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import solve_apart
 
-from bft.milp.classes import apart, classes_of
 from bft.milp.exact.dp import solve_exact
 from bft.models import Curve, Job, Objective, Standing, deadline_weight
 from bft.models.objectives import ageing, power, srpt, useful_time
@@ -152,11 +152,9 @@ def test_weights_are_those_of_the_instant_whatever_was_decided_before() -> None:
         JobView(replace(job("b"), tsub_ns=1000 * SECOND), 0, 0.0),
     )
     for second in [1000, 1001, 1224, 1225, 1226, 5000, 20_000, 1000, 1225]:
-        given = policy.problem(State(second * SECOND, 4, views)).jobs
+        given = policy.problem(State(second * SECOND, 4, views)).weight
         ages = [Standing(age_s=second - view.job.tsub_ns / SECOND) for view in views]
-        assert [posed.weight for posed in given] == [
-            policy.objective.factor(age) for age in ages
-        ]
+        assert given.tolist() == [policy.objective.factor(age) for age in ages]
 
 
 def test_who_has_little_left_wins_the_units_of_a_policy_that_sees_it() -> None:
@@ -199,9 +197,8 @@ def test_predicted_work_left_follows_from_the_service_attained() -> None:
         srpt(Standing(0.05), 1.0),
         1.0,
     ]
-    assert [
-        term.weight for term in policy.problem(State(0, 4, views)).jobs
-    ] == pytest.approx(expected)
+    weights = policy.problem(State(0, 4, views)).weight
+    assert weights.tolist() == pytest.approx(expected)
 
 
 def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class() -> (
@@ -216,9 +213,9 @@ def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class(
         120.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:24:9")
     )
     problem = policy.problem(State(now, 8, views))
-    assert len(classes_of(problem).first) == 8  # 70 to 80 hours in steps of 1.5
-    again = policy.problem(State(now + 60 * SECOND, 8, views)).jobs
-    assert all(a is b for a, b in zip(problem.jobs, again, strict=True))
+    assert len(problem.tables.classes.first) == 8  # 70 to 80 hours in steps of 1.5
+    again = policy.problem(State(now + 60 * SECOND, 8, views))
+    assert again.weight.tolist() == problem.weight.tolist()
     counts = policy.decide(State(now, 8, views)).counts
     assert counts == tuple(sorted(counts, reverse=True))
     assert sum(counts) == 8
@@ -268,7 +265,8 @@ def test_ageing_takes_at_most_its_cap_of_what_every_other_allocation_is_worth(
         if sum(counts) <= state.idle
     ]
     assert sum(map(getitem, rates, taken)) >= max(worth) / (1 + cap) * (1 - 1e-9)
-    assert all(1 <= term.weight <= 1 + cap for term in policy.problem(state).jobs)
+    weights = policy.problem(state).weight
+    assert ((weights >= 1) & (weights <= 1 + cap)).all()
 
 
 @examples(150)
@@ -298,7 +296,7 @@ def test_a_waiting_job_is_not_overtaken_by_an_equal_one_submitted_later(
         objective=Objective.of(f"throughput+ageing:{hours}:{cap}"),
     )
     state = State(0, idle, views)
-    weights = [term.weight for term in policy.problem(state).jobs]
+    weights = policy.problem(state).weight.tolist()
     counts = policy.decide(state).counts
     forgotten = [at for at, count in enumerate(counts) if not count]
     gainers = [at for at, count in enumerate(counts) if count > views[at].units]
@@ -416,7 +414,7 @@ def test_classes_change_no_answer_under_deadlines_weights_and_factors(
         for kind, held, tcup_s in drawn
         if not held
     }
-    assert len(classes_of(problem).first) <= len(kinds) + sum(
+    assert len(problem.tables.classes.first) <= len(kinds) + sum(
         view.units > 0 for view in views
     )
-    assert solve_exact(problem) == solve_exact(problem, apart(problem))
+    assert solve_exact(problem) == solve_apart(problem)

@@ -1,0 +1,176 @@
+"""The terms of jobs as arrays: a row for each job, made once, which every decision after that reads by its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, overload
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from bft.milp.problem import FloatArray, IntArray, Job
+
+
+class Arrays(NamedTuple):
+    """What compiled code reads of jobs.
+
+    Parameters
+    ----------
+    shape, tcup, tcdw
+        By row and kind of units: a curve with the counts it may be used at (-1: the job cannot run on that kind), and
+        the seconds that a change takes. Shape (rows, kinds).
+    ns, os, slopes, ends
+        Breakpoints of all curves, the objective there, its slope up to the next (0 at the last); the curve of shape s
+        stands before ends[s + 1].
+    lows, highs, stretch_ends
+        First and last count of each stretch of neighbouring counts; those of shape s stand before stretch_ends[s + 1].
+    """
+
+    shape: IntArray
+    tcup: FloatArray
+    tcdw: FloatArray
+    ns: FloatArray
+    os: FloatArray
+    slopes: FloatArray
+    ends: IntArray
+    lows: IntArray
+    highs: IntArray
+    stretch_ends: IntArray
+
+
+def _no_rows(kinds: int) -> Arrays:
+    """Arrays of no job."""
+    real, whole, zero = np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64)
+    costs = np.empty((0, kinds))
+    shape = np.empty((0, kinds), np.int64)
+    return Arrays(shape, costs, costs, real, real, real, zero, whole, whole, zero)
+
+
+class Terms:
+    """The terms of jobs, to which more are added. An interrupt while that happens leaves them as they were.
+
+    Attributes
+    ----------
+    arrays
+        What compiled code reads.
+    weight, like
+        By row: the job's weight, and a number that is equal for jobs of the same shape on each kind.
+
+    Examples
+    --------
+    >>> from bft.milp import Job
+    >>> terms = Terms()
+    >>> terms.extend([(Job(name, 1, 8, ns=[0, 8], os=[0, 80], tcup=20.0, tcdw=10.0),) for name in "ab"])
+    >>> terms.like.tolist(), terms.arrays.slopes.tolist()
+    ([0, 0], [10.0, 0.0])
+    """
+
+    def __init__(self, kinds: int = 1) -> None:
+        self.arrays = _no_rows(kinds)
+        self.weight: FloatArray = np.empty(0)
+        self.like: IntArray = np.empty(0, np.int64)
+        self._jobs: list[Sequence[Job | None]] = []
+        self._shapes: dict[tuple[object, ...], int] = {}
+        self._numbers: dict[tuple[int, ...], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.arrays.shape)
+
+    def on_kinds(self, row: int) -> Sequence[Job | None]:
+        """The properties of the job in a row on each kind of units, None where it cannot run."""
+        return self._jobs[row]
+
+    def extend(self, jobs: Sequence[Sequence[Job | None]]) -> None:
+        """Add rows: the properties of each job on each kind of units."""
+        a, before = self.arrays, len(self)
+        fresh: dict[tuple[object, ...], int] = {}
+        shaped: list[Job] = []
+        shapes = []
+        for on_kinds in jobs:
+            own = []
+            for job in on_kinds:
+                own.append(-1)
+                if job is None:
+                    continue
+                key = job.jmin, job.jmax, job.sizes, job.ns.tobytes(), job.os.tobytes()
+                number = self._shapes.get(key, fresh.get(key, -1))
+                if number < 0:
+                    number = fresh[key] = len(a.ends) - 1 + len(fresh)
+                    shaped.append(job)
+                own[-1] = number
+            shapes.append(own)
+        tcup = [[job.tcup if job else 0.0 for job in each] for each in jobs]
+        tcdw = [[job.tcdw if job else 0.0 for job in each] for each in jobs]
+        weight = [next(filter(None, each)).weight for each in jobs]
+        numbers = self._numbers
+        like = [numbers.setdefault(tuple(own), len(numbers)) for own in shapes]
+        self._jobs[before:] = jobs
+        self.weight = np.append(self.weight[:before], np.array(weight))
+        self.like = np.append(self.like[:before], np.array(like, np.int64))
+        if shaped:
+            a = _with_shapes(a, shaped)
+        self.arrays = a._replace(
+            shape=np.append(a.shape, np.array(shapes, np.int64), axis=0),
+            tcup=np.append(a.tcup, tcup, axis=0),
+            tcdw=np.append(a.tcdw, tcdw, axis=0),
+        )
+        self._shapes |= fresh
+
+
+def _with_shapes(a: Arrays, jobs: Sequence[Job]) -> Arrays:
+    """Arrays with the curves and stretches of more jobs."""
+    ns = np.concatenate([job.ns for job in jobs])
+    os = np.concatenate([job.os for job in jobs])
+    ends = np.cumsum([len(job.ns) for job in jobs])
+    slopes = np.zeros(len(ns))
+    slopes[:-1] = np.diff(os) / np.diff(ns)
+    slopes[ends - 1] = 0.0
+    bounds = np.array([each for job in jobs for each in job.stretches], np.int64)
+    stretch_ends = np.cumsum([len(job.stretches) for job in jobs])
+    return a._replace(
+        ns=np.append(a.ns, ns),
+        os=np.append(a.os, os),
+        slopes=np.append(a.slopes, slopes),
+        ends=np.append(a.ends, ends + len(a.ns)),
+        lows=np.append(a.lows, bounds[:, 0]),
+        highs=np.append(a.highs, bounds[:, 1]),
+        stretch_ends=np.append(a.stretch_ends, stretch_ends + len(a.lows)),
+    )
+
+
+class Rows(Sequence["Job"]):
+    """The jobs in some rows of `terms`, int64; with kinds of units as on the first kind that each can run on."""
+
+    def __init__(self, terms: Terms, rows: IntArray) -> None:
+        self.terms, self.rows = terms, rows
+
+    @classmethod
+    def of(cls, jobs: Sequence[Sequence[Job | None]], kinds: int = 1) -> Rows:
+        """The jobs by kind as rows of their own terms."""
+        terms = Terms(kinds)
+        if jobs:
+            terms.extend(jobs)
+        return cls(terms, np.arange(len(jobs)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Job]:
+        return map(self._job, self.rows.tolist())
+
+    @overload
+    def __getitem__(self, position: int) -> Job: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> tuple[Job, ...]: ...
+
+    def __getitem__(self, position: int | slice) -> Job | tuple[Job, ...]:
+        if isinstance(position, slice):
+            return tuple(self)[position]
+        return self._job(int(self.rows[position]))
+
+    def __repr__(self) -> str:
+        return f"Rows({tuple(self)!r})"
+
+    def _job(self, row: int) -> Job:
+        return next(filter(None, self.terms.on_kinds(row)))

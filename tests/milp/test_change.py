@@ -1,0 +1,152 @@
+"""What users may change of a decision, limits and the value, is obeyed by every method alike."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from drawing import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import magnitude, problems
+
+from bft.milp import (
+    Job,
+    Limit,
+    Pair,
+    Problem,
+    ProblemError,
+    SolverProcess,
+    solve,
+    value,
+)
+from bft.milp.exact.dp import solve_exact
+from bft.milp.exact.kinds import kinds_optimum
+from bft.milp.values import complaint
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[SolverProcess]:
+    mine = SolverProcess()
+    yield mine
+    mine.close()
+
+
+def limits_on(jobs: int) -> st.SearchStrategy[list[Limit]]:
+    positions = st.integers(0, jobs - 1)
+    numbers = st.dictionaries(positions, st.integers(0, 2), max_size=3)
+    return st.lists(st.builds(Limit, st.integers(0, 6), numbers, numbers), max_size=2)
+
+
+def best_by_enumeration(problem: Problem) -> float:
+    """The best value of all allocations that the units and limits allow."""
+    tables = [problem.tables.of(j) for j in range(len(problem.jobs))]
+    feasible = (
+        counts
+        for counts in itertools.product(*(range(len(table)) for table in tables))
+        if not complaint(problem, counts)
+    )
+    return max(problem.tables.value(counts) for counts in feasible)
+
+
+@examples(60)
+@given(problems(max_jobs=3, max_units=6).filter(lambda one: one.jobs), st.data())
+def test_limits_are_obeyed_by_exact_and_solver(
+    process: SolverProcess, problem: Problem, data: st.DataObject
+) -> None:
+    limits = data.draw(limits_on(len(problem.jobs)))
+    limited = replace(problem, limits=limits)
+    best = best_by_enumeration(limited)
+    slack = 1e-9 * (1 + magnitude(problem))
+    exact = solve(limited, backend="exact")
+    assert exact.status == "optimal"
+    assert math.isclose(exact.objective, best, rel_tol=1e-9, abs_tol=slack)
+    for formulation in ("modes", "node"):
+        mine = solve(limited, backend="cbc", formulation=formulation, process=process)
+        assert (mine.counts, mine.verified) == (exact.counts, True), mine.note
+    own = solve(limited, backend="cbc", ties="solver", process=process)
+    assert own.objective == pytest.approx(best, rel=1e-6, abs=1e3 * slack)
+    assert not complaint(limited, own.counts)
+
+
+@examples(60)
+@given(problems(max_jobs=4, max_units=8).filter(lambda one: one.jobs))
+def test_both_exact_programmes_name_the_same_optimum(problem: Problem) -> None:
+    assert kinds_optimum(problem).counts == solve_exact(problem)
+
+
+def halves_at_most(
+    objective: float,
+    xi: float,
+    rate: float,
+    n: int,
+    held: int,
+    tcup: float,
+    tcdw: float,
+    weight: float,
+    tfwd: float,
+    stall: bool,
+) -> float:
+    if n and n < held / 2:
+        return -np.inf
+    return value(objective, xi, rate, n, held, tcup, tcdw, weight, tfwd, stall)
+
+
+def root(*terms: Any) -> float:
+    """As on the page."""
+    return max(value(*terms), 0.0) ** 0.5
+
+
+@examples(40)
+@given(problems(max_jobs=3, max_units=8).filter(lambda one: one.jobs))
+def test_a_value_function_is_obeyed_by_exact_and_solver(
+    process: SolverProcess, problem: Problem
+) -> None:
+    for changed in (halves_at_most, root):
+        posed = replace(problem, value=changed)
+        best = best_by_enumeration(posed)
+        exact = solve(posed, backend="exact")
+        slack = 1e-9 * (1 + magnitude(problem))
+        assert math.isclose(exact.objective, best, rel_tol=1e-9, abs_tol=slack)
+        mine = solve(posed, backend="cbc", process=process)
+        assert (mine.counts, mine.verified) == (exact.counts, True), mine.note
+
+
+def test_what_no_decision_can_obey_is_refused() -> None:
+    curve = np.array([0.0, 4.0])
+    jobs = tuple(Job(name, 1, 4, curve, curve, 0.0, 0.0) for name in "ab")
+    problem = Problem(4, 10.0, jobs, (0, 0))
+    refused: list[tuple[Callable[[], Any], str]] = [
+        (lambda: Limit(-1), "whole numbers >= 0"),
+        (lambda: Limit(1, {0: -1}), "whole numbers >= 0"),
+        (lambda: Limit(1, {0: 0.5}), "whole numbers >= 0"),  # type: ignore[dict-item]
+        (lambda: replace(problem, limits=[Limit(1, {2: 1})]), "positions of jobs"),
+        (
+            lambda: replace(
+                problem, pairs=(Pair(0, 1, 1.2, 1.2),), limits=[Limit(1, {0: 1})]
+            ),
+            "may share units",
+        ),
+        (lambda: solve(replace(problem, value=endless)), "expected a number"),
+    ]
+    for make, message in refused:
+        with pytest.raises(ProblemError, match=message):
+            make()
+
+
+def endless(*terms: Any) -> float:
+    """Nothing is worth infinitely much."""
+    return value(*terms) + np.inf
+
+
+def test_who_holds_more_than_a_limit_allows_may_have_to_stop() -> None:
+    curve = np.array([0.0, 4.0])
+    jobs = tuple(Job(name, 4, 4, curve, curve, 0.0, 0.0) for name in "ab")
+    problem = Problem(8, 10.0, jobs, (4, 4), limits=(Limit(6, {0: 1, 1: 1}),))
+    for backend in ("exact", "cbc"):
+        assert solve(problem, backend=backend).counts == (4, 0)
