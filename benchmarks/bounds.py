@@ -10,7 +10,7 @@ from typing import Any
 from _common import print_head, print_row, published_log
 
 from bft.replay.engine.rules import Rules
-from bft.replay.engine.watcher import Silent
+from bft.replay.inputs.notes import Silent
 from bft.replay.options.options import Options
 from bft.replay.run import bounds_by
 

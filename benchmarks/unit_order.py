@@ -12,8 +12,8 @@ import argparse
 from bft.replay import MilpPolicy, Options, Replay
 from bft.replay.engine import units
 from bft.replay.engine.units import FreeList
-from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
+from bft.replay.inputs.notes import Silent
 from bft.replay.options.run_spec import RunSpec
 from bft.replay.policies.solver import SolverOptions
 

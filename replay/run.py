@@ -19,9 +19,9 @@ from bft.replay.checkpoint import Checkpoint, checkpoint_path, claimed
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import PolicyCall
-from bft.replay.engine.watcher import Notes, Silent, Watcher
 from bft.replay.inputs.files import Files, InMemoryInputs
 from bft.replay.inputs.load import MAX_NAMED, Inputs, cap_all, load
+from bft.replay.inputs.notes import Notes, Silent, Watcher
 from bft.replay.options.options import Options
 from bft.replay.options.presets import PRESETS
 from bft.replay.options.run_spec import RunSpec

@@ -48,7 +48,7 @@ def bound(as_json: bool, **given: Any) -> None:
     `bft-replay --bound` reports a replay's share of the bound. Without -ndmap the bundled data set is used; without
     jobs a generated workload.
     """
-    from bft.replay.engine.watcher import PlainLines
+    from bft.replay.cli.watcher import PlainLines
     from bft.replay.run import bounds_by
 
     options = Options.of(**stated_options(FIELDS, given))

@@ -13,7 +13,7 @@ from typing import ClassVar
 from rich.live import Live
 from rich.table import Table
 
-from bft.replay.engine.watcher import PlainLines, console, day
+from bft.replay.cli.watcher import PlainLines, console, day
 from bft.replay.results.live_figures import Figures
 
 # Seconds of wall time between two updates of the table, and between two lines.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bft.replay.cli.live import LiveTable
-    from bft.replay.engine.watcher import Bar, PlainLines
+    from bft.replay.cli.watcher import Bar, PlainLines
 
 
 replay_options = table_options(FIELDS)
@@ -128,7 +128,7 @@ def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
 def _watching(
     log: io.StringIO | None, *, as_live: bool
 ) -> Bar | PlainLines | LiveTable:
-    from bft.replay.engine.watcher import Bar, PlainLines
+    from bft.replay.cli.watcher import Bar, PlainLines
 
     if log is None and quiet():
         log = io.StringIO()  # which nobody reads

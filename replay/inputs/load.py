@@ -29,8 +29,8 @@ from bft.models.tables import read_table
 from bft.models.tolerances import whole_above
 from bft.replay.engine.policy_api import Kind
 from bft.replay.engine.rules import Interference
-from bft.replay.engine.watcher import NoteTaker
 from bft.replay.inputs.files import Files, InMemoryInputs, input_digests
+from bft.replay.inputs.notes import NoteTaker
 from bft.replay.options.presets import JOB_FORMATS, POLLUX_READING
 from bft.replay.options.run_spec import RunSpec
 from bft.replay.options.table import OptionTable

@@ -15,7 +15,6 @@ from bft.models import Curve, InputError, Job, JobTable, jobs_to_frame
 from bft.models.tables import write_parquet
 from bft.replay import Options, always_idle, write_trace
 from bft.replay.cli.main import run
-from bft.replay.engine.watcher import Notes, Silent
 from bft.replay.inputs.load import (
     jobs_per_hour,
     repeated,
@@ -23,6 +22,7 @@ from bft.replay.inputs.load import (
     shuffled,
     with_arrivals,
 )
+from bft.replay.inputs.notes import Notes, Silent
 from bft.replay.trace.node_trace import SECOND_NS
 
 DAY_NS = 86_400 * SECOND_NS

@@ -29,7 +29,7 @@ from rich.progress import TaskProgressColumn
 from bft.models import read_table
 from bft.replay import always_idle
 from bft.replay.cli.main import run
-from bft.replay.engine.watcher import Output, bar
+from bft.replay.cli.watcher import Output, bar
 from bft.replay.inputs.load import default_workload, load_of
 
 START = pd.Timestamp("2021-02-10T00:00:00Z")
