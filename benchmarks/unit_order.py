@@ -21,17 +21,17 @@ from bft.replay.policies.solver import SolverOptions
 class ShortestFirst(FreeList):
     """Units that turned idle last come first."""
 
-    def add(self, unit: int, since: int) -> None:
-        """Add a unit with the sign of its age reversed."""
-        super().add(unit, 2**40 - since)
+    def _change(self, unit: int, since: int, change: int) -> None:
+        """Add or remove a unit with the sign of its age reversed."""
+        super()._change(unit, 2**30 - since, change)
 
 
 class LowestFirst(FreeList):
     """Units of the lowest number come first."""
 
-    def add(self, unit: int, since: int) -> None:
-        """Add a unit without an age."""
-        super().add(unit, 0)
+    def _change(self, unit: int, since: int, change: int) -> None:
+        """Add or remove a unit without an age."""
+        super()._change(unit, 0, change)
 
 
 def main() -> None:

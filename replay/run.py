@@ -259,9 +259,8 @@ class _Player:
         if isinstance(watcher, Follower):
             watcher.follow(Figures(replay.ledger))
         if checkpoint is not None and checkpoint.resume(replay):
-            torn = ", as its last part is torn" if checkpoint.torn else ""
             watcher.note(
-                f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions{torn}"
+                f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions"
             )
 
         def save(*, due: bool) -> None:

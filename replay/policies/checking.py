@@ -17,7 +17,6 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import (
     Decision,
-    Machine,
     Policy,
     PolicyCall,
     PolicyError,
@@ -280,9 +279,8 @@ class _Checked:
         while state is None:
             state = replay.advance()
         without_jobs = State(state.time_ns, state.idle, (), state.machine)
-        busy = Machine(
-            Holdings(len(trace.nodes) * trace.units_per_node, trace.units_per_node)
-        )
+        per = trace.units_per_node
+        busy = Holdings(len(trace.nodes) * per, per)
         waiting = State(state.time_ns, 0, state.jobs, busy)
         for label, asked in (
             ("without jobs", without_jobs),
@@ -347,6 +345,8 @@ class _Checked:
                 if json.dumps(replay.policy.state(), default=_plain) != before:
                     raise self._lacks("resumable", "state(), called twice, differs")
             fresh.restore(json.loads(json.dumps(replay.state(), default=_plain)))
+            for name, table in fresh.tables.items():
+                table.restore(replay.tables[name].saved())
         except (PolicyError, TypeError, ValueError, AttributeError) as error:
             raise self._lacks(
                 "resumable", f"its state() does not come back through JSON: {error}"

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from bft.models import Job
 from bft.replay.engine.policy_api import Decision, State
-from bft.replay.engine.units import Placement
+from bft.replay.engine.units import FreeList
 
 # Whether a job may lie on more nodes than it needs.
 Spreads: TypeAlias = Callable[[Job], bool]
@@ -25,7 +25,7 @@ def start(
     *,
     spreads: Spreads,
     blocks: bool = False,
-    places: Placement | None = None,
+    places: FreeList | None = None,
 ) -> Decision:
     """Start waiting jobs in turn on free units; running jobs are not touched.
 
@@ -212,7 +212,7 @@ def _excess(state: State, order: Iterable[int]) -> set[int] | None:
 def _giving_way(
     state: State,
     behind: Sequence[int],
-    places: Placement,
+    places: FreeList,
     needed: int,
     *,
     spread: bool,
@@ -243,7 +243,7 @@ def _giving_way(
 
 
 def _fits(room: dict[int, int], needed: int, *, spread: bool, per: int) -> bool:
-    """Whether `Placement` with this much room on each node would have units for a job."""
+    """Whether `FreeList` with this much room on each node would have units for a job."""
     if spread or per == 1:
         return sum(room.values()) >= needed
     full_nodes, rest = divmod(needed, per)

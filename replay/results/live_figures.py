@@ -66,15 +66,18 @@ class Figures:
             )
 
     def _read(self) -> None:
-        steps, seconds = self._ledger.history["steps"], self._ledger.history["seconds"]
-        new = steps.since(self._steps_read)
+        steps, seconds = self._ledger.tables["steps"], self._ledger.tables["seconds"]
+        new = {
+            name: column[self._steps_read :].tolist()
+            for name, column in steps.arrays().items()
+        }
         for row in range(len(new["time"])):
             self._standing = {name: column[row] for name, column in new.items()}
             if self._standing["status"] != END:
                 self._decision = self._standing
                 self._by_status[self._decision["status"]] += 1
         self._steps_read = len(steps)
-        times = seconds.since(self._answers)["seconds"]
+        times = seconds.arrays()["seconds"][self._answers :].tolist()
         self._seconds += math.fsum(times)
         self._max_s = max([self._max_s, *times])
         self._answers = len(seconds)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from bft.models import InputError, Job, JobTable, write_parquet
 from bft.models.atomic_files import unwritable
 from bft.models.tables import ROW_GROUP, row_groups, write_parquet_parts
+from bft.replay.engine.host import NOT_HELD
 from bft.replay.engine.ledger import BOOKS, Outcome
-from bft.replay.engine.units import NOT_HELD
 from bft.replay.results.metrics import mean_units
 from bft.replay.results.search import scores_frame
 from bft.replay.trace.node_trace import SECOND_NS, TimeArray, consecutive

@@ -854,7 +854,7 @@ def test_a_replay_whose_terminal_is_gone_keeps_what_it_has(here: Path) -> None:
         path.name for path in here.iterdir() if "debug-itrOut" in path.name
     ) == [
         "debug-itrOut",
-        "debug-itrOut.checkpoint.json",
+        "debug-itrOut.checkpoint.zip",
     ]
 
 
