@@ -265,9 +265,13 @@ def _explained(unavailable: Spans, begin_ns: int, end_ns: int, nodes: int) -> bo
 
 def edges(signs: Spans, idle: Spans) -> tuple[Mask, Mask]:
     """Which idle spans lie before the first sign of life of their node, and which after the last."""
-    owner = np.append(signs.node, -1)
-    at = np.searchsorted(signs.begins, idle.begins)
-    return owner[at - 1] != idle.node, owner[at] != idle.node
+    node, (first, last) = idle.node, signs.firsts()
+    # A node without any sign is idle before the first as well as after the last.
+    size = 1 + int(max(node.max(initial=0), signs.node.max(initial=0)))
+    begins, finals = np.full(size, OPEN), np.full(size, -1)
+    begins[signs.node[first]] = signs.begins[first]
+    finals[signs.node[last]] = signs.begins[last]
+    return idle.begins < begins[node], idle.begins > finals[node]
 
 
 def silences(gaps: Spans, silent: Mask) -> Spans:
@@ -303,9 +307,8 @@ class Shown:
 
     def share(self, lengths_ns: Whole) -> float:
         """The share of the node-time that spans of these lengths are."""
-        return float((lengths_ns / self.window.length_ns).sum()) / len(
-            self.machine.names
-        )
+        all_ns = float(self.window.length_ns) * len(self.machine.names)
+        return float(lengths_ns.sum(dtype=np.float64)) / all_ns
 
 
 def suspicions(
@@ -348,8 +351,10 @@ def suspicions(
 def membership(shown: Shown) -> Iterator[Suspicion]:
     """Suspect nodes that were renamed, added or removed from their first and last signs of life."""
     idle, names = shown.idle, shown.machine.names
-    node, lengths, used = idle.node, idle.lengths_ns, distinct(shown.busy.node)
+    # One after the other: each array of a large machine's year takes 200 MiB.
     before, after = edges(shown.busy, idle)
+    used = distinct(shown.busy.node)
+    node, lengths = idle.node, idle.lengths_ns
     least = max(DAY_NS // 2, 2 * int(lengths[~before & ~after].max(initial=0)))
     first, last = (
         np.bincount(node[mine], lengths[mine], len(names)) for mine in (before, after)
@@ -404,7 +409,7 @@ def power_saving(shown: Shown) -> Iterator[Suspicion]:
 
 def epilog(shown: Shown) -> Iterator[Suspicion]:
     """Suspect an epilog where gaps between jobs begin all of a sudden."""
-    gaps = shown.busy.gaps(shown.busy.hull()).lengths_ns
+    gaps = shown.busy.pauses_ns()
     least = int(gaps.min(initial=DAY_NS))
     if (
         np.count_nonzero(gaps < 2 * least) >= 20

@@ -215,6 +215,12 @@ class Spans:
             return self.end_ns - self.begin_ns
         return (self.ends - self.begins) * self.scale.unit
 
+    def pauses_ns(self) -> Whole:
+        """Time between two spans of one node, nanoseconds."""
+        first, last = self.firsts()
+        ends, begins = np.delete(self.ends, last), np.delete(self.begins, first)
+        return Spans(self.scale, ends, begins).lengths_ns
+
     def total_ns(self) -> int:
         """Length of all together. In one sum, 64 bits of nanoseconds hold no more than 292 node-years."""
         if not len(self.scale.instants):
