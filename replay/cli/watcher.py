@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -30,18 +31,17 @@ class Output:
 
     def write(self, text: str) -> int:
         """Write a text, or nothing once the stream has failed."""
-        if not self._closed:
-            try:
-                self.stream.write(text)
-            except OSError:
-                self._closed = True
+        self._tried(lambda: self.stream.write(text))
         return len(text)
 
     def flush(self) -> None:
         """Write what the stream has kept back."""
+        self._tried(self.stream.flush)
+
+    def _tried(self, action: Callable[[], object]) -> None:
         if not self._closed:
             try:
-                self.stream.flush()
+                action()
             except OSError:
                 self._closed = True
 
@@ -72,7 +72,7 @@ class PlainLines:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._write(None)
+        self.stream.flush()
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
         """A replay of the window [start_ns, end_ns] begins."""
@@ -93,10 +93,8 @@ class PlainLines:
     def done(self) -> None:
         """All stages have come to their end."""
 
-    def _write(self, line: str | None) -> None:
-        """Print a line, None just flushes."""
-        if line is not None:
-            self.stream.write(f"{line}\n")
+    def _write(self, line: str) -> None:
+        self.stream.write(f"{line}\n")
         self.stream.flush()
 
 

@@ -379,7 +379,7 @@ class Replay:
             "reserve": self._reserve.state(),
             "ledger": self.ledger.state(),
             "in_play": {
-                str(running.index): running.state() for running in self._in_play.line
+                str(running.index): snapshot(running) for running in self._in_play.line
             },
         }
 
@@ -398,7 +398,7 @@ class Replay:
         self._come_to(self._place)
         for name, entry in state["in_play"].items():
             running = self._new(int(name), self._queue.index(int(name)))
-            running.restore(entry)
+            restore_snapshot(running, entry)
             self._in_play.restored(running)
         self._rates.restore(state["rates"])
 

@@ -503,7 +503,9 @@ class Decision:
                 if not isinstance(units, (tuple, Sequence)) or not all(
                     map(_whole, units)
                 ):
-                    raise self._wrong("placement", "have whole numbers as units,")
+                    raise TypeError(
+                        f"Decision: the units of a placement must be whole numbers, not {units!r}"
+                    )
         if not isinstance(self.solution, (NoneType, Solution)):
             raise self._wrong("solution", "be a bft.milp.Solution,")
 

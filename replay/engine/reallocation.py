@@ -30,7 +30,7 @@ class Change:
     released: Sequence[int] = ()
     gains: int = 0
     granted: Sequence[int] = ()
-    kind: str = ""
+    kind: str | None = ""
     elsewhere: bool = False
 
 
@@ -55,27 +55,20 @@ def changes(
         counts = _whole(decision.counts, in_play, traits)
         found = _counted(counts, decision.kinds, in_play, held, traits)
     for change in found:
-        _check_change(change, traits)
-    return (
-        sorted(found, key=lambda change: change.gains > 0) if len(found) > 1 else found
-    )
-
-
-def _check_change(change: Change, traits: Traits) -> None:
-    """Refuse a migration, and another size of a running job, where the policy's kind forbids them."""
-    running, released = change.running, len(change.released)
-    if released and change.gains and not traits.kind.migrates and not change.elsewhere:
-        raise traits.refusal(
-            f"job {running.job.name!r} migrates: it loses {released} units and gains others"
-        )
-    if (
-        traits.kind.rigid
-        and running.units
-        and (change.gains or released < len(running.units))
-    ):
-        raise traits.refusal(
-            f"job {running.job.name!r} runs and is rigid: its units cannot change"
-        )
+        name, released = change.running.job.name, len(change.released)
+        moves = released and change.gains and not change.elsewhere
+        if moves and not traits.kind.migrates:
+            raise traits.refusal(
+                f"job {name!r} migrates: it loses {released} units and gains others"
+            )
+        kept = change.gains or released < len(change.running.units)
+        if traits.kind.rigid and change.running.units and kept:
+            raise traits.refusal(
+                f"job {name!r} runs and is rigid: its units cannot change"
+            )
+    if len(found) > 1:
+        found.sort(key=lambda change: change.gains > 0)
+    return found
 
 
 def _whole(
@@ -137,8 +130,8 @@ def _counted(
 
     A job keeps its kind of units, or gives up all that it has.
     """
+    left = dict[str | None, int](held.idle_by_kind().items())
     if held.kinds:
-        left = held.idle_by_kind()
         differs = np.arange(len(answer))
         if len(kinds) != len(answer):
             raise traits.refusal(
@@ -146,7 +139,7 @@ def _counted(
             )
     else:
         # What jobs hold whose counts are as they were is not looked at.
-        left = {"": held.idle + in_play.shared // 2 - in_play.held}
+        left[""] = held.idle + in_play.shared // 2 - in_play.held
         differs = (answer != in_play.counts).nonzero()[0]
         if in_play.short:  # these have too few units to continue
             short = [in_play.position(running) for running in in_play.short.values()]
@@ -156,10 +149,10 @@ def _counted(
         running = in_play.line[position]
         _check_size(running, count, traits)
         units = running.units
-        kind = (kinds[position] or "") if held.kinds else ""
+        kind = kinds[position] if held.kinds else ""
         if count and kind not in left:
             raise traits.refusal(
-                f"it gave job {running.job.name!r} units of {kind!r}; expected {', '.join(left)}"
+                f"it gave job {running.job.name!r} units of {kind!r}; expected {', '.join(held.idle_by_kind())}"
             )
         grows = count - len(units)
         if count or not held.kinds:
@@ -172,7 +165,7 @@ def _counted(
             found.append(Change(running, held.newest(units, -grows)))
     for kind, units_left in left.items():
         if units_left < 0:
-            idle = held.idle_by_kind().get(kind, held.idle)
+            idle = held.idle_by_kind().get(kind or "", held.idle)
             of_kind = f" of kind {kind!r}" if kind else ""
             raise traits.refusal(
                 f"it gave {idle - units_left} units{of_kind} of {idle} idle ones"

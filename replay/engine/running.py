@@ -16,7 +16,7 @@ from bft.models import Dynamics, Job
 from bft.models.tolerances import FINISHED, INSTANT
 from bft.replay.engine.ledger import JobRecord
 from bft.replay.engine.policy_api import Jobs, JobView, RunInterval
-from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
+from bft.replay.engine.snapshot import NOT_STORED
 from bft.replay.trace.node_trace import SECOND_NS
 
 NEVER = 2**63 - 1
@@ -59,7 +59,7 @@ class Running:
     turn: int = field(metadata=NOT_STORED)
     job: Job = field(metadata=NOT_STORED)
     record: JobRecord = field(metadata=NOT_STORED)
-    dynamics: Dynamics | None = field(metadata=NOT_STORED)
+    dynamics: Dynamics | None
     units: list[int] = field(default_factory=list)
     progress: float = 0.0
     rate: float = 0.0
@@ -149,19 +149,6 @@ class Running:
         if abs(nanoseconds - whole) > INSTANT * nanoseconds:
             whole = math.ceil(nanoseconds)
         return begin + max(0, whole)
-
-    def state(self) -> dict[str, Any]:
-        """The state for a checkpoint."""
-        return {
-            **snapshot(self),
-            "dynamics": None if self.dynamics is None else self.dynamics.state(),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        restore_snapshot(self, state)
-        if self.dynamics is not None:
-            self.dynamics.restore(state["dynamics"])
 
     def view(self, now: int, at: Mapping[int, int], *, clairvoyant: bool) -> JobView:
         """The policy's view at an instant; `at` gives the position in play of each job that shares units."""

@@ -356,7 +356,7 @@ class Holdings(Machine, StoredState):
         return lost
 
     def take(
-        self, count: int, near: Sequence[int] = (), kind: str = ""
+        self, count: int, near: Sequence[int] = (), kind: str | None = ""
     ) -> tuple[int, ...]:
         """Take units without a holder; they are no longer free, so they must be granted.
 
