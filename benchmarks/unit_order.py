@@ -21,17 +21,25 @@ from bft.replay.policies.solver import SolverOptions
 class ShortestFirst(FreeList):
     """Units that turned idle last come first."""
 
-    def _change(self, unit: int, since: int, change: int) -> None:
-        """Add or remove a unit with the sign of its age reversed."""
-        super()._change(unit, 2**30 - since, change)
+    def add(self, unit: int, since: int = 0) -> None:
+        """Add a unit with the sign of its age reversed."""
+        super().add(unit, 2**30 - since)
+
+    def discard(self, unit: int, since: int = 0) -> None:
+        """Remove a unit with the sign of its age reversed."""
+        super().discard(unit, 2**30 - since)
 
 
 class LowestFirst(FreeList):
     """Units of the lowest number come first."""
 
-    def _change(self, unit: int, since: int, change: int) -> None:
-        """Add or remove a unit without an age."""
-        super()._change(unit, 0, change)
+    def add(self, unit: int, since: int = 0) -> None:
+        """Add a unit without an age."""
+        super().add(unit)
+
+    def discard(self, unit: int, since: int = 0) -> None:
+        """Remove a unit without an age."""
+        super().discard(unit)
 
 
 def main() -> None:

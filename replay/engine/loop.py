@@ -45,9 +45,7 @@ from bft.replay.engine.rates import Rates
 from bft.replay.engine.reallocation import Change, changes
 from bft.replay.engine.rules import Interference, Rules
 from bft.replay.engine.running import (
-    DUE,
     NEVER,
-    NEXT,
     InPlay,
     Running,
     Window,
@@ -421,7 +419,7 @@ class Replay:
         """Handle all events of an instant, in order; return whether a decision is due."""
         place = self._place
         self._rates.pass_to(instant, self._idle, self._held.used)
-        finished = instant >= self._in_play.earliest(DUE) and self._finish()
+        finished = instant >= self._in_play.due_ns and self._finish()
         if self._driver is not None:
             self._obey(self._driver, instant)
             finished |= self._cancel(self._driver)
@@ -459,7 +457,7 @@ class Replay:
 
     def _next_instant(self) -> int:
         place, now = self._place, self._rates.now
-        instant = self._in_play.earliest(NEXT)
+        instant = self._in_play.next_ns
         if self._event[0] < instant:
             instant = self._event[0]
         if place.wake_ns < instant and self._in_play.line:

@@ -121,9 +121,9 @@ class Running:
         if self.finish_ns != NEVER:
             lacking, early = self.job.pmax * _NEARLY - self.progress, now
             if lacking > 0:
-                begin = max(now, self.stalled_until)
+                begin = now if now > self.stalled_until else self.stalled_until
                 early = begin + math.ceil(lacking / rate * SECOND_NS)
-            self.due_ns = min(early, self.finish_ns)
+            self.due_ns = early if early < self.finish_ns else self.finish_ns
         if self.rungs:
             self.ask_ns = min(self.ask_ns, self._reaches(self.rungs[0]))
 
@@ -141,14 +141,16 @@ class Running:
 
     def _reaches(self, samples: float) -> int:
         """When it will have done so many samples at the rate that has just been set, NEVER beyond the calendar."""
-        begin = max(self.rated_ns, self.stalled_until)
+        begin, stalled_until = self.rated_ns, self.stalled_until
+        if stalled_until > begin:
+            begin = stalled_until
         nanoseconds = (samples - self.progress) / self.rate * SECOND_NS
         if not nanoseconds < NEVER - begin - 1:
             return NEVER
         whole = round(nanoseconds)
         if abs(nanoseconds - whole) > INSTANT * nanoseconds:
             whole = math.ceil(nanoseconds)
-        return begin + max(0, whole)
+        return begin + whole if whole > 0 else begin
 
     def view(self, now: int, at: Mapping[int, int], *, clairvoyant: bool) -> JobView:
         """The policy's view at an instant; `at` gives the position in play of each job that shares units."""
@@ -250,15 +252,13 @@ IntArray = NDArray[np.int64]
 HELD, MIN_UNITS, MAX_UNITS, NEXT, DUE = range(5)
 # The earliest of some instants, where it must be found anew.
 _UNKNOWN = -1
-# What changes as a job comes or goes.
-_SHOWN = ("counts", "least", "most", "running", "positions", "in_table")
 
 
 T = TypeVar("T")
 
 
-class _Kept(Generic[T]):
-    """An attribute that is made when it is first looked at: as `functools.cached_property`, without its lock."""
+class _Shown(Generic[T]):
+    """A property that is made anew when it has been taken out of `shown`."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
@@ -267,9 +267,10 @@ class _Kept(Generic[T]):
         self._name = name
 
     def __get__(self, instance: Any, owner: type) -> T:
-        made: T = self._make(instance)
-        instance.__dict__[self._name] = made
-        return made
+        found: T | None = instance.shown.get(self._name)
+        if found is None:
+            found = instance.shown[self._name] = self._make(instance)
+        return found
 
 
 class InPlay:
@@ -300,7 +301,8 @@ class InPlay:
         self._numbers: IntArray = np.zeros((5, 16), dtype=np.int64)
         # Rows are written to as Python's numbers: several times as fast.
         self._rows = [row.data for row in self._numbers]
-        self._earliest = {NEXT: NEVER, DUE: NEVER}
+        self._next_ns = self._due_ns = NEVER  # the earliest of their rows
+        self.shown: dict[str, Any] = {}
         self.rates = ExactSum()
         self.shared = 0
         self.active: dict[int, Running] = {}
@@ -310,32 +312,32 @@ class InPlay:
 
     # What policies look at is kept until it changes.
 
-    @_Kept
+    @_Shown
     def counts(self) -> IntArray:
         """Units that each holds: int64 of shape (jobs,), read-only."""
         return self._copy(HELD)
 
-    @_Kept
+    @_Shown
     def least(self) -> IntArray:
         """Fewest units on which each runs, at least 1."""
         return self._copy(MIN_UNITS)
 
-    @_Kept
+    @_Shown
     def most(self) -> IntArray:
         """Most units on which each runs."""
         return self._copy(MAX_UNITS)
 
-    @_Kept
+    @_Shown
     def running(self) -> tuple[int, ...]:
         """Positions of those that hold units."""
         return tuple(self.counts.nonzero()[0].tolist())
 
-    @_Kept
+    @_Shown
     def positions(self) -> Mapping[str, int]:
         """Position of each by its name."""
         return {one.job.name: position for position, one in enumerate(self.line)}
 
-    @_Kept
+    @_Shown
     def in_table(self) -> tuple[Job, ...]:
         """The jobs as their table states them."""
         return tuple([running.job for running in self.line])
@@ -344,11 +346,6 @@ class InPlay:
         copy = self._numbers[row, : len(self.line)].copy()
         copy.setflags(write=False)
         return copy
-
-    def _changed(self) -> None:
-        """Forget what policies have looked at: a job has come or gone."""
-        for name in _SHOWN:
-            self.__dict__.pop(name, None)
 
     def position(self, running: Running) -> int:
         """Number of jobs in play admitted before this one."""
@@ -375,7 +372,7 @@ class InPlay:
         self._by_index[running.index] = running
         if running.job.sizes is not None:
             self.sized[running.index] = running
-        self._changed()
+        self.shown.clear()
 
     def remove(self, running: Running) -> None:
         """A job without units leaves the jobs in play."""
@@ -383,7 +380,7 @@ class InPlay:
         del self.line[position], self._turns[position], self._by_index[running.index]
         self._numbers[:, position:last] = self._numbers[:, position + 1 : last + 1]
         self.sized.pop(running.index, None)
-        self._changed()
+        self.shown.clear()
 
     def hold(self, running: Running, units: list[int]) -> None:
         """A job holds exactly these units."""
@@ -391,14 +388,13 @@ class InPlay:
         running.units, running.waiting_view = units, None
         self.held += count - before
         self._rows[HELD][bisect_left(self._turns, running.turn)] = count
-        shown = self.__dict__
-        shown.pop("counts", None)
+        self.shown.pop("counts", None)
         if not before:
             self.active[running.index] = running
-            shown.pop("running", None)
+            self.shown.pop("running", None)
         elif not count:
             del self.active[running.index]
-            shown.pop("running", None)
+            self.shown.pop("running", None)
         if self.short or self.sized or 0 < count < running.job.jmin:
             self._note_short(running)
 
@@ -417,24 +413,40 @@ class InPlay:
 
     def plan(self, running: Running) -> None:
         """Note when a job is to be looked at: at its finish, or as its rate must be computed again."""
-        position, asked_ns = bisect_left(self._turns, running.turn), running.ask_ns
-        for row, instant in ((NEXT, running.finish_ns), (DUE, running.due_ns)):
-            if asked_ns < instant:
-                instant = asked_ns
-            numbers, earliest = self._rows[row], self._earliest[row]
-            if instant <= earliest:
-                self._earliest[row] = instant
-            elif numbers[position] == earliest:
-                self._earliest[row] = _UNKNOWN
-            numbers[position] = instant
+        position = bisect_left(self._turns, running.turn)
+        next_ns, due_ns, asked_ns = running.finish_ns, running.due_ns, running.ask_ns
+        if asked_ns < next_ns:
+            next_ns = asked_ns
+            due_ns = asked_ns if asked_ns < due_ns else due_ns
+        row = self._rows[NEXT]
+        if next_ns <= self._next_ns:
+            self._next_ns = next_ns
+        elif row[position] == self._next_ns:
+            self._next_ns = _UNKNOWN
+        row[position] = next_ns
+        row = self._rows[DUE]
+        if due_ns <= self._due_ns:
+            self._due_ns = due_ns
+        elif row[position] == self._due_ns:
+            self._due_ns = _UNKNOWN
+        row[position] = due_ns
 
-    def earliest(self, row: int) -> int:
-        """Return the earliest instant in a row, NEVER where there is none."""
-        found = self._earliest[row]
-        if found == _UNKNOWN:
-            instants = self._numbers[row, : len(self.line)]
-            found = self._earliest[row] = int(instants.min(initial=NEVER))
-        return found
+    @property
+    def next_ns(self) -> int:
+        """When to look at a job next, NEVER where there is none."""
+        if self._next_ns == _UNKNOWN:
+            self._next_ns = self._earliest(NEXT)
+        return self._next_ns
+
+    @property
+    def due_ns(self) -> int:
+        """From when on a job may be finished or is to be looked at."""
+        if self._due_ns == _UNKNOWN:
+            self._due_ns = self._earliest(DUE)
+        return self._due_ns
+
+    def _earliest(self, row: int) -> int:
+        return int(self._numbers[row, : len(self.line)].min(initial=NEVER))
 
     def due(self, now: int) -> list[Running]:
         """Return the jobs that are to be looked at by now, in order of admission."""

@@ -65,16 +65,37 @@ class FreeList:
 
     def add(self, unit: int, since: int = 0) -> None:
         """A unit becomes free that has been idle since event number `since`."""
-        if unit >= len(self._free):
-            more = unit // self._per + 1 - len(self._room)
+        node = unit // self._per
+        if node >= len(self._room):
+            more = node + 1 - len(self._room)
             self._free.extend(bytes(more * self._per))
             self._room.extend([0] * more)
-        self._change(unit, since, 1)
+        room, key = self._room[node], node
+        if self._per == 1:
+            key = since << _NODE_BITS | node
+        elif room:
+            nodes = self._nodes[room]
+            del nodes[bisect_left(nodes, key)]
+        insort(self._nodes[room + 1], key)
+        self._room[node] = room + 1
+        self._free[unit] = True
+        self._count += 1
 
     def discard(self, unit: int, since: int = 0) -> None:
         """A unit that has been idle since event number `since` is not free any more, if it was."""
-        if unit < len(self._free) and self._free[unit]:
-            self._change(unit, since, -1)
+        if unit >= len(self._free) or not self._free[unit]:
+            return
+        node = unit // self._per
+        room, key = self._room[node], node
+        if self._per == 1:
+            key = since << _NODE_BITS | node
+        elif room > 1:
+            insort(self._nodes[room - 1], key)
+        nodes = self._nodes[room]
+        del nodes[bisect_left(nodes, key)]
+        self._room[node] = room - 1
+        self._free[unit] = False
+        self._count -= 1
 
     def give_back(self, units: Iterable[int]) -> None:
         """Units become free again; where a unit is a node, they are handed out before others, the last one first."""
@@ -167,21 +188,6 @@ class FreeList:
 
     def _units_of(self, node: int) -> range:
         return range(node * self._per, (node + 1) * self._per)
-
-    def _change(self, unit: int, since: int, change: int) -> None:
-        """A unit becomes free (1) or is taken (-1): put its node among those with as many free units."""
-        per = self._per
-        node = unit // per
-        key = node if per > 1 else since << _NODE_BITS | node
-        before = self._room[node]
-        if before:
-            nodes = self._nodes[before]
-            del nodes[bisect_left(nodes, key)]
-        if before + change:
-            insort(self._nodes[before + change], key)
-        self._room[node] = before + change
-        self._free[unit] = change > 0
-        self._count += change
 
 
 NOBODY = -1  # first holder of a free unit
