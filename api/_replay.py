@@ -69,7 +69,7 @@ def replay(
         Show a bar on standard error.
     **options
         Any option of `bft-replay replay --help` by its long name, as in `max_jobs=20`, `tfwd=120`, `preset="best"`,
-        `backend="exact"`, `bound=True`, `dedicated=False` (--no-u), `policy_options={"most": 8}` (--set). What each
+        `backend="exact"`, `dedicated=False` (--no-u), `policy_options={"most": 8}` (--set). What each
         may be is checked as there; `bft.replay.Options` lists them.
 
     Returns
@@ -282,7 +282,6 @@ _OTHERS = {
     "--out": "out",
     "--from": "begin",
     "--to": "end",
-    "--bound": "bound=True",
 }
 
 

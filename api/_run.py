@@ -56,7 +56,7 @@ class Run:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        from bft.replay.results.run_reading import read_summary
+        from bft.replay.results.run_directory import read_summary
 
         self.folder = Path(folder)
         self.summary: dict[str, Any] = read_summary(self.folder)

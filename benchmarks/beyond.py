@@ -1,11 +1,11 @@
-"""`--preset best` compared with the published setting and with the upper bounds, and the effect of its parts.
+"""`--preset best` compared with the published setting and with the bounds, and the effect of its parts.
 
     python benchmarks/beyond.py                      # all rows: half an hour; docs/beyond.md explains them
     python benchmarks/beyond.py --only "512 nodes"   # rows whose label has this text
     python benchmarks/beyond.py --list
 
 The rows need the real log and the published jobs (reference data), but for the generated traces. The exact dynamic
-programme (DP) decides. The share is that of the unit-time bound: every sample at its job's best rate per unit. JCT is
+programme (DP) decides. The share is that of the bound (docs/bounds.md). JCT is
 over all submitted jobs, those not done counted to the end; behind JCT and makespan stands the lower bound.
 `without` is the longest that a job was in the system without units.
 """
@@ -32,7 +32,7 @@ from bft.replay.inputs.load import Inputs, load
 from bft.replay.inputs.notes import Silent
 from bft.replay.options.options import Options
 from bft.replay.options.run_spec import RunSpec
-from bft.replay.results.bounds.bounds import Bounds, beside_bounds, bounds_of
+from bft.replay.results.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.metrics import summarise
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import trace_from_frame
@@ -207,7 +207,7 @@ def line(row: Row) -> tuple[object, ...]:
     ).run()
     print(f"{row.label}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
     metrics = {**summarise(outcome), **beside_bounds(outcome, bounds)}
-    share = f"{outcome.work / bounds.unit_time:.1%}" if bounds.unit_time else "-"
+    share = f"{outcome.work / bounds.bound:.1%}" if bounds.bound else "-"
     jct = f"{metrics['jct_to_end_mean_s'] / HOUR_S:.1f} / {(bounds.jct_mean_s or 0) / HOUR_S:.1f}"
     makespan = "-"
     if metrics["makespan_s"] and bounds.makespan_s:
@@ -226,7 +226,7 @@ def line(row: Row) -> tuple[object, ...]:
 
 @cache
 def bounds_in(world: World) -> Bounds:
-    """Upper bound without costs of changes, so that it is one number for all costs."""
+    """The bound without costs of changes, so that it is one number for all costs."""
     inputs = inputs_of(replace(world, costs=1.0))
     return bounds_of(
         [(pool.trace, pool.jobs) for pool in inputs.pools], without=inputs.never_run

@@ -181,9 +181,7 @@ def measured(known: DataSet, files: Sequence[str], days: float) -> dict[str, Any
     part = middle(trace, days)
     row["window"] = f"{iso(part.start)} to {iso(part.end)}"
     for name, setting in SETTINGS.items():
-        run = bft.replay(
-            part, backend="exact", bound=True, return_time=RETURN_TIME_S, **setting
-        )
+        run = bft.replay(part, backend="exact", return_time=RETURN_TIME_S, **setting)
         row[name] = run.metrics
     return row
 
@@ -225,7 +223,7 @@ EXPLAINED = f"""\
 Idle share, idle nodes and fragments are those of all days in the files; the replays are of the windows below.
 *Worth* is the number of dedicated nodes on which the same generated jobs would have done as much under the same
 setting, so that settings compare by the share.
-*Of the possible* is the share of an upper bound for every policy.
+*Of the bound* is the share of what no policy can exceed (docs/bounds.md).
 Host jobs wait where a node that they take returns after {RETURN_TIME_S:g} s; nodes that leave at one instant count as
 one start, and *training for each* is the node-hours of training for a node-hour that host jobs wait
 (docs/host-jobs.md).
@@ -233,7 +231,7 @@ Nodes that were down or reserved look idle, because these tables do not state it
 Jobs of tables with counts are placed on the first free nodes, so that their fragments are a model."""
 HEADER = (
     "machine", "nodes", "days", "idle", "idle nodes", "median fragment", "setting", "worth in nodes",
-    "of the possible", "host starts that wait", "host node-h waiting", "training for each",
+    "of the bound", "host starts that wait", "host node-h waiting", "training for each",
 )  # fmt: skip
 
 
@@ -283,7 +281,7 @@ def _table_rows(row: dict[str, Any]) -> Iterator[str]:
         cells = [
             name,
             _number(worth(metrics), ",.1f"),
-            _number(metrics.get("share_of_possible"), ".1%"),
+            _number(metrics.get("share_of_bound"), ".1%"),
             _number(host.get("delayed_share"), ".1%"),
             _number(host.get("waiting_node_h"), ",.1f"),
             _number(host.get("break_even_price"), ".1f"),

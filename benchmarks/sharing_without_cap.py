@@ -1,4 +1,4 @@
-"""Thousands of jobs that may share nodes, all in play: outcome beside the bound with pairs, and what proves decisions.
+"""Thousands of jobs that may share nodes, all in play: outcome beside the bound, and what proves decisions.
 
     python benchmarks/sharing_without_cap.py [--hours 24] [--repeat 3] [--objective power:0]
 
@@ -147,7 +147,6 @@ def main() -> None:
                         *more,
                         "--backend",
                         "cbc",
-                        "--bound",
                         "--no-u",
                         "-q",
                         "--out",

@@ -39,7 +39,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "best": ("--preset", "best"),
     "harm": ("--policy", "fifo", "--return-time", "120", "--reserve", "8"),
 }
-"""Options of `replay`, by the name of the setting; all of them with --bound."""
+"""Options of `replay`, by the name of the setting."""
 
 
 class Usage(NamedTuple):
@@ -176,7 +176,7 @@ def measure(table: Table, folder: Path, days: int, given: argparse.Namespace) ->
                 "--pmax", f"{SAMPLES * given.nodes * days / count:.6g}", "-o", jobs, "-q")  # fmt: skip
         for name in given.only:
             out, page = folder / f"{days}-{count}-{name}", folder / "page.html"
-            common = ("-ndmap", trace, "--jobs", jobs, "--bound", "-print", "0")
+            common = ("-ndmap", trace, "--jobs", jobs, "-print", "0")
             usage = run("replay", *common, *SETTINGS[name], "--out", out, "--force")
             table.add(f"replay {name} {count:,}", days, usage)
             usage = run("report", out, "-o", page, "--force", "-q")

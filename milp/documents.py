@@ -6,37 +6,132 @@ import json
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bft.milp.formulations.transfers import settle, settle_shared
 from bft.milp.problem import Job, Pair, Problem, ProblemError, Solution
 
-JOB_FIELDS = {
-    "name",
-    "Jmin",
-    "Jmax",
-    "Ns",
-    "Os",
-    "Tcup",
-    "Tcdw",
-    "weight",
-    "current",
-    "sizes",
-}
-FIELDS = {"units", "Tfwd", "jobs", "cost_model", "xi", "id"}
 # The kind of all units where the document names none.
 ANY = ""
 # Ten times the units of any real machine: a typing error must not take all memory.
 MAX_WHOLE = 10_000_000
 # Length to which a message shortens an invalid value.
 SHOWN = 80
-FINITE = sys.float_info.max
-XI_FIELDS = {"a", "b", "xi_a", "xi_b"}
+
+
+class Field(NamedTuple):
+    """A field of an object: what is expected, whether a value is that, and what is made of it."""
+
+    expected: str
+    valid: Callable[[Any], bool]
+    made: Callable[[Any], Any]
+
+
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= MAX_WHOLE and value == int(value)
+
+
+def _is_list(value: Any, of: Callable[[Any], bool] = bool) -> bool:
+    return isinstance(value, list) and all(map(of, value))
+
+
+def _is_index(value: Any) -> bool:
+    return type(value) is int
+
+
+def _is_size(value: Any) -> bool:
+    return _is_index(value) and 0 < value <= MAX_WHOLE
+
+
+def _is_anything(value: Any) -> bool:
+    return True
+
+
+WHOLE = Field(f"a whole number from 0 to {MAX_WHOLE:,}", _is_whole, int)
+NUMBER = Field("a finite number", _is_number, float)
+NUMBERS = Field(
+    "a list of numbers, all finite",
+    lambda value: _is_list(value, _is_number),
+    lambda value: np.array(value, dtype=np.float64),
+)
+RATIO = Field("a ratio >= 1", lambda value: _is_number(value) and value >= 1, float)
+TEXT = Field(
+    "a non-empty string", lambda value: isinstance(value, str) and value != "", str
+)
+ANYTHING = Field("a value", _is_anything, lambda value: value)
+
+PROBLEM_FIELDS = {
+    "units": ANYTHING,
+    "Tfwd": NUMBER,
+    "jobs": Field("a list of job objects", lambda v: _is_list(v, _is_anything), list),
+    "cost_model": ANYTHING,
+    "xi": Field("a list of pairs", lambda value: _is_list(value, _is_anything), list),
+    "id": ANYTHING,
+}
+JOB_FIELDS = {
+    "name": TEXT,
+    "Jmin": WHOLE,
+    "Jmax": WHOLE,
+    "Ns": NUMBERS,
+    "Os": NUMBERS,
+    "Tcup": NUMBER,
+    "Tcdw": NUMBER,
+    "weight": NUMBER,
+    "current": Field(
+        "a list of unit indices", lambda value: _is_list(value, _is_index), tuple
+    ),
+    "sizes": Field(
+        f"a list of whole numbers from 1 to {MAX_WHOLE:,}",
+        lambda value: value is None or (value != [] and _is_list(value, _is_size)),
+        lambda value: value and tuple(value),
+    ),
+}
+XI_FIELDS = {"a": TEXT, "b": TEXT, "xi_a": RATIO, "xi_b": RATIO}
+DEFAULTS: dict[str, Any] = {
+    "cost_model": "bftrainer",
+    "xi": [],
+    "id": None,
+    "weight": 1.0,
+    "current": [],
+    "sizes": None,
+}
+
+
+def _field(field: Field, entry: Mapping[str, Any], key: str, path: str) -> Any:
+    """Return the value of a field of an object; `path` names it in messages."""
+    value = entry[key] if key in entry else DEFAULTS.get(key)
+    if (key in entry or key in DEFAULTS) and field.valid(value):
+        return field.made(value)
+    found = _shown(value) if key in entry else "a missing field"
+    raise ProblemError(f"{path}: expected {field.expected}, not {found}")
+
+
+def _read(
+    entry: object, fields: Mapping[str, Field], path: str, what: str
+) -> dict[str, Any]:
+    """Read an object field by field; `what` it is, and `path` where it stands: empty for the problem itself."""
+    if not isinstance(entry, Mapping):
+        where = f"{path}: expected a {what}" if path else f"a {what} is a JSON"
+        kind = "nothing" if entry is None else type(entry).__name__
+        raise ProblemError(f"{where} object, not {kind}")
+    unknown = sorted(str(key) for key in entry if key not in fields)
+    if unknown:
+        known = ", ".join(sorted(fields))
+        raise ProblemError(
+            f"{path or what}: unknown field {unknown[0]!r}; known are {known}"
+        )
+    before = f"{path}." if path else ""
+    return {key: _field(fields[key], entry, key, before + key) for key in fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +154,21 @@ def parse(document: object) -> Document:
     Traceback (most recent call last):
     bft.milp.problem.ProblemError: units: expected a whole number from 0 to 10,000,000, not -1
     """
-    if not isinstance(document, Mapping):
-        raise ProblemError(f"a problem is a JSON object, not {_kind(document)}")
-    _no_others(document, FIELDS, "problem")
-    units = _units(document)
-    tfwd = _number(document, "Tfwd", "Tfwd")
-    entries = document.get("jobs")
-    if not isinstance(entries, list):
-        raise ProblemError(
-            f"jobs: expected a list of job objects, not {_kind(entries)}"
-        )
-    kinds = isinstance(document["units"], Mapping)
-    if kinds and document.get("xi"):
+    posed = _read(document, PROBLEM_FIELDS, "", "problem")
+    kinds = isinstance(posed["units"], Mapping) and bool(posed["units"])
+    given = posed["units"] if kinds else {ANY: posed["units"]}
+    path = "units." if kinds else "units"
+    units = {str(kind): _field(WHOLE, given, kind, f"{path}{kind}") for kind in given}
+    if kinds and posed["xi"]:
         raise ProblemError(
             "xi: expected none with several kinds of units, where jobs cannot share"
         )
     ends = list(accumulate(units.values()))
     jobs, current = [], []
     holders: dict[int, list[int]] = {}
-    for index, entry in enumerate(entries):
+    for index, entry in enumerate(posed["jobs"]):
         path = f"jobs[{index}]"
-        by_kind, held = _on_kinds(entry, path, list(units), named=kinds)
+        by_kind, held = _job(entry, path, list(units), named=kinds)
         for unit in held:
             if not 0 <= unit < ends[-1]:
                 raise ProblemError(
@@ -93,8 +182,8 @@ def parse(document: object) -> Document:
         jobs.append(by_kind)
         current.append(held)
     job_names = [next(iter(by_kind.values())).name for by_kind in jobs]
-    pairs = _pairs(document.get("xi", []), job_names, holders)
-    model = document.get("cost_model", "bftrainer")
+    pairs = _pairs(posed["xi"], job_names, holders)
+    tfwd, model = posed["Tfwd"], posed["cost_model"]
     if kinds:
         names = list(units)
         now = [
@@ -106,18 +195,16 @@ def parse(document: object) -> Document:
         own = tuple(by_kind[ANY] for by_kind in jobs)
         counts = tuple(len(held) for held in current)
         problem = Problem(units[ANY], tfwd, own, counts, model, pairs)
-    return Document(problem, tuple(current), _repeatable(document.get("id")))
+    try:
+        json.dumps(posed["id"], allow_nan=False)  # JSON has no NaN and no infinity
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ProblemError(
+            f"id: expected a value that JSON has, not {_shown(posed['id'])} ({error})"
+        ) from error
+    return Document(problem, tuple(current), posed["id"])
 
 
-def _units(document: Mapping[str, Any]) -> dict[str, int]:
-    """Idle units by kind; under ANY where the document has one number."""
-    given = document.get("units")
-    if not isinstance(given, Mapping) or not given:
-        return {ANY: _whole(document, "units", "units")}
-    return {str(kind): _whole(given, kind, f"units.{kind}") for kind in given}
-
-
-def _on_kinds(
+def _job(
     entry: object, path: str, kinds: Sequence[str], *, named: bool
 ) -> tuple[dict[str, Job], tuple[int, ...]]:
     """Properties of a job on each kind that it can run on, and the units that it holds.
@@ -125,20 +212,34 @@ def _on_kinds(
     Os may be an object by kind where units have kinds (`named`), and is the same on all of them else.
     """
     curves = entry.get("Os") if isinstance(entry, Mapping) else None
-    if not (named and isinstance(curves, Mapping) and isinstance(entry, Mapping)):
-        job, held = _job(entry, path)
-        return dict.fromkeys(kinds, job), held
+    if not (named and isinstance(entry, Mapping) and isinstance(curves, Mapping)):
+        values = _read(entry, JOB_FIELDS, path, "job")
+        return dict.fromkeys(kinds, _made(values, path)), values["current"]
     if not curves:
         raise ProblemError(f"{path}.Os: expected the curve of at least one kind")
     jobs: dict[str, Job] = {}
-    for kind, curve in curves.items():
+    for kind in curves:
         if kind not in kinds:
             raise ProblemError(
                 f"{path}.Os: unknown kind {kind!r}; the units are of {', '.join(kinds)}"
             )
-        on_kind = {**entry, "Os": curve}
-        jobs[kind], held = _job(on_kind, path, curve=f"{path}.Os.{kind}")
-    return jobs, held
+        curve = _field(NUMBERS, curves, kind, f"{path}.Os.{kind}")
+        values = _read({**entry, "Os": curve.tolist()}, JOB_FIELDS, path, "job")
+        jobs[kind] = _made(values, path)
+    return jobs, values["current"]
+
+
+def _made(values: Mapping[str, Any], path: str) -> Job:
+    """Make a job of the fields of its object."""
+    held = values["current"]
+    if len(set(held)) != len(held):
+        raise ProblemError(f"{path}.current: a unit appears twice")
+    try:
+        return Job(
+            **{key.lower(): values[key] for key in JOB_FIELDS if key != "current"}
+        )
+    except ProblemError as error:
+        raise ProblemError(f"{path}: {error}") from error
 
 
 def answer(document: Document, solution: Solution) -> dict[str, Any]:
@@ -200,36 +301,25 @@ def _settled(
 
 
 def _pairs(
-    entries: object, names: list[str], holders: Mapping[int, list[int]]
+    entries: Sequence[object], names: list[str], holders: Mapping[int, list[int]]
 ) -> tuple[Pair, ...]:
     """The pairs of `xi`. `holders` (unit -> jobs, by position) shows which units each pair shares now."""
-    if not isinstance(entries, list):
-        raise ProblemError(f"xi: expected a list of pairs, not {_kind(entries)}")
     ratios: dict[tuple[int, int], tuple[float, float]] = {}
     for index, entry in enumerate(entries):
         path = f"xi[{index}]"
-        if not isinstance(entry, Mapping):
-            raise ProblemError(f"{path}: expected a pair object, not {_kind(entry)}")
-        _no_others(entry, XI_FIELDS, path)
+        values = _read(entry, XI_FIELDS, path, "pair")
         for side in ("a", "b"):
-            if entry.get(side) not in names:
+            if values[side] not in names:
                 raise ProblemError(
-                    f"{path}.{side}: expected the name of a job, not {_shown(entry, side)}"
+                    f"{path}.{side}: expected the name of a job, not {values[side]!r}"
                 )
-        a, b = names.index(entry["a"]), names.index(entry["b"])
+        a, b = names.index(values["a"]), names.index(values["b"])
         if a == b:
             raise ProblemError(f"{path}: a job cannot share with itself ({names[a]!r})")
-        xi_a, xi_b = (
-            _number(entry, "xi_a", f"{path}.xi_a"),
-            _number(entry, "xi_b", f"{path}.xi_b"),
-        )
-        for side, xi in (("xi_a", xi_a), ("xi_b", xi_b)):
-            if xi < 1:
-                raise ProblemError(f"{path}.{side}: expected a ratio >= 1, not {xi!r}")
-        key, value = ((a, b), (xi_a, xi_b)) if a < b else ((b, a), (xi_b, xi_a))
-        if key in ratios:
+        if (min(a, b), max(a, b)) in ratios:
             raise ProblemError(f"{path}: {names[a]!r} and {names[b]!r} appear twice")
-        ratios[key] = value
+        (a, xi_a), (b, xi_b) = sorted([(a, values["xi_a"]), (b, values["xi_b"])])
+        ratios[a, b] = xi_a, xi_b
     shared: Counter[tuple[int, int]] = Counter()
     for unit, jobs in holders.items():
         if len(jobs) > 2:
@@ -243,129 +333,9 @@ def _pairs(
                     "sharing needs an entry of the two in xi"
                 )
             shared[jobs[0], jobs[1]] += 1
-    return tuple(
-        Pair(a, b, xi_a, xi_b, shared[a, b]) for (a, b), (xi_a, xi_b) in ratios.items()
-    )
+    return tuple(Pair(*pair, *xi, shared[pair]) for pair, xi in ratios.items())
 
 
-def _job(entry: object, path: str, curve: str = "") -> tuple[Job, tuple[int, ...]]:
-    if not isinstance(entry, Mapping):
-        raise ProblemError(f"{path}: expected a job object, not {_kind(entry)}")
-    _no_others(entry, JOB_FIELDS, path)
-    name = entry.get("name")
-    if not isinstance(name, str) or not name:
-        raise ProblemError(f"{path}.name: expected a non-empty string, not {name!r}")
-    held = entry.get("current", [])
-    if not isinstance(held, list) or not all(type(unit) is int for unit in held):
-        raise ProblemError(
-            f"{path}.current: expected a list of unit indices, not {held!r}"
-        )
-    if len(set(held)) != len(held):
-        raise ProblemError(f"{path}.current: a unit appears twice")
-    try:
-        job = Job(
-            name=name,
-            jmin=_whole(entry, "Jmin", f"{path}.Jmin"),
-            jmax=_whole(entry, "Jmax", f"{path}.Jmax"),
-            ns=_numbers(entry, "Ns", f"{path}.Ns"),
-            os=_numbers(entry, "Os", curve or f"{path}.Os"),
-            tcup=_number(entry, "Tcup", f"{path}.Tcup"),
-            tcdw=_number(entry, "Tcdw", f"{path}.Tcdw"),
-            weight=_number(entry, "weight", f"{path}.weight")
-            if "weight" in entry
-            else 1.0,
-            sizes=_sizes(entry, f"{path}.sizes"),
-        )
-    except ProblemError as error:
-        message = str(error)
-        raise ProblemError(
-            message if message.startswith(path) else f"{path}: {message}"
-        ) from error
-    return job, tuple(held)
-
-
-def _no_others(entry: Mapping[str, Any], known: set[str], path: str) -> None:
-    unknown = sorted(str(key) for key in entry if key not in known)
-    if unknown:
-        raise ProblemError(
-            f"{path}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}"
-        )
-
-
-def _number(entry: Mapping[str, Any], key: str, path: str) -> float:
-    value = entry.get(key)
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not abs(value) <= FINITE
-    ):
-        raise ProblemError(
-            f"{path}: expected a finite number, not {_shown(entry, key)}"
-        )
-    return float(value)
-
-
-def _whole(entry: Mapping[str, Any], key: str, path: str) -> int:
-    value = entry.get(key)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or not 0 <= value <= MAX_WHOLE
-    ):
-        raise ProblemError(
-            f"{path}: expected a whole number from 0 to {MAX_WHOLE:,}, not {_shown(entry, key)}"
-        )
-    return value
-
-
-def _sizes(entry: Mapping[str, Any], path: str) -> tuple[int, ...] | None:
-    values = entry.get("sizes")
-    if values is None:
-        return None
-    if (
-        not isinstance(values, list)
-        or not values
-        or not all(type(n) is int and 0 < n <= MAX_WHOLE for n in values)
-    ):
-        raise ProblemError(
-            f"{path}: expected a list of whole numbers from 1 to {MAX_WHOLE:,}, not {_shown(entry, 'sizes')}"
-        )
-    return tuple(values)
-
-
-def _numbers(
-    entry: Mapping[str, Any], key: str, path: str
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    values = entry.get(key)
-    if not isinstance(values, list) or any(
-        isinstance(v, bool) or not isinstance(v, int | float) or not abs(v) <= FINITE
-        for v in values
-    ):
-        raise ProblemError(
-            f"{path}: expected a list of numbers, all finite, not {_shown(entry, key)}"
-        )
-    return np.array(values, dtype=np.float64)
-
-
-def _repeatable(value: object) -> object:
-    """Check the id of a problem, which its answer repeats: JSON has no NaN and no infinity."""
-    try:
-        json.dumps(value, allow_nan=False)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise ProblemError(
-            f"id: expected a value that JSON has, not {repr(value)[:SHOWN]} ({error})"
-        ) from error
-    return value
-
-
-def _shown(entry: Mapping[str, Any], key: str) -> str:
-    if key not in entry:
-        return "a missing field"
-    text = repr(entry[key])
+def _shown(value: object) -> str:
+    text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
-
-
-def _kind(value: object) -> str:
-    return "nothing" if value is None else type(value).__name__

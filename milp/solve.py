@@ -1,4 +1,11 @@
-"""From a problem to a checked answer: pick a backend, ask it, check what it returns, and fall back if it is invalid."""
+"""From a problem to a checked answer: pick a backend, ask it, check what it returns, and fall back if it is invalid.
+
+In a replay with the defaults the exact programme decides, and CBC is asked for a second opinion: the answer is the
+canonical optimum of the exact programme, whatever CBC found, and a step where the two contradict each other is marked.
+For CBC has returned false optima of such models, and a mistake of ours would show as well: two methods that share
+nothing but the definition of a job's value must agree. Only with sharing, a gap, or ties by the solver does its own
+answer count. The backend `exact` decides alike and asks nobody.
+"""
 
 from __future__ import annotations
 
@@ -146,9 +153,9 @@ def contradiction(solution: Solution, best: Optimum, gap: float = 0.0) -> str:
 
 logger = logging.getLogger(__name__)
 
-FORMULATIONS = ("auto", "modes", "node", "items", "flow")
-# Formulations in which two jobs may share units.
-SHARING = ("items", "flow")
+FORMULATIONS = ("auto", "modes", "node", "items")
+# The formulation in which two jobs may share units.
+SHARING = "items"
 
 
 def solve(
@@ -175,7 +182,7 @@ def solve(
         `auto`: exact where it applies, else cbc. With kinds of units, `exact` leaves what is too much for it to cbc
         (highs where cbc is not installed), and the note says so.
     formulation
-        `modes` or `node`; with sharing `items` or `flow`; `auto` takes modes or items.
+        `modes` or `node`; with sharing `items`; `auto` takes modes or items.
     strict_reference
         With `node`: keep the published model's big-M, which is too small. The answer may then be infeasible, or worse
         than keeping the present allocation.
@@ -260,9 +267,9 @@ def _formulation(problem: Problem, formulation: str, *, strict_reference: bool) 
         raise ProblemError(
             f"strict_reference belongs to formulation 'node', not {formulation!r}"
         )
-    if problem.pairs and formulation not in SHARING:
+    if problem.pairs and formulation != SHARING:
         raise ProblemError(
-            f"formulation {formulation!r} knows no sharing; with xi choose {' or '.join(SHARING)}"
+            f"formulation {formulation!r} knows no sharing; with xi choose {SHARING}"
         )
     return formulation
 
@@ -301,7 +308,7 @@ class _Asked:
 
     def own(self) -> Solution:
         """The solver's own answer, checked; raise Nonsense when it contradicts itself."""
-        return (_shared if self.formulation in SHARING else _alone)(self.problem, self)
+        return (_shared if self.formulation == SHARING else _alone)(self.problem, self)
 
 
 @cache
@@ -335,7 +342,7 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
     except (SolverFailure, Nonsense) as failure:
         note = f"{asked.backend}: {failure}"
         logger.info("fallback: %s", note)
-        if asked.formulation in SHARING:
+        if asked.formulation == SHARING:
             return replace(
                 _as_solution(keep_answer(problem, f"{note}; kept"), asked),
                 status="fallback",
@@ -395,7 +402,7 @@ def _of(best: Optimum, backend: str, formulation: str, fallback: str = "") -> So
 
 def _shared(problem: Problem, asked: _Asked) -> Solution:
     posed = tamed(problem)
-    answer = solve_sharing(posed, asked.formulation, asked.ask, asked.limits, TOLERANCE)
+    answer = solve_sharing(posed, asked.ask, asked.limits, TOLERANCE)
     if posed is not problem:
         value = value_of(problem, answer.counts, shares_of(answer.transfers))
         answer = replace(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
-import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -45,80 +43,39 @@ def unwritable(target: Path, error: OSError) -> InputError:
     return InputError(f"cannot be written: {reason}", file=target)
 
 
-def _hidden_folder(parent: Path) -> tempfile.TemporaryDirectory[str]:
-    """Make a hidden folder for drafts in `parent`, and remove those that killed processes have left there.
-
-    Its name states host and process, so that only drafts of processes of this host that are gone are removed.
-    """
-    host = re.sub(r"\W", "", platform.node())
-    ours = re.compile(rf"\.part\.{host}\.(\d+)\.\w+")
-    for folder in parent.glob(".part.*"):
-        match = ours.fullmatch(folder.name)
-        if match and not _alive(int(match[1])):
-            shutil.rmtree(folder, ignore_errors=True)
-    prefix = f".part.{host}.{os.getpid()}."
-    return tempfile.TemporaryDirectory(
-        prefix=prefix, dir=parent, ignore_cleanup_errors=True
-    )
-
-
-def _alive(process: int) -> bool:
-    """Whether a process of this host is there."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
-
-
 @contextmanager
 def drafted(output: str | Path) -> Iterator[Path]:
     """Yield a path of the same name in a hidden folder beside `output`; when the block ends well it becomes `output`.
 
-    Folders that lack are made, and what killed commands left is removed. When the block raises, the hidden folder goes
-    and `output` is as it was. Only writing belongs into the block: its OSErrors are reported as errors of `output`.
-    A device or a pipe gets the content; a file must not take its place. Where `output` is a link, the file that it
-    leads to is written, and a warning names that file.
+    Folders that lack are made. When the block raises, the hidden folder goes and `output` is as it was. Only writing
+    belongs into the block: its OSErrors are reported as errors of `output`. A device or a pipe gets the content; a file
+    must not take its place. Where `output` is a link, the file that it leads to is written, and a warning names it.
     """
     target = Path(output)
     if not target.name or target.is_dir():
         raise InputError("is a directory, expected a file", file=target)
-    if target.exists() and not target.is_file():
-        with _poured(target) as poured:
-            yield poured
-        return
-    if target.is_symlink():
+    is_stream = target.exists() and not target.is_file()
+    if target.is_symlink() and not is_stream:
         target = Path(os.path.realpath(target))
         logger.warning("%s is a link: %s is written", output, target)
-    draft: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # The same name: gzip writes it into its header.
-        with _hidden_folder(target.parent) as folder:
+        beside = None if is_stream else target.parent
+        with tempfile.TemporaryDirectory(prefix=".part.", dir=beside) as folder:
+            # The same name: gzip writes it into its header.
             draft = Path(folder, target.name)
-            yield draft
-            draft.replace(target)
-    except InputError as error:
-        if draft is None or error.file != draft:
-            raise
-        raise InputError(error.what, file=target, hint=error.hint) from error
+            try:
+                yield draft
+            except InputError as error:
+                error.file = target if error.file == draft else error.file
+                raise
+            if is_stream:
+                with draft.open("rb") as content, target.open("wb") as stream:
+                    shutil.copyfileobj(content, stream)
+            else:
+                draft.replace(target)
     except OSError as error:
         raise unwritable(target, error) from error
-
-
-@contextmanager
-def _poured(target: Path) -> Iterator[Path]:
-    """Yield the path of a draft; when the block ends well its content is written to a device or a pipe."""
-    with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder, target.name)
-        try:
-            yield draft
-            with draft.open("rb") as content, target.open("wb") as stream:
-                shutil.copyfileobj(content, stream)
-        except OSError as error:
-            raise unwritable(target, error) from error
 
 
 @contextmanager
@@ -131,7 +88,7 @@ def figure_folder(target: Path, *, force: bool) -> Iterator[Path]:
         raise InputError("is a file, expected a folder", file=target)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        with _hidden_folder(target) as folder:
+        with tempfile.TemporaryDirectory(prefix=".part.", dir=target) as folder:
             yield Path(folder)
             made = sorted(Path(folder).iterdir())
             for file in made:

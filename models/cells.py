@@ -25,6 +25,7 @@ from datetime import date
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 import numpy as np
@@ -75,13 +76,6 @@ class Bounds(TypedDict, total=False):
     above: float
     max: float
     below: float
-
-
-class _Required:
-    """Marks that there is no default."""
-
-
-_REQUIRED: Final = _Required()
 
 
 def read_number(value: object) -> float:
@@ -178,10 +172,17 @@ class Rows:
         job: str = "",
         index: str = "",
     ) -> None:
-        columns: list[tuple[object, Any]] = list(frame.items())
-        if index:
-            columns.insert(0, (index, frame.index))
-        self._set(columns, len(frame), file, job)
+        self.file, self.job = str(file), job
+        self._length = len(frame)
+        self._cells: dict[str, Any] = {index: frame.index} if index else {}
+        self._values: dict[str, list[Any]] = {}
+        self._numbers: dict[str, list[float]] = {}
+        self._instants: dict[str, list[int | None]] = {}
+        for label, cells in frame.items():
+            name = str(label).strip()
+            if name in self._cells:
+                raise self.error("the table has two columns of this name", column=name)
+            self._cells[name] = cells
 
     @classmethod
     def of(
@@ -192,34 +193,9 @@ class Rows:
         job: str = "",
     ) -> Rows:
         """Rows of plain values; what a record lacks is a gap."""
-        rows = cls.__new__(cls)
-        names = dict.fromkeys(key for record in records for key in record)
-        rows._set(
-            [(name, [record.get(name) for record in records]) for name in names],
-            len(records),
-            file,
-            job,
-        )
-        return rows
+        import pandas as pd
 
-    def _set(
-        self,
-        columns: Sequence[tuple[object, Any]],
-        length: int,
-        file: str | Path,
-        job: str,
-    ) -> None:
-        self.file, self.job = str(file), job
-        self._length = length
-        self._cells: dict[str, Any] = {}
-        self._values: dict[str, list[Any]] = {}
-        self._numbers: dict[str, list[float]] = {}
-        self._instants: dict[str, list[int | None]] = {}
-        for label, cells in columns:
-            name = str(label).strip()
-            if name in self._cells:
-                raise self.error("the table has two columns of this name", column=name)
-            self._cells[name] = cells
+        return cls(pd.DataFrame(records, dtype=object), file, job=job)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -266,23 +242,21 @@ class Rows:
     def __iter__(self) -> Iterator[Row]:
         return (Row(self, index) for index in range(self._length))
 
-    # --- a whole column: NumPy looks at it, and rows are looked at where something is wrong
+    # --- a whole column
 
     def all_numbers(self, column: str, **bounds: Unpack[Bounds]) -> FloatArray:
         """A column of numbers: float64 of shape (rows,). InputError as `Row.number`."""
-        return self._array(column, Row.number, bounds)
+        return np.array([row.number(column, **bounds) for row in self], np.float64)
 
     def all_wholes(self, column: str, **bounds: Unpack[Bounds]) -> FloatArray:
         """A column of whole numbers: float64 of shape (rows,). InputError as `Row.whole`."""
-        return self._array(column, Row.whole, bounds)
+        return np.array([row.whole(column, **bounds) for row in self], np.float64)
 
-    def all_names(self, column: str, default: str | None = None) -> NDArray[np.object_]:
+    def all_names(
+        self, column: str, default: str | EllipsisType = ...
+    ) -> NDArray[np.object_]:
         """A column of names: str of shape (rows,), gaps as `default`. InputError as `Row.name`."""
-        names = (
-            row.name(column) if default is None else row.name(column, default)
-            for row in self
-        )
-        return np.array(list(names), dtype=object)
+        return np.array([row.name(column, default) for row in self], dtype=object)
 
     def all_seconds(self, column: str) -> FloatArray:
         """A column of instants as seconds since 1970 UTC, numbers as they are: float64 of shape (rows,)."""
@@ -295,56 +269,29 @@ class Rows:
         """A column of instants: UTC nanoseconds, int64 of shape (rows,). InputError as `Row.instant`."""
         return np.array([row.instant(column) for row in self], dtype=np.int64)
 
-    def _array(
-        self, column: str, read: Callable[..., float], bounds: Bounds
-    ) -> FloatArray:
-        values = np.array(self.values_as_numbers(column), dtype=np.float64)
-        wrong = ~np.isfinite(values)
-        if read is Row.whole:
-            wrong |= (values % 1 != 0) | (np.abs(values) >= WHOLE_BELOW)
-        for bound, limit in bounds.items():
-            wrong |= ~np.asarray(_COMPARE[bound][0](values, limit))  # type: ignore[arg-type]
-        for index in np.flatnonzero(wrong):
-            values[index] = read(self[int(index)], column, **bounds)
-        return values
-
     # --- columns as Row sees them
 
     def values(self, column: str) -> list[Any]:
         """The cells of a column as they are; None where the table has no such column."""
         if column not in self._values:
             cells = self._cells.get(column)
-            if cells is None:
-                self._values[column] = [None] * self._length
-            else:
-                self._values[column] = (
-                    cells if isinstance(cells, list) else cells.tolist()
-                )
+            none = [None] * self._length
+            self._values[column] = none if cells is None else cells.tolist()
         return self._values[column]
 
     def values_as_numbers(self, column: str) -> list[float]:
         """The cells of a column as finite numbers, NaN for all others."""
         if column not in self._numbers:
-            cells = self._cells.get(column)
-            if getattr(getattr(cells, "dtype", None), "kind", "O") in "iuf":
-                array = cells.to_numpy(dtype=np.float64, na_value=np.nan) + 0.0  # type: ignore[union-attr]
-                array[~np.isfinite(array)] = np.nan
-                self._numbers[column] = array.tolist()
-            else:
-                self._numbers[column] = [
-                    read_number(value) for value in self.values(column)
-                ]
+            values = self.values(column)
+            self._numbers[column] = [read_number(value) for value in values]
         return self._numbers[column]
 
     def values_as_instants(self, column: str) -> list[int | None]:
         """The cells of a column as UTC nanoseconds, None for what is no instant."""
         if column not in self._instants:
-            cells = self._cells.get(column)
-            stamps = getattr(getattr(cells, "dtype", None), "kind", "O") == "M"
-            texts = None if stamps else list(map(_as_stamp, self.values(column)))
-            if texts is not None:
-                self._check_zones(column, texts)
-            self._instants[column] = _nanoseconds(cells if texts is None else texts)
+            texts = [_as_stamp(value) for value in self.values(column)]
+            self._check_zones(column, texts)
+            self._instants[column] = _nanoseconds(texts)
         return self._instants[column]
 
     def _check_zones(self, column: str, texts: list[str | None]) -> None:
@@ -374,11 +321,6 @@ class Row:
         self._rows, self.index = rows, index
 
     @property
-    def number_in_file(self) -> int:
-        """Number of the row as a reader counts it: data rows from 1."""
-        return self.index + 1
-
-    @property
     def file(self) -> str:
         """The name of the table in messages."""
         return self._rows.file
@@ -386,14 +328,7 @@ class Row:
     @property
     def job(self) -> str:
         """Name of the row's job as far as it is known; empty otherwise."""
-        value = self.value(self._rows.job) if self._rows.job else None
-        return (
-            value.strip()
-            if isinstance(value, str)
-            else str(value)
-            if _is_whole(value)
-            else ""
-        )
+        return _as_name(self._rows.values(self._rows.job)[self.index])
 
     def has(self, column: str) -> bool:
         """Whether its table has such a column."""
@@ -418,7 +353,7 @@ class Row:
         return {column: value for column, value in cells.items() if value is not None}
 
     def number(
-        self, column: str, default: D | _Required = _REQUIRED, **bounds: Unpack[Bounds]
+        self, column: str, default: D | EllipsisType = ..., **bounds: Unpack[Bounds]
     ) -> float | D:
         """The finite number in a cell; `default` for a gap."""
         value = self._rows.values_as_numbers(column)[self.index]
@@ -427,7 +362,7 @@ class Row:
         return self._default(column, default, "a finite number", bounds)
 
     def whole(
-        self, column: str, default: D | _Required = _REQUIRED, **bounds: Unpack[Bounds]
+        self, column: str, default: D | EllipsisType = ..., **bounds: Unpack[Bounds]
     ) -> int | D:
         """The whole number in a cell; `default` for a gap."""
         value = self._rows.values_as_numbers(column)[self.index]
@@ -441,14 +376,12 @@ class Row:
             )
         return self._default(column, default, "a whole number", bounds)
 
-    def name(self, column: str, default: D | _Required = _REQUIRED) -> str | D:
+    def name(self, column: str, default: D | EllipsisType = ...) -> str | D:
         """The text in a cell without spaces around it, or the digits of a whole number; `default` for an empty cell."""
         value = self._rows.values(column)[self.index]
-        if isinstance(value, str) and (text := value.strip()):
+        if text := _as_name(value):
             return text
-        if _is_whole(value):
-            return str(value)
-        if is_empty(value) and not isinstance(default, _Required):
+        if is_empty(value) and not isinstance(default, EllipsisType):
             return default
         hint = (
             "a whole number in a column with gaps? store names as text"
@@ -464,7 +397,7 @@ class Row:
     def instant(
         self,
         column: str,
-        default: D | _Required = _REQUIRED,
+        default: D | EllipsisType = ...,
         *,
         origin_ns: int | None = None,
     ) -> int | D:
@@ -512,7 +445,7 @@ class Row:
         return InputError(
             message,
             file=rows.file or None,
-            row=self.number_in_file,
+            row=self.index + 1,
             column=column,
             job=self.job or None,
             hint=hint,
@@ -530,10 +463,10 @@ class Row:
         )
 
     def _default(
-        self, column: str, default: D | _Required, expected: str, bounds: Bounds
+        self, column: str, default: D | EllipsisType, expected: str, bounds: Bounds
     ) -> D:
         value = self._rows.values(column)[self.index]
-        if not isinstance(default, _Required) and is_gap(value):
+        if not isinstance(default, EllipsisType) and is_gap(value):
             return default
         raise self.error(
             column,
@@ -542,10 +475,15 @@ class Row:
         )
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(
-        value, bool | np.timedelta64
+def _as_name(value: object) -> str:
+    """The text in a cell or the digits of a whole number; empty where it is no name."""
+    if isinstance(value, str):
+        return value.strip()
+    # A truth value and NumPy's time spans are whole numbers to Python.
+    is_whole = type(value) is int or (
+        isinstance(value, np.integer) and not isinstance(value, np.timedelta64)
     )
+    return str(value) if is_whole else ""
 
 
 def _within(value: float, bounds: Bounds) -> bool:
@@ -591,20 +529,14 @@ def _as_stamp(value: object) -> Any:
         return None
 
 
-def _nanoseconds(stamps: Any) -> list[int | None]:
-    """UTC nanoseconds of time stamps, or of texts in ISO 8601; None for what is no instant from 1678 to 2261."""
+def _nanoseconds(texts: list[str | None]) -> list[int | None]:
+    """UTC nanoseconds of texts in ISO 8601; None for what is no instant from 1678 to 2261."""
     import pandas as pd
 
-    texts = isinstance(stamps, list)
-    if texts and not any(stamps):
-        return [None] * len(stamps)
-    series = pd.Series(stamps, dtype=object) if texts else pd.Series(stamps)
-    read = pd.to_datetime(
-        series, utc=True, errors="coerce", format="ISO8601" if texts else None
-    )
-    known = read.between(
-        pd.Timestamp.min.tz_localize("UTC"), pd.Timestamp.max.tz_localize("UTC")
-    )
+    series = pd.Series(texts, dtype=object)
+    read = pd.to_datetime(series, utc=True, errors="coerce", format="ISO8601")
+    low, high = pd.Timestamp.min, pd.Timestamp.max
+    known = read.between(low.tz_localize("UTC"), high.tz_localize("UTC"))
     whole = read.where(known).dt.as_unit("ns").astype("int64").tolist()
     return [
         value if good else None

@@ -38,10 +38,11 @@ class Check(Protocol):
 
     def read(self, text: str) -> Any:
         """Return the value that a text states; ValueError as above."""
+        return self(text)
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(Check):
     """A number in a range.
 
     Parameters
@@ -88,13 +89,9 @@ class Number:
     def __call__(self, value: Any) -> Any:
         """Return an int or a float."""
         if not isinstance(value, bool):
-            if isinstance(value, Integral) and self._inside(float(value)):
-                return int(value) if self.whole else float(value)
-            if (
-                isinstance(value, Real)
-                and not self.whole
-                and self._inside(float(value))
-            ):
+            if self.whole and isinstance(value, Integral) and self._inside(value):
+                return int(value)
+            if not self.whole and isinstance(value, Real) and self._inside(value):
                 return float(value)
         raise ValueError(f"expected {self.expected}, not {value!r}")
 
@@ -105,16 +102,11 @@ class Number:
         except (ValueError, OverflowError):
             raise ValueError(f"expected {self.expected}, not {text!r}") from None
 
-    def _inside(self, value: float) -> bool:
-        if not math.isfinite(value):
-            return False
-        if self.low is not None and (
-            value < self.low or (self.above and value == self.low)
-        ):
-            return False
-        return self.high is None or not (
-            value > self.high or (self.below and value == self.high)
-        )
+    def _inside(self, value: Any) -> bool:
+        low, high = self.low, self.high
+        above = low is None or (value > low if self.above else value >= low)
+        below = high is None or (value < high if self.below else value <= high)
+        return above and below and math.isfinite(value)
 
 
 def seconds(*, zero: bool = False, high: float = MAX_S) -> Number:
@@ -128,7 +120,7 @@ def whole(low: int) -> Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Name(Check):
     """Check that a value is one of some names, in upper or lower case.
 
     Parameters
@@ -146,20 +138,16 @@ class Name:
 
     def __call__(self, value: Any) -> str:
         """Return the name in the case that the check has it in."""
-        if isinstance(value, str) and value in (
-            self.names if isinstance(self.names, tuple) else self.names()
-        ):
+        names = self.names if isinstance(self.names, tuple) else self.names()
+        if isinstance(value, str) and value in names:
             return value
         names = self.all_names()
-        if isinstance(value, str):
-            same = [name for name in names if name.lower() == value.lower()]
-            if len(same) == 1:
-                return same[0]
+        same = [name for name in names if name.lower() == str(value).lower()]
+        if len(same) == 1:
+            return same[0]
         raise ValueError(
             f"{value!r} is not one of {', '.join(map(repr, names))}{did_you_mean(value, names)}"
         )
-
-    read = __call__
 
 
 def did_you_mean(value: object, names: Iterable[str]) -> str:
@@ -181,7 +169,7 @@ def refuse_unknown(options: Iterable[str], known: Collection[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Check):
     """A text, or a path, that a result can record."""
 
     kind: str = "text"
@@ -199,11 +187,9 @@ class Text:
             raise ValueError(f"expected UTF-8 text, not {text!r}; rename it") from None
         return text
 
-    read = __call__
-
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Check):
     """Check that a value is true or false."""
 
     kind: str = "flag"
@@ -214,66 +200,49 @@ class Flag:
             raise ValueError(f"expected true or false, not {value!r}")
         return value
 
-    def read(self, text: str) -> bool:
-        """Return what a text states."""
-        raise ValueError(f"expected true or false, not {text!r}")
-
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Two names, as text with a comma between."""
+class Pair(Check):
+    """Two names, also as text with a comma between."""
 
     kind: str = "pair"
 
     def __call__(self, value: Any) -> tuple[str, str]:
         """Return the two names."""
-        listed = isinstance(value, tuple | list) and all(
-            isinstance(part, str) for part in value
-        )
-        parts = [part.strip() for part in value] if listed else []
-        if len(parts) != 2 or not all(parts):
-            raise ValueError(f"expected two models with a comma between, not {value!r}")
-        return parts[0], parts[1]
-
-    def read(self, text: str) -> tuple[str, str]:
-        """Return the two names that a text states."""
+        parts = value.split(",") if isinstance(value, str) else value
         try:
-            return self(text.split(","))
-        except ValueError:
-            raise ValueError(
-                f"expected two models with a comma between, not {text!r}"
-            ) from None
+            first, second = (part.strip() for part in parts)
+        except (AttributeError, TypeError, ValueError):
+            first = second = ""
+        if not (first and second):
+            raise ValueError(f"expected two models with a comma between, not {value!r}")
+        return first, second
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """Check an assignment of a value to a name, as text NAME=VALUE."""
+class Assignment(Check):
+    """Check an assignment of a value to a name: a pair, or text NAME=VALUE."""
 
     kind: str = "assignment"
 
     def __call__(self, value: Any) -> tuple[str, str]:
         """Return name and value, both as text."""
+        if isinstance(value, str):
+            value = tuple(value.split("=", 1))
         if (
             not isinstance(value, tuple | list)
             or len(value) != 2
             or not str(value[0]).strip()
         ):
-            raise ValueError(f"expected a name and its value, not {value!r}")
+            raise ValueError(f"expected NAME=VALUE, not {value!r}")
         name, given = value
         words = {True: "yes", False: "no", None: "none"}
         text = words[given] if given is None or isinstance(given, bool) else str(given)
         return str(name).strip().replace("-", "_"), text
 
-    def read(self, text: str) -> tuple[str, str]:
-        """Return what a text assigns to what."""
-        name, equals, value = text.partition("=")
-        if not (name.strip() and equals):
-            raise ValueError(f"expected NAME=VALUE, not {text!r}")
-        return self((name, value))
-
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class Several(Check):
     """Any number of values of one kind; a mapping counts as its pairs."""
 
     each: Check
@@ -298,73 +267,53 @@ class Several:
 
 
 @dataclass(frozen=True, slots=True)
-class SecondsBySize:
-    """Seconds by number of units, such as 8:40,64:60; or one number of seconds for any size."""
+class SecondsBySize(Check):
+    """Seconds by number of units, also as text such as 8:40,64:60; or one number of seconds for any size."""
 
     kind: str = "seconds"
 
     def __call__(self, value: Any) -> tuple[tuple[int, float], ...]:
         """Return pairs (number of units up to which the seconds apply, seconds), ascending."""
-        if isinstance(value, Real):
-            value = ((sys.maxsize, value),)
+        pairs = ((sys.maxsize, value),) if isinstance(value, Real) else value
         try:
-            pairs = sorted(
-                (whole(1)(units), seconds(zero=True, high=MAX_LIMIT_S)(spent))
-                for units, spent in value
-            )
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"expected seconds, or pairs of units and seconds, not {value!r}"
-            ) from None
-        if len({units for units, _ in pairs}) < len(pairs):
-            raise ValueError(f"expected each number of units once, not {value!r}")
-        return tuple(pairs)
-
-    def read(self, text: str) -> tuple[tuple[int, float], ...]:
-        """Return the pairs that a text states."""
-        try:
-            parts = [part.rpartition(":") for part in text.split(",")]
-            return self(
-                [
+            if isinstance(value, str):
+                parts = [part.rpartition(":") for part in value.split(",")]
+                pairs = [
                     (int(units) if colon else sys.maxsize, float(spent))
                     for units, colon, spent in parts
                 ]
-            )
-        except ValueError:
+            check = seconds(zero=True, high=MAX_LIMIT_S)
+            checked = sorted((whole(1)(units), check(spent)) for units, spent in pairs)
+        except (TypeError, ValueError):
             expected = "expected seconds, or UNITS:SECONDS with commas between"
-            raise ValueError(f"{expected}, not {text!r}") from None
+            raise ValueError(f"{expected}, not {value!r}") from None
+        if len({units for units, _ in checked}) < len(checked):
+            raise ValueError(f"expected each number of units once, not {value!r}")
+        return tuple(checked)
 
 
 @dataclass(frozen=True, slots=True)
-class Watts:
-    """Power of a node that is idle and of one that is busy, as text IDLE,BUSY."""
+class Watts(Check):
+    """Power of a node that is idle and of one that is busy, also as text IDLE,BUSY."""
 
     kind: str = "watts"
 
     def __call__(self, value: Any) -> tuple[float, float]:
         """Return both as numbers >= 0; a busy node draws no less than an idle one."""
         try:
-            idle, busy = (Number(0, 1e6)(watts) for watts in value)
+            parts = map(float, value.split(",")) if isinstance(value, str) else value
+            idle, busy = (Number(0, 1e6)(watts) for watts in parts)
+            if idle <= busy:
+                return idle, busy
         except (TypeError, ValueError):
-            raise ValueError(self._refusal(value)) from None
-        if busy < idle:
-            raise ValueError(self._refusal(value))
-        return idle, busy
-
-    def read(self, text: str) -> tuple[float, float]:
-        """Return the two numbers that a text states."""
-        try:
-            return self([float(part) for part in text.split(",")])
-        except ValueError:
-            raise ValueError(self._refusal(text)) from None
-
-    @staticmethod
-    def _refusal(value: object) -> str:
-        return f"expected IDLE,BUSY: watts of an idle node, and of a busy one, which draws no less; not {value!r}"
+            pass
+        raise ValueError(
+            f"expected IDLE,BUSY: watts of an idle node, and of a busy one, which draws no less; not {value!r}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Check):
     """Check a process of arrivals as text: poisson:RATE, in jobs an hour."""
 
     kind: str = "arrival"
@@ -382,11 +331,9 @@ class Arrival:
             raise ValueError(f"poisson: jobs an hour: {error}") from None
         return f"poisson:{str(per_hour).removesuffix('.0')}"
 
-    read = __call__
-
 
 @dataclass(frozen=True, slots=True)
-class Maybe:
+class Maybe(Check):
     """Check that a value is None, or one that another check allows."""
 
     inner: Check
@@ -411,14 +358,15 @@ def check_fields(made: Any) -> None:
     Raises
     ------
     InputError
-        For the first field that does not fit, by the name that the command line has for it.
+        For the first field that does not fit, by the name that the command line has for it, else by its own.
     """
     for each in fields(made):
         if "check" in each.metadata:
             try:
                 value = each.metadata["check"](getattr(made, each.name))
             except (ValueError, TypeError) as error:
-                raise InputError(f"{each.metadata['flag']}: {error}") from None
+                name = each.metadata.get("flag", each.name)
+                raise InputError(f"{name}: {error}") from None
             object.__setattr__(
                 made, each.name, value
             )  # the dataclass is frozen, and not yet handed out

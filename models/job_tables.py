@@ -13,8 +13,8 @@ import pandas as pd
 from bft.models.cells import Bounds, Row, Rows, read_number, shown
 from bft.models.curves import Curve
 from bft.models.errors import InputError
-from bft.models.jobs import JOB_BYTES, MAX_UNITS, Job, JobTable
-from bft.models.tables import read_table, write_parquet
+from bft.models.jobs import MAX_UNITS, Job, JobTable
+from bft.models.tables import read_table, trusting_pickles, write_parquet
 
 REQUIRED = ("Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os")
 OPTIONAL = (
@@ -52,7 +52,7 @@ KIND_MARK = "@"
 NAME_COLUMNS = ("name", "job", "Unnamed: 0", "")
 
 
-def read_jobs(path: str | Path) -> JobTable:
+def read_jobs(path: str | Path, *, trust_pickle: bool = False) -> JobTable:
     """Read a native job table (Parquet, CSV or JSON lines).
 
     Columns: name, Jmin, Jmax, Pmax (samples), Tsub (UTC), Tcup, Tcdw (s), Ns, Ps, Os (lists; in CSV as JSON), and
@@ -77,10 +77,13 @@ def read_jobs(path: str | Path) -> JobTable:
     ...     [job.rates.tolist() for job in read_jobs(file)]
     [[0.0, 10.0, 17.0, 24.0, 31.0]]
     """
-    return jobs_from_frame(read_table(path, row_bytes=JOB_BYTES), source=str(path))
+    frame = read_table(path, trust_pickle=trust_pickle)
+    return jobs_from_frame(frame, source=str(path))
 
 
-def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable:
+def read_published_jobs(
+    bounds: str | Path, scalability: str | Path, *, trust_pickle: bool = False
+) -> JobTable:
     """Read the published pair of tables: `bounds` (-bdfn) and `scalability` (-scfn), joined by job name.
 
     The order is that of `bounds`. Jobs that only `scalability` has are left out. A job named J00001-vgg16 trains the
@@ -102,12 +105,14 @@ def read_published_jobs(bounds: str | Path, scalability: str | Path) -> JobTable
     ...     files = Path(folder, "bounds.pkl"), Path(folder, "curves.pkl")
     ...     bounds.set_index(pd.Index(["J00001-vgg16"])).to_pickle(files[0])
     ...     curves.to_pickle(files[1])
-    ...     [(job.name, job.model, job.jmax) for job in read_published_jobs(*files)]
+    ...     [(job.name, job.model, job.jmax) for job in read_published_jobs(*files, trust_pickle=True)]
     [('J00001-vgg16', 'vgg16', 4)]
     """
-    bound_rows = _rows(read_table(bounds, row_bytes=JOB_BYTES), str(bounds), BOUNDS)
+    with trusting_pickles(trust_pickle):
+        bound_frame, curve_frame = read_table(bounds), read_table(scalability)
+    bound_rows = _rows(bound_frame, str(bounds), BOUNDS)
     curve_rows = _rows(
-        read_table(scalability),
+        curve_frame,
         str(scalability),
         ("Ns", "Ps"),
         (*NAME_COLUMNS, "model"),

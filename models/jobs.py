@@ -28,8 +28,6 @@ MAX_UNITS = 10_000_000
 MAX_NAME = 1_000
 # Sizes that a message shows.
 SHOWN_SIZES = 10
-# Memory of a job with curves of a few points, measured; readers of tables that hold one a row count with it.
-JOB_BYTES = 1_500
 
 
 class Dynamics(Protocol):

@@ -24,6 +24,11 @@ INPUT, JOBS, POLICY, SOLVER, SHARING, COSTS, OUTPUT = SECTIONS = (
     "Output",
 )
 
+# Help of an option that replays and all other commands that read tables have.
+TRUST_PICKLE = (
+    "Open pickles other than the published ones: this runs any program that is in them."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 import os
 import re
-import struct
-import subprocess
 import sys
 import tarfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Self, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,17 +26,13 @@ from numpy.typing import NDArray
 from bft.models.cells import GAPS
 from bft.models.errors import InputError
 from bft.models.limited_reading import (
-    Budget,
-    Weigh,
-    bounded,
+    BLOCK,
+    MAX_LINE,
+    gathered,
     out_of_memory,
     parse_json,
-    readable,
     reading,
-    weigh_json,
-    weigh_lines,
 )
-from bft.models.pickles.safe_pickle import read_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,21 +50,6 @@ TEXT_COLUMNS: Final = frozenset(
         "model", "model_a", "model_b", "model1", "model2", "model_name", "dataset1", "dataset2",
     )
 )  # fmt: skip
-_CHUNK: Final = 1 << 20
-# Memory, measured: a column of a table; a cell of CSV, empty or not, while it is read; a list in a cell.
-_COLUMN_BYTES: Final = 1_300
-_CELL_BYTES: Final = 32
-_LIST_BYTES: Final = 150
-# Of an archive: files in it, and bytes of what describes one (long names, further attributes).
-_MAX_MEMBERS: Final = 10_000
-_MAX_DESCRIPTION: Final = 1 << 20
-_DESCRIPTIONS: Final = (
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-)
 
 # First bytes and what they say a file is; a tar header has its name further on.
 _MAGIC: Final = (
@@ -89,11 +70,36 @@ _MAGIC: Final = (
     (b"ccopy_reg\n", "a pickle"),
 )
 
+# SHA-256 of the published data set's pickles (BFTrainer/Replayer 515f0e5), which need no --trust-pickle.
+_PUBLISHED: Final = frozenset(
+    (
+        "ad8c980a647d35fd1698ff6c19b0bb06a4a935102a88c31adc24d7a3be15d16f",  # ndstat-10sdn6-evt, also in its .tar.gz
+        "0e052296387d51eb5004c4fa7a5d76ebcb363729b44dbd22dda5c22b8b5c8eaa",  # ImageNet-imgps-Jbnd, -spdup-Jbnd-1001J
+        "e6e7e12af9d24b3cb670ed5e5f784ecbde7343e85a9c0abef8962bc5034f7483",  # ImageNet-imgps-JNPs-1001J
+        "222cad5c8211f6e808b7cfbdc6e1b2945a000004333c0bd329eaf8850859ae8d",  # ImageNet-spdup-JNPs-1001J
+        "49123d7d13ab74e254209667dec533b21c4cb0cb6309fae29478e4cf9d7cb147",  # hps-shufflenet-Jbnd-1000J
+        "5836455268e82bb55ec791b9e206d1ec04f77faee4ef62c1deea17951ac82133",  # hps-shufflenet-JNPs-1000J
+        "59587af255e337ef2e79f579d478d6d613e6f17ca29281e12ef73472abf9c21f",  # hps-shufflenet-Jbnd-10J
+        "799e21876bd10e9729badcc4ea8c987ccfc6d59acce6927862d74ede7fb150cd",  # hps-shufflenet-JNPs-10J
+    )
+)
+_trusted: ContextVar[bool] = ContextVar("pickles may be opened", default=False)
+
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
-Reader: TypeAlias = "Callable[[BinaryIO, str, Budget], pd.DataFrame]"
+Reader: TypeAlias = "Callable[[BinaryIO, str], pd.DataFrame]"
 
 
-def read_table(path: str | Path, *, row_bytes: int = 0) -> pd.DataFrame:
+@contextmanager
+def trusting_pickles(trust: bool) -> Iterator[None]:
+    """Let pickles be opened inside the block if `trust` says so, or a block around it."""
+    token = _trusted.set(trust or _trusted.get())
+    try:
+        yield
+    finally:
+        _trusted.reset(token)
+
+
+def read_table(path: str | Path, *, trust_pickle: bool = False) -> pd.DataFrame:
     r"""Read a job table or a matrix trace by the suffix of its file.
 
     | suffix                       | is                                                               |
@@ -102,7 +108,7 @@ def read_table(path: str | Path, *, row_bytes: int = 0) -> pd.DataFrame:
     | .csv, .csv.gz                | CSV in UTF-8 with a header line; rows are numbered, no index;    |
     |                              | semicolons or tabs may separate columns, and decimals be commas  |
     | .jsonl, .jsonl.gz            | one object per line                                              |
-    | .pkl, .pickle, .pkl.gz       | a pickled DataFrame, read by `bft.models.pickles.safe_pickle`            |
+    | .pkl, .pickle, .pkl.gz       | a pickled DataFrame                                              |
     | .tar.gz, .tgz                | an archive with exactly one file of the above kinds              |
     | none, and no such file       | that name with .pkl, else with .tar.gz, as the published ones    |
 
@@ -110,20 +116,19 @@ def read_table(path: str | Path, *, row_bytes: int = 0) -> pd.DataFrame:
     ----------
     path
         The file.
-    row_bytes
-        Memory that the caller will take for each row, for the bound.
+    trust_pickle
+        Open a pickle, which runs whatever program is in it; the published ones are opened anyway.
 
     Returns
     -------
     DataFrame
         With `attrs["metadata"]`, a dict of str to str, of a Parquet file's own key-value metadata.
-        The values of a large pickled matrix are read-only.
 
     Raises
     ------
     InputError
-        Naming the file, if it is missing, unreadable, empty, cut short, not what its suffix says,
-        a pickle that would run code, or far larger in memory than it is as a file (`bft.models.limited_reading`).
+        Naming the file, if it is missing, unreadable, empty, cut short, not what its suffix says, a pickle
+        that is not trusted, or does not fit into memory.
 
     Examples
     --------
@@ -136,67 +141,43 @@ def read_table(path: str | Path, *, row_bytes: int = 0) -> pd.DataFrame:
     """
     path = _found(Path(path))
     suffix = _suffix(path.name)
-    with reading(path), path.open("rb") as stream:
-        budget = Budget(str(path), path.stat().st_size)
+    with trusting_pickles(trust_pickle), reading(path), path.open("rb") as stream:
         if suffix is None:
-            raise _unknown(stream.peek(_HEAD), str(path))
-        if suffix in _ARCHIVES:
-            frame = _read_archive(stream, str(path), budget)
-        else:
-            frame = _read(stream, suffix, str(path), budget)
-        budget.take(len(frame) * row_bytes)
-        return frame
+            known = ", ".join((*_READERS, *_PACKED, *_ARCHIVES))
+            content = _sniffed(stream.read(_HEAD))
+            raise InputError(
+                f"has none of the suffixes {known}",
+                file=path,
+                hint=f"it looks like {content}" if content else None,
+            )
+        if suffix in _READERS:
+            return _read(stream, suffix, str(path))
+        _expect(stream, "gzip-compressed", suffix, str(path))
+        with gzip.GzipFile(fileobj=stream) as unpacked:
+            if suffix in _ARCHIVES:
+                return _read_archive(unpacked, str(path))
+            inside = gathered(unpacked, path)
+            return _read(inside, suffix.removesuffix(".gz"), str(path))
 
 
-def read_blocks(
-    path: str | Path,
-    in_blocks: Callable[[pa.Schema], bool],
-    *,
-    row_bytes: int = 0,
-    at_once: int | None = None,
-) -> Iterator[pd.DataFrame]:
-    """Read a table as `read_table` does, a Parquet file in blocks of rows: only one of them is in memory.
+def read_blocks(path: Path, rows: int | None = None) -> Iterator[pd.DataFrame]:
+    """Read a Parquet file as `read_table` does, in blocks of rows: only one of them is in memory.
 
     Parameters
     ----------
     path
         The file.
-    in_blocks
-        Whether a Parquet file of this schema is wanted in blocks.
-    row_bytes
-        Memory that the caller will keep of each row, for the bound.
-    at_once
-        Rows of a block, `ROW_GROUP` where None.
+    rows
+        Of a block, `ROW_GROUP` where None.
 
     Yields
     ------
     DataFrame
-        At least one, in the order of the file; as `read_table` returns them.
+        At least one, in the order of the file.
     """
-    path = _found(Path(path))
-    if _suffix(path.name) != ".parquet":
-        yield read_table(path, row_bytes=row_bytes)
-        return
-    file = str(path)
     with reading(path), path.open("rb") as stream:
-        _expect(_peek(stream), _READERS[".parquet"][0], ".parquet", file)
-        budget = Budget(file, path.stat().st_size)
-        with _parquet_errors(file):
-            import pyarrow.parquet as pq
-
-            parquet = pq.ParquetFile(stream)
-            budget.take(parquet.metadata.num_rows * row_bytes)
-            rows = (at_once or ROW_GROUP) if in_blocks(parquet.schema_arrow) else 0
-            tables = _arrow_tables(stream, file, budget, rows)
-        while True:
-            with _parquet_errors(file):
-                table = next(tables, None)
-                frame = None if table is None else _frame_of(table)
-            del table
-            if frame is None:
-                return
-            yield frame
-            del frame
+        _expect(stream, "a Parquet file", ".parquet", str(path))
+        yield from _frames(stream, str(path), rows or ROW_GROUP)
 
 
 def _found(path: Path) -> Path:
@@ -227,15 +208,6 @@ def _suffix(name: str) -> str | None:
     return max(known, key=len, default=None)
 
 
-def _unknown(head: bytes, file: str) -> InputError:
-    content = _sniffed(head)
-    return InputError(
-        f"has none of the suffixes {', '.join((*_READERS, *_PACKED, *_ARCHIVES))}",
-        file=file,
-        hint=f"it looks like {content}" if content else None,
-    )
-
-
 def _sniffed(head: bytes) -> str | None:
     """Say what a file is by its first bytes; None for text and for what is not known."""
     if head[257:262] == b"ustar":
@@ -243,42 +215,13 @@ def _sniffed(head: bytes) -> str | None:
     return next((content for magic, content in _MAGIC if head.startswith(magic)), None)
 
 
-def _read(stream: BinaryIO, suffix: str, file: str, budget: Budget) -> pd.DataFrame:
-    """Read a file as what `suffix` says, after a look at its first bytes."""
-    if suffix in _PACKED:
-        _expect(_peek(stream), "gzip-compressed", suffix, file)
-        return _read_content(
-            gzip.GzipFile(fileobj=stream).read, suffix.removesuffix(".gz"), file, budget
-        )
-    if suffix == ".parquet":  # Arrow reads of the file what it needs
-        _expect(_peek(stream), _READERS[suffix][0], suffix, file)
-        return _read_parquet(stream, file, budget)
-    return _read_content(stream.read, suffix, file, budget)
-
-
-def _read_content(
-    read: Callable[[int], bytes], suffix: str, file: str, budget: Budget
-) -> pd.DataFrame:
-    """Read content after decompression, within limits."""
-    expected, reader = _READERS[suffix]
-    weigh = weigh_lines(_WEIGH[suffix], file) if suffix in _WEIGH else len
-    stream = bounded(read, budget, weigh)
-    _expect(_peek(stream), expected, suffix, file)
-    frame = reader(cast("BinaryIO", stream), file, budget)
-    _drain(stream)
-    return frame
-
-
-def _peek(stream: IO[bytes]) -> bytes:
-    # All streams here are buffered: files, members of archives, and GzipFile.
-    return bytes(cast("io.BufferedReader", stream).peek(_HEAD))[:_HEAD]
-
-
-def _expect(head: bytes, expected: str | None, suffix: str, file: str) -> None:
-    """Raise for an empty file, or one whose content contradicts its suffix.
+def _expect(stream: IO[bytes], expected: str | None, suffix: str, file: str) -> None:
+    """Raise for an empty file, or one whose first bytes contradict its suffix.
 
     Of a pickle (protocols 0 and 1) and of text one cannot be sure, hence what is not known passes.
     """
+    head = stream.read(_HEAD)
+    stream.seek(0)
     if not head:
         raise InputError("is empty", file=file)
     form = _sniffed(head)
@@ -293,135 +236,70 @@ def _expect(head: bytes, expected: str | None, suffix: str, file: str) -> None:
         )
 
 
-def _drain(stream: IO[bytes] | gzip.GzipFile) -> None:
-    """Read to the end, where gzip compares its check sum; a pickle and an archive end before that."""
-    while not stream.closed and stream.read(
-        _CHUNK
-    ):  # pandas closes what it has read to the end
-        pass
+def _read(stream: BinaryIO, suffix: str, file: str) -> pd.DataFrame:
+    """Read what no longer is compressed."""
+    expected, reader = _READERS[suffix]
+    _expect(stream, expected, suffix, file)
+    return reader(stream, file)
 
 
-class _Member(tarfile.TarInfo):
-    """A member of an archive; what describes it is bounded before it is read."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Read the header of a member as TarInfo does, and refuse sparse files and huge descriptions."""
-        made = super().frombuf(buf, encoding, errors)
-        if made.type == tarfile.GNUTYPE_SPARSE:
-            raise InputError(
-                "holds a sparse file, which may be as large as it claims; expected a table as it is"
-            )
-        if made.type in _DESCRIPTIONS and made.size > _MAX_DESCRIPTION:
-            raise InputError(
-                f"describes a file in more than {readable(_MAX_DESCRIPTION)}"
-            )
-        return made
-
-
-def _read_archive(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
-    """Read the one table of a .tar.gz out of the stream; nothing is written to disk."""
-    _expect(_peek(stream), "gzip-compressed", ".tar.gz", file)
-    members: list[tarfile.TarInfo] = []
-    tables: list[tarfile.TarInfo] = []
-    frame: pd.DataFrame | None = None
-    damage: InputError | None = None
-    with _members(stream, file) as archive:
+def _read_archive(unpacked: gzip.GzipFile, file: str) -> pd.DataFrame:
+    """Read the one table of an archive, forward and without writing anything to disk."""
+    names: list[str] = []
+    tables: dict[str, io.BytesIO] = {}
+    with tarfile.open(fileobj=unpacked, mode="r|") as archive:
         for member in archive:
-            members.append(member)
-            if len(members) > _MAX_MEMBERS:
-                raise InputError(
-                    f"holds more than {_MAX_MEMBERS:,} files, expected one table",
-                    file=file,
-                )
-            if not _is_table(member):
-                continue
-            tables.append(member)
-            if len(tables) == 1:  # read in passing: to unpack a large one takes long
-                try:
-                    frame = _read_member(archive, member, file, budget)
-                except InputError as error:
-                    damage = error
+            names.append(ascii(member.name)[1:-1])
+            # Links lead elsewhere, sparse files are as large as they claim, ._ files are macOS's.
+            regular = member.isreg() and not member.issparse()
+            hidden = Path(member.name).name.startswith("._")
+            content = archive.extractfile(member) if regular and not hidden else None
+            if content is not None and member.name.lower().endswith(tuple(_READERS)):
+                tables[names[-1]] = gathered(content, file)
+    while unpacked.read(BLOCK):  # to the end, where gzip compares its check sum
+        pass
     if len(tables) != 1:
-        names = [ascii(member.name)[1:-1] for member in tables or members]
-        listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        listed = list(tables) or names
+        shown = ", ".join(listed[:10]) + (", ..." if len(listed) > 10 else "")
         raise InputError(
             f"holds {len(tables) or 'no'} tables, expected one ({', '.join(_READERS)})",
             file=file,
-            hint=f"{'they are' if tables else 'it holds'} {listed or 'nothing'}",
+            hint=f"{'they are' if tables else 'it holds'} {shown or 'nothing'}",
         )
-    if damage is not None:
-        raise damage
-    return cast("pd.DataFrame", frame)
+    name, table = tables.popitem()
+    return _read(table, _suffix(name) or "", f"{file}, {name}")
 
 
-def _is_table(member: tarfile.TarInfo) -> bool:
-    # Links lead elsewhere, sparse files are as large as they claim, ._ files are macOS's.
-    regular = member.isreg() and not member.issparse()
-    known = any(member.name.lower().endswith(suffix) for suffix in _READERS)
-    return regular and known and not Path(member.name).name.startswith("._")
+def _read_pickle(stream: BinaryIO, file: str) -> pd.DataFrame:
+    import pandas as pd
 
-
-def _read_member(
-    archive: tarfile.TarFile, member: tarfile.TarInfo, file: str, budget: Budget
-) -> pd.DataFrame:
-    content = archive.extractfile(member)
-    if content is None:  # only what is no regular file
-        raise InputError("holds no file", file=file)
-    inside = ascii(member.name)[1:-1]
-    with content:
-        return _read_content(
-            content.read, _suffix(member.name) or "", f"{file}, {inside}", budget
-        )
-
-
-@contextmanager
-def _members(stream: BinaryIO, file: str) -> Iterator[tarfile.TarFile]:
-    """The archive, read once and forward: what passes by takes no memory."""
-    with gzip.GzipFile(fileobj=stream, mode="rb") as unpacked:
-        try:
-            with tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_Member) as archive:
-                yield archive
-        except InputError as error:
-            error.file = error.file or file
-            raise
-        _drain(unpacked)
-
-
-def _read_pickle(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
-    return read_frame(stream, file=file, budget=budget)
-
-
-def _read_parquet(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
-    # Arrow reads from the end: a member of an archive, which cannot be sought in, is brought into memory.
-    source = stream if stream.seekable() else io.BytesIO(stream.read())
-    with _parquet_errors(file):
-        return _frame_of(next(_arrow_tables(source, file, budget)))
-
-
-@contextmanager
-def _parquet_errors(file: str) -> Iterator[None]:
-    """Tell what Arrow finds wrong with a file."""
-    import pyarrow as pa
-
+    # In memory, so that the very bytes are opened that were looked at.
+    content = stream if isinstance(stream, io.BytesIO) else gathered(stream, file)
+    if not _trusted.get():
+        digest = hashlib.sha256(content.getbuffer()).hexdigest()
+        if digest not in _PUBLISHED:
+            raise InputError(
+                "is a pickle and none of the published ones: opening it runs any program that is in it",
+                file=file,
+                hint="add --trust-pickle if you trust whoever made it",
+            )
     try:
-        yield
-    except InputError:
+        frame = pd.read_pickle(content)  # noqa: S301 - on the user's word  # nosec B301
+    except MemoryError:
         raise
-    except MemoryError as error:  # Arrow's are of both kinds
-        raise out_of_memory(error, file) from error
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except Exception as error:  # whatever a damaged pickle comes upon
         raise InputError(
-            f"not a readable Parquet file: {reason}", file=file, hint="is it complete?"
+            f"not a readable pickle: {type(error).__name__}: {error}", file=file
         ) from error
-
-
-def _frame_of(table: pa.Table) -> pd.DataFrame:
-    """A table as a frame, with what its file says of itself."""
-    frame: pd.DataFrame = table.to_pandas()
-    frame.attrs["metadata"] = parquet_metadata(table.schema)
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(
+            f"holds a {type(frame).__name__}, expected a DataFrame", file=file
+        )
     return frame
+
+
+def _read_parquet(stream: BinaryIO, file: str) -> pd.DataFrame:
+    return next(_frames(stream, file))
 
 
 def parquet_metadata(schema: pa.Schema) -> dict[str, str]:
@@ -433,134 +311,53 @@ def parquet_metadata(schema: pa.Schema) -> dict[str, str]:
     }
 
 
-def _arrow_tables(
-    source: BinaryIO, file: str, budget: Budget, rows: int = 0
-) -> Iterator[pa.Table]:
-    """The table of a Parquet file, whole or in blocks of so many rows.
-
-    A few kB can state any number of rows, and of copies of long texts. How many values there are, the file says before
-    any is read. Texts are read as a dictionary, as they are stored, and written out once their lengths are known.
-    """
+def _frames(
+    source: BinaryIO, file: str, rows: int | None = None
+) -> Iterator[pd.DataFrame]:
+    """The frame of a Parquet file, whole or in blocks of so many rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    parquet = pq.ParquetFile(source)
-    schema, total = parquet.schema_arrow, parquet.metadata.num_rows
-    at_once = min(rows, total) if rows else total
-    nested = sum(pa.types.is_nested(field.type) for field in schema)
-    row_bytes = sum(_width(field.type) for field in schema)
-    size = 8 * _values(source, file) if nested else row_bytes * at_once
-    budget.take(2 * size)  # Arrow's, and pandas'
-    budget.take(at_once * (nested * _LIST_BYTES + 1) + len(schema) * _COLUMN_BYTES)
-    texts = [field.name for field in schema if _is_text(field.type)]
-    if texts:
-        source.seek(0)
-        parquet = pq.ParquetFile(source, read_dictionary=texts)
-    if not rows or not total:
-        yield _checked(parquet.read(), schema, texts, file, budget)
-        return
-    taken = budget.taken
-    for batch in parquet.iter_batches(rows):
-        budget.taken = taken  # the block before is gone
-        table = pa.Table.from_batches([batch])
-        yield _checked(table, schema, texts, file, budget)
+    try:
+        parquet = pq.ParquetFile(source)
+        if rows is None or not parquet.metadata.num_rows:
+            yield _frame_of(parquet.read(), file)
+            return
+        for batch in parquet.iter_batches(rows):
+            yield _frame_of(pa.Table.from_batches([batch]), file)
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, InputError | MemoryError):  # Arrow's are of both kinds
+            raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if "worker thread" in reason:
+            raise out_of_memory(error, file) from error
+        raise InputError(
+            f"not a readable Parquet file: {reason}", file=file, hint="is it complete?"
+        ) from error
 
 
-def _checked(
-    table: pa.Table, schema: pa.Schema, texts: list[str], file: str, budget: Budget
-) -> pa.Table:
-    """A table with its texts written out, after Arrow's own check of all values."""
+def _frame_of(table: pa.Table, file: str) -> pd.DataFrame:
+    """A table as a frame, with what its file says of itself, after Arrow's own check of all values."""
     import pyarrow as pa
 
-    for index, field in enumerate(schema):
-        column = table.column(index)
-        if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
-            budget.take(sum(_text_bytes(chunk) for chunk in column.chunks))
-            if field.name in texts:
-                column = column.cast(field.type)
-                table = table.set_column(index, field, column)
+    for name, column in zip(table.column_names, table.columns, strict=True):
         try:
             column.validate(full=True)
         except pa.ArrowInvalid as error:
-            message = (
-                "not UTF-8 text"
-                if "UTF8" in str(error)
-                else f"damaged: {str(error).splitlines()[0]}"
-            )
+            reason = str(error).splitlines()[0]
+            message = "not UTF-8 text" if "UTF8" in reason else f"damaged: {reason}"
             raise InputError(
-                message, file=file, column=field.name, hint="save it as UTF-8"
+                message, file=file, column=name, hint="save it as UTF-8"
             ) from error
-    return table
+    frame: pd.DataFrame = table.to_pandas()
+    frame.attrs["metadata"] = parquet_metadata(table.schema)
+    return frame
 
 
-# The footer of a Parquet file ends with its length and a mark.
-_FOOTER_END = struct.Struct("<I4s")
-_COUNT_VALUES = """
-import io, sys
-import pyarrow.parquet as pq
-described = pq.read_metadata(io.BytesIO(b"PAR1" + sys.stdin.buffer.read()))
-groups = map(described.row_group, range(described.num_row_groups))
-print(sum(group.column(k).num_values for group in groups for k in range(group.num_columns)))
-"""
-
-
-def _values(source: BinaryIO, file: str) -> int:
-    """How many values the footer of a Parquet file states, those within lists included.
-
-    Arrow ends the whole process when the statistics in a footer contradict one another, so another process reads them.
-    """
-    size = source.seek(0, io.SEEK_END)
-    source.seek(max(0, size - _FOOTER_END.size))
-    length, _ = _FOOTER_END.unpack(source.read(_FOOTER_END.size))
-    source.seek(max(0, size - _FOOTER_END.size - length))
-    footer = source.read()
-    source.seek(0)
-    counted = subprocess.run(  # noqa: S603 - our own text
-        [sys.executable, "-P", "-c", _COUNT_VALUES], input=footer, capture_output=True
-    )
-    if counted.returncode:
-        raise InputError(
-            "not a readable Parquet file: its footer is damaged",
-            file=file,
-            hint="is it complete?",
-        )
-    return int(counted.stdout)
-
-
-def _width(kind: pa.DataType) -> int:
-    """Bytes of a value, without the texts that it may refer to."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        kind = kind.index_type
-    return max(1, int(kind.bit_width) // 8) if pa.types.is_primitive(kind) else 8
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return any(
-        of(kind)
-        for of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
-    )
-
-
-def _text_bytes(chunk: pa.DictionaryArray) -> int:
-    """Bytes of a column of texts when each is written out."""
-    import pyarrow.compute as pc
-
-    lengths = pc.binary_length(chunk.dictionary).cast("int64")
-    return int(pc.sum(lengths.take(chunk.indices)).as_py() or 0)
-
-
-def _read_csv(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
+def _read_csv(stream: BinaryIO, file: str) -> pd.DataFrame:
     import pandas as pd
 
-    first, delimiter, names = _header(stream, file)
-    budget.take(_COLUMN_BYTES * len(names))
-    stream = cast(
-        "BinaryIO", bounded(_rejoined(first, stream.read), budget, lambda block: 0)
-    )
+    delimiter, names = _header(stream, file)
     # Names are text, whatever they look like: 007 is not 7, and NA is a node; nothing at all is a gap. So are the cells
     # of a file with another delimiter, until it is known whether it has decimal commas.
     text: dict[str, type] = {
@@ -589,8 +386,6 @@ def _read_csv(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
                 low_memory=False,
                 **options,
             )
-    except InputError:  # of the bounds of the stream
-        raise
     except pd.errors.ParserWarning as error:
         raise InputError(
             "its rows have more fields than its header line has names", file=file
@@ -654,40 +449,27 @@ def _with_numbers(frame: pd.DataFrame, file: str) -> pd.DataFrame:
     return frame
 
 
-def _rejoined(first: bytes, rest: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Read what was taken off the begin of a stream, and then the stream."""
-    taken = io.BytesIO(first)
-    return lambda size: taken.read(size) or rest(size)
-
-
-def _header(stream: BinaryIO, file: str) -> tuple[bytes, str, list[str]]:
-    """The header line, its delimiter, and its column names without spaces around them.
+def _header(stream: BinaryIO, file: str) -> tuple[str, list[str]]:
+    """The delimiter of a table and its column names without spaces around them; the stream is at its begin again.
 
     Refused when it has a name twice: pandas renames the second.
     """
-    header = stream.readline()
-    while not header.strip(b"\xef\xbb\xbf \t\r\n") and (
-        more := stream.readline()
-    ):  # empty lines before it
-        header = more
-    while header.count(b'"') % 2 and (
-        more := stream.readline()
-    ):  # a name goes on in the next line
-        header += more
-    text = header.decode("utf-8-sig", "replace")
-    try:
-        for delimiter in (",", ";", "\t"):
-            names = next(
-                csv.reader([text], delimiter=delimiter, skipinitialspace=True), []
-            )
-            if len(names) > 1:
-                break
-        else:
-            delimiter, names = ",", names[:1]
-    except csv.Error as error:  # such as a lone carriage return
-        raise InputError(
-            f"not a readable CSV file: {error}", file=file, row=1
-        ) from error
+    for delimiter in (",", ";", "\t"):
+        rows = csv.reader(
+            _texts(stream, file), delimiter=delimiter, skipinitialspace=True
+        )
+        try:
+            named = (row for row in rows if len(row) > 1 or "".join(row).strip())
+            names = next(named, [])
+        except csv.Error as error:  # such as a lone carriage return
+            raise InputError(
+                f"not a readable CSV file: {error}", file=file, row=1
+            ) from error
+        if len(names) > 1:
+            break
+    else:
+        delimiter = ","
+    stream.seek(0)
     names = [
         name.strip() or f"Unnamed: {index}" for index, name in enumerate(names)
     ]  # as pandas calls it
@@ -696,10 +478,22 @@ def _header(stream: BinaryIO, file: str) -> tuple[bytes, str, list[str]]:
         raise InputError(
             "the header line has two columns of this name", file=file, column=twice[0]
         )
-    return header, delimiter, names
+    return delimiter, names
 
 
-def _read_jsonl(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
+def _texts(stream: BinaryIO, file: str) -> Iterator[str]:
+    """The lines of a stream from its begin on."""
+    stream.seek(0)
+    while line := stream.readline(MAX_LINE):
+        if len(line) == MAX_LINE:
+            raise InputError(
+                f"has a header line longer than {MAX_LINE >> 20} MiB: no table has",
+                file=file,
+            )
+        yield line.decode("utf-8-sig", "replace")
+
+
+def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
     import pandas as pd
 
     records: list[dict[str, Any]] = []
@@ -733,9 +527,6 @@ def _read_jsonl(stream: BinaryIO, file: str, budget: Budget) -> pd.DataFrame:
         columns.update(record)
     if not records:
         raise InputError("is empty", file=file)
-    budget.take(
-        len(columns) * (_COLUMN_BYTES + 8 * len(records))
-    )  # a table has a cell where an object lacks a key
     try:
         return pd.DataFrame(records)
     except OverflowError as error:  # a whole number beyond all floats; from pandas 3.1 on the column is one of objects
@@ -762,13 +553,6 @@ _READERS: Final[dict[str, tuple[str | None, Reader]]] = {
     ".jsonl": (None, _read_jsonl),
     ".pkl": ("a pickle", _read_pickle),
     ".pickle": ("a pickle", _read_pickle),
-}
-# Memory of a block of content; content other than text is as large as it is.
-_WEIGH: Final[dict[str, Weigh]] = {
-    ".csv": lambda block: (
-        len(block) + _CELL_BYTES * sum(map(block.count, (b",", b";", b"\t", b"\n")))
-    ),
-    ".jsonl": weigh_json,
 }
 _PACKED: Final = (".csv.gz", ".jsonl.gz", ".pkl.gz", ".pickle.gz")
 _ARCHIVES: Final = (".tar.gz", ".tgz")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -13,7 +14,7 @@ import numpy as np
 from bft.models import InputError, Job, JobTable, read_table
 from bft.models.cells import Rows
 from bft.models.checks import Nodes, check_total, cluster_nodes
-from bft.replay.engine.ledger import Holds, Outcome
+from bft.replay.engine.ledger import Holds, JobRecord, Outcome
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle
 from bft.replay.trace.outlook import Outlook
 
@@ -114,25 +115,28 @@ def cluster_pools(cluster: str, jobs: JobTable) -> list[Pool]:
     pools = []
     for name, positions in members.items():
         if positions:
-            own = [jobs.jobs[position] for position in positions]
-            start, end = min(job.tsub_ns for job in own), _long_enough(own)
-            trace = _always_idle(sizes[name], start, end, name or cluster)
-            pools.append(
-                Pool(
-                    name,
-                    trace,
-                    JobTable(tuple(own), jobs.source),
-                    tuple(positions),
-                    fixed=True,
-                )
-            )
+            own = JobTable(tuple(jobs.jobs[each] for each in positions), jobs.source)
+            trace = _always_idle(sizes[name], own.jobs, name or cluster)
+            pools.append(Pool(name, trace, own, tuple(positions), fixed=True))
     return pools
 
 
 def _always_idle(
-    parts: Sequence[Nodes], start: int, end: int, machine: str
+    parts: Sequence[Nodes], jobs: Sequence[Job], machine: str
 ) -> NodeTrace:
-    """The trace of a pool: its nodes in the order of the parts, idle from start to end."""
+    """The trace of a pool: its nodes in the order of the parts, idle from the first job on for as long as it may take.
+
+    Any schedule that leaves no pool empty has ended when all jobs in turn have run at their lowest rates. A policy that
+    never runs some job must end some time, too.
+    """
+    serial = 0.0
+    for job in jobs:
+        rates = np.concatenate([job.on(kind).rates for kind in ("", *job.by_kind)])
+        lowest = rates[rates > 0].min(initial=math.inf)
+        serial += job.pmax / float(lowest)
+    seconds = min(10 * serial + 86_400.0 * 30, 3e9)
+    start = min(job.tsub_ns for job in jobs)
+    end = max(job.tsub_ns for job in jobs) + round(seconds) * SECOND_NS
     most = max(part.units for part in parts)
     nodes = sum(part.nodes for part in parts)
     trace = always_idle(nodes, start, end, units_per_node=most, machine=machine)
@@ -146,23 +150,6 @@ def _always_idle(
         offsets = np.array([0, len(members)], dtype=np.int64)
         trace = replace(trace, joined=members, joined_at=offsets)
     return trace
-
-
-def _long_enough(jobs: Sequence[Job]) -> int:
-    """An instant by which any schedule that leaves no pool empty has ended: all jobs in turn, at their lowest rates.
-
-    A policy that never runs some job must end some time, too.
-    """
-    serial = 0.0
-    for job in jobs:
-        lowest = [
-            float(rates[rates > 0].min())
-            for rates in (job.on(kind).rates for kind in ("", *job.by_kind))
-            if (rates > 0).any()
-        ]
-        serial += job.pmax / min(lowest) if lowest else 0.0
-    seconds = min(10 * serial + 86_400.0 * 30, 3e9)
-    return max(job.tsub_ns for job in jobs) + round(seconds) * SECOND_NS
 
 
 def _read_sizes(path: str) -> dict[str, list[Nodes]]:
@@ -194,61 +181,78 @@ def merge(
     Its window begins with the first job of any pool and ends with the last pool's replay; all pools offer their units
     for all of it.
     """
-    import pandas as pd
-
     if len(outcomes) == 1 and len(pools[0].positions) == len(jobs):
         outcome = outcomes[0]
-        return (
-            replace(outcome, trace=replace(outcome.trace, end=outcome.end_ns))
-            if pools[0].fixed
-            else outcome
-        )
+        if pools[0].fixed:
+            trace = replace(outcome.trace, end=outcome.end_ns)
+            outcome = replace(outcome, trace=trace)
+        return outcome
     records = {
         position: record
         for pool, outcome in zip(pools, outcomes, strict=True)
         for position, record in zip(pool.positions, outcome.records, strict=True)
     }
-    steps, held, first = [], [], 0
-    for pool, outcome in zip(pools, outcomes, strict=True):
-        steps.append(outcome.steps.assign(vc=pool.name))
+    named = [
+        replace(outcome, steps=outcome.steps.assign(vc=pool.name))
+        for pool, outcome in zip(pools, outcomes, strict=True)
+    ]
+    sizes = [len(pool.trace.nodes) * pool.trace.units_per_node for pool in pools]
+    first_units = list(accumulate(sizes, initial=0))[:-1]
+    return joint(
+        named,
+        [pool.positions for pool in pools],
+        first_units,
+        tuple(records[position] for position in sorted(records)),
+    )
+
+
+def joint(
+    outcomes: Sequence[Outcome],
+    positions: Sequence[Sequence[int]],
+    first_units: Sequence[int],
+    records: tuple[JobRecord, ...],
+) -> Outcome:
+    """Join the outcomes of several fixed clusters, which all offer their units for all of the joint window.
+
+    Parameters
+    ----------
+    outcomes
+        Of each cluster; at one instant the steps of the first come first.
+    positions
+        Of the jobs of each outcome in the table of all.
+    first_units
+        The number that the first unit of each outcome gets.
+    records
+        Of all jobs.
+    """
+    import pandas as pd
+
+    held = []
+    for outcome, own, first in zip(outcomes, positions, first_units, strict=True):
         moved = outcome.allocations.copy()
-        moved["job"] = np.array(pool.positions, dtype=np.int64)[moved["job"].to_numpy()]
+        moved["job"] = np.array(own, dtype=np.int64)[moved["job"].to_numpy()]
         moved[["first_unit", "last_unit"]] += first
         held.append(moved)
-        first += len(pool.trace.nodes) * pool.trace.units_per_node
-    start, end = joint_window(outcomes)
-    trace = joint_trace([pool.trace for pool in pools], start, end)
+    # Clusters without jobs have no window.
+    some = [one for one in outcomes if one.end_ns > one.start_ns] or outcomes
+    start, end = min(one.start_ns for one in some), max(one.end_ns for one in some)
+    traces = [outcome.trace for outcome in outcomes]
+    units = sum(len(trace.nodes) * trace.units_per_node for trace in traces)
+    sizes = {trace.units_per_node for trace in traces}
+    per = sizes.pop() if len(sizes) == 1 else 1
+    trace = always_idle(units // per, start, end, units_per_node=per)
+    steps = pd.concat([outcome.steps for outcome in outcomes])
     return Outcome(
         trace=trace,
         start_ns=start,
         end_ns=end,
-        records=tuple(records[position] for position in sorted(records)),
-        steps=pd.concat(steps).sort_values("time", kind="stable", ignore_index=True),
+        records=records,
+        steps=steps.sort_values("time", kind="stable", ignore_index=True),
         holds=Holds.of(pd.concat(held)),
         idle_unit_seconds=trace.idle_unit_seconds(),
         used_unit_seconds=math.fsum(outcome.used_unit_seconds for outcome in outcomes),
         extra_gain=math.fsum(outcome.extra_gain for outcome in outcomes),
         paid=math.fsum(outcome.paid for outcome in outcomes),
-        decision_seconds=np.concatenate(
-            [outcome.decision_seconds for outcome in outcomes]
-        ),
+        decision_seconds=np.concatenate([one.decision_seconds for one in outcomes]),
         interrupted=any(outcome.interrupted for outcome in outcomes),
     )
-
-
-def joint_window(outcomes: Sequence[Outcome]) -> tuple[int, int]:
-    """Return the window from the first job of any pool to the end of the last pool; pools without jobs have none."""
-    some = [
-        outcome for outcome in outcomes if outcome.end_ns > outcome.start_ns
-    ] or outcomes
-    return min(outcome.start_ns for outcome in some), max(
-        outcome.end_ns for outcome in some
-    )
-
-
-def joint_trace(traces: Sequence[NodeTrace], start: int, end: int) -> NodeTrace:
-    """Return all nodes of several fixed clusters, idle from start to end; units for nodes of different sizes."""
-    sizes = {trace.units_per_node for trace in traces}
-    per = sizes.pop() if len(sizes) == 1 else 1
-    units = sum(len(trace.nodes) * trace.units_per_node for trace in traces)
-    return always_idle(units // per, start, end, units_per_node=per)

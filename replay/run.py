@@ -30,18 +30,17 @@ from bft.replay.policies import MilpPolicy, Policy, PolicyError
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
-from bft.replay.results.bounds.bounds import (
-    Bounds,
-    beside_bounds,
-    bounds_of,
-    unit_time_of,
-)
+from bft.replay.results.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.census import Census
 from bft.replay.results.dedicated import dedicated_traces
-from bft.replay.results.headlines import BEST, MUCH_LEFT, Rates, advice, costs
+from bft.replay.results.headlines import BEST, MUCH_LEFT, advice, costs
 from bft.replay.results.host import host_metrics, host_notes
-from bft.replay.results.live_figures import Figures, Follower
 from bft.replay.results.metrics import summarise
+from bft.replay.results.outcome_tables import (
+    finish_frame,
+    write_outcome,
+    write_returns,
+)
 from bft.replay.results.search import search_metrics
 from bft.replay.trace.node_trace import NodeTrace
 
@@ -256,8 +255,6 @@ class _Player:
             pool.outlook,
         )
         replay.spill_to(self._spill)
-        if isinstance(watcher, Follower):
-            watcher.follow(Figures(replay.ledger))
         if checkpoint is not None and checkpoint.resume(replay):
             watcher.note(
                 f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions"
@@ -353,18 +350,18 @@ def _replay(
         metrics["admission"] = _admitted(census, notes)
     if searched := search_metrics(done):
         metrics["search"] = searched
-    rates = Rates(options.node_watts, options.price_per_node_hour, options.co2_per_kwh)
-    if figures := costs(done, rates):
+    if figures := costs(
+        done,
+        node_watts=options.node_watts,
+        price_per_node_hour=options.price_per_node_hour,
+        co2_per_kwh=options.co2_per_kwh,
+    ):
         metrics["costs"] = figures
-    if options.bound:
-        began = time.perf_counter()
-        refused = [record.job.name for record in census.group("refused")]
-        metrics |= beside_bounds(
-            done, _bounds(options, inputs, pools, refused, staged=stage is not None)
-        )
-        timing["bound_s"] = time.perf_counter() - began
-    if player.failed is None and not stopped and stage is None:
-        metrics |= _beside_possible(options, inputs, pools, done, metrics, notes)
+    refused = [record.job.name for record in census.group("refused")]
+    metrics |= beside_bounds(
+        done, _bounds(options, inputs, pools, refused, staged=stage is not None)
+    )
+    metrics["advised"] = _advised(options, pools, done, metrics, notes)
     if player.failed is not None:
         metrics["policy_error"] = str(player.failed)
     deaths = done.steps["note"].str.contains(DIED, regex=False)
@@ -372,9 +369,9 @@ def _replay(
         metrics["solver_deaths"] = int(deaths.sum())
 
     def write(draft: Path) -> None:
-        results.write_outcome(draft, done)
+        write_outcome(draft, done)
         if options.rules.return_time_s is not None:
-            results.write_returns(draft, done)
+            write_returns(draft, done)
 
     return metrics | _verified(policies), timing, write
 
@@ -453,7 +450,7 @@ def _on_dedicated_nodes(
 
 
 def bounds_by(options: OptionTable, watcher: Watcher) -> tuple[Bounds, Inputs]:
-    """Upper bounds for any policy on the inputs that the options name, and these inputs."""
+    """Bounds for any policy on the inputs that the options name, and these inputs."""
     inputs = load(RunSpec.of(options), Notes(watcher))
     refused = (
         None if options.rules.admission == "deadline" else ()
@@ -471,16 +468,14 @@ def _bounds(
 ) -> Bounds:
     if staged:
         return Bounds(
-            why_none=f"--policy {options.policy} runs jobs on further nodes first: no bound is known"
+            why_none=f"no bound is known: --policy {options.policy} runs jobs on further nodes first"
         )
     if options.workload is not None:
         return Bounds(
-            why_none="which jobs --workload submits and stops depends on what is decided: no bound is known"
+            why_none="no bound is known: which jobs --workload submits and stops depends on what is decided"
         )
     worlds = [(pool.trace, pool.jobs) for pool in pools]
-    return bounds_of(
-        worlds, options.rules.max_jobs, inputs.interference, inputs.never_run, refused
-    )
+    return bounds_of(worlds, inputs.interference, inputs.never_run, refused)
 
 
 def _several_kinds(pools: Sequence[Pool]) -> bool:
@@ -488,40 +483,33 @@ def _several_kinds(pools: Sequence[Pool]) -> bool:
     return any(pool.trace.kinds for pool in pools)
 
 
-def _beside_possible(
+def _advised(
     options: OptionTable,
-    inputs: Inputs,
     pools: Sequence[Pool],
     outcome: Outcome,
     metrics: dict[str, Any],
     notes: Notes,
-) -> dict[str, Any]:
-    """The share that was trained of what idle nodes are enough for, and where much is left what to set.
+) -> str | None:
+    """What to set where much of the bound is left; None where nothing is, or where no option is known to help.
 
-    With the default policy a note says what it was lost to. Nothing is known for jobs that share units, for several
-    kinds of units, and for a workload that decides which jobs there are.
+    With the default policy a note says what it was lost to.
     """
-    by_milp = options.policy == "milp"
-    if _several_kinds(pools) or options.workload or not (by_milp or options.xi is None):
-        return {}
-    bound = unit_time_of([(pool.trace, pool.jobs) for pool in pools], inputs.never_run)
-    if not bound:
-        return {}
-    found: dict[str, Any] = {"share_of_possible": outcome.work / bound, "advised": None}
-    if outcome.work >= (1 - MUCH_LEFT) * bound:
-        return found
-    if not by_milp:
-        on_trace = options.cluster is None
-        return found | {"advised": f"--policy milp {BEST}" if on_trace else None}
+    share = metrics["share_of_bound"]
+    if share is None or share >= 1 - MUCH_LEFT or _several_kinds(pools):
+        return None
+    if options.policy != "milp":
+        may = options.cluster is None and options.xi is None
+        return f"--policy milp {BEST}" if may else None
     # The backend changes no result.
     best = {name: value for name, value in PRESETS["best"].items() if name != "backend"}
     is_best = all(options.flat()[name] == value for name, value in best.items())
     max_jobs = options.rules.max_jobs
-    advised = advice(outcome, metrics, bound, max_jobs=max_jobs, is_best=is_best)
+    advised = advice(outcome, metrics, max_jobs=max_jobs, is_best=is_best)
     if advised is None:
-        return found
-    notes.note(advised.text)
-    return found | {"advised": advised.options}
+        return None
+    text, what = advised
+    notes.note(text)
+    return what
 
 
 def _verified(policies: Sequence[Policy]) -> dict[str, int]:
@@ -584,7 +572,7 @@ def _replay_reference(
 
     def write(draft: Path) -> None:
         write_step_log(run, draft / results.STEP_LOG)
-        finished = results.finish_frame(inputs.jobs, run.finish_ns, run.progress)
+        finished = finish_frame(inputs.jobs, run.finish_ns, run.progress)
         write_parquet(finished, draft / results.JOBS)
 
     statuses = {"kept at time limit": run.timeouts, "fallback": run.fallbacks}

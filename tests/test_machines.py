@@ -119,13 +119,11 @@ def test_the_page_has_the_replays_of_the_middle(
     whole = bft.ingest([str(folder / "theta.csv")], "auto", columns="alcf")
     part = cut(whole, start_ns, end_ns)
     for row, options in zip(cells, ({"tfwd": 120}, {"preset": "best"}), strict=True):
-        metrics = bft.replay(
-            part, backend="exact", bound=True, return_time=120, **options
-        ).metrics
+        metrics = bft.replay(part, backend="exact", return_time=120, **options).metrics
         host = metrics["host"]
         assert row[7:] == [
             f"{metrics['U'] * metrics['dedicated_nodes']:,.1f}",
-            f"{metrics['share_of_possible']:.1%}",
+            f"{metrics['share_of_bound']:.1%}",
             f"{host['delayed_share']:.1%}",
             f"{host['waiting_node_h']:,.1f}",
             f"{host['break_even_price']:.1f}",

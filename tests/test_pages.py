@@ -284,7 +284,7 @@ def columns_and_figures(run_directory: Path) -> set[str]:
 
 IDLE_NODES = "-ndmap trace.parquet --no-u"
 RUNS = {
-    "costs": f"{IDLE_NODES} --policy equal-share --bound --node-watts 9,99 --price-per-node-hour 2 --co2-per-kwh 300",
+    "costs": f"{IDLE_NODES} --policy equal-share --node-watts 9,99 --price-per-node-hour 2 --co2-per-kwh 300",
     "workload": f"{IDLE_NODES} --policy equal-share --workload hpo",
     "admission": f"{IDLE_NODES} --policy equal-share --admission deadline",
     "kinds": f"{IDLE_NODES} --backend exact --kinds kinds.csv",

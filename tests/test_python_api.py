@@ -336,9 +336,7 @@ def test_another_policy_of_the_same_name_is_replayed_again(
 def test_a_comparison_is_a_table_and_a_picture(
     example: bft.Example, here: Path
 ) -> None:
-    found = bft.compare(
-        *example, ["equal-share", "fifo"], dedicated=False, workers=0, bound=True
-    )
+    found = bft.compare(*example, ["equal-share", "fifo"], dedicated=False, workers=0)
     assert isinstance(found, bft.Comparison)
     shown = found._repr_html_()
     assert shown.count("<tr>") == 3

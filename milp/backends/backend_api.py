@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 
-MILP_FORMULATIONS = ("modes", "node", "items", "flow")
+MILP_FORMULATIONS = ("modes", "node", "items")
 
 
 class Feature(StrEnum):
@@ -58,7 +58,7 @@ class Listed(Protocol):
     name
         The name that users type; for a package of your own also the name of its entry point.
     formulations
-        The members of `MILP_FORMULATIONS` that it solves. All four are plain mixed-integer linear models.
+        The members of `MILP_FORMULATIONS` that it solves. All are plain mixed-integer linear models.
     features
         The features it has: members of `Feature`, or their values as strings.
     """

@@ -6,8 +6,10 @@ Importing this module loads no solver.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 
@@ -23,103 +25,61 @@ from bft.milp.problem import ProblemError
 
 
 @dataclass(frozen=True, slots=True)
-class Cbc:
-    """CBC through python-mip."""
+class Solver:
+    """A solver of this package: a module with a function `solve`, imported when it is first asked."""
 
-    name: str = "cbc"
+    name: str
+    module: str
+    features: tuple[Feature, ...]
+    available: Callable[[], Availability]
     formulations: tuple[str, ...] = MILP_FORMULATIONS
-    features: tuple[Feature, ...] = (Feature.START, Feature.THREADS)
-
-    def available(self) -> Availability:
-        """Whether a CBC library is installed: mipster (small), or cbcbox, a dependency of python-mip."""
-        if not (
-            find_spec("mipster")
-            or find_spec("cbcbox")
-            or "PMIP_CBC_LIBRARY" in os.environ
-        ):
-            how_to_get = (
-                "pip install mipster; the backends exact and highs need nothing"
-            )
-            return Availability(
-                available=False, licence="EPL 2.0", how_to_get=how_to_get
-            )
-        library = "mipster" if find_spec("mipster") else "cbcbox"
-        return Availability(
-            _versions((library, "CBC"), ("mip", "python-mip")), licence="EPL 2.0"
-        )
 
     def solve(self, model: LinearModel, limits: Limits) -> LinearAnswer:
         """Solve `model`."""
-        from bft.milp.backends import python_mip
-
-        return python_mip.solve(model, limits)
-
-
-@dataclass(frozen=True, slots=True)
-class Highs:
-    """HiGHS as bundled with SciPy, through scipy.optimize.milp."""
-
-    name: str = "highs"
-    formulations: tuple[str, ...] = MILP_FORMULATIONS
-    features: tuple[Feature, ...] = ()
-
-    def available(self) -> Availability:
-        """Always available: SciPy is a dependency of this package."""
-        return Availability(
-            _versions(("scipy", "SciPy")),
-            licence="BSD 3-Clause; HiGHS: MIT",
-            limits="one thread",
-        )
-
-    def solve(self, model: LinearModel, limits: Limits) -> LinearAnswer:
-        """Solve `model`."""
-        from bft.milp.backends import scipy_milp
-
-        return scipy_milp.solve(model, limits)
+        module = import_module(f"bft.milp.backends.{self.module}")
+        answer: LinearAnswer = module.solve(model, limits)
+        return answer
 
 
-@dataclass(frozen=True, slots=True)
-class Gurobi:
-    """Gurobi through gurobipy. `available` imports gurobipy if it is installed."""
+def _cbc() -> Availability:
+    """CBC through python-mip: mipster (small), or cbcbox, a dependency of python-mip."""
+    library = "mipster" if find_spec("mipster") else "cbcbox"
+    if not find_spec(library) and "PMIP_CBC_LIBRARY" not in os.environ:
+        how_to_get = "pip install mipster; the backends exact and highs need nothing"
+        return Availability(available=False, licence="EPL 2.0", how_to_get=how_to_get)
+    versions = _versions((library, "CBC"), ("mip", "python-mip"))
+    return Availability(versions, licence="EPL 2.0")
 
-    name: str = "gurobi"
-    formulations: tuple[str, ...] = MILP_FORMULATIONS
-    features: tuple[Feature, ...] = (Feature.START, Feature.THREADS)
 
-    def available(self) -> Availability:
-        """Whether it is installed, and with which licence."""
-        if find_spec("gurobipy") is None:
-            how_to_get = "pip install gurobipy; it brings a licence for small models"
-            return Availability(
-                available=False,
-                licence="commercial, not installed",
-                how_to_get=how_to_get,
-            )
-        versions = _versions(("gurobipy", "Gurobi"))
-        try:
-            from bft.milp.backends import gurobi
+def _highs() -> Availability:
+    """HiGHS as bundled with SciPy, through scipy.optimize.milp: a dependency of this package."""
+    licence, limits = "BSD 3-Clause; HiGHS: MIT", "one thread"
+    return Availability(_versions(("scipy", "SciPy")), licence=licence, limits=limits)
 
-            limited = gurobi.size_limited()
-        except Exception as error:  # a foreign library may raise anything; the user gets its message, not a crash
-            return Availability(
-                versions,
-                False,
-                "no valid licence",
-                how_to_get=" ".join(str(error).split()),
-            )
-        if limited:
-            limits = f"at most {gurobi.SIZE_LIMIT} variables and {gurobi.SIZE_LIMIT} constraints"
-            licence = "comes with gurobipy, size-limited"
-            return Availability(
-                versions, licence=licence, limits=limits, how_to_get=gurobi.ADVICE
-            )
-        return Availability(versions, licence="valid, unlimited")
 
-    def solve(self, model: LinearModel, limits: Limits) -> LinearAnswer:
-        """Solve `model`."""
+def _gurobi() -> Availability:
+    """Gurobi through gurobipy, which is imported if it is installed."""
+    if find_spec("gurobipy") is None:
+        how_to_get = "pip install gurobipy; it brings a licence for small models"
+        licence = "commercial, not installed"
+        return Availability(available=False, licence=licence, how_to_get=how_to_get)
+    versions = _versions(("gurobipy", "Gurobi"))
+    try:
         from bft.milp.backends import gurobi
 
-        return gurobi.solve(model, limits)
+        limited = gurobi.size_limited()
+    except Exception as error:  # a foreign library may raise anything; the user gets its message, not a crash
+        how_to_get = " ".join(str(error).split())
+        return Availability(versions, False, "no valid licence", how_to_get=how_to_get)
+    if not limited:
+        return Availability(versions, licence="valid, unlimited")
+    size = gurobi.SIZE_LIMIT
+    return Availability(
+        versions,
+        licence="comes with gurobipy, size-limited",
+        limits=f"at most {size} variables and {size} constraints",
+        how_to_get=gurobi.ADVICE,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +93,16 @@ class Exact:
     def available(self) -> Availability:
         """Always available."""
         versions = _versions(("bft-replay", "bft-replay"), ("numba", "Numba"))
-        return Availability(
-            versions, licence="MIT", limits="the modes formulation; nobody shares"
-        )
+        limits = "the modes formulation; nobody shares"
+        return Availability(versions, licence="MIT", limits=limits)
 
 
 EXACT = Exact()
+BOTH = (Feature.START, Feature.THREADS)
 SOLVERS: dict[str, Backend] = {
-    backend.name: backend for backend in (Cbc(), Highs(), Gurobi())
+    "cbc": Solver("cbc", "python_mip", BOTH, _cbc),
+    "highs": Solver("highs", "scipy_milp", (), _highs),
+    "gurobi": Solver("gurobi", "gurobi", BOTH, _gurobi),
 }
 
 
@@ -217,16 +179,11 @@ def describe(name: str) -> Availability:
     For `gurobi` this imports gurobipy, if it is installed.
     """
     try:
-        state = listed(name).available()
-    except ProblemError as error:
-        return Availability(available=False, licence="unknown", how_to_get=str(error))
+        return listed(name).available()
     except Exception as error:  # third-party code may raise anything
-        return Availability(
-            available=False,
-            licence="unknown",
-            how_to_get=f"{type(error).__name__}: {error}",
-        )
-    return state
+        known = isinstance(error, ProblemError)
+        what = str(error) if known else f"{type(error).__name__}: {error}"
+        return Availability(available=False, licence="unknown", how_to_get=what)
 
 
 def able(formulation: str) -> list[str]:

@@ -15,7 +15,7 @@ The limit begins low and rises until a choice is found, so that few entries are 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -395,33 +395,29 @@ def _stages(items: Items, relaxation: Relaxation, max_loss: float) -> list[_Stag
 
 
 def _row_positions(items: Items, owners: IntArray) -> dict[int, int]:
-    """Return an order of rows in which those that items have in common are close; those of many members come last."""
+    """Return an order of rows in which those that items have in common are close; those of many members come last.
+
+    The rows of one member are in the order of reverse Cuthill and McKee, where rows of one item are neighbours.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     rows_of = [items.all[owner].rows for owner in owners.tolist()]
     used = sorted({row for rows in rows_of for row in rows})
     single = [row for row in used if items.limits[row] == 1]
     many = [row for row in used if items.limits[row] != 1]
-    order = [*_bandwidth_order(rows_of, single), *many]
-    return {row: position for position, row in enumerate(order)}
-
-
-def _bandwidth_order(rows_of: list[tuple[int, ...]], rows: list[int]) -> list[int]:
-    """Return these rows in the order of reverse Cuthill and McKee, where rows of one item are neighbours."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import reverse_cuthill_mckee
-
-    number = {row: k for k, row in enumerate(rows)}
+    number = {row: k for k, row in enumerate(single)}
     links: list[tuple[int, int]] = []
     for all_rows in rows_of:
         linked = [number[row] for row in all_rows if row in number]
         links += [(a, b) for a in linked for b in linked]
-    if not links:
-        return rows
-    ends = np.array(links, dtype=np.int32).T
-    graph = csr_array(
-        (np.ones(len(links)), (ends[0], ends[1])), shape=(len(rows), len(rows))
-    )
-    order = reverse_cuthill_mckee(graph, symmetric_mode=True)
-    return [rows[k] for k in order.tolist()]
+    if links:
+        ends = np.array(links, dtype=np.int32).T
+        shape = (len(single), len(single))
+        graph = csr_array((np.ones(len(links)), (ends[0], ends[1])), shape=shape)
+        order = reverse_cuthill_mckee(graph, symmetric_mode=True)
+        single = [single[k] for k in order.tolist()]
+    return {row: position for position, row in enumerate([*single, *many])}
 
 
 class _Labels:
@@ -539,16 +535,15 @@ class _Labels:
         # All rows are closed, so that at most one label is left.
         if not len(self._label) or self._loss[0] > self._max_loss:
             return self._max_loss, ()
-        return float(self._loss[0]), tuple(self._chosen(int(self._label[0])))
-
-    def _chosen(self, label: int) -> Iterator[tuple[int, int]]:
-        """Yield the items on the way to a label, with their units, the last one first."""
         predecessor = np.concatenate(self._predecessor)
         entries = np.concatenate(self._entry)
+        owner, units = self._items.owner, self._items.units
+        label, choice = int(self._label[0]), []
         while entries[label] >= 0:
             entry = entries[label]
-            yield int(self._items.owner[entry]), int(self._items.units[entry])
+            choice.append((int(owner[entry]), int(units[entry])))
             label = int(predecessor[label])
+        return float(self._loss[0]), tuple(choice)
 
 
 def _undominated(key: IntArray, loss: FloatArray) -> IntArray:

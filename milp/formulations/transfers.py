@@ -3,26 +3,20 @@
 Units fall into classes by their present holders: nobody, one job, or two. An answer of the sharing formulations gives
 the units of each job, its partner, and how many units they share. A transport from classes to new holders then
 determines which units those are; no job both loses and gains units on its arcs.
-
-`flow_model` is the formulation `flow` of sharing (docs/model.md): general and exact, and slower than `items`. With
-classes g by present holders, {} or {j} or {j, k}, of s_g units, y[g, h] of them go to holders h.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bft.milp.formulations.linear import LinearModel
-from bft.milp.formulations.modes import add_runs, mode_runs
-from bft.milp.problem import FloatArray, Pair, Problem, Transfer
-from bft.milp.values import keep, table_of, tables_of
+from bft.milp.problem import Problem, Transfer
+from bft.milp.values import keep, tables_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -30,6 +24,7 @@ if TYPE_CHECKING:
 
 Holders = tuple[int, ...]
 Arc = tuple[Holders, Holders]
+Shares = Mapping[tuple[int, int], int]
 Node = tuple[str, Holders]
 
 # Nodes of the network beside the present and the future holders.
@@ -38,43 +33,39 @@ SINK: Node = ("sink", ())
 MARKET: Node = ("market", ())
 
 
-def classes(problem: Problem) -> dict[Holders, int]:
-    """Units by their present holders: () for nobody, (j,), (j, k) with j < k. Empty classes are left out."""
-    alone = {j: problem.current[j] for j in problem.holders}
-    sizes: dict[Holders, int] = {}
-    for pair in problem.pairs:
-        if pair.shared:
-            sizes[(pair.a, pair.b)] = pair.shared
-            alone[pair.a] -= pair.shared
-            alone[pair.b] -= pair.shared
-    for j, units in alone.items():
-        if units:
-            sizes[(j,)] = units
-    if problem.units > problem.held:
-        sizes[()] = problem.units - problem.held
-    return sizes
+def by_holders(
+    units: int, counts: Mapping[int, int], shares: Shares
+) -> Counter[Holders]:
+    """Units by their holders: (j, k) with j < k, (j,), and () for nobody; without empty classes.
+
+    Parameters
+    ----------
+    units
+        All units.
+    counts
+        Units that each job holds.
+    shares
+        Units that each pair (a, b) shares.
+    """
+    alone = Counter(counts)
+    sizes: Counter[Holders] = Counter(shares)
+    for pair, shared in shares.items():
+        for j in pair:
+            alone[j] -= shared
+    sizes.update({(j,): held for j, held in alone.items()})
+    sizes[()] = units - sizes.total()
+    return Counter({holders: held for holders, held in sizes.items() if held})
 
 
-def demands(
-    problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]
-) -> dict[Holders, int]:
-    """Units by their future holders: `shares` gives how many units each sharing pair (a, b) shares."""
-    alone = defaultdict(int, {j: units for j, units in enumerate(counts) if units})
-    wanted: dict[Holders, int] = {}
-    for (a, b), units in shares.items():
-        if units:
-            wanted[(a, b)] = units
-            alone[a] -= units
-            alone[b] -= units
-    for j, units in alone.items():
-        if units:
-            wanted[(j,)] = units
-    wanted[()] = problem.units - sum(wanted.values())
-    return wanted
+def held_now(problem: Problem) -> Counter[Holders]:
+    """Units by their present holders."""
+    counts = {j: problem.current[j] for j in problem.holders}
+    shares = {(pair.a, pair.b): pair.shared for pair in problem.pairs}
+    return by_holders(problem.units, counts, shares)
 
 
 def transport(
-    problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]
+    problem: Problem, counts: Sequence[int], shares: Shares
 ) -> tuple[Transfer, ...] | None:
     """Return moves that bring every job to its count and its shares, or None when that requires a migration.
 
@@ -82,76 +73,85 @@ def transport(
     stay with their holders stay: if one unit leaves a class and another joins it, the first can stay and the second can
     go all the way, because a job that may lose or gain units in two steps may do so in one.
     """
-    supply = classes(problem)
-    demand = demands(problem, counts, shares)
-    if min(demand.values()) < 0:
+    wanted = {j: n for j, n in enumerate(counts) if n}
+    supply, demand = held_now(problem), by_holders(problem.units, wanted, shares)
+    if min(demand.values(), default=0) < 0:
         return None
     may_lose = {j for j in problem.holders if counts[j] < problem.current[j]}
-    may_gain = {j for j, n in enumerate(counts) if n and n > problem.current[j]}
-    staying = {
-        holders: min(units, demand.get(holders, 0)) for holders, units in supply.items()
-    }
-    moved = _moved(_less(supply, staying), _less(demand, staying), may_lose, may_gain)
+    may_gain = {j for j, n in wanted.items() if n > problem.current[j]}
+    staying = supply & demand
+    moved = _moved(supply - staying, demand - staying, may_lose, may_gain)
     if moved is None:
         return None
-    for holders, units in staying.items():
-        moved[holders, holders] = units
+    moved.update({(holders, holders): units for holders, units in staying.items()})
     supply_order = {before: i for i, before in enumerate(supply)}
     demand_order = {after: i for i, after in enumerate(demand)}
     arcs = [arc for arc, units in moved.items() if units]
     arcs.sort(key=lambda arc: (supply_order[arc[0]], demand_order[arc[1]]))
-    return tuple(
-        Transfer(before, after, moved[before, after]) for before, after in arcs
-    )
-
-
-def _less(
-    units_of: Mapping[Holders, int], staying: Mapping[Holders, int]
-) -> dict[Holders, int]:
-    """Return the units that do not stay, without empty classes."""
-    rest = {
-        holders: units - staying.get(holders, 0) for holders, units in units_of.items()
-    }
-    return {holders: units for holders, units in rest.items() if units}
+    return tuple(Transfer(*arc, moved[arc]) for arc in arcs)
 
 
 def _moved(
-    leaving: Mapping[Holders, int],
-    joining: Mapping[Holders, int],
+    leaving: Counter[Holders],
+    joining: Counter[Holders],
     may_lose: set[int],
     may_gain: set[int],
-) -> dict[Arc, int] | None:
-    """Return how many units go from which holders to which: a maximum flow, None if not all units find a place."""
+) -> Counter[Arc] | None:
+    """Return how many units go from which holders to which: a maximum flow, None if not all units find a place.
+
+    Direct arcs lead between holders with a job in common. Others exchange units by way of a market, where all of them
+    may lose and gain units. Those without a direct arc have no node of their own, so that the network stays small where
+    thousands of jobs wait.
+    """
     if not leaving:
-        return {}
+        return Counter()
     import networkx as nx
     from networkx.algorithms.flow import shortest_augmenting_path
 
     arcs = _direct_arcs(leaving, joining, may_lose, may_gain)
-    network = _network(arcs, leaving, joining, may_lose, may_gain)
+    network: nx.DiGraph[Node] = nx.DiGraph()
+    for before, after in arcs:
+        network.add_edge(("from", before), ("to", after), capacity=leaving[before])
+    market_supply = market_demand = 0
+    for before, units in leaving.items():
+        node, free = ("from", before), may_lose.issuperset(before)
+        if node in network:
+            network.add_edge(SOURCE, node, capacity=units)
+            if free:
+                network.add_edge(node, MARKET, capacity=units)
+        elif free:
+            market_supply += units
+    for after, units in joining.items():
+        node, free = ("to", after), may_gain.issuperset(after)
+        if node in network:
+            network.add_edge(node, SINK, capacity=units)
+            if free:
+                network.add_edge(MARKET, node, capacity=units)
+        elif free:
+            market_demand += units
+    network.add_edge(SOURCE, MARKET, capacity=market_supply)
+    network.add_edge(MARKET, SINK, capacity=market_demand)
     # This algorithm goes through no set, whose order would change from run to run.
     total, flow = nx.maximum_flow(
         network, SOURCE, SINK, flow_func=shortest_augmenting_path
     )
-    if total != sum(leaving.values()):
+    if total != leaving.total():
         return None
-    moved = {
-        (before, after): int(flow["from", before]["to", after])
-        for before, after in arcs
-    }
-    offered = dict(leaving)
-    wanted = dict(joining)
-    for (before, after), units in moved.items():
+    moved: Counter[Arc] = Counter()
+    offered, wanted = Counter(leaving), Counter(joining)
+    for before, after in arcs:
+        units = int(flow["from", before]["to", after])
+        moved[before, after] = units
         offered[before] -= units
         wanted[after] -= units
-    for before, after, units in _paired(offered.items(), wanted.items()):
-        moved[before, after] = moved.get((before, after), 0) + units
+    # What goes through the market: the first who offer give to the first who want.
+    moved.update(zip(offered.elements(), wanted.elements(), strict=True))
     return moved
 
 
 def _direct_arcs(
-    leaving: Mapping[Holders, int],
-    joining: Mapping[Holders, int],
+    leaving: Iterable[Holders],
+    joining: Iterable[Holders],
     may_lose: set[int],
     may_gain: set[int],
 ) -> list[Arc]:
@@ -171,117 +171,52 @@ def _direct_arcs(
     return list(arcs)
 
 
-def _network(
-    arcs: Iterable[Arc],
-    leaving: Mapping[Holders, int],
-    joining: Mapping[Holders, int],
-    may_lose: set[int],
-    may_gain: set[int],
-) -> nx.DiGraph[Node]:
-    """Return the network of units that change hands: direct arcs, and a market for the other units.
-
-    Holders with no job in common exchange units by way of the market, where all of them may lose and gain units. Those
-    without a direct arc have no node of their own, so that the network stays small where thousands of jobs wait.
-    """
-    import networkx as nx
-
-    network: nx.DiGraph[Node] = nx.DiGraph()
-    for before, after in arcs:
-        network.add_edge(("from", before), ("to", after), capacity=leaving[before])
-    market_supply = 0
-    for before, units in leaving.items():
-        is_free = may_lose.issuperset(before)
-        if ("from", before) in network:
-            network.add_edge(SOURCE, ("from", before), capacity=units)
-            if is_free:
-                network.add_edge(("from", before), MARKET, capacity=units)
-        elif is_free:
-            market_supply += units
-    market_demand = 0
-    for after, units in joining.items():
-        is_free = may_gain.issuperset(after)
-        if ("to", after) in network:
-            network.add_edge(("to", after), SINK, capacity=units)
-            if is_free:
-                network.add_edge(MARKET, ("to", after), capacity=units)
-        elif is_free:
-            market_demand += units
-    network.add_edge(SOURCE, MARKET, capacity=market_supply)
-    network.add_edge(MARKET, SINK, capacity=market_demand)
-    return network
-
-
-def _paired(
-    offered: Iterable[tuple[Holders, int]], wanted: Iterable[tuple[Holders, int]]
-) -> Iterator[tuple[Holders, Holders, int]]:
-    """Yield who gives how many units to whom: the first who offer to the first who want."""
-    takers = iter(wanted)
-    after: Holders = ()
-    missing = 0
-    for before, units in offered:
-        left = units
-        while left:
-            if not missing:
-                after, missing = next(takers)
-            given = min(left, missing)
-            left -= given
-            missing -= given
-            yield before, after, given
-
-
 def complaint_about(
     problem: Problem, counts: Sequence[int], transfers: Iterable[Transfer]
 ) -> str:
     """Why `transfers` do not lead to `counts`; an empty string if they do."""
-    left = classes(problem)
-    held, lost, gained = (
-        defaultdict[int, int](int),
-        defaultdict[int, int](int),
-        defaultdict[int, int](int),
-    )
-    partners: dict[int, set[int]] = {}
+    left = held_now(problem)
+    held, lost, gained = Counter[int](), Counter[int](), Counter[int]()
+    partners: defaultdict[int, set[int]] = defaultdict(set)
     for transfer in transfers:
-        left[transfer.before] = left.get(transfer.before, 0) - transfer.units
-        if len(transfer.after) == 2:
-            if problem.pair_of(*transfer.after) is None:
-                return f"jobs {transfer.after} share units, but are no pair"
-            a, b = transfer.after
-            partners.setdefault(a, set()).add(b)
-            partners.setdefault(b, set()).add(a)
-        elif len(transfer.after) > 2:
-            return f"{len(transfer.after)} jobs on a unit"
-        for j in transfer.after:
-            held[j] += transfer.units
-            gained[j] += transfer.units * (j not in transfer.before)
-        for j in transfer.before:
-            lost[j] += transfer.units * (j not in transfer.after)
+        before, after, units = transfer.before, transfer.after, transfer.units
+        left[before] -= units
+        if len(after) > 2:
+            return f"{len(after)} jobs on a unit"
+        if len(after) == 2 and problem.pair_of(*after) is None:
+            return f"jobs {after} share units, but are no pair"
+        for j in after:
+            held[j] += units
+            gained[j] += units * (j not in before)
+            partners[j] |= {*after} - {j}
+        for j in before:
+            lost[j] += units * (j not in after)
     if any(left.values()):
         return f"units appear from nowhere or vanish: {left}"
-    wanted = {j: n for j, n in enumerate(counts) if n}
-    for j in sorted({*wanted, *held, *lost}):
-        n = wanted.get(j, 0)
-        if held[j] != n:
-            return f"job {problem.jobs[j].name!r} holds {held[j]} units, not {n}"
+    for j in sorted({*np.flatnonzero(counts).tolist(), *held, *lost}):
+        name = problem.jobs[j].name
+        if held[j] != counts[j]:
+            return f"job {name!r} holds {held[j]} units, not {counts[j]}"
         if lost[j] and gained[j]:
-            return f"job {problem.jobs[j].name!r} migrates: it loses {lost[j]} units and gains {gained[j]}"
-        if len(partners.get(j, ())) > 1:
-            return f"job {problem.jobs[j].name!r} shares with {len(partners[j])} jobs"
+            return (
+                f"job {name!r} migrates: it loses {lost[j]} units and gains {gained[j]}"
+            )
+        if len(partners[j]) > 1:
+            return f"job {name!r} shares with {len(partners[j])} jobs"
     return ""
 
 
-def shares_of(transfers: Iterable[Transfer]) -> dict[tuple[int, int], int]:
+def shares_of(transfers: Iterable[Transfer]) -> Counter[tuple[int, int]]:
     """Units that each pair shares after the transfers."""
-    shares: dict[tuple[int, int], int] = {}
+    shares: Counter[tuple[int, int]] = Counter()
     for transfer in transfers:
         if len(transfer.after) == 2:
             a, b = transfer.after
-            shares[a, b] = shares.get((a, b), 0) + transfer.units
+            shares[a, b] += transfer.units
     return shares
 
 
-def value_of(
-    problem: Problem, counts: Sequence[int], shares: Mapping[tuple[int, int], int]
-) -> float:
+def value_of(problem: Problem, counts: Sequence[int], shares: Shares) -> float:
     """Objective of an allocation; -inf where a count is not allowed."""
     tables = tables_of(problem)
     with_whom = {
@@ -318,132 +253,6 @@ def keep_shared(problem: Problem) -> tuple[tuple[int, ...], dict[tuple[int, int]
                 max(0, pair.shared - cut_a - cut_b) if a and b else 0
             )
     return tuple(counts), {pair: units for pair, units in shares.items() if units}
-
-
-@dataclass(frozen=True)
-class FlowModel:
-    """A linear model of a sharing problem; `held` gives the variable that counts the units of holders h."""
-
-    model: LinearModel
-    problem: Problem
-    held: dict[Holders, int]
-
-    def decode(
-        self, x: FloatArray
-    ) -> tuple[tuple[int, ...], dict[tuple[int, int], int]]:
-        """Counts per job, and shared units per pair."""
-        counts = [0] * len(self.problem.jobs)
-        shares = {}
-        for holders, index in self.held.items():
-            units = round(float(x[index]))
-            for j in holders:
-                counts[j] += units
-            if len(holders) == 2 and units:
-                shares[holders[0], holders[1]] = units
-        return tuple(counts), shares
-
-
-def flow_model(problem: Problem) -> FlowModel:
-    """Formulate a sharing problem.
-
-    With d_h = sum_g y[g, h] integer, n_j = sum over h with j of d_h, and n_{j,k} the units of j in its mode k (alone,
-    or beside partner k, at 1/xi of its rate):
-
-        sum_h y[g, h] = s_g                                   every unit has a destination
-        one mode's run per job, or off; mode k of j if and only if p_jk = 1; sum_k p_jk <= 1 follows
-        p_jk <= d_{jk} <= n_{j,k},  d_{jk} <= n_{k,j}         a pair shares at least one unit; both are in that mode
-        sum over g without j, h with j of y <= N·up_j         no migration:
-        sum over g with j, h without j of y <= c_j·dw_j       a job gains or loses, not both
-        up_j + dw_j <= 1
-    """
-    model = LinearModel()
-    supply = classes(problem)
-    targets: list[Holders] = [
-        (),
-        *((j,) for j in range(len(problem.jobs))),
-        *((p.a, p.b) for p in problem.pairs),
-    ]
-    held: dict[Holders, int] = {}
-    gains: dict[int, list[int]] = defaultdict(list)
-    losses: dict[int, list[int]] = defaultdict(list)
-    arriving: dict[Holders, list[int]] = defaultdict(list)
-    for before, units in supply.items():
-        leaving = []
-        for after in targets:
-            moved = model.variable(0.0, float(units), integer=False)
-            leaving.append(moved)
-            arriving[after].append(moved)
-            for j in after:
-                if j not in before:
-                    gains[j].append(moved)
-            for j in before:
-                if j not in after:
-                    losses[j].append(moved)
-        model.row(leaving, [1.0] * len(leaving), "=", float(units))
-    for after in targets[1:]:
-        held[after] = model.variable(0.0, float(problem.units))
-        model.row(
-            [held[after], *arriving[after]],
-            [1.0, *[-1.0] * len(arriving[after])],
-            "=",
-            0.0,
-        )
-    together = {(pair.a, pair.b): model.variable(0.0, 1.0) for pair in problem.pairs}
-    for key, both in together.items():
-        model.row([both, held[key]], [1.0, -1.0], "<", 0.0)
-
-    for j, job in enumerate(problem.jobs):
-        partners: list[Pair | None] = [
-            None,
-            *(pair for pair in problem.pairs if j in (pair.a, pair.b)),
-        ]
-        off = model.variable(float(table_of(problem, j)[0]), 1.0)
-        binaries, parts = [off], []
-        for pair in partners:
-            values = table_of(problem, j, pair)
-            named = [] if pair is None else [units for units, _ in pair.named(j)]
-            chosen, mode_binaries = add_runs(
-                model, list(mode_runs(job, problem.current[j], values, named))
-            )
-            mode_parts = [(index, float(units)) for index, units in chosen.parts]
-            binaries += mode_binaries
-            parts += mode_parts
-            if pair is not None:
-                key = (pair.a, pair.b)
-                model.row(
-                    [*mode_binaries, together[key]],
-                    [*[1.0] * len(mode_binaries), -1.0],
-                    "=",
-                    0.0,
-                )
-                model.row(
-                    [held[key], *(i for i, _ in mode_parts)],
-                    [1.0, *(-u for _, u in mode_parts)],
-                    "<",
-                    0.0,
-                )
-        model.row(binaries, [1.0] * len(binaries), "=", 1.0)
-        mine = [index for holders, index in held.items() if j in holders]
-        model.row(
-            [*mine, *(i for i, _ in parts)],
-            [*[1.0] * len(mine), *(-u for _, u in parts)],
-            "=",
-            0.0,
-        )
-        up = model.variable(0.0, 1.0)
-        if gains[j]:
-            max_units = float(min(problem.units, job.jmax))
-            model.row([*gains[j], up], [*[1.0] * len(gains[j]), -max_units], "<", 0.0)
-        if losses[j]:
-            down = model.variable(0.0, 1.0)
-            model.row(
-                [*losses[j], down],
-                [*[1.0] * len(losses[j]), -float(problem.current[j])],
-                "<",
-                0.0,
-            )
-            model.row([up, down], [1.0, 1.0], "<", 1.0)
-    return FlowModel(model, problem, held)
 
 
 def settle(

@@ -16,7 +16,7 @@ import numpy as np
 
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
-from bft.models.limited_reading import Budget, bounded, parse_json, reading, weigh_json
+from bft.models.limited_reading import parse_json, read_content
 from bft.models.plugins import extra
 from bft.models.prediction._documents import part
 from bft.models.prediction.duration import DurationEstimator
@@ -114,10 +114,7 @@ def read_model(path: str | Path, expected: type[Any] | None = None) -> Model:
 
 
 def _parsed(file: Path) -> dict[str, Any]:
-    with reading(file), file.open("rb") as stored:
-        content = bounded(
-            stored.read, Budget(str(file), file.stat().st_size), weigh_json
-        ).read()
+    content = read_content(file)
     # Pickles of protocol 2 and newer; a zip archive is what skops, joblib and PyTorch write.
     if content[:1] == b"\x80" or content[:4] == b"PK\x03\x04":
         raise InputError(

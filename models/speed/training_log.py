@@ -50,8 +50,6 @@ MIN_STAMPED: Final = 4
 SPAN_PER_RESOLUTION: Final = 20
 # Characters searched per line: no real step time comes later, and searching must end.
 MAX_LINE: Final = 4096
-# Memory of a line that says something of a step.
-_RECORD_BYTES: Final = 600
 # Lines kept for the message of a refusal.
 _UNREAD: Final = 20
 
@@ -84,15 +82,11 @@ def read_log(
     ...     float(read_log(file).median_s)
     0.12
     """
-    with opened(path, _weigh) as stream:
-        text = lines(stream.read1, str(path), decode="replace")
+    with opened(path) as stream:
+        text = lines(stream, str(path), decode="replace")
         return read_step_times(
             text, pattern, batch_size=batch_size, warmup=warmup, source=str(path)
         )
-
-
-def _weigh(block: bytes) -> int:
-    return _RECORD_BYTES * sum(block.count(end) for end in (b"\n", b"\r", b"\b"))
 
 
 def read_step_times(

@@ -86,7 +86,7 @@ def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
         path,
         (
             (
-                row.number_in_file,
+                row.index + 1,
                 _job(row, clock) or "without an attempt that has GPUs, start and end",
             )
             for row in Rows.of(entries, path, job="jobid")

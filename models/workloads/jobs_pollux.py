@@ -13,7 +13,7 @@ import numpy as np
 from bft.models.cells import MAX_SECONDS, SECOND_NS, Row, Rows
 from bft.models.curves import Curve
 from bft.models.errors import InputError
-from bft.models.jobs import JOB_BYTES, Job, JobTable
+from bft.models.jobs import Job, JobTable
 from bft.models.speed.applications import (
     Application,
     measured_kinds,
@@ -101,9 +101,7 @@ def read_pollux_jobs(
         Naming file, row, column and job.
     """
     path = Path(path)
-    rows = Rows(read_table(path, row_bytes=JOB_BYTES), path, job="name").require(
-        REQUIRED
-    )
+    rows = Rows(read_table(path), path, job="name").require(REQUIRED)
     folder = _applications(path) if applications is None else Path(applications)
     settings = read_settings(folder)
     sizes = (

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bft.models.cells import MAX_SECONDS, SECOND_NS, read_number
 from bft.models.errors import InputError
-from bft.models.jobs import JOB_BYTES, MAX_UNITS, Job, JobTable
+from bft.models.jobs import MAX_UNITS, Job, JobTable
 from bft.models.limited_reading import lines, opened
 from bft.models.workloads.rigid_jobs import rigid_job, rigid_table
 
@@ -100,11 +100,9 @@ def _entries(
 ) -> Iterator[tuple[int, Job | str]]:
     """Yield the number of each line that states a job, and the job or why it is left out."""
     header: dict[str, int] = {}
-    with opened(path, _weigh) as stream:
-        rows = lines(
-            stream.read1, str(path), first=lambda block: _refuse_binary(block, path)
-        )
-        for line, text in enumerate(rows, start=1):
+    with opened(path) as stream:
+        _refuse_binary(stream.peek(1), path)
+        for line, text in enumerate(lines(stream, str(path)), start=1):
             if text.startswith(";"):
                 entry = _HEADER.match(text)
                 if entry:
@@ -112,10 +110,6 @@ def _entries(
             elif text.strip():
                 units = processors_per_unit or _per_node(header)
                 yield line, _job(text.split(), line, str(path), header, units)
-
-
-def _weigh(block: bytes) -> int:
-    return JOB_BYTES * block.count(b"\n")
 
 
 def _refuse_binary(block: bytes, path: str | Path) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from bft.models.cells import MAX_SECONDS, SECOND_NS, Row, Rows
 from bft.models.job_tables import unknown_columns
-from bft.models.jobs import JOB_BYTES, Job, JobTable
+from bft.models.jobs import Job, JobTable
 from bft.models.tables import read_table
 from bft.models.workloads.rigid_jobs import jobs_of_rows, rigid_job
 
@@ -46,7 +46,7 @@ def read_tiresias_jobs(path: str | Path) -> JobTable:
     ...     [(job.name, job.request, job.pmax) for job in read_tiresias_jobs(file)]
     [('1', 4, 3600.0)]
     """
-    frame = read_table(path, row_bytes=JOB_BYTES)
+    frame = read_table(path)
     rows = Rows(frame, path, job="job_id").require(REQUIRED, OPTIONAL)
     unknown_columns(
         rows, (*REQUIRED, *OPTIONAL)

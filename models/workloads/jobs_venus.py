@@ -9,7 +9,7 @@ from typing import Final
 from bft.models.cells import MAX_SECONDS, Row, Rows
 from bft.models.errors import InputError
 from bft.models.job_tables import unknown_columns
-from bft.models.jobs import JOB_BYTES, Job, JobTable
+from bft.models.jobs import Job, JobTable
 from bft.models.sharing.xi_table import Measurement, XiTable
 from bft.models.tables import read_table
 from bft.models.workloads.rigid_jobs import jobs_of_rows, rigid_job
@@ -74,7 +74,7 @@ def read_venus_jobs(path: str | Path, *, origin: str = ORIGIN) -> JobTable:
     ...     [(job.request, job.pmax, job.vc) for job in read_venus_jobs(file)]
     [(8, 600.0, 'vc1')]
     """
-    frame = read_table(path, row_bytes=JOB_BYTES)
+    frame = read_table(path)
     rows = Rows(frame, path, job="job_id").require(REQUIRED, OPTIONAL)
     unknown_columns(
         rows, (*REQUIRED, *OPTIONAL)

@@ -110,6 +110,6 @@ def jobs_of_rows(
             made = job(row)
         except InputError as error:
             raise row.placed(error, columns.get(error.column or "")) from error
-        return row.number_in_file, made or "without GPUs or duration"
+        return row.index + 1, made or "without GPUs or duration"
 
     return rigid_table(rows.file, map(entry, rows))

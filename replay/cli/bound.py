@@ -1,10 +1,11 @@
-"""`bft-replay bound`: upper bounds for every policy."""
+"""`bft-replay bound`: the bound for every policy."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,13 +20,14 @@ from bft.replay.cli.parameters import (
 )
 from bft.replay.options.options import FIELDS, Options
 
+if TYPE_CHECKING:
+    from bft.replay.results.bounds import Bounds
+
 
 def _limits_bounds(field: OptionField) -> bool:
     """Tell whether bounds depend on an option, whoever decides."""
     describes_inputs = field.section in (INPUT, JOBS, SHARING)
-    return field.name == "max_jobs" or (
-        describes_inputs and POLICY_KNOWS not in field.conditions
-    )
+    return describes_inputs and POLICY_KNOWS not in field.conditions
 
 
 _of_bounds = {name: field for name, field in FIELDS.items() if _limits_bounds(field)}
@@ -42,65 +44,33 @@ bound_options = together(
 @bound_options
 @json_option("Write the bounds as JSON.")
 def bound(as_json: bool, **given: Any) -> None:
-    """Report bounds that no policy can exceed on a node trace: outcome, mean job completion time, makespan.
+    """Report the bound on a node trace: the samples that no policy can exceed; and the least completion times.
 
-    Rescales, restarts and preemptions count as free, so the bounds hold for every policy and cost model.
-    `bft-replay --bound` reports a replay's share of the bound. Without -ndmap the bundled data set is used; without
-    jobs a generated workload.
+    Rescales, restarts and preemptions count as free, so it holds for every policy and cost model. Each replay reports
+    its share of the bound. Without -ndmap the bundled data set is used; without jobs a generated workload.
     """
     from bft.replay.cli.watcher import PlainLines
     from bft.replay.run import bounds_by
 
     options = Options.of(**stated_options(FIELDS, given))
     bounds, inputs = bounds_by(options, PlainLines())
-    result = {
-        **asdict(bounds),
-        "max_jobs": options.rules.max_jobs,
-        "jobs": len(inputs.jobs),
-    }
     if as_json:
-        click.echo(json.dumps(result, indent=2, sort_keys=True))
-        return
-    if bounds.why_none:
+        figures = {**asdict(bounds), "jobs": len(inputs.jobs)}
+        click.echo(json.dumps(figures, indent=2, sort_keys=True))
+    elif bounds.bound is None:
         click.echo(bounds.why_none)
-        return
-    lines = _lines(result)
-    width = max(len(label) for label, _ in lines)
-    for label, value in lines:
-        click.echo(f"{label:<{width}}  {value}")
+    else:
+        width = max(len(label) for label, _ in _lines(bounds))
+        for label, value in _lines(bounds):
+            click.echo(f"{label:<{width}}  {value}")
 
 
-def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
-    in_play = (
-        f"{result['max_jobs']} jobs in play"
-        if result["max_jobs"]
-        else "all jobs in play"
-    )
-    samples = {
-        "outcome": result["outcome"],
-        "from unit-time alone": result["unit_time"],
-        f"with {in_play}": result["fluid"],
-        "a mix of allocations attains": result["fluid_attained"],
-        "with two jobs on a unit": result["shared"],
-    }
-    lines = [
-        (label, f"{value:,.0f} samples")
-        for label, value in samples.items()
-        if value is not None
-    ]
-    lines[0] = lines[0][0], f"at most {lines[0][1]}"
-    if result["jct_mean_s"] is not None:
-        hours = f"at least {result['jct_mean_s'] / 3600:,.2f} h"
-        lines.append(
-            ("mean job completion time", f"{hours}, jobs not done counted to the end")
-        )
-    makespan = result["makespan_s"]
-    lines.append(
-        (
-            "makespan",
-            "not all jobs can be done"
-            if makespan is None
-            else f"at least {makespan / 3600:,.2f} h",
-        )
-    )
-    return lines
+def _lines(bounds: Bounds) -> Iterator[tuple[str, str]]:
+    yield "bound", f"at most {bounds.bound:,.0f} samples"
+    if bounds.jct_mean_s is not None:
+        hours = f"at least {bounds.jct_mean_s / 3600:,.2f} h"
+        yield "mean job completion time", f"{hours}, jobs not done counted to the end"
+    if bounds.makespan_s is None:
+        yield "makespan", "not all jobs can be done"
+    else:
+        yield "makespan", f"at least {bounds.makespan_s / 3600:,.2f} h"

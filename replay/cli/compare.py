@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @plan_options
 @worker_options
-@click.option("--no-bound", is_flag=True, help="Do not compute the upper bound.")
 @click.option(
     "--split",
     metavar="vc|user|model|size",
@@ -99,7 +98,7 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
     elif given["different_inputs"]:
         raise click.UsageError("--different-inputs is for RUN...")
     else:
-        plan = plan_of(given, bound=not given["no_bound"])
+        plan = plan_of(given)
         with study_progress(again=given["again"]) as onlooker:
             comparison = compared(
                 Study(Path(given["out"])),
@@ -141,7 +140,7 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
 
 
 # Options of `compare` that say how replays are done, beside those of a replay.
-OF_REPLAYS = {"variants", "plan_file", "workers", "no_bound", "out", "again"}
+OF_REPLAYS = {"variants", "plan_file", "workers", "out", "again"}
 
 
 def _refuse_beside_runs() -> None:

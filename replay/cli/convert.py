@@ -25,7 +25,7 @@ CURVE_MARKS = {"Ns", "Ps"}
 def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> None:
     """Rewrite a node trace, a job table, or a published pair of job tables (bounds, scalability) in the native form.
 
-    Pickles are read without running any code in them. The target is only replaced after a complete conversion.
+    The target is only replaced after a complete conversion.
     """
     from bft.models import (
         JobTable,

@@ -17,7 +17,7 @@ from bft.models.checks import Name, did_you_mean
 from bft.replay.cli.messages import quiet, say_warning
 from bft.replay.cli.parameters import (
     Checked,
-    NamesWholeOption,
+    Command,
     Seconds,
     force_option,
     json_option,
@@ -107,7 +107,7 @@ def _once(
     return values[0] if values else None
 
 
-@click.command(cls=NamesWholeOption)
+@click.command(cls=Command)
 @click.argument("log_format", metavar="FORMAT", type=Checked(Name(_formats)))
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @output_option("Target: .parquet, .csv or .csv.gz.")

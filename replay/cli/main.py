@@ -33,7 +33,7 @@ COMMANDS = {
     "replay": "Replay a node trace (the default command).",
     "compare": "Compare several replays of the same input in one table.",
     "sweep": "Replay a grid of options, on one machine or many.",
-    "bound": "Report bounds that no policy can exceed.",
+    "bound": "Report the samples that no policy can exceed.",
     "solve": "Solve allocation problems given as JSON.",
     "report": "Write runs as one HTML page with charts.",
     "ingest": "Make a node trace of a scheduler's logs.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from bft.models.checks import (
     seconds,
 )
 from bft.models.limited_reading import read_toml
-from bft.models.option_fields import OUTPUT, POLICY, SECTIONS, OptionField
+from bft.models.option_fields import OUTPUT, POLICY, SECTIONS, TRUST_PICKLE, OptionField
 from bft.replay.cli.messages import verbosity_options
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay ingest slurm sacct.txt -o trace.parquet",
     ),
     "replay": (
-        "bft-replay -ndmap trace.parquet --jobs jobs.csv --preset best --bound",
+        "bft-replay -ndmap trace.parquet --jobs jobs.csv --preset best",
         "bft-replay --cluster 16x4 --jobs jobs.csv --policy tiresias-l --out tiresias",
     ),
     "bound": (
@@ -573,37 +572,6 @@ def _expect_kind(parameter: click.Parameter, entry: Any) -> None:
         raise click.BadParameter(f"expected {expected}, not {entry!r}")
 
 
-class Size(_AnyType):
-    """Type of a size in bytes: a number, or one with K, M, G or T (powers of 1024)."""
-
-    name = "size"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Return the bytes, or fail saying what was expected."""
-        match = re.fullmatch(
-            r"(\d{1,18}(?:\.\d{1,9})?) *([KMGT]?)(?:i?B)?",
-            str(value),
-            re.ASCII | re.IGNORECASE,
-        )
-        size = (
-            0
-            if match is None
-            else int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
-        )
-        if not 0 < size < 2**62:
-            self.fail(f"expected a size such as 500M or 4G, not {value!r}", param, ctx)
-        return size
-
-
-def _limit_input(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
-    if value is not None:
-        from bft.models.limited_reading import memory_limit
-
-        ctx.with_resource(memory_limit(value))
-
-
 class Command(Helpful):
     """A command with -v and -q.
 
@@ -644,20 +612,26 @@ class Command(Helpful):
 
 
 class NamesWholeOption(Command):
-    """A command that reads files, with the bound on what they may become."""
+    """A command that reads tables, and pickles among them on the user's word."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        limit = "Memory that the content of one input may take, such as 4G. [1G, or 20 times the file]"
-        self.params.append(
-            click.Option(
-                ["--max-input"],
-                type=Size(),
-                expose_value=False,
-                callback=_limit_input,
-                help=limit,
+        if all(each.name != "trust_pickle" for each in self.params):
+            self.params.append(
+                click.Option(
+                    ["--trust-pickle"],
+                    is_flag=True,
+                    expose_value=False,
+                    callback=_trust_pickles,
+                    help=TRUST_PICKLE,
+                )
             )
-        )
+
+
+def _trust_pickles(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    from bft.models.tables import trusting_pickles  # here: `--help` need not wait
+
+    ctx.with_resource(trusting_pickles(value))
 
 
 def bind_variables(command: click.Command, prefix: str) -> None:
@@ -693,11 +667,6 @@ _FIRST: dict[str, tuple[Decorator, ...]] = {
             default=True,
             show_default=True,
             help="Print progress and summary; 0 writes them to replay.log in the run directory.",
-        ),
-        click.option(
-            "--live",
-            is_flag=True,
-            help="Show how the replay stands: units, jobs, rate, last decision; on a terminal as a table.",
         ),
     ),
 }

@@ -26,6 +26,7 @@ from bft.models.prediction.saved_models import (
     write_shapes,
 )
 from bft.replay.cli.parameters import (
+    Command,
     Finite,
     Group,
     NamesWholeOption,
@@ -166,7 +167,7 @@ def evaluate(
         _draw_forecasts(frame, table, column, horizon, {**what_came, **predicted}, png)
 
 
-@predict.command(cls=NamesWholeOption, short_help="What a saved model has learnt.")
+@predict.command(cls=Command, short_help="What a saved model has learnt.")
 @click.argument("model", metavar="MODEL")
 @click.option(
     "--png",

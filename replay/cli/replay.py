@@ -33,7 +33,6 @@ from bft.replay.options.options import FIELDS, Options
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bft.replay.cli.live import LiveTable
     from bft.replay.cli.watcher import Bar, PlainLines
 
 
@@ -93,7 +92,7 @@ def _executed(
     from bft.replay.run import execute
 
     with (
-        _watching(log, as_live=given["live"]) as watcher,
+        _watching(log) as watcher,
         _stop_on_interrupt() as should_stop,
     ):
         summary = execute(
@@ -125,17 +124,11 @@ def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
     return 0
 
 
-def _watching(
-    log: io.StringIO | None, *, as_live: bool
-) -> Bar | PlainLines | LiveTable:
+def _watching(log: io.StringIO | None) -> Bar | PlainLines:
     from bft.replay.cli.watcher import Bar, PlainLines
 
     if log is None and quiet():
         log = io.StringIO()  # which nobody reads
-    if as_live and log is None:
-        from bft.replay.cli.live import live
-
-        return live()
     return Bar() if log is None and sys.stderr.isatty() else PlainLines(log)
 
 

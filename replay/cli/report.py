@@ -10,10 +10,10 @@ import click
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.frames import figure_options, refuse_other_forms, write_into
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.parameters import NamesWholeOption, force_option, output_option
+from bft.replay.cli.parameters import Command, force_option, output_option
 
 
-@click.command(cls=NamesWholeOption)
+@click.command(cls=Command)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @output_option("Where to write it. [RUN.html]", required=False)
 @click.option(

@@ -15,21 +15,17 @@ import click
 from bft.models import InputError
 from bft.models.atomic_files import drafted
 from bft.models.limited_reading import (
-    Budget,
-    bounded,
     decoded_json,
     opened,
     parse_json,
     read_json,
     reading,
-    weigh_json,
-    weigh_lines,
 )
 from bft.models.option_fields import option_fields
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.parameters import (
+    Command,
     Decorator,
-    NamesWholeOption,
     option,
     output_option,
     together,
@@ -48,7 +44,7 @@ def solver_options(default: SolverOptions) -> Decorator:
 Solver = Callable[[object], dict[str, Any]]
 
 
-@click.command(cls=NamesWholeOption)
+@click.command(cls=Command)
 @click.argument("problem", metavar="PROBLEM")
 @solver_options(SolverOptions("auto"))
 @output_option("Where to write the answer. [standard output]", required=False)
@@ -85,7 +81,7 @@ def _standard_input(one: Solver, output: str | None) -> int:
     if sys.stdin is None:
         raise InputError("is closed", file=name)
     with reading(name):
-        text = bounded(sys.stdin.buffer.read, Budget(name), weigh_json).read()
+        text = sys.stdin.buffer.read()
     try:
         document = decoded_json(text, name)
     except InputError:
@@ -98,7 +94,7 @@ def _standard_input(one: Solver, output: str | None) -> int:
 
 def _lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, compressed or not."""
-    with opened(path, weigh_lines(lambda block: 0, str(path))) as stream:
+    with opened(path) as stream:
         yield from stream
 
 

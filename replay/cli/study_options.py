@@ -138,8 +138,8 @@ worker_options: Decorator = together(
 )
 
 
-def plan_of(given: dict[str, Any], *, bound: bool = False) -> Plan:
-    """The plan that the command line and --plan ask for; `bound` asks all points for their bound."""
+def plan_of(given: dict[str, Any]) -> Plan:
+    """The plan that the command line and --plan ask for."""
     from bft.replay.studies.study import Plan
 
     options, grid, variants = (
@@ -162,8 +162,6 @@ def plan_of(given: dict[str, Any], *, bound: bool = False) -> Plan:
                 f"two variants are called {name.strip()!r}", param_hint="--variant"
             )
         variants[name.strip()] = _variant(name.strip(), rest)
-    if bound:
-        options.setdefault("bound", True)
     # In the order of the options, whatever the order on the command line: the same plan has the same indices.
     order = {name: place for place, name in enumerate(FIELDS)}
     grid = dict(sorted(grid.items(), key=lambda item: order.get(item[0], len(order))))

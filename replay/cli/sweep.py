@@ -142,7 +142,7 @@ def plan(**given: Any) -> None:
         )
 
 
-@sweep.command(cls=NamesWholeOption, short_help="Replay points of a plan.")
+@sweep.command(cls=Command, short_help="Replay points of a plan.")
 @click.option(
     "--index",
     type=int,

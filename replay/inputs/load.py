@@ -25,7 +25,7 @@ from bft.models import (
 from bft.models.cells import Rows
 from bft.models.checks import cluster_nodes
 from bft.models.jobs import different_rates, shown_sizes
-from bft.models.tables import read_table
+from bft.models.tables import read_table, trusting_pickles
 from bft.models.tolerances import whole_above
 from bft.replay.engine.policy_api import Kind
 from bft.replay.engine.rules import Interference
@@ -80,9 +80,16 @@ def load(
     InputError
         When a file cannot be used, or nothing would happen.
     """
-    files, options = files or Files(), run.options
-    if options.cluster is not None:
-        return _load_cluster(run, notes, in_memory, files)
+    files = files or Files()
+    with trusting_pickles(run.options.trust_pickle):
+        read = _load_trace if run.options.cluster is None else _load_cluster
+        return read(run, notes, in_memory, files)
+
+
+def _load_trace(
+    run: RunSpec, notes: NoteTaker, in_memory: InMemoryInputs, files: Files
+) -> Inputs:
+    options = run.options
     skip = options.skip_rows
     if skip is None:
         published = run.published and not isinstance(in_memory.trace, NodeTrace)

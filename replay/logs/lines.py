@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from bft.models import InputError
-from bft.models.limited_reading import reading, unpacking, whole_lines
+from bft.models.limited_reading import reading, unpacked, whole_lines
 
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive or a spreadsheet",
@@ -133,9 +132,10 @@ def open_lines(
                 names = parquet.read_schema(name).names
             yield Lines(iter(()), names)
             return
-        read = unpacking(stored, head, name)
-        refuse = partial(_refuse_binary, name)
-        yield Lines(whole_lines(read, name, first=refuse, on_block=report))
+        with reading(name):
+            content = unpacked(stored)
+            _refuse_binary(name, content.peek(512))
+        yield Lines(whole_lines(content, name, report))
 
 
 def first_line(lines: Lines) -> str:

@@ -164,7 +164,7 @@ class RunSpec:
 
 
 # Formulations in which two jobs may share units.
-_SHARING = ("items", "flow")
+_SHARING = "items"
 
 
 def conflicts(run: RunSpec) -> Iterator[str]:
@@ -246,8 +246,8 @@ def _with_the_solver(run: RunSpec) -> Iterator[str]:
     """Yield what no solver can do, or not the one that is asked for."""
     shares, solver = run.options.xi is not None, run.options.solver
     formulation = solver.formulation
-    if shares and formulation not in ("auto", *_SHARING):
-        yield f"--formulation {formulation} knows no sharing; with --xi choose {' or '.join(_SHARING)}"
+    if shares and formulation not in ("auto", _SHARING):
+        yield f"--formulation {formulation} knows no sharing; with --xi choose {_SHARING}"
     if formulation == "auto":
         formulation = (
             "node" if solver.strict_reference else "items" if shares else "modes"

@@ -35,6 +35,7 @@ from bft.models.option_fields import (
     POLICY,
     POLICY_KNOWS,
     SHARING,
+    TRUST_PICKLE,
     Condition,
     Depends,
     OptionValues,
@@ -145,6 +146,14 @@ class OptionTable(OptionValues):
         shown="bundled",
         published=True,
         input_file=True,
+    )
+    trust_pickle: bool = option(
+        "--trust-pickle",
+        Flag(),
+        default=False,
+        help=TRUST_PICKLE,
+        section=INPUT,
+        published=True,
     )
     job_bounds: str | None = option(
         "-bdfn --job-bounds",
@@ -489,13 +498,6 @@ class OptionTable(OptionValues):
         help="Skip the second replay, on dedicated nodes, that U needs.",
         section=OUTPUT,
         published=True,
-    )
-    bound: bool = option(
-        "--bound",
-        Flag(),
-        default=False,
-        help="Report the outcome as a share of its upper bound.",
-        section=OUTPUT,
     )
     node_watts: tuple[float, float] | None = option(
         "--node-watts",

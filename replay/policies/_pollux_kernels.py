@@ -14,7 +14,6 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 States = NDArray[np.int16]
-Marks = NDArray[np.uint64]
 
 # Distance of the candidates that are best by one of the objectives; that of others is at most 1.
 FARTHEST = 2.0
@@ -300,38 +299,3 @@ def _distances(values: FloatArray, front: IntArray, distance: FloatArray) -> Non
         else:
             apart = values[unique[k - 1]] - values[unique[k + 1]]
             distance[unique[k]] = (apart[0] / ends[0] + apart[1] / ends[1]) / 2
-
-
-@compiled
-def marks(states: States, weights: Marks) -> Marks:
-    """A number for each candidate, the same for equal ones and very likely not for others; `weights`: (jobs, nodes)."""
-    result = np.zeros(len(states), np.uint64)
-    for c in range(states.shape[0]):
-        mark = np.uint64(0)
-        for j in range(states.shape[1]):
-            for n in range(states.shape[2]):
-                mark += weights[j, n] * np.uint64(states[c, j, n])
-        result[c] = mark
-    return result
-
-
-@compiled
-def _among(state: States, mark: np.uint64, states: States, of_states: Marks) -> bool:
-    """Whether a candidate is one of `states`."""
-    for k in range(len(states)):  # noqa: SIM110 - Numba knows no generators
-        if of_states[k] == mark and (states[k] == state).all():
-            return True
-    return False
-
-
-@compiled
-def new(states: States, of_states: Marks, known: States, of_known: Marks) -> BoolArray:
-    """Tell which candidates are new: neither known nor equal to an earlier one. `of_...`: their marks."""
-    fresh = np.empty(len(states), np.bool_)
-    for c in range(len(states)):
-        state, mark = states[c], of_states[c]
-        fresh[c] = not (
-            _among(state, mark, known, of_known)
-            or _among(state, mark, states[:c], of_states[:c])
-        )
-    return fresh

@@ -9,13 +9,14 @@ the mean of both completion times, from now on.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 
 from bft.models import Job
 from bft.replay.engine.policy_api import State
 from bft.replay.engine.rules import Interference
 from bft.replay.engine.units import FreeList
+from bft.replay.policies.rigid import Refused
 
 
 class SharedPlaces:
@@ -126,39 +127,60 @@ def free_units(state: State, places: FreeList, held: Container[int]) -> list[int
     return [unit for unit in on if unit not in held and state.machine.is_idle(unit)]
 
 
-class Refused:
-    """Jobs that did not find room in a walk from the shortest job on, by kind.
+def ratios_of(
+    interference: Interference | None, a: Job, b: Job
+) -> tuple[float, float] | None:
+    """How many times longer an iteration of each takes beside the other, at their requests; None: may not share."""
+    if interference is None:
+        return None
+    return interference.xi(a, b, a.request, b.request)
+
+
+def rooms(
+    places: SharedPlaces,
+    jobs: Mapping[int, Job],
+    interference: Interference | None,
+    ranked: Callable[[int], Iterable[int]],
+    *,
+    spread: bool,
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the jobs that find room, shortest first, with their units; who asks takes these from `places`.
 
     Room only shrinks during a walk, and a longer job of the same kind may join no host that a shorter one may not (see
-    `pays`). So a job that asks for as many units need not be tried. This also holds where a host that has been
-    slowed down in the meantime would now accept it: the shorter job comes first, at the next decision.
+    `pays`). So a job that asks for as many units as one that found no room need not be tried. This also holds where a
+    host that has been slowed down in the meantime would now accept it: the shorter job comes first, at the next
+    decision.
+
+    Parameters
+    ----------
+    places
+        Free and open units.
+    jobs
+        The newcomers by position, shortest first.
+    interference
+        The pairs that may share.
+    ranked
+        The hosts that a newcomer may join, best first.
+    spread
+        Whether jobs may lie on more nodes than needed.
     """
-
-    def __init__(self, interference: Interference | None) -> None:
-        self._interference = interference
-        self._least: dict[object, int] = {}
-
-    def note(self, job: Job) -> None:
-        """Record that a job did not find room."""
-        kind = self._kind(job)
-        self._least[kind] = min(job.request, self._least.get(kind, job.request))
-
-    def surely(self, job: Job) -> bool:
-        """Whether a job would not find room either."""
-        fewest = self._least.get(self._kind(job))
-        return fewest is not None and job.request >= fewest
-
-    def _kind(self, job: Job) -> object:
-        if self._interference is None:  # nothing is shared: all jobs are of one kind
-            return None
-        # With smaller batches the order of submission matters.
-        if self._interference.memory is not None:
-            return job
-        # With more units a job's ratio may be smaller.
-        return (
-            self._interference.kind(job),
-            job.request if self._interference.by_units else 0,
-        )
+    refused = Refused()
+    for position, job in jobs.items():
+        if not len(places):
+            return
+        kind: Hashable = None
+        if interference is not None:
+            # With more units a job's ratio may be smaller.
+            kind = interference.kind(job), interference.by_units and job.request
+            # With smaller batches the order of submission matters.
+            kind = kind if interference.memory is None else job
+        if job.request > len(places) or refused.surely(job.request, kind):
+            continue
+        units = places.find(job.request, ranked(position), spread=spread)
+        if units is None:
+            refused.note(job.request, kind)
+        else:
+            yield position, units
 
 
 def together_s(

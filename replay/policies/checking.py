@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, zip_longest
 from typing import Any
 
@@ -13,14 +13,12 @@ import numpy as np
 import pandas as pd
 
 from bft.models import Curve, InputError, Job, JobTable, Objective, xi_from_frame
-from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import (
     Decision,
     Policy,
     PolicyCall,
     PolicyError,
-    Remembers,
     State,
 )
 from bft.replay.engine.rules import Interference, Rules
@@ -217,14 +215,6 @@ def _interference(rng: np.random.Generator) -> Interference:
     return Interference(xi_from_frame(frame), xi_max=1.6, unit_memory_gib=16.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Played:
-    """A replay to its end: decisions with their times, the states seen, and the outcome."""
-
-    decisions: tuple[tuple[int, Decision], ...]
-    outcome: Outcome
-
-
 class _Checked:
     """A policy in one world."""
 
@@ -232,25 +222,25 @@ class _Checked:
         self, policy: str | Policy | Callable[..., Policy], world: World
     ) -> None:
         self._given, self._world = policy, world
-        self._name = (
-            policy if isinstance(policy, str) else str(getattr(policy, "name", policy))
-        )
+        self._name = str(getattr(policy, "name", policy))
 
     def check(self) -> None:
         """Check every property, the simplest first."""
-        made = self._fresh()
-        self._name = made.name
-        self._answers_nothing(made)
+        self._name = self._fresh().name
+        self._answers_nothing()
         once = self._played()
-        self._same(
-            once, self._played(), "deterministic", "asked twice, two fresh ones differ"
-        )
-        self._same(
-            once,
-            self._played(stop_at=len(once.decisions) // 2),
-            "resumable",
-            "stopped in the middle and resumed, it differs; what it remembers belongs into state() and restore()",
-        )
+        for what, how, again in (
+            ("deterministic", "asked twice, two fresh ones differ", self._played()),
+            (
+                "resumable",
+                "stopped in the middle and resumed, it differs; what it remembers belongs into state() and restore()",
+                self._played(stop_at=(len(once) - 1) // 2),
+            ),
+        ):
+            for number, (one, other) in enumerate(zip_longest(once, again)):
+                if one != other:
+                    shown = f"decision {number} is {one!s:.300} and {other!s:.300}"
+                    raise self._lacks(what, f"{how}: {shown}")
 
     def _fresh(self) -> Policy:
         """A policy that has seen nothing."""
@@ -259,10 +249,8 @@ class _Checked:
             if isinstance(given, str):
                 return make_policy(given, settings)
             if isinstance(given, type):
-                known = [option.name for option in policy_options(given)]
-                made: Any = given(
-                    **{name: value for name, value in settings.items() if name in known}
-                )
+                known = {option.name for option in policy_options(given)}
+                made = given(**{key: settings[key] for key in known & settings.keys()})
             else:
                 made = copy.deepcopy(given) if hasattr(given, "decide") else given()
             check_made(self._name, made)
@@ -271,86 +259,82 @@ class _Checked:
         policy: Policy = made
         return policy
 
-    def _answers_nothing(self, policy: Policy) -> None:
+    def _answers_nothing(self) -> None:
         """Check that a policy answers a state without jobs or without idle units."""
-        trace, jobs = self._world.trace, self._world.jobs
-        replay = self._replay(policy)
+        replay = self._replay()
         state = None
         while state is None:
             state = replay.advance()
-        without_jobs = State(state.time_ns, state.idle, (), state.machine)
-        per = trace.units_per_node
-        busy = Holdings(len(trace.nodes) * per, per)
-        waiting = State(state.time_ns, 0, state.jobs, busy)
+        per = state.machine.units_per_node
+        busy = Holdings(state.machine.nodes * per, per)
         for label, asked in (
-            ("without jobs", without_jobs),
-            ("without idle units", waiting),
+            ("without jobs", replace(state, jobs=())),
+            ("without idle units", State(state.time_ns, 0, state.jobs, busy)),
         ):
-            counts = self._decision(self._fresh(), asked, f"asked {label}").counts_in(
-                asked
-            )
+            decision = self._decision(self._fresh(), asked, f"asked {label}")
+            counts = decision.counts_in(asked)
             if len(counts) != len(asked.jobs) or any(counts):
                 expected = (0,) * len(asked.jobs)
-                raise self._lacks(
-                    "answers",
-                    f"asked {label} of {len(jobs)}, it gives {counts}, not {expected}",
-                )
+                what = f"asked {label} of {len(self._world.jobs)}, it gives {counts}, not {expected}"
+                raise self._lacks("answers", what)
 
-    def _replay(self, policy: Policy) -> Replay:
+    def _replay(self) -> Replay:
         world = self._world
-        return Replay(world.trace, world.jobs, policy, world.rules, world.interference)
+        return Replay(
+            world.trace, world.jobs, self._fresh(), world.rules, world.interference
+        )
 
-    def _played(self, stop_at: int | None = None) -> _Played:
-        """Replay with a fresh policy; with `stop_at`, save after that many decisions and continue with another."""
-        replay = self._replay(self._fresh())
-        decisions: list[tuple[int, Decision]] = []
-        jobs = _content(self._world.jobs)
+    def _played(self, stop_at: int | None = None) -> list[str]:
+        """Replay with a fresh policy and return each decision with its time, and the results last, as texts.
+
+        With `stop_at`, save before that entry and continue with another fresh policy.
+        """
+        replay = self._replay()
+        played: list[str] = []
+        jobs = list(map(repr, self._world.jobs))
         while replay.peek() is not None:
-            if len(decisions) == stop_at:
+            if len(played) == stop_at:
                 stop_at = None
                 replay = self._resumed(replay)
             state = replay.advance()
             if state is None:
                 continue
+            when = f"decision {len(played)}"
             before = _seen(state)
-            decision = self._decision(
-                replay.policy, state, f"at decision {len(decisions)}"
-            )
+            decision = self._decision(replay.policy, state, f"at {when}")
             if _seen(state) != before:
-                raise self._lacks(
-                    "no mutation",
-                    f"at decision {len(decisions)} it changed the state that it was given",
-                )
+                what = f"at {when} it changed the state that it was given"
+                raise self._lacks("no mutation", what)
             try:
                 replay.decide(decision)
             except PolicyError as error:
-                raise self._lacks(
-                    "the engine's rules", f"decision {len(decisions)}: {error}"
-                ) from error
-            decisions.append((state.time_ns, decision))
-        if _content(self._world.jobs) != jobs:
+                raise self._lacks("the engine's rules", f"{when}: {error}") from error
+            played.append(_shown(state.time_ns, decision))
+        if list(map(repr, self._world.jobs)) != jobs:
             raise self._lacks("no mutation", "it changed the jobs that it was given")
-        return _Played(tuple(decisions), replay.run())
+        outcome = replay.run()
+        books = [
+            (r.start_ns, r.finish_ns, r.work, r.gained, r.lost, r.unit_seconds)
+            for r in outcome.records
+        ]
+        return [*played, f"results: {books} {outcome.steps.to_csv()}"]
 
     def _resumed(self, replay: Replay) -> Replay:
         """A replay in the same position with a fresh policy, restored through JSON."""
-        fresh = self._replay(self._fresh())
-        if hasattr(replay.policy, "state") != hasattr(replay.policy, "restore"):
-            raise self._lacks(
-                "resumable", "it has one of state() and restore() without the other"
-            )
+        fresh, policy = self._replay(), replay.policy
+        if hasattr(policy, "state") != hasattr(policy, "restore"):
+            what = "it has one of state() and restore() without the other"
+            raise self._lacks("resumable", what)
         try:
-            if isinstance(replay.policy, Remembers):
-                before = json.dumps(replay.policy.state(), default=_plain)
-                if json.dumps(replay.policy.state(), default=_plain) != before:
-                    raise self._lacks("resumable", "state(), called twice, differs")
-            fresh.restore(json.loads(json.dumps(replay.state(), default=_plain)))
+            stored = [json.dumps(replay.state(), default=_plain) for _ in range(2)]
+            fresh.restore(json.loads(stored[0]))
             for name, table in fresh.tables.items():
                 table.restore(replay.tables[name].saved())
         except (PolicyError, TypeError, ValueError, AttributeError) as error:
-            raise self._lacks(
-                "resumable", f"its state() does not come back through JSON: {error}"
-            ) from error
+            what = f"its state() does not come back through JSON: {error}"
+            raise self._lacks("resumable", what) from error
+        if stored[0] != stored[1]:
+            raise self._lacks("resumable", "state(), called twice, differs")
         return fresh
 
     def _decision(self, policy: Policy, state: State, when: str) -> Decision:
@@ -360,24 +344,9 @@ class _Checked:
         except PolicyError as error:
             raise self._lacks("answers", f"{when}: {error}") from error
         if not isinstance(answer, Decision):
-            raise self._lacks(
-                "answers", f"{when} it answered {answer!r:.100}; expected a Decision"
-            )
+            what = f"{when} it answered {answer!r:.100}; expected a Decision"
+            raise self._lacks("answers", what)
         return answer
-
-    def _same(self, one: _Played, other: _Played, what: str, how: str) -> None:
-        for number, (first, second) in enumerate(
-            zip_longest(one.decisions, other.decisions)
-        ):
-            if first is None or second is None or not _equal(first, second):
-                raise self._lacks(
-                    what,
-                    f"{how}: decision {number} is {_shown(first)} and {_shown(second)}",
-                )
-        if _books(one.outcome) != _books(other.outcome) or not one.outcome.steps.equals(
-            other.outcome.steps
-        ):
-            raise self._lacks(what, f"{how}: the same decisions, but other results")
 
     def _lacks(self, what: str, why: str) -> PolicyCheckError:
         """The error for a property."""
@@ -389,27 +358,16 @@ class _Checked:
         )
 
 
-def _equal(one: tuple[int, Decision], other: tuple[int, Decision]) -> bool:
-    return one[0] == other[0] and _answer(one[1]) == _answer(other[1])
-
-
-def _answer(decision: Decision) -> tuple[Any, ...]:
+def _shown(now_ns: int, decision: Decision) -> str:
     """The engine's part of a decision; how well and how fast it was solved may differ."""
-    placement = None if decision.placement is None else dict(decision.placement)
-    counts = (
-        None
-        if decision.counts is None
-        else tuple(int(count) for count in decision.counts)
+    counts, placement = decision.counts, decision.placement
+    parts = (
+        None if counts is None else [int(count) for count in counts],
+        None if placement is None else sorted(placement.items()),
+        decision.transfers,
+        decision.wake_ns,
     )
-    return counts, placement, decision.transfers, decision.wake_ns
-
-
-def _shown(entry: tuple[int, Decision] | None) -> str:
-    return (
-        "none"
-        if entry is None
-        else f"{_answer(entry[1])} at {np.datetime64(entry[0], 'ns')}"
-    )
+    return f"{parts} at {np.datetime64(now_ns, 'ns')}"
 
 
 def _seen(state: State) -> tuple[Any, ...]:
@@ -418,38 +376,8 @@ def _seen(state: State) -> tuple[Any, ...]:
         (id(view.job), view.units, view.held, view.partners, view.rate, view.starts)
         for view in state.jobs
     ]
-    return (
-        state.time_ns,
-        state.idle,
-        views,
-        list(state.machine.idle_by_node()),
-        len(state.finished),
-    )
-
-
-def _content(jobs: Iterable[Job]) -> list[list[Any]]:
-    """Return all attributes of jobs, for comparison."""
-    return [
-        [
-            _value(getattr(job, each.name))
-            for each in fields(job)
-            if each.name != "profile"
-        ]
-        for job in jobs
-    ]
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, Curve):
-        return value.ns.tobytes(), value.ps.tobytes()
-    return copy.deepcopy(dict(value)) if hasattr(value, "keys") else value
-
-
-def _books(outcome: Outcome) -> list[tuple[Any, ...]]:
-    return [
-        (r.start_ns, r.finish_ns, r.work, r.gained, r.lost, r.unit_seconds, r.starts)
-        for r in outcome.records
-    ]
+    idle = list(state.machine.idle_by_node())
+    return state.time_ns, state.idle, views, idle, len(state.finished)
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bft.replay.engine.policy_api import Decision, IntArray, State
+from bft.replay.engine.policy_api import Decision, State
 
 
 @dataclass
@@ -32,59 +32,20 @@ class EqualShare:
     def decide(self, state: State) -> Decision:
         """Give each job an equal share of the idle units, within its limits."""
         low, high = state.bounds
-        share = state.idle // len(high) if len(high) else 0
-        if share:
-            counts = np.minimum(share, high)
-            counts[counts < low] = 0
-        else:
-            counts = np.zeros(len(high), dtype=np.int64)
-        sized = state.sized
+        counts = np.minimum(state.idle // max(len(high), 1), high)
+        counts[counts < low] = 0
+        sized = set(state.sized)
         for position in sized:
             counts[position] = state.jobs[position].job.at_most(int(counts[position]))
         left = state.idle - int(counts.sum())
-        if sized:
-            return Decision(_hand_out(state, counts, left))
-        first = 0
-        while left and first < len(
-            counts
-        ):  # many jobs at once, so that most decisions take one iteration
-            some = slice(first, first + 2 * left)
-            left = _fill(counts[some], low[some], high[some], left)
-            first = some.stop
+        for position in np.flatnonzero(counts < high).tolist():
+            if not left:
+                break
+            count = int(counts[position])
+            more = min(count + left, int(high[position]))
+            if position in sized:
+                more = state.jobs[position].job.at_most(more)
+            if more >= low[position]:
+                counts[position] = more
+                left -= more - count
         return Decision(counts)
-
-
-def _hand_out(state: State, counts: IntArray, left: int) -> IntArray:
-    """The counts when what is left goes to jobs in turn, each up to the largest size that it may have of it."""
-    for position, view in enumerate(state.jobs):
-        if not left:
-            break
-        count = int(counts[position])
-        counts[position] = view.job.at_most(count + left)
-        left -= int(counts[position]) - count
-    return counts
-
-
-def _fill(counts: IntArray, low: IntArray, high: IntArray, left: int) -> int:
-    """Give remaining units to jobs in turn up to `high`, skipping jobs that would stay below `low`; return the rest."""
-    first = 0
-    while left:
-        able = first + np.flatnonzero(
-            (counts < high)[first:] & (counts + left >= low)[first:]
-        )
-        until = np.cumsum(
-            high[able] - counts[able]
-        )  # units that the jobs up to each can take
-        filled = int(np.searchsorted(until, left, side="right"))
-        counts[able[:filled]] = high[able[:filled]]
-        left -= int(until[filled - 1]) if filled else 0
-        if filled == len(able):
-            break
-        first = int(
-            able[filled]
-        )  # the first that cannot be filled: it takes the rest, if it can run on that
-        if counts[first] + left >= low[first]:
-            counts[first] += left
-            return 0
-        first += 1
-    return left

@@ -12,10 +12,12 @@ from zlib import crc32
 import numpy as np
 
 from bft.models import InputError, Job, JobTable
+from bft.models.checks import Number, check_fields
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.tolerances import rounded
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.snapshot import StoredState
+from bft.replay.policies._constants import constant, rounds
 from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
 from bft.replay.policies.predictions import number_in
 
@@ -53,20 +55,19 @@ class Optimus(StoredState):
         Seed of the noise.
     """
 
-    interval_s: float = field(
-        default=60.0, metadata={"help": "seconds between decisions, 0: at every event"}
+    interval_s: float = rounds(60.0)
+    remaining: Literal["known", "online"] = constant(
+        "known", "remaining work: known, or predicted from the loss curve"
     )
-    remaining: Literal["known", "online"] = field(
-        default="known",
-        metadata={"help": "remaining work: known, or predicted from the loss curve"},
+    threshold: float = constant(
+        0.01,
+        "online: drop of the loss in an epoch at convergence",
+        Number(0, above=True),
     )
-    threshold: float = field(
-        default=0.01,
-        metadata={"help": "online: drop of the loss in an epoch at convergence"},
-    )
-    noise: float = field(
-        default=0.0,
-        metadata={"help": "online: relative standard deviation of losses seen"},
+    noise: float = constant(
+        0.0,
+        "online: relative standard deviation of losses seen",
+        Number(0, 1, below=True),
     )
     seed: int = 0
     name: str = field(default="optimus", init=False)
@@ -81,12 +82,7 @@ class Optimus(StoredState):
     )  # losses seen, including dropped ones
 
     def __post_init__(self) -> None:
-        for name, good in (
-            ("threshold", self.threshold > 0),
-            ("noise", 0 <= self.noise < 1),
-        ):
-            if not good:
-                raise ValueError(f"{name}: {getattr(self, name)} has no meaning")
+        check_fields(self)
 
     def prepare(self, jobs: JobTable) -> JobTable:
         """The jobs unchanged; raise if `online` needs columns that they lack.
@@ -205,7 +201,10 @@ def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:
     def offer(position: int) -> None:
         view, count = state.jobs[position], counts[position]
         after = view.job.above(count) if count else None
-        if after is not None and after <= min(_most(view), count + left):
+        most = view.job.jmax
+        if isinstance(view.dynamics, ApplicationDynamics):
+            most = min(most, view.dynamics.most)
+        if after is not None and after <= min(most, count + left):
             work = None if work_left is None else work_left[position]
             saved = remaining_s(view, count, per, work) - remaining_s(
                 view, after, per, work
@@ -237,12 +236,6 @@ def remaining_s(
         )
     rate = float(view.job.rates[units])
     return (view.remaining if work is None else work) / rate if rate else float("inf")
-
-
-def _most(view: JobView) -> int:
-    if isinstance(view.dynamics, ApplicationDynamics):
-        return min(view.job.jmax, view.dynamics.most)
-    return view.job.jmax
 
 
 # Losses from which a curve of three parameters is fitted.

@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.exact.dp import share_units
+from bft.models.checks import Number, check_fields, whole
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Speed, replica_cap, speedup_table
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.snapshot import StoredState
+from bft.replay.policies._constants import constant, rounds
 from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -54,33 +56,22 @@ class Pollux(StoredState):
         Seed of the search, filled from `--seed`.
     """
 
-    interval_s: float = field(
-        default=60.0, metadata={"help": "seconds between decisions, 0: at every event"}
-    )
-    delay_s: float = field(
-        default=30.0, metadata={"help": "assumed cost of a restart in seconds"}
-    )
-    power: float = field(
-        default=-1.0, metadata={"help": "exponent of the mean of speed-ups"}
-    )
-    population: int = field(default=100, metadata={"help": "candidates of the search"})
-    generations: int = field(
-        default=100, metadata={"help": "generations of the search"}
-    )
-    avoid: bool = field(
+    interval_s: float = rounds(60.0)
+    delay_s: float = constant(30.0, "assumed cost of a restart in seconds", Number(0))
+    power: float = constant(-1.0, "exponent of the mean of speed-ups", Number())
+    population: int = constant(100, "candidates of the search", whole(2))
+    generations: int = constant(100, "generations of the search", whole(1))
+    avoid: bool = constant(
         default=True,
-        metadata={
-            "help": "let at most one job that spans several nodes have units on a node"
-        },
+        text="let at most one job that spans several nodes have units on a node",
     )
-    most_nodes: int = field(
-        default=16,
-        metadata={"help": "most nodes of a job, where nodes have several units"},
+    most_nodes: int = constant(
+        16, "most nodes of a job, where nodes have several units", whole(1)
     )
-    most_replicas: int = field(
-        default=64, metadata={"help": "most replicas of a job whose goodput is fitted"}
+    most_replicas: int = constant(
+        64, "most replicas of a job whose goodput is fitted", whole(1)
     )
-    seed: int = field(default=0, metadata={"help": "seed of the search"})
+    seed: int = constant(0, "seed of the search", whole(0))
     name: str = field(default="pollux", init=False)
     kind: ClassVar[Kind] = Kind(migrates=True, tunes=True)
     # The last population: the jobs of its rows, the nodes of its columns, replicas by candidate, job and node.
@@ -91,14 +82,7 @@ class Pollux(StoredState):
     )
 
     def __post_init__(self) -> None:
-        for option, low in (
-            ("interval_s", 0), ("delay_s", 0), ("population", 2), ("generations", 1), ("most_nodes", 1),
-            ("most_replicas", 1), ("seed", 0),
-        ):  # fmt: skip
-            if not getattr(self, option) >= low:
-                raise ValueError(
-                    f"{option}: expected at least {low}, not {getattr(self, option)}"
-                )
+        check_fields(self)
 
     def decide(self, state: State) -> Decision:
         """Place all jobs at a round; between rounds they keep their units."""
@@ -429,40 +413,42 @@ def search(
     population, generations
         Candidates that survive each generation, and how many generations, the first one being `start`.
     """
-    from bft.replay.policies._pollux_kernels import cross, marks, new, ranked
+    from bft.replay.policies._pollux_kernels import cross, ranked
 
-    # Not of `rng`: whatever they are, the result is the same.
-    weights = np.random.default_rng(0).integers(
-        1, 1 << 63, size=moment.current.shape, dtype=np.uint64
-    )
     states = np.concatenate(
         [moment.current[None].astype(np.int16), start.astype(np.int16)]
     )
     moment.repair(states, rng)
-    marked = marks(states, weights)
-    fresh = new(states, marked, states[:0], marked[:0])
-    states, marked = states[fresh], marked[fresh]
+    states, known = _new(states, [])
     values = moment.objectives(states)
     best, rank, distance = ranked(values, _descending(values), len(states))
-    states, marked, values = states[best], marked[best], values[best]
     for _ in range(generations - 1):
+        states, values = states[best], values[best]
+        known = [known[each] for each in best.tolist()]
         parents = _parents(values, distance, population, rng)
         children = cross(
             states, parents, _points(parents.shape[1], states.shape[1], rng)
         )
         moment.mutate(children, rng)
         moment.repair(children, rng)
-        of_children = marks(children, weights)
-        fresh = new(children, of_children, states, marked)
-        children = children[fresh]
+        children, of_children = _new(children, known)
         states = np.concatenate([states, children])
-        marked = np.concatenate([marked, of_children[fresh]])
+        known += of_children
         values = np.concatenate([values, moment.objectives(children)])
         best, rank, distance = ranked(values, _descending(values), population)
-        states, marked, values = states[best], marked[best], values[best]
+    states, values = states[best], values[best]
     front = np.flatnonzero(rank == 0)
     front = front[_descending(values[front])]
     return states[front], values[front, 0]
+
+
+def _new(states: States, known: Sequence[bytes]) -> tuple[States, list[bytes]]:
+    """The candidates that are neither known nor equal to an earlier one, and their bytes."""
+    seen = dict.fromkeys(known, -1)
+    for c, state in enumerate(states):
+        seen.setdefault(state.tobytes(), c)
+    fresh = [c for c in seen.values() if c >= 0]
+    return states[fresh], [content for content, c in seen.items() if c >= 0]
 
 
 def _descending(values: FloatArray) -> IntArray:

@@ -6,25 +6,20 @@ A policy knows all curves, or what it learns while jobs run, as by MalleTrain's 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
 from bft.models import Curve, InputError, Job, JobTable, Objective, OnlineCurve
 from bft.models.cells import is_gap, read_number, shown
 from bft.models.tolerances import MEASURED_S
-from bft.replay.engine.policy_api import JobView, State
+from bft.replay.engine.policy_api import State
 from bft.replay.engine.snapshot import NOT_STORED, StoredState
 from bft.replay.trace.node_trace import SECOND_NS
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
 
 ESTIMATE: Final = "estimate_s"
 SCORE: Final = "sharing_score"
@@ -53,16 +48,18 @@ def with_estimates(jobs: JobTable, model: str | Path) -> JobTable:
     from bft.models.prediction.saved_models import read_model
 
     estimator = read_model(model, DurationEstimator)
-    wanted = [
-        position for position, job in enumerate(jobs) if ESTIMATE not in job.extra
-    ]
-    return _with_column(
-        jobs,
-        ESTIMATE,
-        wanted,
-        lambda frame: estimator.predict(frame, source=jobs.source),
-        _submission,
-    )
+    rows = {
+        position: {
+            **job.extra,
+            "user": job.user,
+            "vc": job.vc,
+            "gpu_num": job.request,
+            "submit_time": job.tsub_ns / SECOND_NS,
+        }
+        for position, job in enumerate(jobs)
+        if ESTIMATE not in job.extra
+    }
+    return _with_column(jobs, ESTIMATE, rows, estimator.predict)
 
 
 def with_scores(jobs: JobTable, model: str | Path) -> JobTable:
@@ -86,18 +83,12 @@ def with_scores(jobs: JobTable, model: str | Path) -> JobTable:
     from bft.models.prediction.saved_models import read_model
 
     analyser = read_model(model, PackingAnalyser)
-    wanted = [
-        position
+    rows = {
+        position: dict(job.extra)
         for position, job in enumerate(jobs)
         if SCORE not in job.extra and all(column in job.extra for column in _PROFILE)
-    ]
-    return _with_column(
-        jobs,
-        SCORE,
-        wanted,
-        lambda frame: analyser.scores(frame, source=jobs.source),
-        lambda job: dict(job.extra),
-    )
+    }
+    return _with_column(jobs, SCORE, rows, analyser.scores)
 
 
 def number_in(job: Job, column: str) -> float | None:
@@ -119,37 +110,23 @@ def number_in(job: Job, column: str) -> float | None:
     return number
 
 
-def _submission(job: Job) -> Mapping[str, Any]:
-    """The attributes of a job at submission, as the estimator expects them."""
-    known = {
-        "user": job.user,
-        "vc": job.vc,
-        "gpu_num": job.request,
-        "submit_time": job.tsub_ns / SECOND_NS,
-    }
-    return {**job.extra, **known}
-
-
 def _with_column(
     jobs: JobTable,
     column: str,
-    wanted: Sequence[int],
-    predict: Callable[[pd.DataFrame], np.ndarray[Any, Any]],
-    row: Callable[[Job], Mapping[str, Any]],
+    rows: Mapping[int, Mapping[str, Any]],
+    predict: Callable[..., np.ndarray[Any, Any]],
 ) -> JobTable:
+    """The jobs, those at some positions with what a model predicts of their rows in a further column."""
     import pandas as pd
 
-    if not wanted:
+    if not rows:
         return jobs
-    predicted = predict(
-        pd.DataFrame([row(jobs.jobs[position]) for position in wanted])
-    ).tolist()
+    predicted = predict(pd.DataFrame(list(rows.values())), source=jobs.source).tolist()
     completed = list(jobs.jobs)
-    for position, value in zip(wanted, predicted, strict=True):
-        completed[position] = replace(
-            completed[position],
-            extra=MappingProxyType({**completed[position].extra, column: value}),
-        )
+    for position, value in zip(rows, predicted, strict=True):
+        job = completed[position]
+        extra = MappingProxyType({**job.extra, column: value})
+        completed[position] = replace(job, extra=extra)
     return JobTable(tuple(completed), jobs.source)
 
 
@@ -241,14 +218,14 @@ class Advisor:
         seconds = []
         for position, units in targets.items():
             if units:
-                view = state.jobs[position]
-                lacks = self._lacks(learned.get(view.job.name, OnlineCurve()), units)
-                seconds.append(lacks + (_change_s(view, units) if stall else 0.0))
-        return (
-            state.time_ns + max(math.ceil(min(seconds) * SECOND_NS), 1)
-            if seconds
-            else None
-        )
+                job, now = state.jobs[position].job, state.jobs[position].units
+                lacks = self._lacks(learned.get(job.name, OnlineCurve()), units)
+                if stall and units != now:
+                    lacks += job.tcup_s if units > now else job.tcdw_s
+                seconds.append(lacks)
+        if not seconds:
+            return None
+        return state.time_ns + max(math.ceil(min(seconds) * SECOND_NS), 1)
 
     def _lacks(self, curve: OnlineCurve, units: int) -> float:
         """Return the seconds for which a job is still to be measured on a number of units."""
@@ -256,15 +233,8 @@ class Advisor:
         return lacking if lacking > MEASURED_S else 0.0
 
 
-def _change_s(view: JobView, units: int) -> float:
-    """Seconds for which a change to so many units stops a job."""
-    if units == view.units:
-        return 0.0
-    return view.job.tcup_s if units > view.units else view.job.tcdw_s
-
-
 @dataclass
-class KnownCurves:
+class KnownCurves(StoredState):
     """Objective curves of jobs that are known from the start.
 
     Parameters
@@ -279,7 +249,7 @@ class KnownCurves:
     by_kind: bool = True
     changing: ClassVar[bool] = False
     _on: dict[tuple[str, str], tuple[Job, Curve]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
+        default_factory=dict, init=False, repr=False, compare=False, metadata=NOT_STORED
     )
 
     def learn(self, state: State) -> None:
@@ -291,15 +261,13 @@ class KnownCurves:
 
     def curve_on(self, job: Job, kind: str) -> Curve:
         """The objective curve of a job on units of a kind."""
-        known, curve = self._on.get((job.name, kind), (None, None))
-        if curve is None or known is not job:  # another replay has other jobs
-            curve = (
-                self.objective.curve_on(job, kind)
-                if self.by_kind
-                else self.objective.curve(job)
-            )
-            self._on[job.name, kind] = job, curve
-        return curve
+        known = self._on.get((job.name, kind))
+        if known is None or known[0] is not job:  # another replay has other jobs
+            curve = self.curve(job)
+            if self.by_kind:
+                curve = self.objective.curve_on(job, kind)
+            known = self._on[job.name, kind] = job, curve
+        return known[1]
 
     def targets(self, state: State) -> dict[int, int]:
         """Return no job that is to be measured."""
@@ -309,14 +277,6 @@ class KnownCurves:
         self, state: State, targets: Mapping[int, int], stall: bool
     ) -> int | None:
         """Return no instant: nothing is measured."""
-        return None
-
-    def state(self) -> dict[str, Any]:
-        """Nothing, as all follows from the jobs."""
-        return {}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore nothing."""
 
 
 @dataclass

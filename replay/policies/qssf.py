@@ -5,18 +5,19 @@ Hu et al., "Characterization and Prediction of Deep Learning Workloads in Large-
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from bft.models import Job
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import JobView, State
 from bft.replay.engine.snapshot import StoredState
+from bft.replay.policies._constants import constant
 from bft.replay.policies.predictions import ESTIMATE, number_in
-from bft.replay.policies.rigid import start
+from bft.replay.policies.rigid import Queue
 
 
 @dataclass
-class QuasiShortestServiceFirst(StoredState):
+class QuasiShortestServiceFirst(StoredState, Queue):
     """Run jobs by predicted duration x units, ascending, without preemption.
 
     The prediction is the job's column `estimate_s`, from a regressor trained on past jobs. A job without one, or with
@@ -27,49 +28,26 @@ class QuasiShortestServiceFirst(StoredState):
     ----------
     fallback_s
         Expected seconds until a job has finished.
-    backfill
-        Skip a job that does not fit, and continue.
-    consolidate
-        Place each job on as few nodes as possible; otherwise on any units.
     """
 
-    fallback_s: float = field(
-        default=1000.0, metadata={"help": "predicted seconds while nothing is known"}
-    )
-    backfill: bool = field(
-        default=False, metadata={"help": "skip jobs that do not fit, and continue"}
-    )
-    consolidate: bool = field(
-        default=True, metadata={"help": "place each job on as few nodes as it needs"}
-    )
+    fallback_s: float = constant(1000.0, "predicted seconds while nothing is known")
     name: str = field(default="qssf", init=False)
-    kind: ClassVar[Kind] = Kind(rigid=True)
-    _priority: dict[str, float] = field(
-        default_factory=dict, init=False, repr=False
-    )  # of jobs in play
+    # Unit-seconds of jobs in play; number and mean seconds of past jobs by kind.
+    _priority: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _past: dict[str, tuple[int, float]] = field(
         default_factory=dict, init=False, repr=False
-    )  # jobs and mean, by kind
+    )
 
-    def decide(self, state: State) -> Decision:
-        """Start the jobs with the smallest predictions."""
+    def queue(self, state: State) -> Iterable[int]:
+        """The waiting jobs, those with the smallest predictions first."""
         for view in state.finished:
             self._learn(view)
         for view in state.jobs:
-            if view.job.name not in self._priority:
-                self._priority[view.job.name] = (
-                    self._predicted_s(view.job) * view.job.request
-                )
-        waiting = sorted(
-            state.waiting,
-            key=lambda position: self._priority[state.jobs[position].job.name],
-        )
-        return start(
-            state,
-            waiting,
-            spreads=lambda job: not self.consolidate,
-            blocks=not self.backfill,
-        )
+            name, units = view.job.name, view.job.request
+            if name not in self._priority:
+                self._priority[name] = self._predicted_s(view.job) * units
+        names = [view.job.name for view in state.jobs]
+        return sorted(state.waiting, key=lambda each: self._priority[names[each]])
 
     def _learn(self, view: JobView) -> None:
         """Learn from a finished job."""

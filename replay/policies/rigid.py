@@ -7,16 +7,52 @@ all of them to a more urgent job.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from bft.models import Job
-from bft.replay.engine.policy_api import Decision, State
+from bft.replay.engine.policy_api import Decision, Kind, State
 from bft.replay.engine.units import FreeList
+from bft.replay.policies._constants import consolidates, constant
 
 # Whether a job may lie on more nodes than it needs.
 Spreads: TypeAlias = Callable[[Job], bool]
+
+
+@dataclass
+class Queue(ABC):
+    """Start waiting jobs in the order of `queue`; running jobs are not touched.
+
+    Parameters
+    ----------
+    backfill
+        Skip a job that does not fit, and continue; otherwise it blocks all later ones.
+    consolidate
+        Place each job on as few nodes as possible; otherwise on any units.
+    """
+
+    backfill: bool = constant(
+        default=False, text="skip jobs that do not fit, and continue"
+    )
+    consolidate: bool = consolidates()
+    kind: ClassVar[Kind] = Kind(rigid=True)
+
+    @abstractmethod
+    def queue(self, state: State) -> Iterable[int]:
+        """Positions of the waiting jobs, most urgent first."""
+
+    def decide(self, state: State) -> Decision:
+        """Start the jobs at the head of the queue."""
+        queue = self.queue(state)
+        return start(
+            state,
+            queue,
+            spreads=lambda job: not self.consolidate,
+            blocks=not self.backfill,
+        )
 
 
 def start(
@@ -42,12 +78,10 @@ def start(
     places
         The free units that may be used; None: all.
     """
-    if not state.free:
-        return Decision.keep()
     places = state.machine.placement() if places is None else places
-    refused = _Refused()
+    refused = Refused()
     placed: dict[int, tuple[int, ...]] = {}
-    for position in waiting:
+    for position in waiting if len(places) else ():
         job = state.jobs[position].job
         spread = spreads(job)
         units = None
@@ -58,7 +92,7 @@ def start(
         elif blocks:
             break
         else:
-            refused.note(job.request, spread)
+            refused.note(job.request, spread, False)
         if not len(places):
             break
     return Decision.placed(placed)
@@ -102,19 +136,13 @@ def run_by_quota(state: State, order: Iterable[int], *, spreads: Spreads) -> Dec
         Which jobs may lie on more nodes than they need.
     """
     runs = within_quota(state, order)
-    placed: dict[int, tuple[int, ...]] = dict.fromkeys(
-        sorted(set(state.running).difference(runs)), ()
-    )
+    stopped = sorted(set(state.running).difference(runs))
     places = state.machine.placement()
-    for position in placed:
+    for position in stopped:
         places.give_back(state.jobs[position].held)
-    for position in runs:
-        job = state.jobs[position].job
-        if not state.jobs[position].units:
-            units = places.take(job.request, spread=spreads(job))
-            if units is not None:
-                placed[position] = units
-    return Decision.placed(placed)
+    waiting = [position for position in runs if not state.jobs[position].units]
+    started = start(state, waiting, spreads=spreads, places=places)
+    return Decision.placed({**dict.fromkeys(stopped, ()), **(started.placement or {})})
 
 
 def run(state: State, order: Iterable[int], *, spreads: Spreads) -> Decision:
@@ -140,7 +168,7 @@ def run(state: State, order: Iterable[int], *, spreads: Spreads) -> Decision:
         return Decision.keep()
     places = state.machine.placement()
     per = state.machine.units_per_node
-    refused = _Refused()
+    refused = Refused()
     placed: dict[int, tuple[int, ...]] = {}
     ahead: set[int] = set()  # running jobs that are more urgent than the one in turn
     left = state.idle
@@ -173,7 +201,7 @@ def run(state: State, order: Iterable[int], *, spreads: Spreads) -> Decision:
                 places.give_back(state.jobs[other].held)
             units = places.take(needed, spread=spread)
         if units is None:
-            refused.note(needed, spread)
+            refused.note(needed, spread, False)
             continue
         placed[position] = units
         left -= needed
@@ -255,20 +283,20 @@ def _fits(room: dict[int, int], needed: int, *, spread: bool, per: int) -> bool:
     )
 
 
-class _Refused:
+class Refused:
     """Sizes that found no room. Free room only shrinks during a walk, so nothing larger need be tried after them."""
 
     def __init__(self) -> None:
-        self._least = {False: math.inf, True: math.inf}
+        self._least: dict[Hashable, int] = {}
 
-    def note(self, units: int, spread: bool) -> None:
-        """Record that this many units were not available."""
-        self._least[spread] = min(self._least[spread], units)
-        if (
-            spread
-        ):  # units that are not available scattered are not available consolidated
-            self._least[False] = min(self._least[False], units)
+    def note(self, units: int, *kinds: Hashable) -> None:
+        """Record that this many units were not available to jobs of these kinds.
 
-    def surely(self, units: int, spread: bool) -> bool:
-        """Whether this many units are known to be unavailable."""
-        return units >= self._least[spread]
+        Jobs that may be spread are of kind True: what is not available to them is not to those of kind False either.
+        """
+        for kind in kinds:
+            self._least[kind] = min(units, self._least.get(kind, units))
+
+    def surely(self, units: int, kind: Hashable) -> bool:
+        """Whether this many units are known to be unavailable to a job of a kind."""
+        return units >= self._least.get(kind, math.inf)

@@ -6,11 +6,13 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, Self
 
 from bft.models import InputError, JobTable, read_table
 from bft.models.cells import Rows
 from bft.replay.engine.policy_api import Decision, Kind, State
+from bft.replay.policies._constants import constant
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,25 +57,19 @@ class Schedule:
     40.0
     """
 
-    file: str = field(
-        default="",
-        metadata={
-            "help": "table of job, first_unit, last_unit, start, end, as in allocations.parquet"
-        },
+    file: str = constant(
+        "", "table of job, first_unit, last_unit, start, end, as in allocations.parquet"
     )
-    charged_as: Literal["migrating", "elastic", "rigid"] = field(
-        default="migrating",
-        metadata={
-            "help": "what changes of units cost: as by a migrating, an elastic or a rigid policy"
-        },
+    charged_as: Literal["migrating", "elastic", "rigid"] = constant(
+        "migrating",
+        "what changes of units cost: as by a migrating, an elastic or a rigid policy",
     )
     name: str = field(default="schedule", init=False)
     kind: Kind = field(default=_KINDS["migrating"], init=False)
 
     def __post_init__(self) -> None:
         self.kind = _KINDS[self.charged_as]
-        self._times: dict[str, list[int]] = {}
-        self._units: dict[str, list[tuple[int, ...]]] = {}
+        self._steps: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
         self._changes: list[int] = []
         self._largest = -1
         if self.file:
@@ -104,13 +100,13 @@ class Schedule:
         InputError
             Naming file and job.
         """
-        if not self._times:
+        if not self._steps:
             raise InputError(
                 "policy 'schedule' needs a schedule",
                 hint=f"--set file=FILE, a table with the columns {', '.join(COLUMNS)}",
             )
         known = {job.name for job in jobs}
-        for name in self._times:
+        for name in self._steps:
             if name not in known:
                 raise InputError(
                     "the schedule names a job that is not in the job table",
@@ -144,15 +140,15 @@ class Schedule:
 
     def _planned(self, job: str, now_ns: int) -> tuple[int, ...]:
         """Return the units that the schedule gives a job at an instant, ascending."""
-        step = bisect_right(self._times.get(job, ()), now_ns)
-        return self._units[job][step - 1] if step else ()
+        steps = self._steps.get(job, [])
+        step = bisect_right(steps, now_ns, key=itemgetter(0))
+        return steps[step - 1][1] if step else ()
 
     def _set(self, rows: Rows) -> None:
         """Turn rows into steps: from when on each job holds which units."""
         rows.require(COLUMNS)
         changes: list[tuple[int, bool, int]] = []  # instant, whether it begins, row
-        names: list[str] = []
-        ranges: list[range] = []
+        names, ranges = [], []
         for row in rows:
             first = row.whole("first_unit", min=0)
             last = row.whole("last_unit", min=first)
@@ -171,19 +167,15 @@ class Schedule:
             for _, begins, index in together:
                 name, units = names[index], ranges[index]
                 changed[name] = None
-                if not begins:
-                    held[name].difference_update(units)
-                    for unit in units:
-                        del holder[unit]
-                    continue
                 for unit in units:
-                    if unit in holder:
-                        other = holder[unit]
+                    other = holder.pop(unit, None)
+                    if begins and other is not None:
                         what = f"expected free units, but job {names[other]} holds unit {unit} by row {other + 1}"
                         raise rows[index].error("first_unit", what)
-                    holder[unit] = index
-                held[name].update(units)
+                    if begins:
+                        holder[unit] = index
+                (held[name].update if begins else held[name].difference_update)(units)
             for name in changed:
-                self._times.setdefault(name, []).append(instant)
-                self._units.setdefault(name, []).append(tuple(sorted(held[name])))
+                steps = self._steps.setdefault(name, [])
+                steps.append((instant, tuple(sorted(held[name]))))
             self._changes.append(instant)

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from heapq import merge
 from typing import ClassVar, Literal
 
 from bft.models import Job
 from bft.models.tolerances import rounded
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.policies.rigid import run, run_by_quota, start
+from bft.replay.policies._constants import consolidates, constant
+from bft.replay.policies.rigid import Queue, run, run_by_quota
 
-By = Literal["time", "unit-time", "units"]
 Key = tuple[float, bool, int]
 
 
 @dataclass
-class ShortestFirst:
-    """Run jobs by total time at the requested size, shortest first, without preemption; uses true durations.
+class ShortestFirst(Queue):
+    """Run jobs by total time at the requested size, shortest first, without preemption; uses true durations."""
 
-    Parameters
-    ----------
-    backfill
-        Skip a job that does not fit, and continue.
-    consolidate
-        Place each job on as few nodes as possible; otherwise on any units.
-    """
-
-    backfill: bool = field(
-        default=False, metadata={"help": "skip jobs that do not fit, and continue"}
-    )
-    consolidate: bool = field(
-        default=True, metadata={"help": "place each job on as few nodes as it needs"}
-    )
     name: str = field(default="sjf", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
     _seconds: dict[str, float] = field(default_factory=dict, init=False, repr=False)
@@ -45,10 +29,10 @@ class ShortestFirst:
         default_factory=list, init=False, repr=False, compare=False
     )
 
-    def decide(self, state: State) -> Decision:
-        """Start the shortest jobs."""
+    def queue(self, state: State) -> Iterable[int]:
+        """The waiting jobs, shortest first."""
         if not state.free:
-            return Decision.keep()
+            return ()
         if state.positions is not self._positions:  # the jobs in play have changed
             self._positions = state.positions
             self._order = sorted(
@@ -56,74 +40,13 @@ class ShortestFirst:
                 key=lambda position: self._total_s(state.jobs[position].job),
             )
         counts = state.counts
-        waiting = (position for position in self._order if not counts[position])
-        return start(
-            state,
-            waiting,
-            spreads=lambda job: not self.consolidate,
-            blocks=not self.backfill,
-        )
+        return (position for position in self._order if not counts[position])
 
     def _total_s(self, job: Job) -> float:
         seconds = self._seconds.get(job.name)
         if seconds is None:
             seconds = self._seconds[job.name] = seconds_at_request(job, job.pmax)
         return seconds
-
-
-@dataclass(slots=True)
-class _Order:
-    """Jobs in play, most urgent first: running and waiting ones, merged only as far as they are read."""
-
-    running: list[tuple[Key, int]]
-    waiting: list[tuple[Key, int]]
-
-    def __iter__(self) -> Iterator[int]:
-        return (position for _, position in merge(self.running, self.waiting))
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """The waiting jobs, most urgent first, kept from one decision to the next.
-
-    A job's key does not change while it waits. So only jobs that ran, or that the last decision changed, get a new
-    place; all are sorted anew when the jobs in play change.
-    """
-
-    moved: set[int] = field(default_factory=set)
-    _positions: Mapping[str, int] | None = None
-    _keys: dict[int, Key] = field(default_factory=dict)
-    _order: list[tuple[Key, int]] = field(default_factory=list)
-
-    def merged(self, state: State, key: Callable[[JobView], Key]) -> _Order:
-        """Return all jobs in play, in the order of a key, then of their admission."""
-        if state.positions is not self._positions:
-            self._positions = state.positions
-            self._keys = {
-                position: key(state.jobs[position]) for position in state.waiting
-            }
-            self._order = sorted(
-                (one, position) for position, one in self._keys.items()
-            )
-        else:
-            for position in self.moved:
-                self._move(position, state.jobs[position], key)
-        self.moved = set(state.running)
-        return _Order(
-            sorted((key(state.jobs[position]), position) for position in state.running),
-            self._order,
-        )
-
-    def _move(
-        self, position: int, view: JobView, key: Callable[[JobView], Key]
-    ) -> None:
-        if position in self._keys:
-            del self._order[
-                bisect_left(self._order, (self._keys.pop(position), position))
-            ]
-        if not view.units:
-            self._keys[position] = key(view)
-            insort(self._order, (self._keys[position], position))
 
 
 @dataclass
@@ -141,30 +64,40 @@ class ShortestRemainingFirst:
         jobs.
     """
 
-    by: By = field(
-        default="time",
-        metadata={
-            "help": "what is short: remaining time, remaining unit-time, or units"
-        },
+    by: Literal["time", "unit-time", "units"] = constant(
+        "time", "what is short: remaining time, remaining unit-time, or units"
     )
-    consolidate: bool = field(
-        default=True, metadata={"help": "place each job on as few nodes as it needs"}
-    )
-    compat: bool = field(
-        default=False, metadata={"help": "give units out by quota, as Lucid's artifact"}
+    consolidate: bool = consolidates()
+    compat: bool = constant(
+        default=False, text="give units out by quota, as Lucid's artifact"
     )
     name: str = field(default="srtf", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
-    _waiting: _Waiting = field(
-        default_factory=_Waiting, init=False, repr=False, compare=False
+    # Keys of the jobs in play and their order, kept from one decision to the next: a job's key does not change while it
+    # waits, so that only those that ran, or that the last decision changed, get a new one.
+    _positions: Mapping[str, int] | None = field(
+        default=None, init=False, repr=False, compare=False
     )
+    _keys: list[tuple[Key, int]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+    _order: list[int] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+    _moved: set[int] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def decide(self, state: State) -> Decision:
         """Run the shortest jobs; among equals running jobs first, then those with fewer units, then by submission."""
-        order = self._waiting.merged(state, self._key)
+        if state.positions is not self._positions:
+            self._positions = state.positions
+            self._keys = [(self._key(view), p) for p, view in enumerate(state.jobs)]
+            self._order, self._moved = list(range(len(self._keys))), set()
+        for position in self._moved.union(state.running):
+            self._keys[position] = self._key(state.jobs[position]), position
+        self._order.sort(key=self._keys.__getitem__)
         walk = run_by_quota if self.compat else run
-        decision = walk(state, order, spreads=lambda job: not self.consolidate)
-        self._waiting.moved.update(decision.placement or ())
+        decision = walk(state, self._order, spreads=lambda job: not self.consolidate)
+        self._moved = {*state.running, *(decision.placement or ())}
         return decision
 
     def _key(self, view: JobView) -> Key:

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from bft import milp
 from bft.milp.tolerances import DRAWN_TIES
 from bft.models import Job
+from bft.models.checks import Number, check_fields, whole
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Goodput, Speed, goodput_table
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.snapshot import StoredState
+from bft.replay.policies._constants import constant, rounds
 from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
 from bft.replay.policies.pollux import restart_factor
 from bft.replay.policies.solver import SolverOptions
@@ -76,39 +78,27 @@ class Sia(StoredState):
     (1, 1)
     """
 
-    interval_s: float = field(
-        default=60.0, metadata={"help": "seconds between decisions, 0: at every event"}
+    interval_s: float = rounds(60.0)
+    delay_s: float = constant(30.0, "assumed cost of a restart in seconds", Number(0))
+    power: float = constant(-0.5, "exponent of a job's normalised goodput", Number())
+    no_allocation: float = constant(1.1, "what a job without units lacks", Number(0))
+    growth: float = constant(
+        2.0, "how many times its most units so far a job may get", Number(1)
     )
-    delay_s: float = field(
-        default=30.0, metadata={"help": "assumed cost of a restart in seconds"}
-    )
-    power: float = field(
-        default=-0.5, metadata={"help": "exponent of a job's normalised goodput"}
-    )
-    no_allocation: float = field(
-        default=1.1, metadata={"help": "what a job without units lacks"}
-    )
-    growth: float = field(
-        default=2.0,
-        metadata={"help": "how many times its most units so far a job may get"},
-    )
-    most_replicas: int = field(
-        default=64, metadata={"help": "most replicas of a job whose goodput is fitted"}
+    most_replicas: int = constant(
+        64, "most replicas of a job whose goodput is fitted", whole(1)
     )
     free_moves: bool = False
-    freeze: bool = field(
-        default=False, metadata={"help": "leave a job its units while it restarts"}
+    freeze: bool = constant(
+        default=False, text="leave a job its units while it restarts"
     )
-    user_batch: bool = field(
-        default=False,
-        metadata={"help": "judge a job by batches up to the one that its user chose"},
+    user_batch: bool = constant(
+        default=False, text="judge a job by batches up to the one that its user chose"
     )
-    quantum: float = field(
-        default=0.0, metadata={"help": "what utilities are rounded to, 0: not at all"}
+    quantum: float = constant(
+        0.0, "what utilities are rounded to, 0: not at all", Number(0)
     )
-    ties: int = field(
-        default=0, metadata={"help": "seed of the order of ties, 0: the canonical one"}
-    )
+    ties: int = constant(0, "seed of the order of ties, 0: the canonical one", whole(0))
     solver: SolverOptions = SolverOptions("auto")
     name: str = field(default="sia", init=False)
     kind: ClassVar[Kind] = Kind(migrates=True, tunes=True, kinds=True)
@@ -117,17 +107,13 @@ class Sia(StoredState):
     )  # most units that a job ever had
 
     def __post_init__(self) -> None:
-        least = 1.0 if self.power < 0 else 0.0
-        for option, low in (
-            ("interval_s", 0), ("delay_s", 0), ("growth", 1), ("most_replicas", 1), ("no_allocation", least),
-            ("quantum", 0), ("ties", 0),
-        ):  # fmt: skip
-            if not getattr(self, option) >= low:
-                raise ValueError(
-                    f"{option}: expected at least {low}, not {getattr(self, option)}"
-                )
-        if not self.power or not np.isfinite(self.power):
-            raise ValueError(f"power: expected a number other than 0, not {self.power}")
+        check_fields(self)
+        if not self.power:
+            raise ValueError("power: expected a number other than 0")
+        if self.power < 0 and self.no_allocation < 1:
+            raise ValueError(
+                f"no_allocation: expected at least 1 with power < 0, not {self.no_allocation}"
+            )
 
     def decide(self, state: State) -> Decision:
         """Choose a configuration for every job at a round; between rounds they keep their units."""
@@ -195,7 +181,7 @@ class Sia(StoredState):
             if self.ties:
                 offer = {
                     of: {
-                        n: u + DRAWN_TIES * self._rank(view.job, of, n)
+                        n: u + DRAWN_TIES * _drawn(self.ties, view.job.name, of, n)
                         for n, u in offer[of].items()
                     }
                     for of in offer
@@ -212,29 +198,13 @@ class Sia(StoredState):
         left = {kind: units - kept[kind] for kind, units in idle.items()}
         return milp.Problem.of_kinds(left, 1.0, posed, current)
 
-    def _rank(self, job: Job, kind: str, units: int) -> float:
-        """The place of a configuration in the order of ties, in [0, 1): the same at every round."""
-        drawn = random.Random(f"{self.ties} {job.name} {kind} {units}")  # noqa: S311  # nosec B311
-        return drawn.random()
-
     def _posed(self, job: Job, utilities: Mapping[int, float]) -> milp.Job:
         """A job on the configurations of a kind that it may get now, at their utilities."""
         if not utilities:  # it makes no progress on any
-            return milp.Job(
-                job.name,
-                1,
-                1,
-                np.array([0.0, 1.0]),
-                np.array([0.0, -1.0]),
-                0.0,
-                0.0,
-                job.weight,
-            )
+            utilities = {1: -1.0}
         sizes = tuple(utilities)
-        ns, os = (
-            np.array([0, *sizes], dtype=np.float64),
-            np.array([0.0, *utilities.values()]),
-        )
+        ns = np.array([0, *sizes], dtype=np.float64)
+        os = np.array([0.0, *utilities.values()])
         return milp.Job(
             job.name, sizes[0], sizes[-1], ns, os, 0.0, 0.0, job.weight, sizes
         )
@@ -331,6 +301,12 @@ class Sia(StoredState):
         )
         table[~job.allowed[: most + 1]] = 0.0
         return table
+
+
+def _drawn(*key: object) -> float:
+    """The place of a configuration in the order of ties, in [0, 1): the same at every round."""
+    drawn = random.Random(" ".join(map(str, key)))  # noqa: S311  # nosec B311
+    return drawn.random()
 
 
 def _up_to_the_users(speed: Goodput, batch: int, most: int) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # As in `bft.milp.backend_names`, whose import would be too slow for printing help.
 BACKENDS = ("auto", "cbc", "highs", "gurobi", "exact")
-FORMULATIONS = ("auto", "modes", "node", "items", "flow")
+FORMULATIONS = ("auto", "modes", "node", "items")
 TIES = ("canonical", "solver")
 # Including those of other packages; loaded by `bft.milp`.
 _BACKENDS = PluginGroup("bft.backends", "backend", BACKENDS)
@@ -74,7 +74,7 @@ class SolverOptions:
     backend
         The solver; `auto` is exact where it applies, else cbc.
     formulation
-        The model: `modes` or `node`; with sharing `items` or `flow`; `auto` takes modes or items.
+        The model: `modes` or `node`; with sharing `items`; `auto` takes modes or items.
     strict_reference
         Keep the published model's big-M, which is too small (formulation `node`).
     time_limit_s
@@ -115,7 +115,7 @@ class SolverOptions:
         "--formulation",
         Name(FORMULATIONS),
         "auto",
-        help="Formulation of the MILP: modes, or node as published; with xi items, or flow.",
+        help="Formulation of the MILP: modes, or node as published; with xi items.",
         section=SOLVER,
         conditions=(POLICY_KNOWS,),
     )

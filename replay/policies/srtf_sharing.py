@@ -9,11 +9,13 @@ from typing import ClassVar, Literal
 
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.rules import Interference
+from bft.replay.policies._constants import consolidates, constant
 from bft.replay.policies._shared_units import (
-    Refused,
     SharedPlaces,
     free_units,
     pays,
+    ratios_of,
+    rooms,
     speed,
     together_s,
 )
@@ -41,12 +43,8 @@ class _SharedSrtf(ABC):
         The pairs that may share, and their ratios.
     """
 
-    consolidate: bool = field(
-        default=True, metadata={"help": "place each job on as few nodes as it needs"}
-    )
-    interference: Interference | None = field(
-        default=None, metadata={"help": "pairs that may share"}
-    )
+    consolidate: bool = consolidates()
+    interference: Interference | None = constant(None, "pairs that may share")
     kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
 
     @abstractmethod
@@ -90,11 +88,9 @@ class SrtfWiselyShared(_SharedSrtf):
         than one alone; the best partner has the most.
     """
 
-    helps: Literal["completion", "speed"] = field(
-        default="completion",
-        metadata={
-            "help": "sharing helps when it lowers the mean completion time, or adds speed"
-        },
+    helps: Literal["completion", "speed"] = constant(
+        "completion",
+        "sharing helps when it lowers the mean completion time, or adds speed",
     )
     name: str = field(default="srtf-wrs", init=False)
 
@@ -195,38 +191,34 @@ class _Walk:
         ]
         if self._policy.interference is None or not hosts_left:
             return False
-        room = self._room(hosts_left)
-        refused = Refused(self._policy.interference)
+        places = self._places(hosts_left)
+        newcomers = {
+            position: self._jobs[position].job
+            for position in self._order
+            if not self._held(position)
+        }
         elsewhere = False
-        for position in self._order:
-            if not len(room):
-                break
-            job = self._jobs[position].job
-            if self._held(position) or job.request > len(room) or refused.surely(job):
-                continue
-            units = room.find(
-                job.request,
-                self._ranked(position, room.hosts()),
-                spread=not self._policy.consolidate,
-            )
-            if units is None:
-                refused.note(job)
-                continue
-            for host in set(room.take(units).values()):
-                room.close(host)
-            if self._jobs[
-                position
-            ].units:  # it is being stopped and cannot move in the same decision
+        for position, units in rooms(
+            places,
+            newcomers,
+            self._policy.interference,
+            lambda newcomer: self._ranked(newcomer, places.hosts()),
+            spread=not self._policy.consolidate,
+        ):
+            for host in set(places.take(units).values()):
+                places.close(host)
+            # A job that is being stopped cannot move in the same decision.
+            if self._jobs[position].units:
                 elsewhere = True
-                continue
-            self._placed[position] = units
+            else:
+                self._placed[position] = units
         return elsewhere
 
     def _held(self, position: int) -> tuple[int, ...]:
         """The units of a job after this decision."""
         return self._placed.get(position, self._jobs[position].held)
 
-    def _room(self, hosts: Iterable[int]) -> SharedPlaces:
+    def _places(self, hosts: Iterable[int]) -> SharedPlaces:
         """Return the places for newcomers: free units, and units of jobs that run without a partner."""
         taken = {
             unit for position in range(len(self._jobs)) for unit in self._held(position)
@@ -238,13 +230,13 @@ class _Walk:
             if not units
             for unit in self._jobs[position].held
         )
-        room = SharedPlaces(
+        places = SharedPlaces(
             [*free, *(unit for unit in stopped if unit not in taken)],
             self._state.machine.units_per_node,
         )
         for position in hosts:
-            room.open(position, self._held(position))
-        return room
+            places.open(position, self._held(position))
+        return places
 
     def _ranked(self, position: int, hosts: Iterable[int]) -> list[int]:
         """Running jobs that a newcomer may join, best first."""
@@ -253,18 +245,12 @@ class _Walk:
         return sorted(able, key=lambda host: -able[host])
 
     def _worth(self, newcomer: int, running: int) -> float | None:
-        interference = self._policy.interference
         a, b = self._jobs[newcomer].job, self._jobs[running].job
-        ratios = (
-            None
-            if interference is None
-            else interference.xi(a, b, a.request, b.request)
-        )
+        ratios = ratios_of(self._policy.interference, a, b)
         if ratios is None:
             return None
-        return self._policy.worth(
-            (self._seconds[newcomer], self._seconds[running]), ratios
-        )
+        seconds = self._seconds[newcomer], self._seconds[running]
+        return self._policy.worth(seconds, ratios)
 
 
 def _owners(

@@ -18,20 +18,18 @@ import numpy as np
 
 from bft.models import Job, read_table
 from bft.models.cells import Rows
+from bft.models.checks import Number, check_fields
 from bft.models.speed.skew import THRESHOLD
 from bft.models.tolerances import SERVICE
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.snapshot import StoredState
+from bft.replay.policies._constants import constant, rounds
 from bft.replay.policies._rounds import Nodes, is_round, next_round
 from bft.replay.policies.rigid import run, run_by_quota, within_quota
 from bft.replay.trace.node_trace import SECOND_NS
 
 # A timer that is due at a whole nanosecond must not come one late: the part of a nanosecond that counts as none.
 ROUNDING_NS = 1e-4
-
-
-def _option(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
 
 
 @dataclass(slots=True)
@@ -88,23 +86,27 @@ class TiresiasL(StoredState):
         fits by number of units but finds no place keeps its share from all other jobs.
     """
 
-    limits: tuple[float, ...] = _option(
+    limits: tuple[float, ...] = constant(
         (3250.0, 7200.0), "unit-seconds at which a job leaves each queue but the last"
     )
-    promote: float = _option(
+    promote: float = constant(
         0.0,
         "back to the first queue after waiting so many times as long as it ran; 0: never",
+        Number(0),
     )
-    placement: Literal["skewed", "all", "none"] = _option(
+    placement: Literal["skewed", "all", "none"] = constant(
         "skewed", "which jobs lie on as few nodes as they need"
     )
-    skew_threshold: float = _option(
-        THRESHOLD, "skew above which a model must not be spread"
+    skew_threshold: float = constant(
+        THRESHOLD, "skew above which a model must not be spread", Number()
     )
-    interval_s: float = _option(0.0, "seconds between decisions, 0: at every event")
-    late_demotion: bool = _option(False, "demote as late as Tiresias' public simulator")
-    compat: bool = _option(
-        False, "queues by submission, and units by quota, as Lucid's artifact"
+    interval_s: float = rounds(0.0)
+    late_demotion: bool = constant(
+        default=False, text="demote as late as Tiresias' public simulator"
+    )
+    compat: bool = constant(
+        default=False,
+        text="queues by submission, and units by quota, as Lucid's artifact",
     )
     name: str = field(default="tiresias-l", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
@@ -114,12 +116,11 @@ class TiresiasL(StoredState):
     )
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if list(self.limits) != sorted(set(self.limits)) or not all(
             0 < limit < math.inf for limit in self.limits
         ):
             raise ValueError(f"limits must be > 0 and ascending, not {self.limits}")
-        if not 0 <= self.promote < math.inf:
-            raise ValueError(f"promote must be a number >= 0, not {self.promote}")
         self._queues = [[] for _ in range(len(self.limits) + 1)]
 
     def decide(self, state: State) -> Decision:
@@ -259,20 +260,17 @@ class TiresiasG(TiresiasL):
         Evaluate the index where the public simulator does: just before the next sample.
     """
 
-    samples: str = _option(
+    samples: str = constant(
         "",
         "table of past services (column service or duration); else those of finished jobs",
     )
-    delta: float = _option(3250.0, "unit-seconds that the Gittins index looks ahead")
-    next_sample: bool = _option(
-        False, "look the index up as Tiresias' public simulator does"
+    delta: float = constant(
+        3250.0, "unit-seconds that the Gittins index looks ahead", Number(0, above=True)
+    )
+    next_sample: bool = constant(
+        default=False, text="look the index up as Tiresias' public simulator does"
     )
     name: str = field(default="tiresias-g", init=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.delta < math.inf:
-            raise ValueError(f"delta must be a number > 0, not {self.delta}")
 
     def decide(self, state: State) -> Decision:
         """Learn from finished jobs, then serve the queues."""
@@ -413,13 +411,10 @@ class TiresiasPollux(TiresiasL):
     free units. `placement`, `skew_threshold`, `late_demotion` and `compat` have no effect.
     """
 
-    limits: tuple[float, ...] = field(
-        default=(57_600.0,),
-        metadata={"help": "unit-seconds at which a job leaves each queue but the last"},
+    limits: tuple[float, ...] = constant(
+        (57_600.0,), "unit-seconds at which a job leaves each queue but the last"
     )
-    interval_s: float = field(
-        default=60.0, metadata={"help": "seconds between decisions, 0: at every event"}
-    )
+    interval_s: float = rounds(60.0)
     name: str = field(default="tiresias-pollux", init=False)
 
     def decide(self, state: State) -> Decision:

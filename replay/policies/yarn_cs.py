@@ -7,9 +7,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from bft.models import Job
+from bft.models.checks import Number, check_fields
 from bft.models.tolerances import SHARES, lowered, rounded
 from bft.replay.engine.policy_api import Decision, Kind, State
+from bft.replay.policies._constants import consolidates, constant
 
 
 @dataclass
@@ -33,31 +34,24 @@ class YarnCapacity:
         Place each job on as few nodes as possible; otherwise on any units.
     """
 
-    by: Literal["vc", "user"] = field(
-        default="vc", metadata={"help": "what a job's queue is: its vc or its user"}
+    by: Literal["vc", "user"] = constant(
+        "vc", "what a job's queue is: its vc or its user"
     )
-    capacities: str = field(
-        default="",
-        metadata={
-            "help": "share of each queue, NAME:SHARE,...; the others share the rest"
-        },
+    capacities: str = constant(
+        "", "share of each queue, NAME:SHARE,...; the others share the rest"
     )
-    max_share: float = field(
-        default=1.0,
-        metadata={"help": "largest part of all idle units that one queue may use"},
+    max_share: float = constant(
+        1.0,
+        "largest part of all idle units that one queue may use",
+        Number(0, 1, above=True),
     )
-    consolidate: bool = field(
-        default=True, metadata={"help": "place each job on as few nodes as it needs"}
-    )
+    consolidate: bool = consolidates()
     name: str = field(default="yarn-cs", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         self._stated = _shares(self.capacities)
-        if not 0 < self.max_share <= 1:
-            raise ValueError(
-                f"max_share must be > 0 and at most 1, not {self.max_share}"
-            )
 
     def decide(self, state: State) -> Decision:
         """Start heads of queues, the queue with the least use first."""
@@ -66,7 +60,7 @@ class YarnCapacity:
         used: defaultdict[str, int] = defaultdict(int)
         queues: defaultdict[str, list[int]] = defaultdict(list)
         for position, view in enumerate(state.jobs):
-            queue = self._queue_of(view.job)
+            queue = view.job.vc if self.by == "vc" else view.job.user
             used[queue] += view.units
             if not view.units:
                 queues[queue].append(position)
@@ -97,9 +91,6 @@ class YarnCapacity:
             if not queues[queue]:
                 del queues[queue]
         return Decision.placed(placed)
-
-    def _queue_of(self, job: Job) -> str:
-        return job.vc if self.by == "vc" else job.user
 
     def _capacity(self, queues: set[str]) -> dict[str, float]:
         """Share of the units of each queue that has jobs in play, > 0."""

@@ -29,8 +29,7 @@ from bft.replay.report.over_time import (
     round_spans,
 )
 from bft.replay.report.run_files import RunFiles, ns
-from bft.replay.results.run_directory import TIMING
-from bft.replay.results.run_reading import HINT
+from bft.replay.results.run_directory import HINT, TIMING
 
 # Progress of a job; the last two stages apply to the end of their block.
 WAITED, FINISHED = 0, 5
@@ -280,7 +279,7 @@ def work_done(run: RunFiles) -> Chart:
     )
     with run.summary_used():
         bound = run.summary["metrics"].get("bound")
-        limits = {} if bound is None else {"upper bound": float(bound)}
+        limits = {} if bound is None else {"bound": float(bound)}
     axis, power = in_powers("samples", done)
     curve = Curve("done", bins[1:], done / power)
     table = pd.DataFrame({"until": stamps(bins[1:]), "samples done": done.round(0)})

@@ -16,14 +16,12 @@ from bft.models.limited_reading import read_json
 from bft.replay.report.over_time import FloatArray, TimeArray, changes_of, sums
 from bft.replay.results.run_directory import (
     ALLOCATIONS,
+    HINT,
     JOBS,
     STEPS,
     SUMMARY,
     TIMING,
     UNUSED,
-)
-from bft.replay.results.run_reading import (
-    HINT,
     damage_named,
     job_numbers,
     read_part,

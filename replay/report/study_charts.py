@@ -33,29 +33,9 @@ from bft.replay.report.job_charts import (
 )
 from bft.replay.report.over_time import round_spans
 from bft.replay.report.run_files import RunFiles
+from bft.replay.results.figures import FIGURES
 
 SPANS = 1000
-# Column of the table -> the metric, by its path in the summary, and what to divide by.
-RUN_FIGURES = {
-    "outcome, 10⁹ samples": ("outcome", 1e9),
-    "share of the bound": ("share_of_bound", 1.0),
-    "U": ("U", 1.0),
-    "used share": ("used_share", 1.0),
-    "jobs finished": ("jobs_finished", 1.0),
-    "mean JCT, h": ("jct_s.mean", 3600.0),
-    "p95 JCT, h": ("jct_s.p95", 3600.0),
-    "mean queueing, h": ("queueing_s.mean", 3600.0),
-    "longest without units, h": ("without_units_s.longest", 3600.0),
-    "lost to preemption, 10⁹": ("preemption_cost", 1e9),
-    "lost to rescaling, 10⁹": ("rescale_cost", 1e9),
-    "preemptions": ("preemptions", 1.0),
-    "rescales": ("rescales", 1.0),
-    "host starts that wait": ("host.delayed_share", 1.0),
-    "host jobs wait, node-h": ("host.waiting_node_h", 1.0),
-    "break-even price": ("host.break_even_price", 1.0),
-}
-
-
 # Column of the jobs -> key and title of the chart, of whom it is, and what to mind.
 DISTRIBUTIONS = {
     "jct_s": (
@@ -107,12 +87,12 @@ def headline(runs: Sequence[RunFiles]) -> str:
 
 
 def _metric(runs: Sequence[RunFiles], path: str) -> pd.Series:
-    """A metric of each run, by its name."""
+    """A figure of each run, by its name."""
     values = []
     for run in runs:
         with run.summary_used():
-            values.append(_number(run.summary["metrics"], path, 1.0))
-    return pd.Series(values, index=names_of(runs))
+            values.append(FIGURES[path].of(run.summary["metrics"]))
+    return pd.Series(values, index=names_of(runs), dtype=np.float64)
 
 
 def figures(runs: Sequence[RunFiles]) -> pd.DataFrame:
@@ -122,20 +102,15 @@ def figures(runs: Sequence[RunFiles]) -> pd.DataFrame:
         with run.summary_used():
             metrics = run.summary["metrics"]
             row: dict[str, Any] = {"policy": label(run.summary["options"]["policy"])}
-            row |= {
-                name: _number(metrics, path, unit)
-                for name, (path, unit) in RUN_FIGURES.items()
-            }
+            for figure in FIGURES.values():
+                value = figure.of(metrics)
+                row[figure.heading] = (
+                    np.nan if value is None else round(value / figure.size, 4)
+                )
         rows.append(row)
     table = pd.DataFrame(rows)
     table.insert(0, "run", names_of(runs))
     return table.dropna(axis="columns", how="all")
-
-
-def _number(metrics: Any, path: str, unit: float) -> float:
-    for key in path.split("."):
-        metrics = metrics.get(key) if isinstance(metrics, dict) else None
-    return float("nan") if metrics is None else round(float(metrics) / unit, 4)
 
 
 def compared(runs: Sequence[RunFiles]) -> list[Chart]:
@@ -223,21 +198,13 @@ def _of_all(name: str, hours: pd.Series) -> Curve:
     return replace(curve, y=curve.y * hours.notna().mean())
 
 
-# Figures that a page shows of a sweep, if present: column -> title, unit, and divisor.
-FIGURES = {
-    "outcome": ("Outcome", "10⁹ samples", 1e9),
-    "U": ("U", "outcome over that of eq-nodes", 1.0),
-    "share_of_bound": ("Share of the bound", "share", 1.0),
-    "jct_s.mean": ("Mean completion time", "hours", 3600.0),
-    "queueing_s.mean": ("Mean queueing time", "hours", 3600.0),
-    "preemption_cost": ("Lost to preemption", "10⁹ samples", 1e9),
-    "rescale_cost": ("Lost to rescaling", "10⁹ samples", 1e9),
-    "host.delayed_share": ("Host starts that wait", "share", 1.0),
-    "host.waiting_node_h": ("What host jobs wait", "node-hours", 1.0),
-}
+# Figures that a page shows of a sweep, if present.
+OF_SWEEPS = (
+    "outcome", "U", "share_of_bound", "jct_s.mean", "queueing_s.mean", "preemption_cost", "rescale_cost",
+    "host.delayed_share", "host.waiting_node_h",
+)  # fmt: skip
 # An option that changes the outcome by less than this share hardly matters.
 HARDLY = 0.01
-MORE_IS_BETTER = ("outcome", "U", "share_of_bound")
 # Usual subjects of a sweep come first: across, then down.
 FIRST = ("tfwd_s", "max_jobs")
 NAMES = {"tfwd_s": "Tfwd", "max_jobs": "maxJ"}
@@ -293,7 +260,7 @@ def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
     axes = varied(table)[:2]
     charts = [
         _chart(table, column, axes)
-        for column in FIGURES
+        for column in OF_SWEEPS
         if column in table and table[column].notna().any()
     ]
     reserves = front(table)
@@ -345,13 +312,13 @@ def _setting(table: pd.DataFrame, option: str, told: str) -> str:
 
 
 def _chart(table: pd.DataFrame, column: str, options: list[str]) -> Chart:
-    title, unit, size = FIGURES[column]
-    means = table.assign(figure=table[column] / size).groupby(
+    figure = FIGURES[column]
+    title = f"{figure.title[0].upper()}{figure.title[1:]}"
+    means = table.assign(figure=table[column] / figure.size).groupby(
         options, dropna=False, sort=True
     )["figure"]
     found = means.agg(["mean", "min", "max", "count"]).reset_index()
-    less_is_better = column not in MORE_IS_BETTER
-    order = found["mean"].to_numpy(dtype=np.float64) * (-1 if less_is_better else 1)
+    order = found["mean"].to_numpy(dtype=np.float64) * (1 if figure.more else -1)
     best = found.iloc[int(np.nanargmax(order))]
     at = ", ".join(
         f"{NAMES.get(option, option)} {_value(option, best[option])}"
@@ -362,9 +329,13 @@ def _chart(table: pd.DataFrame, column: str, options: list[str]) -> Chart:
         if found["count"].max() > 1
         else ""
     )
-    note = f"Best: {best['mean']:.4g} {unit} at {at}.{several}"
+    most = f"{best['mean']:.4g} {figure.unit}".strip()
+    note = f"Best: {most} at {at}.{several}"
     names = [Axis(TITLES.get(option, option)) for option in options]
-    key, value = f"sweep-{column.replace('.', '-').lower()}", Axis(unit)
+    key, value = (
+        f"sweep-{column.replace('.', '-').lower()}",
+        Axis(figure.unit or figure.title),
+    )
     across, down = _values(found, options[0]), [""]
     if len(options) > 1:
         down = _values(found, options[1])
@@ -390,7 +361,7 @@ def _chart(table: pd.DataFrame, column: str, options: list[str]) -> Chart:
         tuple(_value(options[0], each) for each in across),
         tuple(_value(options[-1], each) for each in down),
         cells,
-        less_is_better,
+        not figure.more,
     )
     return Chart(key, title, note, heat, found.round(4))
 

@@ -13,7 +13,7 @@ from bft.replay.results.host import host_sentence, three_digits
 GLOSSARY = (
     (
         "bound",
-        "the samples that no policy, known or unknown, can exceed on this trace with these jobs (option --bound)",
+        "the samples for which the idle nodes are enough, each at its job's best rate per unit: no policy exceeds it",
     ),
     (
         "decision",
@@ -38,10 +38,6 @@ GLOSSARY = (
     ),
     ("outcome", "all samples that the jobs did, costs deducted"),
     ("policy", "the rule that decides who gets which units"),
-    (
-        "possible",
-        "the samples for which the idle nodes are enough, each at its job's best rate per unit: no policy exceeds it",
-    ),
     (
         "preemption",
         "the machine takes back a unit that a job holds; the job pays for going on with fewer",
@@ -133,19 +129,17 @@ def idle_share(summary: dict[str, Any]) -> float | None:
 
 
 def _trained(summary: dict[str, Any]) -> str:
-    """Return what was trained, of what is possible where that is known, and what to set."""
+    """Return what was trained, of the bound where that is known, and what to set."""
     metrics = summary["metrics"]
     generated = summary["inputs"]["jobs"].get("generated_load") is not None
     finished, jobs = metrics["jobs_finished"], metrics["jobs"]
     done = f"{finished:,} of {jobs:,} {'generated ' * generated}jobs"
-    share = metrics.get("share_of_possible")
+    share = metrics.get("share_of_bound")
     if share is None:
         return f"With these settings {done} were done."
     if finished == jobs:
         return f"With these settings all jobs were done ({done})."
-    trained = (
-        f"With these settings {share:.1%} of what is possible was trained ({done})"
-    )
+    trained = f"With these settings {share:.1%} of the bound was trained ({done})"
     if metrics["advised"]:
         return f"{trained}; {metrics['advised']} is made to get the {1 - share:.1%} that they leave."
     if share < 1 - MUCH_LEFT:
@@ -170,18 +164,16 @@ def tiles(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if share is not None:
         yield _counted(trace["nodes"], "node"), "in the trace"
         yield f"{share:.1%}", f"of the time idle: worth {_nodes(metrics['eq_nodes'])}"
-    if metrics.get("share_of_possible") is not None:
-        possible = metrics["share_of_possible"]
-        rest = f"{max(0.0, 1 - possible):.1%}"
-        yield f"{possible:.1%}", "of what is possible was trained"
+    if metrics.get("share_of_bound") is not None:
+        share = metrics["share_of_bound"]
+        rest = f"{max(0.0, 1 - share):.1%}"
+        yield f"{share:.1%}", "of the bound was trained"
         if metrics["jobs_finished"] == metrics["jobs"]:
             yield "nothing", "to set: all jobs were done"
         elif metrics["advised"]:
             yield metrics["advised"], f"to set: made to get the {rest} that are left"
         else:
             yield "nothing", f"to set: no more than {rest} are left"
-    elif metrics.get("share_of_bound") is not None:
-        yield f"{metrics['share_of_bound']:.1%}", "of the upper bound"
     yield from _host_tiles(metrics.get("host") or {})
     finished = "jobs finished"
     if metrics.get("jct_s"):

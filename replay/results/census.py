@@ -36,12 +36,17 @@ COUNTED: Mapping[str, Group] = MappingProxyType(
         "jain_fairness_of_virtual_clusters": "in_system",
         "deadlines": "in_system",
         "jct_to_end_mean_s": "in_system",
-        "bounds.outcome": "runnable",
+        "bound": "runnable",
         "bounds.jct_mean_s": "in_system",
         "bounds.makespan_s": "jobs",
     }
 )
 """The group of jobs that each metric, and each bound, counts."""
+
+
+def until_ns(record: JobRecord, end_ns: int) -> int:
+    """The last instant at which a job is in the system of a replay that ends at `end_ns`, UTC ns."""
+    return end_ns if record.ended_ns is None else record.ended_ns
 
 
 @dataclass(frozen=True)

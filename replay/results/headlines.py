@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from bft.replay.engine.ledger import Outcome
+from bft.replay.results.figures import FIGURES
 from bft.replay.results.host import host_lines, three_digits
 from bft.replay.trace.trace_statistics import class_text, fragments
 
@@ -23,8 +23,15 @@ def headlines(
     """Yield label and text of the headline figures; pass `generated_load` where the jobs were generated."""
     outcome = metrics["outcome"]
     yield "training outcome", f"{outcome:,.0f} samples"
-    if "bound" in metrics:
-        yield "bound", _beside_bound(metrics)
+    if metrics.get("bound") is not None:
+        of = (
+            "at most"
+            if metrics["share_of_bound"] is None
+            else f"{metrics['share_of_bound']:.1%} of the bound,"
+        )
+        yield "bound", f"{of} {metrics['bound']:,.0f} samples"
+    elif "bound" in metrics:
+        yield "bound", metrics["bounds"]["why_none"]
     if metrics.get("U") is not None:
         nodes = three_digits(metrics["dedicated_nodes"])
         text = f"{metrics['U']:.1%} of what {nodes} dedicated node{'s' * (nodes != '1')} would have yielded"
@@ -64,15 +71,11 @@ def headlines(
             "eq-nodes",
             f"{metrics['eq_nodes']:.1f} dedicated nodes would offer as much in the window",
         )
-    for key, label, always in (
-        ("preemption_cost", "lost to preemption", True),
-        ("rescale_cost", "lost to rescaling", True),
-        ("stall_cost", "lost to stalls", False),
-        ("start_cost", "lost to first starts", False),
-        ("restart_cost", "lost to restarts", False),
-    ):
-        if always or metrics.get(key):
-            yield label, f"{metrics[key]:,.0f} samples{_share(metrics[key], outcome)}"
+    for key in (path for path in FIGURES if path.endswith("_cost")):
+        lost = metrics.get(key)
+        if lost or key in ("preemption_cost", "rescale_cost"):
+            share = f" ({lost / outcome:.1%} of the outcome)" if outcome else ""
+            yield FIGURES[key].title, f"{lost:,.0f} samples{share}"
     yield (
         "jobs finished",
         f"{metrics['jobs_finished']} of {metrics['jobs']}"
@@ -99,7 +102,8 @@ def headlines(
             "time without units",
             f"longest {duration_text(waits['longest'])}, p99 {duration_text(waits['p99'])} of all jobs submitted",
         )
-    yield from _searched(metrics.get("search"))
+    if "search" in metrics:
+        yield from _searched(metrics["search"])
     yield from _served(metrics)
     yield from cost_lines(metrics.get("costs", {}))
     yield from host_lines(metrics.get("host", {}))
@@ -144,21 +148,14 @@ def _apart(census: dict[str, Any]) -> str:
     return f" ({', '.join(apart)})" if apart else ""
 
 
-def _searched(search: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Say how the search of hyperparameters went, if there was one."""
-    if search is None:
-        return
-    share = (
-        ""
-        if search["stopped_share"] is None
-        else f", {search['stopped_share']:.1%} of the outcome"
-    )
-    spent = (
-        f"; {search['stopped_samples']:,.0f} samples went to those stopped{share}"
-        if search["stopped"]
-        else ""
-    )
-    yield "trials", f"{search['finished']:,} done, {search['stopped']:,} stopped{spent}"
+def _searched(search: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Say how the search of hyperparameters went."""
+    text = f"{search['finished']:,} done, {search['stopped']:,} stopped"
+    if search["stopped"]:
+        text += f"; {search['stopped_samples']:,.0f} samples went to those stopped"
+    if search["stopped"] and search["stopped_share"] is not None:
+        text += f", {search['stopped_share']:.1%} of the outcome"
+    yield "trials", text
     if search["best"] is not None:
         best = search["best"]
         yield (
@@ -185,27 +182,9 @@ def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
         )
 
 
-def _beside_bound(metrics: dict[str, Any]) -> str:
-    if metrics["bound"] is None:
-        return str(metrics["bounds"]["why_none"])
-    bound = f"{metrics['bound']:,.0f} samples"
-    share = metrics["share_of_bound"]
-    if share is None:
-        return f"the upper bound is {bound}"
-    everybody = metrics["bounds"]["unit_time"]
-    line = f"{share:.1%} of the upper bound, {bound}"
-    if everybody is None or everybody < metrics["bound"] * 1.001:
-        return line
-    return f"{line}; {metrics['outcome'] / everybody:.1%} of the bound with all jobs in play, {everybody:,.0f}"
-
-
 def minute(instant: str) -> str:
     """Return an instant of a summary to the minute."""
     return f"{instant[:10]} {instant[11:16]}"
-
-
-def _share(part: float, total: float) -> str:
-    return f" ({part / total:.1%} of the outcome)" if total else ""
 
 
 def duration_text(seconds: float) -> str:
@@ -219,7 +198,7 @@ def duration_text(seconds: float) -> str:
 # A cap on the jobs in play that was reached for a smaller share of the time explains little.
 MUCH_TIME = 0.05
 HOUR_S = 3600.0
-# A replay whose outcome is below the unit-time bound by more than this share reports it.
+# A replay whose outcome is below the bound by more than this share reports it.
 MUCH_LEFT = 0.05
 
 
@@ -227,31 +206,21 @@ MUCH_LEFT = 0.05
 BEST = "--preset best"
 
 
-class Advice(NamedTuple):
-    """Why much is left: a sentence, and the options that change it; None where no option does."""
-
-    text: str
-    options: str | None
-
-
 def advice(
     outcome: Outcome,
     metrics: dict[str, Any],
-    bound: float,
     *,
     max_jobs: int,
     is_best: bool,
-) -> Advice | None:
-    """Say why an outcome is below the unit-time bound and what to set, by figures of this replay.
+) -> tuple[str, str | None] | None:
+    """Say why an outcome is below the bound and what to set, by figures of this replay.
 
     Parameters
     ----------
     outcome
         The replay.
     metrics
-        Its metrics (`bft.replay.results.metrics.summarise`).
-    bound
-        Its unit-time bound in samples, above 0.
+        Its metrics, with the bound.
     max_jobs
         Jobs that might be in play at once, 0 for all.
     is_best
@@ -259,45 +228,42 @@ def advice(
 
     Returns
     -------
-    Advice or None
-        None where no option would help, and none is mistaken.
+    tuple or None
+        A sentence, and the options that help, None where none does; None where there is nothing to say.
     """
-    share = f"the outcome is {outcome.work / bound:.1%} of what the idle nodes are enough for"
-    if (unit := _costs_of_another_unit(outcome)) is not None:
-        return Advice(f"{share}: {unit}", None)
+    bound = metrics["bound"]
+    share = f"the outcome is {metrics['share_of_bound']:.1%} of the bound"
+    cost_s = float(np.median([record.job.tcup_s for record in outcome.records]))
+    idle_s = fragments(outcome.trace).seconds
+    median_s = float(np.median(idle_s)) if len(idle_s) else math.inf
+    if cost_s >= median_s:
+        return (
+            f"{share}: a growth costs a job Tcup, {cost_s:,.0f} s in the median, and half of the idle fragments last "
+            f"{median_s:,.0f} s or less, so that hardly any growth can pay; are Tcup and Tcdw in seconds?",
+            None,
+        )
     rescale, preemption = metrics["rescale_cost"], metrics["preemption_cost"]
     costs = f"rescales cost {rescale / bound:.1%} of that and preemptions {preemption / bound:.1%}"
+    running_s = math.fsum(record.run_seconds for record in outcome.records)
+    units = outcome.used_unit_seconds / running_s if running_s else 0.0
     capped = _share_of_time_with(outcome, max_jobs) if max_jobs else 0.0
     if capped >= MUCH_TIME:
         waits = metrics["without_units_s"]
         longest_h = waits["longest"] / HOUR_S if waits else 0.0
-        return Advice(
+        return (
             f"{share}: for {capped:.0%} of the time as many jobs were in play as -maxJ {max_jobs} allows, on "
-            f"{_units_a_job(outcome):.1f} units each, and {costs}; -maxJ 0 lets more jobs run on fewer units each. "
+            f"{units:.1f} units each, and {costs}; -maxJ 0 lets more jobs run on fewer units each. "
             f"{BEST} does so too, and shortens long waits, here up to {longest_h:.1f} h without "
             "nodes (docs/beyond.md)",
             BEST,
         )
     if is_best:
         return None
-    return Advice(
+    return (
         f"{share}: {metrics['used_share']:.1%} of the idle node-time was used, on "
-        f"{_units_a_job(outcome):.1f} units a job, and {costs}; {BEST} puts jobs on few units each "
+        f"{units:.1f} units a job, and {costs}; {BEST} puts jobs on few units each "
         "(docs/beyond.md)",
         BEST,
-    )
-
-
-def _costs_of_another_unit(outcome: Outcome) -> str | None:
-    """Compare the cost of a growth with the time that nodes stay idle; None where a growth may pay."""
-    cost_s = float(np.median([record.job.tcup_s for record in outcome.records]))
-    idle_s = fragments(outcome.trace).seconds
-    median_s = float(np.median(idle_s)) if len(idle_s) else math.inf
-    if cost_s < median_s:
-        return None
-    return (
-        f"a growth costs a job Tcup, {cost_s:,.0f} s in the median, and half of the idle fragments last "
-        f"{median_s:,.0f} s or less, so that hardly any growth can pay; are Tcup and Tcdw in seconds?"
     )
 
 
@@ -309,32 +275,13 @@ def _share_of_time_with(outcome: Outcome, jobs: int) -> float:
     return float(spans[full].sum() / spans.sum()) if len(spans) and spans.sum() else 0.0
 
 
-def _units_a_job(outcome: Outcome) -> float:
-    """Return the units of a running job, averaged over the time that jobs run."""
-    running_s = math.fsum(record.run_seconds for record in outcome.records)
-    return outcome.used_unit_seconds / running_s if running_s else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Rates that the user states for a node; figures are derived only from stated values.
-
-    Parameters
-    ----------
-    node_watts
-        Power of a node without jobs and of one all of whose units are used, W.
-    price_per_node_hour
-        In any currency.
-    co2_per_kwh
-        Grams of CO2 per kWh; needs `node_watts`.
-    """
-
-    node_watts: tuple[float, float] | None = None
-    price_per_node_hour: float | None = None
-    co2_per_kwh: float | None = None
-
-
-def costs(outcome: Outcome, rates: Rates) -> dict[str, Any]:
+def costs(
+    outcome: Outcome,
+    *,
+    node_watts: tuple[float, float] | None = None,
+    price_per_node_hour: float | None = None,
+    co2_per_kwh: float | None = None,
+) -> dict[str, Any]:
     """Node-hours, energy, money and CO2 of the window of evaluation, as far as the stated rates define them.
 
     With N the idle node-hours of the window and n <= N those used (a node with part of its units used counts in
@@ -345,6 +292,17 @@ def costs(outcome: Outcome, rates: Rates) -> dict[str, Any]:
         value used        = price n,        value unused = price (N - n)
         CO2               = energy co2_per_kwh / 1000                          [kg]
 
+    Parameters
+    ----------
+    outcome
+        The replay.
+    node_watts
+        Power of a node without jobs and of one all of whose units are used, W.
+    price_per_node_hour
+        In any currency.
+    co2_per_kwh
+        Grams of CO2 per kWh; needs `node_watts`.
+
     Examples
     --------
     >>> from bft.models import Curve, Job, JobTable
@@ -352,27 +310,26 @@ def costs(outcome: Outcome, rates: Rates) -> dict[str, Any]:
     >>> curve = Curve([0, 1], [0, 1])
     >>> job = Job("a", 0, 1, 1, pmax=3600.0, tcup_s=0.0, tcdw_s=0.0, scalability=curve, objective=curve)
     >>> outcome = Replay(always_idle(2, 0, 3600 * 10**9), JobTable((job,)), EqualShare()).run()
-    >>> costs(outcome, Rates(node_watts=(100.0, 500.0)))
+    >>> costs(outcome, node_watts=(100.0, 500.0))
     {'used_node_h': 1.0, 'unused_node_h': 1.0, 'additional_kwh': 0.4, 'total_kwh': 0.6}
     """
-    if rates.node_watts is None and rates.price_per_node_hour is None:
+    if node_watts is None and price_per_node_hour is None:
         return {}
     per_node_hour = 3600.0 * outcome.trace.units_per_node
     used = outcome.used_unit_seconds / per_node_hour
     unused = (outcome.idle_unit_seconds - outcome.used_unit_seconds) / per_node_hour
     result = {"used_node_h": used, "unused_node_h": unused}
-    if rates.node_watts is not None:
-        idle, busy = rates.node_watts
+    if node_watts is not None:
+        idle, busy = node_watts
         result["additional_kwh"] = (busy - idle) * used / 1000
         result["total_kwh"] = (idle * unused + busy * used) / 1000
-        if rates.co2_per_kwh is not None:
+        if co2_per_kwh is not None:
             for part in ("additional", "total"):
-                result[f"{part}_co2_kg"] = (
-                    result[f"{part}_kwh"] * rates.co2_per_kwh / 1000
-                )
-    if rates.price_per_node_hour is not None:
-        result["value_used"] = rates.price_per_node_hour * used
-        result["value_unused"] = rates.price_per_node_hour * unused
+                kwh = result[f"{part}_kwh"]
+                result[f"{part}_co2_kg"] = kwh * co2_per_kwh / 1000
+    if price_per_node_hour is not None:
+        result["value_used"] = price_per_node_hour * used
+        result["value_unused"] = price_per_node_hour * unused
     return result
 
 

@@ -7,6 +7,7 @@ node i since it turned idle. All of S wait with it, so the waiting is |S| x dela
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from bft.replay.engine.host import NOT_HELD, HostReturns
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.rules import Rules
 from bft.replay.results.dedicated import equivalent_nodes
+from bft.replay.results.metrics import mean
 from bft.replay.trace.host_jobs import NEVER, HostJobs
 from bft.replay.trace.node_trace import SECOND_NS, TimeArray
 
@@ -87,7 +89,7 @@ def starts_by_job(outcome: Outcome, host: HostReturns, jobs: HostJobs) -> Starts
     used = begins[row_of] & (position >= 0)
     position, row_of = position[used], row_of[used]
 
-    let_go = _let_go_at(host, len(outcome.trace.nodes), jobs.start[row_of], position)
+    let_go = _let_go_at(host, jobs.start[row_of], position)
     rows = np.unique(row_of)
     rows = rows[np.lexsort((rows, jobs.known[rows], jobs.start[rows]))]
     turn = np.empty(len(jobs), dtype=np.int64)
@@ -110,25 +112,16 @@ def starts_by_job(outcome: Outcome, host: HostReturns, jobs: HostJobs) -> Starts
 
 
 def _let_go_at(
-    host: HostReturns, nodes: int, time_ns: TimeArray, place: NDArray[np.int64]
+    host: HostReturns, time_ns: TimeArray, place: NDArray[np.int64]
 ) -> TimeArray:
     """The let-go instant of places that leave at these instants; `NEVER` where a place does not leave then."""
-    instants = np.unique(host.returns["time_ns"])
-    keys = (
-        np.searchsorted(instants, host.returns["time_ns"]) * nodes
-        + host.returns["place"]
-    )
-    order = np.argsort(keys)
-    at = np.searchsorted(instants, time_ns)
-    known = at < len(instants)
-    known[known] = instants[at[known]] == time_ns[known]
-    wanted = at * nodes + place
-    found = np.searchsorted(keys[order], wanted)
-    known &= found < len(keys)
-    known[known] = keys[order][found[known]] == wanted[known]
-    let_go = np.full(len(time_ns), NEVER, dtype=np.int64)
-    let_go[known] = host.returns["let_go_ns"][order][found[known]]
-    return let_go
+    import pandas as pd
+
+    returns = host.returns
+    known = pd.MultiIndex.from_arrays([returns["time_ns"], returns["place"]])
+    wanted = pd.MultiIndex.from_arrays([time_ns, place])
+    found = pd.Series(returns["let_go_ns"], known).reindex(wanted, fill_value=NEVER)
+    return found.to_numpy()
 
 
 def host_metrics(
@@ -180,7 +173,7 @@ def host_metrics(
         starts_by_instant(host) if jobs is None else starts_by_job(outcome, host, jobs)
     )
     delays_s = starts.delays_s(return_time_s)
-    waiting_node_h = float((starts.nodes * delays_s).sum()) / 3600
+    waiting_node_h = _node_h(starts.nodes, delays_s)
     used_node_h = outcome.used_unit_seconds / outcome.trace.units_per_node / 3600
     host_node_h = _host_node_h(outcome, jobs)
     figures |= {
@@ -193,8 +186,8 @@ def host_metrics(
         if used_node_h
         else None,
         "break_even_price": used_node_h / waiting_node_h if waiting_node_h else None,
-        "preempted_together": _together(host.preemptions["preempted"]),
-        "stopped_together": _together(host.preemptions["stopped"]),
+        "preempted_together": _together(host, "preempted"),
+        "stopped_together": _together(host, "stopped"),
     }
     if price is not None:
         net = used_node_h - price * waiting_node_h
@@ -203,8 +196,15 @@ def host_metrics(
         figures |= {
             "starts": len(delays_s),
             "delayed_share": float((delays_s > 0).mean()) if len(delays_s) else None,
-            "delay_s": _delays(delays_s),
-            "start_nodes_p75": _upper_quartile(starts.nodes),
+            "delay_s": {
+                "mean": mean(delays_s),
+                **_quantiles(delays_s, p50=0.5, p95=0.95),
+            },
+            "start_nodes_p75": int(
+                np.quantile(starts.nodes, 0.75, method="inverted_cdf")
+            )
+            if len(starts.nodes)
+            else None,
             "by_size": _by_size(starts, delays_s),
         }
         if jobs.counts()["waited"]:
@@ -228,17 +228,23 @@ def _host_node_h(outcome: Outcome, jobs: HostJobs | None) -> float | None:
     return share * len(outcome.trace.nodes) * outcome.duration_s / 3600
 
 
-def _delays(delays_s: NDArray[np.float64]) -> dict[str, float | None]:
-    """The mean over all starts, delayed or not, and quantiles."""
-    if not len(delays_s):
-        return dict.fromkeys(("mean", "p50", "p95", "max"))
-    median, upper = np.quantile(delays_s, (0.5, 0.95)).tolist()
-    return {
-        "mean": float(delays_s.mean()),
-        "p50": median,
-        "p95": upper,
-        "max": float(delays_s.max()),
-    }
+def _node_h(nodes: NDArray[np.int64], seconds: NDArray[np.float64]) -> float:
+    """Node-hours, whatever the order of the starts."""
+    return math.fsum(nodes * seconds) / 3600
+
+
+def _quantiles(values: NDArray[Any], **shares: float) -> dict[str, Any]:
+    """Quantiles by name, and the largest value; None where there are no values."""
+    if not len(values):
+        return dict.fromkeys((*shares, "max"))
+    found = np.quantile(values, list(shares.values())).tolist()
+    return {**dict(zip(shares, found, strict=True)), "max": values.max().item()}
+
+
+def _together(host: HostReturns, what: str) -> dict[str, Any]:
+    """How many training jobs an instant hits, over the instants that hit any."""
+    counts = host.preemptions[what]
+    return _quantiles(counts[counts > 0], p50=0.5, p99=0.99)
 
 
 def _by_size(starts: Starts, delays_s: NDArray[np.float64]) -> list[dict[str, Any]]:
@@ -253,8 +259,8 @@ def _by_size(starts: Starts, delays_s: NDArray[np.float64]) -> list[dict[str, An
                 "nodes": name,
                 "starts": int(inside.sum()),
                 "delayed": int((delays > 0).sum()),
-                "mean_delay_s": float(delays.mean()) if len(delays) else None,
-                "waiting_node_h": float((starts.nodes[inside] * delays).sum()) / 3600,
+                "mean_delay_s": mean(delays),
+                "waiting_node_h": _node_h(starts.nodes[inside], delays),
             }
         )
     return rows
@@ -272,25 +278,11 @@ def _announced(
     return {
         "starts_share": float(ahead.mean()) if len(ahead) else None,
         "nodes_share": float(starts.nodes[ahead].sum()) / nodes if nodes else None,
-        "waiting_node_h": float((starts.nodes * delays_s)[ahead].sum()) / 3600,
+        "waiting_node_h": _node_h(starts.nodes[ahead], delays_s[ahead]),
         "delayed_share": float((delays_s[~ahead] > 0).sum()) / len(ahead)
         if len(ahead)
         else None,
     }
-
-
-def _together(counts: NDArray[np.int64]) -> dict[str, float | None]:
-    """How many jobs an instant hits, over the instants that hit any."""
-    some = counts[counts > 0]
-    if not len(some):
-        return dict.fromkeys(("p50", "p99", "max"))
-    median, upper = np.quantile(some, (0.5, 0.99)).tolist()
-    return {"p50": median, "p99": upper, "max": int(some.max())}
-
-
-def _upper_quartile(nodes: NDArray[np.int64]) -> int | None:
-    """The smallest number of nodes that three quarters of the starts do not exceed."""
-    return int(np.quantile(nodes, 0.75, method="inverted_cdf")) if len(nodes) else None
 
 
 def host_notes(
@@ -394,25 +386,18 @@ def host_lines(host: dict[str, Any]) -> Iterator[tuple[str, str]]:
             f"{host['net_node_h']:,.0f} node-hours, at {host['host_price']:g} for each that host jobs wait",
         )
     if "announced" in host:
+        announced = host["announced"]
         yield (
             "host jobs announced",
-            _announced_line(host["announced"], host["return_time_s"]),
+            f"{announced['starts_share']:.0%} of the starts, {announced['nodes_share']:.0%} of their nodes, were "
+            f"eligible {host['return_time_s']:g} s or longer before: giving nodes back then would spare "
+            f"{announced['waiting_node_h']:,.0f} node-hours of waiting for as many of training",
         )
-    if host["stopped_together"]["max"] is not None:
-        yield "jobs stopped together", _stopped_line(host["stopped_together"])
-
-
-def _announced_line(announced: dict[str, Any], return_time_s: float) -> str:
-    return (
-        f"{announced['starts_share']:.0%} of the starts, {announced['nodes_share']:.0%} of their nodes, were eligible "
-        f"{return_time_s:g} s or longer before: giving nodes back then would spare {announced['waiting_node_h']:,.0f} "
-        "node-hours of waiting for as many of training"
-    )
-
-
-def _stopped_line(together: dict[str, Any]) -> str:
-    """Say which bandwidth saves the state of jobs that lose all their nodes at one instant."""
-    return (
-        f"median {together['p50']:,.0f}, p99 {together['p99']:,.0f}, most {together['max']:,}: all but 1 % of such "
-        f"instants save S GB a job within G s, c of which pass before, at S x {together['p99']:,.0f} / (G - c) GB/s"
-    )
+    together = host["stopped_together"]
+    if together["max"] is not None:  # which bandwidth saves the state of these jobs
+        yield (
+            "jobs stopped together",
+            f"median {together['p50']:,.0f}, p99 {together['p99']:,.0f}, most {together['max']:,}: all but 1 % of such "
+            f"instants save S GB a job within G s, c of which pass before, at S x {together['p99']:,.0f} / (G - c) "
+            "GB/s",
+        )

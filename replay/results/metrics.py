@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bft.models import Job
 from bft.replay.engine.ledger import BOOKS, JobRecord, Outcome
-from bft.replay.results.census import Census
+from bft.replay.results.census import Census, until_ns
 from bft.replay.results.dedicated import equivalent_nodes, usefulness
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import (
@@ -99,12 +99,16 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
             for name in ("jobs", "jobs_submitted", "jobs_started", "jobs_finished")
         },
         "jct_s": spread(
-            [_seconds(r.finish_ns, r.job.tsub_ns) for r in census.counted_by("jct_s")]
+            [
+                (until_ns(record, end) - record.job.tsub_ns) / SECOND_NS
+                for record in census.counted_by("jct_s")
+            ]
         ),
         "queueing_s": spread(
             [
-                _seconds(r.start_ns, r.job.tsub_ns)
-                for r in census.counted_by("queueing_s")
+                (record.start_ns - record.job.tsub_ns) / SECOND_NS
+                for record in census.counted_by("queueing_s")
+                if record.start_ns is not None
             ]
         ),
         "without_units_s": spread_to(
@@ -115,17 +119,15 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
             ],
         ),
         "makespan_s": _makespan(census.counted_by("makespan_s")),
-        "restarts_per_job": _mean(
+        "restarts_per_job": mean(
             [record.starts - 1 for record in census.counted_by("restarts_per_job")]
         ),
         "unit_hours": outcome.used_unit_seconds / 3600,
         "jain_fairness_of_mean_units": jain_fairness(
-            np.array(
-                [
-                    mean_units(record, outcome.start_ns, outcome.end_ns)
-                    for record in census.counted_by("jain_fairness_of_mean_units")
-                ]
-            )
+            [
+                mean_units(record, outcome.start_ns, end)
+                for record in census.counted_by("jain_fairness_of_mean_units")
+            ]
         ),
         **fairness(outcome, census),
         **_fragments(outcome),
@@ -151,8 +153,8 @@ def _unproven(steps: pd.DataFrame) -> dict[str, Any]:
 
 def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
     """Units that a job held on average while in the system: within the window, from its submission to its end."""
-    until = end_ns if record.ended_ns is None else record.ended_ns
-    seconds = (until - max(record.job.tsub_ns, start_ns)) / SECOND_NS
+    begin_ns = max(record.job.tsub_ns, start_ns)
+    seconds = (until_ns(record, end_ns) - begin_ns) / SECOND_NS
     return record.unit_seconds / seconds if seconds > 0 else 0.0
 
 
@@ -176,17 +178,12 @@ def _makespan(records: Sequence[JobRecord]) -> float | None:
     finishes = [record.finish_ns for record in records if record.finish_ns is not None]
     if not finishes or len(finishes) < len(records):
         return None
-    return _seconds(max(finishes), min(record.job.tsub_ns for record in records))
+    return (max(finishes) - min(record.job.tsub_ns for record in records)) / SECOND_NS
 
 
-def _seconds(later: int | None, earlier: int) -> float:
-    if later is None:
-        raise ValueError("an instant in the future has no distance")
-    return (later - earlier) / SECOND_NS
-
-
-def _mean(values: list[int]) -> float | None:
-    return float(np.mean(values)) if values else None
+def mean(values: Sequence[float] | FloatArray) -> float | None:
+    """The mean, whatever the order of the values; None where there are none."""
+    return math.fsum(values) / len(values) if len(values) else None
 
 
 def units_by_kind(outcome: Outcome) -> dict[str, dict[str, Any]]:
@@ -194,14 +191,12 @@ def units_by_kind(outcome: Outcome) -> dict[str, dict[str, Any]]:
     trace = outcome.trace
     if not trace.kinds:
         return {}
-    held = outcome.allocations
-    spans = (
-        held["end_ns"].clip(upper=outcome.end_ns)
-        - held["start_ns"].clip(lower=outcome.start_ns)
-    ).clip(lower=0)
+    held = {name: of.to_numpy(np.int64) for name, of in outcome.allocations.items()}
+    ends = held["end_ns"].clip(max=outcome.end_ns)
+    spans = (ends - held["start_ns"].clip(min=outcome.start_ns)).clip(min=0)
+    units = held["last_unit"] - held["first_unit"] + 1
     # Units that a job gets together and that are neighbours are of one kind: a job has units of one kind at a time.
-    used = (spans / SECOND_NS) * (held["last_unit"] - held["first_unit"] + 1)
-    of = np.array(trace.kinds)[held["first_unit"].to_numpy() // trace.units_per_node]
+    of = np.array(trace.kinds)[held["first_unit"] // trace.units_per_node]
     sizes = trace.node_units or (trace.units_per_node,) * len(trace.nodes)
     seconds = (
         np.diff(
@@ -212,7 +207,10 @@ def units_by_kind(outcome: Outcome) -> dict[str, dict[str, Any]]:
     result = {}
     for kind in dict.fromkeys(trace.kinds):
         idle = float(trace.of_kind(kind).idle_units() @ seconds)
-        used_of_kind = float(used[of == kind].sum())
+        # Whole seconds and the rest apart: the sums of whole numbers are exact.
+        whole_s, rest_ns = np.divmod(spans[of == kind], SECOND_NS)
+        held_units = units[of == kind]
+        used = float(held_units @ whole_s + (held_units @ rest_ns) / SECOND_NS)
         result[kind] = {
             "units": sum(
                 size
@@ -220,8 +218,8 @@ def units_by_kind(outcome: Outcome) -> dict[str, dict[str, Any]]:
                 if other == kind
             ),
             "idle_unit_s": idle,
-            "used_unit_s": used_of_kind,
-            "used_share": used_of_kind / idle if idle else None,
+            "used_unit_s": used,
+            "used_share": used / idle if idle else None,
         }
     return result
 
@@ -230,8 +228,13 @@ def spread(values: list[float]) -> dict[str, float] | None:
     """Mean, median, p95 and p99, or None where there are no values."""
     if not values:
         return None
-    p50, p95, p99 = (float(q) for q in np.percentile(values, (50, 95, 99)))
-    return {"mean": float(np.mean(values)), "median": p50, "p95": p95, "p99": p99}
+    p50, p95, p99 = np.percentile(values, (50, 95, 99)).tolist()
+    return {
+        "mean": math.fsum(values) / len(values),
+        "median": p50,
+        "p95": p95,
+        "p99": p99,
+    }
 
 
 def spread_to(top: str, values: list[float]) -> dict[str, float] | None:
@@ -277,25 +280,23 @@ def fairness(outcome: Outcome, census: Census) -> dict[str, Any]:
     }
 
 
-def jain_fairness(shares: FloatArray) -> float | None:
+def jain_fairness(shares: Sequence[float]) -> float | None:
     """Jain's index (sum x)² / (n · sum x²): 1 when all have the same, 1/n when one has all; None for no x > 0."""
-    squares = float(np.dot(shares, shares))
-    return float(shares.sum()) ** 2 / (len(shares) * squares) if squares else None
+    squares = math.fsum(share * share for share in shares)
+    return math.fsum(shares) ** 2 / (len(shares) * squares) if squares else None
 
 
 def without_units_s(record: JobRecord, end_ns: int) -> float:
     """Seconds from a job's submission to its finish, or to `end_ns`, during which it held no units."""
-    until = end_ns if record.ended_ns is None else record.ended_ns
-    return (until - record.job.tsub_ns) / SECOND_NS - record.run_seconds
+    return (
+        until_ns(record, end_ns) - record.job.tsub_ns
+    ) / SECOND_NS - record.run_seconds
 
 
 def longest_wait(outcome: Outcome, census: Census) -> tuple[float | None, str | None]:
     """The longest stretch, in seconds, in which a counted job held no units, and the first job with that stretch."""
-    counted = {id(record) for record in census.counted_by("longest_wait_s")}
     records = outcome.records
-    ends = np.array(
-        [outcome.end_ns if one.ended_ns is None else one.ended_ns for one in records]
-    )
+    ends = np.array([until_ns(record, outcome.end_ns) for record in records])
     # The time until which a job has held any unit: it may hold several ranges of units at once.
     until = np.array([record.job.tsub_ns for record in records])
     gaps = np.zeros(len(records), dtype=np.int64)
@@ -311,15 +312,15 @@ def longest_wait(outcome: Outcome, census: Census) -> tuple[float | None, str | 
             waits = np.minimum(part["start_ns"][begin:end], ends[job]) - held[:-1]
             gaps[job] = max(gaps[job], waits.max())
             until[job] = held[-1]
-    gaps = np.maximum(gaps, ends - until)
-    longest, name = None, None
-    for index, record in enumerate(records):
-        if id(record) not in counted:
-            continue
-        wait = int(gaps[index]) / SECOND_NS
-        if longest is None or wait > longest:
-            longest, name = wait, record.job.name if wait else None
-    return longest, name
+    longest_ns = dict(
+        zip(map(id, records), np.maximum(gaps, ends - until).tolist(), strict=True)
+    )
+    counted = census.counted_by("longest_wait_s")
+    if not counted:
+        return None, None
+    longest = max(counted, key=lambda record: longest_ns[id(record)])
+    wait_s = longest_ns[id(longest)] / SECOND_NS
+    return wait_s, longest.job.name if wait_s else None
 
 
 def ideal_rate(job: Job, units: float) -> float:
@@ -349,8 +350,7 @@ def _finish_time_fairness(
             dtype=np.int64,
         )
         end = np.array(
-            [outcome.end_ns if r.ended_ns is None else r.ended_ns for r in members],
-            dtype=np.int64,
+            [until_ns(record, outcome.end_ns) for record in members], dtype=np.int64
         )
         seconds = (end - begin) / SECOND_NS
         units = offered(end) - offered(begin)
@@ -447,10 +447,10 @@ def _jain_of_groups(
     for members in groups.values():
         spans = sorted(
             (
-                max(r.job.tsub_ns, outcome.start_ns),
-                outcome.end_ns if r.ended_ns is None else r.ended_ns,
+                max(record.job.tsub_ns, outcome.start_ns),
+                until_ns(record, outcome.end_ns),
             )
-            for r in members
+            for record in members
         )
         there, until = 0, outcome.start_ns
         for begin, end in spans:
@@ -461,7 +461,7 @@ def _jain_of_groups(
                 math.fsum(record.unit_seconds for record in members)
                 / (there / SECOND_NS)
             )
-    return jain_fairness(np.array(held))
+    return jain_fairness(held)
 
 
 def _deadlines(records: Sequence[JobRecord], end_ns: int) -> dict[str, Any] | None:

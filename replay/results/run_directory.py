@@ -1,11 +1,11 @@
-"""The run directory with the results of a replay, among them the idle units that no job held."""
+"""The run directory: its files, how it comes into place, and how it is read back."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +14,11 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.models import InputError, Job, JobTable, write_parquet
+from bft.models import InputError, read_table
 from bft.models.atomic_files import unwritable
-from bft.models.tables import ROW_GROUP, row_groups, write_parquet_parts
-from bft.replay.engine.host import NOT_HELD
-from bft.replay.engine.ledger import BOOKS, Outcome
-from bft.replay.results.metrics import mean_units
-from bft.replay.results.search import scores_frame
-from bft.replay.trace.node_trace import SECOND_NS, TimeArray, consecutive
-from bft.replay.trace.trace_statistics import fragments
+from bft.models.limited_reading import read_json
+from bft.models.tables import read_blocks
+from bft.replay.engine.ledger import BOOKS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +38,21 @@ OURS = frozenset(
     {SUMMARY, TIMING, STEPS, JOBS, ALLOCATIONS, STEP_LOG, SEARCH, RETURNS, UNUSED, LOG}
 )
 DRAFT, OLD = "draft", "old"
+_SPANS = ("first_unit", "last_unit", "start", "end")
+# The columns that are read back, by file.
+COLUMNS = {
+    STEPS: (
+        "time", "idle", "used", "progress", *(f"{book}_cost" for book in BOOKS), "objective", "bound",
+    ),
+    JOBS: (
+        "name", "submit", "start", "finish", "queueing_s", "jct_s", "preemptions", "rescales", "mean_units",
+        "units_asked", "unit_seconds", "work", "total_work", *(f"lost_to_{book}" for book in BOOKS),
+    ),
+    ALLOCATIONS: ("job", *_SPANS),
+    UNUSED: _SPANS,
+}  # fmt: skip
+HINT = "copy the run again, or replay it again"
+_STEPS_AT_ONCE = 2**18
 
 
 def is_run(folder: Path) -> bool:
@@ -53,15 +64,8 @@ def is_interrupted(
     folder: Path, configuration: Mapping[str, Any] | None = None
 ) -> bool:
     """Whether `folder` holds part of an interrupted run; if given, with these entries in its summary."""
-    summary = _recorded(folder)
-    metrics = None if summary is None else summary.get("metrics")
-    if (
-        summary is None
-        or not isinstance(metrics, dict)
-        or metrics.get("interrupted") is not True
-    ):
-        return False
-    return all(
+    summary = _recorded(folder) or {}
+    return summary.get("metrics", {}).get("interrupted") is True and all(
         summary.get(name) == plain(entry)
         for name, entry in (configuration or {}).items()
     )
@@ -232,283 +236,87 @@ def plain(value: Any) -> Any:
     return value
 
 
-def jobs_frame(outcome: Outcome) -> pd.DataFrame:
-    """Return a table with one row per job.
+@contextmanager
+def damage_named(file: Path) -> Iterator[None]:
+    """Guard a block that uses values of a JSON file: a missing or wrong one is reported as damage to the file.
 
-    Its columns are identity, sizes, times (UTC), JCT and queueing (s), work and losses (samples), units;
-    docs/results.md describes each.
+    A summary has some hundred values. They are checked when they are used, tables when they are read.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except KeyError as error:
+        raise InputError(f"damaged: it lacks {error}", file=file, hint=HINT) from error
+    except (
+        IndexError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+    ) as error:
+        what = f"damaged: it holds another kind of value: {error}"
+        raise InputError(what, file=file, hint=HINT) from error
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The summary of a run directory.
+
+    Raises
+    ------
+    InputError
+        When `folder` is not a run directory, or its summary cannot be read.
+    """
+    path = folder / SUMMARY
+    summary = read_json(path) if path.exists() else None
+    if not isinstance(summary, dict) or summary.get("format") != FORMAT:
+        raise InputError("is not a run directory", file=folder)
+    for part in ("metrics", "options", "inputs"):
+        if not isinstance(summary.get(part), dict):
+            raise InputError(f"damaged: it lacks {part!r}", file=path, hint=HINT)
+    for part in ("trace", "jobs", "digests_sha256"):
+        if not isinstance(summary["inputs"].get(part, {}), dict):
+            what = f"damaged: it holds another kind of value: inputs.{part}"
+            raise InputError(what, file=path, hint=HINT)
+    return summary
+
+
+def read_part(folder: Path, name: str) -> pd.DataFrame:
+    """The steps, jobs or allocations of a run.
+
+    Raises
+    ------
+    InputError
+        When the file is missing or damaged, or lacks a column of `COLUMNS`.
     """
     import pandas as pd
 
-    records = outcome.records
-    # As whole nanoseconds, since some are missing: as floats they would be off by 100 ns.
-    start = pd.Series([record.start_ns for record in records], dtype="Int64")
-    finish = pd.Series([record.finish_ns for record in records], dtype="Int64")
-    submit = pd.Series([record.job.tsub_ns for record in records], dtype="Int64")
-    columns = {
-        **asked_columns([record.job for record in records]),
-        "submit": pd.to_datetime(submit, unit="ns", utc=True),
-        "start": pd.to_datetime(start, unit="ns", utc=True),
-        "finish": pd.to_datetime(finish, unit="ns", utc=True),
-        "jct_s": ((finish - submit) / SECOND_NS).to_numpy(
-            dtype="float64", na_value=np.nan
-        ),
-        "queueing_s": ((start - submit) / SECOND_NS).to_numpy(
-            dtype="float64", na_value=np.nan
-        ),
-        "work": [record.work for record in records],
-        "total_work": [record.job.pmax for record in records],
-        **{
-            f"lost_to_{book}": [
-                getattr(record, f"lost_to_{book}") for record in records
-            ]
-            for book in BOOKS
-        },
-        "rescales": [record.rescales for record in records],
-        "preemptions": [record.preemptions for record in records],
-        "restarts": [max(0, record.starts - 1) for record in records],
-        "unit_seconds": [record.unit_seconds for record in records],
-        "mean_units": [
-            mean_units(record, outcome.start_ns, outcome.end_ns) for record in records
-        ],
-    }
-    if outcome.scores is not None:  # a workload may have stopped some
-        cancelled = pd.Series(
-            [record.cancelled_ns for record in records], dtype="Int64"
-        )
-        columns["cancelled"] = pd.to_datetime(cancelled, unit="ns", utc=True)
-    if any(record.left_out for record in records):
-        columns["left_out"] = [record.left_out for record in records]
-    return pd.DataFrame(columns)
+    if name != STEPS:
+        return _with_all_columns(read_table(folder / name), folder / name)
+    # There are many in a long run, of which Arrow's copy would take as much memory again.
+    parts = list(read_part_in_blocks(folder, name, _STEPS_AT_ONCE))
+    return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
 
-def asked_columns(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Owner and request of each job, by column: Jreq where the job table states one, units_asked in any case."""
-    import pandas as pd
-
-    return {
-        "name": [job.name for job in jobs],
-        "vc": [job.vc for job in jobs],
-        "user": [job.user for job in jobs],
-        "model": [job.model for job in jobs],
-        "Jmin": [job.jmin for job in jobs],
-        "Jmax": [job.jmax for job in jobs],
-        **(
-            {"sizes": [list(job.sizes or ()) or None for job in jobs]}
-            if any(job.sizes for job in jobs)
-            else {}
-        ),
-        "Jreq": pd.array([job.jreq for job in jobs], dtype="Int64"),
-        "units_asked": [job.request for job in jobs],
-    }
+def read_part_in_blocks(
+    folder: Path, name: str, rows: int | None = None
+) -> Iterator[pd.DataFrame]:
+    """Yield the same as `read_part` in blocks of rows, one of which is in memory."""
+    path = folder / name
+    for frame in read_blocks(path, rows):
+        yield _with_all_columns(frame, path)
 
 
-def finish_frame(
-    jobs: JobTable, finish_ns: Sequence[int | None], work: Sequence[float]
-) -> pd.DataFrame:
-    """Return a table with one row per job, its finish and work only: the output of the published replayer."""
-    import pandas as pd
-
-    submit = pd.Series([job.tsub_ns for job in jobs], dtype="Int64")
-    finish = pd.Series(list(finish_ns), dtype="Int64")
-    return pd.DataFrame(
-        {
-            **asked_columns(list(jobs)),
-            "submit": pd.to_datetime(submit, unit="ns", utc=True),
-            "finish": pd.to_datetime(finish, unit="ns", utc=True),
-            "jct_s": (finish - submit).astype("Float64") / SECOND_NS,
-            "work": list(work),
-            "total_work": [job.pmax for job in jobs],
-        }
-    )
+def _with_all_columns(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
+    missing = [name for name in COLUMNS[path.name] if name not in frame.columns]
+    if missing:
+        what = f"damaged: it has no column {missing[0]}"
+        raise InputError(what, file=path, hint=HINT)
+    return frame
 
 
-def allocations_frames(outcome: Outcome) -> Iterator[pd.DataFrame]:
-    """The units that each job held, `ROW_GROUP` rows each: job, first_unit, last_unit (inclusive), start, end (UTC)."""
-    import pandas as pd
-
-    names = pd.Index([record.job.name for record in outcome.records])
-    for held in row_groups(outcome.holds.parts()):
-        yield pd.DataFrame(
-            {
-                "job": pd.Categorical.from_codes(held["job"], categories=names),
-                "first_unit": held["first_unit"].astype("int64"),
-                "last_unit": held["last_unit"].astype("int64"),
-                "start": pd.to_datetime(held["start_ns"], unit="ns", utc=True),
-                "end": pd.to_datetime(held["end_ns"], unit="ns", utc=True),
-            }
-        )
-
-
-def write_outcome(folder: Path, outcome: Outcome) -> None:
-    """Write steps, jobs and allocations into `folder`, and what a workload has found."""
-    found = scores_frame(outcome)
-    if found is not None:
-        write_parquet(found, folder / SEARCH)
-    steps = outcome.steps
-    parts = range(0, max(len(steps), 1), ROW_GROUP)
-    groups = (steps.iloc[first : first + ROW_GROUP] for first in parts)
-    write_parquet_parts(groups, folder / STEPS)
-    write_parquet(jobs_frame(outcome), folder / JOBS)
-    nodes = {
-        "nodes": json.dumps(list(outcome.trace.nodes)),
-        "units_per_node": str(outcome.trace.units_per_node),
-    }
-    write_parquet_parts(allocations_frames(outcome), folder / ALLOCATIONS, nodes)
-    unused = unused_frame(outcome)
-    if unused is not None:
-        write_parquet(unused, folder / UNUSED)
-
-
-def unused_frame(outcome: Outcome) -> pd.DataFrame | None:
-    """Idle units that no job held: first_unit, last_unit (inclusive), start, end (UTC); None for very large runs."""
-    import pandas as pd
-
-    found = unused_intervals(outcome)
-    if found is None:
-        return None
-    order = np.lexsort((found[0], found[2], found[1]))
-    unit, start, end = (column[order] for column in found)
-    # Neighbouring units that were unused at the same time are one row.
-    goes_on = np.zeros(len(unit), dtype=bool)
-    goes_on[1:] = (np.diff(unit) == 1) & (np.diff(start) == 0) & (np.diff(end) == 0)
-    first = np.flatnonzero(~goes_on)
-    last = np.append(first[1:], len(unit))[: len(first)] - 1
-    return pd.DataFrame(
-        {
-            "first_unit": unit[first],
-            "last_unit": unit[last],
-            "start": pd.to_datetime(start[first], unit="ns", utc=True),
-            "end": pd.to_datetime(end[first], unit="ns", utc=True),
-        }
-    )
-
-
-def returns_frame(outcome: Outcome, rows: slice = slice(None)) -> pd.DataFrame:
-    """One row per node that host jobs took: time, place, node, let_go (UTC; missing where not held since idle)."""
-    import pandas as pd
-
-    every = {} if outcome.host is None else outcome.host.returns
-    returns = {name: column[rows] for name, column in every.items()}
-    names = pd.Index(outcome.trace.nodes)
-    let_go = pd.Series(returns["let_go_ns"], dtype="Int64")
-    return pd.DataFrame(
-        {
-            "time": pd.to_datetime(returns["time_ns"], unit="ns", utc=True),
-            "place": pd.Categorical.from_codes(returns["place"], categories=names),
-            "node": pd.Categorical.from_codes(returns["node"], categories=names),
-            "let_go": pd.to_datetime(
-                let_go.mask(let_go == NOT_HELD), unit="ns", utc=True
-            ),
-        }
-    )
-
-
-def write_returns(folder: Path, outcome: Outcome) -> None:
-    """Write which nodes host jobs took into `folder`."""
-    count = 0 if outcome.host is None else len(outcome.host.returns["time_ns"])
-    parts = range(0, max(count, 1), ROW_GROUP)
-    frames = (returns_frame(outcome, slice(at, at + ROW_GROUP)) for at in parts)
-    write_parquet_parts(frames, folder / RETURNS)
-
-
-# A run with more intervals of single units than these is not accounted for: a year of 10,000 nodes would take
-# gigabytes, and no chart shows them.
-MAX_INTERVALS = 3_000_000
-# Units, starts and ends (UTC ns) of intervals: int64 of shape (intervals,) each.
-Intervals = tuple[NDArray[np.int64], TimeArray, TimeArray]
-
-
-def unused_intervals(outcome: Outcome) -> Intervals | None:
-    """Return when which single unit was idle and no job held it, within the window; None for very large runs.
-
-    Examples
-    --------
-    >>> from bft.models import Curve, Job, JobTable
-    >>> from bft.replay import EqualShare, Replay, always_idle
-    >>> curve = Curve([0, 2], [0, 20])
-    >>> job = Job("a", 0, 1, 2, pmax=2000.0, tcup_s=5.0, tcdw_s=5.0, scalability=curve, objective=curve)
-    >>> outcome = Replay(always_idle(3, 0, 600 * 10**9), JobTable((job,)), EqualShare()).run()
-    >>> [column.tolist() for column in unused_intervals(outcome)]  # it ran on two units for 100 s
-    [[2], [0], [100000000000]]
-    """
-    intervals = len(outcome.trace.joined)
-    for part in outcome.holds.parts():
-        intervals += int((part["last_unit"] - part["first_unit"] + 1).sum())
-        if intervals > MAX_INTERVALS:
-            return None
-    held = outcome.allocations
-    first, last = (
-        held[column].to_numpy(dtype=np.int64) for column in ("first_unit", "last_unit")
-    )
-    idle = _idle(outcome)
-    starts, ends = (
-        held[column].to_numpy(dtype=np.int64) for column in ("start_ns", "end_ns")
-    )
-    counts = last - first + 1
-    units = consecutive(first, counts)
-    rows = np.repeat(np.arange(len(held)), counts)
-    return _without(idle, (units, starts[rows], ends[rows]))
-
-
-def _idle(outcome: Outcome) -> Intervals:
-    """Return when single units were idle within the window, on the nodes that filled the places of the log."""
-    trace = outcome.trace
-    returns = {} if outcome.host is None else outcome.host.returns
-    pieces = fragments(trace)
-    # What turns idle later has leaves that the replay did not see, so that it would hide what was idle before.
-    within = pieces.start_ns < outcome.end_ns
-    slot = pieces.node[within].astype(np.int64)
-    start, end = pieces.start_ns[within], pieces.end_ns[within]
-    if len(returns.get("node", ())):
-        slot, start, end = _of_nodes((slot, start, end), returns)
-    start, end = (
-        np.maximum(start, outcome.start_ns),
-        np.minimum(end, outcome.end_ns),
-    )
-    slot, start, end = (column[start < end] for column in (slot, start, end))
-    per = 1 if trace.by_unit else trace.units_per_node
-    units = consecutive(slot * per, np.full(len(slot), per))
-    return units, np.repeat(start, per), np.repeat(end, per)
-
-
-def _of_nodes(places: Intervals, returns: Mapping[str, NDArray[np.int64]]) -> Intervals:
-    """Return when nodes were idle, where they exchanged places: a place joins on the node that it left with before.
-
-    `returns` has a row for each leave: time_ns, place, node.
-    """
-    place, start, end = places
-    node_of: dict[int, int] = {}  # the node that fills a busy place
-    events = sorted([
-        *((at, 0, where, -1) for where, at in zip(place.tolist(), start.tolist(), strict=True)),
-        *((at, 1, where, node) for at, where, node in
-          zip(*(returns[name].tolist() for name in ("time_ns", "place", "node")), strict=True)),
-    ])  # fmt: skip
-    begun: dict[int, int] = {}
-    found: list[tuple[int, int, int]] = []
-    for at, is_leave, where, node in events:
-        if is_leave:
-            node_of[where] = node
-            found.append((node, begun.pop(node), at))
-        else:
-            begun[node_of.get(where, where)] = at
-    final = int(end.max(initial=0))
-    found += [(node, at, final) for node, at in begun.items()]
-    columns = np.array(found, dtype=np.int64).reshape(-1, 3).T
-    return columns[0], columns[1], columns[2]
-
-
-def _without(idle: Intervals, held: Intervals) -> Intervals:
-    """Return the parts of idle intervals in which no interval of `held` lies, by unit and time."""
-    count, holds = len(idle[0]), len(held[0])
-    unit = np.concatenate([idle[0], idle[0], held[0], held[0]])
-    time = np.concatenate([idle[1], idle[2], held[1], held[2]])
-    is_idle = np.repeat(np.array([1, -1, 0, 0]), (count, count, holds, holds))
-    is_held = np.repeat(np.array([0, 0, 1, -1]), (count, count, holds, holds))
-    order = np.lexsort((time, unit))
-    unit, time = unit[order], time[order]
-    # The counts of each unit end at 0, so that one sum serves all units.
-    free = (np.cumsum(is_idle[order]) > 0) & (np.cumsum(is_held[order]) == 0)
-    lasts = np.append((unit[1:] == unit[:-1]) & (time[1:] > time[:-1]), False)
-    begins = np.flatnonzero(free & lasts)
-    return unit[begins], time[begins], time[begins + 1]
+def job_numbers(frame: pd.DataFrame, number: Callable[[str], int]) -> NDArray[np.int64]:
+    """Return the number of each row's job; `number` is asked once for each name."""
+    jobs = frame["job"].astype("category").cat
+    known = [number(name) for name in jobs.categories]
+    return np.array(known, dtype=np.int64)[jobs.codes.to_numpy()]

@@ -39,8 +39,7 @@ from bft.models import InputError
 from bft.models.plugins import extra
 from bft.replay.inputs.files import Files
 from bft.replay.options.options import Options
-from bft.replay.results.run_directory import SUMMARY
-from bft.replay.results.run_reading import damage_named
+from bft.replay.results.run_directory import SUMMARY, damage_named
 from bft.replay.run import degraded, execute
 from bft.replay.studies.study import Plan, Study, key_of
 

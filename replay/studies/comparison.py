@@ -25,8 +25,7 @@ from bft.replay.options.naming import (
     names_of_runs,
 )
 from bft.replay.results.headlines import FEW_JOBS
-from bft.replay.results.run_directory import STEPS, SUMMARY
-from bft.replay.results.run_reading import damage_named, read_summary
+from bft.replay.results.run_directory import STEPS, SUMMARY, damage_named, read_summary
 from bft.replay.studies.carry_out import Onlooker, Workers, carry_out
 from bft.replay.studies.run_tables import (
     DAY_NS,

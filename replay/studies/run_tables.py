@@ -13,9 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.replay.results.run_directory import ALLOCATIONS, JOBS
-from bft.replay.results.run_reading import (
+from bft.replay.results.run_directory import (
+    ALLOCATIONS,
     HINT,
+    JOBS,
     job_numbers,
     read_part,
     read_part_in_blocks,

@@ -18,8 +18,7 @@ from bft.models.checks import did_you_mean
 from bft.replay.inputs.files import INPUTS, Files, input_digests
 from bft.replay.options.naming import VARIANT, label_of
 from bft.replay.options.options import FIELDS, Options
-from bft.replay.results.run_directory import SUMMARY, TIMING, plain
-from bft.replay.results.run_reading import damage_named
+from bft.replay.results.run_directory import SUMMARY, TIMING, damage_named, plain
 from bft.replay.run import versions
 
 # More points than this are a typing error in a range.

@@ -62,6 +62,7 @@ def read_trace(
     node_count: int | None = None,
     skip_rows: int = 0,
     sort: bool = False,
+    trust_pickle: bool = False,
 ) -> NodeTrace:
     """Read a node trace, native or matrix; recognised by its columns.
 
@@ -75,6 +76,8 @@ def read_trace(
         Leave out that many first rows of a matrix, as the published replayer does.
     sort
         Accept rows that are not in order of time.
+    trust_pickle
+        Open a pickle that is none of the published ones (`bft.models.read_table`).
 
     Returns
     -------
@@ -99,7 +102,10 @@ def read_trace(
     """
     try:
         trace = trace_from_frame(
-            read_table(path), source=str(path), skip_rows=skip_rows, sort=sort
+            read_table(path, trust_pickle=trust_pickle),
+            source=str(path),
+            skip_rows=skip_rows,
+            sort=sort,
         )
     except InputError as error:
         if error.hint is None and error.row is None and Path(path).is_file():

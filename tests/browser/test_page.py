@@ -58,7 +58,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "-print",
             "0",
         ]
-        assert run(["-Tfwd", "120", "--bound", *more]) == 0
+        assert run(["-Tfwd", "120", *more]) == 0
     rows = [
         {"name": f"{HOSTILE}{k}", "Jmin": 1, "Jmax": 4, "Pmax": 4e5, "Tsub": f"2021-02-10T00:{k % 60:02}:00Z",
          "Tcup": 6, "Tcdw": 3, "Ns": [0, 1, 4], "Ps": [0, 10, 38], "Os": [0, 10, 38], "user": f"{HOSTILE}{k % 3}"}

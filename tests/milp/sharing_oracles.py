@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import networkx as nx
 import numpy as np
 
-from bft.milp.formulations.transfers import Holders
+from bft.milp.backends import scipy_milp
+from bft.milp.formulations.linear import Limits, LinearModel
+from bft.milp.formulations.transfers import Holders, held_now
 from bft.milp.problem import FloatArray, IntArray, Pair, Problem
 from bft.milp.values import table_of
 
@@ -153,3 +155,65 @@ def sent(
         for before in supply
         for after in demand
     }
+
+
+def best_by_flow(problem: Problem) -> float:
+    """Return the optimum by a MILP of where units go, which knows neither items nor classes of jobs; by HiGHS.
+
+    `moved` of the units that g hold go to h. A job has one count, alone or beside one partner. A pair that is together
+    shares at least one unit, and no more than each of the two has. A job gains or loses units, not both.
+    """
+    model = LinearModel()
+    pairs = {(pair.a, pair.b): pair for pair in problem.pairs}
+    targets: list[Holders] = [(), *((j,) for j in range(len(problem.jobs))), *pairs]
+    moved = {}
+    for before, units in held_now(problem).items():
+        mine = {h: model.variable(0.0, float(units)) for h in targets}
+        model.row([*mine.values()], [1.0] * len(mine), "=", float(units))
+        moved.update({(before, after): index for after, index in mine.items()})
+    together = {key: model.variable(0.0, 1.0) for key in pairs}
+    for j in range(len(problem.jobs)):
+        modes = [None, *(key for key in pairs if j in key)]
+        ones, held = [model.variable(float(table_of(problem, j)[0]), 1.0)], []
+        for key in modes:
+            table = table_of(problem, j, None if key is None else pairs[key])
+            counts = np.flatnonzero(table[1:] > -np.inf) + 1
+            some = [(model.variable(float(table[n]), 1.0), float(n)) for n in counts]
+            held += some
+            binaries = [index for index, _ in some]
+            ones += binaries
+            if key is not None:
+                shared = [index for (_, after), index in moved.items() if after == key]
+                both = [1.0] * len(shared)
+                model.row(
+                    [*binaries, together[key]], [*[1.0] * len(some), -1.0], "=", 0.0
+                )
+                model.row(
+                    [*shared, *binaries], [*both, *(-n for _, n in some)], "<", 0.0
+                )
+                model.row(
+                    [together[key], *shared], [1.0, *(-1.0 for _ in shared)], "<", 0.0
+                )
+        model.row(ones, [1.0] * len(ones), "=", 1.0)
+        own = [index for (_, after), index in moved.items() if j in after]
+        model.row(
+            [*own, *(index for index, _ in held)],
+            [*[1.0] * len(own), *(-n for _, n in held)],
+            "=",
+            0.0,
+        )
+        change = [model.variable(0.0, 1.0), model.variable(0.0, 1.0)]
+        model.row(change, [1.0, 1.0], "<", 1.0)
+        for way, direction in enumerate(change):
+            some_moves = [
+                index
+                for arc, index in moved.items()
+                if j in arc[1 - way] and j not in arc[way]
+            ]
+            limit = -float(problem.units)
+            model.row(
+                [*some_moves, direction], [*[1.0] * len(some_moves), limit], "<", 0.0
+            )
+    answer = scipy_milp.solve(model, Limits())
+    assert answer.status == "optimal"
+    return answer.objective

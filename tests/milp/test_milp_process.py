@@ -30,7 +30,6 @@ from bft.milp import (
 )
 from bft.milp.backends import process as process_module
 from bft.milp.backends.process import SolverFailure
-from bft.milp.backends.worker import Growth
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.formulations.modes import build
 
@@ -70,7 +69,7 @@ def problem_number(index: int) -> Problem:
 def process() -> Iterator[SolverProcess]:
     mine = SolverProcess(grace_s=0.2)
     yield mine
-    mine.close(kill=True)
+    mine.close()
 
 
 def ask(
@@ -216,8 +215,8 @@ def test_answers_stay_right_while_workers_are_killed_at_random(
     random = np.random.default_rng(3)
     ask(process)
     for _ in range(6):
-        worker = process._worker
-        assert worker is not None
+        assert process._running is not None
+        worker = process._running[0]
         killer = threading.Timer(float(random.random()) * 0.02, worker.kill)
         killer.start()
         fallbacks = 0
@@ -228,7 +227,7 @@ def test_answers_stay_right_while_workers_are_killed_at_random(
                 solve(problem, backend="exact").objective
             )
             fallbacks += solution.status != "optimal"
-            if process._worker is not worker and solution.status == "optimal":
+            if process.pid != worker.pid and solution.status == "optimal":
                 break
         killer.join()
         assert fallbacks <= 1
@@ -274,22 +273,6 @@ def test_a_pause_within_the_grace_is_forgiven() -> None:
         assert patient.started == 1
     finally:
         patient.close()
-
-
-def test_a_worker_that_hangs_before_it_reads_a_large_model_is_killed(
-    process: SolverProcess,
-) -> None:
-    ask(process)
-    worker = pid_of(process)
-    os.kill(worker, signal.SIGSTOP)
-    rescue = threading.Timer(300.0, os.kill, (worker, signal.SIGKILL))
-    rescue.start()
-    try:
-        large = LinearModel([1.0] * 100_000, [1.0] * 100_000, [True] * 100_000)
-        with pytest.raises(SolverFailure, match="hung"):
-            process.solve(large, "cbc", Limits(seconds=0.1))
-    finally:
-        rescue.cancel()
 
 
 def test_an_interrupted_question_does_not_answer_the_next_one() -> None:
@@ -365,7 +348,7 @@ def test_what_a_solver_needs_is_loaded_before_its_time_counts(
     process: SolverProcess,
 ) -> None:
     # On a busy machine loading takes longer than a short limit and its grace.
-    process._connect("cbc")
+    process._started("cbc")
     assert "cbc" in Path(f"/proc/{pid_of(process)}/maps").read_text().lower()
 
 
@@ -397,18 +380,17 @@ def test_a_worker_that_grows_is_replaced() -> None:
         process.close()
 
 
-def test_a_worker_grows_by_what_requests_leave_behind_and_not_by_imports() -> None:
-    growth, mib, kept = Growth(), 2**20, []
-
-    def request(backend: str, size: int) -> int:
-        growth.begin()
-        kept.append(np.ones(size, dtype=np.uint8))
-        return growth.end(backend)
-
-    assert request("cbc", 64 * mib) == 0
-    assert 100 * mib < request("cbc", 128 * mib) < 156 * mib
-    assert 100 * mib < request("highs", 64 * mib) < 156 * mib
-    assert 228 * mib < request("highs", 128 * mib) < 284 * mib
+def test_a_worker_that_leaks_is_replaced() -> None:
+    """python-mip leaks 10 kB or more a solve."""
+    process = SolverProcess(recycle_bytes=2**19)
+    try:
+        for index in range(2000):
+            assert ask(process, problem_number(index % 50)).status == "optimal"
+            if process.started > 1:
+                break
+        assert 3 < index < 1999
+    finally:
+        process.close()
 
 
 def test_a_worker_that_does_not_grow_enough_is_kept(process: SolverProcess) -> None:
@@ -436,9 +418,8 @@ def test_restarts_leak_no_descriptor_and_leave_no_zombie() -> None:
     workers = []
 
     def restart(how: int) -> None:
-        connection = always._connect("cbc")
+        always._started("cbc")
         workers.append(pid_of(always))
-        assert connection.fileno() > 2
         if how == 1:
             os.kill(pid_of(always), signal.SIGKILL)
         if how == 2:
@@ -454,7 +435,7 @@ def test_restarts_leak_no_descriptor_and_leave_no_zombie() -> None:
         assert descriptors() == before
         assert always.started == 10
     finally:
-        always.close(kill=True)
+        always.close()
     assert len(set(workers)) == 10
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
 
@@ -857,7 +838,7 @@ def test_the_worker_ends_when_its_parent_is_killed_during_a_solve() -> None:
             worker = shared_process().pid
             print(worker, flush=True)
             os.kill(worker, signal.SIGSTOP)
-            shared_process()._pipe.send(("cbc", build(problem).model, Limits()))
+            shared_process()._running[1].send(("cbc", build(problem).model, Limits()))
             os.kill(os.getpid(), signal.SIGKILL)
             """
         )
@@ -886,10 +867,10 @@ def test_the_worker_ends_when_its_parent_is_killed_during_an_endless_solve() -> 
             model.row([model.variable(size, 1.0) for size in sizes], sizes, "=", sum(sizes) // 2)
             ticks = lambda: int(open(f"/proc/{worker}/stat").read().rpartition(")")[2].split()[11])
             before = ticks()
-            shared_process()._pipe.send(("cbc", model, Limits()))
+            shared_process()._running[1].send(("cbc", model, Limits()))
             while ticks() < before + 0.3 * os.sysconf("SC_CLK_TCK"):
                 time.sleep(0.01)
-            assert not shared_process()._pipe.poll()
+            assert not shared_process()._running[1].poll()
             os.kill(os.getpid(), signal.SIGKILL)
             """
         )
@@ -915,8 +896,8 @@ def test_the_worker_of_a_parent_killed_before_it_read_the_answer_ends_silently()
             from bft.milp.formulations.linear import Limits
             from bft.milp.formulations.modes import build
             check()
-            shared_process()._pipe.send(("cbc", build(problem).model, Limits()))
-            assert shared_process()._pipe.poll(60)
+            shared_process()._running[1].send(("cbc", build(problem).model, Limits()))
+            assert shared_process()._running[1].poll(60)
             os.kill(os.getpid(), signal.SIGKILL)
             """
         )
@@ -963,7 +944,7 @@ def test_a_forked_child_does_not_end_its_parents_worker() -> None:
         mine = process.pid
         child = os.fork()
         if not child:
-            process.close(kill=True)
+            process.close()
             del process
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
@@ -993,20 +974,6 @@ def test_a_pool_of_forked_workers_gives_the_same_answers() -> None:
         assert shared_process().started == 1
         """,
         warnings="ignore",
-    )
-
-
-def test_a_forked_child_warns_of_nothing() -> None:
-    run(
-        """
-        check()
-        child = os.fork()
-        if not child:
-            check()
-            sys.exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-        """,
-        warnings="error::ResourceWarning",
     )
 
 
@@ -1076,7 +1043,6 @@ print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc").backend)
 def test_garbage_is_collected_between_questions_only() -> None:
     """A model collected while cffi reads a declaration calls cffi itself, and waited for ever for its own lock."""
     collects = """
-from bft.milp import Pair
 from bft.milp.backends import process
 # What the collector of garbage may do at any moment, it does here at the worst one.
 process._WORKER = \'\'\'
@@ -1091,11 +1057,8 @@ CParser.parse = parse_and_collect
 gc.set_threshold(1_000_000)
 \'\'\' + process._WORKER
 mine = process.SolverProcess(grace_s=20.0)
-curve = dict(ns=np.array([0.0, 1.0, 2.0, 3.0]), os=np.array([0.0, 10.0, 30.0, 31.0]), tcup=20.0, tcdw=10.0)
-jobs = tuple(Job(name, 1, 3, **curve) for name in "abcd")
-shared = Problem(5, 120.0, jobs, (1, 1, 1, 0), pairs=(Pair(0, 1, 1.3, 1.4), Pair(1, 2, 1.2, 1.6), Pair(2, 3, 1.1, 1.2)))
-for formulation in ("items", "flow"):
-    solution = solve(shared, backend="cbc", formulation=formulation, process=mine, time_limit=10.0)
+for tie in range(2):
+    solution = solve(problem, backend="cbc", ties="solver", process=mine, time_limit=10.0)
     assert solution.status == "optimal", solution
 assert mine.started == 1, mine.started
 mine.close()
@@ -1107,3 +1070,27 @@ mine.close()
         timeout=600,
     )
     assert child.returncode == 0, child.stderr
+
+
+def test_a_script_without_a_guard_is_not_run_again_by_the_solver_process(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"{PRELUDE}\nprint('begun', flush=True)\ncheck()\n")
+    ended = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=600
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "begun\n", "")
+
+
+def test_a_worker_of_a_pool_has_a_solver_process_of_its_own() -> None:
+    """Workers of `multiprocessing.Pool`, and those of Dask, may start no process by `multiprocessing`."""
+    run(
+        """
+        import multiprocessing
+
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            assert pool.apply(solve, (problem,), {"backend": "cbc"}).status == "optimal"
+        """,
+        warnings="ignore",
+    )

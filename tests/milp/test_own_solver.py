@@ -40,10 +40,10 @@ def test_the_documented_backend_is_installed_and_used(tmp_path: Path) -> None:
         4800.0,
     )
     assert "note" not in answer
-    refused = call(*own, "--formulation", "flow")
+    refused = call(*own, "--formulation", "items")
     assert refused.returncode == 2
     assert (
-        "cannot solve formulation 'flow': choose one of cbc, highs, gurobi"
+        "cannot solve formulation 'items': choose one of cbc, highs, gurobi"
         in refused.stderr
     )
     # A whole replay; and what it does not declare is said.
@@ -84,7 +84,7 @@ class own:
 """
 STATED = {
     "'other', ('modes',), ()": r"calls itself 'other': give both the same name",
-    "'own', ('modes', 'lambda'), ()": r"invalid formulations lambda: expected a collection of modes, node, items, flow",
+    "'own', ('modes', 'lambda'), ()": r"invalid formulations lambda: expected a collection of modes, node, items",
     "'own', 'modes', ()": r"invalid formulations modes: expected a collection",
     "'own', ('modes',), ('sos',)": r"invalid features sos: expected a collection of start, threads",
 }
@@ -135,7 +135,7 @@ def test_a_broken_package_is_named_and_hides_no_other(
         assert run([*command, "--backend", "own"]) == 2
         assert re.search(message, capsys.readouterr().err, re.MULTILINE)
         assert (
-            run([*command[:2], "--backend", "exact", "--formulation", "flow"]) == 2
+            run([*command[:2], "--backend", "exact", "--formulation", "items"]) == 2
         )  # and the list of others is whole
         assert "choose one of cbc, highs, gurobi" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

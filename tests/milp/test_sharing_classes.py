@@ -10,7 +10,14 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from sharing_oracles import best_by_units, cell, cut_to, pair_grid, sent
+from sharing_oracles import (
+    best_by_flow,
+    best_by_units,
+    cell,
+    cut_to,
+    pair_grid,
+    sent,
+)
 from test_sharing import random_problem
 
 from bft.milp import Job, Pair, Problem, ProblemError, Solution, solve
@@ -18,9 +25,9 @@ from bft.milp.formulations.column_generation import least_loss, relax, search_ga
 from bft.milp.formulations.items import Items
 from bft.milp.formulations.kernels import best_cell, best_together, on_hull
 from bft.milp.formulations.transfers import (
-    classes,
+    by_holders,
     complaint_about,
-    demands,
+    held_now,
     shares_of,
     transport,
     value_of,
@@ -99,11 +106,10 @@ def test_classes_are_worth_what_the_problem_spelled_out_is(seed: int) -> None:
 
 @given(st.integers(0, 2**32))
 @examples(8)
-def test_classes_are_worth_what_flow_finds(seed: int) -> None:
-    """By another formulation, which knows neither items nor variants, and another solver."""
+def test_classes_are_worth_what_a_milp_of_where_units_go_finds(seed: int) -> None:
     problem = world(seed, jobs=4, units=8)
-    best = solve(spelled_out(problem), backend="highs", formulation="flow")
-    check(problem, solve(problem, backend="highs", formulation="items"), best.objective)
+    best = best_by_flow(spelled_out(problem))
+    check(problem, solve(problem, backend="highs", formulation="items"), best)
 
 
 @given(st.integers(0, 2**32))
@@ -184,11 +190,13 @@ def test_moves_are_possible_where_a_flow_of_all_units_is(seed: int) -> None:
             shares[pair.a, pair.b] = int(
                 rng.integers(1, min(counts[pair.a], counts[pair.b]) + 1)
             )
-    supply, demand = classes(problem), demands(problem, counts, shares)
+    supply = held_now(problem)
+    demand = by_holders(problem.units, dict(enumerate(counts)), shares)
     lose = {j for j, n in enumerate(counts) if n < problem.current[j]}
     gain = {j for j, n in enumerate(counts) if n > problem.current[j]}
     possible = (
-        min(demand.values()) >= 0 and sent(supply, demand, lose, gain) is not None
+        min(demand.values(), default=0) >= 0
+        and sent(supply, demand, lose, gain) is not None
     )
     moves = transport(problem, counts, shares)
     assert (moves is not None) == possible

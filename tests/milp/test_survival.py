@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 import pytest
 
-from bft.milp.backends import process as solver_process
 from bft.milp.backends.process import SolverProcess
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.models import Curve, Job, JobTable
@@ -29,9 +29,9 @@ LIMIT_S, PATIENCE_S = 600.0, 0.3
 def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[SolverProcess]:
     """The solver process that replays use."""
     own = SolverProcess()
-    monkeypatch.setattr(solver_process, "_shared", own)
+    monkeypatch.setattr(sys.modules["bft.milp.solve"], "shared_process", lambda: own)
     yield own
-    own.close(kill=True)
+    own.close()
 
 
 def world() -> tuple[NodeTrace, JobTable]:

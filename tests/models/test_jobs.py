@@ -684,9 +684,9 @@ def published(
     folder: Path, frame: pd.DataFrame, curves: pd.DataFrame | None = None
 ) -> tuple[Path, Path]:
     frame = frame.set_index("name")
-    bounds_file, curves_file = folder / "bounds.pkl", folder / "curves.pkl"
-    frame[BOUNDS].to_pickle(bounds_file)
-    (frame[CURVES] if curves is None else curves).to_pickle(curves_file)
+    bounds_file, curves_file = folder / "bounds.parquet", folder / "curves.parquet"
+    frame[BOUNDS].to_parquet(bounds_file)
+    (frame[CURVES] if curves is None else curves).to_parquet(curves_file)
     return bounds_file, curves_file
 
 
@@ -797,7 +797,7 @@ def test_a_name_twice_in_one_of_the_pair_is_named(tmp_path: Path, which: str) ->
 
 def test_a_pair_in_reverse_order_is_an_error(tmp_path: Path) -> None:
     bounds, curves = published(tmp_path, table({}))
-    with pytest.raises(InputError, match=r"curves\.pkl: missing columns Tcup"):
+    with pytest.raises(InputError, match=r"curves\.parquet: missing columns Tcup"):
         read_published_jobs(curves, bounds)
 
 

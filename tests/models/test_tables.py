@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -51,7 +52,7 @@ def written(path: Path, data: bytes) -> Path:
 
 def complaint(path: Path) -> str:
     with pytest.raises(InputError) as caught:
-        read_table(path)
+        read_table(path, trust_pickle=True)
     assert str(path) in str(caught.value)
     return str(caught.value)
 
@@ -78,8 +79,9 @@ KINDS: dict[str, Callable[[], bytes]] = {
 def test_each_kind_is_read_by_its_suffix(suffix: str, tmp_path: Path) -> None:
     for name in (f"jobs{suffix}", f"jobs.v2{suffix.upper()}"):
         path = written(tmp_path / name, KINDS[suffix]())
-        pd.testing.assert_frame_equal(read_table(path), FRAME)
-        pd.testing.assert_frame_equal(read_table(str(path)), FRAME)
+        for given in (path, str(path)):
+            frame = read_table(given, trust_pickle=True)
+            pd.testing.assert_frame_equal(frame, FRAME)
 
 
 @pytest.mark.parametrize("suffix", KINDS)
@@ -167,9 +169,9 @@ def test_a_name_without_suffix_means_the_published_file_beside_it(
     written(tmp_path / "hps-JNPs-10J.tar.gz", archive({"a.csv": CSV}))
     pd.testing.assert_frame_equal(read_table(bare), FRAME)
     written(tmp_path / "hps-JNPs-10J.pkl", pickle.dumps(FRAME[:1]))
-    assert len(read_table(bare)) == 1
+    assert len(read_table(bare, trust_pickle=True)) == 1
     written(tmp_path / "summit.v1.pkl", pickle.dumps(FRAME))
-    assert len(read_table(tmp_path / "summit.v1")) == 2
+    assert len(read_table(tmp_path / "summit.v1", trust_pickle=True)) == 2
 
 
 def test_missing_directories_and_unknown_suffixes_are_distinguished(
@@ -198,18 +200,35 @@ def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     assert "cannot be read: Permission denied" in complaint(path)
 
 
-def test_a_hostile_pickle_is_refused_in_every_wrapping(tmp_path: Path) -> None:
+def test_a_pickle_runs_nothing_without_the_users_word(tmp_path: Path) -> None:
     canary = tmp_path / "ran"
     hostile = b"cos\nsystem\n(S'touch " + str(canary).encode() + b"'\ntR."
-    for suffix, data in (
-        (".pkl", hostile),
-        (".pkl.gz", gzip.compress(hostile, mtime=0)),
-        (".tar.gz", archive({"a.pkl": hostile})),
-    ):
-        assert "refused: this pickle would call os.system" in complaint(
-            written(tmp_path / f"trace{suffix}", data)
+    kinds = {
+        ".pkl": hostile,
+        ".pkl.gz": gzip.compress(hostile, mtime=0),
+        ".tar.gz": archive({"a.pkl": hostile}),
+    }
+    for suffix, data in kinds.items():
+        path = written(tmp_path / f"trace{suffix}", data)
+        with pytest.raises(InputError, match=r"any program .*add --trust-pickle"):
+            read_table(path)
+        assert not canary.exists()
+    assert "holds a int, expected a DataFrame" in complaint(tmp_path / "trace.pkl")
+    assert canary.exists()
+
+
+def test_a_published_pickle_is_known_by_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = pickle.dumps(FRAME)
+    known = frozenset([hashlib.sha256(data).hexdigest()])
+    monkeypatch.setattr("bft.models.tables._PUBLISHED", known)
+    for name, content in (("t.pkl", data), ("t.tar.gz", archive({"a.pkl": data}))):
+        pd.testing.assert_frame_equal(
+            read_table(written(tmp_path / name, content)), FRAME
         )
-    assert not canary.exists()
+    with pytest.raises(InputError, match="none of the published"):
+        read_table(written(tmp_path / "t.pkl", data + b"\n"))
 
 
 # Archives.
@@ -261,9 +280,9 @@ def test_nothing_of_an_archive_is_written_to_disk(tmp_path: Path) -> None:
 
 def test_an_error_inside_of_an_archive_names_the_member(tmp_path: Path) -> None:
     text = complaint(
-        written(tmp_path / "t.tar.gz", archive({"folder/a.pkl": b"cos\nsystem\n."}))
+        written(tmp_path / "t.tar.gz", archive({"folder/a.pkl": b"no pickle"}))
     )
-    assert "t.tar.gz, folder/a.pkl: refused" in text
+    assert "t.tar.gz, folder/a.pkl: not a readable pickle" in text
     text = complaint(written(tmp_path / "t.tar.gz", archive({"a.parquet": CSV})))
     assert "a.parquet: is not a Parquet file" in text
 
@@ -411,7 +430,8 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         for suffix, make in KINDS.items():
-            read_table(written(tmp_path / f"jobs{suffix}", make()))
+            path = written(tmp_path / f"jobs{suffix}", make())
+            read_table(path, trust_pickle=True)
             with pytest.raises(InputError):
                 read_table(
                     written(

@@ -16,7 +16,7 @@ from bft.replay.inputs.load import load
 from bft.replay.inputs.notes import Silent
 from bft.replay.options.presets import PRESETS
 from bft.replay.options.run_spec import RunSpec
-from bft.replay.results.bounds.bounds import unit_time_of
+from bft.replay.results.bounds import bounds_of
 from bft.replay.trace.node_trace import NodeTrace
 
 OTHER_WINDOWS_S = (10.0, 30.0, 120.0, 300.0, 600.0)
@@ -68,7 +68,7 @@ def test_so_it_is_on_the_real_log(reference: Path) -> None:
 @pytest.mark.slow
 def test_the_preset_comes_near_the_bound_and_beats_the_published_settings() -> None:
     trace, jobs = bundled()
-    best, bound = outcome(trace, jobs, preset="best"), unit_time_of([(trace, jobs)])
+    best, bound = outcome(trace, jobs, preset="best"), bounds_of([(trace, jobs)]).bound
     assert bound is not None
     assert 0.97 * bound < best <= bound
     assert all(

@@ -7,15 +7,18 @@ docs/decisions/0011-lucid.md lists the differences from its artifact.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from bft.models import Job, JobTable
+from bft.models.checks import Number, check_fields, whole
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.rules import Interference
 from bft.replay.engine.snapshot import NOT_STORED, StoredState
+from bft.replay.policies._constants import constant
 from bft.replay.policies.lucid.profiler import (
     PROFILED,
     LucidProfiler,
@@ -39,107 +42,11 @@ from bft.replay.policies.predictions import (
 )
 from bft.replay.trace.node_trace import SECOND_NS
 
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A job that may share, with the data of its profile.
-
-    Parameters
-    ----------
-    job, position
-        The job, and its position in `State.jobs`.
-    units
-        The units it holds; a newcomer holds none.
-    priority
-        Predicted duration x units in unit-seconds: smaller comes first.
-    score
-        Sharing score 0, 1 or 2: how much it slows down other jobs, see `bft.models.prediction.packing`.
-    """
-
-    job: Job
-    position: int
-    units: tuple[int, ...]
-    priority: float
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class PairRules:
-    """The rules for pairs that may share.
-
-    Parameters
-    ----------
-    score_sum
-        Upper bound of the sum of two partners' scores.
-    priority_ratio
-        Upper bound of a newcomer's priority over that of the job that it joins: a long job must not slow down one that
-        is nearly done.
-    unit_memory_gib
-        Two jobs together must need less than this; None: no check of memory. With a check, a job without known memory
-        does not share.
-    interference
-        The pairs known to the run; only pairs that it allows are made. None allows no pair.
-    """
-
-    score_sum: float = 2.0
-    priority_ratio: float = 2.0
-    unit_memory_gib: float | None = None
-    interference: Interference | None = None
-
-    def allow(self, newcomer: Candidate, running: Candidate) -> bool:
-        """Whether a newcomer may join a job that runs alone."""
-        return (
-            newcomer.job.request == len(running.units)
-            and newcomer.score + running.score <= self.score_sum
-            and newcomer.priority <= self.priority_ratio * running.priority
-            and self._fit(newcomer.job, running.job)
-            and self.interference is not None
-            and self.interference.xi(
-                newcomer.job, running.job, newcomer.job.request, len(running.units)
-            )
-            is not None
-        )
-
-    def _fit(self, a: Job, b: Job) -> bool:
-        if self.unit_memory_gib is None:
-            return True
-        return (
-            a.memory_gib is not None
-            and b.memory_gib is not None
-            and a.memory_gib + b.memory_gib < self.unit_memory_gib
-        )
-
-
-class Binder:
-    """The jobs that run alone at a decision, in the order in which they started."""
-
-    def __init__(self, rules: PairRules) -> None:
-        self._rules = rules
-        self._alone: dict[int, list[Candidate]] = {}  # by number of units
-
-    def __len__(self) -> int:
-        return sum(map(len, self._alone.values()))
-
-    def add(self, running: Candidate) -> None:
-        """Add a job that runs alone; it started after those added before."""
-        self._alone.setdefault(len(running.units), []).append(running)
-
-    def bind(self, newcomer: Candidate) -> Candidate | None:
-        """The first job that the newcomer may join, None if there is none; it then no longer runs alone."""
-        alone = self._alone.get(newcomer.job.request, [])
-        for position, running in enumerate(alone):
-            if self._rules.allow(newcomer, running):
-                return alone.pop(position)
-        return None
-
-
+# The jobs that run alone by number of units: position and units, in the order in which they started.
+Alone: TypeAlias = defaultdict[int, list[tuple[int, tuple[int, ...]]]]
 # What leaves a model out, in the place of its file.
 NO_ESTIMATOR, NO_PACKING = "none", "no"
 STEADY = {"busy": Steady(math.inf), "none": Steady(0.0)}
-
-
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
 
 
 @dataclass
@@ -147,8 +54,10 @@ class Lucid(StoredState):
     """Least predicted service first, without preemption; jobs share units where their profiles allow it.
 
     While the switch is off, every job has its units alone, and the first job that does not fit blocks all later ones.
-    While it is on, each waiting job of at most `pair_units` units first tries to join a running one (see `PairRules`),
-    otherwise it gets units of its own; jobs that do not fit are skipped.
+    While it is on, each waiting job of at most `pair_units` units first tries to join a running one, otherwise it gets
+    units of its own; jobs that do not fit are skipped. It joins the first that runs alone on as many units, if their
+    sharing scores, how much each slows down others, sum up to at most `score_sum`, if it is not too long for one that
+    may be nearly done (`priority_ratio`), and if the run knows that the two may share.
 
     A job can share once its profile is known: when its column `profiled` says so (as after `profile_first`), or when
     it, or one of the same model and batch size, has run here for `profile_s` seconds. The result of profiling is the
@@ -159,80 +68,60 @@ class Lucid(StoredState):
     or off; `estimator=none` takes all jobs to last `fallback_s`, so that smaller ones come first.
     """
 
-    sharing: bool = field(default=True, metadata=_help("let two jobs have a unit"))
-    pair_units: int = field(default=8, metadata=_help("largest job that shares"))
-    score_sum: float = field(
-        default=2.0,
-        metadata=_help("upper bound of the sum of partners' sharing scores"),
+    sharing: bool = constant(default=True, text="let two jobs have a unit")
+    pair_units: int = constant(8, "largest job that shares")
+    score_sum: float = constant(
+        2.0, "upper bound of the sum of partners' sharing scores"
     )
-    priority_ratio: float = field(
-        default=2.0,
-        metadata=_help("largest ratio of a newcomer's priority to a partner's"),
+    priority_ratio: float = constant(
+        2.0, "largest ratio of a newcomer's priority to a partner's"
     )
-    unit_memory_gib: float | None = field(
-        default=None, metadata=_help("memory of a unit; two jobs must take less")
+    unit_memory_gib: float | None = constant(
+        None, "memory of a unit; two jobs must take less"
     )
-    interference: Interference | None = field(
-        default=None, metadata=_help("pairs with known ratios")
+    interference: Interference | None = constant(None, "pairs with known ratios")
+    switch_s: float = constant(
+        100.0, "seconds between settings of the sharing switch", Number(0, above=True)
     )
-    switch_s: float = field(
-        default=100.0, metadata=_help("seconds between settings of the sharing switch")
+    quiet_jobs: float = constant(
+        2.0, "no sharing while no more jobs are expected per 10 min"
     )
-    quiet_jobs: float = field(
-        default=2.0,
-        metadata=_help("no sharing while no more jobs are expected per 10 min"),
+    horizon_s: float = constant(
+        3000.0, "seconds that a forecast looks ahead", Number(0, above=True)
     )
-    horizon_s: float = field(
-        default=3000.0, metadata=_help("seconds that a forecast looks ahead")
+    forecast: str = constant(
+        "",
+        "saved forecaster (.json) or table (time, jobs, units per 10 min); busy or none: many, or no submissions "
+        "are always expected; else recent jobs",
     )
-    forecast: str = field(
-        default="",
-        metadata=_help(
-            "saved forecaster (.json) or table (time, jobs, units per 10 min); busy or none: many, or no submissions "
-            "are always expected; else recent jobs"
-        ),
+    estimator: str = constant(
+        "",
+        "saved duration estimator, for jobs without estimate_s; none: all are taken alike",
     )
-    estimator: str = field(
-        default="",
-        metadata=_help(
-            "saved duration estimator, for jobs without estimate_s; none: all are taken alike"
-        ),
+    packing: str = constant(
+        "",
+        "saved packing analyser, for jobs without sharing_score; no: memory alone decides",
     )
-    packing: str = field(
-        default="",
-        metadata=_help(
-            "saved packing analyser, for jobs without sharing_score; no: memory alone decides"
-        ),
+    fallback_s: float = constant(
+        1000.0,
+        "estimate in seconds for a job without one above 0",
+        Number(0, above=True),
     )
-    fallback_s: float = field(
-        default=1000.0,
-        metadata=_help("estimate in seconds for a job without one above 0"),
+    profile_s: float = constant(
+        200.0, "seconds after which a job's profile is known", Number(0, above=True)
     )
-    profile_s: float = field(
-        default=200.0, metadata=_help("seconds after which a job's profile is known")
+    profiler_nodes: int = constant(
+        2, "nodes of a fixed cluster's profiler; 0: none", whole(0)
     )
-    profiler_nodes: int = field(
-        default=2, metadata=_help("nodes of a fixed cluster's profiler; 0: none")
+    profiler_spare: int = constant(1, "nodes that the profiler grows by", whole(0))
+    profiler_units: int = constant(8, "largest job that is profiled")
+    grow_above: int = constant(10, "the profiler grows when more jobs wait")
+    shrink_below: int = constant(5, "the profiler shrinks when fewer jobs wait")
+    quiet_units: float = constant(
+        40.0, "and at most this many units per 10 min are expected"
     )
-    profiler_spare: int = field(
-        default=1, metadata=_help("nodes that the profiler grows by")
-    )
-    profiler_units: int = field(
-        default=8, metadata=_help("largest job that is profiled")
-    )
-    grow_above: int = field(
-        default=10, metadata=_help("the profiler grows when more jobs wait")
-    )
-    shrink_below: int = field(
-        default=5, metadata=_help("the profiler shrinks when fewer jobs wait")
-    )
-    quiet_units: float = field(
-        default=40.0,
-        metadata=_help("and at most this many units per 10 min are expected"),
-    )
-    compat: bool = field(
-        default=False,
-        metadata=_help("as the artifact: profiling is free, jobs last 1 s longer"),
+    compat: bool = constant(
+        default=False, text="as the artifact: profiling is free, jobs last 1 s longer"
     )
     name: str = field(default="lucid", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
@@ -244,13 +133,7 @@ class Lucid(StoredState):
     )
 
     def __post_init__(self) -> None:
-        for name in ("switch_s", "horizon_s", "fallback_s", "profile_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(
-                    f"{name} must be seconds > 0, not {getattr(self, name)}"
-                )
-        if min(self.profiler_nodes, self.profiler_spare) < 0:
-            raise ValueError("the profiler cannot have fewer than 0 nodes")
+        check_fields(self)
 
     def decide(self, state: State) -> Decision:
         """Start waiting jobs, alone or on the units of others."""
@@ -263,27 +146,19 @@ class Lucid(StoredState):
         placed = self._started(state, waiting, on)
         wake_ns = None
         if self.sharing and len(placed) < len(waiting):
-            turns = (
-                self._switch.next_turn(state.time_ns),
-                self._next_known(state) if on else None,
-            )
-            wake_ns = min(
-                (instant for instant in turns if instant is not None), default=None
-            )
+            turns = [self._switch.next_turn(state.time_ns)]
+            if on:
+                turns.append(self._next_known(state))
+            wake_ns = min((turn for turn in turns if turn is not None), default=None)
         return Decision.placed(placed, wake_ns=wake_ns)
 
     def prepare(self, jobs: JobTable) -> JobTable:
         """The jobs, with predictions of saved models in their columns."""
-        jobs = (
-            with_estimates(jobs, self.estimator)
-            if self.estimator not in ("", NO_ESTIMATOR)
-            else jobs
-        )
-        return (
-            with_scores(jobs, self.packing)
-            if self.packing not in ("", NO_PACKING)
-            else jobs
-        )
+        if self.estimator not in ("", NO_ESTIMATOR):
+            jobs = with_estimates(jobs, self.estimator)
+        if self.packing not in ("", NO_PACKING):
+            jobs = with_scores(jobs, self.packing)
+        return jobs
 
     def stage_before(
         self, jobs: JobTable, *, start_ns: int, end_ns: int, units_per_node: int
@@ -345,82 +220,89 @@ class Lucid(StoredState):
     ) -> dict[int, tuple[int, ...]]:
         """The jobs that start, with their units."""
         places = state.machine.placement()
-        binder = self._binder(state) if on else Binder(PairRules())
-        placed: dict[int, tuple[int, ...]] = {}
-        if not len(places) and not len(binder):
-            return placed
+        alone = self._alone(state) if on else Alone(list)
         waiting.sort(key=lambda position: self._priority(state.jobs[position].job))
-        too_many = (
-            math.inf
-        )  # the smallest size that found no place: larger ones will not find one either
+        # The smallest size that found no place: larger ones will not find one either.
+        too_many: float = math.inf
+        placed: dict[int, tuple[int, ...]] = {}
         for position in waiting:
+            if not len(places) and not any(alone.values()):
+                break
             view = state.jobs[position]
-            newcomer = self._candidate(view, position) if on else None
-            partner = binder.bind(newcomer) if newcomer is not None else None
-            units = partner.units if partner is not None else None
-            if units is None and view.job.request < too_many:
-                units = places.take(view.job.request)
+            request = view.job.request
+            shares = on and self._may_share(view)
+            units = self._joined(state, view.job, alone[request]) if shares else None
+            if units is None and request < too_many:
+                units = places.take(request)
                 if units is None:
-                    too_many = view.job.request
-                elif newcomer is not None:
-                    binder.add(
-                        Candidate(
-                            view.job, position, units, newcomer.priority, newcomer.score
-                        )
-                    )
+                    too_many = request
+                elif shares:
+                    alone[request].append((position, units))
             if units is not None:
                 placed[position] = units
-            elif not on or (not len(places) and not len(binder)):
+            elif not on:
                 break
         return placed
 
-    def _binder(self, state: State) -> Binder:
-        analysed = (
-            (self.score_sum, self.priority_ratio)
-            if self.packing != NO_PACKING
-            else (math.inf, math.inf)
-        )
-        rules = PairRules(*analysed, self.unit_memory_gib, self.interference)
-        binder = Binder(rules)
-        alone = [
-            position for position in state.running if not state.jobs[position].partners
-        ]
-        alone.sort(
+    def _alone(self, state: State) -> Alone:
+        """The running jobs that another one may join."""
+        views = {position: state.jobs[position] for position in state.running}
+        order = sorted(
+            views,
             key=lambda position: (
-                state.jobs[position].since_ns or 0,
-                self._priority(state.jobs[position].job),
-            )
+                views[position].since_ns or 0,
+                self._priority(views[position].job),
+            ),
         )
-        for position in alone:
-            candidate = self._candidate(state.jobs[position], position)
-            if candidate is not None:
-                binder.add(candidate)
-        return binder
+        alone = Alone(list)
+        for position in order:
+            view = views[position]
+            if not view.partners and self._may_share(view):
+                alone[view.units].append((position, view.held))
+        return alone
 
-    def _candidate(self, view: JobView, position: int) -> Candidate | None:
-        """The job as a candidate for sharing, None if its profile is not known."""
-        job = view.job
-        if job.request > self.pair_units or not self._is_known(view):
-            return None
-        score = number_in(job, SCORE) if self.packing != NO_PACKING else 0.0
-        return (
-            None
-            if score is None
-            else Candidate(job, position, view.held, self._priority(job), score)
-        )
+    def _joined(
+        self, state: State, newcomer: Job, alone: list[tuple[int, tuple[int, ...]]]
+    ) -> tuple[int, ...] | None:
+        """Units of the first of some jobs that a newcomer may join; it no longer runs alone. None: there is none."""
+        for index, (position, units) in enumerate(alone):
+            if self._pairs(newcomer, state.jobs[position].job, len(units)):
+                del alone[index]
+                return units
+        return None
+
+    def _pairs(self, newcomer: Job, running: Job, units: int) -> bool:
+        """Tell whether a newcomer may join a job that runs alone on as many units."""
+        if self.packing != NO_PACKING:
+            scores = [number_in(job, SCORE) or 0.0 for job in (newcomer, running)]
+            ratio = self.priority_ratio * self._priority(running)
+            if sum(scores) > self.score_sum or self._priority(newcomer) > ratio:
+                return False
+        if self.unit_memory_gib is not None:
+            memory = newcomer.memory_gib, running.memory_gib
+            if None in memory or not sum(filter(None, memory)) < self.unit_memory_gib:
+                return False
+        if self.interference is None:
+            return False
+        ratios = self.interference.xi(newcomer, running, newcomer.request, units)
+        return ratios is not None
+
+    def _may_share(self, view: JobView) -> bool:
+        """Tell whether a job is small enough to share, and its profile is known."""
+        if view.job.request > self.pair_units or not self._is_known(view):
+            return False
+        return self.packing == NO_PACKING or number_in(view.job, SCORE) is not None
 
     def _priority(self, job: Job) -> float:
         """Return the priority of a job: its predicted unit-seconds."""
-        priority = self._priorities.get(job.name)
-        if priority is None:
-            estimate = (
-                number_in(job, ESTIMATE) if self.estimator != NO_ESTIMATOR else None
-            )
-            seconds = (
-                estimate if estimate is not None and estimate > 0 else self.fallback_s
-            )
-            priority = self._priorities[job.name] = seconds * job.request
-        return priority
+        if job.name not in self._priorities:
+            seconds = None
+            if self.estimator != NO_ESTIMATOR:
+                seconds = number_in(job, ESTIMATE)
+            if seconds is None or seconds <= 0:
+                seconds = self.fallback_s
+            self._priorities[job.name] = seconds * job.request
+        return self._priorities[job.name]
 
     # --- profiles without a partition -----------------------------------------------------------------------------
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bft.models import Job, JobTable
-from bft.replay.engine.ledger import Holds, JobRecord, Outcome
+from bft.replay.engine.ledger import JobRecord, Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import Decision, Kind, State
 from bft.replay.engine.rules import Rules
@@ -19,7 +16,7 @@ from bft.replay.engine.snapshot import StoredState
 from bft.replay.engine.units import FreeList
 from bft.replay.policies.lucid.submissions import Forecast, RecentSubmissions
 from bft.replay.policies.rigid import start
-from bft.replay.pools import joint_trace, joint_window
+from bft.replay.pools import joint
 from bft.replay.trace.node_trace import SECOND_NS, always_idle
 
 # The column in which a job states that its profile is known at submission.
@@ -113,50 +110,18 @@ class Profiled:
 
         Numbers of the profiler's units continue those of the pools; its steps have the vc `profiler`.
         """
-        import pandas as pd
-
-        own = self.outcome
         positions = {job.name: position for position, job in enumerate(self.table)}
-        early = own.allocations.copy()
-        early["job"] = _renumbered(own, positions)
-        steps = own.steps.assign(vc="profiler")
-        if pools is None:
-            trace = joint_trace([own.trace], own.start_ns, own.end_ns)
-            return replace(
-                own,
-                trace=trace,
-                records=self.rejoin(()),
-                holds=Holds.of(early),
-                steps=steps,
-                progress_curve=None,
-            )
-        early[["first_unit", "last_unit"]] += (
-            len(pools.trace.nodes) * pools.trace.units_per_node
-        )
-        late = pools.allocations.copy()
-        late["job"] = _renumbered(pools, positions)
-        start, end = joint_window([own, pools])
-        trace = joint_trace([pools.trace, own.trace], start, end)
-        return replace(
-            pools,
-            trace=trace,
-            start_ns=start,
-            end_ns=end,
-            records=self.rejoin(pools.records),
-            steps=pd.concat([steps, pools.steps]).sort_values(
-                "time", kind="stable", ignore_index=True
-            ),
-            holds=Holds.of(pd.concat([early, late])),
-            idle_unit_seconds=trace.idle_unit_seconds(),
-            used_unit_seconds=own.used_unit_seconds + pools.used_unit_seconds,
-            extra_gain=own.extra_gain + pools.extra_gain,
-            paid=own.paid + pools.paid,
-            decision_seconds=np.concatenate(
-                [own.decision_seconds, pools.decision_seconds]
-            ),
-            interrupted=own.interrupted or pools.interrupted,
-            progress_curve=None,
-        )
+        own = replace(self.outcome, steps=self.outcome.steps.assign(vc="profiler"))
+        outcomes = [own] if pools is None else [own, pools]
+        of_jobs = [
+            [positions[record.job.name] for record in outcome.records]
+            for outcome in outcomes
+        ]
+        first = 0
+        if pools is not None:
+            first = len(pools.trace.nodes) * pools.trace.units_per_node
+        records = self.rejoin(() if pools is None else pools.records)
+        return joint(outcomes, of_jobs, [first, 0][: len(outcomes)], records)
 
     def rejoin(self, records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:
         """Return one record per job, in the order of the table, from the records of the pools (in any order).
@@ -233,17 +198,6 @@ def profile_first(
         if compat:
             remaining[-1] = replace(remaining[-1], pmax=job.pmax + _in(job, 1.0))
     return Profiled(JobTable(tuple(remaining), jobs.source), outcome, jobs)
-
-
-def _renumbered(outcome: Outcome, positions: Mapping[str, int]) -> NDArray[np.int64]:
-    """The jobs of its allocations, by their positions in the whole table."""
-    of_record = np.array(
-        [positions[record.job.name] for record in outcome.records], dtype=np.int64
-    )
-    jobs: NDArray[np.int64] = of_record[
-        outcome.allocations["job"].to_numpy(dtype=np.int64)
-    ]
-    return jobs
 
 
 def _first(job: Job, seconds: float) -> Job:

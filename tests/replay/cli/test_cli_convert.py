@@ -21,8 +21,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     idle = (np.random.default_rng(1).random((30, 5)) < 0.5).astype(np.int8)
     idle[7] = idle[6]
     times = pd.date_range("2021-02-10T00:00:00.123456", periods=30, freq="61s")
-    pd.DataFrame(idle, index=times, columns=[f"n{k}" for k in range(5)]).to_pickle(
-        "trace.pkl"
+    pd.DataFrame(idle, index=times, columns=[f"n{k}" for k in range(5)]).to_parquet(
+        "trace.parquet"
     )
     names = [f"j{k}" for k in range(4)]
     pd.DataFrame(
@@ -35,13 +35,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "Tsub": pd.date_range("2021-02-10T00:00:00", periods=4, freq="100s"),
         },
         index=names,
-    ).to_pickle("bd.pkl")
+    ).to_parquet("bd.parquet")
     curves = {
         "Ns": [[0, 1, 2, 4]] * 4,
         "Ps": [[0.0, 10.0, 20.3, 100 / 3]] * 4,
         "Os": [[0.0, 1.0, 1.9, 3.1]] * 4,
     }
-    pd.DataFrame(curves, index=names).to_pickle("sc.pkl")
+    pd.DataFrame(curves, index=names).to_parquet("sc.parquet")
     return tmp_path
 
 
@@ -57,14 +57,14 @@ def replayed(name: str, *args: str) -> dict[str, bytes]:
 def test_a_converted_trace_gives_the_same_replay(
     here: Path, capsys: pytest.CaptureFixture[str], suffix: str
 ) -> None:
-    assert run(["convert", "trace.pkl", "-o", f"native{suffix}"]) == 0
+    assert run(["convert", "trace.parquet", "-o", f"native{suffix}"]) == 0
     out = capsys.readouterr().out
-    idle = pd.read_pickle("trace.pkl").to_numpy()
+    idle = pd.read_parquet("trace.parquet").to_numpy()
     events = 1 + int((idle[1:] != idle[:-1]).any(axis=1).sum())
     assert out == f"native{suffix}: 5 nodes, {events} events\n"
 
-    pair = ("-bdfn", "bd.pkl", "-scfn", "sc.pkl")
-    assert replayed("a", "-ndmap", "trace.pkl", *pair) == replayed(
+    pair = ("-bdfn", "bd.parquet", "-scfn", "sc.parquet")
+    assert replayed("a", "-ndmap", "trace.parquet", *pair) == replayed(
         "b", "-ndmap", f"native{suffix}", *pair
     )
 
@@ -72,8 +72,8 @@ def test_a_converted_trace_gives_the_same_replay(
 def test_rows_to_skip_are_those_of_a_matrix(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["convert", "trace.pkl", "-o", "native.csv"]) == 0
-    assert run(["trace", "info", "trace.pkl", "--skip-rows", "12"]) == 0
+    assert run(["convert", "trace.parquet", "-o", "native.csv"]) == 0
+    assert run(["trace", "info", "trace.parquet", "--skip-rows", "12"]) == 0
     assert run(["trace", "info", "native.csv", "--skip-rows", "12"]) == 2
     told = "native.csv: --skip-rows counts the rows of a matrix, and this is none"
     assert told in capsys.readouterr().err
@@ -83,16 +83,18 @@ def test_rows_to_skip_are_those_of_a_matrix(
 def test_a_converted_pair_gives_the_same_replay(
     here: Path, capsys: pytest.CaptureFixture[str], suffix: str
 ) -> None:
-    assert run(["convert", "bd.pkl", "sc.pkl", "-o", f"jobs{suffix}"]) == 0
+    assert run(["convert", "bd.parquet", "sc.parquet", "-o", f"jobs{suffix}"]) == 0
     assert capsys.readouterr() == (f"jobs{suffix}: 4 jobs\n", "")
-    pair = replayed("a", "-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "sc.pkl")
-    assert pair == replayed("b", "-ndmap", "trace.pkl", "--jobs", f"jobs{suffix}")
+    pair = replayed(
+        "a", "-ndmap", "trace.parquet", "-bdfn", "bd.parquet", "-scfn", "sc.parquet"
+    )
+    assert pair == replayed("b", "-ndmap", "trace.parquet", "--jobs", f"jobs{suffix}")
 
 
 @pytest.mark.parametrize(
     ("sources", "suffix"),
-    [(["trace.pkl"], s) for s in (".parquet", ".csv", ".csv.gz")]
-    + [(["bd.pkl", "sc.pkl"], s) for s in (".parquet", ".csv", ".jsonl")],
+    [(["trace.parquet"], s) for s in (".parquet", ".csv", ".csv.gz")]
+    + [(["bd.parquet", "sc.parquet"], s) for s in (".parquet", ".csv", ".jsonl")],
 )
 def test_converting_again_changes_nothing(
     here: Path, sources: list[str], suffix: str
@@ -115,7 +117,8 @@ def test_the_same_command_writes_the_same_bytes(here: Path) -> None:
         contents = []
         for _ in range(2):
             assert (
-                run(["convert", "trace.pkl", "-o", f"native{suffix}", "--force"]) == 0
+                run(["convert", "trace.parquet", "-o", f"native{suffix}", "--force"])
+                == 0
             )
             contents.append(Path(f"native{suffix}").read_bytes())
         assert contents[0] == contents[1]
@@ -125,60 +128,77 @@ def test_an_existing_target_is_replaced_with_force_only(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("native.csv").write_text("precious")
-    assert run(["convert", "trace.pkl", "-o", "native.csv"]) == 2
+    assert run(["convert", "trace.parquet", "-o", "native.csv"]) == 2
     assert "native.csv: exists; --force" in capsys.readouterr().err
     assert Path("native.csv").read_text() == "precious"
-    assert run(["convert", "nope.pkl", "-o", "native.csv", "--force"]) == 2
+    assert run(["convert", "nope.parquet", "-o", "native.csv", "--force"]) == 2
     assert Path("native.csv").read_text() == "precious"
-    assert run(["convert", "trace.pkl", "-o", "native.csv", "--force"]) == 0
+    assert run(["convert", "trace.parquet", "-o", "native.csv", "--force"]) == 0
     assert Path("native.csv").read_text().startswith("time,node,idle\n")
 
 
 def test_a_file_may_be_converted_onto_itself(here: Path) -> None:
-    assert run(["convert", "trace.pkl", "-o", "native.parquet"]) == 0
+    assert run(["convert", "trace.parquet", "-o", "native.parquet"]) == 0
     before = pd.read_parquet("native.parquet")
     assert run(["convert", "native.parquet", "-o", "native.parquet", "--force"]) == 0
     pd.testing.assert_frame_equal(pd.read_parquet("native.parquet"), before)
 
 
 def test_folders_that_lack_are_made(here: Path) -> None:
-    assert run(["convert", "trace.pkl", "-o", "new/folder/native.parquet"]) == 0
-    assert run(["convert", "bd.pkl", "sc.pkl", "-o", "another/jobs.parquet"]) == 0
+    assert run(["convert", "trace.parquet", "-o", "new/folder/native.parquet"]) == 0
+    assert (
+        run(["convert", "bd.parquet", "sc.parquet", "-o", "another/jobs.parquet"]) == 0
+    )
     assert [path.name for path in Path("new/folder").iterdir()] == ["native.parquet"]
 
 
 def test_unsorted_rows_need_sort(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    frame = pd.read_pickle("trace.pkl")
-    frame.sample(frac=1.0, random_state=0).to_pickle("shuffled.pkl")
-    assert run(["convert", "shuffled.pkl", "-o", "sorted.csv"]) == 2
+    frame = pd.read_parquet("trace.parquet")
+    frame.sample(frac=1.0, random_state=0).to_parquet("shuffled.parquet")
+    assert run(["convert", "shuffled.parquet", "-o", "sorted.csv"]) == 2
     assert "--sort" in capsys.readouterr().err
-    assert run(["convert", "shuffled.pkl", "-o", "sorted.csv", "--sort"]) == 0
-    assert run(["convert", "trace.pkl", "-o", "native.csv"]) == 0
+    assert run(["convert", "shuffled.parquet", "-o", "sorted.csv", "--sort"]) == 0
+    assert run(["convert", "trace.parquet", "-o", "native.csv"]) == 0
     assert Path("sorted.csv").read_bytes() == Path("native.csv").read_bytes()
 
 
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["nope.pkl", "-o", "x.csv"], ["nope.pkl", "no such file"]),
-        (["trace.pkl"], ["-o"]),
+        (["nope.parquet", "-o", "x.csv"], ["nope.parquet", "no such file"]),
+        (["trace.parquet"], ["-o"]),
         (["-o", "x.csv"], ["FILE"]),
-        (["trace.pkl", "-o", "x.xlsx"], ["Error: x.xlsx: ", ".parquet"]),
-        (["trace.pkl", "-o", "x.jsonl"], ["Error: x.jsonl: ", ".parquet"]),
-        (["bd.pkl", "sc.pkl", "-o", "x.csv.gz"], ["Error: x.csv.gz: ", ".parquet"]),
-        (["bd.pkl", "-o", "x.csv"], ["bd.pkl", "one half", "scalability"]),
-        (["sc.pkl", "-o", "x.csv"], ["sc.pkl", "one half"]),
-        (["sc.pkl", "bd.pkl", "-o", "x.csv"], ["sc.pkl", "missing columns", "Jmin"]),
-        (["trace.pkl", "sc.pkl", "-o", "x.csv"], ["trace.pkl", "missing columns"]),
-        (["trace.pkl", "bd.pkl", "sc.pkl", "-o", "x.csv"], ["one file, or two"]),
-        (["trace.pkl", "-o", "."], [".: "]),
-        (["trace.pkl", "-o", ".", "--force"], [".: ", ".parquet"]),
-        (["trace.pkl", "-o", "bd.pkl/x.csv"], ["bd.pkl/x.csv", "cannot be written"]),
+        (["trace.parquet", "-o", "x.xlsx"], ["Error: x.xlsx: ", ".parquet"]),
+        (["trace.parquet", "-o", "x.jsonl"], ["Error: x.jsonl: ", ".parquet"]),
         (
-            ["bd.pkl", "sc.pkl", "-o", "bd.pkl/x.csv"],
-            ["bd.pkl/x.csv", "cannot be written"],
+            ["bd.parquet", "sc.parquet", "-o", "x.csv.gz"],
+            ["Error: x.csv.gz: ", ".parquet"],
+        ),
+        (["bd.parquet", "-o", "x.csv"], ["bd.parquet", "one half", "scalability"]),
+        (["sc.parquet", "-o", "x.csv"], ["sc.parquet", "one half"]),
+        (
+            ["sc.parquet", "bd.parquet", "-o", "x.csv"],
+            ["sc.parquet", "missing columns", "Jmin"],
+        ),
+        (
+            ["trace.parquet", "sc.parquet", "-o", "x.csv"],
+            ["trace.parquet", "missing columns"],
+        ),
+        (
+            ["trace.parquet", "bd.parquet", "sc.parquet", "-o", "x.csv"],
+            ["one file, or two"],
+        ),
+        (["trace.parquet", "-o", "."], [".: "]),
+        (["trace.parquet", "-o", ".", "--force"], [".: ", ".parquet"]),
+        (
+            ["trace.parquet", "-o", "bd.parquet/x.csv"],
+            ["bd.parquet/x.csv", "cannot be written"],
+        ),
+        (
+            ["bd.parquet", "sc.parquet", "-o", "bd.parquet/x.csv"],
+            ["bd.parquet/x.csv", "cannot be written"],
         ),
         ([".", "-o", "x.csv"], ["directory"]),
         (["text.csv", "-o", "x.csv"], ["text.csv", "not a node trace"]),
@@ -199,7 +219,7 @@ def test_invalid_input_is_reported_and_nothing_written(
 
 
 def test_optional_columns_survive(here: Path) -> None:
-    assert run(["convert", "bd.pkl", "sc.pkl", "-o", "jobs.csv"]) == 0
+    assert run(["convert", "bd.parquet", "sc.parquet", "-o", "jobs.csv"]) == 0
     frame = pd.read_csv("jobs.csv").assign(
         user=["ada", "Zoë", "", "x,y"], weight=[1.0, 2.0, 0.5, 1.0]
     )

@@ -14,7 +14,6 @@ import pytest
 from synthetic_logs import interval_table, sacct, sacctmgr_events, stamp
 from synthetic_logs_more import SyntheticJob, taken
 
-from bft.models.atomic_files import drafted
 from bft.replay.cli.main import run
 from bft.replay.cli.recipes import RECIPES, SNAPSHOTS
 from bft.replay.trace.trace_files import read_trace
@@ -279,24 +278,6 @@ def test_a_real_log_replays(
     replay = ["-ndmap", "phillips.parquet", "-Tfwd", "120", "--backend", "exact"]
     assert run([*replay, "--out", "run"]) == 0
     assert json.loads(Path("run/summary.json").read_text())
-
-
-def test_what_a_killed_command_left_is_removed_by_the_next(here: Path) -> None:
-    script = (
-        "import os, signal\n"
-        "from bft.models.atomic_files import drafted\n"
-        "with drafted('t.parquet') as draft:\n"
-        "    draft.write_text('half')\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
-    assert len(list(here.glob(".part*"))) == 1
-    with drafted("other.txt") as draft:
-        draft.write_text("whole")
-        with drafted("second.txt") as second:  # what is still being written stays
-            second.write_text("too")
-    left = sorted(path.name for path in here.iterdir())
-    assert left == ["jobs.sacct", "other.txt", "second.txt"]
 
 
 @pytest.mark.parametrize("text", DATES)

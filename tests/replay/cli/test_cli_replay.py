@@ -88,15 +88,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for variable in [name for name in os.environ if name.startswith("BFT_REPLAY")]:
         monkeypatch.delenv(variable)
-    trace_frame().to_pickle("trace.pkl")
+    trace_frame().to_parquet("trace.parquet")
     jobs = job_frame()
-    jobs[["Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub"]].to_pickle("bd.pkl")
-    jobs[["Ns", "Ps", "Os"]].to_pickle("sc.pkl")
+    jobs[["Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub"]].to_parquet("bd.parquet")
+    jobs[["Ns", "Ps", "Os"]].to_parquet("sc.parquet")
     to_csv(jobs, Path("jobs.csv"))
     return tmp_path
 
 
-FILES = ["-ndmap", "trace.pkl", "--jobs", "jobs.csv"]
+FILES = ["-ndmap", "trace.parquet", "--jobs", "jobs.csv"]
 INPUT = [*FILES, "--backend", "exact"]
 # For tests of what surrounds a replay, in processes of their own: no kernels to load.
 FIFO = [*FILES, "--policy", "fifo"]
@@ -136,9 +136,9 @@ def test_published_options_and_their_long_names_mean_the_same(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = {
-        ("-ndmap", "--node-trace"): "trace.pkl",
-        ("-bdfn", "--job-bounds"): "bd.pkl",
-        ("-scfn", "--job-curves"): "sc.pkl",
+        ("-ndmap", "--node-trace"): "trace.parquet",
+        ("-bdfn", "--job-bounds"): "bd.parquet",
+        ("-scfn", "--job-curves"): "sc.parquet",
         ("-Tfwd", "--forward-window"): "120",
         ("-optTL", "--time-limit"): "7",
         ("-maxJ", "--max-jobs"): "3",
@@ -155,9 +155,9 @@ def test_published_options_and_their_long_names_mean_the_same(
     short, long = options("form0-itrOut"), options("form1-itrOut")
     assert short == long
     assert {key: short[key] for key in ("node_trace", "job_bounds", "job_curves")} == {
-        "node_trace": "trace.pkl",
-        "job_bounds": "bd.pkl",
-        "job_curves": "sc.pkl",
+        "node_trace": "trace.parquet",
+        "job_bounds": "bd.parquet",
+        "job_curves": "sc.parquet",
     }
     assert (short["tfwd_s"], short["time_limit_s"], short["max_jobs"]) == (
         120.0,
@@ -175,7 +175,17 @@ def test_defaults_are_the_published_ones(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (
-        run(["-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "sc.pkl", "--no-u"])
+        run(
+            [
+                "-ndmap",
+                "trace.parquet",
+                "-bdfn",
+                "bd.parquet",
+                "-scfn",
+                "sc.parquet",
+                "--no-u",
+            ]
+        )
         == 0
     )
     found = options("debug-itrOut")
@@ -194,22 +204,10 @@ def test_defaults_are_the_published_ones(
 
 
 def test_published_names_without_suffix_are_found(here: Path) -> None:
-    assert (
-        run(
-            [
-                "-ndmap",
-                "trace",
-                "-bdfn",
-                "bd",
-                "-scfn",
-                "sc",
-                "--backend",
-                "exact",
-                "--no-u",
-            ]
-        )
-        == 0
-    )
+    for name in ("trace", "bd", "sc"):
+        pd.read_parquet(f"{name}.parquet").to_pickle(f"{name}.pkl")
+    names = ["-ndmap", "trace", "-bdfn", "bd", "-scfn", "sc", "--trust-pickle"]
+    assert run([*names, "--backend", "exact", "--no-u"]) == 0
     digests = summary()["inputs"]["digests_sha256"]
     assert set(digests) == {"node_trace", "job_bounds", "job_curves"}
 
@@ -218,11 +216,11 @@ def test_the_pair_and_the_native_table_replay_alike(here: Path) -> None:
     assert run([*INPUT, "--name", "native", "--no-u"]) == 0
     pair = [
         "-ndmap",
-        "trace.pkl",
+        "trace.parquet",
         "-bdfn",
-        "bd.pkl",
+        "bd.parquet",
         "-scfn",
-        "sc.pkl",
+        "sc.parquet",
         "--backend",
         "exact",
     ]
@@ -265,7 +263,7 @@ def test_without_arguments_the_bundled_data_set_is_replayed(
 def test_a_trace_without_jobs_gets_a_generated_workload_of_its_size(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["-ndmap", "trace.pkl", "--policy", "equal-share", "--no-u"]) == 0
+    assert run(["-ndmap", "trace.parquet", "--policy", "equal-share", "--no-u"]) == 0
     out, err = capsys.readouterr()
     assert (
         "no jobs given: 10 generated image-recognition trainings, one every 234 s"
@@ -337,7 +335,10 @@ def test_no_u_leaves_out_the_second_replay(
 def test_verify_holds_every_answer_of_cbc_against_the_exact_programme(
     here: Path,
 ) -> None:
-    assert run(["-ndmap", "trace.pkl", "--jobs", "jobs.csv", "--verify", "--no-u"]) == 0
+    assert (
+        run(["-ndmap", "trace.parquet", "--jobs", "jobs.csv", "--verify", "--no-u"])
+        == 0
+    )
     metrics = summary()["metrics"]
     assert metrics["verify_mismatches"] == 0
     assert 0 < metrics["verified"] <= metrics["decisions"]
@@ -376,7 +377,7 @@ def test_min_interval_and_events_node_decide_less(here: Path) -> None:
 
 def test_config_gives_defaults_and_flags_win(here: Path) -> None:
     Path("site.toml").write_text(
-        'node-trace = "trace.pkl"\njobs = "jobs.csv"\nbackend = "exact"\nTfwd = 55\nmax_jobs = 3\nno-u = true\n'
+        'node-trace = "trace.parquet"\njobs = "jobs.csv"\nbackend = "exact"\nTfwd = 55\nmax_jobs = 3\nno-u = true\n'
     )
     assert run(["--config", "site.toml", "-Tfwd", "66"]) == 0
     found = options()
@@ -443,7 +444,7 @@ def test_an_invalid_config_is_reported_with_file_and_key(
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("nope.toml", "no such file"), (".", "directory"), ("trace.pkl", "not TOML")],
+    [("nope.toml", "no such file"), (".", "directory"), ("trace.parquet", "not TOML")],
 )
 def test_a_config_that_cannot_be_read_is_reported(
     here: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
@@ -491,11 +492,11 @@ def test_force_keeps_the_earlier_run_when_the_new_one_fails(
     capsys.readouterr()
     refused(
         capsys,
-        ["-ndmap", "nope.pkl", "--jobs", "jobs.csv", "--force"],
-        "nope.pkl",
+        ["-ndmap", "nope.parquet", "--jobs", "jobs.csv", "--force"],
+        "nope.parquet",
         "no such file",
     )
-    assert options()["node_trace"] == "trace.pkl"
+    assert options()["node_trace"] == "trace.parquet"
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
@@ -523,7 +524,7 @@ def test_an_empty_folder_is_filled_also_the_current_one(
         run(
             [
                 "-ndmap",
-                "../trace.pkl",
+                "../trace.parquet",
                 "--jobs",
                 "../jobs.csv",
                 "--backend",
@@ -568,7 +569,7 @@ def test_what_does_not_fit_a_name_is_refused(
     refused(capsys, [*INPUT, "-name", ""], "-name", "''")
     refused(
         capsys,
-        ["-ndmap", os.fsdecode(b"m\xff.pkl"), "--jobs", "jobs.csv"],
+        ["-ndmap", os.fsdecode(b"m\xff.parquet"), "--jobs", "jobs.csv"],
         "--node-trace",
         "UTF-8",
     )
@@ -641,9 +642,9 @@ def test_on_a_terminal_there_is_a_bar_and_the_cursor_comes_back(here: Path) -> N
 
 
 def test_an_error_on_a_terminal_gives_the_cursor_back_too(here: Path) -> None:
-    code, seen = on_terminal(["-ndmap", "nope.pkl"], TERM="xterm")
+    code, seen = on_terminal(["-ndmap", "nope.parquet"], TERM="xterm")
     assert code == 2
-    assert "nope.pkl: no such file" in seen
+    assert "nope.parquet: no such file" in seen
     assert seen.count("\x1b[?25h") == seen.count("\x1b[?25l")
 
 
@@ -756,9 +757,9 @@ def test_both_backends_reach_the_same_objective_at_the_first_decision(
 def test_a_solver_that_does_not_start_degrades_and_does_not_end_a_replay(
     here: Path,
 ) -> None:
-    trace_frame(rows=8).to_pickle("trace.pkl")
+    trace_frame(rows=8).to_parquet("trace.parquet")
     broken = {"PMIP_CBC_LIBRARY": str(Path("broken", "libCbc.so").absolute())}
-    args = ["-ndmap", "trace.pkl", "--jobs", "jobs.csv", "-Tfwd", "120", "--no-u"]
+    args = ["-ndmap", "trace.parquet", "--jobs", "jobs.csv", "-Tfwd", "120", "--no-u"]
     process = subprocess.run(
         [*SCRIPT, *args],
         env={**os.environ, **broken},
@@ -790,7 +791,7 @@ def endless(rows: int = 20_000) -> None:
     trace = pd.DataFrame(
         idle, index=pd.DatetimeIndex(times), columns=[f"n{k}" for k in range(6)]
     )
-    trace.to_pickle("trace.pkl")
+    trace.to_parquet("trace.parquet")
     to_csv(job_frame(pmax=1e12), Path("jobs.csv"))
 
 
@@ -869,7 +870,7 @@ def test_a_bar_draws_in_the_thread_that_replays(here: Path) -> None:
         "engine.Replay.step = counted\n"
         "atexit.register(lambda: os.write(2, ('threads ' + ' '.join(seen)).encode()))\n"
     )
-    trace_frame(rows=8).to_pickle("trace.pkl")
+    trace_frame(rows=8).to_parquet("trace.parquet")
     command = [*signalled([], more=counting), *FIFO]
     process, terminal = pty.fork()
     if process == 0:
@@ -1059,7 +1060,7 @@ def test_an_unexpected_end_of_file_is_no_interrupt(here: Path) -> None:
         (["--events", "none"], ["--events", "'node'"]),
         (["--compat", "gavel"], ["--compat", "'reference'"]),
         (["--policy", "milp", "-mip", "0"], ["-mip 0", "--policy is milp"]),
-        (["-bdfn", "bd.pkl"], ["--jobs", "-bdfn", "-scfn"]),
+        (["-bdfn", "bd.parquet"], ["--jobs", "-bdfn", "-scfn"]),
         (["-Tfw", "3"], ["-Tfw", "-Tfwd"]),
         (["-maxj", "3"], ["-maxj", "-maxJ"]),
         (["--max-job", "3"], ["--max-job", "--max-jobs"]),
@@ -1086,7 +1087,7 @@ def test_an_unknown_command_is_reported_with_the_existing_ones(
         "convert",
         "generate",
     )
-    refused(capsys, ["trace.pkl"], "bft-replay -ndmap trace.pkl")
+    refused(capsys, ["trace.parquet"], "bft-replay -ndmap trace.parquet")
 
 
 @pytest.mark.parametrize(("given", "missing"), [("-bdfn", "-scfn"), ("-scfn", "-bdfn")])
@@ -1094,7 +1095,9 @@ def test_half_a_published_job_set_is_refused(
     here: Path, capsys: pytest.CaptureFixture[str], given: str, missing: str
 ) -> None:
     refused(
-        capsys, ["-ndmap", "trace.pkl", given, "bd.pkl"], f"{given} needs {missing}"
+        capsys,
+        ["-ndmap", "trace.parquet", given, "bd.parquet"],
+        f"{given} needs {missing}",
     )
 
 
@@ -1209,7 +1212,7 @@ def wrong_trace(case: str) -> tuple[str, list[str]]:
     if case == "job table":
         return "jobs.csv", ["is a job table", "expected a node trace", "--jobs"]
     if case == "bounds":
-        return "bd.pkl", ["is a job table", "expected a node trace"]
+        return "bd.parquet", ["is a job table", "expected a node trace"]
     if case == "text":
         Path("wrong.txt").write_text("Dear admin,\nhere is the trace.\n")
         return "wrong.txt", ["suffixes", ".parquet"]
@@ -1233,7 +1236,7 @@ def wrong_trace(case: str) -> tuple[str, list[str]]:
     if case == "truncated pickle":
         plain = io.BytesIO()
         frame.to_pickle(plain)
-        return truncated("wrong.pkl", plain.getvalue()), []
+        return truncated("wrong.pkl", plain.getvalue()), ["not a readable pickle"]
     if case == "truncated gzip":
         return truncated("wrong.pkl.gz", packed(frame, as_tar=False)), ["end"]
     if case == "truncated tar":
@@ -1242,8 +1245,8 @@ def wrong_trace(case: str) -> tuple[str, list[str]]:
         frame.set_axis(["n0", *frame.columns[:-1]], axis=1).to_pickle("wrong.pkl")
         return "wrong.pkl", ["n0", "two columns"]
     if case == "empty matrix":
-        frame.iloc[:0].to_pickle("wrong.pkl")
-        return "wrong.pkl", ["empty"]
+        frame.iloc[:0].to_parquet("wrong.parquet")
+        return "wrong.parquet", ["empty"]
     raise AssertionError(case)
 
 
@@ -1263,29 +1266,35 @@ def test_an_invalid_trace_is_refused_by_place(
     name, told = wrong_trace(case)
     refused(
         capsys,
-        ["-ndmap", name, "--jobs", "jobs.csv", "--backend", "exact"],
+        ["-ndmap", name, "--jobs", "jobs.csv", "--backend", "exact", "--trust-pickle"],
         name,
         *told,
     )
 
 
-@pytest.mark.parametrize("option", ["-ndmap", "--jobs"])
-def test_a_hostile_pickle_is_refused_by_name_and_nothing_runs(
+@pytest.mark.parametrize("option", ["-ndmap", "-bdfn", "-scfn"])
+def test_a_pickle_is_opened_on_the_users_word_only(
     here: Path, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
-    Path("wrong.pkl").write_bytes(pickle.dumps(Hostile()))
-    args = [*INPUT]
-    args[args.index(option) + 1] = "wrong.pkl"
-    refused(capsys, args, "wrong.pkl", "system")
+    args = ["-ndmap", "trace.parquet", "-bdfn", "bd.parquet", "-scfn", "sc.parquet"]
+    place = args.index(option) + 1
+    source, args[place] = args[place], "own.pkl"
+    args += ["--backend", "exact", "--no-u"]
+    Path("own.pkl").write_bytes(pickle.dumps(Hostile()))
+    refused(capsys, args, "own.pkl", "any program", "--trust-pickle")
     assert not Path("owned").exists()
+    pd.read_parquet(source).to_pickle("own.pkl")
+    assert run([*args, "--trust-pickle"]) == 0
+    Path("config.toml").write_text("trust-pickle = true\n")
+    assert run([*args, "--config", "config.toml", "--force"]) == 0
 
 
 def test_sort_accepts_what_is_out_of_order(here: Path) -> None:
     shuffled = trace_frame().sample(frac=1.0, random_state=0)
-    shuffled.to_pickle("shuffled.pkl")
+    shuffled.to_parquet("shuffled.parquet")
     args = ["--jobs", "jobs.csv", "--backend", "exact", "--no-u"]
-    assert run(["-ndmap", "shuffled.pkl", *args, "--sort", "--name", "sorted"]) == 0
-    assert run(["-ndmap", "trace.pkl", *args]) == 0
+    assert run(["-ndmap", "shuffled.parquet", *args, "--sort", "--name", "sorted"]) == 0
+    assert run(["-ndmap", "trace.parquet", *args]) == 0
     assert (
         Path("sorted-itrOut/steps.parquet").read_bytes()
         == Path("debug-itrOut/steps.parquet").read_bytes()
@@ -1304,8 +1313,8 @@ def test_columns_beyond_the_trace(
 def test_columns_that_are_never_idle_are_refused(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trace_frame().assign(n5=0).to_pickle("trace.pkl")
-    refused(capsys, [*INPUT, "-nis", "5"], "trace.pkl", "no node is ever idle")
+    trace_frame().assign(n5=0).to_parquet("trace.parquet")
+    refused(capsys, [*INPUT, "-nis", "5"], "trace.parquet", "no node is ever idle")
 
 
 # --- wrong jobs -------------------------------------------------------------------------------------------------------
@@ -1381,7 +1390,9 @@ def test_invalid_jobs_are_refused_by_row_column_and_job(
         to_csv(jobs, Path("wrong.csv"))
         args, files = ["--jobs", "wrong.csv"], r"wrong\.csv"
     message = refused(
-        capsys, ["-ndmap", "trace.pkl", *args, "--backend", "exact"], *told
+        capsys,
+        ["-ndmap", "trace.parquet", *args, "--backend", "exact", "--trust-pickle"],
+        *told,
     )
     assert re.search(files, message)
 
@@ -1390,21 +1401,21 @@ def test_a_trace_as_job_table_and_swapped_tables_are_refused(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     to_csv(trace_frame(), Path("trace.csv"))
-    refused(capsys, ["-ndmap", "trace.pkl", "--jobs", "trace.csv"], "trace.csv")
-    swapped = ["-ndmap", "trace.pkl", "-bdfn", "sc.pkl", "-scfn", "bd.pkl"]
-    refused(capsys, swapped, "sc.pkl", "missing columns", "Jmin")
+    refused(capsys, ["-ndmap", "trace.parquet", "--jobs", "trace.csv"], "trace.csv")
+    swapped = ["-ndmap", "trace.parquet", "-bdfn", "sc.parquet", "-scfn", "bd.parquet"]
+    refused(capsys, swapped, "sc.parquet", "missing columns", "Jmin")
 
 
 def test_a_pair_of_two_sets_is_refused_by_job(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    read_table("sc.pkl").drop(index="j3").to_pickle("other.pkl")
+    read_table("sc.parquet").drop(index="j3").to_parquet("other.parquet")
     refused(
         capsys,
-        ["-ndmap", "trace.pkl", "-bdfn", "bd.pkl", "-scfn", "other.pkl"],
-        "other.pkl",
+        ["-ndmap", "trace.parquet", "-bdfn", "bd.parquet", "-scfn", "other.parquet"],
+        "other.parquet",
         "j3",
-        "bd.pkl",
+        "bd.parquet",
     )
 
 

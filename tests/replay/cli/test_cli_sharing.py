@@ -289,11 +289,10 @@ def test_solve_takes_xi_and_answers_with_shared_units(
     }
     path = tmp_path / "problem.json"
     path.write_text(json.dumps(document))
-    for formulation in ("items", "flow"):
-        assert run(["solve", str(path), "--formulation", formulation]) == 0
-        answer = json.loads(capsys.readouterr().out)
-        assert answer["status"] == "optimal"
-        assert answer["allocation"] == {"a": [0, 1, 2, 3], "b": [0, 1, 2, 3]}
+    assert run(["solve", str(path), "--formulation", "items"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["status"] == "optimal"
+    assert answer["allocation"] == {"a": [0, 1, 2, 3], "b": [0, 1, 2, 3]}
     document["xi"] = []
     path.write_text(json.dumps(document))
     assert run(["solve", str(path)]) == 2

@@ -76,10 +76,7 @@ REPLAY = [
 def test_a_search_is_reported_kept_and_compared(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert (
-        run([*REPLAY, "--workload", "hpo:eta=2,levels=2", "--bound", "--out", "run"])
-        == 0
-    )
+    assert run([*REPLAY, "--workload", "hpo:eta=2,levels=2", "--out", "run"]) == 0
     out = capsys.readouterr().out
     metrics = json.loads(Path("run/summary.json").read_text())["metrics"]
     search, jobs = metrics["search"], pd.read_parquet("run/jobs.parquet")
@@ -91,7 +88,7 @@ def test_a_search_is_reported_kept_and_compared(
         search["finished"] == jobs["finish"].notna().sum() == metrics["jobs_finished"]
     )
     assert f"{search['finished']} done, {search['stopped']} stopped; " in out
-    assert "depends on what is decided: no bound is known" in out
+    assert "no bound is known: which jobs --workload submits" in out
     scores = pd.read_parquet("run/search.parquet")
     assert list(scores) == ["time", "job", "progress", "score", "best"]
     assert scores["time"].is_monotonic_increasing

@@ -337,7 +337,6 @@ def test_a_replay_that_refuses_a_job_does_not_beat_its_own_bounds(here: Path) ->
         "equal-share",
         "--admission",
         "deadline",
-        "--bound",
     ]
     assert run([*command, "--out", "run"]) == 0
     metrics = json.loads(Path("run/summary.json").read_text())["metrics"]

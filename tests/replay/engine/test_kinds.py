@@ -280,7 +280,7 @@ ARGS = ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "--out", "out"]
 
 
 def test_from_the_command_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = [*ARGS, "--backend", "exact", "--objective", "throughput", "--bound"]
+    given = [*ARGS, "--backend", "exact", "--objective", "throughput"]
     assert run([*given, "--kinds", "kinds.csv"]) == 0
     out, err = capsys.readouterr()
     assert re.search("used of slow .*% of 1 idle unit-hours on 2 units", out)

@@ -7,6 +7,7 @@ import re
 from datetime import datetime
 from itertools import chain, pairwise, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -269,12 +270,14 @@ TWO_LINES = ROW.format(1, 1, 1, 1).replace("|a|", "|a\nb|", 1)
 def outcome(text: str, size: int, **asked: Any) -> list[Any]:
     """All that a user can see of a log, whose blocks after the first have so many bytes; or why it was refused."""
 
-    def unpacking(stored: Any, *_: Any) -> Any:
+    def unpacked(stored: Any) -> Any:
         sizes = chain([len(HEAD.encode())], repeat(size))
-        return lambda _: stored.read(next(sizes))
+        return SimpleNamespace(
+            peek=stored.peek, read=lambda _: stored.read(next(sizes))
+        )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "unpacking", unpacking)
+        patch.setattr(lines, "unpacked", unpacked)
         try:
             made = read_texts("slurm", text, **asked)
         except InputError as error:

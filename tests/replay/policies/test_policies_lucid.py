@@ -179,7 +179,7 @@ def test_without_an_estimator_the_fewest_units_come_first() -> None:
     ],
 )
 def test_options_without_meaning_are_refused(option: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must be seconds > 0|fewer than 0 nodes"):
+    with pytest.raises(ValueError, match=next(iter(option))):
         Lucid(**option)
 
 

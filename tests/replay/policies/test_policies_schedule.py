@@ -21,7 +21,7 @@ from bft.replay.policies.checking import make_world
 from bft.replay.policies.optimus import Optimus
 from bft.replay.policies.schedule import COLUMNS, Schedule
 from bft.replay.policies.shortest import ShortestRemainingFirst
-from bft.replay.results.run_directory import allocations_frames
+from bft.replay.results.outcome_tables import allocations_frames
 from bft.replay.trace.node_trace import SECOND_NS, always_idle, from_changes
 
 KindOfPolicy = Literal["migrating", "elastic", "rigid"]

@@ -188,7 +188,7 @@ def test_within_a_queue_nobody_overtakes_and_all_finish_without_a_break(
         ({"capacities": "a:0"}, "expected NAME:SHARE"),
         ({"capacities": "a:0.5,a:0.2"}, "each name once"),
         ({"capacities": "a:0.7,b:0.7"}, "add up to 1.4, expected at most 1"),
-        ({"max_share": 0.0}, "max_share must be > 0"),
+        ({"max_share": 0.0}, "max_share: expected a finite number > 0"),
     ],
 )
 def test_options_without_meaning_are_refused(

@@ -176,7 +176,7 @@ def test_a_table_without_curves_is_replayed_with_true_ones_that_the_decision_doe
     idle[10::7, 2] = 0
     pd.DataFrame(
         idle, index=pd.date_range(start, periods=60, freq="60s"), columns=list("abcdef")
-    ).to_pickle("trace.pkl")
+    ).to_parquet("trace.parquet")
     Path("jobs.csv").write_text(
         "name,model,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw\n"
         + "".join(
@@ -187,7 +187,7 @@ def test_a_table_without_curves_is_replayed_with_true_ones_that_the_decision_doe
     Path("curves.csv").write_text(
         'model,Ns,Ps\na,"[0, 1, 6]","[0, 10, 12]"\nb,"[0, 1, 6]","[0, 5, 30]"\n'
     )
-    alone = ["-ndmap", "trace.pkl", "--backend", "exact", "-Tfwd", "60"]
+    alone = ["-ndmap", "trace.parquet", "--backend", "exact", "-Tfwd", "60"]
     assert run([*alone, "--jobs", "jobs.csv", "--curves", "profile"]) == 2
     assert "jobs.csv: missing columns Ns, Ps, Os" in (
         message := capsys.readouterr().err
@@ -228,8 +228,8 @@ def write_world(
     width = count.max()
     idle = (np.arange(width) < count[:, None]).astype(np.int8)
     index = pd.Timestamp("2021-02-10") + pd.to_timedelta(seconds, unit="s")
-    pd.DataFrame(idle, index=index, columns=[f"n{k}" for k in range(width)]).to_pickle(
-        "trace.pkl"
+    pd.DataFrame(idle, index=index, columns=[f"n{k}" for k in range(width)]).to_parquet(
+        "trace.parquet"
     )
     one = {
         "name": "a",
@@ -241,7 +241,15 @@ def write_world(
         "Tcdw": 30,
     }
     pd.DataFrame([one | job]).to_csv("jobs.csv", index=False)
-    return ["-ndmap", "trace.pkl", "--jobs", "jobs.csv", "--no-u", "--backend", "exact"]
+    return [
+        "-ndmap",
+        "trace.parquet",
+        "--jobs",
+        "jobs.csv",
+        "--no-u",
+        "--backend",
+        "exact",
+    ]
 
 
 def replayed(

@@ -69,7 +69,6 @@ def ran(
                 str(folder / name),
                 "-print",
                 "0",
-                "--bound",
             ]
         )
         == 0

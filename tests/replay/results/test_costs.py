@@ -15,7 +15,7 @@ from test_engine import make, replay, world, worlds
 from bft.models import Job
 from bft.replay.cli.main import run
 from bft.replay.policies import EqualShare
-from bft.replay.results.headlines import Rates, costs
+from bft.replay.results.headlines import costs
 from bft.replay.trace.node_trace import NodeTrace
 
 HOUR_NS = 3600 * 10**9
@@ -38,7 +38,12 @@ def test_figures_are_those_of_the_units_that_were_idle_and_held(
 ) -> None:
     trace, jobs = made
     outcome = replay(trace, jobs, EqualShare())
-    result = costs(outcome, Rates((idle_w, idle_w + more_w), price, grams))
+    result = costs(
+        outcome,
+        node_watts=(idle_w, idle_w + more_w),
+        price_per_node_hour=price,
+        co2_per_kwh=grams,
+    )
     instants = np.clip(
         np.append(trace.times, trace.end), outcome.start_ns, outcome.end_ns
     )
@@ -68,13 +73,13 @@ def test_only_figures_defined_by_stated_values_are_derived() -> None:
     outcome = replay(world([(0, "a", 1)], 60), [make()], EqualShare())
     hours = {"used_node_h", "unused_node_h"}
     energy = {"additional_kwh", "total_kwh"}
-    assert costs(outcome, Rates()) == {}
-    assert costs(outcome, Rates(price_per_node_hour=1.0)).keys() == hours | {
+    assert costs(outcome) == {}
+    assert costs(outcome, price_per_node_hour=1.0).keys() == hours | {
         "value_used",
         "value_unused",
     }
-    assert costs(outcome, Rates((1.0, 2.0))).keys() == hours | energy
-    both = costs(outcome, Rates((1.0, 2.0), co2_per_kwh=400.0))
+    assert costs(outcome, node_watts=(1.0, 2.0)).keys() == hours | energy
+    both = costs(outcome, node_watts=(1.0, 2.0), co2_per_kwh=400.0)
     assert both.keys() == hours | energy | {"additional_co2_kg", "total_co2_kg"}
 
 

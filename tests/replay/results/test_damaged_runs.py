@@ -92,9 +92,6 @@ def test_a_comparison_names_the_summary_that_holds_another_kind_of_value(
 
 TABLES: dict[str, Callable[[pd.DataFrame, str], pd.DataFrame]] = {
     "no such column": lambda frame, column: frame.drop(columns=column),
-    "texts": lambda frame, column: frame.assign(**{column: "text"}),
-    "lists": lambda frame, column: frame.assign(**{column: [[1]] * len(frame)}),
-    "nothing": lambda frame, column: frame.assign(**{column: None}),
     "no rows": lambda frame, column: frame.iloc[:0],
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, EqualShare, MilpPolicy, Policy, State
+from bft.replay.policies.checking import make_world
 from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.solver import SolverOptions
+from bft.replay.results.bounds import beside_bounds, bounds_of
 from bft.replay.results.dedicated import dedicated_traces, equivalent_nodes
 from bft.replay.results.headlines import headlines
 from bft.replay.results.metrics import (
@@ -792,6 +795,32 @@ def test_shares_of_no_idle_time_are_unknown() -> None:
     )
     assert (found["resource_integral_unit_s"], found["used_share"]) == (0.0, None)
     assert set(found["share_outliving_startup"].values()) == {None}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_summary_depends_neither_on_the_order_of_jobs_nor_on_the_names_of_nodes(
+    seed: int,
+) -> None:
+    """Sums are exact, so that they have the same last digit in any order."""
+    made = make_world(seed)
+    kinds = tuple("ab"[k % 2] for k in range(len(made.trace.nodes)))
+    trace = replace(made.trace, kinds=kinds if seed % 3 == 0 else ())
+    # No two jobs come at once: of these the first in the table has precedence.
+    jobs = [
+        replace(job, tsub_ns=job.tsub_ns + 1_000_003 * k)
+        for k, job in enumerate(made.jobs)
+    ]
+    names = tuple(f"node {len(kinds) - k}" for k in range(len(kinds)))
+    order = np.random.default_rng(seed).permutation(len(jobs)).tolist()
+    shuffled = [jobs[position] for position in order]
+    found = []
+    for nodes, rows in ((trace, jobs), (replace(trace, nodes=names), shuffled)):
+        table = JobTable(tuple(rows))
+        policy = MilpPolicy(60.0, SolverOptions("exact"))
+        outcome = Replay(nodes, table, policy, made.rules).run()
+        bounds = beside_bounds(outcome, bounds_of([(nodes, table)]))
+        found.append(summarise(outcome) | bounds | {"longest_wait_job": None})
+    assert found[0] == found[1]
 
 
 def test_a_summary_of_nothing_is_plain_json() -> None:

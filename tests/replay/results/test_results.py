@@ -22,12 +22,12 @@ from bft.replay.options.options import Options
 from bft.replay.policies import EqualShare
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.results import run_directory as results
+from bft.replay.results.outcome_tables import finish_frame, write_outcome
 from bft.replay.results.run_directory import (
     check_writable,
     is_run,
     run_directory,
     write_json,
-    write_outcome,
 )
 from bft.replay.run import execute
 from bft.replay.trace.node_trace import always_idle
@@ -111,7 +111,7 @@ def test_a_replay_that_fails_midway_leaves_nothing(
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(results, "write_outcome", fail)
+    monkeypatch.setattr("bft.replay.run.write_outcome", fail)
     with pytest.raises(InputError, match="run: cannot be written: disk full"):
         execute(BUNDLED, tmp_path / "run")
     assert tree(tmp_path) == {}
@@ -446,7 +446,7 @@ def test_the_table_of_jobs_says_whose_they_are_and_what_they_asked_for(
     columns = ["name", "vc", "user", "model", "Jmin", "Jmax", "Jreq", "units_asked"]
     for frame in (
         pd.read_parquet(tmp_path / results.JOBS),
-        results.finish_frame(JobTable(tuple(jobs)), [1, 2], [0, 0]),
+        finish_frame(JobTable(tuple(jobs)), [1, 2], [0, 0]),
     ):
         rows = (
             frame[columns]
@@ -495,7 +495,7 @@ def test_the_frame_of_a_published_replay_keeps_exact_times() -> None:
     jobs = JobTable(
         tuple(Job(name, start, 1, 1, 7.0, 0.0, 0.0, curve, curve) for name in "ab")
     )
-    frame = results.finish_frame(jobs, [start + 2_333_333_334, None], [7.0, 1.0])
+    frame = finish_frame(jobs, [start + 2_333_333_334, None], [7.0, 1.0])
     assert frame["finish"].iloc[0].value == start + 2_333_333_334
     assert frame["submit"].astype("int64").tolist() == [start, start]
     assert (

@@ -12,7 +12,7 @@ import pytest
 from bft.models import Curve, Job, JobTable
 from bft.replay import EqualShare, Replay, Rules
 from bft.replay.cli.main import run
-from bft.replay.results.run_directory import unused_intervals
+from bft.replay.results.outcome_tables import unused_intervals
 from bft.replay.trace.node_trace import SECOND_NS, from_fragments
 from bft.replay.trace.trace_files import read_trace
 

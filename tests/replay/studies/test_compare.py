@@ -98,7 +98,7 @@ def test_the_table_holds_what_each_run_alone_reports(
         "equal-share, -maxJ 0",
     ]
     alone = execute(
-        Options.of(**FILES, policy="fifo", max_jobs=3, bound=True),
+        Options.of(**FILES, policy="fifo", max_jobs=3),
         "alone",
     )["metrics"]
     row = found["variants"][0]
@@ -134,7 +134,6 @@ def test_energy_money_and_co2_have_columns_where_they_are_stated(
         "compare",
         *files,
         *HERE,
-        "--no-bound",
         "--policy",
         "fifo,equal-share",
         *stated,
@@ -156,7 +155,6 @@ def test_energy_money_and_co2_have_columns_where_they_are_stated(
                 "compare",
                 *files,
                 *HERE,
-                "--no-bound",
                 "--policy",
                 "fifo,equal-share",
                 *stated,
@@ -350,7 +348,6 @@ def test_a_comparison_is_drawn(
         "compare",
         *files,
         *HERE,
-        "--no-bound",
         "--policy",
         "fifo,equal-share",
         "--seed",
@@ -395,7 +392,6 @@ def test_seeds_are_one_variant_and_have_an_interval(
         "generations=2",
         "--set",
         "interval_s=7200",
-        "--no-bound",
     ]
     args = [
         "compare",

@@ -78,7 +78,7 @@ def test_runs_are_called_by_what_differs(
 def test_options_of_replays_do_not_go_with_runs_that_are_done(
     runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for stated in (["--policy", "milp"], ["--no-bound"], ["--workers", "1"]):
+    for stated in (["--policy", "milp"], ["--workers", "1"]):
         assert run(["compare", "a", "b", *stated]) == 2
         assert f"{stated[0]} says how to replay" in capsys.readouterr().err
     assert run(["compare", "a", "b", "--split", "size", "-q"]) == 0
