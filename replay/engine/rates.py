@@ -177,10 +177,11 @@ class Rates(StoredState):
     def set_rate(self, running: Running, ended: Ending = "rate") -> None:
         """Set rate and finish time of a settled job from the units that it holds; `ended`: why what it did ends."""
         # What it has held since its rate was set is noted, as far as the policy does not know it.
-        since = max(running.rated_ns, self.asked_ns)
-        if running.rated_units and since < self.now:
-            row = (running.job.name, since, self.now, *running.rated, ended)
-            self._rows.append(row)
+        if running.rated_units and running.rated_ns < self.now:
+            since = max(running.rated_ns, self.asked_ns)
+            if since < self.now:
+                row = (running.job.name, since, self.now, *running.rated, ended)
+                self._rows.append(row)
         running.ask_ns, before, rate = NEVER, running.rate, 0.0
         if running.units:
             if self._rigid and before:

@@ -35,7 +35,6 @@ class FreeList:
         self._per = units_per_node
         self._free = bytearray()  # by unit, whether it is free
         self._room = array("i")  # by node, how many are
-        self._count = 0
         # By number of free units: nodes, ascending, where a unit is a node with the event since which it is idle.
         self._nodes = [array("q") for _ in range(units_per_node + 1)]
         self._given_back = 0
@@ -43,13 +42,12 @@ class FreeList:
             self.add(unit, place)
 
     def __len__(self) -> int:
-        return self._count
+        return sum(room * len(nodes) for room, nodes in enumerate(self._nodes))
 
     def copy(self) -> FreeList:
         """Return an independent copy, to hand units out tentatively."""
         other = FreeList((), self._per)
         other._free, other._room = self._free[:], self._room[:]
-        other._count = self._count
         other._nodes = [nodes[:] for nodes in self._nodes]
         return other
 
@@ -79,7 +77,6 @@ class FreeList:
         insort(self._nodes[room + 1], key)
         self._room[node] = room + 1
         self._free[unit] = True
-        self._count += 1
 
     def discard(self, unit: int, since: int = 0) -> None:
         """A unit that has been idle since event number `since` is not free any more, if it was."""
@@ -95,7 +92,6 @@ class FreeList:
         del nodes[bisect_left(nodes, key)]
         self._room[node] = room - 1
         self._free[unit] = False
-        self._count -= 1
 
     def give_back(self, units: Iterable[int]) -> None:
         """Units become free again; where a unit is a node, they are handed out before others, the last one first."""
@@ -119,10 +115,9 @@ class FreeList:
         near
             Units that the job already holds: `spread` fills their nodes first.
         """
-        if units > self._count:
-            return None
         if spread and self._per > 1:
-            return self._taken(self._scattered(units, near))
+            chosen = self._scattered(units, near) if units <= len(self) else None
+            return None if chosen is None else self._taken(chosen)
         full_nodes, rest = divmod(units, self._per)
         whole = self._nodes[self._per]
         nodes = [key & _NODE for key in whole[:full_nodes]]
@@ -137,7 +132,6 @@ class FreeList:
             self._room[node] = 0
         for unit in taken:
             self._free[unit] = False
-        self._count -= len(taken)
         return (*taken, *self._taken(last)) if last else tuple(taken)
 
     def _taken(self, nodes: Iterable[tuple[int, int]]) -> tuple[int, ...]:
