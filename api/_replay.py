@@ -23,8 +23,9 @@ from bft.milp import Problem, Solution
 from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_frame
 from bft.models.checks import Flag, refuse_unknown
 from bft.replay import Options, Policy
-from bft.replay.engine.watcher import Bar, Silent, Watcher
+from bft.replay.cli.watcher import Bar
 from bft.replay.inputs.files import InMemoryInputs
+from bft.replay.inputs.notes import Silent, Watcher
 from bft.replay.options.options import FIELDS
 from bft.replay.policies import PolicyError
 from bft.replay.policies.registry import BUILT_IN, check_made, named, policy_factory

@@ -28,8 +28,8 @@ from bft.datasets import generate_dnn_jobs, generate_node_trace
 from bft.models import JobTable, jobs_from_frame
 from bft.replay.cli.main import run
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import Inputs, load
+from bft.replay.inputs.notes import Silent
 from bft.replay.options.options import Options
 from bft.replay.results.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.metrics import summarise

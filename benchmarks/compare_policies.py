@@ -24,8 +24,8 @@ from _common import print_head, print_row, published_log, reference_folder
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
-from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import Inputs, load
+from bft.replay.inputs.notes import Silent
 from bft.replay.options.options import Options
 from bft.replay.policies import policy_names
 from bft.replay.policies.registry import policy_type

@@ -21,8 +21,8 @@ from bft.milp import Problem
 from bft.milp.exact.dp import solve_exact
 from bft.models import Job, JobTable
 from bft.replay import MilpPolicy, NodeTrace, Options, Replay, Rules, SolverOptions
-from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
+from bft.replay.inputs.notes import Silent
 from bft.replay.trace.node_trace import SECOND_NS
 
 TFWD_S = 120.0

@@ -12,25 +12,33 @@ import argparse
 from bft.replay import MilpPolicy, Options, Replay
 from bft.replay.engine import units
 from bft.replay.engine.units import FreeList
-from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
+from bft.replay.inputs.notes import Silent
 from bft.replay.policies.solver import SolverOptions
 
 
 class ShortestFirst(FreeList):
     """Units that turned idle last come first."""
 
-    def add(self, unit: int, since: int) -> None:
+    def add(self, unit: int, since: int = 0) -> None:
         """Add a unit with the sign of its age reversed."""
-        super().add(unit, 2**40 - since)
+        super().add(unit, 2**30 - since)
+
+    def discard(self, unit: int, since: int = 0) -> None:
+        """Remove a unit with the sign of its age reversed."""
+        super().discard(unit, 2**30 - since)
 
 
 class LowestFirst(FreeList):
     """Units of the lowest number come first."""
 
-    def add(self, unit: int, since: int) -> None:
+    def add(self, unit: int, since: int = 0) -> None:
         """Add a unit without an age."""
-        super().add(unit, 0)
+        super().add(unit)
+
+    def discard(self, unit: int, since: int = 0) -> None:
+        """Remove a unit without an age."""
+        super().discard(unit)
 
 
 def main() -> None:

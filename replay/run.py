@@ -21,9 +21,9 @@ from bft.replay.checkpoint import Checkpoint, checkpoint_path, claimed
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import PolicyCall
-from bft.replay.engine.watcher import Notes, Silent, Watcher
 from bft.replay.inputs.files import Files, InMemoryInputs
 from bft.replay.inputs.load import Inputs, load
+from bft.replay.inputs.notes import Notes, Silent, Watcher
 from bft.replay.inputs.shaping import MAX_NAMED, cap_all
 from bft.replay.options.options import Options
 from bft.replay.options.presets import PRESETS
@@ -245,9 +245,8 @@ class _Run:
         )
         replay.spill_to(spill)
         if checkpoint is not None and checkpoint.resume(replay):
-            torn = ", as its last part is torn" if checkpoint.torn else ""
             watcher.note(
-                f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions{torn}"
+                f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions"
             )
 
         def save(*, due: bool) -> None:

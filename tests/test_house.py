@@ -150,12 +150,12 @@ def test_the_map_of_the_architecture_names_what_exists() -> None:
         ]
     source = "".join(
         (ROOT / "replay" / "engine" / f"{file}.py").read_text("utf-8")
-        for file in ("loop", "progress")
+        for file in ("loop", "rates")
     )
     event = text.partition("## The way of one event")[2].partition(
         "For `--policy milp`"
     )[0]
-    functions = re.findall(r"`(?:Replay\.|Motion\.)?(\w+)`", event)
+    functions = re.findall(r"`(?:Replay\.|Rates\.)?(\w+)`", event)
     missing += [name for name in functions if f"def {name}(" not in source]
     assert functions
     assert not missing

@@ -42,7 +42,7 @@ def bound(as_json: bool, **given: Any) -> None:
     Rescales, restarts and preemptions count as free, so it holds for every policy and cost model. Each replay reports
     its share of the bound. Without -ndmap the bundled data set is used; without jobs a generated workload.
     """
-    from bft.replay.engine.watcher import PlainLines
+    from bft.replay.cli.watcher import PlainLines
     from bft.replay.run import bounds_by
 
     options = Options(**stated_options(FIELDS, given))

@@ -24,7 +24,7 @@ from bft.replay.cli.parameters import (
     output_option,
     together,
 )
-from bft.replay.engine.watcher import bar, console
+from bft.replay.cli.watcher import bar, console
 from bft.replay.logs.records import FILTERS
 
 if TYPE_CHECKING:

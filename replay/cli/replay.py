@@ -33,7 +33,7 @@ from bft.replay.options.options import FIELDS, Options
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bft.replay.engine.watcher import Bar, PlainLines
+    from bft.replay.cli.watcher import Bar, PlainLines
 
 
 replay_options = table_options(FIELDS)
@@ -125,7 +125,7 @@ def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
 
 
 def _watching(log: io.StringIO | None) -> Bar | PlainLines:
-    from bft.replay.engine.watcher import Bar, PlainLines
+    from bft.replay.cli.watcher import Bar, PlainLines
 
     if log is None and quiet():
         log = io.StringIO()  # which nobody reads

@@ -28,7 +28,7 @@ from bft.replay.cli.parameters import (
     parameter_name,
     together,
 )
-from bft.replay.engine.watcher import bar, console
+from bft.replay.cli.watcher import bar, console
 from bft.replay.options.options import FIELDS
 
 if TYPE_CHECKING:

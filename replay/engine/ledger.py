@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 from bft.milp import Solution
 from bft.models import Job, JobTable
 from bft.models.tolerances import BALANCE
-from bft.replay.engine.history import ROWS, Block, Columns, ProgressCurve, Stall
+from bft.replay.engine.host import HostReturns
 from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
-from bft.replay.engine.units import HostReturns
+from bft.replay.engine.tables import Block, Table
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 if TYPE_CHECKING:
@@ -33,52 +34,33 @@ BOOKS = ("rescale", "preemption", "stall", "start", "restart")
 Loss = Literal[
     "preemption", "rescale", "stall", "start stall", "start", "restart", "move"
 ]
-"""The kinds of losses. A `start stall` is the stall of a job without units before, a `move` goes to other units."""
-_BOOK_OF: dict[str, str] = {
-    **{book: book for book in BOOKS},
-    "start stall": "stall",
-    "move": "restart",
-}
+"""What work is lost to. A `start stall` is the stall of a job without units before, a `move` goes to other units."""
+# The book of each, and those that are a price of rescales.
+_BOOK = {book: book for book in BOOKS} | {"start stall": "stall", "move": "restart"}
 _PRICE_OF_RESCALES = frozenset({"rescale", "stall", "move"})
-# Of each kind: its book, that of a job's account, and whether it is a price of rescales.
-_BOOKED = {
-    kind: (book, f"lost_to_{book}", kind in _PRICE_OF_RESCALES)
-    for kind, book in _BOOK_OF.items()
-}
 
 
 Activity = tuple[int, int, int, int, float]
 """The activity at a decision: units idle and used, jobs in play and running, and samples/s that these do."""
 
 
-class Step(NamedTuple):
-    """One row of steps.parquet: a decision, and the time since the one before; work in samples, rate per second."""
-
-    time: int
-    idle: int
-    used: int
-    jobs: int
-    running: int
-    joined: int
-    left: int
-    preempted: int
-    rescaled: int
-    rate: float
-    progress: float
-    rescale_cost: float
-    preemption_cost: float
-    stall_cost: float
-    start_cost: float
-    restart_cost: float
-    objective: float
-    bound: float
-    gap: float
-    status: str
-    backend: str
-    note: str
-
-
-STEP_COLUMNS = Step._fields
+# Columns of steps.parquet: a decision, and the time since the one before; work in samples, rate per second.
+STEPS = {
+    **dict.fromkeys(("time", "idle", "used", "jobs", "running"), "q"),
+    **dict.fromkeys(("joined", "left", "preempted", "rescaled"), "q"),
+    **dict.fromkeys(("rate", "progress"), "d"),
+    **dict.fromkeys((f"{book}_cost" for book in BOOKS), "d"),
+    **dict.fromkeys(("objective", "bound", "gap"), "d"),
+    **dict.fromkeys(("status", "backend", "note"), ""),
+}
+STEP_COLUMNS = tuple(STEPS)
+# Columns of other tables: a run of neighbouring units that a job received together and releases together; a time
+# between two instants, with the work done before (costs of its begin deducted) and samples/s in it; a stall in it.
+HELD = {"job": "i", "first_unit": "i", "last_unit": "i", "start_ns": "q", "end_ns": "q"}
+HELD_ORDER = ("job", "start_ns", "end_ns", "first_unit")
+SPANS = {"begin": "q", "work": "d", "rate": "d"}
+STALLS = {"span": "q", "until": "q", "rate": "d"}
+SCORES = {"time_ns": "q", "job": "i", "progress": "d", "score": "d"}
 
 
 @dataclass(slots=True)
@@ -89,12 +71,10 @@ class JobRecord:
     left_out: bool = field(default=False, metadata=NOT_STORED)  # never admitted
     start_ns: int | None = None
     finish_ns: int | None = None
-    cancelled_ns: int | None = (
-        None  # when a workload ordered that it be stopped for good
-    )
-    refused_ns: int | None = (
-        None  # when it was submitted and not admitted, so that it is left out
-    )
+    # When a workload ordered that it be stopped for good.
+    cancelled_ns: int | None = None
+    # When it was submitted and not admitted, so that it is left out.
+    refused_ns: int | None = None
     gained: float = 0.0
     lost_to_preemption: float = 0.0
     lost_to_rescale: float = 0.0
@@ -110,15 +90,6 @@ class JobRecord:
     work: float = 0.0
 
     @property
-    def touched(self) -> bool:
-        """Whether anything has happened to it."""
-        return (
-            bool(self.starts)
-            or self.cancelled_ns is not None
-            or self.refused_ns is not None
-        )
-
-    @property
     def ended_ns(self) -> int | None:
         """When it finished or was cancelled."""
         return self.cancelled_ns if self.finish_ns is None else self.finish_ns
@@ -129,27 +100,10 @@ class JobRecord:
         return math.fsum(getattr(self, f"lost_to_{book}") for book in BOOKS)
 
 
-@dataclass(slots=True)
-class _Since:
-    """Sums since the previous step; one for each of BOOKS."""
-
-    joined: int = 0
-    left: int = 0
-    preempted: int = 0
-    rescaled: int = 0
-    gained: float = 0.0
-    rescale: float = 0.0
-    preemption: float = 0.0
-    stall: float = 0.0
-    start: float = 0.0
-    restart: float = 0.0
-
-    def begin(self) -> None:
-        """Count from 0 again: cheaper than a new one at each step."""
-        self.joined = self.left = self.preempted = self.rescaled = 0
-        self.gained = self.rescale = self.preemption = self.stall = self.start = (
-            self.restart
-        ) = 0.0
+# What is summed up from step to step.
+_NOTHING: dict[str, float] = dict.fromkeys(
+    ("joined", "left", "preempted", "rescaled", "gained", *BOOKS), 0
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +136,6 @@ class Holds:
         return pd.DataFrame(columns, copy=False)
 
 
-# One row for each run of neighbouring units that a job received together and releases together.
-HELD = {"job": "i", "first_unit": "i", "last_unit": "i", "start_ns": "q", "end_ns": "q"}
-HELD_ORDER = ("job", "start_ns", "end_ns", "first_unit")
-
-
 def _joined(held: Block) -> Block:
     """Join neighbouring runs of units with equal times, though released one by one; rows are in order."""
     goes_on = held["first_unit"][1:] == held["last_unit"][:-1] + 1
@@ -200,6 +149,55 @@ def _joined(held: Block) -> Block:
         name: column[last if name == "last_unit" else first]
         for name, column in held.items()
     }
+
+
+Stall = tuple[int, float]
+"""The instant (UTC ns) until which a job makes no progress, and the samples/s that are missing until then."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProgressCurve:
+    """The work of all jobs over time. Between two instants of a replay the rates are constant, apart from stalls.
+
+    Parameters
+    ----------
+    spans, stalls
+        Tables with the columns `SPANS` and `STALLS`.
+    end_ns, work
+        The instant (UTC ns) up to which it is known, and the work done by then.
+    """
+
+    spans: Table
+    stalls: Table
+    end_ns: int
+    work: float
+
+    def at(self, instant: int) -> float:
+        """Return the samples done by all jobs up to an instant (UTC ns), with the costs of that instant deducted.
+
+        Raises
+        ------
+        ValueError
+            When the replay had ended before.
+        """
+        if instant > self.end_ns:
+            raise ValueError(
+                f"the replay ended at {self.end_ns} ns, before {instant} ns"
+            )
+        if instant == self.end_ns:
+            return self.work
+        spans, stalls = self.spans.arrays(), self.stalls.arrays()
+        span = bisect_right(spans["begin"], instant) - 1
+        if span < 0:
+            return 0.0
+        begin = int(spans["begin"][span])
+        seconds = (instant - begin) / SECOND_NS
+        work = float(spans["work"][span]) + float(spans["rate"][span]) * seconds
+        first, last = (bisect_right(stalls["span"], each) for each in (span - 1, span))
+        for stall in range(first, last):
+            until = min(int(stalls["until"][stall]), instant)
+            work -= float(stalls["rate"][stall]) * ((until - begin) / SECOND_NS)
+        return work
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,8 +315,11 @@ class Ledger:
     ----------
     records
         One per job, in the order of the table.
-    progress_curve
-        The work done up to any instant.
+    tables
+        The recorded history, which only grows, by name.
+    since
+        Of the time since the last step: units that `joined` and `left`, jobs that were `preempted` and `rescaled`, and
+        work gained and lost, by book.
     work
         Samples done so far, with costs deducted.
     """
@@ -327,15 +328,8 @@ class Ledger:
     jobs: JobTable = field(metadata=NOT_STORED)
     without: Collection[int] = field(default=(), metadata=NOT_STORED)
     records: list[JobRecord] = field(init=False, metadata=NOT_STORED)
-    progress_curve: ProgressCurve = field(
-        default_factory=ProgressCurve, metadata=NOT_STORED
-    )
-    _steps: Columns = field(init=False, metadata=NOT_STORED)
-    _seconds: Columns = field(init=False, metadata=NOT_STORED)
-    _held: Columns = field(init=False, metadata=NOT_STORED)
-    _scores: Columns = field(init=False, metadata=NOT_STORED)
-    _window_ns: int = field(init=False, metadata=NOT_STORED)
-    _since: _Since = field(default_factory=_Since)
+    tables: dict[str, Table] = field(init=False, metadata=NOT_STORED)
+    since: dict[str, float] = field(init=False)
     _gained: float = 0.0
     _lost: float = 0.0
     _idle_unit_seconds: float = 0.0
@@ -345,9 +339,8 @@ class Ledger:
     _risen_s: float = 0.0
     _extra_gain: float = 0.0
     _paid: float = 0.0
-    _granted_at: dict[int, dict[int, int]] = field(
-        default_factory=dict
-    )  # job -> unit -> since when
+    # job -> unit -> since when
+    _granted_at: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.records = [
@@ -357,18 +350,15 @@ class Ledger:
         comes = [record.job.tsub_ns for record in self.records if not record.left_out]
         first = min(comes, default=self.trace.end)
         self._window_ns = max(first, self.trace.start)
-        hints = get_type_hints(Step)
-        self._steps = Columns(
-            {
-                name: {int: "q", float: "d", str: ""}[hints[name]]
-                for name in STEP_COLUMNS
-            }
-        )
-        self._seconds = Columns({"seconds": "d"})
-        self._held = Columns(HELD)
-        self._scores = Columns(
-            {"time_ns": "q", "job": "i", "progress": "d", "score": "d"}
-        )
+        self.since = _NOTHING.copy()
+        self.tables = {
+            "steps": Table(STEPS),
+            "seconds": Table({"seconds": "d"}),
+            "held": Table(HELD, HELD_ORDER),
+            "scores": Table(SCORES),
+            "spans": Table(SPANS),
+            "stalls": Table(STALLS),
+        }
 
     @property
     def work(self) -> float:
@@ -378,43 +368,18 @@ class Ledger:
     @property
     def decisions(self) -> int:
         """Number of decisions so far."""
-        return len(self._steps)
-
-    @property
-    def history(self) -> dict[str, Columns]:
-        """The recorded history, which only grows."""
-        own = {
-            "steps": self._steps,
-            "seconds": self._seconds,
-            "held": self._held,
-            "scores": self._scores,
-        }
-        return own | self.progress_curve.history
+        return len(self.tables["steps"])
 
     def state(self) -> dict[str, Any]:
-        """The state for a checkpoint, without the history."""
-        accounts = [
-            snapshot(record) if record.touched else None for record in self.records
-        ]
-        columns = next((list(account) for account in accounts if account), [])
-        rows = [account and list(account.values()) for account in accounts]
-        return {
-            **snapshot(self),
-            "columns": columns,
-            "records": rows,
-            "course": snapshot(self.progress_curve),
-        }
+        """The state for a checkpoint, without the tables."""
+        return {**snapshot(self), "records": [snapshot(one) for one in self.records]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
         restore_snapshot(self, state)
         for record, values in zip(self.records, state["records"], strict=True):
-            if values is not None:
-                restore_snapshot(
-                    record, dict(zip(state["columns"], values, strict=True))
-                )
-                record.left_out |= record.refused_ns is not None
-        restore_snapshot(self.progress_curve, state["course"])
+            restore_snapshot(record, values)
+            record.left_out |= record.refused_ns is not None
 
     # --- called by the engine -------------------------------------------------------------------------------------
 
@@ -432,79 +397,33 @@ class Ledger:
         `stalls`: until when stalled jobs make no progress, and how much of that rate each lacks.
         """
         seconds = (end - begin) / SECOND_NS
-        done = self._gained - self._lost
+        spans = self.tables["spans"]
+        for until, lacking in stalls:
+            self.tables["stalls"].add((len(spans), until, lacking))
+        spans.add((begin, self._gained - self._lost, rate))
         work = rate * seconds
-        self._since.gained += work
+        self.since["gained"] += work
         self._gained += work
         if begin >= self._window_ns:  # the window begins at an instant of the replay
             self._idle_unit_seconds += idle * seconds
             self._used_unit_seconds += used * seconds
         self._risen_s += seconds
-        if self.progress_curve.went(begin, end, done, rate, stalls) >= ROWS:
-            for table in self.history.values():
-                table.settle()
 
     def corrected(self, record: JobRecord, work: float) -> None:
         """Correct the work of a job relative to its rate."""
         record.gained += work
-        self._since.gained += work
+        self.since["gained"] += work
         self._gained += work
 
-    def lost(self, record: JobRecord, work: float, kind: str) -> None:
-        """A job has lost work; `kind` is one of `Loss`."""
-        book, account, price = _BOOKED[kind]
+    def lost(self, record: JobRecord, work: float, loss: str) -> None:
+        """A job has lost work, to one of `Loss`."""
+        book = _BOOK[loss]
+        account = f"lost_to_{book}"
         setattr(record, account, getattr(record, account) + work)
-        setattr(self._since, book, getattr(self._since, book) + work)
+        self.since[book] += work
         self._lost += work
-        if price:
+        if loss in _PRICE_OF_RESCALES:
             self._paid += work
-
-    def changed(self, joined: int, left: int) -> None:
-        """Units have turned idle, or have been taken back."""
-        self._since.joined += joined
-        self._since.left += left
-
-    def preempted(self, record: JobRecord) -> None:
-        """A job has lost units to the batch scheduler."""
-        record.preemptions += 1
-        self._since.preempted += 1
-
-    def started(self, record: JobRecord, now: int) -> None:
-        """A job has got units, having had none."""
-        record.starts += 1
-        if record.start_ns is None:
-            record.start_ns = now
-
-    def rescaled(self, record: JobRecord) -> None:
-        """A decision has changed the units of a job that had some."""
-        record.rescales += 1
-        self._since.rescaled += 1
-
-    def finished(self, record: JobRecord, now: int) -> None:
-        """A job has finished."""
-        record.finish_ns = now
-        record.work = record.job.pmax
-
-    def cancelled(self, record: JobRecord, now: int, progress: float) -> None:
-        """A job has been stopped for good; what it has done counts."""
-        record.cancelled_ns = now
-        record.work = progress
-
-    def refused(self, record: JobRecord, now: int) -> None:
-        """A job has been submitted and is not admitted."""
-        record.refused_ns, record.left_out = now, True
-
-    def submitted(self, job: Job) -> None:
-        """A job has come that was not there from the start."""
-        self.records.append(JobRecord(job))
-
-    def scored(self, job: int, now: int, progress: float, score: float) -> None:
-        """A workload has found what a job is worth."""
-        self._scores.append((now, job, progress, score))
-
-    def asked(self, seconds: float) -> None:
-        """The policy was called, and took this long (wall time) to answer."""
-        self._seconds.append((seconds,))
 
     def granted(self, job: int, units: Iterable[int], now: int) -> None:
         """A job got units."""
@@ -516,7 +435,7 @@ class Ledger:
         """A job has released or lost units."""
         if not units:
             return
-        since, held = self._granted_at[job], self._held
+        since, held = self._granted_at[job], self.tables["held"]
         each = [(since.pop(unit), unit) for unit in units]
         if len(each) > 1:
             each.sort()
@@ -524,12 +443,10 @@ class Ledger:
         last = first
         for begun, unit in each[1:]:
             if begun != start or unit != last + 1:
-                held.append((job, first, last, start, now))
+                held.add((job, first, last, start, now))
                 start, first = begun, unit
             last = unit
-        held.append((job, first, last, start, now))
-        if len(held.latest) >= ROWS:
-            held.settle()
+        held.add((job, first, last, start, now))
 
     def decided(
         self,
@@ -556,30 +473,34 @@ class Ledger:
         """
         self._extra_gain += self._rise * self._risen_s
         self._rise, self._risen_s = rise, 0.0
-        if solution is None:
-            self._step(now, activity, status)
-        else:
+        value = bound = gap = math.nan
+        backend = note = ""
+        if solution is not None:
             value, bound = float(solution.objective), float(solution.bound)
-            gap = relative_gap(value, bound)
-            self._step(
-                now,
-                activity,
-                solution.status,
-                solution.backend,
-                solution.note,
-                (value, bound, gap),
-            )
+            gap, status = relative_gap(value, bound), solution.status
+            backend, note = solution.backend, solution.note
+        idle, used, jobs, running, rate = activity
+        # fmt: off
+        (joined, left, preempted, rescaled, gained,
+         rescale, preemption, stall, start, restart) = self.since.values()
+        progress = gained - rescale - preemption - stall - start - restart
+        self.tables["steps"].add((
+            now, idle, used, jobs, running, joined, left, preempted, rescaled, rate, progress,
+            rescale, preemption, stall, start, restart, value, bound, gap, status, backend, note,
+        ))
+        # fmt: on
+        self.since = _NOTHING.copy()
 
     def close(
         self,
         now: int,
         activity: Activity,
-        progress: Mapping[int, float],
         *,
         interrupted: bool,
         steered: bool = False,
+        host: HostReturns | None = None,
     ) -> Outcome:
-        """Check the totals and return the outcome.
+        """Check the totals and return the outcome; the records have the work of all jobs.
 
         Parameters
         ----------
@@ -587,12 +508,12 @@ class Ledger:
             The instant at which the replay ended.
         activity
             The state at that instant; no job runs any more.
-        progress
-            Progress of the jobs in play, by position in the table.
         interrupted
             Whether the replay was stopped before its end.
         steered
             Whether a workload was told of its jobs.
+        host
+            The nodes that the machine's own jobs took.
 
         Raises
         ------
@@ -601,99 +522,45 @@ class Ledger:
         """
         import pandas as pd
 
-        self._extra_gain += self._rise * self._risen_s
-        for index, work in progress.items():
-            self.records[index].work = work
-        self._step(now, activity, "end")
-        self._balance()
-        self.progress_curve.closed(
-            now, math.fsum(record.work for record in self.records)
-        )
-        steps = pd.DataFrame(self._steps.arrays(), copy=False)
+        self.decided(now, activity, 0.0, status="end")
+        work = self._balance()
+        tables = self.tables
+        steps = pd.DataFrame(tables["steps"].arrays(), copy=False)
         steps["time"] = pd.to_datetime(steps["time"], unit="ns", utc=True)
-        held = self._held
         return Outcome(
             trace=self.trace,
             start_ns=min(self._window_ns, now),
             end_ns=now,
             records=tuple(self.records),
             steps=steps,
-            holds=Holds(lambda: map(_joined, held.sorted_blocks(HELD_ORDER))),
+            holds=Holds(lambda: map(_joined, tables["held"].sorted_blocks())),
             idle_unit_seconds=self._idle_unit_seconds,
             used_unit_seconds=self._used_unit_seconds,
             extra_gain=self._extra_gain,
             paid=self._paid,
-            decision_seconds=self._seconds.arrays()["seconds"],
+            decision_seconds=tables["seconds"].arrays()["seconds"],
             interrupted=interrupted,
-            progress_curve=self.progress_curve,
-            scores=pd.DataFrame(self._scores.arrays()) if steered else None,
+            progress_curve=ProgressCurve(tables["spans"], tables["stalls"], now, work),
+            scores=pd.DataFrame(tables["scores"].arrays()) if steered else None,
+            host=host,
         )
 
-    # --- inner ----------------------------------------------------------------------------------------------------
-
-    def _step(
-        self,
-        now: int,
-        activity: Activity,
-        status: str,
-        backend: str = "",
-        note: str = "",
-        solved: tuple[float, float, float] = (math.nan, math.nan, math.nan),
-    ) -> None:
-        """Add a step to the table of steps; `solved` are objective, bound and gap."""
-        since = self._since
-        rescale, preemption, stall = since.rescale, since.preemption, since.stall
-        start, restart = since.start, since.restart
-        idle, used, jobs, running, rate = activity
-        self._steps.append(
-            Step(
-                now,
-                idle,
-                used,
-                jobs,
-                running,
-                since.joined,
-                since.left,
-                since.preempted,
-                since.rescaled,
-                rate,
-                since.gained - rescale - preemption - stall - start - restart,
-                rescale,
-                preemption,
-                stall,
-                start,
-                restart,
-                *solved,
-                status,
-                backend,
-                note,
-            )
-        )
-        since.begin()
-
-    def _balance(self) -> None:
-        work = math.fsum(record.work for record in self.records)
-        if not math.isclose(
-            self._gained - self._lost,
-            work,
-            rel_tol=BALANCE,
-            abs_tol=BALANCE * max(1.0, self._gained),
-        ):
-            raise ConservationError(
-                f"{self._gained!r} done less {self._lost!r} lost is not {work!r}"
-            )
-        for record in self.records:
-            left = record.gained - record.lost
-            if not math.isclose(
-                left,
-                record.work,
-                rel_tol=BALANCE,
-                abs_tol=BALANCE * max(1.0, record.gained),
-            ):
+    def _balance(self) -> float:
+        """Check that what was done less what was lost is the jobs' work, and return that of all."""
+        records = self.records
+        whole = math.fsum(record.work for record in records)
+        accounts = [("all jobs", self._gained, self._lost, whole)]
+        for record in records:
+            name = f"job {record.job.name!r}"
+            accounts.append((name, record.gained, record.lost, record.work))
+        for whose, gained, lost, work in accounts:
+            few = BALANCE * max(1.0, gained)
+            if not math.isclose(gained - lost, work, rel_tol=BALANCE, abs_tol=few):
                 raise ConservationError(
-                    f"job {record.job.name!r}: {left!r} is not {record.work!r}"
+                    f"{whose}: {gained!r} done less {lost!r} lost is not {work!r}"
                 )
         if self._used_unit_seconds > self._idle_unit_seconds * (1 + BALANCE):
             raise ConservationError(
                 f"{self._used_unit_seconds!r} unit-seconds used of {self._idle_unit_seconds!r}"
             )
+        return whole

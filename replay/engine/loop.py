@@ -4,8 +4,8 @@ Time is whole nanoseconds UTC, so that instants compare exactly and weeks of eve
 to the next nanosecond. At one instant finishes come first, then what a workload orders, leaves, joins, submits, timers,
 then one decision.
 
-`_admit` holds the jobs in play at -maxJ; `_preempt` and `_stop` are a preemption; `_pay` is a rescale; `state` is what
-a checkpoint has.
+`_admit` holds the jobs in play at -maxJ; `_preempt` and `_stop` are a preemption; `_pay` is a rescale; `state` and
+`tables` are what a checkpoint has.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -22,11 +22,18 @@ from weakref import ref
 
 from bft.models import InputError, Job, JobTable, Workload
 from bft.replay.engine.deadlines import Due, is_admitted
-from bft.replay.engine.history import Columns, Ending, Spill
-from bft.replay.engine.ledger import Activity, ConservationError, Ledger, Outcome
+from bft.replay.engine.host import Reserve
+from bft.replay.engine.ledger import (
+    Activity,
+    ConservationError,
+    JobRecord,
+    Ledger,
+    Outcome,
+)
 from bft.replay.engine.policy_api import (
     Decision,
-    Machine,
+    Ending,
+    JobView,
     Policy,
     PolicyCall,
     PolicyError,
@@ -34,12 +41,19 @@ from bft.replay.engine.policy_api import (
     State,
     Traits,
 )
-from bft.replay.engine.progress import Motion, Network, Partners
+from bft.replay.engine.rates import Rates
 from bft.replay.engine.reallocation import Change, changes
 from bft.replay.engine.rules import Interference, Rules
-from bft.replay.engine.running import NEVER, InPlay, Running, Window, finished_view
+from bft.replay.engine.running import (
+    NEVER,
+    InPlay,
+    Running,
+    Window,
+    finished_view,
+)
 from bft.replay.engine.snapshot import restore_snapshot, snapshot
-from bft.replay.engine.units import Holdings, Reserve
+from bft.replay.engine.tables import Table
+from bft.replay.engine.units import Holdings
 from bft.replay.engine.workload_driver import WorkloadDriver
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.outlook import Outlook
@@ -127,6 +141,7 @@ class Replay:
             trace.units_per_node,
             trace.kinds,
             trace.node_units,
+            outlook if self._traits.kind.expects else None,
         )
         self._reserve = Reserve(
             len(trace.nodes),
@@ -138,38 +153,20 @@ class Replay:
         self._check_reserve(outlook)
         # What joins and leaves is a node of the trace, or one of its units.
         self._units_per_entry = 1 if trace.by_unit else trace.units_per_node
-        self._machine = Machine(
-            self._held, outlook if self._traits.kind.expects else None
-        )
         # All jobs to be admitted, in order.
         self._queue = [index for index in jobs.by_submit() if index not in without]
         self._in_play = InPlay(self._jobs)
-        self._motion = Motion(
+        self._rates = Rates(
             trace.start,
             self._in_play,
             self.ledger,
-            rules,
-            self._traits,
-            trace.units_per_node,
-            trace.kinds,
-        )
-        self._partners = Partners(
-            self._jobs,
-            self._in_play,
             self._held,
-            self._motion,
+            rules,
             self._traits,
             interference,
         )
-        self._network = Network(
-            rules.network_interference,
-            self._in_play,
-            self._motion,
-            trace.units_per_node,
-        )
-        self._given_up: dict[
-            int, set[int]
-        ] = {}  # units given back at the instant `_given_up_ns`, and by which jobs
+        # Units given back at an instant, and by which jobs.
+        self._given_up: dict[int, set[int]] = {}
         self._given_up_ns = -NEVER
         self._place = _Place()
         self._next: int | None = None  # the next instant, once it is known
@@ -180,28 +177,21 @@ class Replay:
             self._traits.name, policy, limit_s=rules.policy_time_limit_s
         )
         self._min_interval_ns = round(rules.min_interval_s * SECOND_NS)
-        self._all_count = (
-            rules.events == "all"
-        )  # whether other events than those of nodes lead to a decision
+        # Whether other events than those of nodes lead to a decision.
+        self._all_count = rules.events == "all"
         self._come_to(self._place)
 
     def _check_reserve(self, outlook: Outlook | None) -> None:
         """Refuse worlds in which nodes of the log cannot be exchanged or counted as those of host jobs."""
-        if not self.rules.harms:
-            return
-        message = "--return-time and --reserve are for whole nodes of one kind"
-        if self.trace.kinds:
-            raise InputError(f"{message}, not for kinds of units")
-        if self.trace.by_unit:
+        rules, trace = self.rules, self.trace
+        if rules.harms and (trace.kinds or trace.by_unit):
+            what = "kinds" if trace.kinds else "traces"
             raise InputError(
-                f"{message}, not for traces of units: logs do not say which units of its nodes a host job takes",
+                f"--return-time and --reserve are for whole nodes of one kind, not for {what} of units: "
+                "logs do not say which units of its nodes a host job takes",
                 hint="ingest --unit node makes a trace of whole nodes",
             )
-        if (
-            outlook is not None
-            and self._traits.kind.expects
-            and self.rules.takes_free_first
-        ):
+        if rules.takes_free_first and outlook is not None and self._traits.kind.expects:
             raise self._traits.refusal(
                 "it expects nodes of the log to stay idle; free nodes first exchanges them: --no-free-first"
             )
@@ -209,7 +199,7 @@ class Replay:
     @property
     def now(self) -> int:
         """The current instant, UTC nanoseconds."""
-        return self._motion.now
+        return self._rates.now
 
     # --- the loop -------------------------------------------------------------------------------------------------
 
@@ -236,28 +226,21 @@ class Replay:
         PolicyError
             When the policy fails; `outcome` of the error holds the results up to then.
         """
+        interrupted = False
         try:
-            interrupted = self._run(on_step, should_stop)
+            while self.peek() is not None:
+                if should_stop is not None and should_stop():
+                    interrupted = True
+                    break
+                self.step()
+                if on_step is not None:
+                    on_step(self.now)
             if before_close is not None:
                 before_close()
         except PolicyError as error:
             error.outcome = self._close(interrupted=True)
             raise
         return self._close(interrupted=interrupted)
-
-    def _run(
-        self,
-        on_step: Callable[[int], None] | None,
-        should_stop: Callable[[], bool] | None,
-    ) -> bool:
-        """Replay to the end; returns whether it was stopped before."""
-        while self.peek() is not None:
-            if should_stop is not None and should_stop():
-                return True
-            self.step()
-            if on_step is not None:
-                on_step(self.now)
-        return False
 
     def peek(self) -> int | None:
         """The next instant at which something happens (UTC ns); None at the end of the replay.
@@ -300,10 +283,8 @@ class Replay:
         instant = self.peek()
         if instant is None:
             raise ReplayOverError(f"the replay ended at {self.now} ns")
-        self._place.over, self._next = (
-            self._next is None or self._next > self.trace.end,
-            None,
-        )
+        self._place.over = self._next is None or self._next > self.trace.end
+        self._next = None
         if not self._happens(instant) or not self._in_play.line:
             return None
         self._place.decided_at = instant
@@ -333,8 +314,8 @@ class Replay:
         # Whoever still refers to the state that was shown goes on seeing the jobs as they were then.
         if window is not None:
             window.keep()
-        self._motion.asked()
-        place, self._next, now = self._place, None, self._motion.now
+        self._rates.asked()
+        place, self._next, now = self._place, None, self._rates.now
         if place.finished:
             place.finished = []
         place.wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
@@ -343,117 +324,86 @@ class Replay:
                 f"it asked to be woken at {decision.wake_ns} ns, and it is {now}"
             )
         found = changes(decision, self._in_play, self._held, self._traits)
-        before = (
-            [
-                (change.running, change.running.rate)
-                for change in found
-                if change.running.units
-            ]
-            if found
-            else []
-        )
+        before = []
         if found:
+            changed = (change.running for change in found)
+            before = [(running, running.rate) for running in changed if running.units]
             self._move(found)
         if self._profiled:
             self._ask_rates()
         self._conserve()
-        rise = (
-            math.fsum([running.rate - earlier for running, earlier in before])
-            if before
-            else 0.0
-        )
+        rise = math.fsum([running.rate - earlier for running, earlier in before])
         self.ledger.decided(now, self._activity(), rise, decision.solution)
         if self._driver is not None:
             self._obey(self._driver, now + 1)
 
     def _close(self, *, interrupted: bool) -> Outcome:
-        for running in self._in_play:  # present holders held their units to the end
-            self._motion.settle(running)
+        for (
+            running
+        ) in self._in_play.line:  # present holders held their units to the end
+            self._rates.settle(running)
             self.ledger.released(running.index, running.units, self.now)
-        progress = {running.index: running.progress for running in self._in_play}
-        stands = self._idle, self._held.used, len(self._in_play), 0, 0.0
-        steered = self._driver is not None
-        outcome = self.ledger.close(
-            self.now, stands, progress, interrupted=interrupted, steered=steered
+            running.record.work = running.progress
+        return self.ledger.close(
+            self.now,
+            (self._idle, self._held.used, len(self._in_play.line), 0, 0.0),
+            interrupted=interrupted,
+            steered=self._driver is not None,
+            host=self._reserve.outcome(),
         )
-        return replace(outcome, host=self._reserve.outcome())
 
     @property
-    def history(self) -> dict[str, Columns]:
+    def tables(self) -> dict[str, Table]:
         """The recorded history, which only grows."""
         reserve = self._reserve
-        return {
-            **self.ledger.history,
-            "returns": reserve.returns,
-            "preemptions": reserve.preemptions,
-        }
+        host = {"returns": reserve.returns, "preemptions": reserve.preemptions}
+        return self.ledger.tables | host
 
     def spill_to(self, folder: Path) -> None:
-        """Put the history into a nameless file in a folder as it grows, instead of keeping it in memory."""
-        spill = Spill(folder)
-        for table in self.history.values():
-            table.spill_to(spill)
+        """Put the history into nameless files in a folder as it grows, instead of keeping it in memory."""
+        for table in self.tables.values():
+            table.folder = folder
 
-    def state(self, *, history: bool = True) -> dict[str, Any]:
-        """The position of the replay between two steps as JSON values, for a checkpoint.
-
-        `history`: include the recorded history, which only grows; False: it is stored elsewhere.
-        """
-        past = (
-            {"history": {name: table.since(0) for name, table in self.history.items()}}
-            if history
-            else {}
-        )
+    def state(self) -> dict[str, Any]:
+        """The position of the replay between two steps as JSON values, for a checkpoint; without `tables`."""
+        driver = self._driver
         return {
-            **past,
-            "now": self.now,
             "place": snapshot(self._place),
             "policy": self._policy_state(),
-            "steering": None
-            if self._driver is None
-            else {**self._driver.state(), "queue": self._queue},
+            "workload": None if driver is None else driver.state(),
+            "queue": self._queue,
             "held": self._held.state(),
-            "motion": self._motion.state(),
+            "rates": self._rates.state(),
             "reserve": self._reserve.state(),
             "ledger": self.ledger.state(),
             "in_play": {
-                str(running.index): running.state() for running in self._in_play
+                str(running.index): snapshot(running) for running in self._in_play.line
             },
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`; only in a new replay of the same trace, jobs, policy and rules.
-
-        Without its history, which is then restored before, table by table.
-        """
+        """Restore `state`; only in a new replay of the same trace, jobs, policy and rules, and with its `tables`."""
         restore_snapshot(self._place, state["place"])
         if isinstance(self.policy, Remembers):
             with self._policy_call:
                 self.policy.restore(state["policy"])
         if self._driver is not None:
-            for job in self._driver.restore(state["steering"]):
-                self._jobs.append(job)
-                self.ledger.submitted(job)
-            self._queue = list(state["steering"]["queue"])
+            self._submitted(self._driver.restore(state["workload"]))
+        self._queue = list(state["queue"])
         self._held.restore(state["held"])
         self._reserve.restore(state["reserve"])
         self.ledger.restore(state["ledger"])
-        if "history" in state:
-            for name, table in self.history.items():
-                table.restore(state["history"][name])
-        self._queue = [
-            index
-            for index in self._queue
-            if self.ledger.records[index].refused_ns is None
-        ]
         self._come_to(self._place)
-        turns = {index: turn for turn, index in enumerate(self._queue)}
         for name, entry in state["in_play"].items():
-            running = self._new(int(name), turns[int(name)])
-            running.restore(entry)
+            running = self._new(int(name), self._queue.index(int(name)))
+            restore_snapshot(running, entry)
             self._in_play.restored(running)
-        self._motion.restored(state["now"], state["motion"])
-        self._network.restored()
+        self._rates.restore(state["rates"])
+
+    def _submitted(self, jobs: Sequence[Job]) -> None:
+        """Note jobs that were not there from the start."""
+        self._jobs += jobs
+        self.ledger.records += map(JobRecord, jobs)
 
     def _policy_state(self) -> dict[str, Any] | None:
         """Return the internal state of the policy."""
@@ -461,16 +411,15 @@ class Replay:
             return None
         with self._policy_call:
             state = self.policy.state()
-            json.dumps(
-                state, default=lambda value: value.item()
-            )  # in here, as it is the policy's fault if it fails
+            # In here, as it is the policy's fault if it fails.
+            json.dumps(state, default=lambda value: value.item())
             return state
 
     def _happens(self, instant: int) -> bool:
         """Handle all events of an instant, in order; return whether a decision is due."""
         place = self._place
-        self._motion.pass_to(instant, self._idle, self._held.used)
-        finished = instant >= self._motion.agenda.from_ns and self._finish()
+        self._rates.pass_to(instant, self._idle, self._held.used)
+        finished = instant >= self._in_play.due_ns and self._finish()
         if self._driver is not None:
             self._obey(self._driver, instant)
             finished |= self._cancel(self._driver)
@@ -507,8 +456,8 @@ class Replay:
         )
 
     def _next_instant(self) -> int:
-        place, now = self._place, self._motion.now
-        instant = self._motion.agenda.next()
+        place, now = self._place, self._rates.now
+        instant = self._in_play.next_ns
         if self._event[0] < instant:
             instant = self._event[0]
         if place.wake_ns < instant and self._in_play.line:
@@ -531,76 +480,76 @@ class Replay:
     # --- stages of an instant, in their order ---------------------------------------------------------------------
 
     def _finish(self) -> bool:
-        done, to_recompute = self._motion.agenda.due(self.now)
-        for running in to_recompute:
-            self._motion.settle(running)
-            if self._driver is not None:
-                self._driver.progressed(running)
-            self._motion.set_rate(running)
+        due = self._in_play.due(self.now)
+        done = [running for running in due if running.due_ns <= self.now]
+        for running in due:
+            if running.due_ns > self.now:
+                self._rates.settle(running)
+                if self._driver is not None:
+                    self._driver.progressed(running)
+                self._rates.set_rate(running)
         if not done:
             return False
         beside: set[int] = set()
         for running in done:
             beside.update(running.partners)
-            self._motion.settle(running)
+            self._rates.settle(running)
+            record, job = running.record, running.job
             # A finish is rounded up to a nanosecond: work beyond the total is not counted.
-            self.ledger.corrected(running.record, running.job.pmax - running.progress)
-            running.progress = running.job.pmax
-            self.ledger.finished(running.record, self.now)
+            self.ledger.corrected(record, job.pmax - running.progress)
+            running.progress = record.work = job.pmax
+            record.finish_ns = self.now
             self._end(running, "finish")
             self._place.finished.append(running.index)
             if self._driver is not None:
                 self._driver.finished(running)
-        self._partners.refresh((), beside)
-        self._network.refresh(done)
+        self._rates.refresh(done, beside)
         return True
 
     def _obey(self, driver: WorkloadDriver, earliest: int) -> None:
         """Tell the workload what has happened, and queue the jobs that it submits, from an instant on."""
         for running, progress, orders in driver.deliver(self.now, earliest):
             if orders.score is not None:
-                self.ledger.scored(running.index, self.now, progress, orders.score)
+                score = self.now, running.index, progress, orders.score
+                self.ledger.tables["scores"].add(score)
             for job in orders.submit:
-                later, when = (
+                position = bisect_right(
+                    self._queue,
+                    job.tsub_ns,
                     self._place.submitted,
-                    lambda index: self._jobs[index].tsub_ns,
+                    key=lambda index: self._jobs[index].tsub_ns,
                 )
-                self._queue.insert(
-                    bisect_right(self._queue, job.tsub_ns, later, key=when),
-                    len(self._jobs),
-                )
-                self._jobs.append(job)
-                self.ledger.submitted(job)
+                self._queue.insert(position, len(self._jobs))
+                self._submitted([job])
                 self._submit_ns = self._submit(self._place.submitted)
 
     def _cancel(self, driver: WorkloadDriver) -> bool:
         """Stop for good the jobs that the workload has cancelled; return whether any of them was in play."""
-        gone: list[Running] = []
         cancelled, place = dict.fromkeys(driver.cancelled), self._place
         driver.cancelled.clear()
+        gone = [one for index in cancelled for one in self._in_play.of((index,))]
         beside: set[int] = set()
+        for running in gone:
+            beside.update(running.partners)
+            self._rates.settle(running)
+            self._end(running, "cancel")
+            running.record.work = running.progress
+            running.record.cancelled_ns = self.now
         for index in cancelled:
-            for running in self._in_play.of((index,)):
-                gone.append(running)
-                beside.update(running.partners)
-                self._motion.settle(running)
-                self._end(running, "cancel")
-                self.ledger.cancelled(running.record, self.now, running.progress)
             if index in self._queue[place.admitted :]:
                 position = self._queue.index(index, place.admitted)
                 del self._queue[position]
                 place.submitted -= position < place.submitted
                 self._submit_ns = self._submit(place.submitted)
-                self.ledger.cancelled(self.ledger.records[index], self.now, 0.0)
-        self._partners.refresh((), beside)
-        self._network.refresh(gone)
+                self.ledger.records[index].cancelled_ns = self.now
+        self._rates.refresh(gone, beside)
         return bool(gone)
 
     def _end(self, running: Running, ended: Ending) -> None:
         """A settled job leaves the play for good."""
         self._release(running, running.units)
-        self._motion.end_run(running)
-        self._motion.set_rate(running, ended)
+        self._rates.end_run(running)
+        self._rates.set_rate(running, ended)
         self._in_play.remove(running)
 
     def _leave_and_join(self) -> None:
@@ -608,22 +557,21 @@ class Replay:
         _, leaving, joining = self._event
         # A scheduler that takes free nodes first has those that other host jobs return now, before it preempts.
         if joining and reserve.free_first:
-            self._join(reserve.joined(joining))
+            nodes = [reserve.node[filled] for filled in joining]
+            self._held.join(self._units_of(nodes), place.event)
         if leaving:
             offered = leaving
             if reserve.active:
-                offered = reserve.take(leaving, self._held, self._motion.now)
+                offered = reserve.take(leaving, self._held, self._rates.now)
             from_training = self._preempt(self._units_of(offered))
             reserve.taken.add(len(leaving), from_training)
         if joining and not reserve.free_first:
-            self._join(joining)
+            self._held.join(self._units_of(joining), place.event)
         units = self._units_per_entry
-        self.ledger.changed(len(joining) * units, len(leaving) * units)
+        self.ledger.since["joined"] += len(joining) * units
+        self.ledger.since["left"] += len(leaving) * units
         place.event += 1
         self._event = next(self._events, _NO_EVENT)
-
-    def _join(self, joining: list[int]) -> None:
-        self._held.join(self._units_of(joining), self._place.event)
 
     def _units_of(self, nodes: list[int]) -> list[int]:
         per = self._units_per_entry
@@ -634,7 +582,7 @@ class Replay:
     def _preempt(self, leaving: list[int]) -> int:
         """Take units back; a job that loses some keeps the others and pays Tcdw x its rate before the event, once.
 
-        With `Rules.cost_model` "stall" the job makes no progress for Tcdw instead (`Motion.charge`). If the policy is
+        With `Rules.cost_model` "stall" the job makes no progress for Tcdw instead (`Rates.charge`). If the policy is
         rigid, the job stops, and loses its work since the last checkpoint.
 
         Returns
@@ -650,32 +598,31 @@ class Replay:
         for running in losers:
             if running.partners:
                 beside.update(running.partners)
-            self._motion.settle(running)
+            self._rates.settle(running)
             self._give_up(running, lost[running.index])
-            self.ledger.preempted(running.record)
-            running.since_ns = self._motion.now
+            running.record.preemptions += 1
+            self.ledger.since["preempted"] += 1
+            running.since_ns = self._rates.now
             if self._traits.kind.rigid:
                 self._stop(running)
             else:
-                self._motion.charge(running, running.job.tcdw_s, "preemption")
+                self._rates.charge(running, running.job.tcdw_s, "preemption")
             if not running.units:
-                self._motion.end_run(running)
-            self._motion.set_rate(running, "leave")
-        self._partners.refresh(losers, beside)
-        self._network.refresh(losers)
+                self._rates.end_run(running)
+            self._rates.set_rate(running, "leave")
+        self._rates.refresh(losers, beside)
         if self._reserve.active:
             stopped = sum(not running.units for running in losers)
-            self._reserve.preempted(self.now, len(losers), stopped)
+            self._reserve.preemptions.add((self.now, len(losers), stopped))
         per = self._units_per_entry
         return len({unit // per for units in lost.values() for unit in units})
 
     def _stop(self, running: Running) -> None:
         """A rigid job has lost a unit: it returns to its last checkpoint, and waits."""
-        self._motion.save(running)
+        self._rates.save(running)
         if running.progress > running.saved:
-            self.ledger.lost(
-                running.record, running.progress - running.saved, "preemption"
-            )
+            lost = running.progress - running.saved
+            self.ledger.lost(running.record, lost, "preemption")
             running.progress = running.saved
         if running.units:
             self._release(running, running.units)
@@ -683,22 +630,19 @@ class Replay:
     def _release(self, running: Running, units: Sequence[int]) -> None:
         """A settled job gives units back."""
         if self.rules.restart_overlap:
-            self._note_given_up(running, units)
+            # For jobs that start on these units in its place.
+            if self._given_up_ns != self.now:
+                self._given_up, self._given_up_ns = {}, self.now
+            for unit in units:
+                self._given_up.setdefault(unit, set()).add(running.index)
         self._held.release(running.index, units)
         if self._reserve.active:
             self._reserve.let_go(units, self.now)
         self._give_up(running, units)
 
-    def _note_given_up(self, running: Running, units: Sequence[int]) -> None:
-        """Note which job gave units back at this instant, for jobs that start on them in its place."""
-        if self._given_up_ns != self.now:
-            self._given_up, self._given_up_ns = {}, self.now
-        for unit in units:
-            self._given_up.setdefault(unit, set()).add(running.index)
-
     def _give_up(self, running: Running, units: Collection[int]) -> None:
         """A settled job no longer holds some units."""
-        self.ledger.released(running.index, units, self._motion.now)
+        self.ledger.released(running.index, units, self._rates.now)
         rest: list[int] = []
         if len(units) < len(running.units):
             gone = set(units)
@@ -709,14 +653,13 @@ class Replay:
         place, queue = self._place, self._queue
         while self._submit_ns <= self.now:
             if self._refuses(queue[place.submitted]):
-                self.ledger.refused(
-                    self.ledger.records[queue.pop(place.submitted)], self.now
-                )
+                record = self.ledger.records[queue.pop(place.submitted)]
+                record.refused_ns, record.left_out = self.now, True
             else:
                 place.submitted += 1
             self._submit_ns = self._submit(place.submitted)
         before, max_jobs = place.admitted, self.rules.max_jobs or NEVER
-        while place.admitted < place.submitted and len(self._in_play) < max_jobs:
+        while place.admitted < place.submitted and len(self._in_play.line) < max_jobs:
             self._in_play.add(self._new(queue[place.admitted], place.admitted))
             place.admitted += 1
         return place.admitted > before
@@ -725,32 +668,29 @@ class Replay:
         """Whether a job that is submitted now has a deadline that cannot be kept beside those of the others."""
         if self.rules.admission == "all" or self._jobs[index].deadline_ns is None:
             return False
+        place = self._place
+        waiting = self._queue[place.admitted : place.submitted]
         due = [
-            self._due(running.job, running.progress_at(self.now))
-            for running in self._in_play
-        ]
-        due += [
-            self._due(self._jobs[each], 0.0)
-            for each in self._queue[self._place.admitted : self._place.submitted]
+            *(
+                self._due(one.job, one.progress_at(self.now))
+                for one in self._in_play.line
+            ),
+            *(self._due(self._jobs[each], 0.0) for each in waiting),
         ]
         open_ones = [
-            each for each in due if each is not None and each.deadline_ns > self.now
+            one for one in due if one is not None and one.deadline_ns > self.now
         ]
-        newcomer, units = (
-            self._due(self._jobs[index], 0.0),
-            self.rules.admission_units or self._held.idle,
-        )
+        newcomer = self._due(self._jobs[index], 0.0)
+        units = self.rules.admission_units or self._held.idle
         return newcomer is None or not is_admitted(self.now, units, newcomer, open_ones)
 
     def _due(self, job: Job, progress: float) -> Due | None:
         """Return the work that a job with a deadline still needs, None for a job without a deadline."""
         if job.deadline_ns is None:
             return None
-        sizes = (
-            (job.request,)
-            if self._traits.kind.rigid
-            else tuple(job.allowed.nonzero()[0].tolist()[1:])
-        )
+        sizes: tuple[int, ...] = (job.request,)
+        if not self._traits.kind.rigid:
+            sizes = tuple(job.allowed.nonzero()[0].tolist()[1:])
         return Due(job.rates, sizes, job.pmax - progress, job.deadline_ns)
 
     def _new(self, index: int, turn: int) -> Running:
@@ -768,7 +708,7 @@ class Replay:
         began = perf_counter()
         with self._policy_call:
             answer: object = self.policy.decide(self._asked)  # type: ignore[arg-type]  # there is a state
-        self.ledger.asked(perf_counter() - began)
+        self.ledger.tables["seconds"].add((perf_counter() - began,))
         if not isinstance(answer, Decision):
             raise self._traits.refusal(
                 f"it answered {answer!r:.100}; expected a Decision"
@@ -776,16 +716,14 @@ class Replay:
         return answer
 
     def _state(self, now: int) -> State:
-        held, motion, finished = self._held, self._motion, self._place.finished
+        held, rates, finished = self._held, self._rates, self._place.finished
         clairvoyant = self._traits.kind.clairvoyant
-        jobs = Window(self._in_play, now, motion.asked_ns, clairvoyant, held.used)
+        jobs = Window(self._in_play, now, rates.asked_ns, clairvoyant, held.used)
         self._window = ref(jobs)
-        ended = (
-            tuple([finished_view(self.ledger.records[index]) for index in finished])
-            if finished
-            else ()
-        )
-        return State(now, held.idle, jobs, self._machine, ended, motion.ended)
+        ended: tuple[JobView, ...] = ()
+        if finished:
+            ended = tuple(finished_view(self.ledger.records[each]) for each in finished)
+        return State(now, held.idle, jobs, held, ended, rates.ended)
 
     def _activity(self) -> Activity:
         held, play = self._held, self._in_play
@@ -795,17 +733,16 @@ class Replay:
         """Compute the rates of jobs again whose running the policy may have changed."""
         for running in self._in_play.of(self._in_play.active):
             if running.dynamics is not None:
-                self._motion.settle(running)
-                self._motion.set_rate(running)
+                self._rates.settle(running)
+                self._rates.set_rate(running)
 
     def _move(self, found: list[Change]) -> None:
         """Move units as decided: all releases come before any grant, then each job pays."""
         beside: set[int] = set()
-        now = self._motion.now
         shapes: dict[int, tuple[str, list[int]]] = {}
         for change in found:
             running = change.running
-            self._motion.settle(running)
+            self._rates.settle(running)
             if self.rules.free_moves and running.units:
                 shapes[running.index] = self._held.shape(running.units)
             if running.partners:
@@ -823,17 +760,15 @@ class Replay:
                     change.gains, near=running.units, kind=change.kind
                 )
                 self._held.grant(running.index, granted)
-                self.ledger.granted(running.index, granted, now)
+                self.ledger.granted(running.index, granted, self.now)
                 self._in_play.hold(running, [*running.units, *granted])
                 shape = shapes.get(running.index)
                 if shape is not None and shape == self._held.shape(running.units):
-                    self._motion.set_rate(running)
+                    self._rates.set_rate(running)
                 else:
                     self._pay(running, before, elsewhere=change.elsewhere)
         moved = [change.running for change in found]
-        if self._in_play.shared or self._held.shared:
-            self._partners.refresh(moved, beside, decided=True)
-        self._network.refresh(moved)
+        self._rates.refresh(moved, beside, decided=True)
 
     def _conserve(self) -> None:
         """Check that every idle unit is free or held, and held once unless it is shared."""
@@ -848,39 +783,38 @@ class Replay:
 
         `elsewhere`: to units of another kind, which is a restart whatever their number.
         """
-        record, job, motion = running.record, running.job, self._motion
-        running.since_ns = now = motion.now
+        record, job, rates = running.record, running.job, self._rates
+        running.since_ns = now = rates.now
+        after = len(running.units)
         if before:
-            self.ledger.rescaled(record)
+            record.rescales += 1
+            self.ledger.since["rescaled"] += 1
         else:
-            self.ledger.started(record, now)
+            record.starts += 1
+            if record.start_ns is None:
+                record.start_ns = now
             if self._driver is not None and record.starts == 1:
                 self._driver.started(running)
-        seconds = (
-            job.tcdw_s if len(running.units) < before and not elsewhere else job.tcup_s
-        )
-        motion.charge(running, seconds, "rescale" if before else "start stall")
-        if not running.units:
+        seconds = job.tcdw_s if after < before and not elsewhere else job.tcup_s
+        rates.charge(running, seconds, "rescale" if before else "start stall")
+        if not after:
             running.saved = (
                 running.progress
             )  # a job that is asked to stop saves its work
-            motion.end_run(running)
+            rates.end_run(running)
             record.stops += 1
         elif not before:
             running.begun_ns = now
             if record.starts == 1:
-                motion.stall(running, self._start_s(running), "start")
+                own = job.restart_s
+                seconds = self.rules.start_overhead_s if own is None else own
+                rates.stall(running, seconds, "start")
             else:
                 seconds = self._restart_s(running) * self._share_to_wait(running)
-                motion.stall(running, seconds, "restart")
+                rates.stall(running, seconds, "restart")
         elif self._traits.kind.migrates or elsewhere:
-            motion.stall(running, self._restart_s(running), "move")
-        motion.set_rate(running)
-
-    def _start_s(self, running: Running) -> float:
-        """Seconds without progress after a job's first start."""
-        own = running.job.restart_s
-        return self.rules.start_overhead_s if own is None else own
+            rates.stall(running, self._restart_s(running), "move")
+        rates.set_rate(running)
 
     def _restart_s(self, running: Running) -> float:
         """Seconds without progress after a job's later start, or its move, to the units that it holds."""

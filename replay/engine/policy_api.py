@@ -7,27 +7,130 @@ import logging
 import signal
 import threading
 import traceback
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from types import FrameType, MappingProxyType, NoneType, TracebackType
-from typing import Any, Protocol, TypeGuard, cast, overload, runtime_checkable
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeGuard,
+    cast,
+    runtime_checkable,
+)
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp import ProblemError, Solution, Transfer
 from bft.models import Dynamics, InputError, Job
-from bft.replay.engine.history import EndedIntervals, RunInterval
-from bft.replay.engine.units import Holdings, Placement
-from bft.replay.trace.outlook import Outlook
+from bft.replay.engine.units import Holdings, Machine
+from bft.replay.trace.node_trace import SECOND_NS
 
 IntArray = NDArray[np.int64]
 # Number of positions that `Zeros` examines at a time.
 _AT_ONCE = 256
+
+Ending = Literal["decision", "leave", "finish", "cancel", "rate"]
+"""Why an interval ended: by the present decision; as units left; as the job finished or was cancelled; or as only its
+rate changed, by partners, other jobs on the network, or its own progress."""
+
+
+class RunInterval(NamedTuple):
+    """An interval in which a job held the same number of units and ran at the same rate.
+
+    Parameters
+    ----------
+    units
+        Units held, at least 1.
+    seconds
+        How long, since the policy was last asked; `stalled_s` of them without progress.
+    stalled_s
+        Seconds of stalls (starts, restarts, rescales that stop a job) among them.
+    rate
+        Samples/s while it was not stalled.
+    shared
+        Whether it shared units with another job, which changes the rate.
+    ended
+        Why the interval ended.
+
+    Examples
+    --------
+    >>> interval = RunInterval(4, 60.0, 20.0, 30.0, False, "leave")
+    >>> interval.progressed_s
+    40.0
+    """
+
+    units: int
+    seconds: float
+    stalled_s: float
+    rate: float
+    shared: bool
+    ended: Ending
+
+    @property
+    def progressed_s(self) -> float:
+        """Return the seconds in which the job made progress."""
+        return self.seconds - self.stalled_s
+
+    @classmethod
+    def between(
+        cls,
+        begin_ns: int,
+        end_ns: int,
+        units: int,
+        shared: bool,
+        stall_ns: int,
+        rate: float,
+        ended: Ending,
+    ) -> RunInterval:
+        """Return the interval from one instant to another; `stall_ns`: until when the job was to stall."""
+        stalled_ns = max(0, min(stall_ns, end_ns) - begin_ns)
+        return cls(
+            units,
+            (end_ns - begin_ns) / SECOND_NS,
+            stalled_ns / SECOND_NS,
+            rate,
+            shared,
+            ended,
+        )
+
+
+Row = tuple[str, int, int, int, bool, int, float, Ending]
+"""An interval as the engine notes it, which must be fast: the job's name, and what `RunInterval.between` takes."""
+
+
+class EndedIntervals(Mapping[str, Sequence[RunInterval]]):
+    """The intervals of each job, by name; made when they are first looked at, as most policies do not.
+
+    Examples
+    --------
+    >>> dict(EndedIntervals([("a", 0, 2 * SECOND_NS, 4, False, SECOND_NS, 30.0, "leave")]))
+    {'a': (RunInterval(units=4, seconds=2.0, stalled_s=1.0, rate=30.0, shared=False, ended='leave'),)}
+    """
+
+    def __init__(self, rows: Sequence[Row] = ()) -> None:
+        self._rows = rows
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Sequence[RunInterval]]:
+        found: dict[str, list[RunInterval]] = {}
+        for row in self._rows:
+            found.setdefault(row[0], []).append(RunInterval.between(*row[1:]))
+        return {name: tuple(of) for name, of in found.items()}
+
+    def __getitem__(self, name: str) -> Sequence[RunInterval]:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,38 +214,21 @@ class Jobs(Sequence[JobView]):
     (0, [], {})
     """
 
-    def __init__(
-        self,
-        views: Iterable[JobView] = (),
-        present: Mapping[int, RunInterval] = MappingProxyType({}),
-    ) -> None:
-        self._all, self._present = tuple(views), present
+    def __init__(self, views: Iterable[JobView] = ()) -> None:
+        self._views = tuple(views)
+        self._present: Mapping[int, RunInterval] = {}  # by position
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._views)
 
     def __iter__(self) -> Iterator[JobView]:
-        return iter(self._all)
+        return iter(self._views)
 
-    @overload
-    def __getitem__(self, position: int) -> JobView: ...
-
-    @overload
-    def __getitem__(self, position: slice) -> tuple[JobView, ...]: ...
-
-    def __getitem__(self, position: int | slice) -> JobView | tuple[JobView, ...]:
-        return self._all[position]
+    def __getitem__(self, position: Any) -> Any:
+        return self._views[position]
 
     def __eq__(self, other: object) -> bool:
-        return (
-            tuple(self) == tuple(other) if isinstance(other, Jobs) else NotImplemented
-        )
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __repr__(self) -> str:
-        return f"Jobs({tuple(self)!r})"
+        return isinstance(other, Jobs) and tuple(self) == tuple(other)
 
     @cached_property
     def counts(self) -> IntArray:
@@ -155,7 +241,7 @@ class Jobs(Sequence[JobView]):
         return tuple(np.flatnonzero(self.counts).tolist())
 
     @property
-    def waiting(self) -> Sequence[int]:
+    def waiting(self) -> Collection[int]:
         """Positions of the jobs without units, ascending."""
         return Zeros(self.counts)
 
@@ -200,13 +286,12 @@ class Jobs(Sequence[JobView]):
         """
         return self._present.get(position)
 
-    @property
+    @cached_property
     def used(self) -> int:
         """Units that they hold, shared ones counted once."""
-        views = [self[position] for position in self.running]
-        return (
-            sum(view.units for view in views) - sum(view.shared for view in views) // 2
-        )
+        views = [self._views[position] for position in self.running]
+        held = sum(view.units for view in views)
+        return held - sum(view.shared for view in views) // 2
 
 
 def _fixed(numbers: Iterable[int]) -> IntArray:
@@ -216,7 +301,7 @@ def _fixed(numbers: Iterable[int]) -> IntArray:
     return array
 
 
-class Zeros(Sequence[int]):
+class Zeros(Collection[int]):
     """Positions where numbers are 0, ascending; computed only as far as needed.
 
     Examples
@@ -231,82 +316,16 @@ class Zeros(Sequence[int]):
     def __len__(self) -> int:
         return len(self._numbers) - int(np.count_nonzero(self._numbers))
 
+    def __contains__(self, position: object) -> bool:
+        return any(position == zero for zero in self)
+
     def __iter__(self) -> Iterator[int]:
         for first in range(0, len(self._numbers), _AT_ONCE):
-            yield from (
-                (self._numbers[first : first + _AT_ONCE] == 0).nonzero()[0] + first
-            ).tolist()
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[int]: ...
-
-    def __getitem__(self, index: int | slice) -> int | list[int]:
-        return list(self)[index]
+            zeros = self._numbers[first : first + _AT_ONCE] == 0
+            yield from (zeros.nonzero()[0] + first).tolist()
 
 
-class Machine:
-    """The machine as a policy sees it: which units are idle, and which are free."""
-
-    def __init__(self, holdings: Holdings, outlook: Outlook | None = None) -> None:
-        self._holdings = holdings
-        self._outlook = outlook
-
-    @property
-    def units_per_node(self) -> int:
-        """Units of a node."""
-        return self._holdings.units_per_node
-
-    @property
-    def nodes(self) -> int:
-        """Nodes of the machine, idle or not."""
-        return len(self._holdings) // self._holdings.units_per_node
-
-    def idle_by_node(self) -> list[int]:
-        """How many units of each node are idle, held by jobs or not."""
-        return self._holdings.idle_by_node()
-
-    def idle_by_kind(self) -> dict[str, int]:
-        """Idle units of each kind, held by jobs or not, in the order of the nodes; empty where all are alike."""
-        return self._holdings.idle_by_kind()
-
-    def units_by_kind(self) -> dict[str, int]:
-        """Units of the largest node of each kind, in the order of the nodes; of one without a name if all are alike."""
-        return self._holdings.units_by_kind()
-
-    def kind_of(self, unit: int) -> str:
-        """The kind of a unit; empty where all are alike."""
-        return self._holdings.kind_of(unit)
-
-    def is_idle(self, unit: int) -> bool:
-        """Whether a unit is idle, held by jobs or not."""
-        return self._holdings.is_idle(unit)
-
-    def placement(self) -> Placement:
-        """Return a copy of the free units, to be handed out tentatively before an answer names them."""
-        return self._holdings.placement()
-
-    def places(self) -> Placement:
-        """Return `placement()`, by its old name."""
-        warnings.warn(
-            "Machine.places() is now Machine.placement()",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return self.placement()
-
-    def expected_idle_until(self, time_ns: int) -> list[int | None]:
-        """See `State.expected_idle_until`; of now or an earlier instant, as later ones are not known."""
-        return (
-            [None] * self.nodes
-            if self._outlook is None
-            else self._outlook.expected(time_ns)
-        )
-
-
-_NO_MACHINE = Machine(Holdings(0))
+_NO_MACHINE = Holdings(0)
 
 
 def _whole(value: object) -> TypeGuard[int | Integral]:
@@ -352,9 +371,8 @@ class State:
     ended: Mapping[str, Sequence[RunInterval]] = field(default_factory=EndedIntervals)
 
     def __post_init__(self) -> None:
-        if (
-            Jobs not in type(self.jobs).__mro__
-        ):  # isinstance, which takes longer where a class is abstract
+        # Not isinstance, which takes longer where a class is abstract.
+        if Jobs not in type(self.jobs).__mro__:
             object.__setattr__(self, "jobs", Jobs(self.jobs))
 
     @property
@@ -368,7 +386,7 @@ class State:
         return self._looked_up.running
 
     @property
-    def waiting(self) -> Sequence[int]:
+    def waiting(self) -> Collection[int]:
         """Positions in `jobs` of those without units, ascending: in order of admission."""
         return self._looked_up.waiting
 
@@ -403,13 +421,9 @@ class State:
 
         A change between two decisions, such as a node that left, so loses nothing of what was seen before it.
         """
+        before = self.ended.get(self.jobs[position].job.name, ())
         present = self._looked_up.present(position)
-        before = (
-            tuple(self.ended.get(self.jobs[position].job.name, ()))
-            if self.ended
-            else ()
-        )
-        return before if present is None else (*before, present)
+        return tuple(before) if present is None else (*before, present)
 
     @property
     def free(self) -> int:
@@ -476,31 +490,25 @@ class Decision:
 
     def __post_init__(self) -> None:
         # A third party's policy may have stored anything.
-        counts: object = self.counts
-        placement: object = self.placement
-        wake_ns: object = self.wake_ns
-        solution: object = self.solution
+        counts: Any = self.counts
+        placement: Any = self.placement
         if (counts is None) + (placement is None) + (self.transfers is None) != 2:
             raise TypeError("Decision: expected one of counts, placement, transfers")
         if counts is not None and not isinstance(counts, (tuple, np.ndarray)):
             if isinstance(counts, str) or not isinstance(counts, Iterable):
-                raise TypeError(
-                    f"Decision: counts must be whole numbers, one for each job in play, not {counts!r}"
+                raise self._wrong(
+                    "counts", "be whole numbers, one for each job in play,"
                 )
             object.__setattr__(self, "counts", tuple(counts))
-        if wake_ns is not None:
-            if not _whole(wake_ns):
-                raise TypeError(
-                    f"Decision: wake_ns must be whole nanoseconds, not {wake_ns!r}"
-                )
-            object.__setattr__(self, "wake_ns", int(wake_ns))
+        if self.wake_ns is not None:
+            if not _whole(self.wake_ns):
+                raise self._wrong("wake_ns", "be whole nanoseconds,")
+            object.__setattr__(self, "wake_ns", int(self.wake_ns))
         if placement is not None:
             if not isinstance(placement, (dict, Mapping)) or not all(
                 map(_whole, placement)
             ):
-                raise TypeError(
-                    f"Decision: placement must map positions of jobs to units, not {placement!r}"
-                )
+                raise self._wrong("placement", "map positions of jobs to units,")
             for units in placement.values():
                 if not isinstance(units, (tuple, Sequence)) or not all(
                     map(_whole, units)
@@ -508,10 +516,13 @@ class Decision:
                     raise TypeError(
                         f"Decision: the units of a placement must be whole numbers, not {units!r}"
                     )
-        if not isinstance(solution, (NoneType, Solution)):
-            raise TypeError(
-                f"Decision: solution must be a bft.milp.Solution, not {solution!r}"
-            )
+        if not isinstance(self.solution, (NoneType, Solution)):
+            raise self._wrong("solution", "be a bft.milp.Solution,")
+
+    def _wrong(self, name: str, expected: str) -> TypeError:
+        return TypeError(
+            f"Decision: {name} must {expected} not {getattr(self, name)!r}"
+        )
 
     @classmethod
     def placed(

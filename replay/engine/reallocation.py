@@ -30,7 +30,7 @@ class Change:
     released: Sequence[int] = ()
     gains: int = 0
     granted: Sequence[int] = ()
-    kind: str = ""
+    kind: str | None = ""
     elsewhere: bool = False
 
 
@@ -51,34 +51,24 @@ def changes(
             found = _placed(decision.placement, in_play, held, traits)
     elif decision.transfers is not None:
         found = _transferred(decision.transfers, in_play, held, traits)
-    elif decision.counts is not None and held.kinds:
-        found = _counted_by_kind(decision, in_play, held, traits)
     elif decision.counts is not None:
-        found = _counted(
-            _whole(decision.counts, in_play, traits), in_play, held, traits
-        )
+        counts = _whole(decision.counts, in_play, traits)
+        found = _counted(counts, decision.kinds, in_play, held, traits)
     for change in found:
-        _check_change(change, traits)
-    return (
-        sorted(found, key=lambda change: change.gains > 0) if len(found) > 1 else found
-    )
-
-
-def _check_change(change: Change, traits: Traits) -> None:
-    """Refuse a migration, and another size of a running job, where the policy's kind forbids them."""
-    running, released = change.running, len(change.released)
-    if released and change.gains and not traits.kind.migrates and not change.elsewhere:
-        raise traits.refusal(
-            f"job {running.job.name!r} migrates: it loses {released} units and gains others"
-        )
-    if (
-        traits.kind.rigid
-        and running.units
-        and (change.gains or released < len(running.units))
-    ):
-        raise traits.refusal(
-            f"job {running.job.name!r} runs and is rigid: its units cannot change"
-        )
+        name, released = change.running.job.name, len(change.released)
+        moves = released and change.gains and not change.elsewhere
+        if moves and not traits.kind.migrates:
+            raise traits.refusal(
+                f"job {name!r} migrates: it loses {released} units and gains others"
+            )
+        kept = change.gains or released < len(change.running.units)
+        if traits.kind.rigid and change.running.units and kept:
+            raise traits.refusal(
+                f"job {name!r} runs and is rigid: its units cannot change"
+            )
+    if len(found) > 1:
+        found.sort(key=lambda change: change.gains > 0)
+    return found
 
 
 def _whole(
@@ -103,7 +93,7 @@ def _whole(
     if answer.dtype.kind in "bi" and answer.ndim == 1:
         return answer.astype(np.int64, copy=False)
     whole = []
-    for running, count in zip(in_play, counts, strict=True):
+    for running, count in zip(in_play.line, counts, strict=True):
         if not isinstance(count, Integral):
             raise traits.refusal(
                 f"it gave job {running.job.name!r} {count!r} units, which is no whole number"
@@ -130,64 +120,55 @@ def _check_size(running: Running, count: int, traits: Traits) -> None:
 
 
 def _counted(
-    answer: IntArray, in_play: InPlay, held: Holdings, traits: Traits
+    answer: IntArray,
+    kinds: Sequence[str | None],
+    in_play: InPlay,
+    held: Holdings,
+    traits: Traits,
 ) -> list[Change]:
-    """Return the changes of counts: shrinking jobs release their newest units, growing ones get free ones."""
-    differs = (answer != in_play.counts).nonzero()[0]
-    if in_play.short:  # these have too few units to continue
-        short = [in_play.position(running) for running in in_play.short.values()]
-        differs = np.union1d(differs, short)
-    total = in_play.held
+    """Return the changes of counts: shrinking jobs release their newest units, growing ones get free ones.
+
+    A job keeps its kind of units, or gives up all that it has.
+    """
+    left = dict[str | None, int](held.idle_by_kind().items())
+    if held.kinds:
+        differs = np.arange(len(answer))
+        if len(kinds) != len(answer):
+            raise traits.refusal(
+                f"it named {len(kinds)} kinds for {len(answer)} jobs; expected one for each"
+            )
+    else:
+        # What jobs hold whose counts are as they were is not looked at.
+        left[""] = held.idle + in_play.shared // 2 - in_play.held
+        differs = (answer != in_play.counts).nonzero()[0]
+        if in_play.short:  # these have too few units to continue
+            short = [in_play.position(running) for running in in_play.short.values()]
+            differs = np.union1d(differs, short)
     found = []
     for position, count in zip(differs.tolist(), answer[differs].tolist(), strict=True):
         running = in_play.line[position]
         _check_size(running, count, traits)
-        grows = count - len(running.units)
-        total += grows
-        if grows > 0:
-            found.append(Change(running, (), grows))
-        elif grows < 0:
-            found.append(Change(running, held.newest(running.units, -grows)))
-    if total > held.idle + in_play.shared // 2:
-        raise traits.refusal(f"it gave {total} units of {held.idle} idle ones")
-    return found
-
-
-def _counted_by_kind(
-    decision: Decision, in_play: InPlay, held: Holdings, traits: Traits
-) -> list[Change]:
-    """Return the changes of an answer in counts and kinds: a job keeps its kind, or gives up all its units."""
-    answer = _whole(decision.counts or (), in_play, traits)
-    idle = held.idle_by_kind()
-    if len(decision.kinds) != len(answer):
-        raise traits.refusal(
-            f"it named {len(decision.kinds)} kinds for {len(answer)} jobs; expected one for each"
-        )
-    found = []
-    for running, count, kind in zip(
-        in_play, answer.tolist(), decision.kinds, strict=True
-    ):
-        _check_size(running, count, traits)
         units = running.units
-        grows = count - len(units)
-        if count and kind not in idle:
+        kind = kinds[position] if held.kinds else ""
+        if count and kind not in left:
             raise traits.refusal(
-                f"it gave job {running.job.name!r} units of {kind!r}; expected {', '.join(idle)}"
+                f"it gave job {running.job.name!r} units of {kind!r}; expected {', '.join(held.idle_by_kind())}"
             )
-        if count and kind is not None:
-            idle[kind] -= count
+        grows = count - len(units)
+        if count or not held.kinds:
+            left[kind] -= count if held.kinds else grows
         if units and count and held.kind_of(units[0]) != kind:
-            found.append(
-                Change(running, list(units), count, (), kind or "", elsewhere=True)
-            )
+            found.append(Change(running, list(units), count, (), kind, elsewhere=True))
         elif grows > 0:
-            found.append(Change(running, (), grows, (), kind or ""))
+            found.append(Change(running, (), grows, (), kind))
         elif grows < 0:
             found.append(Change(running, held.newest(units, -grows)))
-    for kind, left in idle.items():
-        if left < 0:
+    for kind, units_left in left.items():
+        if units_left < 0:
+            idle = held.idle_by_kind().get(kind or "", held.idle)
+            of_kind = f" of kind {kind!r}" if kind else ""
             raise traits.refusal(
-                f"it gave {-left} more units of kind {kind!r} than are idle"
+                f"it gave {idle - units_left} units{of_kind} of {idle} idle ones"
             )
     return found
 
@@ -207,28 +188,21 @@ def _placed(
         if not 0 <= position < len(in_play.line):
             raise traits.refusal(f"it placed job {position} of {len(in_play.line)}")
         running = in_play.line[position]
-        _check_placement(running, units, held, traits)
+        _check_size(running, len(units), traits)
+        name, distinct = running.job.name, set(units)
+        if len(distinct) != len(units) or not held.all_idle(distinct):
+            raise traits.refusal(
+                f"it gave job {name!r} units twice, or such as are not idle: {units}"
+            )
+        if held.kinds and len({held.kind_of(unit) for unit in units}) > 1:
+            raise traits.refusal(
+                f"it gave job {name!r} units of several kinds: {units}"
+            )
         change = _changed_units(running, units)
         if change is not None:
             found.append(change)
     _check_holders(found, held, traits)
     return found
-
-
-def _check_placement(
-    running: Running, units: Sequence[int], held: Holdings, traits: Traits
-) -> None:
-    """Refuse units that a job cannot get: a wrong number, units named twice, not idle, or of several kinds."""
-    _check_size(running, len(units), traits)
-    distinct = set(units)
-    if len(distinct) != len(units) or not held.all_idle(distinct):
-        raise traits.refusal(
-            f"it gave job {running.job.name!r} units twice, or such as are not idle: {units}"
-        )
-    if held.kinds and len({held.kind_of(unit) for unit in units}) > 1:
-        raise traits.refusal(
-            f"it gave job {running.job.name!r} units of several kinds: {units}"
-        )
 
 
 def _changed_units(running: Running, after: Sequence[int]) -> Change | None:
@@ -266,14 +240,14 @@ def _transferred(
     transfers: Sequence[Transfer], in_play: InPlay, held: Holdings, traits: Traits
 ) -> list[Change]:
     """Return the changes of an answer that moves units between classes of holders."""
-    current = [running.units for running in in_play]
+    current = [running.units for running in in_play.line]
     classes = _units_by_holders(in_play, held)
     wanted = [transfer for transfer in transfers if transfer.before or transfer.after]
     for transfer in wanted:
         before, after = transfer.before, transfer.after
         known = len(classes.get(before, ())) if before else held.free
         possible = len(set(after)) <= 2 and all(
-            0 <= position < len(in_play) for position in after
+            0 <= position < len(in_play.line) for position in after
         )
         if transfer.units > known or not possible:
             raise traits.refusal(
@@ -282,14 +256,9 @@ def _transferred(
     new = sum(transfer.units for transfer in wanted if not transfer.before)
     if new > held.free:
         raise traits.refusal(f"it gave {new} free units of {held.free}")
-    classes[()] = held.take(new)
-    found = []
-    for running, units in zip(in_play, move(current, classes, wanted), strict=True):
-        _check_size(running, len(units), traits)
-        change = _changed_units(running, units)
-        if change is not None:
-            found.append(change)
-    return found
+    classes[()] = list(held.take(new))
+    moved = move(current, classes, wanted)
+    return _placed(dict(enumerate(moved)), in_play, held, traits)
 
 
 def _units_by_holders(
@@ -297,7 +266,7 @@ def _units_by_holders(
 ) -> dict[tuple[int, ...], list[int]]:
     """Return the held units by the positions of the jobs that hold them."""
     classes: dict[tuple[int, ...], list[int]] = {}
-    for position, running in enumerate(in_play):
+    for position, running in enumerate(in_play.line):
         for unit in running.units:
             holders = tuple(map(in_play.position, in_play.of(held.holders(unit))))
             if holders[0] == position:  # a shared unit is counted with its first holder

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
-from typing import Any, overload
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import Dynamics, Job
 from bft.models.tolerances import FINISHED, INSTANT
-from bft.replay.engine.history import RunInterval
 from bft.replay.engine.ledger import JobRecord
-from bft.replay.engine.policy_api import Jobs, JobView
-from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
+from bft.replay.engine.policy_api import Jobs, JobView, RunInterval
+from bft.replay.engine.snapshot import NOT_STORED
 from bft.replay.trace.node_trace import SECOND_NS
 
 NEVER = 2**63 - 1
@@ -60,7 +59,7 @@ class Running:
     turn: int = field(metadata=NOT_STORED)
     job: Job = field(metadata=NOT_STORED)
     record: JobRecord = field(metadata=NOT_STORED)
-    dynamics: Dynamics | None = field(metadata=NOT_STORED)
+    dynamics: Dynamics | None
     units: list[int] = field(default_factory=list)
     progress: float = 0.0
     rate: float = 0.0
@@ -100,18 +99,6 @@ class Running:
             None if profile is None else profile.start(tunes=tunes),
         )
 
-    def stall(self, until: int, kind: str) -> None:
-        """Stop its progress until then; the latest end of several stalls counts."""
-        if until > self.stalled_until:
-            self.stalls.append((until, kind))
-            self.stalled_until = until
-
-    def end_run(self) -> None:
-        """It has lost its last unit: a remaining stall ends with the run to which it was charged."""
-        self.stalled_until = 0
-        if self.stalls:
-            self.stalls.clear()
-
     def progress_at(self, instant: int) -> float:
         """Samples done at an instant, if nothing happens before."""
         since = (
@@ -125,70 +112,45 @@ class Running:
     def set_rate(self, rate: float, now: int) -> None:
         """Run at `rate` from now on, an instant up to which its amounts are settled; compute its finish."""
         self.rate, self.rated_ns = rate, now
-        self.rated_units, self.rated_shared, self.rated_stall_ns = (
-            len(self.units),
-            bool(self.partners),
-            self.stalled_until,
-        )
+        self.rated_units, self.rated_shared = len(self.units), bool(self.partners)
+        self.rated_stall_ns = self.stalled_until
         self.finish_ns = self.due_ns = NEVER
         if rate <= 0:
             return
-        begin = now if now > self.stalled_until else self.stalled_until
-        work, done = self.job.pmax, self.progress
-        nanoseconds = (work - done) / rate * SECOND_NS
-        if nanoseconds < NEVER - begin - 1:
-            whole = round(nanoseconds)
-            if abs(nanoseconds - whole) > INSTANT * nanoseconds:
-                whole = math.ceil(nanoseconds)
-            finish_ns = self.finish_ns = begin + whole if whole > 0 else begin
-            lacking = work * _NEARLY - done
-            early = (
-                begin + math.ceil(lacking / rate * SECOND_NS) if lacking > 0 else now
-            )
-            self.due_ns = early if early < finish_ns else finish_ns
+        self.finish_ns = self._reaches(self.job.pmax)
+        if self.finish_ns != NEVER:
+            lacking, early = self.job.pmax * _NEARLY - self.progress, now
+            if lacking > 0:
+                begin = now if now > self.stalled_until else self.stalled_until
+                early = begin + math.ceil(lacking / rate * SECOND_NS)
+            self.due_ns = early if early < self.finish_ns else self.finish_ns
+        if self.rungs:
+            self.ask_ns = min(self.ask_ns, self._reaches(self.rungs[0]))
 
     def present(self, now: int, asked_ns: int) -> RunInterval | None:
         """Return the interval since the job's rate was set or the policy was last asked; None if it held nothing."""
         begin = max(self.rated_ns, asked_ns)
         if not self.rated_units or now <= begin:
             return None
-        units, shared, stall_ns = (
-            self.rated_units,
-            self.rated_shared,
-            self.rated_stall_ns,
-        )
-        return RunInterval.between(
-            begin, now, units, shared, stall_ns, self.rate, "decision"
-        )
+        return RunInterval.between(begin, now, *self.rated, "decision")
+
+    @property
+    def rated(self) -> tuple[int, bool, int, float]:
+        """What it has held since its rate was set, as `RunInterval.between` takes it."""
+        return self.rated_units, self.rated_shared, self.rated_stall_ns, self.rate
 
     def _reaches(self, samples: float) -> int:
         """When it will have done so many samples at the rate that has just been set, NEVER beyond the calendar."""
-        begin = max(self.rated_ns, self.stalled_until)
+        begin, stalled_until = self.rated_ns, self.stalled_until
+        if stalled_until > begin:
+            begin = stalled_until
         nanoseconds = (samples - self.progress) / self.rate * SECOND_NS
         if not nanoseconds < NEVER - begin - 1:
             return NEVER
         whole = round(nanoseconds)
         if abs(nanoseconds - whole) > INSTANT * nanoseconds:
             whole = math.ceil(nanoseconds)
-        return begin + max(0, whole)
-
-    def ask_at_rung(self) -> None:
-        """Have it looked at when it reaches its next rung, at the rate that has just been set."""
-        if self.rate > 0:
-            self.ask_ns = min(self.ask_ns, self._reaches(self.rungs[0]))
-
-    def state(self) -> dict[str, Any]:
-        """The state for a checkpoint."""
-        return {
-            **snapshot(self),
-            "dynamics": None if self.dynamics is None else self.dynamics.state(),
-        }
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        restore_snapshot(self, state)
-        if self.dynamics is not None:
-            self.dynamics.restore(state["dynamics"])
+        return begin + whole if whole > 0 else begin
 
     def view(self, now: int, at: Mapping[int, int], *, clairvoyant: bool) -> JobView:
         """The policy's view at an instant; `at` gives the position in play of each job that shares units."""
@@ -285,7 +247,30 @@ class ExactSum:
 
 
 IntArray = NDArray[np.int64]
-HELD, MIN_UNITS, MAX_UNITS, ROW = range(4)
+# Rows of the numbers of jobs in play: units held, fewest and most; where each stands in the table; when to look at it
+# next, and from when on it may be finished.
+HELD, MIN_UNITS, MAX_UNITS, ROW, NEXT, DUE = range(6)
+# The earliest of some instants, where it must be found anew.
+_UNKNOWN = -1
+
+
+T = TypeVar("T")
+
+
+class _Shown(Generic[T]):
+    """A property that is made anew when it has been taken out of `shown`."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        found: T | None = instance.shown.get(self._name)
+        if found is None:
+            found = instance.shown[self._name] = self._make(instance)
+        return found
 
 
 class InPlay:
@@ -293,6 +278,8 @@ class InPlay:
 
     Attributes
     ----------
+    line
+        All of them.
     active
         Those that hold units, by position in the table.
     short
@@ -301,8 +288,6 @@ class InPlay:
         Those that run on some sizes only.
     held
         Units that they hold, those that two of them hold counted twice.
-    counts
-        Units that each holds, by position.
     shared
         Units that they share, counted for both of two.
     rates
@@ -314,17 +299,11 @@ class InPlay:
         self.line: list[Running] = []
         self._turns: list[int] = []
         self._by_index: dict[int, Running] = {}
-        self._numbers: IntArray = np.zeros(
-            (4, 16), dtype=np.int64
-        )  # units held, fewest and most, and the row in the table, by position
-        self._held = self._numbers[
-            HELD
-        ].data  # written to as Python's numbers: several times as fast
-        self.counts = self._numbers[HELD, :0]
-        # What policies look at, kept until it changes.
-        self._copies: list[IntArray | None] = [None] * 4
-        self._running: tuple[int, ...] | None = None
-        self._positions: dict[str, int] | None = None
+        self._numbers: IntArray = np.zeros((6, 16), dtype=np.int64)
+        # Rows are written to as Python's numbers: several times as fast.
+        self._rows = [row.data for row in self._numbers]
+        self._next_ns = self._due_ns = NEVER  # the earliest of their rows
+        self.shown: dict[str, Any] = {}
         self.rates = ExactSum()
         self.shared = 0
         self.active: dict[int, Running] = {}
@@ -332,70 +311,70 @@ class InPlay:
         self.sized: dict[int, Running] = {}
         self.held = 0
 
-    def __len__(self) -> int:
-        return len(self.line)
+    # What policies look at is kept until it changes.
 
-    def __iter__(self) -> Iterator[Running]:
-        return iter(self.line)
+    @_Shown
+    def counts(self) -> IntArray:
+        """Units that each holds: int64 of shape (jobs,), read-only."""
+        return self._copy(HELD)
 
-    def __getitem__(self, position: int) -> Running:
-        return self.line[position]
+    @_Shown
+    def least(self) -> IntArray:
+        """Fewest units on which each runs, at least 1."""
+        return self._copy(MIN_UNITS)
 
-    def copy(self, row: int) -> IntArray:
-        """Return a read-only array with the units of each job: held, minimum (at least 1) or maximum; or its row."""
-        copy = self._copies[row]
-        if copy is None:
-            copy = self._copies[row] = self._numbers[row, : len(self.line)].copy()
-            copy.setflags(write=False)
-        return copy
+    @_Shown
+    def most(self) -> IntArray:
+        """Most units on which each runs."""
+        return self._copy(MAX_UNITS)
 
-    @property
+    @_Shown
     def running(self) -> tuple[int, ...]:
         """Positions of those that hold units."""
-        if self._running is None:
-            self._running = tuple((self.counts != 0).nonzero()[0].tolist())
-        return self._running
+        return tuple(self.counts.nonzero()[0].tolist())
+
+    @_Shown
+    def positions(self) -> Mapping[str, int]:
+        """Position of each by its name."""
+        return {one.job.name: position for position, one in enumerate(self.line)}
+
+    @_Shown
+    def rows(self) -> IntArray:
+        """Where each stands in the table."""
+        return self._copy(ROW)
+
+    def _copy(self, row: int) -> IntArray:
+        copy = self._numbers[row, : len(self.line)].copy()
+        copy.setflags(write=False)
+        return copy
 
     def position(self, running: Running) -> int:
         """Number of jobs in play admitted before this one."""
         return bisect_left(self._turns, running.turn)
 
-    @property
-    def positions(self) -> Mapping[str, int]:
-        """Position by name; rebuilt after a job has come or gone."""
-        if self._positions is None:
-            self._positions = {
-                running.job.name: position for position, running in enumerate(self.line)
-            }
-        return self._positions
-
     def of(self, indices: Iterable[int]) -> list[Running]:
         """The jobs in play among these distinct positions of the table, in order of admission."""
         found = [self._by_index[index] for index in indices if index in self._by_index]
-        return (
-            sorted(found, key=lambda running: running.turn) if len(found) > 1 else found
-        )
+        if len(found) > 1:
+            found.sort(key=lambda running: running.turn)
+        return found
 
     def add(self, running: Running) -> None:
         """A job is admitted, after all others."""
         position = len(self.line)
         if position == self._numbers.shape[1]:
-            self._numbers = np.concatenate(
-                [self._numbers, np.zeros_like(self._numbers)], axis=1
-            )
-            self._held = self._numbers[HELD].data
-        self._numbers[:, position] = (
-            len(running.units),
-            max(running.job.jmin, 1),
-            running.job.jmax,
-            running.index,
-        )
+            more = np.zeros_like(self._numbers)
+            self._numbers = np.concatenate([self._numbers, more], axis=1)
+            self._rows = [row.data for row in self._numbers]
+        held, job = len(running.units), running.job
+        units = held, max(job.jmin, 1), job.jmax
+        self._numbers[:, position] = *units, running.index, NEVER, NEVER
         self.line.append(running)
         self._turns.append(running.turn)
         self._by_index[running.index] = running
         if running.job.sizes is not None:
             self.sized[running.index] = running
-        self._come_or_gone()
+        self.shown.clear()
 
     def remove(self, running: Running) -> None:
         """A job without units leaves the jobs in play."""
@@ -403,35 +382,28 @@ class InPlay:
         del self.line[position], self._turns[position], self._by_index[running.index]
         self._numbers[:, position:last] = self._numbers[:, position + 1 : last + 1]
         self.sized.pop(running.index, None)
-        self._come_or_gone()
-
-    def _come_or_gone(self) -> None:
-        self._copies[:] = [None] * 4
-        self.counts = self._numbers[HELD, : len(self.line)]
-        self._positions = self._running = None
+        self.shown.clear()
 
     def hold(self, running: Running, units: list[int]) -> None:
         """A job holds exactly these units."""
         count, before = len(units), len(running.units)
         running.units, running.waiting_view = units, None
         self.held += count - before
-        self._held[bisect_left(self._turns, running.turn)] = count
-        self._copies[HELD] = None
+        self._rows[HELD][bisect_left(self._turns, running.turn)] = count
+        self.shown.pop("counts", None)
         if not before:
             self.active[running.index] = running
-            self._running = None
+            self.shown.pop("running", None)
         elif not count:
             del self.active[running.index]
-            self._running = None
+            self.shown.pop("running", None)
         if self.short or self.sized or 0 < count < running.job.jmin:
             self._note_short(running)
 
     def _note_short(self, running: Running) -> None:
         """Note whether a job holds a number of units on which it does not run."""
         job, count = running.job, len(running.units)
-        if 0 < count < job.jmin or (
-            job.sizes is not None and count and not job.runs_on(count)
-        ):
+        if count and not job.runs_on(count):
             self.short[running.index] = running
         else:
             self.short.pop(running.index, None)
@@ -441,15 +413,58 @@ class InPlay:
         self.shared += sum(partners.values()) - sum(running.partners.values())
         running.partners = partners
 
+    def plan(self, running: Running) -> None:
+        """Note when a job is to be looked at: at its finish, or as its rate must be computed again."""
+        position = bisect_left(self._turns, running.turn)
+        next_ns, due_ns, asked_ns = running.finish_ns, running.due_ns, running.ask_ns
+        if asked_ns < next_ns:
+            next_ns = asked_ns
+            due_ns = asked_ns if asked_ns < due_ns else due_ns
+        row = self._rows[NEXT]
+        if next_ns <= self._next_ns:
+            self._next_ns = next_ns
+        elif row[position] == self._next_ns:
+            self._next_ns = _UNKNOWN
+        row[position] = next_ns
+        row = self._rows[DUE]
+        if due_ns <= self._due_ns:
+            self._due_ns = due_ns
+        elif row[position] == self._due_ns:
+            self._due_ns = _UNKNOWN
+        row[position] = due_ns
+
+    @property
+    def next_ns(self) -> int:
+        """When to look at a job next, NEVER where there is none."""
+        if self._next_ns == _UNKNOWN:
+            self._next_ns = self._earliest(NEXT)
+        return self._next_ns
+
+    @property
+    def due_ns(self) -> int:
+        """From when on a job may be finished or is to be looked at."""
+        if self._due_ns == _UNKNOWN:
+            self._due_ns = self._earliest(DUE)
+        return self._due_ns
+
+    def _earliest(self, row: int) -> int:
+        return int(self._numbers[row, : len(self.line)].min(initial=NEVER))
+
+    def due(self, now: int) -> list[Running]:
+        """Return the jobs that are to be looked at by now, in order of admission."""
+        due = self._numbers[DUE, : len(self.line)] <= now
+        return [self.line[position] for position in due.nonzero()[0].tolist()]
+
     def restored(self, running: Running) -> None:
         """Restore a job in play."""
+        units, running.units = running.units, []
+        partners, running.partners = running.partners, {}
         self.add(running)
-        self.held += len(running.units)
-        if running.units:
-            self.active[running.index] = running
-            self._note_short(running)
+        if units:
+            self.hold(running, units)
+        self.share(running, partners)
         self.rates.add(running.rate)
-        self.shared += sum(running.partners.values())
+        self.plan(running)
 
 
 class Window(Jobs):
@@ -457,8 +472,6 @@ class Window(Jobs):
 
     A policy may keep this beyond the decision: `keep`, called before the engine changes anything, makes it permanent.
     """
-
-    _kept: Jobs | None = None
 
     def __init__(
         self, in_play: InPlay, now: int, asked_ns: int, clairvoyant: bool, used: int
@@ -468,75 +481,64 @@ class Window(Jobs):
         self._seen: dict[int, JobView] = {}  # of running jobs, by position in the table
 
     def keep(self) -> None:
-        """Make the views of all jobs, so that they show this instant for good."""
-        present = {
+        """Make the views of all jobs: from now on it is a sequence of these, and shows this instant for good."""
+        self._present = {
             position: interval
             for position in self.running
             if (interval := self.present(position))
         }
-        self._kept, self._in_play = Jobs(self, present), InPlay()
+        self._views = tuple(self)
+        self.__class__ = Jobs  # type: ignore[assignment]
 
     def __len__(self) -> int:
-        return len(self._in_play) if self._kept is None else len(self._kept)
+        return len(self._in_play.line)
 
     def __iter__(self) -> Iterator[JobView]:
-        return map(self._see, self._in_play) if self._kept is None else iter(self._kept)
+        return map(self._see, self._in_play.line)
 
-    @overload
-    def __getitem__(self, position: int) -> JobView: ...
-
-    @overload
-    def __getitem__(self, position: slice) -> tuple[JobView, ...]: ...
-
-    def __getitem__(self, position: int | slice) -> JobView | tuple[JobView, ...]:
-        if self._kept is not None:
-            return self._kept[position]
-        return (
-            tuple(self)[position]
-            if isinstance(position, slice)
-            else self._see(self._in_play[position])
-        )
+    def __getitem__(self, position: Any) -> Any:
+        if isinstance(position, slice):
+            return tuple(self)[position]
+        return self._see(self._in_play.line[position])
 
     @property
     def counts(self) -> IntArray:
         """Units that each job holds: int64 of shape (jobs,), read-only."""
-        return self._in_play.copy(HELD) if self._kept is None else self._kept.counts
+        return self._in_play.counts
 
     @property
     def running(self) -> Sequence[int]:
         """Positions of the jobs that hold units, ascending."""
-        return self._in_play.running if self._kept is None else self._kept.running
+        return self._in_play.running
 
     @property
     def positions(self) -> Mapping[str, int]:
         """Position of each job by its name."""
-        return self._in_play.positions if self._kept is None else self._kept.positions
+        return self._in_play.positions
 
     @property
     def table(self) -> Sequence[Job]:
         """The job table, to which jobs are only added."""
-        return self._in_play.table if self._kept is None else self._kept.table
+        return self._in_play.table
 
     @property
     def rows(self) -> IntArray:
         """Where each job stands in `table`: int64 of shape (jobs,), read-only."""
-        return self._in_play.copy(ROW) if self._kept is None else self._kept.rows
+        return self._in_play.rows
 
     @property
     def least(self) -> IntArray:
         """Fewest units on which each job runs, at least 1: int64 of shape (jobs,), read-only."""
-        return self._in_play.copy(MIN_UNITS) if self._kept is None else self._kept.least
+        return self._in_play.least
 
     @property
     def most(self) -> IntArray:
         """Most units on which each job runs: int64 of shape (jobs,), read-only."""
-        return self._in_play.copy(MAX_UNITS) if self._kept is None else self._kept.most
+        return self._in_play.most
 
     @property
     def sized(self) -> Sequence[int]:
         """Positions of the jobs that run on some sizes only, ascending."""
-        if self._kept is not None:
-            return self._kept.sized
         return sorted(map(self._in_play.position, self._in_play.sized.values()))
 
     @property
@@ -546,21 +548,16 @@ class Window(Jobs):
 
     def present(self, position: int) -> RunInterval | None:
         """Return the interval of a job that is under way since the policy was last asked, None if it has only begun."""
-        if self._kept is not None:
-            return self._kept.present(position)
-        return self._in_play[position].present(self._now, self._asked_ns)
+        return self._in_play.line[position].present(self._now, self._asked_ns)
 
     def _see(self, running: Running) -> JobView:
         seen = running.waiting_view or self._seen.get(running.index)
-        if seen is not None:
-            return seen
-        positions = {}
-        if running.partners:
-            positions = {
+        if seen is None:
+            at = {
                 one.index: self._in_play.position(one)
                 for one in self._in_play.of(running.partners)
             }
-        seen = self._seen[running.index] = running.view(
-            self._now, positions, clairvoyant=self._clairvoyant
-        )
+            seen = self._seen[running.index] = running.view(
+                self._now, at, clairvoyant=self._clairvoyant
+            )
         return seen

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Any, Literal
 
-from bft.models import Curve, Event, InputError, Job, JobTable, Orders, Workload
+from bft.models import Event, InputError, Job, JobTable, Orders, Workload
 from bft.models.tolerances import FINISHED
 from bft.replay.engine.running import Running
-from bft.replay.engine.snapshot import restore_snapshot, snapshot
+from bft.replay.engine.snapshot import restore_snapshot, restored, snapshot
 
 
 class WorkloadError(InputError):
@@ -137,41 +137,14 @@ class WorkloadDriver:
         except TypeError as error:
             raise self._refusal(f"what it remembers cannot be kept: {error}") from error
         later = islice(self._jobs.values(), self._initial, None)
-        submitted = [_written(job) for job in later]
+        submitted = [snapshot(job) for job in later]
         return {"memory": memory, "cancelled": self.cancelled, "jobs": submitted}
 
     def restore(self, state: Mapping[str, Any]) -> list[Job]:
         """Restore `state`, and return the jobs that had been submitted."""
         restore_snapshot(self.workload, state["memory"], inner=True)
         self.cancelled[:] = state["cancelled"]
-        jobs = [_read(entry) for entry in state["jobs"]]
+        jobs: list[Job] = restored(list[Job], state["jobs"])
         for job in jobs:
             self._join(job)
         return jobs
-
-
-def _written(job: Job) -> dict[str, Any]:
-    """Return a job as JSON values."""
-    entry: dict[str, Any] = {}
-    for field in fields(Job):
-        if field.name == "profile":
-            continue
-        value = getattr(job, field.name)
-        entry[field.name] = _points(value) if isinstance(value, Curve) else value
-    entry["by_kind"] = {
-        kind: [_points(curve) for curve in pair] for kind, pair in job.by_kind.items()
-    }
-    entry["extra"] = dict(job.extra)
-    return entry
-
-
-def _points(curve: Curve) -> list[list[float]]:
-    return [curve.ns.tolist(), curve.ps.tolist()]
-
-
-def _read(entry: Mapping[str, Any]) -> Job:
-    by_kind = {}
-    for kind, (rates, values) in entry["by_kind"].items():
-        by_kind[kind] = (Curve(*rates), Curve(*values))
-    curves = {name: Curve(*entry[name]) for name in ("scalability", "objective")}
-    return Job(**{**entry, **curves, "by_kind": by_kind})

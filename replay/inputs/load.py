@@ -25,8 +25,8 @@ from bft.models.jobs import different_rates, joined, long_rescales, shown_sizes
 from bft.models.tables import read_table, trusting_pickles
 from bft.replay.engine.policy_api import Kind
 from bft.replay.engine.rules import Interference
-from bft.replay.engine.watcher import NoteTaker
 from bft.replay.inputs.files import Files, InMemoryInputs, input_digests
+from bft.replay.inputs.notes import NoteTaker
 from bft.replay.inputs.shaping import apart, fit_sizes, shaped
 from bft.replay.options.options import Options
 from bft.replay.options.presets import JOB_FORMATS, POLLUX_READING

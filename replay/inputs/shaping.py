@@ -12,7 +12,7 @@ import numpy as np
 from bft.models import Curve, InputError, Job, JobTable
 from bft.models.tolerances import whole_above
 from bft.replay.engine.policy_api import Kind
-from bft.replay.engine.watcher import NoteTaker
+from bft.replay.inputs.notes import NoteTaker
 from bft.replay.options.options import Options
 from bft.replay.pools import Pool
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace

@@ -15,7 +15,7 @@ from itertools import chain, islice
 from bft.models import Job
 from bft.replay.engine.policy_api import State
 from bft.replay.engine.rules import Interference
-from bft.replay.engine.units import Placement
+from bft.replay.engine.units import FreeList
 from bft.replay.policies.rigid import Refused
 
 
@@ -72,14 +72,14 @@ class SharedPlaces:
         hosts
             Jobs whose open units may be used, best first.
         spread
-            Whether they may lie on more nodes than needed; see `Placement.take`.
+            Whether they may lie on more nodes than needed; see `FreeList.take`.
         """
         if self._per == 1:  # all nodes are equal
             opened = chain.from_iterable(self._open[host] for host in hosts)
             first = tuple(islice(chain(self._free, opened), units))
             return first if len(first) == units else None
         line = list(self._free)
-        places = Placement(line, self._per)
+        places = FreeList(line, self._per)
         units_taken = places.take(units, spread=spread)
         for host in hosts:
             if units_taken is not None:
@@ -111,7 +111,7 @@ class SharedPlaces:
         return shared
 
 
-def free_units(state: State, places: Placement, held: Container[int]) -> list[int]:
+def free_units(state: State, places: FreeList, held: Container[int]) -> list[int]:
     """The units that are free on paper: those of the nodes in `places` that are idle and not held."""
     per = state.machine.units_per_node
     nodes = places.by_node()

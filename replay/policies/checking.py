@@ -16,7 +16,6 @@ from bft.models import Curve, InputError, Job, JobTable, Objective, xi_from_fram
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import (
     Decision,
-    Machine,
     Policy,
     PolicyCall,
     PolicyError,
@@ -266,7 +265,7 @@ class _Checked:
         while state is None:
             state = replay.advance()
         per = state.machine.units_per_node
-        busy = Machine(Holdings(state.machine.nodes * per, per))
+        busy = Holdings(state.machine.nodes * per, per)
         for label, asked in (
             ("without jobs", replace(state, jobs=())),
             ("without idle units", State(state.time_ns, 0, state.jobs, busy)),
@@ -328,6 +327,8 @@ class _Checked:
         try:
             stored = [json.dumps(replay.state(), default=_plain) for _ in range(2)]
             fresh.restore(json.loads(stored[0]))
+            for name, table in fresh.tables.items():
+                table.restore(replay.tables[name].saved())
         except (PolicyError, TypeError, ValueError, AttributeError) as error:
             what = f"its state() does not come back through JSON: {error}"
             raise self._lacks("resumable", what) from error

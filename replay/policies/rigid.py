@@ -15,7 +15,7 @@ from typing import ClassVar, TypeAlias
 
 from bft.models import Job
 from bft.replay.engine.policy_api import Decision, Kind, State
-from bft.replay.engine.units import Placement
+from bft.replay.engine.units import FreeList
 from bft.replay.policies._constants import consolidates, constant
 
 # Whether a job may lie on more nodes than it needs.
@@ -61,7 +61,7 @@ def start(
     *,
     spreads: Spreads,
     blocks: bool = False,
-    places: Placement | None = None,
+    places: FreeList | None = None,
 ) -> Decision:
     """Start waiting jobs in turn on free units; running jobs are not touched.
 
@@ -240,7 +240,7 @@ def _excess(state: State, order: Iterable[int]) -> set[int] | None:
 def _giving_way(
     state: State,
     behind: Sequence[int],
-    places: Placement,
+    places: FreeList,
     needed: int,
     *,
     spread: bool,
@@ -271,7 +271,7 @@ def _giving_way(
 
 
 def _fits(room: dict[int, int], needed: int, *, spread: bool, per: int) -> bool:
-    """Whether `Placement` with this much room on each node would have units for a job."""
+    """Whether `FreeList` with this much room on each node would have units for a job."""
     if spread or per == 1:
         return sum(room.values()) >= needed
     full_nodes, rest = divmod(needed, per)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bft.replay.engine.host import NOT_HELD, HostReturns
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.rules import Rules
-from bft.replay.engine.units import NOT_HELD, HostReturns
 from bft.replay.results.dedicated import equivalent_nodes
 from bft.replay.results.metrics import mean
 from bft.replay.trace.host_jobs import NEVER, HostJobs

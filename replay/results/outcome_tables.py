@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from bft.models import Job, JobTable, write_parquet
 from bft.models.tables import ROW_GROUP, row_groups, write_parquet_parts
+from bft.replay.engine.host import NOT_HELD
 from bft.replay.engine.ledger import BOOKS, Outcome
-from bft.replay.engine.units import NOT_HELD
 from bft.replay.results.metrics import mean_units
 from bft.replay.results.run_directory import (
     ALLOCATIONS,

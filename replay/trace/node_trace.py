@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -23,6 +24,8 @@ FloatArray: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = tuple[IndexArray, TimeArray]
 """Node (or unit) and instant of each join, or of each leave."""
 SECOND_NS = 1_000_000_000
+# Events of which lists are made at a time.
+_AT_ONCE = 1024
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,9 +179,11 @@ class NodeTrace:
         >>> list(always_idle(2, 5, 9).events())
         [(5, [], [0, 1])]
         """
-        for event in range(first, len(self)):
-            left, joined = self.leaves(event).tolist(), self.joins(event).tolist()
-            yield int(self.times[event]), left, joined
+        for begin in range(first, len(self), _AT_ONCE):
+            end = min(begin + _AT_ONCE, len(self))
+            left = _by_event(self.left, self.left_at[begin : end + 1])
+            joined = _by_event(self.joined, self.joined_at[begin : end + 1])
+            yield from zip(self.times[begin:end].tolist(), left, joined, strict=True)
 
     def rows(self) -> tuple[Rows, Rows]:
         """Return all joins and all leaves, in order of time."""
@@ -265,6 +270,14 @@ def consecutive(begins: TimeArray, lengths: TimeArray) -> TimeArray:
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(begins - (ends - lengths), lengths) + np.arange(total)
+
+
+def _by_event(slots: IndexArray, bounds: TimeArray) -> Iterator[list[int]]:
+    """Yield the slots of each event as Python's numbers, made of all at once: several times as fast."""
+    first = int(bounds[0])
+    numbers = slots[first : bounds[-1]].tolist()
+    for begin, end in pairwise((bounds - first).tolist()):
+        yield numbers[begin:end]
 
 
 def events_of(joins: Rows, leaves: Rows) -> dict[str, Any]:

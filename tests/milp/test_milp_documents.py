@@ -6,7 +6,6 @@ import contextlib
 import copy
 import json
 import tracemalloc
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from strategies import curves, worth_of
 
 from bft.milp import Document, ProblemError, answer, parse, settle, solve
-from bft.replay.engine.units import FreeList
 
 Json = dict[str, Any]
 
@@ -470,116 +468,6 @@ def test_what_one_job_releases_another_may_take_in_any_order() -> None:
 def test_more_units_than_there_are_cannot_be_settled() -> None:
     with pytest.raises(IndexError):
         settle([[0], [1]], [1, 3], [2])
-
-
-# --- free units ---------------------------------------------------------------------------------------------------
-
-
-class NaiveFreeUnits:
-    """The same as a dictionary from a unit to the event since which it is idle."""
-
-    def __init__(self) -> None:
-        self.since: dict[int, int] = {}
-
-    def take(self) -> int:
-        unit = min(self.since, key=lambda unit: (self.since[unit], unit))
-        del self.since[unit]
-        return unit
-
-
-def drive(
-    choose: Callable[[int], int], *, steps: int, units: int, rejoin: bool
-) -> None:
-    """Add, discard and take units by `choose(below)`, and compare with the naive model at each step."""
-    real, naive = FreeList(units), NaiveFreeUnits()
-    discarded: set[int] = set()
-    for event in range(steps):
-        outside = [
-            u
-            for u in range(units)
-            if u not in naive.since and (rejoin or u not in discarded)
-        ]
-        action = choose(4)
-        if action <= 1 and outside:
-            unit = outside[choose(len(outside))]
-            # Released units are older than the event at which they are released, and several join at one.
-            since = choose(event + 1) if action else event // 3
-            real.add(unit, since)
-            naive.since[unit] = since
-        elif action == 2:
-            unit = choose(units)
-            real.discard(unit)
-            naive.since.pop(unit, None)
-            discarded.add(unit)
-        elif naive.since:
-            assert real.take() == naive.take()
-        else:
-            with pytest.raises(IndexError):
-                real.take()
-        assert len(real) == len(naive.since)
-        assert list(real) == sorted(naive.since)
-        assert [unit in real for unit in range(units)] == [
-            unit in naive.since for unit in range(units)
-        ]
-    while naive.since:
-        assert real.take() == naive.take()
-    assert len(real) == 0
-
-
-@pytest.mark.parametrize(
-    "rejoin",
-    [False, True],
-    ids=["units discarded for good", "units that come back"],
-)
-@examples(300)
-@given(data=st.data())
-def test_free_units_are_taken_oldest_first(
-    data: st.DataObject, *, rejoin: bool
-) -> None:
-    def choose(below: int) -> int:
-        return data.draw(st.integers(0, below - 1))
-
-    drive(
-        choose,
-        steps=data.draw(st.integers(1, 25)),
-        units=data.draw(st.integers(1, 5)),
-        rejoin=rejoin,
-    )
-
-
-def test_units_idle_equally_long_are_taken_by_number() -> None:
-    free = FreeList(6)
-    for unit in (4, 1, 3):
-        free.add(unit, 7)
-    free.add(5, 2)
-    assert [free.take() for _ in range(4)] == [5, 1, 3, 4]
-
-
-def test_a_unit_that_left_and_came_back_is_as_young_as_its_return() -> None:
-    free = FreeList(2)
-    free.add(0, 1)
-    free.discard(0)
-    free.add(1, 3)
-    free.add(0, 5)
-    assert [free.take(), free.take()] == [1, 0]
-
-
-def test_discarding_units_that_are_not_free_changes_nothing() -> None:
-    free = FreeList(3)
-    free.discard(2)
-    free.add(1, 0)
-    free.discard(1)
-    free.discard(1)
-    assert (len(free), list(free)) == (0, [])
-    with pytest.raises(IndexError):
-        free.take()
-
-
-def test_a_machine_without_units_has_no_free_units() -> None:
-    free = FreeList(0)
-    assert (len(free), list(free)) == (0, [])
-    with pytest.raises(IndexError):
-        free.take()
 
 
 @pytest.mark.parametrize("name", ["night 7", 12, {"run": "a", "evt": 3}])

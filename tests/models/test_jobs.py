@@ -31,8 +31,8 @@ from bft.models import (
     read_published_jobs,
 )
 from bft.models.job_tables import FOR_POLICIES, is_misspelt, write_jobs
-from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
+from bft.replay.inputs.notes import Silent
 from bft.replay.options.options import Options
 
 TSUB = "2021-02-10T20:21:15Z"

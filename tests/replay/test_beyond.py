@@ -12,8 +12,8 @@ from bft.datasets import generate_dnn_jobs
 from bft.models import JobTable, jobs_from_frame
 from bft.replay import Options
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
+from bft.replay.inputs.notes import Silent
 from bft.replay.options.presets import PRESETS
 from bft.replay.results.bounds import bounds_of
 from bft.replay.trace.node_trace import NodeTrace

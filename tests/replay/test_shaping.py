@@ -15,7 +15,7 @@ from bft.models import Curve, InputError, Job, JobTable, jobs_to_frame
 from bft.models.tables import write_parquet
 from bft.replay import Options, always_idle, write_trace
 from bft.replay.cli.main import run
-from bft.replay.engine.watcher import Notes, Silent
+from bft.replay.inputs.notes import Notes, Silent
 from bft.replay.inputs.shaping import (
     repeated,
     shaped,

@@ -13,7 +13,7 @@ from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import Decision, Kind, State
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.snapshot import StoredState
-from bft.replay.engine.units import Placement
+from bft.replay.engine.units import FreeList
 from bft.replay.policies.lucid.submissions import Forecast, RecentSubmissions
 from bft.replay.policies.rigid import start
 from bft.replay.pools import joint
@@ -73,7 +73,7 @@ class LucidProfiler(StoredState):
 
         def started(units: int) -> Decision:
             free = [unit for unit in range(units) if unit not in held]
-            places = Placement(free, per)
+            places = FreeList(free, per)
             return start(
                 state, waiting, spreads=lambda job: False, blocks=True, places=places
             )

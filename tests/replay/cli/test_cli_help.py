@@ -20,7 +20,7 @@ from rich.console import Console
 
 from bft.replay.cli.main import COMMANDS, cli, run
 from bft.replay.cli.parameters import EXAMPLES
-from bft.replay.engine.watcher import bar
+from bft.replay.cli.watcher import bar
 
 BFT = Path(sys.executable).with_name("bft-replay")
 

@@ -29,7 +29,7 @@ from rich.progress import TaskProgressColumn
 from bft.models import read_table
 from bft.replay import always_idle
 from bft.replay.cli.main import run
-from bft.replay.engine.watcher import Output, bar
+from bft.replay.cli.watcher import Output, bar
 from bft.replay.inputs.load import default_workload, load_of
 
 START = pd.Timestamp("2021-02-10T00:00:00Z")
@@ -855,7 +855,7 @@ def test_a_replay_whose_terminal_is_gone_keeps_what_it_has(here: Path) -> None:
         path.name for path in here.iterdir() if "debug-itrOut" in path.name
     ) == [
         "debug-itrOut",
-        "debug-itrOut.checkpoint.json",
+        "debug-itrOut.checkpoint.zip",
     ]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import make_dataclass
 from fractions import Fraction
 
@@ -14,69 +12,8 @@ from numpy.typing import NDArray
 from typing_extensions import TypeAliasType
 
 from bft.replay.engine.running import ExactSum
-from bft.replay.engine.snapshot import (
-    difference,
-    patched,
-    restore_snapshot,
-    snapshot,
-)
+from bft.replay.engine.snapshot import restore_snapshot, snapshot
 from bft.replay.trace.node_trace import from_changes
-
-leaves = (
-    st.none()
-    | st.booleans()
-    | st.integers(-3, 3)
-    | st.sampled_from([0.0, -0.0, 1.0, math.nan, 0.1])
-    | st.text("ab")
-)
-values = st.recursive(
-    leaves,
-    lambda inner: st.lists(inner) | st.dictionaries(st.text("abc", max_size=2), inner),
-)
-
-
-@given(values, values)
-def test_a_difference_makes_one_value_the_other_to_the_byte(
-    before: object, after: object
-) -> None:
-    change = json.loads(json.dumps(difference(before, after)))
-    text = json.dumps(after)
-    if change is None:
-        assert json.dumps(before) == text
-    else:
-        assert json.dumps(patched(json.loads(json.dumps(before)), change)) == text
-
-
-@given(values)
-def test_nothing_differs_from_itself(value: object) -> None:
-    assert difference(value, json.loads(json.dumps(value))) is None
-
-
-def test_a_difference_names_what_changed_alone() -> None:
-    before = {
-        "units": list(range(1000)),
-        "jobs": {str(job): {"rate": 1.0, "units": []} for job in range(1000)},
-    }
-    after = json.loads(json.dumps(before))
-    after["units"][7] = -1
-    del after["jobs"]["3"]
-    after["jobs"]["5"]["rate"] = 2.0
-    after["jobs"]["1000"] = {"rate": 0.0, "units": []}
-    assert difference(before, after) == [
-        "in",
-        {
-            "units": ["at", 1000, {"7": ["is", -1]}],
-            "jobs": [
-                "in",
-                {
-                    "5": ["in", {"rate": ["is", 2.0]}],
-                    "1000": ["is", {"rate": 0.0, "units": []}],
-                },
-                ["3"],
-            ],
-        },
-    ]
-
 
 finite = st.floats(-1e300, 1e300)
 

@@ -15,6 +15,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from saving import Saved, resume, saved
 
 from bft.models import Curve, Job, JobTable, write_jobs
 from bft.replay import (
@@ -254,13 +255,13 @@ def test_a_refused_job_is_gone_from_a_checkpoint_on() -> None:
             trace, JobTable(tuple(jobs)), EqualShare(), Rules(2, admission="deadline")
         )
 
-    whole, taken = one(), list[str]()
-    expected = whole.run(on_step=lambda now: taken.append(json.dumps(whole.state())))
+    whole, taken = one(), list[Saved]()
+    expected = whole.run(on_step=lambda now: taken.append(saved(whole)))
     gone = [record.refused_ns for record in expected.records]
     assert 1 < sum(each is not None for each in gone) < 12
     for state in taken[:-1]:
         second = one()
-        second.restore(json.loads(state))
+        resume(second, state)
         rest = second.run()
         assert [record.refused_ns for record in rest.records] == gone
         assert rest.steps.equals(expected.steps)

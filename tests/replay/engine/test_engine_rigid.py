@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from saving import Saved, resume, saved
 from test_engine import SECOND, START, Rows, make, world
 
 from bft.models import Job, JobTable, xi_from_frame
@@ -706,8 +707,6 @@ def test_rigid_jobs_on_a_shrinking_pool_keep_their_books_and_their_size(
 def test_a_replay_saved_between_any_two_steps_ends_the_same(
     drawn: tuple[Rows, list[Job], Rules],
 ) -> None:
-    import json
-
     rows, jobs, rules = drawn
     trace, table = world(rows, 20_000), JobTable(tuple(jobs))
     whole = Replay(
@@ -721,17 +720,17 @@ def test_a_replay_saved_between_any_two_steps_ends_the_same(
         return steps > 5
 
     half = Replay(trace, table, Scripted(start_all, kind=Kind(rigid=True)), rules)
-    saved: list[str] = []
+    states: list[Saved] = []
 
     def stop() -> bool:
         stopping = enough()
         if stopping:
-            saved.append(json.dumps(half.state()))
+            states.append(saved(half))
         return stopping
 
     half.run(should_stop=stop)
-    if not saved:
+    if not states:
         return
     resumed = Replay(trace, table, Scripted(start_all, kind=Kind(rigid=True)), rules)
-    resumed.restore(json.loads(saved[0]))
+    resume(resumed, states[0])
     assert resumed.run().steps.equals(whole.steps)

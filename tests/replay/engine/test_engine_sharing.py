@@ -17,8 +17,8 @@ from bft.models.sharing.xi_table import Measurement
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Interference, Rules
-from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
+from bft.replay.inputs.notes import Silent
 from bft.replay.options.options import Options
 from bft.replay.policies import (
     Decision,

@@ -11,8 +11,8 @@ import pytest
 
 from bft.models import Curve, Job, JobTable
 from bft.replay import Decision, EqualShare, Kind, Policy, Replay, State
-from bft.replay.engine.history import RunInterval
 from bft.replay.engine.ledger import JobRecord
+from bft.replay.engine.policy_api import RunInterval
 from bft.replay.policies.checking import make_world
 from bft.replay.policies.registry import make_policy
 from bft.replay.trace.node_trace import SECOND_NS, from_changes

@@ -117,7 +117,7 @@ def test_a_change_of_kind_is_a_restart_with_its_overhead() -> None:
 @pytest.mark.parametrize(
     ("counts", "kinds", "message"),
     [
-        ((3, 0), ("fast", None), "more units of kind 'fast' than are idle"),
+        ((3, 0), ("fast", None), "it gave 3 units of kind 'fast' of 2 idle ones"),
         ((1, 1), ("fast",), "1 kinds for 2 jobs"),
         ((1, 1), ("fast", "other"), "units of 'other'; expected fast, slow"),
         ((1, 1), ("fast", None), "units of None; expected fast, slow"),
@@ -203,7 +203,7 @@ def test_sia_compares_configurations_of_all_kinds(per: int) -> None:
     outcome = replay.run()
     kinds = {
         running.job.name: {replay._held.kind_of(unit) for unit in running.units}
-        for running in replay._in_play
+        for running in replay._in_play.line
     }
     assert kinds == {"a": {"slow"}, "b": {"fast"}}
     assert outcome.work > 0

@@ -1,14 +1,15 @@
-"""Free units by node: consolidated placement against enumeration."""
+"""Free units: those idle longest first, and consolidated placement against enumeration."""
 
 from __future__ import annotations
 
 from itertools import combinations
 
 import pytest
+from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bft.replay.engine.units import Holdings, Placement
+from bft.replay.engine.units import FreeList, Holdings
 
 
 @st.composite
@@ -29,7 +30,7 @@ def test_consolidated_units_lie_on_the_fewest_nodes_there_can_be(
     machine: tuple[int, list[int]], units: int
 ) -> None:
     per, free = machine
-    places = Placement(free, per)
+    places = FreeList(free, per)
     taken = places.take(units)
     whole = sum(
         len([u for u in free if u // per == node]) == per
@@ -60,7 +61,7 @@ def test_scattered_units_need_as_few_nodes_as_any_choice(
     machine: tuple[int, list[int]], units: int
 ) -> None:
     per, free = machine
-    taken = Placement(free, per).take(units, spread=True)
+    taken = FreeList(free, per).take(units, spread=True)
     if units > len(free):
         assert taken is None
         return
@@ -75,7 +76,7 @@ def test_what_is_given_back_can_be_taken_again(
     machine: tuple[int, list[int]], sizes: list[int]
 ) -> None:
     per, free = machine
-    places = Placement(free, per)
+    places = FreeList(free, per)
     taken = [
         got for size in sizes if (got := places.take(size, spread=True)) is not None
     ]
@@ -89,7 +90,7 @@ def test_what_is_given_back_can_be_taken_again(
 
 
 def test_the_node_with_the_least_room_that_suffices_is_filled() -> None:
-    places = Placement([0, 1, 2, 3, 5, 6, 7, 10, 11], 4)  # 4, 3 and 2 units free
+    places = FreeList([0, 1, 2, 3, 5, 6, 7, 10, 11], 4)  # 4, 3 and 2 units free
     assert places.take(2) == (10, 11)
     assert places.take(2) == (5, 6)
     assert places.take(2) == (0, 1)
@@ -98,7 +99,7 @@ def test_the_node_with_the_least_room_that_suffices_is_filled() -> None:
 
 
 def test_more_than_a_node_takes_whole_nodes_and_the_rest_on_one_more() -> None:
-    places = Placement([0, 1, 2, 3, 4, 5, 8, 9, 10, 11], 4)
+    places = FreeList([0, 1, 2, 3, 4, 5, 8, 9, 10, 11], 4)
     assert places.take(10) == (0, 1, 2, 3, 8, 9, 10, 11, 4, 5)
     places.give_back((0, 1, 2, 3, 8, 9, 10, 11, 4, 5))
     assert places.take(6) == (0, 1, 2, 3, 4, 5)
@@ -109,13 +110,13 @@ def test_more_than_a_node_takes_whole_nodes_and_the_rest_on_one_more() -> None:
 
 
 def test_a_growing_job_fills_up_its_own_nodes_first() -> None:
-    places = Placement([1, 4, 5, 6, 7, 9, 10], 4)
+    places = FreeList([1, 4, 5, 6, 7, 9, 10], 4)
     assert places.take(1, spread=True, near=[8, 11]) == (9,)
     assert places.take(3, spread=True, near=[0, 2, 3]) == (1, 4, 5)
 
 
 def test_whole_nodes_are_handed_out_in_the_order_given() -> None:
-    places = Placement([7, 3, 5])
+    places = FreeList([7, 3, 5])
     assert places.take(2) == (7, 3)
     places.give_back((3,))
     assert places.take(2) == (3, 5)
@@ -142,5 +143,47 @@ def test_holdings_give_only_free_units(per: int) -> None:
 
 
 def test_a_job_spreads_first_to_the_node_where_it_has_most_units() -> None:
-    places = Placement([2, 3, 5, 6, 7], 4)
+    places = FreeList([2, 3, 5, 6, 7], 4)
     assert places.take(1, spread=True, near=[0, 1, 4]) == (2,)
+
+
+@pytest.mark.parametrize("rejoin", [False, True], ids=["for good", "and come back"])
+@examples(300)
+@given(data=st.data())
+def test_units_that_are_nodes_are_taken_oldest_first(
+    data: st.DataObject, *, rejoin: bool
+) -> None:
+    """Add, discard and take units, and compare with a dictionary from a unit to the event since which it is idle."""
+
+    def choose(below: int) -> int:
+        return data.draw(st.integers(0, below - 1))
+
+    units = data.draw(st.integers(1, 5))
+    real, naive, discarded = FreeList(), dict[int, int](), set[int]()
+
+    def take() -> None:
+        oldest = min(naive, key=lambda unit: (naive[unit], unit))
+        del naive[oldest]
+        assert real.take(1) == (oldest,)
+
+    for event in range(data.draw(st.integers(1, 25))):
+        outside = {*range(units)} - naive.keys() - (set() if rejoin else discarded)
+        action = choose(4)
+        if action <= 1 and outside:
+            unit = sorted(outside)[choose(len(outside))]
+            # Released units are older than the event at which they are released, and several join at one.
+            naive[unit] = choose(event + 1) if action else event // 3
+            real.add(unit, naive[unit])
+        elif action == 2:
+            unit = choose(units)
+            real.discard(unit, naive.pop(unit, 0))  # also where it is not free
+            discarded.add(unit)
+        elif naive:
+            take()
+        else:
+            assert real.take(1) is None
+        assert len(real) == len(naive)
+        assert sorted(real.free_nodes()) == sorted(naive)
+    while naive:
+        take()
+    assert not len(real)

@@ -10,13 +10,14 @@ from drawing import examples
 from hypothesis import given
 from rules.drawn import tables, traces
 from rules.whims import Whimsical, WhimsicalRigid
+from saving import resume, saved
 
 from bft.models import Curve, InputError, Job, JobTable
 from bft.replay import EqualShare, always_idle
+from bft.replay.engine.host import NOT_HELD
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
-from bft.replay.engine.units import NOT_HELD
 from bft.replay.policies import Kind, Policy
 from bft.replay.results.host import host_metrics, starts_by_instant, starts_by_job
 from bft.replay.trace.host_jobs import from_rows
@@ -289,12 +290,14 @@ def test_exchanges_keep_the_log(trace: NodeTrace, jobs: JobTable) -> None:
                 idle_places -= set(trace.leaves(event).tolist())
                 idle_places |= set(trace.joins(event).tolist())
                 event += 1
-            nodes = replay._reserve.nodes
+            nodes = replay._reserve.node.copy()
             assert sorted(nodes) == list(range(len(trace.nodes)))
             per = trace.units_per_node
             idle_nodes = {nodes[place] for place in idle_places}
             held = {
-                unit // per for running in replay._in_play for unit in running.units
+                unit // per
+                for running in replay._in_play.line
+                for unit in running.units
             }
             assert held <= idle_nodes
             assert replay._idle == len(idle_places) * per
@@ -313,7 +316,7 @@ def test_a_resumed_replay_with_a_reserve_is_the_same(
         if half.peek() is not None:
             half.step()
     rest = Replay(trace, jobs, Whimsical(2), rules)
-    rest.restore(half.state())
+    resume(rest, saved(half))
     outcome = rest.run()
     assert outcome.host is not None
     assert whole.host is not None

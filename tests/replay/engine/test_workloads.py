@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from saving import Saved, resume, saved
 from test_engine_sharing import world
 
 from bft.models import Curve, Event, Job, JobTable, Orders, Workload
@@ -399,15 +399,13 @@ def search_of(kind: str, seed: int) -> Replay:
 
 @pytest.mark.parametrize("kind", ["hpo", "nas", "scripted"])
 def test_a_checkpoint_at_any_event_goes_on_to_the_same_end(kind: str) -> None:
-    taken: list[str] = []
+    taken: list[Saved] = []
     whole = search_of(kind, 3)
-    expected = of(
-        whole.run(on_step=lambda now: taken.append(json.dumps(whole.state())))
-    )
+    expected = of(whole.run(on_step=lambda now: taken.append(saved(whole))))
     assert len(taken) > 20
     for state in taken[:-1]:
         second = search_of(kind, 3)
-        second.restore(json.loads(state))
+        resume(second, state)
         assert of(second.run()) == expected
 
 

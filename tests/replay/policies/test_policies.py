@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from bft import milp
 from bft.models import Curve, Job, JobTable, Objective
 from bft.replay import Options, Replay, Rules, always_idle, from_changes
-from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
+from bft.replay.inputs.notes import Silent
 from bft.replay.policies import Decision, EqualShare, JobView, MilpPolicy, State
 from bft.replay.policies.solver import SolverOptions
 

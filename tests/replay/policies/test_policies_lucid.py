@@ -15,6 +15,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from saving import Saved, resume, saved
 
 from bft.models import Curve, InputError, Job, JobTable, jobs_from_frame, xi_from_frame
 from bft.models.learned.forecast import Forecaster
@@ -468,15 +469,15 @@ def test_a_state_that_went_through_json_goes_on_to_the_same_end(seed: int) -> No
 
     whole = fresh().run()
     for stop_at in (3, 12, 25):
-        taken: list[str] = []
+        taken: list[Saved] = []
         first = fresh()
 
-        def take(now: int, replay: Replay = first, taken: list[str] = taken) -> None:
-            taken.append(json.dumps(replay.state()))
+        def take(now: int, replay: Replay = first, taken: list[Saved] = taken) -> None:
+            taken.append(saved(replay))
 
         first.run(on_step=take)
         second = fresh()
-        second.restore(json.loads(taken[stop_at]))
+        resume(second, taken[stop_at])
         rest = second.run()
         pd.testing.assert_frame_equal(rest.steps, whole.steps, check_exact=True)
         pd.testing.assert_frame_equal(

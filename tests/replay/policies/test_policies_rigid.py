@@ -27,7 +27,6 @@ from bft.models import Job as ModelJob
 from bft.models import JobTable
 from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import Decision, JobView, Policy, Replay, Rules, State, always_idle
-from bft.replay.engine.policy_api import Machine
 from bft.replay.engine.units import Holdings
 from bft.replay.policies.checking import make_world
 from bft.replay.policies.fifo import Fifo
@@ -238,7 +237,7 @@ def moment(
         views.append(
             JobView(rigid_job(f"j{at}", 0, request, 1e6), len(units), 0.0, units)
         )
-    return State(0, nodes * per, tuple(views), Machine(holdings))
+    return State(0, nodes * per, tuple(views), holdings)
 
 
 def consolidated(job: ModelJob) -> bool:

@@ -265,7 +265,7 @@ def test_where_moves_are_free_no_job_is_on_more_nodes_than_it_needs(
     replay = Replay(trace, jobs, Sia(free_moves=True), rules)
     while replay.peek() is not None:
         replay.step()
-        for running in replay._in_play:
+        for running in replay._in_play.line:
             nodes = {unit // 4 for unit in running.units}
             assert len(nodes) == -(-len(running.units) // 4)
 
@@ -281,7 +281,7 @@ def test_placements_are_packed_on_few_nodes() -> None:
         Rules(max_jobs=0),
     )
     assert replay.run().work > 0
-    held = [{unit // 4 for unit in running.units} for running in replay._in_play]
+    held = [{unit // 4 for unit in running.units} for running in replay._in_play.line]
     assert sorted(map(tuple, held)) == [(0,), (1,)]
 
 

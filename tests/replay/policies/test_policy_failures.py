@@ -14,8 +14,8 @@ from packages import plant
 from bft.replay import EqualShare, Replay, Rules
 from bft.replay.cli.main import run
 from bft.replay.engine import policy_api
-from bft.replay.engine.watcher import Silent
 from bft.replay.inputs.load import load
+from bft.replay.inputs.notes import Silent
 from bft.replay.options.options import Options
 from bft.replay.policies import Decision, PolicyError, State, registry
 

@@ -1,67 +1,16 @@
-"""How a run shows its progress and its notes: a bar on a terminal, plain lines elsewhere, always on standard error."""
+"""How a command shows its progress and notes: a bar on a terminal, plain lines elsewhere, always on standard error."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, cast
-
-from bft.models.errors import printable
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
-
-
-class NoteTaker(Protocol):
-    """An object that receives notes on everything that changes a result."""
-
-    def note(self, text: str) -> None:
-        """Something worth reporting, not an error."""
-
-
-class Watcher(NoteTaker, Protocol):
-    """An object that shows the progress of a run."""
-
-    def stage(self, name: str, start_ns: int, end_ns: int) -> None:
-        """A replay of the window [start_ns, end_ns] begins."""
-
-    def at(self, now_ns: int, decisions: int) -> None:
-        """The replay has reached an instant."""
-
-
-class Silent:
-    """A watcher that shows nothing."""
-
-    def stage(self, name: str, start_ns: int, end_ns: int) -> None:
-        """Show nothing of a replay that begins."""
-
-    def at(self, now_ns: int, decisions: int) -> None:
-        """Show nothing of the instant that a replay has reached."""
-
-    def note(self, text: str) -> None:
-        """Show no note."""
-
-
-class Notes:
-    """Notes on what changes or explains a result: shown at once, and kept for the summary and the report.
-
-    Notes that concern only this process, such as where it resumed, go to the watcher directly: a summary must not
-    depend on it.
-    """
-
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
-        self.kept: list[str] = []
-
-    def note(self, text: str) -> None:
-        """Show a sentence and keep it; repeated sentences only once."""
-        text = printable(text)
-        if text not in self.kept:
-            self.kept.append(text)
-            self._watcher.note(text)
-
 
 # Seconds between two updates of the bar: a replay takes thousands of steps a second.
 REFRESH_S = 0.1
@@ -82,18 +31,17 @@ class Output:
 
     def write(self, text: str) -> int:
         """Write a text, or nothing once the stream has failed."""
-        if not self._closed:
-            try:
-                self.stream.write(text)
-            except OSError:
-                self._closed = True
+        self._tried(lambda: self.stream.write(text))
         return len(text)
 
     def flush(self) -> None:
         """Write what the stream has kept back."""
+        self._tried(self.stream.flush)
+
+    def _tried(self, action: Callable[[], object]) -> None:
         if not self._closed:
             try:
-                self.stream.flush()
+                action()
             except OSError:
                 self._closed = True
 
@@ -124,7 +72,7 @@ class PlainLines:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._write(None)
+        self.stream.flush()
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
         """A replay of the window [start_ns, end_ns] begins."""
@@ -145,10 +93,8 @@ class PlainLines:
     def done(self) -> None:
         """All stages have come to their end."""
 
-    def _write(self, line: str | None) -> None:
-        """Print a line, None just flushes."""
-        if line is not None:
-            self.stream.write(f"{line}\n")
+    def _write(self, line: str) -> None:
+        self.stream.write(f"{line}\n")
         self.stream.flush()
 
 
