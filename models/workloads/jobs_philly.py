@@ -6,6 +6,7 @@ Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -111,7 +112,7 @@ def _job(row: Row, clock: tzinfo) -> Job | str:
         name,
         submitted_ns,
         max(gpus for gpus, _ in counted),
-        sum(seconds for _, seconds in counted),
+        math.fsum(seconds for _, seconds in counted),
         user=user,
         vc=vc,
         extra={"status": status, "attempts": len(counted)},

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+import runpy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -24,7 +25,6 @@ from bft.models import (
     InputError,
     jobs_from_frame,
     read_application,
-    read_colocation,
     read_jobs,
     read_measurements,
     read_philly_jobs,
@@ -48,6 +48,9 @@ from bft.replay.policies.lucid.submissions import read_forecast_table
 from bft.replay.policies.tiresias import read_samples
 from bft.replay.pools import cluster_pools
 
+read_colocation = runpy.run_path(
+    str(Path(__file__).parents[2] / "benchmarks" / "_colocation.py")
+)["read_colocation"]
 REQUIRED = object()
 TSUB, TSUB_NS = "2021-02-10T20:21:15Z", 1_612_988_475_000_000_000
 S = 1_000_000_000

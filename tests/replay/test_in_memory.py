@@ -620,7 +620,7 @@ def test_a_replay_that_leaves_much_names_the_cap_that_it_was_lost_to(
     give([elastic(str(k), 1, 1, seconds=86_400) for k in range(4)])
     exact = [*INPUT, "--backend", "exact"]
     note = (
-        "the outcome is 25.0% of what the idle nodes are enough for: for 100% of the time as many jobs were in play "
+        "the outcome is 25.0% of the bound: for 100% of the time as many jobs were in play "
         "as -maxJ 1 allows, on 1.0 units each, and rescales cost 0.0% of that and preemptions 0.0%; -maxJ 0 lets more "
         "jobs run on fewer units each. --preset best does so too, and shortens long waits, here up to 24.0 h without "
         "nodes"

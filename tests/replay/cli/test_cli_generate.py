@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from stated import once
 
 from bft.replay.cli.main import run
 
@@ -161,7 +162,7 @@ def test_invalid_input_is_reported_and_nothing_written(
     told: list[str],
 ) -> None:
     Path("file").write_text("")
-    assert run([*command, *args]) == 2
+    assert run(once([*command, *args])) == 2
     out, err = capsys.readouterr()
     assert out == ""
     for text in told:

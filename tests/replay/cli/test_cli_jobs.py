@@ -490,7 +490,7 @@ def test_a_form_of_log_is_chosen_by_its_name(
     ("arguments", "message"),
     [
         ([], "give a table of measurements, or logs"),
-        (["runs.csv", "--log", "x.log"], "give a table of measurements, or logs"),
+        (["runs.csv", "--log", "x.log"], "--units must give the units of each log"),
         (["missing.csv"], "missing.csv: no such file"),
         (["."], "is a directory"),
         (["layers.csv"], "expected the columns units and throughput"),

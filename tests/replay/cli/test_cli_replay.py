@@ -25,6 +25,7 @@ import pytest
 from processes import AMPLE_S, SCRIPT, result_of, signalled
 from rich.console import Console
 from rich.progress import TaskProgressColumn
+from stated import once
 
 from bft.models import read_table
 from bft.replay import always_idle
@@ -117,7 +118,7 @@ def options(folder: str = "debug-itrOut") -> dict[str, Any]:
 def refused(capsys: pytest.CaptureFixture[str], args: list[str], *told: str) -> str:
     """Run, expect exit code 2, a message with all of `told`, an empty standard output, and nothing new on disk."""
     before = {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
-    code = run(args)
+    code = run(once(args))
     out, err = capsys.readouterr()
     assert code == 2, err
     assert out == ""
@@ -422,10 +423,10 @@ def test_an_invalid_variable_is_an_error(
         ("Tfwd = nan\n", ["Tfwd", "> 0", "nan"]),
         ("max-jobs = 2.9\n", ["max-jobs", "whole number", "2.9"]),
         ("max-jobs = true\n", ["max-jobs", "whole number"]),
-        ('jobs = ["jobs.csv"]\n', ["jobs", "text in quotes"]),
+        ("jobs = [3]\n", ["jobs", "text in quotes"]),
         ("name = 3\n", ["name", "text in quotes"]),
-        ('sort = "maybe"\n', ["sort", "true or false"]),
-        ('mip = "maybe"\n', ["mip", "true or false", "'maybe'"]),
+        ('sort = "maybe"\n', ["sort", "not a valid boolean"]),
+        ('mip = "maybe"\n', ["mip", "not a valid boolean", "'maybe'"]),
         ('policy = "roulette"\n', ["policy", "'roulette'"]),
         ('name = "a\\u0000b"\n', ["name", "UTF-8"]),
     ],
@@ -700,9 +701,7 @@ def test_the_same_command_gives_the_same_bytes(here: Path, backend: str) -> None
         process = subprocess.run(
             [
                 *SCRIPT,
-                *INPUT,
-                "--backend",
-                backend,
+                *once([*INPUT, "--backend", backend]),
                 "-Tfwd",
                 "120",
                 "-print",
@@ -732,16 +731,18 @@ def test_both_backends_reach_the_same_objective_at_the_first_decision(
     for backend in ("cbc", "exact"):
         assert (
             run(
-                [
-                    *INPUT,
-                    "--backend",
-                    backend,
-                    "-Tfwd",
-                    "120",
-                    "--no-u",
-                    "--name",
-                    backend,
-                ]
+                once(
+                    [
+                        *INPUT,
+                        "--backend",
+                        backend,
+                        "-Tfwd",
+                        "120",
+                        "--no-u",
+                        "--name",
+                        backend,
+                    ]
+                )
             )
             == 0
         )
@@ -1042,8 +1043,8 @@ def test_an_unexpected_end_of_file_is_no_interrupt(here: Path) -> None:
         (["-maxJ", "2.5"], ["-maxJ", "'2.5'"]),
         (["-nis", "-1"], ["-nis", "-1"]),
         (["-nN", "0"], ["-nN", "0"]),
-        (["-mip", "perhaps"], ["-mip", "true or false", "'perhaps'"]),
-        (["-print", "2"], ["-print", "true or false", "'2'"]),
+        (["-mip", "perhaps"], ["-mip", "not a valid boolean", "'perhaps'"]),
+        (["-print", "2"], ["-print", "not a valid boolean", "'2'"]),
         (["--min-interval", "-1"], ["--min-interval", ">= 0"]),
         (["--min-interval", "1e300"], ["--min-interval", "at most"]),
         (["--gap", "nan"], ["--gap", "finite"]),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from packages import planted
 from processes import AMPLE_S, SCRIPT
+from stated import once
 
 from bft.milp import Job, Problem, SolverProcess, solve
 from bft.replay.cli.main import run
@@ -179,7 +180,10 @@ def test_a_solver_process_that_grew_is_reported(
 
 def test_lines_do_not_mix_with_the_progress_bar(here: Path) -> None:
     ours, theirs = pty.openpty()
-    command = [*SCRIPT, *replay("--backend", "cbc", "-v", "--checkpoint-every", "1e9")]
+    command = [
+        *SCRIPT,
+        *once(replay("--backend", "cbc", "-v", "--checkpoint-every", "1e9")),
+    ]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
     running = subprocess.Popen(
         command, cwd=here, env=environment, stderr=theirs, stdout=subprocess.DEVNULL

@@ -154,7 +154,7 @@ def test_another_package_brings_one(
         ),
         (
             ["--workload", "nas", "--compat", "reference"],
-            "leave out --workload or --compat",
+            "the published replayer knows --policy milp and equal-share",
         ),
         (["--workload", "nas:step=-1"], "step must be a number >= 0, not -1.0"),
     ],
