@@ -406,15 +406,9 @@ def one_unit_more(problem: milp.Problem) -> Iterator[milp.Problem]:
     if kinds is None:
         yield replace(problem, units=problem.units + 1)
         return
-    held = [
-        (kind, n) if kind else None
-        for kind, n in zip(kinds.held, problem.current, strict=True)
-    ]
     for kind in kinds.units:
-        units = {**kinds.units, kind: kinds.units[kind] + 1}
-        yield milp.Problem.of_kinds(
-            units, problem.tfwd, kinds.jobs, held, problem.cost_model
-        )
+        more = replace(kinds, units={**kinds.units, kind: kinds.units[kind] + 1})
+        yield replace(problem, units=problem.units + 1, kinds=more)
 
 
 def afresh(made: type[Policy]) -> type[Policy]:

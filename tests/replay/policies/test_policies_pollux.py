@@ -17,7 +17,7 @@ from toy_application import workload, write_application
 from bft.datasets import generate_dnn_jobs
 from bft.models import Curve, Job, JobTable, jobs_from_frame
 from bft.replay import Replay, Rules, always_idle, from_changes
-from bft.replay.engine.policy_api import JobView, Machine, State
+from bft.replay.engine.policy_api import JobView, State
 from bft.replay.engine.units import Holdings
 from bft.replay.policies._pollux_kernels import ranked
 from bft.replay.policies.pollux import Moment, Pollux, mean_term, search
@@ -314,7 +314,7 @@ def test_pollux_leaves_a_job_alone_that_has_restarted_often(
 ) -> None:
     """Twice as fast on two units, less 30 s of each restart: 2 x 600 / 630 pays, 2 x 300 / 630 does not."""
     view = running(curve_job("a", [1.0, 2.0]), 1, starts=starts, rescales=rescales)
-    state = State(600 * SECOND_NS, 2, (view,), Machine(Holdings(2)))
+    state = State(600 * SECOND_NS, 2, (view,), Holdings(2))
     decision = Pollux(delay_s=30.0).decide(state)
     assert decision.counts_in(state) == ((2,) if grows else (1,))
 

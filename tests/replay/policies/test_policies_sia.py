@@ -17,7 +17,7 @@ from toy_application import workload, write_application
 
 from bft.models import Curve, Job, JobTable
 from bft.replay import Replay, Rules, always_idle
-from bft.replay.engine.policy_api import JobView, Machine, State
+from bft.replay.engine.policy_api import JobView, State
 from bft.replay.engine.units import Holdings
 from bft.replay.policies.sia import Sia
 from bft.replay.trace.node_trace import SECOND_NS
@@ -65,7 +65,7 @@ def states(draw: st.DrawFn) -> State:
         )  # fmt: skip
         starts = 1 + draw(st.integers(0, 25))
         views.append(JobView(drawn, taken, 0.0, starts=starts, held=held))
-    return State(NOW_NS, units, views, Machine(holdings))
+    return State(NOW_NS, units, views, holdings)
 
 
 Choice = tuple[str, int]
