@@ -104,7 +104,7 @@ def test_quiet_leaves_errors_only(capsys: pytest.CaptureFixture[str]) -> None:
 def test_checkpoints_are_reported_with_v(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(replay("--checkpoint-every", "1e9", "-v")) == 0
     assert re.search(
-        r"^info: checkpoint written: .*out\.checkpoint\.json, \d+ bytes$",
+        r"^info: checkpoint written: .*out\.checkpoint\.zip$",
         capsys.readouterr().err,
         re.M,
     )
@@ -207,6 +207,7 @@ def test_lines_do_not_mix_with_the_progress_bar(here: Path) -> None:
         for line in lines
     ), lines
     assert any(
-        re.fullmatch(r"info: checkpoint written: .* bytes *", line) for line in lines
+        re.fullmatch(r"info: checkpoint written: .*checkpoint.zip *", line)
+        for line in lines
     ), lines
     assert any("replay" in line and "100%" in line for line in lines), lines

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from counting import counted
+from stated import once
 
 from bft.datasets import generate_node_trace
 from bft.models import Curve, Job, JobTable
@@ -85,7 +86,7 @@ REPLAY = [
 
 
 def metrics_of(*options: str, trace: str = "t.csv") -> dict[str, Any]:
-    assert run(["-ndmap", trace, *REPLAY[2:], *options]) == 0
+    assert run(once(["-ndmap", trace, *REPLAY[2:], *options])) == 0
     found: dict[str, Any] = json.loads(Path("r/summary.json").read_text())
     return found
 
@@ -259,7 +260,7 @@ def test_what_cannot_be_is_refused_by_name(
     options: list[str], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("kinds.csv").write_text("node,kind\na,x\nb,y\nc,x\nd,y\n")
-    assert run([*REPLAY, *options]) == 2
+    assert run(once([*REPLAY, *options])) == 2
     assert why in capsys.readouterr().err
     assert not Path("r").exists()
 
@@ -296,12 +297,12 @@ def test_fixed_clusters_and_expectations_are_refused_by_name(
         "--set",
         "window=expected",
     ]
-    assert run([*expects, *ASKED]) == 2
+    assert run(once([*expects, *ASKED])) == 2
     assert (
         "--no-free-first lets host jobs take the nodes that the log names"
         in capsys.readouterr().err
     )
-    assert run([*expects, *ASKED, "--no-free-first"]) == 0
+    assert run(once([*expects, *ASKED, "--no-free-first"])) == 0
 
 
 def test_traces_of_units_are_refused_by_name(

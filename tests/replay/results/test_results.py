@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -354,9 +353,7 @@ def test_wall_clock_is_in_the_timing_alone(bundled: Path) -> None:
 def test_the_timing_holds_the_decisions_of_every_policy(
     policy: str, tmp_path: Path
 ) -> None:
-    summary = execute(
-        replace(BUNDLED, policy=policy, dedicated=False), tmp_path / "run"
-    )
+    summary = execute(Options(policy=policy, dedicated=False), tmp_path / "run")
     timing = json.loads((tmp_path / "run" / results.TIMING).read_text())["decision_s"]
     assert 0 < timing["count"] <= summary["metrics"]["decisions"]
     assert 0 < timing["median"] <= timing["max"] <= timing["sum"]

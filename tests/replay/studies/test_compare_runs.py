@@ -234,7 +234,7 @@ def test_rigid_jobs_that_ask_for_more_than_is_idle_are_said_before_the_table(
         replace(job, jreq=3 if place < 3 else 1) for place, job in enumerate(table)
     )
     write_jobs(JobTable(wide), "wide.parquet")
-    files = [*runs, "--jobs", "wide.parquet"]
+    files = once([*runs, "--jobs", "wide.parquet"])
     assert run([*files, "--policy", "fifo", "--out", "wide-fifo"]) == 0
     assert run([*files, "--policy", "equal-share", "--out", "wide-share"]) == 0
     capsys.readouterr()
