@@ -19,7 +19,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp.problem import FloatArray, IntArray, Job, Problem
+from bft.milp.jobs import FloatArray, IntArray, Job
+from bft.milp.problem import Problem
+from bft.milp.tables import tables_of
 from bft.milp.tolerances import CHARGE_QUANTA
 
 # A search of up to this many steps takes about 20 ms and needs no timer, which can take 2 ms to start.
@@ -46,14 +48,14 @@ def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
     _compile()
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     # Filling the tables counts.
-    late = bool(problem.tables.classes.first) and time.monotonic() >= deadline
+    late = bool(tables_of(problem).classes.first) and time.monotonic() >= deadline
     flag = np.array([late], dtype=np.uint8)
     steps = NO_LIMIT if time_limit is None else QUICK_STEPS
     proven, counts, more = _search(problem, steps, flag)
     if not proven and time.monotonic() < deadline:
         with alarm(deadline) as flag:
             proven, counts, more = _search(problem, NO_LIMIT, flag)
-    value = problem.tables.value(counts)
+    value = tables_of(problem).value(counts)
     units, kinds = problem.named(counts)
     return Optimum(units, value, value + more, proven, kinds)
 
@@ -69,7 +71,7 @@ def _search(
     """Whether proven, the counts, and how much more another allocation may be worth."""
     from bft.milp.exact import kernel
 
-    tables, units = problem.tables, problem.units
+    tables, units = tables_of(problem), problem.units
     of, first, sizes = tables.classes.of, tables.classes.positions, tables.classes.sizes
     begin, kept = tables.begin, tables.kept
     score, quantum = kernel.scores(

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.exact.compiled import compiled
-from bft.milp.problem import BoolArray, FloatArray, IntArray
+from bft.milp.jobs import BoolArray, FloatArray, IntArray
 from bft.milp.tolerances import CHARGE_QUANTA, EQUAL_SUMS, SCORE_BITS
 
 # The quanta that a changed job is charged, as compiled code wants them.
