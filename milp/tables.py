@@ -67,12 +67,13 @@ def classes_of(problem: Problem) -> Classes:
     if problem.several_kinds or problem.limits or not jobs:
         return Classes(np.arange(jobs), np.arange(jobs), np.ones(jobs, dtype=np.int64))
     like = problem.posed.terms.like[problem.posed.rows]
-    alone = problem.counts.copy()
+    alone = problem.counts
     if problem.pairs or problem.alike:
+        alone = alone.copy()
         alone[[j for pair in problem.pairs for j in (pair.a, pair.b)]] = 1
-    for number, jobs_alike in enumerate(map(list, problem.alike), like.max() + 1):
-        like[jobs_alike] = number if alone[jobs_alike[0]] else like[jobs_alike[0]]
-        alone[jobs_alike] = 0
+        for number, jobs_alike in enumerate(map(list, problem.alike), like.max() + 1):
+            like[jobs_alike] = number if alone[jobs_alike[0]] else like[jobs_alike[0]]
+            alone[jobs_alike] = 0
     return Classes(*group(like, alone, problem.waiting_terms))
 
 
@@ -108,7 +109,7 @@ class Tables:
     def of_problem(cls, problem: Problem, *, whole: bool = False) -> Tables:
         """Fill the tables of a problem; `whole`: with what jobs owe anyway."""
         classes = classes_of(problem)
-        count = len(classes.first)
+        count = len(classes.positions)
         owner, positions, ways = np.arange(count), classes.positions, _alone(count)
         places: dict[tuple[int, float, Named], int] = {}
         if problem.pairs:
