@@ -6,7 +6,7 @@ import numpy as np
 
 from bft.milp import Problem
 from bft.milp.formulations.linear import Formulated, LinearModel
-from bft.milp.problem import FloatArray
+from bft.milp.jobs import FloatArray
 
 
 def _points(ns: FloatArray, low: int, high: int) -> list[int]:

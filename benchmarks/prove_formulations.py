@@ -23,7 +23,7 @@ from bft.milp.backends.registry import describe
 from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits
-from bft.milp.values import complaint
+from bft.milp.tables import complaint
 
 BUILD = {
     "modes": modes.build,

@@ -24,6 +24,7 @@ from _common import dnn_problem, milliseconds, queue_problem
 
 from bft.milp import Job, Problem
 from bft.milp.exact.dp import solve_exact
+from bft.milp.tables import tables_of
 
 # jobs, units, factor on the curves' 64 units, Jmin
 SIZES = [
@@ -84,7 +85,7 @@ def queues(sizes: list[tuple[int, int, int]], instances: int) -> None:
                     way(problem)
                     seconds[name].append(time.thread_time() - started)
             times = " ".join(milliseconds(taken) for taken in seconds.values())
-            label = f"{jobs:5} {units:5} {running:7} {cost_model:9} {len(problem.tables.classes.first):7}"
+            label = f"{jobs:5} {units:5} {running:7} {cost_model:9} {len(tables_of(problem).classes.first):7}"
             print(f"{label} {times}", flush=True)
 
 

@@ -41,6 +41,7 @@ from bft.milp.backends.registry import SOLVERS, describe
 from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits, LinearModel
+from bft.milp.tables import tables_of
 
 SIZES = [(j, n) for j in (5, 10, 20, 30) for n in (50, 100, 200, 500, 1000)] + [
     (30, 4734)
@@ -234,7 +235,7 @@ def largest(size: int, running: int, apart: bool, backend: str, ties: Ties) -> s
         begin = cpu_seconds(process)
         answer = solve(each, backend=backend, ties=ties, process=process)
         seconds.append(cpu_seconds(process) - begin)
-    classes = len(problem.tables.classes.first)
+    classes = len(tables_of(problem).classes.first)
     process.close()
     mib = sum(
         resource.getrusage(of).ru_maxrss / 1024

@@ -14,24 +14,24 @@ from bft.milp.backends.registry import backend_names
 from bft.milp.documents import Document, answer, parse
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel, LinearStatus
 from bft.milp.formulations.transfers import move, settle
+from bft.milp.jobs import Job, ProblemError
 from bft.milp.problem import (
     TIES,
     CostModel,
     Counts,
-    Job,
     Limit,
     Pair,
     Problem,
-    ProblemError,
     Solution,
     Ties,
     Transfer,
     UnitKinds,
 )
 from bft.milp.solve import FORMULATIONS, solve
+from bft.milp.tables import keep, total_value, value_tables
 from bft.milp.terms import Rows, Terms
 from bft.milp.tolerances import TOLERANCE
-from bft.milp.values import Value, keep, total_value, value, value_tables
+from bft.milp.values import Value, value
 
 __all__ = [
     "FORMULATIONS",

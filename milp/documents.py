@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bft.milp.formulations.transfers import settle, settle_shared
-from bft.milp.problem import Job, Pair, Problem, ProblemError, Solution
+from bft.milp.jobs import Job, ProblemError
+from bft.milp.problem import Pair, Problem, Solution
 
 # The kind of all units where the document names none.
 ANY = ""

@@ -29,9 +29,10 @@ from bft.milp.formulations.linear import (
 )
 from bft.milp.formulations.sharing import SharingAnswer, keep_answer, solve_sharing
 from bft.milp.formulations.transfers import shares_of, value_of
-from bft.milp.problem import TIES, Problem, ProblemError, Solution, Status, Ties
+from bft.milp.jobs import ProblemError
+from bft.milp.problem import TIES, Problem, Solution, Status, Ties
+from bft.milp.tables import complaint, keep, tables_of, tamed
 from bft.milp.tolerances import SOLVER_ZERO, TOLERANCE
-from bft.milp.values import complaint, keep, tamed
 
 # A choice of each job (`Problem`): a number of units where all are alike.
 Counts = tuple[int, ...]
@@ -56,7 +57,7 @@ def checked(
     strict: bool = False,
 ) -> Checked:
     """Check a solver's answer; raise Nonsense when it contradicts itself. `strict`: of the model as published."""
-    tables, kept = problem.tables, keep(problem)
+    tables, kept = tables_of(problem), keep(problem)
     ceiling, kept_value = tables.ceiling, tables.value(kept)
     if answer.x is None:
         if answer.status == "nothing":
@@ -401,7 +402,7 @@ def _alone(problem: Problem, asked: _Asked) -> Solution:
     )
     answer = asked.ask(formulated.model).above(formulated.constant)
     found = checked(answer, formulated, posed, asked.limits, strict=asked.strict)
-    value, bound = problem.tables.value(found.counts), found.bound
+    value, bound = tables_of(problem).value(found.counts), found.bound
     if found.status != "infeasible":
         bound = max(bound, value)
     counts, kinds = problem.named(found.counts)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from bft.milp.problem import FloatArray, IntArray, Job
+from bft.milp.jobs import FloatArray, IntArray, Job
 
 
 class Arrays(NamedTuple):
@@ -138,7 +137,7 @@ def _with_shapes(a: Arrays, jobs: Sequence[Job]) -> Arrays:
     )
 
 
-class Rows(Sequence["Job"]):
+class Rows(Sequence[Job]):
     """The jobs in some rows of `terms`, int64; with kinds of units as on the first kind that each can run on."""
 
     def __init__(self, terms: Terms, rows: IntArray) -> None:

@@ -10,9 +10,9 @@ from unittest.mock import patch
 import numpy as np
 from hypothesis import strategies as st
 
-from bft.milp import Job, Problem, values
+from bft.milp import Job, Problem
 from bft.milp.exact.dp import solve_exact
-from bft.milp.values import Classes
+from bft.milp.tables import Classes
 
 FREE_TO_HUGE_S = st.sampled_from([0.0, 1.0, 12.0, 18.0, 119.0, 120.0, 121.0, 1e4])
 WEIGHTS = st.sampled_from([1.0, 1.0, 1.0, 0.0, 0.3, 2.0, 7.0])
@@ -144,5 +144,5 @@ def apart(problem: Problem) -> Classes:
 
 def solve_apart(problem: Problem) -> tuple[int, ...]:
     """The counts of the exact optimum where every job is a class of its own."""
-    with patch.object(values, "classes_of", apart):
+    with patch("bft.milp.tables.classes_of", apart):
         return solve_exact(replace(problem))

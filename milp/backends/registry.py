@@ -21,7 +21,7 @@ from bft.milp.backends.backend_api import (
     Listed,
 )
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
-from bft.milp.problem import ProblemError
+from bft.milp.jobs import ProblemError
 
 
 @dataclass(frozen=True, slots=True)

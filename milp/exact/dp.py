@@ -19,7 +19,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.milp.problem import FloatArray, IntArray, Job, Problem
+from bft.milp.jobs import FloatArray, IntArray, Job
+from bft.milp.problem import Problem
+from bft.milp.tables import tables_of
 from bft.milp.tolerances import CHARGE_QUANTA
 
 # A search of up to this many steps takes about 20 ms and needs no timer, which can take 2 ms to start.
@@ -46,14 +48,15 @@ def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
     _compile()
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     # Filling the tables counts.
-    late = bool(problem.tables.classes.first) and time.monotonic() >= deadline
+    tables = tables_of(problem)
+    late = len(tables.owner) > 0 and time.monotonic() >= deadline
     flag = np.array([late], dtype=np.uint8)
     steps = NO_LIMIT if time_limit is None else QUICK_STEPS
     proven, counts, more = _search(problem, steps, flag)
     if not proven and time.monotonic() < deadline:
         with alarm(deadline) as flag:
             proven, counts, more = _search(problem, NO_LIMIT, flag)
-    value = problem.tables.value(counts)
+    value = tables.value(counts)
     units, kinds = problem.named(counts)
     return Optimum(units, value, value + more, proven, kinds)
 
@@ -69,14 +72,12 @@ def _search(
     """Whether proven, the counts, and how much more another allocation may be worth."""
     from bft.milp.exact import kernel
 
-    tables, units = problem.tables, problem.units
+    tables, units = tables_of(problem), problem.units
     of, first, sizes = tables.classes.of, tables.classes.positions, tables.classes.sizes
-    begin, kept = tables.begin, tables.kept
-    score, quantum = kernel.scores(
-        tables.values, tables.line, begin, problem.counts[first], kept, sizes
-    )
-    proven, counts, lost = kernel.search(
-        of, sizes, begin, score, kept, units, most_steps, stop
+    held = problem.counts[first]
+    values, line, begin, kept = tables.values, tables.line, tables.begin, tables.kept
+    proven, counts, lost, quantum = kernel.search(
+        of, sizes, begin, values, line, held, kept, units, most_steps, stop
     )
     more = quantum * (lost + len(of) * (CHARGE_QUANTA + units))
     return bool(proven), counts, 0.0 if proven else more
@@ -110,12 +111,12 @@ def share_units(
     one = np.ones(len(tables), dtype=np.int64)
     values = np.concatenate(tables)
     line = np.zeros(len(values), np.bool_)
-    score, _ = kernel.scores(values, line, offsets, np.asarray(current), kept, one)
-    of = np.arange(len(tables))
+    of, held = np.arange(len(tables)), np.asarray(current)
     flag = np.zeros(1, dtype=np.uint8)
-    return tuple(
-        kernel.search(of, one, offsets, score, kept, units, NO_LIMIT, flag)[1].tolist()
+    answer = kernel.search(
+        of, one, offsets, values, line, held, kept, units, NO_LIMIT, flag
     )
+    return tuple(answer[1].tolist())
 
 
 @contextmanager

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.exact.compiled import compiled
-from bft.milp.problem import BoolArray, FloatArray, IntArray
+from bft.milp.jobs import BoolArray, FloatArray, IntArray
 from bft.milp.tolerances import CHARGE_QUANTA, EQUAL_SUMS, SCORE_BITS
 
 # The quanta that a changed job is charged, as compiled code wants them.
@@ -328,10 +328,11 @@ def _within(
 
 @compiled
 def search(
-    of: IntArray, sizes: IntArray, offsets: IntArray, score: IntArray, kept: IntArray, capacity: int, most_steps: int,
-    stop: Stop,
-) -> tuple[bool, IntArray, int]:  # fmt: skip
-    """(whether proven, the canonical allocation or one of little loss, how much less another may lose)."""
+    of: IntArray, sizes: IntArray, offsets: IntArray, values: FloatArray, line: BoolArray, held: IntArray,
+    kept: IntArray, capacity: int, most_steps: int, stop: Stop,
+) -> tuple[bool, IntArray, int, float]:  # fmt: skip
+    """(whether proven, the canonical allocation or one of little loss, how much less another may lose, the quantum)."""
+    score, quantum = scores(values, line, offsets, held, kept, sizes)
     price = _price_of(score, offsets, sizes, capacity)
     loss = _losses(score, offsets, price, capacity, sizes)
     base, total = _start(of, offsets, loss, kept, price, capacity)
@@ -342,9 +343,9 @@ def search(
             of, offsets, loss, sizes, price, capacity, bound, most_steps, stop
         )
         if found > 0:
-            return True, counts, 0
+            return True, counts, 0, quantum
         if found < 0 or bound >= total:  # of which the latter cannot be
-            return False, base, total - excluded
+            return False, base, total - excluded, quantum
         excluded = bound + 1
         bound = total if total < 2 * WIDEN * bound else bound * WIDEN
 

@@ -29,7 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.exact.dp import Optimum, alarm
-from bft.milp.problem import FloatArray, IntArray, Job, Problem
+from bft.milp.jobs import FloatArray, IntArray, Job
+from bft.milp.problem import Problem
+from bft.milp.tables import tables_of
 from bft.milp.tolerances import CHARGE_QUANTA, SCORE_BITS
 
 # The first bound on the loss, as a part of that of the first allocation, and the factor to the next bound.
@@ -63,7 +65,7 @@ def kinds_optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
 
 
 def _optimum(problem: Problem, deadline: float) -> Optimum:
-    tables = problem.tables
+    tables = tables_of(problem)
     kept = tables.kept[tables.classes.of]
     quantum, lines = _lines(problem, tables.hopeful())
     most = np.sum([line.use.max(axis=0) for line in lines], axis=0)

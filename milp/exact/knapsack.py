@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.exact.compiled import compiled
-from bft.milp.problem import IntArray
+from bft.milp.jobs import IntArray
 
 # An odd number whose product spreads codes over a table (the golden ratio times 2^62).
 SPREAD = 5734161139222658741

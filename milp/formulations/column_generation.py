@@ -23,7 +23,7 @@ import numpy as np
 
 from bft.milp.formulations.items import Choice, Items
 from bft.milp.formulations.linear import Nonsense, power_of_two_scale
-from bft.milp.problem import FloatArray, IntArray
+from bft.milp.jobs import FloatArray, IntArray
 from bft.milp.tolerances import NO_LOSS, WHOLE_ITEMS
 
 # Rounds of columns; five mostly suffice, and every round bounds.

@@ -19,9 +19,10 @@ import numpy as np
 from bft.milp.exact.dp import share_units
 from bft.milp.formulations.linear import LinearModel
 from bft.milp.formulations.modes import Chosen, Run, add_runs, concave_runs, limit_units
-from bft.milp.problem import BoolArray, FloatArray, IntArray, Pair, Problem
+from bft.milp.jobs import BoolArray, FloatArray, IntArray
+from bft.milp.problem import Pair, Problem
+from bft.milp.tables import Classes, tables_of
 from bft.milp.tolerances import EQUAL_DENSE_SLOPES
-from bft.milp.values import Classes
 
 Choice = Sequence[tuple[int, int]]
 """Items that are active, each as often as it is, with the units it has (a pair: in union)."""
@@ -93,7 +94,7 @@ class Items:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self._tables = problem.tables
+        self._tables = tables_of(problem)
         self.classes: Classes = self._tables.classes
         self._class_of: list[int] = self.classes.of.tolist()
         self.sizes: list[int] = self.classes.sizes.tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bft.milp.exact.compiled import compiled
-from bft.milp.problem import FloatArray, IntArray
+from bft.milp.jobs import FloatArray, IntArray
 
 
 @compiled

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from bft.milp.problem import FloatArray
+from bft.milp.jobs import FloatArray
 
 
 @dataclass(slots=True)

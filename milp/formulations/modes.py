@@ -25,7 +25,9 @@ from itertools import pairwise, repeat
 import numpy as np
 
 from bft.milp.formulations.linear import Formulated, LinearModel, Nonsense
-from bft.milp.problem import BoolArray, FloatArray, IntArray, Limit, Problem
+from bft.milp.jobs import BoolArray, FloatArray, IntArray
+from bft.milp.problem import Limit, Problem
+from bft.milp.tables import tables_of
 from bft.milp.tolerances import EQUAL_GAINS, EQUAL_SLOPES, PRUNING_SUMS
 
 # Up to this many classes a solver takes milliseconds, and all counts are posed: no pruning has to be proven right.
@@ -193,7 +195,7 @@ def build(problem: Problem) -> Formulated:
     Limits are rows of their own. With more than `POSED_WHOLE` classes only the counts that an optimum may need are
     posed (`prune`), with several kinds or limits those that one can contain. Decodes to choices (`Problem`).
     """
-    tables = problem.tables
+    tables = tables_of(problem)
     classes, worth = tables.classes, tables.alone
     sizes = classes.sizes
     resources = len(problem.capacity) + len(problem.limits)

@@ -10,7 +10,9 @@ import numpy as np
 
 from bft.milp.formulations.linear import Formulated, LinearModel
 from bft.milp.formulations.modes import Chosen, add_limit, add_runs, mode_runs
-from bft.milp.problem import FloatArray, Problem, ProblemError
+from bft.milp.jobs import FloatArray, ProblemError
+from bft.milp.problem import Problem
+from bft.milp.tables import tables_of
 
 
 def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
@@ -79,7 +81,7 @@ def build(problem: Problem, *, strict_reference: bool = False) -> Formulated:
     def decode(x: FloatArray) -> tuple[int, ...]:
         return tuple(round(float(np.sum(x[given]))) for given in ours)
 
-    return Formulated(model, decode, problem.tables.debt)
+    return Formulated(model, decode, tables_of(problem).debt)
 
 
 def _add_job(
@@ -105,7 +107,7 @@ def _add_job(
     if kept:
         limit = min(held, max_changed)
         model.row([*kept, down], [-1.0] * held + [-float(limit)], "<", -float(held))
-    table, line = problem.tables.of(j), problem.tables.line_of(j)
+    table, line = tables_of(problem).of(j), tables_of(problem).line_of(j)
     off = model.variable(float(table[0]), 1.0)
     runs = list(mode_runs(table, line, held))
     chosen, binaries = add_runs(model, runs, integer=False)

@@ -30,6 +30,7 @@ from bft.milp.formulations.transfers import (
     value_of,
 )
 from bft.milp.problem import Problem, Status, Transfer
+from bft.milp.tables import tables_of
 from bft.milp.tolerances import PROVEN_GAP, SOLVER_ZERO
 
 Ask = Callable[[LinearModel, Limits], LinearAnswer]
@@ -74,7 +75,7 @@ def keep_answer(problem: Problem, note: str) -> SharingAnswer:
     """Return the answer in which all jobs keep what they have, with a bound."""
     answer = keep(problem)
     return replace(
-        answer, bound=max(answer.objective, problem.tables.ceiling), note=note
+        answer, bound=max(answer.objective, tables_of(problem).ceiling), note=note
     )
 
 

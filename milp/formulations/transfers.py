@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bft.milp.problem import Problem, Transfer
-from bft.milp.values import keep
+from bft.milp.tables import keep, tables_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -218,7 +218,7 @@ def shares_of(transfers: Iterable[Transfer]) -> Counter[tuple[int, int]]:
 
 def value_of(problem: Problem, counts: Sequence[int], shares: Shares) -> float:
     """Objective of an allocation; -inf where a count is not allowed."""
-    tables = problem.tables
+    tables = tables_of(problem)
     with_whom = {
         j: problem.pair_of(*pair)
         for pair, units in shares.items()

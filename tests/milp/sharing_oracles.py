@@ -11,7 +11,9 @@ import numpy as np
 from bft.milp.backends import scipy_milp
 from bft.milp.formulations.linear import Limits, LinearModel
 from bft.milp.formulations.transfers import Holders, held_now
-from bft.milp.problem import FloatArray, IntArray, Pair, Problem
+from bft.milp.jobs import FloatArray, IntArray
+from bft.milp.problem import Pair, Problem
+from bft.milp.tables import tables_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,10 @@ def pair_grid(problem: Problem, pair: Pair) -> PairGrid:
     units, and a split takes n_a + n_b. A split is possible when only a shrinks if n_a <= c_a - s, when both shrink if
     n_a + n_b <= c_a + c_b - s, and never when neither shrinks.
     """
-    table_a, table_b = problem.tables.of(pair.a, pair), problem.tables.of(pair.b, pair)
+    table_a, table_b = (
+        tables_of(problem).of(pair.a, pair),
+        tables_of(problem).of(pair.b, pair),
+    )
     c_a, c_b, s = problem.current[pair.a], problem.current[pair.b], pair.shared
     n_a = np.arange(len(table_a), dtype=np.int64)[:, None]
     n_b = np.arange(len(table_b), dtype=np.int64)[None, :]
@@ -65,7 +70,10 @@ def pair_grid(problem: Problem, pair: Pair) -> PairGrid:
     value = table_a[:, None] + table_b[None, :]
     split = np.zeros(value.shape, dtype=bool)
     if s:
-        apart = problem.tables.of(pair.a)[:, None] + problem.tables.of(pair.b)[None, :]
+        apart = (
+            tables_of(problem).of(pair.a)[:, None]
+            + tables_of(problem).of(pair.b)[None, :]
+        )
         possible = np.where(
             less_a & less_b,
             n_a + n_b <= c_a + c_b - s,
@@ -173,9 +181,9 @@ def best_by_flow(problem: Problem) -> float:
     together = {key: model.variable(0.0, 1.0) for key in pairs}
     for j in range(len(problem.jobs)):
         modes = [None, *(key for key in pairs if j in key)]
-        ones, held = [model.variable(float(problem.tables.of(j)[0]), 1.0)], []
+        ones, held = [model.variable(float(tables_of(problem).of(j)[0]), 1.0)], []
         for key in modes:
-            table = problem.tables.of(j, None if key is None else pairs[key])
+            table = tables_of(problem).of(j, None if key is None else pairs[key])
             counts = np.flatnonzero(table[1:] > -np.inf) + 1
             some = [(model.variable(float(table[n]), 1.0), float(n)) for n in counts]
             held += some

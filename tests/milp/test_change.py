@@ -27,7 +27,7 @@ from bft.milp import (
 )
 from bft.milp.exact.dp import solve_exact
 from bft.milp.exact.kinds import kinds_optimum
-from bft.milp.values import complaint
+from bft.milp.tables import complaint, tables_of
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +45,13 @@ def limits_on(jobs: int) -> st.SearchStrategy[list[Limit]]:
 
 def best_by_enumeration(problem: Problem) -> float:
     """The best value of all allocations that the units and limits allow."""
-    tables = [problem.tables.of(j) for j in range(len(problem.jobs))]
+    tables = [tables_of(problem).of(j) for j in range(len(problem.jobs))]
     feasible = (
         counts
         for counts in itertools.product(*(range(len(table)) for table in tables))
         if not complaint(problem, counts)
     )
-    return max(problem.tables.value(counts) for counts in feasible)
+    return max(tables_of(problem).value(counts) for counts in feasible)
 
 
 @examples(60)

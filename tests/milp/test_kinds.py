@@ -31,7 +31,7 @@ from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import describe
 from bft.milp.exact.kinds import kinds_optimum
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
-from bft.milp.values import complaint, keep, total_value, value_tables
+from bft.milp.tables import complaint, keep, total_value, value_tables
 from bft.replay.cli.main import run
 
 BACKENDS = [name for name in ("cbc", "highs", "gurobi") if describe(name).available]

@@ -30,7 +30,6 @@ from bft.milp import (
     parse,
     solve,
     value_tables,
-    values,
 )
 from bft.milp.backends.registry import describe
 from bft.milp.exact import kernel
@@ -41,7 +40,7 @@ from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.formulations.modes import build
 from bft.milp.formulations.sharing import keep_answer, solve_sharing
 from bft.milp.solve import contradiction
-from bft.milp.values import tamed
+from bft.milp.tables import tables_of, tamed
 
 BACKENDS = [name for name in ("cbc", "highs", "gurobi") if describe(name).available]
 
@@ -146,8 +145,8 @@ def test_the_canonical_optimum_is_the_one_that_enumeration_names(
 
 def canonical_by_scores(problem: Problem) -> tuple[int, ...]:
     """The same by the letter of the rule: scores in whole quanta, whatever the values are."""
-    with patch.object(values, "classes_of", apart):
-        tables = replace(problem).tables
+    with patch("bft.milp.tables.classes_of", apart):
+        tables = tables_of(replace(problem))
     one = np.ones(len(problem.jobs), np.int64)
     score, _ = kernel.scores(
         tables.values, tables.line, tables.begin, problem.counts, tables.kept, one
@@ -295,7 +294,9 @@ def test_classes_of_interchangeable_jobs_change_no_answer(
         int(units * held), [*shares, max(0.0, 1 - shares.sum())]
     )[:-1]
     problem = Problem(units, 120.0, made, tuple(current.tolist()), cost_model)
-    assert len(problem.tables.classes.first) <= len(kinds) + np.count_nonzero(current)
+    assert len(tables_of(problem).classes.first) <= len(kinds) + np.count_nonzero(
+        current
+    )
     assert solve_exact(problem) == solve_apart(problem)
 
 

@@ -30,7 +30,8 @@ from bft.milp.formulations.modes import (
     mode_runs,
     prune,
 )
-from bft.milp.problem import FloatArray
+from bft.milp.jobs import FloatArray
+from bft.milp.tables import tables_of
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def intervals(jmin: int, held: int, most: int) -> list[tuple[int, int]]:
     """First and last counts of the modes of a job with Jmax 9 on a straight curve that it is not charged to leave."""
     curve = np.array([0.0, 99.0])
     one = Job("a", jmin, 9, curve, curve, 0.0, 0.0)
-    tables = Problem(max(most, held), 1.0, (one,), (held,)).tables
+    tables = tables_of(Problem(max(most, held), 1.0, (one,), (held,)))
     runs = mode_runs(tables.of(0)[: most + 1], tables.line_of(0)[: most + 1], held)
     return [(run[0][0], run[-1][0]) for run in runs]
 
@@ -167,8 +168,8 @@ def test_runs_are_concave_maximal_and_leave_nothing_out(
 def test_runs_of_a_job_interpolate_its_value_table(problem: Problem) -> None:
     slack = 1e-12 * magnitude(problem)
     for j, held in enumerate(problem.current):
-        values = problem.tables.of(j)
-        for run in mode_runs(values, problem.tables.line_of(j), held):
+        values = tables_of(problem).of(j)
+        for run in mode_runs(values, tables_of(problem).line_of(j), held):
             ns, vs = zip(*run, strict=True)
             inside = np.arange(ns[0], ns[-1] + 1)
             assert np.interp(inside, ns, vs) == pytest.approx(
@@ -249,7 +250,7 @@ def test_the_model_allows_only_what_the_problem_allows_and_values_it_alike(
         if value > -np.inf
     ):
         floor = -np.inf
-    members = problem.tables.classes.members()
+    members = tables_of(problem).classes.members()
     in_model: dict[tuple[int, ...], float] = {}
     for counts, value in best.items():
         totals = tuple(sum(counts[j] for j in each) for each in members)

@@ -13,7 +13,7 @@ import pytest
 from sharing_oracles import best_by_flow
 from strategies import apart
 
-from bft.milp import Job, Pair, Problem, ProblemError, solve, values
+from bft.milp import Job, Pair, Problem, ProblemError, solve
 from bft.milp.backends.process import shared_process
 from bft.milp.formulations.column_generation import relax, rounded
 from bft.milp.formulations.items import Items
@@ -26,6 +26,7 @@ from bft.milp.formulations.transfers import (
     transport,
     value_of,
 )
+from bft.milp.tables import tables_of
 
 Holders = tuple[int, ...]
 
@@ -176,10 +177,10 @@ def best_by_enumeration(problem: Problem) -> float:
     def pair_of(a: int, b: int) -> Pair:
         return next(pair for pair in problem.pairs if {pair.a, pair.b} == {a, b})
 
-    tables = {(j, None): problem.tables.of(j) for j in range(len(problem.jobs))}
+    tables = {(j, None): tables_of(problem).of(j) for j in range(len(problem.jobs))}
     for pair in problem.pairs:
-        tables[pair.a, pair.b] = problem.tables.of(pair.a, pair)
-        tables[pair.b, pair.a] = problem.tables.of(pair.b, pair)
+        tables[pair.a, pair.b] = tables_of(problem).of(pair.a, pair)
+        tables[pair.b, pair.a] = tables_of(problem).of(pair.b, pair)
     best = -np.inf
     for counts, partners in every_allocation(problem):
         worth = 0.0
@@ -309,7 +310,7 @@ def test_classes_of_jobs_in_no_pair_change_no_optimum(seed: int) -> None:
             current=problem.current + (0,) * len(twins),
         )
         together = whole_model(problem)
-        with patch.object(values, "classes_of", apart):
+        with patch("bft.milp.tables.classes_of", apart):
             each_alone = whole_model(replace(problem))
         assert len(together.objective) < len(each_alone.objective)
         one, other = (

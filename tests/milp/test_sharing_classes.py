@@ -32,6 +32,7 @@ from bft.milp.formulations.transfers import (
     transport,
     value_of,
 )
+from bft.milp.tables import tables_of
 
 
 def with_likes(rng: np.random.Generator, problem: Problem) -> Problem:
@@ -158,10 +159,10 @@ def test_the_best_of_a_pair_is_that_of_its_grid(seed: int) -> None:
         if not pair.shared and rng.random() < 0.5:
             most = (int(rng.integers(1, 13)), None)
         tables = [
-            problem.tables.of(j, pair)[: None if n is None else n + 1]
+            tables_of(problem).of(j, pair)[: None if n is None else n + 1]
             for j, n in zip((pair.a, pair.b), most, strict=True)
         ]
-        apart = [problem.tables.of(j) for j in (pair.a, pair.b)]
+        apart = [tables_of(problem).of(j) for j in (pair.a, pair.b)]
         held = problem.current[pair.a], problem.current[pair.b]
         grid = pair_grid(problem, pair)
         grid = cut_to(grid, *most)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from strategies import solve_apart
 
 from bft.milp.exact.dp import solve_exact
+from bft.milp.tables import tables_of
 from bft.models import Curve, Job, Objective, Standing, deadline_weight
 from bft.models.objectives import ageing, power, srpt, useful_time
 from bft.replay.policies import JobView, MilpPolicy, State
@@ -213,7 +214,7 @@ def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class(
         120.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:24:9")
     )
     problem = policy.problem(State(now, 8, views))
-    assert len(problem.tables.classes.first) == 8  # 70 to 80 hours in steps of 1.5
+    assert len(tables_of(problem).classes.first) == 8  # 70 to 80 hours in steps of 1.5
     again = policy.problem(State(now + 60 * SECOND, 8, views))
     assert again.weight.tolist() == problem.weight.tolist()
     counts = policy.decide(State(now, 8, views)).counts
@@ -414,7 +415,7 @@ def test_classes_change_no_answer_under_deadlines_weights_and_factors(
         for kind, held, tcup_s in drawn
         if not held
     }
-    assert len(problem.tables.classes.first) <= len(kinds) + sum(
+    assert len(tables_of(problem).classes.first) <= len(kinds) + sum(
         view.units > 0 for view in views
     )
     assert solve_exact(problem) == solve_apart(problem)

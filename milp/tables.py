@@ -1,0 +1,356 @@
+"""What each job of a problem is worth by its value function, as tables, and what is read of them.
+
+The exact programme, the linear models, the check of answers and the bounds read the same tables (`tables_of`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from bft.milp.jobs import BoolArray, FloatArray, IntArray, ProblemError
+from bft.milp.problem import Pair, Problem
+from bft.milp.tolerances import EQUAL_SUMS
+from bft.milp.values import Ways, filled_by
+
+Named = tuple[tuple[int, float], ...]
+"""Units and the ratio there, where it differs (`Pair.at_a`)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Classes of interchangeable jobs, in the order of their first members.
+
+    Jobs that hold no units and are worth the same on any number of them are interchangeable. Under the cost model
+    `bftrainer` a job without units has no rate to lose, so Tcup and Tcdw do not enter its value. A job that holds
+    units, may share them or stands in a limit is a class of its own, except for groups that the problem lists in
+    `alike`; so is each job where units are of several kinds.
+
+    Parameters
+    ----------
+    of
+        The class of each job, int64.
+    positions
+        Position of the first member of each class, int64.
+    sizes
+        Number of members of each class, int64.
+    """
+
+    of: IntArray
+    positions: IntArray
+    sizes: IntArray
+
+    @cached_property
+    def first(self) -> tuple[int, ...]:
+        """`positions` as Python's numbers."""
+        return tuple(self.positions.tolist())
+
+    def members(self) -> list[IntArray]:
+        """Positions of the members of each class, ascending."""
+        order = np.argsort(self.of, kind="stable")
+        return (
+            np.split(order, np.cumsum(self.sizes)[:-1]) if len(self.positions) else []
+        )
+
+
+def classes_of(problem: Problem) -> Classes:
+    """Group the jobs of a problem."""
+    from bft.milp.exact.kernel import group
+
+    jobs = len(problem.jobs)
+    if problem.several_kinds or problem.limits or not jobs:
+        return Classes(np.arange(jobs), np.arange(jobs), np.ones(jobs, dtype=np.int64))
+    like = problem.posed.terms.like[problem.posed.rows]
+    alone = problem.counts
+    if problem.pairs or problem.alike:
+        alone = alone.copy()
+        alone[[j for pair in problem.pairs for j in (pair.a, pair.b)]] = 1
+        for number, jobs_alike in enumerate(map(list, problem.alike), like.max() + 1):
+            like[jobs_alike] = number if alone[jobs_alike[0]] else like[jobs_alike[0]]
+            alone[jobs_alike] = 0
+    return Classes(*group(like, alone, problem.waiting_terms))
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """The value tables of a problem's jobs, alone and beside each partner; read-only.
+
+    Jobs of one class have a table in common, and one beside all partners that slow them down alike.
+
+    Parameters
+    ----------
+    classes, owner
+        The classes, and the class of each table: first a table of each class alone, then those beside partners.
+    values, line, begin, kept, debt
+        As `fill` returns them.
+    beside
+        What a job that shares now is worth where it keeps what it may beside its partner, by class.
+    places
+        The table of a class beside a partner with these ratios.
+    """
+
+    classes: Classes
+    owner: IntArray
+    values: FloatArray
+    line: BoolArray
+    begin: IntArray
+    kept: IntArray
+    debt: float
+    beside: dict[int, float]
+    places: dict[tuple[int, float, Named], int]
+
+    @classmethod
+    def of_problem(cls, problem: Problem, *, whole: bool = False) -> Tables:
+        """Fill the tables of a problem; `whole`: with what jobs owe anyway."""
+        classes = classes_of(problem)
+        count = len(classes.positions)
+        owner, positions, ways = np.arange(count), classes.positions, _alone(count)
+        places: dict[tuple[int, float, Named], int] = {}
+        if problem.pairs:
+            owner, ways = _beside(problem, classes, places)
+            positions = positions[owner]
+        held_kinds = np.zeros(len(owner), np.int64)
+        if problem.kinds is not None:
+            held_kinds = problem.held_kinds[positions]
+        values, line, begin, kept, debt = filled_by(problem.value)(
+            problem.posed.terms.arrays,
+            problem.posed.rows[positions],
+            problem.counts[positions],
+            held_kinds,
+            problem.weight[positions],
+            ways,
+            problem.capacity,
+            float(problem.tfwd),
+            problem.stall,
+            problem.value is None,
+            not (whole or problem.several_kinds or problem.pairs),
+        )
+        if problem.value is not None:
+            _check(values, begin)
+        for limit in problem.limits:
+            if limit.used(problem.kinds_and_units(kept)[1]) > limit.most:
+                kept[list(limit.jobs)] = 0
+        beside = {}
+        for pair in problem.pairs:
+            for j in (pair.a, pair.b) if pair.shared else ():
+                c = int(classes.of[j])
+                base = begin[places[c, pair.xi(j), pair.named(j)]]
+                worth = values[base + kept[c]]
+                # If it may not share on what it keeps it may have to stop.
+                beside[c] = float(values[base] if worth == -np.inf else worth)
+        return cls(classes, owner, values, line, begin, kept, debt, beside, places)
+
+    def of(self, j: int, pair: Pair | None = None) -> FloatArray:
+        """The value table of job j without sharing, or with its partner in `pair`; entry c is that of choice c."""
+        begin, end = self.place(j, pair)
+        return self.values[begin:end]
+
+    def line_of(self, j: int, pair: Pair | None = None) -> BoolArray:
+        """Whether each entry of `of` lies on the line between its neighbours."""
+        begin, end = self.place(j, pair)
+        return self.line[begin:end]
+
+    def place(self, j: int, pair: Pair | None = None) -> tuple[int, int]:
+        """Return where the table of job j, beside its partner in `pair`, begins and ends in `values`."""
+        t = int(self.classes.of[j])
+        if pair is not None:
+            t = self.places[t, pair.xi(j), pair.named(j)]
+        return int(self.begin[t]), int(self.begin[t + 1])
+
+    @cached_property
+    def alone(self) -> list[FloatArray]:
+        """The tables of the classes."""
+        ends = self.begin[: len(self.classes.positions) + 1].tolist()
+        return [self.values[begin:end] for begin, end in pairwise(ends)]
+
+    @cached_property
+    def idle(self) -> FloatArray:
+        """What each job is worth without units: float64, one per job."""
+        return self.values[self.begin[self.classes.of]]
+
+    def value(self, choices: IntArray | Sequence[int]) -> float:
+        """The value of choices, one per job, correctly rounded: equal ones give equal bits, in any order of jobs."""
+        at = self.begin[self.classes.of] + np.asarray(choices, dtype=np.int64)
+        worth = self.values[at]
+        return math.fsum(worth[worth != 0.0].tolist()) + self.debt
+
+    @cached_property
+    def best(self) -> FloatArray:
+        """The best value of each class, alone or beside any partner."""
+        highs = self.idle
+        if len(self.owner):
+            highs = np.maximum.reduceat(self.values, self.begin[:-1])
+        best = highs[: len(self.classes.positions)].copy()
+        np.maximum.at(best, self.owner, highs)
+        return best
+
+    @cached_property
+    def ceiling(self) -> float:
+        """An upper bound of any allocation: every job at its best."""
+        return math.fsum((self.best * self.classes.sizes).tolist()) + self.debt
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest magnitude: rounding errors of a solver are relative to it."""
+        return float(np.abs(self.values[self.values > -np.inf]).max(initial=0.0))
+
+    @cached_property
+    def stake(self) -> tuple[float, float]:
+        """What all jobs together can gain beyond what they keep, and the largest of these values."""
+        count = len(self.classes.positions)
+        keeping = self.values[self.begin[:count] + self.kept[:count]]
+        for c, worth in self.beside.items():
+            keeping[c] = min(keeping[c], worth)
+        gain = math.fsum(((self.best - keeping) * self.classes.sizes).tolist())
+        return gain, float(np.abs([self.best, keeping]).max(initial=0.0))
+
+    def hopeful(self) -> list[FloatArray]:
+        """The tables of the classes without what no optimum can contain, however much the other jobs gain: -inf.
+
+        So a cost of 1e9 times the total value does not make other values vanish in a solver's tolerances.
+        """
+        gain, largest = self.stake
+        gain += EQUAL_SUMS * (gain + largest)  # rounding must not exclude an optimum
+        return [
+            np.where(table >= high - gain, table, -np.inf)
+            for table, high in zip(self.alone, self.best.tolist(), strict=True)
+        ]
+
+
+def tables_of(problem: Problem) -> Tables:
+    """The tables of a problem: filled once, then read by all that decides or checks."""
+    if "tables" not in problem.__dict__:
+        problem.__dict__["tables"] = Tables.of_problem(problem)
+    tables: Tables = problem.__dict__["tables"]
+    return tables
+
+
+@lru_cache(maxsize=64)
+def _alone(count: int) -> Ways:
+    """Of so many jobs without partners."""
+    none = np.empty(0)
+    ends = np.zeros(count + 1, np.int64)
+    return Ways(np.ones(count), np.ones(count), ends, none.astype(np.int64), none)
+
+
+def _beside(
+    problem: Problem, classes: Classes, places: dict[tuple[int, float, Named], int]
+) -> tuple[IntArray, Ways]:
+    """The class of each table, alone or beside partners, and how it runs; `places` gets the numbers of the latter."""
+    of, count = classes.of.tolist(), len(classes.first)
+    now = np.ones(count)
+    for pair in problem.pairs:
+        for j in (pair.a, pair.b):
+            way = of[j], pair.xi(j), pair.named(j)
+            places.setdefault(way, count + len(places))
+            if pair.shared:
+                now[of[j]] = pair.xi(j, problem.current[j])
+    owner = np.append(np.arange(count), [c for c, _, _ in places]).astype(np.int64)
+    named = [each for _, _, exceptions in places for each in exceptions]
+    lengths = np.cumsum([len(exceptions) for _, _, exceptions in places])
+    ways = Ways(
+        np.append(np.ones(count), [xi for _, xi, _ in places]),
+        now[owner],
+        np.append(np.zeros(count + 1), lengths).astype(np.int64),
+        np.array([units for units, _ in named], np.int64),
+        np.array([xi for _, xi in named], np.float64),
+    )
+    return owner, ways
+
+
+def _check(values: FloatArray, begin: IntArray) -> None:
+    """Refuse what a value function of a user must not return."""
+    if not (values < np.inf).all() or np.isneginf(values[begin[:-1]]).any():
+        raise ProblemError(
+            "value: expected a number, or -inf for what is ruled out, and a number where n is 0"
+        )
+
+
+def tamed(problem: Problem) -> Problem:
+    """Return the problem with extremely low values raised to a size that still rules them out.
+
+    A coefficient of 1e9 times the total value makes a solver's other coefficients vanish in its tolerances. A choice
+    that costs more than twice what all jobs together can gain is never part of an optimum, so its exact value does not
+    matter.
+    """
+    tables = tables_of(problem)
+    gain, largest = tables.stake
+    below = 2.0 * gain + 16.0 * largest or np.inf
+    floors = (tables.best - below)[tables.owner]
+    floor = np.repeat(floors, np.diff(tables.begin))
+    low = (tables.values < floor) & (tables.values > -np.inf)
+    if not low.any():
+        return problem
+    other = copy(problem)  # what was checked of this one holds for the other
+    other.__dict__["tables"] = replace(
+        tables, values=np.where(low, floor, tables.values)
+    )
+    return other
+
+
+def complaint(problem: Problem, choices: Sequence[int]) -> str:
+    """Why `choices` are infeasible; an empty string if they are feasible."""
+    if len(choices) != len(problem.jobs):
+        return f"{len(choices)} counts for {len(problem.jobs)} jobs"
+    tables = tables_of(problem)
+    for j, choice in enumerate(choices):
+        table = tables.of(j)
+        if 0 <= choice < len(table) and table[choice] > -np.inf:
+            continue
+        job = problem.jobs[j]
+        if problem.several_kinds:
+            return f"job {job.name!r} gets choice {choice} of units by kind, which it may not have"
+        allowed = [job.jmin, len(table) - 1] if job.sizes is None else [*job.sizes]
+        return f"job {job.name!r} gets {choice} units, outside 0 and {allowed}"
+    kinds, counts = problem.kinds_and_units(choices)
+    given = np.bincount(kinds, counts, len(problem.capacity)).astype(np.int64)
+    over = np.flatnonzero(given > problem.capacity)
+    if len(over):
+        k = int(over[0])
+        of_kind = f" of kind {problem.kinds.names[k]!r}" if problem.kinds else ""
+        return f"{given[k]} units{of_kind} given, {problem.capacity[k]} idle"
+    for limit in problem.limits:
+        if limit.used(counts) > limit.most:
+            return f"{limit} is exceeded: {limit.used(counts)}"
+    return ""
+
+
+def value_tables(problem: Problem) -> list[FloatArray]:
+    """The value table of every job without sharing, in the order of the problem; entry c is that of choice c.
+
+    >>> from bft.milp import Job, Problem
+    >>> job = Job("a", 1, 4, ns=[0, 4], os=[0, 40], tcup=20.0, tcdw=10.0)
+    >>> value_tables(Problem(4, 120.0, (job,), (1,)))[0].tolist()
+    [-100.0, 1200.0, 2200.0, 3400.0, 4600.0]
+    """
+    tables = Tables.of_problem(problem, whole=True)
+    return [tables.of(j) for j in range(len(problem.jobs))]
+
+
+def total_value(tables: Sequence[FloatArray], choices: Sequence[int]) -> float:
+    """Sum of the values of choices, correctly rounded: equal ones give equal bits, in any order and on any Python.
+
+    >>> total_value([np.array([0.0, 10.0]), np.array([0.0, 5.0, 7.0])], (1, 2))
+    17.0
+    """
+    return math.fsum(float(table[c]) for table, c in zip(tables, choices, strict=True))
+
+
+def keep(problem: Problem) -> tuple[int, ...]:
+    """Choices with which every job keeps what it has, as far as its bounds and the limits allow.
+
+    That is a lower bound of any optimum. The jobs of a limit that is exceeded keep nothing.
+
+    >>> from bft.milp import Job, Problem
+    >>> a, b = (Job(name, 1, 4, ns=[0, 1, 4], os=[0, 10, 30], tcup=20.0, tcdw=10.0) for name in "ab")
+    >>> keep(Problem(units=5, tfwd=120.0, jobs=(a, b), current=(1, 0)))
+    (1, 0)
+    """
+    tables = tables_of(problem)
+    return tuple(tables.kept[tables.classes.of].tolist())
