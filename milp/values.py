@@ -123,42 +123,23 @@ def fill(
         What jobs that must shrink pay whatever is decided. It is not in their values, where it would hide differences.
     """
     tables, kinds = len(rows), len(units)
-    begin = np.zeros(tables + 1, np.int64)
+    before, begin = _begins(terms, rows, units)
     kept = np.zeros(tables, np.int64)
     debt = 0.0
-    before = np.zeros(kinds, np.int64)  # units of earlier kinds
-    for k in range(1, kinds):
-        before[k] = before[k - 1] + units[k - 1]
-    for t in range(tables):
-        last = 0
-        for k in range(kinds):
-            s = terms.shape[rows[t], k]
-            if s >= 0:
-                last = before[k] + min(
-                    terms.highs[terms.stretch_ends[s + 1] - 1], units[k]
-                )
-        begin[t + 1] = begin[t] + last + 1
     values = np.full(begin[-1], -np.inf)
     line = np.zeros(begin[-1], np.bool_)
     for t in range(tables):
         row, now, own, base = rows[t], held[t], kind[t], begin[t]
         while terms.shape[row, own] < 0:
             own += 1
-        s, rate = terms.shape[row, own], 0.0
+        s = terms.shape[row, own]
         named, named_end = ways.named_ends[t], ways.named_ends[t + 1]
-        tcup, tcdw, nothing = terms.tcup[row, own], terms.tcdw[row, own], terms.ends[s]
-        if now:
-            most = min(now, terms.highs[terms.stretch_ends[s + 1] - 1])
-            for i in range(terms.stretch_ends[s], terms.stretch_ends[s + 1]):
-                if terms.lows[i] <= now:
-                    kept[t] = min(now, terms.highs[i])
-            if kept[t] == most:
-                p = terms.ends[s + 1] - 1
-                while terms.ns[p] > now:
-                    p -= 1
-                rate = terms.slopes[p] * (now - terms.ns[p]) + terms.os[p]
-                rate /= ways.xi_now[t]
-        off = terms.os[nothing]
+        tcup, tcdw, off = (
+            terms.tcup[row, own],
+            terms.tcdw[row, own],
+            terms.os[terms.ends[s]],
+        )
+        kept[t], rate = _now(terms, s, now, ways.xi_now[t])
         values[base] = value(off, 1.0, rate, 0, now, tcup, tcdw, weight[t], tfwd, stall)
         if simple and kept[t] < now:
             debt += values[base]
@@ -200,15 +181,54 @@ def fill(
         if kept[t]:
             kept[t] += before[own]
         if not straight:
-            largest = 0.0
-            for at in range(base, begin[t + 1]):
-                if values[at] > -np.inf:
-                    largest = max(largest, abs(values[at]))
-            for at in range(base + 1, begin[t + 1] - 1):
-                if line[at]:
-                    bend = abs(values[at + 1] - 2 * values[at] + values[at - 1])
-                    line[at] = bend <= EQUAL_SLOPES * largest
+            _straighten(values[base : begin[t + 1]], line[base : begin[t + 1]])
     return values, line, begin, kept, debt
+
+
+def _begins(
+    terms: Arrays, rows: IntArray, units: IntArray
+) -> tuple[IntArray, IntArray]:
+    """How many units of earlier kinds there are, and where the choices of each table begin."""
+    before = np.zeros(len(units), np.int64)
+    for k in range(1, len(units)):
+        before[k] = before[k - 1] + units[k - 1]
+    begin = np.zeros(len(rows) + 1, np.int64)
+    for t in range(len(rows)):
+        begin[t + 1] = begin[t] + 1
+        for k in range(len(units)):
+            s = terms.shape[rows[t], k]
+            if s >= 0:
+                most = min(terms.highs[terms.stretch_ends[s + 1] - 1], units[k])
+                begin[t + 1] = begin[t] + before[k] + most + 1
+    return before, begin
+
+
+def _now(terms: Arrays, s: int, now: int, xi: float) -> tuple[int, float]:
+    """How many of the units that a job holds it may keep, and its objective per second on them."""
+    kept, rate = 0, 0.0
+    if now:
+        most = min(now, terms.highs[terms.stretch_ends[s + 1] - 1])
+        for i in range(terms.stretch_ends[s], terms.stretch_ends[s + 1]):
+            if terms.lows[i] <= now:
+                kept = min(now, terms.highs[i])
+        if kept == most:
+            p = terms.ends[s + 1] - 1
+            while terms.ns[p] > now:
+                p -= 1
+            rate = (terms.slopes[p] * (now - terms.ns[p]) + terms.os[p]) / xi
+    return kept, rate
+
+
+def _straighten(values: FloatArray, line: BoolArray) -> None:
+    """Take values from the line between their neighbours that another `value` bends."""
+    largest = 0.0
+    for worth in values:
+        if worth > -np.inf:
+            largest = max(largest, abs(worth))
+    for at in range(1, len(values) - 1):
+        if line[at]:
+            bend = abs(values[at + 1] - 2 * values[at] + values[at - 1])
+            line[at] = bend <= EQUAL_SLOPES * largest
 
 
 @cache
@@ -217,6 +237,7 @@ def filled_by(worth: Value | None) -> Callable[..., Filled]:
     from bft.milp.exact.compiled import compiled
 
     own = compiled(value, keep=False)
+    parts = {each.__name__: compiled(each) for each in (_begins, _now, _straighten)}
     if worth is None:
         worth = own
     elif isinstance(worth, FunctionType):
@@ -227,6 +248,7 @@ def filled_by(worth: Value | None) -> Callable[..., Filled]:
         }
         python = FunctionType(worth.__code__, names, "worth", None, worth.__closure__)
         worth = compiled(python, keep=False)
-    filler = FunctionType(fill.__code__, {**fill.__globals__, "value": worth}, "fill")
+    names = {**fill.__globals__, **parts, "value": worth}
+    filler = FunctionType(fill.__code__, names, "fill")
     made: Callable[..., Filled] = compiled(filler, keep=worth is own)
     return made
