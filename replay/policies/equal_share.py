@@ -37,8 +37,12 @@ class EqualShare:
         sized = set(state.sized)
         for position in sized:
             counts[position] = state.jobs[position].job.at_most(int(counts[position]))
+        # Those in front who can have their maximum, in one step: nobody is skipped while each maximum fits.
         left = state.idle - int(counts.sum())
-        for position in np.flatnonzero(counts < high).tolist():
+        filled = int(np.searchsorted(np.cumsum(high - counts), left, side="right"))
+        counts[:filled] = high[:filled]
+        left = state.idle - int(counts.sum())
+        for position in np.flatnonzero((counts < high) & (counts + left >= low)):
             if not left:
                 break
             count = int(counts[position])
