@@ -48,7 +48,7 @@ class Keeps:
 
     def decide(self, state: State) -> Decision:
         """Fill the machine once."""
-        return Fifo().decide(state) if not len(state.running) else Decision.keep()
+        return Fifo().decide(state) if not len(state.jobs.running) else Decision.keep()
 
 
 @dataclass

@@ -19,7 +19,6 @@ from typing import (
     NamedTuple,
     Protocol,
     TypeGuard,
-    cast,
     runtime_checkable,
 )
 
@@ -102,35 +101,6 @@ class RunInterval(NamedTuple):
 
 Row = tuple[str, int, int, int, bool, int, float, Ending]
 """An interval as the engine notes it, which must be fast: the job's name, and what `RunInterval.between` takes."""
-
-
-class EndedIntervals(Mapping[str, Sequence[RunInterval]]):
-    """The intervals of each job, by name; made when they are first looked at, as most policies do not.
-
-    Examples
-    --------
-    >>> dict(EndedIntervals([("a", 0, 2 * SECOND_NS, 4, False, SECOND_NS, 30.0, "leave")]))
-    {'a': (RunInterval(units=4, seconds=2.0, stalled_s=1.0, rate=30.0, shared=False, ended='leave'),)}
-    """
-
-    def __init__(self, rows: Sequence[Row] = ()) -> None:
-        self._rows = rows
-
-    @cached_property
-    def _by_name(self) -> Mapping[str, Sequence[RunInterval]]:
-        found: dict[str, list[RunInterval]] = {}
-        for row in self._rows:
-            found.setdefault(row[0], []).append(RunInterval.between(*row[1:]))
-        return {name: tuple(of) for name, of in found.items()}
-
-    def __getitem__(self, name: str) -> Sequence[RunInterval]:
-        return self._by_name[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name)
-
-    def __len__(self) -> int:
-        return len(self._by_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,62 +329,21 @@ class State:
     >>> curve = Curve([0, 4], [0, 40])
     >>> a, b = (Job(name, 0, 1, 4, 3000.0, 5.0, 5.0, curve, curve) for name in "ab")
     >>> state = State(0, idle=5, jobs=[JobView(a, 2, 120.0), JobView(b, 0, 0.0)])
-    >>> list(state.running), list(state.waiting), state.free, state.positions["b"]
+    >>> list(state.jobs.running), list(state.jobs.waiting), state.free, state.jobs.positions["b"]
     ([0], [1], 3, 1)
     """
 
     time_ns: int
     idle: int
-    jobs: Sequence[JobView]
+    jobs: Jobs
     machine: Machine = field(default=_NO_MACHINE, compare=False)
     finished: tuple[JobView, ...] = ()
-    ended: Mapping[str, Sequence[RunInterval]] = field(default_factory=EndedIntervals)
+    ended: Mapping[str, Sequence[RunInterval]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Not isinstance, which takes longer where a class is abstract.
         if Jobs not in type(self.jobs).__mro__:
             object.__setattr__(self, "jobs", Jobs(self.jobs))
-
-    @property
-    def counts(self) -> IntArray:
-        """Units that each of `jobs` holds: int64 of shape (jobs,), read-only."""
-        return self._looked_up.counts
-
-    @property
-    def running(self) -> Sequence[int]:
-        """Positions in `jobs` of those that hold units, ascending."""
-        return self._looked_up.running
-
-    @property
-    def waiting(self) -> Collection[int]:
-        """Positions in `jobs` of those without units, ascending: in order of admission."""
-        return self._looked_up.waiting
-
-    @property
-    def positions(self) -> Mapping[str, int]:
-        """Position in `jobs` of each job, by its name."""
-        return self._looked_up.positions
-
-    @property
-    def table(self) -> Sequence[Job]:
-        """The job table, to which jobs are only added; the same object in all decisions of a replay."""
-        return self._looked_up.table
-
-    @property
-    def rows(self) -> IntArray:
-        """Where each of `jobs` stands in `table`: int64 of shape (jobs,), read-only."""
-        return self._looked_up.rows
-
-    @property
-    def bounds(self) -> tuple[IntArray, IntArray]:
-        """Fewest units, at least 1, and most units on which each of `jobs` runs: int64 of shape (jobs,), read-only."""
-        jobs = self._looked_up
-        return jobs.least, jobs.most
-
-    @property
-    def sized(self) -> Sequence[int]:
-        """Positions in `jobs` of those that run on some sizes between these only (`Job.sizes`), ascending."""
-        return self._looked_up.sized
 
     def intervals(self, position: int) -> tuple[RunInterval, ...]:
         """All that a job has held since the policy was last asked, in order: sizes, seconds, rates, and why each ended.
@@ -422,13 +351,13 @@ class State:
         A change between two decisions, such as a node that left, so loses nothing of what was seen before it.
         """
         before = self.ended.get(self.jobs[position].job.name, ())
-        present = self._looked_up.present(position)
+        present = self.jobs.present(position)
         return tuple(before) if present is None else (*before, present)
 
     @property
     def free(self) -> int:
         """Idle units without a holder."""
-        return self.idle - self._looked_up.used
+        return self.idle - self.jobs.used
 
     def expected_idle_until(self) -> list[int | None]:
         """Until when each node may be expected to stay idle, UTC nanoseconds; unit u lies on node u // units_per_node.
@@ -438,10 +367,6 @@ class State:
         Only policies of `Kind(expects=True)` are given any.
         """
         return self.machine.expected_idle_until(self.time_ns)
-
-    @property
-    def _looked_up(self) -> Jobs:
-        return cast("Jobs", self.jobs)  # see __post_init__
 
 
 @dataclass(frozen=True, slots=True)

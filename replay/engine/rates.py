@@ -12,10 +12,10 @@ from typing import Any
 
 from bft.replay.engine.ledger import Ledger, Loss
 from bft.replay.engine.policy_api import (
-    EndedIntervals,
     Ending,
     PolicyError,
     Row,
+    RunInterval,
     Traits,
 )
 from bft.replay.engine.rules import Interference, Rules
@@ -23,8 +23,6 @@ from bft.replay.engine.running import NEVER, InPlay, Running
 from bft.replay.engine.snapshot import NOT_STORED, StoredState
 from bft.replay.engine.units import Holdings
 from bft.replay.trace.node_trace import SECOND_NS
-
-_NONE_ENDED = EndedIntervals()
 
 
 @dataclass(eq=False)
@@ -88,9 +86,12 @@ class Rates(StoredState):
             self._rows = []
 
     @property
-    def ended(self) -> EndedIntervals:
-        """Return the intervals of jobs that have ended since the policy was last asked."""
-        return EndedIntervals(self._rows) if self._rows else _NONE_ENDED
+    def ended(self) -> dict[str, list[RunInterval]]:
+        """Return the intervals of jobs that have ended since the policy was last asked, by name."""
+        found: dict[str, list[RunInterval]] = {}
+        for row in self._rows:
+            found.setdefault(row[0], []).append(RunInterval.between(*row[1:]))
+        return found
 
     def pass_to(self, instant: int, idle: int, used: int) -> None:
         """Let time pass up to an instant, with these numbers of idle and used units."""

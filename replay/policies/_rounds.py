@@ -26,7 +26,7 @@ def next_round(now_ns: int, interval_s: float) -> int | None:
 
 def keep_what_is_left(state: State, *, wake_ns: int | None) -> Decision:
     """Change only what must change: a job that cannot run on what it has gives back its newest units."""
-    views = {position: state.jobs[position] for position in state.running}
+    views = {position: state.jobs[position] for position in state.jobs.running}
     left = {
         position: view.held[: view.job.at_most(view.units)]
         for position, view in views.items()

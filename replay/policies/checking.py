@@ -16,6 +16,7 @@ from bft.models import Curve, InputError, Job, JobTable, Objective, xi_from_fram
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import (
     Decision,
+    Jobs,
     Policy,
     PolicyCall,
     PolicyError,
@@ -267,7 +268,7 @@ class _Checked:
         per = state.machine.units_per_node
         busy = Holdings(state.machine.nodes * per, per)
         for label, asked in (
-            ("without jobs", replace(state, jobs=())),
+            ("without jobs", replace(state, jobs=Jobs())),
             ("without idle units", State(state.time_ns, 0, state.jobs, busy)),
         ):
             decision = self._decision(self._fresh(), asked, f"asked {label}")

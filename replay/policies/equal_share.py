@@ -31,14 +31,20 @@ class EqualShare:
 
     def decide(self, state: State) -> Decision:
         """Give each job an equal share of the idle units, within its limits."""
-        low, high = state.bounds
+        low, high = state.jobs.least, state.jobs.most
         counts = np.minimum(state.idle // max(len(high), 1), high)
         counts[counts < low] = 0
-        sized = set(state.sized)
+        sized = set(state.jobs.sized)
         for position in sized:
             counts[position] = state.jobs[position].job.at_most(int(counts[position]))
+        # Those in front who can have their maximum, in one step: nobody is skipped while each maximum fits.
         left = state.idle - int(counts.sum())
-        for position in np.flatnonzero(counts < high).tolist():
+        filled = int(np.searchsorted(np.cumsum(high - counts), left, side="right"))
+        counts[:filled] = high[:filled]
+        left = state.idle - int(counts.sum())
+        for position in map(
+            int, np.flatnonzero((counts < high) & (counts + left >= low))
+        ):
             if not left:
                 break
             count = int(counts[position])

@@ -17,4 +17,4 @@ class Fifo(Queue):
 
     def queue(self, state: State) -> Iterable[int]:
         """The waiting jobs in order of submission."""
-        return state.waiting
+        return state.jobs.waiting

@@ -87,11 +87,13 @@ class Weights:
         """The weights of the jobs in play, None where they are those of the jobs."""
         if not self.changing:
             return None
-        rows, now_ns = state.rows, state.time_ns
-        if self._table is not state.table or now_ns < self._asked_ns:  # another replay
-            self._forget(state.table)
+        rows, now_ns = state.jobs.rows, state.time_ns
+        if (
+            self._table is not state.jobs.table or now_ns < self._asked_ns
+        ):  # another replay
+            self._forget(state.jobs.table)
         self._asked_ns = now_ns
-        new = len(state.table) - len(self._now)
+        new = len(state.jobs.table) - len(self._now)
         if new:
             self._now = np.append(self._now, np.ones(new))
             self._until_ns = np.append(self._until_ns, np.zeros(new, np.int64))
@@ -300,14 +302,14 @@ class MilpPolicy(StoredState):
         idle = state.machine.idle_by_kind()
         jobs, weights = self._posed(state, tuple(idle)), self._weights.now(state)
         held: list[str | None] = [None] * len(state.jobs)
-        for position in state.running if idle else ():
+        for position in state.jobs.running if idle else ():
             held[position] = state.machine.kind_of(state.jobs[position].held[0])
         alike = self.alike(state, jobs, weights)
         return milp.Problem(
             units=state.idle,
             tfwd=self._window.seconds(state),
             jobs=jobs,
-            current=state.counts,  # type: ignore[arg-type]  # becomes a tuple
+            current=state.jobs.counts,  # type: ignore[arg-type]  # becomes a tuple
             cost_model=self.cost_model,
             pairs=self.pairs(state, alike),
             alike=alike,
@@ -333,9 +335,9 @@ class MilpPolicy(StoredState):
             jobs = [view.job for view in state.jobs]
             return _Table(jobs, kinds, self._term).at(np.arange(len(jobs)))
         table = self._table
-        if table is None or table.jobs is not state.table or table.kinds != kinds:
-            table = self._table = _Table(state.table, kinds, self._term)
-        return table.at(state.rows)
+        if table is None or table.jobs is not state.jobs.table or table.kinds != kinds:
+            table = self._table = _Table(state.jobs.table, kinds, self._term)
+        return table.at(state.jobs.rows)
 
     def _term(self, job: Job, kinds: Sequence[str]) -> list[milp.Job | None]:
         """A job on each kind of units, or on all where they are alike."""

@@ -60,7 +60,7 @@ class MilpSharingPolicy(MilpPolicy):
             return ()
         groups: defaultdict[object, list[int]] = defaultdict(list)
         like = jobs.terms.like[jobs.rows].tolist()
-        for j in state.waiting:
+        for j in state.jobs.waiting:
             job = state.jobs[j].job
             weight = job.weight if weights is None else float(weights[j])
             grown = job.tcup_s if self.cost_model == "stall" else 0.0
@@ -75,7 +75,7 @@ class MilpSharingPolicy(MilpPolicy):
         groups = {group[0]: group for group in alike}
         chosen = _Partners(self.xi_partners, groups)
         pairs = []
-        for a in state.running:
+        for a in state.jobs.running:
             b, view = state.jobs[a].partner, state.jobs[a]
             priced = (
                 self._priced_pair(state, a, b, now=True)

@@ -142,7 +142,7 @@ class Pollux(StoredState):
             for view in views
         ]
         fits = None
-        if state.sized:
+        if state.jobs.sized:
             # The largest count up to 0, 1, ... on which each job runs.
             sizes = range(max(most) + 1)
             fits = np.array([[view.job.at_most(n) for n in sizes] for view in views])

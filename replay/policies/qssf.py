@@ -47,7 +47,7 @@ class QuasiShortestServiceFirst(StoredState, Queue):
             if name not in self._priority:
                 self._priority[name] = self._predicted_s(view.job) * units
         names = [view.job.name for view in state.jobs]
-        return sorted(state.waiting, key=lambda each: self._priority[names[each]])
+        return sorted(state.jobs.waiting, key=lambda each: self._priority[names[each]])
 
     def _learn(self, view: JobView) -> None:
         """Learn from a finished job."""

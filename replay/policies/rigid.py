@@ -136,7 +136,7 @@ def run_by_quota(state: State, order: Iterable[int], *, spreads: Spreads) -> Dec
         Which jobs may lie on more nodes than they need.
     """
     runs = within_quota(state, order)
-    stopped = sorted(set(state.running).difference(runs))
+    stopped = sorted(set(state.jobs.running).difference(runs))
     places = state.machine.placement()
     for position in stopped:
         places.give_back(state.jobs[position].held)
@@ -214,7 +214,7 @@ def run(state: State, order: Iterable[int], *, spreads: Spreads) -> Decision:
 
 def _running(state: State, order: Iterable[int]) -> list[int]:
     """The running jobs, most urgent first."""
-    running = set(state.running)
+    running = set(state.jobs.running)
     return list(
         islice((position for position in order if position in running), len(running))
     )
@@ -224,7 +224,7 @@ def _excess(state: State, order: Iterable[int]) -> set[int] | None:
     """Running jobs without room, by number of units, after earlier jobs have theirs; None: no job starts."""
     left = state.idle
     starts = False
-    running = set(state.running)
+    running = set(state.jobs.running)
     for position in order:
         view = state.jobs[position]
         needed = view.units or view.job.request

@@ -33,13 +33,13 @@ class ShortestFirst(Queue):
         """The waiting jobs, shortest first."""
         if not state.free:
             return ()
-        if state.positions is not self._positions:  # the jobs in play have changed
-            self._positions = state.positions
+        if state.jobs.positions is not self._positions:  # the jobs in play have changed
+            self._positions = state.jobs.positions
             self._order = sorted(
                 range(len(state.jobs)),
                 key=lambda position: self._total_s(state.jobs[position].job),
             )
-        counts = state.counts
+        counts = state.jobs.counts
         return (position for position in self._order if not counts[position])
 
     def _total_s(self, job: Job) -> float:
@@ -88,16 +88,16 @@ class ShortestRemainingFirst:
 
     def decide(self, state: State) -> Decision:
         """Run the shortest jobs; among equals running jobs first, then those with fewer units, then by submission."""
-        if state.positions is not self._positions:
-            self._positions = state.positions
+        if state.jobs.positions is not self._positions:
+            self._positions = state.jobs.positions
             self._keys = [(self._key(view), p) for p, view in enumerate(state.jobs)]
             self._order, self._moved = list(range(len(self._keys))), set()
-        for position in self._moved.union(state.running):
+        for position in self._moved.union(state.jobs.running):
             self._keys[position] = self._key(state.jobs[position]), position
         self._order.sort(key=self._keys.__getitem__)
         walk = run_by_quota if self.compat else run
         decision = walk(state, self._order, spreads=lambda job: not self.consolidate)
-        self._moved = {*state.running, *(decision.placement or ())}
+        self._moved = {*state.jobs.running, *(decision.placement or ())}
         return decision
 
     def _key(self, view: JobView) -> Key:

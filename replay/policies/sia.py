@@ -121,7 +121,7 @@ class Sia(StoredState):
             self._largest[name] = max(
                 self._largest.get(name, 0), *(interval.units for interval in intervals)
             )
-        for position in state.running:
+        for position in state.jobs.running:
             view = state.jobs[position]
             self._largest[view.job.name] = max(
                 self._largest.get(view.job.name, 0), view.units
@@ -137,7 +137,7 @@ class Sia(StoredState):
         if not open_ones:
             return Decision.keep(wake_ns=wake_ns)
         solution = self.solver.solve(self.problem(state))
-        counts = state.counts.tolist()
+        counts = state.jobs.counts.tolist()
         kinds: list[str | None] = [*_kinds_held(state)]
         for position, count, kind in zip(
             open_ones, solution.counts, solution.kinds or kinds, strict=False

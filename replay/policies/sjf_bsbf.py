@@ -45,7 +45,7 @@ class SjfBestSharing:
 
     def decide(self, state: State) -> Decision:
         """Start the shortest jobs."""
-        waiting = list(state.waiting)
+        waiting = list(state.jobs.waiting)
         twice = sum(view.shared for view in state.jobs) // 2
         if not waiting or twice == state.idle:  # every unit has two holders
             return Decision.keep()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, Jobs, JobView, Kind, State
 from bft.replay.engine.rules import Interference
 from bft.replay.policies._constants import consolidates, constant
 from bft.replay.policies._shared_units import (
@@ -55,7 +55,7 @@ class _SharedSrtf(ABC):
 
     def decide(self, state: State) -> Decision:
         """Run the shortest jobs, and let others share."""
-        if not len(state.waiting):
+        if not len(state.jobs.waiting):
             return Decision.keep()
         return _Walk(self, state).decision()
 
@@ -129,7 +129,7 @@ class _Walk:
         """The units of every job."""
         views, order = _owners(self._jobs, self._order)
         alone = run(
-            replace(self._state, jobs=views),
+            replace(self._state, jobs=Jobs(views)),
             order,
             spreads=lambda job: not self._policy.consolidate,
         )
@@ -216,7 +216,8 @@ class _Walk:
 
     def _held(self, position: int) -> tuple[int, ...]:
         """The units of a job after this decision."""
-        return self._placed.get(position, self._jobs[position].held)
+        view: JobView = self._jobs[position]
+        return self._placed.get(position, view.held)
 
     def _places(self, hosts: Iterable[int]) -> SharedPlaces:
         """Return the places for newcomers: free units, and units of jobs that run without a partner."""

@@ -127,7 +127,7 @@ class TiresiasL(StoredState):
         """Give units to jobs in the order of their queues, at the start of each round."""
         if not is_round(state.time_ns, self.interval_s):
             return Decision.keep(wake_ns=next_round(state.time_ns, self.interval_s))
-        positions = state.positions
+        positions = state.jobs.positions
         self._update_queues(state)
         self._sort(state, positions)
         if self.compat:
@@ -154,7 +154,7 @@ class TiresiasL(StoredState):
 
     def _update_queues(self, state: State) -> None:
         """Remove finished jobs, append new jobs to the first queue, and move those that change their queue."""
-        positions = state.positions
+        positions = state.jobs.positions
         self._queues = [
             [name for name in queue if name in positions] for queue in self._queues
         ]
@@ -417,7 +417,7 @@ class TiresiasPollux(TiresiasL):
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s):
             return Decision.keep(wake_ns=wake_ns)
-        positions = state.positions
+        positions = state.jobs.positions
         self._update_queues(state)
         runs = within_quota(
             state, (positions[name] for queue in self._queues for name in queue)
@@ -426,7 +426,7 @@ class TiresiasPollux(TiresiasL):
             state, [position for position in runs if state.jobs[position].units]
         )
         changed: dict[int, tuple[int, ...]] = {
-            position: () for position in state.running if position not in runs
+            position: () for position in state.jobs.running if position not in runs
         }
         for position in runs:
             if not state.jobs[position].units:

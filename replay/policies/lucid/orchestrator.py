@@ -139,7 +139,7 @@ class Lucid(StoredState):
         """Start waiting jobs, alone or on the units of others."""
         self._submissions.see(state.jobs)
         self._learn(state)
-        waiting = list(state.waiting)
+        waiting = list(state.jobs.waiting)
         if not waiting:
             return Decision.keep()
         on = self.sharing and self._switch.on(state.time_ns)
@@ -246,7 +246,7 @@ class Lucid(StoredState):
 
     def _alone(self, state: State) -> Alone:
         """The running jobs that another one may join."""
-        views = {position: state.jobs[position] for position in state.running}
+        views = {position: state.jobs[position] for position in state.jobs.running}
         order = sorted(
             views,
             key=lambda position: (

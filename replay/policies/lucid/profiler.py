@@ -61,7 +61,7 @@ class LucidProfiler(StoredState):
         per = state.machine.units_per_node
         base = (state.machine.nodes - self.spare_nodes) * per
         held = {unit for view in state.jobs for unit in view.held}
-        waiting = list(state.waiting)
+        waiting = list(state.jobs.waiting)
         if (
             self._grown
             and len(waiting) < self.shrink_below

@@ -68,7 +68,7 @@ class Script(Policy):
     def decide(self, state: State) -> Decision:
         now = state.time_ns // SECOND_NS
         later = [at * SECOND_NS for at in self.script if at > now]
-        counts, kinds = self.script.get(now, (tuple(state.counts.tolist()), ()))
+        counts, kinds = self.script.get(now, (tuple(state.jobs.counts.tolist()), ()))
         if not kinds:
             kinds = tuple(
                 state.machine.kind_of(view.held[0]) if view.held else None

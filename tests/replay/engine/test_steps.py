@@ -83,12 +83,16 @@ def view(at: int, units: int, shared: int = 0) -> JobView:
 @given(st.lists(st.integers(0, 3), max_size=12))
 def test_what_a_state_looks_up_is_what_a_scan_finds(units: list[int]) -> None:
     state = State(0, 100, tuple(view(at, count) for at, count in enumerate(units)))
-    assert list(state.running) == [at for at, count in enumerate(units) if count]
-    assert list(state.waiting) == [at for at, count in enumerate(units) if not count]
-    assert len(state.waiting) == units.count(0)
+    assert list(state.jobs.running) == [at for at, count in enumerate(units) if count]
+    assert list(state.jobs.waiting) == [
+        at for at, count in enumerate(units) if not count
+    ]
+    assert len(state.jobs.waiting) == units.count(0)
     assert state.free == 100 - sum(units)
-    assert all(state.jobs[at].job.name == name for name, at in state.positions.items())
-    assert len(state.positions) == len(units)
+    assert all(
+        state.jobs[at].job.name == name for name, at in state.jobs.positions.items()
+    )
+    assert len(state.jobs.positions) == len(units)
 
 
 def test_units_that_two_jobs_share_are_used_once() -> None:
@@ -111,10 +115,10 @@ def test_who_keeps_a_state_keeps_what_was_to_be_seen_then() -> None:
         return (
             *state.jobs,
             state.free,
-            *state.waiting,
-            *state.running,
-            *state.positions.items(),
-            *state.bounds[0],
+            *state.jobs.waiting,
+            *state.jobs.running,
+            *state.jobs.positions.items(),
+            *state.jobs.least,
         )
 
     def answer(state: State) -> list[int]:
@@ -133,12 +137,14 @@ def test_what_the_engine_says_of_itself_is_what_a_scan_finds() -> None:
     def answer(state: State) -> list[int]:
         nonlocal seen
         seen += 1
-        assert list(state.running) == [at for at, v in enumerate(state.jobs) if v.units]
-        assert list(state.waiting) == [
+        assert list(state.jobs.running) == [
+            at for at, v in enumerate(state.jobs) if v.units
+        ]
+        assert list(state.jobs.waiting) == [
             at for at, v in enumerate(state.jobs) if not v.units
         ]
         assert state.free == state.idle - sum(v.units for v in state.jobs)
-        assert dict(state.positions) == {
+        assert dict(state.jobs.positions) == {
             v.job.name: at for at, v in enumerate(state.jobs)
         }
         return (
