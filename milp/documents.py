@@ -153,7 +153,7 @@ def parse(document: object) -> Document:
     5
     >>> parse({"units": -1, "Tfwd": 120, "jobs": []})
     Traceback (most recent call last):
-    bft.milp.problem.ProblemError: units: expected a whole number from 0 to 10,000,000, not -1
+    bft.milp.jobs.ProblemError: units: expected a whole number from 0 to 10,000,000, not -1
     """
     posed = _read(document, PROBLEM_FIELDS, "", "problem")
     kinds = isinstance(posed["units"], Mapping) and bool(posed["units"])

@@ -128,5 +128,5 @@ def test_a_leave_between_two_decisions_shows_both_sizes_with_their_rates_and_a_k
         (RunInterval(3, 40.0, 0.0, 30.0, False, "leave"),),
     ]
     assert policy.seen[2].ended == {
-        "a": (RunInterval(3, 40.0, 0.0, 30.0, False, "leave"),)
+        "a": [RunInterval(3, 40.0, 0.0, 30.0, False, "leave")]
     }

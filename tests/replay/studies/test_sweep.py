@@ -543,12 +543,13 @@ import os
 from pathlib import Path
 from bft.milp import Availability
 from bft.milp.backends import scipy_milp
+DIED = Path(__file__).with_name('died')  # solvers do not run in the folder of the command
 class once:
     name, formulations, features = 'once', ('modes',), ()
     def available(self): return Availability('1')
     def solve(self, model, limits):
-        if len(model.objective) > 1 and not Path('died').exists():
-            Path('died').touch()
+        if len(model.objective) > 1 and not DIED.exists():
+            DIED.touch()
             os.kill(os.getpid(), 9)
         return scipy_milp.solve(model, limits)
 """
