@@ -178,7 +178,7 @@ def test_a_number_beyond_all_floats_is_refused_by_column_with_the_lowest_version
     )
     assert ended.returncode == 2
     assert ended.stderr.startswith(
-        "Error: jobs.jsonl, column Pmax: expected a finite number"
+        "Error: jobs.jsonl: holds a whole number beyond 1.8e308"
     )
 
 
