@@ -30,7 +30,6 @@ POLICIES = """\
 jobs = "{folder}/jobs.csv"
 jobs-format = "venus"
 cluster = "{folder}/vcs.csv"
-bound = false
 [variants.fifo]
 policy = "fifo"
 [variants.sjf]
@@ -56,7 +55,6 @@ ABLATIONS = """\
 [options]
 jobs = "{folder}/jobs.csv"
 jobs-format = "venus"
-bound = false
 [variants.lucid]
 {lucid}
 [variants."without packing"]
