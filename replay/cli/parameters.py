@@ -611,13 +611,6 @@ _FIRST: tuple[Decorator, ...] = (
         cls=Option,
         help="Print progress and summary; 0 writes them to replay.log in the run directory.",
     ),
-    click.option(
-        "--live",
-        is_flag=True,
-        section=OUTPUT,
-        cls=Option,
-        help="Show how the replay stands: units, jobs, rate, last decision; on a terminal as a table.",
-    ),
 )
 _LAST: tuple[Decorator, ...] = (
     click.option(
