@@ -23,7 +23,6 @@ from bft.models.cells import Rows
 from bft.models.checks import cluster_nodes
 from bft.models.jobs import different_rates, joined, long_rescales, shown_sizes
 from bft.models.tables import read_table, trusting_pickles
-from bft.replay.engine.policy_api import Kind
 from bft.replay.engine.rules import Interference
 from bft.replay.inputs.files import Files, InMemoryInputs, input_digests
 from bft.replay.inputs.notes import NoteTaker
@@ -192,7 +191,7 @@ def _outlook(
 
     Notes say what the host jobs lack, where it is used.
     """
-    jobs, kind = whole.host_jobs, Kind.of(options.make_policy())
+    jobs, kind = whole.host_jobs, options.kind
     expects = kind.expects and not options.published
     if jobs is not None and (expects or options.rules.return_time_s is not None):
         for lack in jobs.lacks():

@@ -11,7 +11,6 @@ import numpy as np
 
 from bft.models import Curve, InputError, Job, JobTable
 from bft.models.tolerances import whole_above
-from bft.replay.engine.policy_api import Kind
 from bft.replay.inputs.notes import NoteTaker
 from bft.replay.options.options import Options
 from bft.replay.pools import Pool
@@ -203,10 +202,7 @@ def fit_sizes(
     InputError
         With `refuse`, when there are such jobs; names them.
     """
-    mode = options.oversized
-    rigid = Kind.of(
-        options.make_policy()
-    ).rigid  # a schedule's constants say what it is
+    mode, rigid = options.oversized, options.kind.rigid
     made = list(jobs)
     never_run: list[str] = []
     for pool in pools:

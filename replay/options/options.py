@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from bft.models import InputError, Objective
@@ -22,7 +22,7 @@ from bft.replay.options.table import OptionTable
 from bft.replay.policies.solver import SolverOptions
 
 if TYPE_CHECKING:
-    from bft.replay.engine.policy_api import Policy
+    from bft.replay.engine.policy_api import Kind, Policy
     from bft.replay.policies.registry import PolicyType
 
 _PUBLISHED = Condition(lambda run, _: False, "with --compat reference")
@@ -154,6 +154,13 @@ class Options(OptionTable):
         """Make the policy, a new one for each replay."""
         return self.policy_type.make(self.settings(interference), self.constants)
 
+    @cached_property
+    def kind(self) -> Kind:
+        """What the policy is, once its constants are known: those of a schedule say it."""
+        from bft.replay.engine.policy_api import Kind
+
+        return Kind.of(self.make_policy())
+
     def make_workload(self) -> Workload | None:
         """Make the workload that submits and cancels jobs, a new one for each replay; None without one.
 
@@ -188,9 +195,7 @@ class Options(OptionTable):
         InputError
             When the policy does not accept its constants, or the backend cannot be used on this machine.
         """
-        from bft.replay.engine.policy_api import Kind
-
-        kind = Kind.of(self.make_policy())
+        kind = self.kind
         if self.solves:
             _check_backend(self.solver.backend)
         yield from self.ineffective()
