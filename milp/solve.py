@@ -34,8 +34,11 @@ from bft.milp.problem import TIES, Problem, Solution, Status, Ties
 from bft.milp.tables import complaint, keep, tables_of, tamed
 from bft.milp.tolerances import SOLVER_ZERO, TOLERANCE
 
-# A choice of each job (`Problem`): a number of units where all are alike.
-Counts = tuple[int, ...]
+logger = logging.getLogger(__name__)
+
+FORMULATIONS = ("auto", "modes", "node", "items")
+# The formulation in which two jobs may share units.
+SHARING = "items"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Checked:
     """A checked answer of a solver: status, counts, an upper bound, and a note."""
 
     status: Status
-    counts: Counts
+    counts: tuple[int, ...]
     bound: float
     note: str = ""
 
@@ -120,13 +123,6 @@ def contradiction(solution: Solution, best: Optimum, gap: float = 0.0) -> str:
     if value > best.bound + slack:
         return f"exact: reports the upper bound {best.bound!r}, but {backend} has {value!r}"
     return ""
-
-
-logger = logging.getLogger(__name__)
-
-FORMULATIONS = ("auto", "modes", "node", "items")
-# The formulation in which two jobs may share units.
-SHARING = "items"
 
 
 def solve(
