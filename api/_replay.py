@@ -24,7 +24,7 @@ from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_f
 from bft.models.checks import Flag, refuse_unknown
 from bft.replay import Options, Policy
 from bft.replay.cli.watcher import Bar
-from bft.replay.inputs.files import InMemoryInputs
+from bft.replay.inputs.files import InMemory
 from bft.replay.inputs.notes import Silent, Watcher
 from bft.replay.options.options import FIELDS
 from bft.replay.policies import PolicyError
@@ -102,7 +102,7 @@ def replay(
         in_memory, names = in_memory_inputs(trace, jobs, xi)
         stated = {**options, **names}
         native = options.get("jobs_format", "native") == "native"
-        if in_memory.jobs is not None and not native:
+        if "jobs" in in_memory and not native:
             raise InputError(
                 "jobs_format is for files: a frame or JobTable has the native columns"
             )
@@ -125,7 +125,7 @@ def replay(
 def _executed(
     options: Options,
     folder: Path,
-    in_memory: InMemoryInputs,
+    in_memory: InMemory,
     force: bool,
     progress: bool,
 ) -> Run:
@@ -138,7 +138,7 @@ def _executed(
 
 def in_memory_inputs(
     trace: Any, jobs: Any, xi: Any
-) -> tuple[InMemoryInputs, dict[str, Any]]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the objects that take the place of files, and the name of each object and file in the options.
 
     Raises
@@ -154,26 +154,26 @@ def in_memory_inputs(
     objects: dict[str, Any] = {}
     names: dict[str, Any] = {}
     kinds: dict[str, tuple[Any, Any]] = {
-        "trace": (trace, (NodeTrace, pd.DataFrame)),
+        "node_trace": (trace, (NodeTrace, pd.DataFrame)),
         "jobs": (jobs, JobTable),
         "xi": (xi, XiTable),
     }
-    for role, (value, kind) in kinds.items():
-        option = "node_trace" if role == "trace" else role
+    for option, (value, kind) in kinds.items():
         if isinstance(value, kind):
-            objects[role] = value
-            names[option] = (
-                getattr(value, "source", "") or f"(a {type(value).__name__})"
-            )
+            objects[option] = value
+            # A frame may have a column of that name.
+            source = "" if isinstance(value, pd.DataFrame | XiTable) else value.source
+            names[option] = source or f"(a {type(value).__name__})"
         elif isinstance(value, str | Path):
             names[option] = str(value)
-        elif role == "jobs" and isinstance(value, list | tuple):
+        elif option == "jobs" and isinstance(value, list | tuple):
             names[option] = tuple(map(str, value))
         elif value is not None:
+            role = option.removeprefix("node_")
             raise InputError(
                 f"{role}: expected a path, a DataFrame or an object of ours, not {type(value).__name__}"
             )
-    return InMemoryInputs(**objects), names
+    return objects, names
 
 
 @contextmanager

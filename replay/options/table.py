@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from bft.models.checks import (
     Arrival,
@@ -46,9 +46,6 @@ from bft.replay.options.presets import (
     PRESETS,
 )
 from bft.replay.policies.solver import SolverOptions
-
-if TYPE_CHECKING:
-    pass
 
 _FILE: Check = Maybe(Text())
 

@@ -31,7 +31,7 @@ from bft.models import read_table
 from bft.replay import always_idle
 from bft.replay.cli.main import run
 from bft.replay.cli.watcher import Output, bar
-from bft.replay.inputs.load import default_workload, load_of
+from bft.replay.inputs.jobs import default_workload, load_of
 
 START = pd.Timestamp("2021-02-10T00:00:00Z")
 PARQUETS = (
