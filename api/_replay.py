@@ -25,7 +25,7 @@ from bft.models.checks import Flag, refuse_unknown
 from bft.replay import Options, Policy
 from bft.replay.cli.watcher import Bar
 from bft.replay.inputs.files import InMemory
-from bft.replay.inputs.notes import Silent, Watcher
+from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import FIELDS
 from bft.replay.policies import PolicyError
 from bft.replay.policies.registry import BUILT_IN, check_made, named, policy_factory
@@ -225,7 +225,7 @@ def _again(policy: Policy) -> Callable[[], Policy]:
 
 @contextmanager
 def _watcher(*, progress: bool) -> Iterator[Watcher]:
-    class Warns(Silent):
+    class Warns(Watcher):
         def note(self, text: str) -> None:
             _log.warning("%s", text)
 

@@ -22,7 +22,7 @@ from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import PolicyCall
 from bft.replay.inputs.files import Files, InMemory
 from bft.replay.inputs.load import Inputs, load
-from bft.replay.inputs.notes import Notes, Silent, Watcher
+from bft.replay.inputs.notes import Notes, Watcher
 from bft.replay.inputs.shaping import cap_all
 from bft.replay.options.options import Options
 from bft.replay.policies import Policy, PolicyError
@@ -96,7 +96,7 @@ def execute(
     >>> summary["options"]["policy"], summary["metrics"]["jobs"]
     ('fifo', 60)
     """
-    folder, watcher = Path(folder), watcher or Silent()
+    folder, watcher = Path(folder), watcher or Watcher()
     notes = Notes(watcher)
     with claimed(folder) as put_in_place, trusting_pickles(options.trust_pickle):
         for text in put_in_place:

@@ -20,7 +20,7 @@ from bft.models import (
 from bft.models.checks import cluster_nodes
 from bft.models.jobs import different_rates, joined, long_rescales, shown_sizes
 from bft.replay.inputs.files import Files, InMemory
-from bft.replay.inputs.notes import NoteTaker
+from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.shaping import apart, shaped
 from bft.replay.inputs.trace import bundled
 from bft.replay.options.options import Options
@@ -35,7 +35,7 @@ ADDS_SAMPLES = ("own", "throughput", "power:0")
 def jobs_of(
     options: Options,
     trace: NodeTrace | None,
-    notes: NoteTaker,
+    notes: Watcher,
     in_memory: InMemory,
     files: Files,
 ) -> JobTable:
@@ -113,7 +113,7 @@ def job_notes(options: Options, jobs: JobTable) -> Iterator[str]:
 
 
 def fitted(
-    trace: NodeTrace, jobs: JobTable, notes: NoteTaker, *, align: bool
+    trace: NodeTrace, jobs: JobTable, notes: Watcher, *, align: bool
 ) -> JobTable:
     """Return the jobs, shifted if `--align-jobs` asks for it; refuse a table of which no job can run in this trace."""
     start, end = trace.start, trace.end

@@ -9,7 +9,7 @@ from bft.models import JobTable
 from bft.replay.engine.rules import Interference
 from bft.replay.inputs.files import Files, InMemory, input_digests
 from bft.replay.inputs.jobs import fitted, job_notes, jobs_of, load_of
-from bft.replay.inputs.notes import NoteTaker
+from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.shaping import fit_sizes
 from bft.replay.inputs.sharing import sharing
 from bft.replay.inputs.trace import kind_notes, outlook, traces
@@ -47,7 +47,7 @@ class Inputs:
 
 def load(
     options: Options,
-    notes: NoteTaker,
+    notes: Watcher,
     in_memory: InMemory | None = None,
     files: Files | None = None,
 ) -> Inputs:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bft.models import Curve, InputError, Job, JobTable
 from bft.models.tolerances import whole_above
-from bft.replay.inputs.notes import NoteTaker
+from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import Options
 from bft.replay.pools import Pool
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -23,7 +23,7 @@ HOUR_S = 3600.0
 MAX_NAMED = 5
 
 
-def shaped(jobs: JobTable, options: Options, notes: NoteTaker) -> JobTable:
+def shaped(jobs: JobTable, options: Options, notes: Watcher) -> JobTable:
     """The jobs as the options want them; a note for each option that changes them.
 
     First --unit-memory leaves out sizes whose units have too little memory together. Then, in this order: --repeat,
@@ -120,7 +120,7 @@ def spread(jobs: JobTable, factor: float) -> JobTable:
     return jobs.at([first + round((job.tsub_ns - first) * exact) for job in jobs])
 
 
-def _with_memory(jobs: JobTable, gib: float | None, notes: NoteTaker) -> JobTable:
+def _with_memory(jobs: JobTable, gib: float | None, notes: Watcher) -> JobTable:
     """The jobs with only those of their sizes whose units have as much memory together as the job needs."""
     needing = sum(bool(job.total_memory_gib) for job in jobs)
     if not needing:
@@ -157,7 +157,7 @@ def _fitting(job: Job, gib: float, source: str) -> Job:
     return large
 
 
-def _capped(jobs: JobTable, units: int, notes: NoteTaker) -> JobTable:
+def _capped(jobs: JobTable, units: int, notes: Watcher) -> JobTable:
     large = [job for job in jobs if job.jmax > units]
     if not large:
         notes.note(f"--cap-units {units} changes nothing: no job can use more")
@@ -186,7 +186,7 @@ def apart(nanoseconds: int) -> str:
 
 
 def fit_sizes(
-    jobs: JobTable, pools: Sequence[Pool], options: Options, notes: NoteTaker
+    jobs: JobTable, pools: Sequence[Pool], options: Options, notes: Watcher
 ) -> tuple[JobTable, Sequence[Pool], tuple[str, ...]]:
     """Deal with jobs that need more units than are ever idle at once, as --oversized says.
 

@@ -7,14 +7,14 @@ import math
 from bft.models import JobTable, read_unit_memory, read_xi
 from bft.replay.engine.rules import Interference
 from bft.replay.inputs.files import Files, InMemory
-from bft.replay.inputs.notes import NoteTaker
+from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import Options
 
 
 def sharing(
     options: Options,
     jobs: JobTable,
-    notes: NoteTaker,
+    notes: Watcher,
     in_memory: InMemory,
     files: Files,
 ) -> Interference | None:

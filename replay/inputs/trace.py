@@ -10,7 +10,7 @@ from bft.models import InputError, JobTable, jobs_from_frame
 from bft.models.cells import Rows
 from bft.models.tables import read_table
 from bft.replay.inputs.files import Files, InMemory
-from bft.replay.inputs.notes import NoteTaker
+from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import Options
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.outlook import Outlook
@@ -22,7 +22,7 @@ PUBLISHED_SKIP_ROWS = 1000
 
 
 def traces(
-    options: Options, notes: NoteTaker, in_memory: InMemory, files: Files
+    options: Options, notes: Watcher, in_memory: InMemory, files: Files
 ) -> tuple[NodeTrace, NodeTrace]:
     """Return the trace of the whole machine, and that of the nodes that the options name."""
     if options.node_trace is None:
@@ -55,7 +55,7 @@ def bundled() -> tuple[NodeTrace, JobTable]:
 
 
 def _read(
-    options: Options, path: str, notes: NoteTaker, in_memory: InMemory, files: Files
+    options: Options, path: str, notes: Watcher, in_memory: InMemory, files: Files
 ) -> NodeTrace:
     held, skip = in_memory.get("node_trace"), options.skip_rows
     if isinstance(held, NodeTrace):
@@ -77,7 +77,7 @@ def _read(
 
 
 def outlook(
-    options: Options, trace: NodeTrace, whole: NodeTrace, notes: NoteTaker
+    options: Options, trace: NodeTrace, whole: NodeTrace, notes: Watcher
 ) -> Outlook | None:
     """Return what is expected of the trace's nodes, by the jobs of the whole machine, where the policy looks at it.
 
