@@ -180,7 +180,7 @@ SHOCKWAVE_FOLDERS = {
     "canonical": "scheduler/reproduce/pickles/tacc_32gpus",
     "fidelity": "scheduler/reproduce/pickles/tacc_32gpus_comparison",
 }
-# All runs whose results are public, from each of which a job's exclusive seconds follow, and the SHA-256 of each pickle.
+# All runs whose results are public, from each of which a job's exclusive seconds follow, and each pickle's SHA-256.
 # A pickle runs whatever program is in it: no others are opened.
 SHOCKWAVE_RUNS = {
     "fidelity/allox/physical": "7227b11175f884d5ff8ace69e78a4a44f1377679c5c655776d36f8d37d9c4c9e",
