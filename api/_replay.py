@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -22,6 +21,7 @@ from bft._run import Run
 from bft.milp import Problem, Solution
 from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_frame
 from bft.models.checks import Flag, refuse_unknown
+from bft.models.errors import option_names
 from bft.replay import Options, Policy
 from bft.replay.cli.watcher import Bar
 from bft.replay.inputs.files import InMemory
@@ -278,13 +278,6 @@ def load_example() -> Example:
 
 # What a keyword may leave out at its end.
 _UNITS = ("_s", "_gib")
-# Flags that are no options of a replay -> the arguments that do the same.
-_OTHERS = {
-    "--force": "force=True",
-    "--out": "out",
-    "--from": "begin",
-    "--to": "end",
-}
 
 
 def full_names(stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -316,41 +309,33 @@ def full_names(stated: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+# How errors call options here: `max_jobs`, `force=True`, where the command line has flags.
+_ARGUMENTS = {
+    "force": "force=True",
+    **{name: name for name in ("out", "begin", "end")},
+    **{
+        name: f"{name}={not field.negated}" if isinstance(field.check, Flag) else name
+        for name, field in FIELDS.items()
+    },
+}
+
+
 @contextmanager
 def arguments_named() -> Iterator[None]:
-    """Make the errors of a block speak of arguments, not of flags: `force=True`, not --force."""
-    try:
-        yield
-    except InputError as error:
-        error.what = in_python(error.what)
-        error.hint = None if error.hint is None else in_python(error.hint)
-        error.args = (str(error),)
-        raise
-
-
-def in_python(text: str) -> str:
-    """A message of the command line with the names of arguments.
+    """Make the errors of a block speak of arguments, not of flags.
 
     Examples
     --------
-    >>> in_python("-Tfwd: expected a number of seconds > 0, not -1; --no-u (--force replaces it)")
-    'tfwd_s: expected a number of seconds > 0, not -1; dedicated=False (force=True replaces it)'
+    >>> with arguments_named():
+    ...     Options(tfwd_s=-1)
+    Traceback (most recent call last):
+    bft.models.errors.InputError: tfwd_s: expected a number of seconds > 0 and at most 1e+09, not -1
     """
-    pattern, names = _flags()
-    return pattern.sub(lambda found: names[found[0]], text)
-
-
-@cache
-def _flags() -> tuple[re.Pattern[str], dict[str, str]]:
-    """A pattern for any flag, and the argument for each."""
-    names = dict(_OTHERS)
-    for name, field in FIELDS.items():
-        is_flag = isinstance(field.check, Flag)
-        argument = f"{name}={not field.negated}" if is_flag else name
-        names |= dict.fromkeys(field.flags, argument)
-    longest_first = sorted(names, key=len, reverse=True)
-    either = "|".join(map(re.escape, longest_first))
-    return re.compile(rf"(?<![\w-])(?:{either})(?![\w-])"), names
+    token = option_names.set(_ARGUMENTS)
+    try:
+        yield
+    finally:
+        option_names.reset(token)
 
 
 def ingest(

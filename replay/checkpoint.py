@@ -84,7 +84,7 @@ class Checkpoint:
                 content = json.loads(archive.read(STATE))
                 if content["run"] != self._key:
                     what = "is the checkpoint of a run with other input, options or versions"
-                    hint = "remove it to begin anew, or choose another --out"
+                    hint = "remove it to begin anew, or choose another $out"
                     raise InputError(what, file=self.path, hint=hint)
                 names = archive.namelist()
                 for name, table in replay.tables.items():
@@ -95,7 +95,7 @@ class Checkpoint:
             raise
         except Exception as error:
             what = f"is no checkpoint of ours, or a damaged one ({type(error).__name__}: {error})"
-            hint = "look at it before you remove it, or choose another --out"
+            hint = "look at it before you remove it, or choose another $out"
             raise InputError(what, file=self.path, hint=hint) from error
         return True
 
@@ -133,10 +133,6 @@ class Checkpoint:
             draft.unlink(missing_ok=True)
         logger.info("checkpoint written: %s", self.path)
 
-    def remove(self) -> None:
-        """Remove the file: the run has come to its end."""
-        self.path.unlink(missing_ok=True)
-
 
 def _draft(path: Path) -> Path:
     return path.with_name(f".{path.name}.draft")
@@ -167,7 +163,7 @@ def claimed(folder: Path) -> Iterator[list[str]]:
             exclusive = _locked(file, lock)
         except BlockingIOError as error:
             raise InputError(
-                "another replay is writing here; wait for its end or choose another --out",
+                "another replay is writing here; wait for its end or choose another $out",
                 file=folder,
             ) from error
         except OSError as error:

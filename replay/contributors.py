@@ -27,7 +27,18 @@ if TYPE_CHECKING:
 
 
 def _replayed(run: Run) -> dict[str, Any]:
-    return {**summarise(run.outcome, run.dedicated), "interrupted": run.stopped}
+    o = run.options
+    rates: dict[str, Any] = {
+        "node_watts": o.node_watts,
+        "price_per_node_hour": o.price_per_node_hour,
+        "co2_per_kwh": o.co2_per_kwh,
+    }
+    return {
+        **summarise(run.outcome, run.dedicated),
+        "interrupted": run.stopped,
+        "search": search_metrics(run.outcome) or {},
+        "costs": costs(run.outcome, **rates),
+    }
 
 
 def _host_jobs(run: Run) -> dict[str, Any]:
@@ -72,22 +83,6 @@ def _admitted(run: Run) -> dict[str, Any]:
     return {"admission": {"with_deadlines": len(came), "refused": refused}}
 
 
-def _searched(run: Run) -> dict[str, Any]:
-    found = search_metrics(run.outcome)
-    return {"search": found} if found else {}
-
-
-def _costs(run: Run) -> dict[str, Any]:
-    o = run.options
-    figures = costs(
-        run.outcome,
-        node_watts=o.node_watts,
-        price_per_node_hour=o.price_per_node_hour,
-        co2_per_kwh=o.co2_per_kwh,
-    )
-    return {"costs": figures} if figures else {}
-
-
 def _bound(run: Run) -> dict[str, Any]:
     """The bound that no policy exceeds, and the share of it."""
     if run.staged:
@@ -110,8 +105,8 @@ def _advised(run: Run) -> dict[str, Any]:
     if share is None or share >= 1 - MUCH_LEFT or run.of_kinds:
         return {"advised": None}
     if options.policy != "milp":
-        may = options.cluster is None and options.xi is None
-        return {"advised": f"--policy milp {BEST}" if may else None}
+        fits = options.cluster is None and options.xi is None
+        return {"advised": f"--policy milp {BEST}" if fits else None}
     # The backend changes no result.
     best = PRESETS["best"].items() - {("backend", PRESETS["best"]["backend"])}
     is_best = best <= options.flat().items()
@@ -160,11 +155,9 @@ def bounds_for(
 
 # In their order: what computes the metrics of summary.json, and which.
 CONTRIBUTORS: tuple[Callable[[Run], dict[str, Any]], ...] = (
-    _replayed,  # those of `summarise`, and interrupted
+    _replayed,  # those of `summarise`, interrupted, search, costs
     _host_jobs,  # host
     _admitted,  # admission
-    _searched,  # search
-    _costs,  # costs
     _bound,  # bound, share_of_bound, bounds, jct_to_end_mean_s
     _advised,  # advised, from share_of_bound
     _failures,  # policy_error, solver_deaths

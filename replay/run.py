@@ -153,7 +153,7 @@ def execute(
             }
             results.write_json(draft / results.TIMING, timing)
         if run.checkpoint is not None and not run.metrics["interrupted"]:
-            run.checkpoint.remove()
+            run.checkpoint.path.unlink(missing_ok=True)
     if run.failed is not None:
         raise PolicyError(
             f"{run.failed}; what was replayed before is kept in {folder} and marked"
@@ -287,12 +287,12 @@ def _replay(run: Run) -> Callable[[Path], None]:
     run.staged = stage is not None
     if options.workload is not None and (run.staged or len(run.pools) > 1):
         what = (
-            f"--policy {options.policy}, which profiles jobs first"
+            f"$policy {options.policy}, which profiles jobs first"
             if run.staged
             else "several virtual clusters"
         )
         raise InputError(
-            f"--workload needs all jobs on one machine from the start; it does not go with {what}"
+            f"$workload needs all jobs on one machine from the start; it does not go with {what}"
         )
     outcomes = [
         run.replay(f"replay of {pool.name}" if pool.name else "replay", pool)
@@ -306,7 +306,8 @@ def _replay(run: Run) -> Callable[[Path], None]:
     run.timing["decision_s"] = decision_times(done)
     _replay_on_dedicated_nodes(run, jobs)
     for contribution in CONTRIBUTORS:
-        run.metrics |= contribution(run)
+        found = contribution(run)
+        run.metrics |= {key: value for key, value in found.items() if value != {}}
 
     def write(draft: Path) -> None:
         write_outcome(draft, done)

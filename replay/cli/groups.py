@@ -188,12 +188,9 @@ class Formatter(click.HelpFormatter):
 
 
 class Context(click.Context):
-    """A context whose help is as wide as the terminal."""
+    """A context whose help breaks lines so."""
 
     formatter_class = Formatter
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"max_content_width": 10_000, **kwargs})
 
 
 class Helpful(click.Command):

@@ -17,7 +17,7 @@ from bft.replay.cli.groups import Group
 from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.parameters import (
     Checked,
-    NamesWholeOption,
+    TableCommand,
     force_option,
     output_option,
 )
@@ -64,7 +64,7 @@ def _instant(
 
 
 @jobs.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Scalability curves from measured throughputs or logs.",
 )
 @click.argument("tables", metavar="[MEASUREMENTS]...", nargs=-1)
@@ -220,9 +220,7 @@ def fit(
         click.echo(f"{curves}: {len(points)} points")
 
 
-@jobs.command(
-    cls=NamesWholeOption, short_help="Skew of models' tensor sizes (Tiresias)."
-)
+@jobs.command(cls=TableCommand, short_help="Skew of models' tensor sizes (Tiresias).")
 @click.argument("layers", metavar="LAYERS")
 @click.option(
     "--threshold",

@@ -131,7 +131,11 @@ def _bind_variables(command: click.Command, prefix: str) -> None:
 @click.group(
     cls=_Dispatcher,
     default="replay",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    # Help is as wide as the terminal.
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 10_000,
+    },
 )
 @click.version_option(package_name="bft-replay", prog_name="bft-replay")
 def cli() -> None:

@@ -214,7 +214,7 @@ def _of_toml(parameter: click.Parameter, entry: Any) -> Any:
     return entries if parameter.multiple else entry
 
 
-class NamesWholeOption(Command):
+class TableCommand(Command):
     """A command that reads tables, and pickles among them on the user's word."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -14,7 +14,7 @@ from bft.models.checks import Name, Number
 from bft.replay.cli.groups import Command, Group
 from bft.replay.cli.parameters import (
     Checked,
-    NamesWholeOption,
+    TableCommand,
     force_option,
     output_option,
     seed_option,
@@ -51,7 +51,7 @@ def predict() -> None:
     """
 
 
-@predict.command(cls=NamesWholeOption, short_help="Learn a model and save it.")
+@predict.command(cls=TableCommand, short_help="Learn a model and save it.")
 @_what
 @_table
 @output_option("Where to write the model: JSON.")
@@ -86,7 +86,7 @@ def train(
 
 
 @predict.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="How well a model predicts the later part of a log.",
 )
 @_what

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
-from bft.models.checks import Check, Flag, Name, Number, Several, did_you_mean
+from bft.models.checks import Flag, Name, Number, Several, did_you_mean
 from bft.models.limited_reading import read_toml
 from bft.models.objectives import ObjectiveText
 from bft.models.option_fields import SECTIONS, OptionField
@@ -35,26 +35,17 @@ if TYPE_CHECKING:
 
     from bft.replay.studies.study import Plan
 
-    _AnyType = click.ParamType[Any]
-else:
-    _AnyType = click.ParamType
-
 # Tables of a --plan file.
 TABLES = ("options", "grid", "variants")
 # Longer ranges are typing errors.
 MAX_RANGE = 10_000
 
 
-class Axis(_AnyType):
+class Axis(Checked):
     """Values of an option with commas between, and of whole numbers ranges: 0:8 is 0 to 7, 0:64:16 every sixteenth.
 
     Of texts that may hold commas (files, pairs) it is one value; the option is repeated for others.
     """
-
-    name = "values"
-
-    def __init__(self, check: Check) -> None:
-        self.check = inner(check)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -63,26 +54,22 @@ class Axis(_AnyType):
         if isinstance(value, list):
             return value
         splits = isinstance(self.check, Number | Name | ObjectiveText)
-        texts = [part.strip() for part in value.split(",")] if splits else [value]
-        try:
-            return [each for text in texts for each in self._values(text)]
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+        parts = [part.strip() for part in value.split(",")] if splits else [value]
+        whole = isinstance(self.check, Number) and self.check.whole
+        values: list[Any] = []
+        for text in parts:
+            values += self._range(text) if whole and ":" in text else [text]
+        return [super(Axis, self).convert(each, param, ctx) for each in values]
 
-    def _values(self, text: str) -> list[Any]:
-        if not (isinstance(self.check, Number) and self.check.whole and ":" in text):
-            return [self.check.read(text)]
+    def _range(self, text: str) -> range:
         try:
-            numbers = range(*(int(part) for part in text.split(":")))
+            numbers = range(*map(int, text.split(":")))
         except (TypeError, ValueError):
-            raise ValueError(
-                f"expected a range such as 0:8 or 0:64:16, not {text!r}"
-            ) from None
+            self.fail(f"expected a range such as 0:8 or 0:64:16, not {text!r}")
         if not 0 < len(numbers) <= MAX_RANGE:
-            raise ValueError(
-                f"expected a range of 1 to {MAX_RANGE:,} numbers, not {text!r}"
-            )
-        return [self.check(number) for number in numbers]
+            what = f"expected a range of 1 to {MAX_RANGE:,} numbers, not {text!r}"
+            self.fail(what)
+        return numbers
 
 
 def _axis(field: OptionField) -> Decorator:
@@ -91,7 +78,9 @@ def _axis(field: OptionField) -> Decorator:
     if not isinstance(field.check, Flag):
         check = field.check
         known = {
-            "type": Checked(check.each) if isinstance(check, Several) else Axis(check),
+            "type": Checked(check.each)
+            if isinstance(check, Several)
+            else Axis(inner(check)),
             "multiple": True,
             "metavar": field.metavar or "VALUE,...",
         }
@@ -215,7 +204,7 @@ def _of_file(path: str | None) -> tuple[dict[str, Any], ...]:
 
 def _values(path: str, name: str, entry: Any) -> list[Any]:
     """Values of an axis: text as on the command line, or one value."""
-    axis = Axis(FIELDS[name].check) if name in FIELDS else None
+    axis = Axis(inner(FIELDS[name].check)) if name in FIELDS else None
     if (
         axis is None
         or not isinstance(entry, str)
@@ -260,8 +249,9 @@ class StudyLines:
             say_warning(f"{label} failed: {error}")
         mean = (time.monotonic() - self._began) / self._count
         left = timedelta(seconds=round(mean * (self._todo - self._count)))
+        time_left = f", {left} left" if left else ""
         done = f"{self._count} of {self._todo}"
-        say_progress(f"  {done}  {label}  {seconds:.1f} s, {left} left")
+        say_progress(f"  {done}  {label}  {seconds:.1f} s{time_left}")
 
 
 class StudyBar:

@@ -21,7 +21,7 @@ from bft.replay.cli.groups import Group
 from bft.replay.cli.messages import say_note, say_progress
 from bft.replay.cli.parameters import (
     Checked,
-    NamesWholeOption,
+    TableCommand,
     force_option,
     json_option,
     output_option,
@@ -214,7 +214,7 @@ def xi() -> None:
 
 
 @xi.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Make a xi table from solo and co-run measurements.",
 )
 @click.argument("files", metavar="MEASUREMENTS...", nargs=-1, required=True)
@@ -273,7 +273,7 @@ def build(
 
 
 @xi.command(
-    cls=NamesWholeOption, short_help="Validate a xi table and report what it lacks."
+    cls=TableCommand, short_help="Validate a xi table and report what it lacks."
 )
 @click.argument("file", metavar="XI")
 @click.option("--implausible", type=Checked(Number(1)), default=IMPLAUSIBLE, show_default=True,
@@ -334,7 +334,7 @@ def check(
         click.echo(f"{label:<17}{value}")
 
 
-@xi.command(cls=NamesWholeOption, short_help="Heat map of a xi table.")
+@xi.command(cls=TableCommand, short_help="Heat map of a xi table.")
 @click.argument("file", metavar="XI")
 @click.option("--by", type=Checked(Name(("model", "batch"))), default="model", show_default=True,
               help="One row per model, or per model and batch size.")  # fmt: skip
@@ -357,7 +357,7 @@ def show(file: str, by: str, png: str | None) -> None:
 
 
 @xi.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Measure xi of two commands.",
     context_settings={
         "ignore_unknown_options": False,
@@ -511,7 +511,7 @@ def _listing(entries: Sequence[str]) -> str:
 
 
 @xi.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Measure xi of a whole table of trainings; resumable.",
 )
 @click.argument("table", metavar="TRAININGS")

@@ -104,7 +104,7 @@ def job_notes(options: Options, jobs: JobTable) -> Iterator[str]:
         return
     first, sizes = sized[0].name, shown_sizes(sized[0].sizes or ())
     if options.published:
-        what = "the published replayer knows no sizes: leave out the column or --compat"
+        what = "the published replayer knows no sizes: leave out the column or $compat"
         raise InputError(what, file=jobs.source or None, column="sizes", job=first)
     yield (
         f"{len(sized):,} of {len(jobs):,} jobs run on some sizes only (first: {first}, {sizes}); on any other number "
@@ -145,7 +145,7 @@ def fitted(
             f"all jobs are submitted {outside}",
             file=jobs.source or None,
             column="Tsub",
-            hint="--align-jobs shifts them so that the first is submitted when the trace begins",
+            hint="$align_jobs shifts them so that the first is submitted when the trace begins",
         )
     if late:
         notes.note(

@@ -61,7 +61,7 @@ def _read(
     if isinstance(held, NodeTrace):
         if skip:
             raise InputError(
-                "--skip-rows counts the rows of a file or frame; a NodeTrace has none"
+                "$skip_rows counts the rows of a file or frame; a NodeTrace has none"
             )
         return held
     if skip is None and options.published:
@@ -99,9 +99,9 @@ def outlook(
         return None
     if options.rules.takes_free_first:
         raise InputError(
-            f"{name} expects nodes of the log to stay idle, and with --return-time or --reserve other nodes fill "
+            f"{name} expects nodes of the log to stay idle, and with $return_time_s or $reserve other nodes fill "
             "their places",
-            hint="--no-free-first lets host jobs take the nodes that the log names",
+            hint="$free_first lets host jobs take the nodes that the log names",
         )
     return Outlook(jobs, whole, trace.nodes)
 

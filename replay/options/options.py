@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bft.models import InputError, Objective
 from bft.models.checks import cluster_kinds, refuse_unknown
+from bft.models.errors import FLAGS, naming_options
 from bft.models.option_fields import Condition, OptionField, option_fields
 from bft.models.searches.workload_api import Workload, make_workload, takes
 from bft.replay.engine.rules import Interference, Rules
@@ -62,6 +63,7 @@ def _plain(value: Any) -> str:
 
 # Every option by its flat name, in the order in which they are reported.
 FIELDS = _fields()
+FLAGS.update({name: field.flag for name, field in FIELDS.items()})
 
 
 def defaults(stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +102,7 @@ class Options(OptionTable):
     ------
     InputError
         For an unknown name, when a value is not allowed, or does not go with another; names the option as the command
-        line does.
+        line does, and in `bft.replay` and the like as its argument.
 
     Examples
     --------
@@ -111,7 +113,7 @@ class Options(OptionTable):
     Traceback (most recent call last):
     bft.models.errors.InputError: -Tfwd: expected a number of seconds > 0 and at most 1e+09, not -1
     >>> options = Options(policy="fifo", tfwd_s=30)
-    >>> options.policy_type.kind.rigid, list(options.ineffective())
+    >>> options.policy_type.kind.rigid, list(options.notes())
     (True, ['-Tfwd has no effect with --policy fifo'])
     """
 
@@ -135,16 +137,6 @@ class Options(OptionTable):
     def flat(self) -> dict[str, Any]:
         """Every option by its flat name, as summary.json records it."""
         return {name: getattr(self, name) for name in FIELDS}
-
-    def changed(self) -> dict[str, str]:
-        """Options that differ from their defaults: their flags on the command line, by flat name."""
-        values = self.flat()
-        usual = defaults(values)
-        return {
-            name: FIELDS[name].flag
-            for name, value in values.items()
-            if value != usual[name]
-        }
 
     @property
     def published(self) -> bool:
@@ -215,16 +207,19 @@ class Options(OptionTable):
     def ineffective(self, *, refused: bool = False) -> Iterator[str]:
         """Yield a sentence for each option that is stated and changes nothing, in the order of the options.
 
-        With `refused` only for those that nobody can have meant.
+        With `refused` only for those that nobody can have meant. Options are named as in an error, `$tfwd_s`.
         """
-        for name in self.changed():
-            each = FIELDS[name]
+        values = self.flat()
+        usual = defaults(values)
+        for name, each in FIELDS.items():
+            if values[name] == usual[name]:
+                continue
             applies = each.published or not self.published
             conditions = each.conditions if applies else (_PUBLISHED,)
             unmet = next((c for c in conditions if not c.holds(self, name)), None)
             if unmet is not None and (unmet.refused or not refused):
-                otherwise = unmet.otherwise.format_map(vars(self))
-                yield f"{each.flag} has no effect {otherwise}"
+                otherwise = unmet.otherwise.format_map(values)
+                yield f"${name} has no effect {otherwise}"
 
     def notes(self) -> Iterator[str]:
         """Yield notes on what changes the result, once the policy can be made and its backend used here.
@@ -237,7 +232,7 @@ class Options(OptionTable):
         kind, solver, grams = self.kind, self.solver, self.co2_per_kwh or 0.0
         if self.solves:
             _check_backend(solver.backend)
-        yield from self.ineffective()
+        yield from map(naming_options, self.ineffective())
         own = "--gap" if solver.gap > 0 else "--strict-reference"
         canonical = solver.ties == "canonical" and solver.backend != "exact"
         sentences = {
@@ -264,7 +259,7 @@ def _check_backend(name: str) -> None:
         return
     usable = ", ".join(each for each in backend_names() if describe(each).available)
     raise InputError(
-        f"--backend {name} is not available here ({state.licence}); there are {usable}",
+        f"$backend {name} is not available here ({state.licence}); there are {usable}",
         hint=state.how_to_get,
     )
 
@@ -272,52 +267,56 @@ def _check_backend(name: str) -> None:
 def conflicts(o: Options) -> Iterator[str]:
     """Yield a sentence for each combination of options that nobody can have meant."""
     policy, kind = o.policy, o.policy_type.kind
-    pair = ("-bdfn", "-scfn") if o.job_curves is None else ("-scfn", "-bdfn")
+    pair = (
+        ("$job_bounds", "$job_curves")
+        if o.job_curves is None
+        else ("$job_curves", "$job_bounds")
+    )
     sentences = {
-        "give either --jobs or the pair -bdfn and -scfn": o.jobs is not None
+        "give either $jobs or the pair $job_bounds and $job_curves": o.jobs is not None
         and (o.job_bounds is not None or o.job_curves is not None),
         f"{pair[0]} needs {pair[1]} with it: a published job set is a pair of tables": (
             (o.job_bounds is None) != (o.job_curves is None)
         ),
-        "give either --arrival, new instants of submission, or --scale-arrivals, the same further apart": (
+        "give either $arrival, new instants of submission, or $scale_arrivals, the same further apart": (
             o.arrival is not None and o.scale_arrivals != 1
         ),
-        "give either -ndmap, a node trace, or --cluster, nodes that are always idle": (
+        "give either $node_trace, a node trace, or $cluster, nodes that are always idle": (
             o.cluster is not None and o.node_trace is not None
         ),
-        "the published replayer knows no fixed clusters: leave out --cluster or --compat": (
+        "the published replayer knows no fixed clusters: leave out $cluster or $compat": (
             o.cluster is not None and o.published
         ),
-        "--return-time and --reserve are about nodes that host jobs take back; with --cluster there are none": (
+        "$return_time_s and $reserve are about nodes that host jobs take back; with $cluster there are none": (
             o.cluster is not None and o.rules.harms
         ),
-        "--cluster needs jobs: --jobs FILE, with --jobs-format where it is not the native one": (
+        "$cluster needs jobs: $jobs FILE, with $jobs_format where it is not the native one": (
             o.cluster is not None and o.jobs is None
         ),
-        f"--policy {policy} shares units and needs --xi FILE: what sharing costs": (
+        f"$policy {policy} shares units and needs $xi FILE: what sharing costs": (
             o.xi is None and kind.shares
         ),
-        "the published replayer knows no sharing: leave out --xi or --compat": (
+        "the published replayer knows no sharing: leave out $xi or $compat": (
             o.xi is not None and o.published
         ),
-        f"--policy {policy} shares nothing, so it takes no --xi": (
+        f"$policy {policy} shares nothing, so it takes no $xi": (
             o.xi is not None and "interference" not in o.policy_type.settings
         ),
-        "the published replayer knows --policy milp and equal-share, and -maxJ from 1 on": (
+        "the published replayer knows $policy milp and equal-share, and $max_jobs from 1 on": (
             o.published
             and (o.rules.max_jobs == 0 or policy not in ("milp", "equal-share"))
         ),
-        f"--preset {o.preset} is for --policy milp, without --xi and --compat": (
+        f"$preset {o.preset} is for $policy milp, without $xi and $compat": (
             o.preset is not None and (policy != "milp" or o.compat is not None)
         ),
-        "the published replayer knows no jobs that depend on others: leave out --workload or --compat": (
+        "the published replayer knows no jobs that depend on others: leave out $workload or $compat": (
             o.workload is not None and o.published
         ),
         **_with_kinds(o),
-        f"--compat lucid is for --policy {', '.join(CONSTANTS['lucid'])}, not {policy}": (
+        f"$compat lucid is for $policy {', '.join(CONSTANTS['lucid'])}, not {policy}": (
             o.compat == "lucid" and policy not in CONSTANTS["lucid"]
         ),
-        f"--compat {o.compat} is for --jobs-format pollux, not {o.jobs_format}": (
+        f"$compat {o.compat} is for $jobs_format pollux, not {o.jobs_format}": (
             o.compat in POLLUX_READING and o.jobs_format != "pollux"
         ),
     }
@@ -331,28 +330,28 @@ def _with_kinds(o: Options) -> dict[str, bool]:
     """Return what does not go with several kinds of units, and whether it is so."""
     if o.kinds is None and not cluster_kinds(o.cluster):
         return {}
-    kinds = "--kinds" if o.kinds is not None else "a --cluster of kinds"
+    kinds = "$kinds" if o.kinds is not None else "a $cluster of kinds"
     others = {
-        f"--compat {o.compat}": o.compat in ("reference", "lucid"),
-        "--xi": o.xi is not None,
-        "--workload": o.workload is not None,
-        f"--curves {o.curves}": o.curves != "known",
-        "--admission deadline": o.rules.admission == "deadline",
-        f"--formulation {o.solver.formulation}": (
+        f"$compat {o.compat}": o.compat in ("reference", "lucid"),
+        "$xi": o.xi is not None,
+        "$workload": o.workload is not None,
+        f"$curves {o.curves}": o.curves != "known",
+        "$admission deadline": o.rules.admission == "deadline",
+        f"$formulation {o.solver.formulation}": (
             o.solver.formulation not in ("auto", "modes")
         ),
-        "--oversized cap": o.oversized == "cap",
-        "--cap-units": o.cap_units is not None,
-        "--return-time and --reserve": o.rules.harms,
-        "the bundled trace: -ndmap FILE names another": (
+        "$oversized cap": o.oversized == "cap",
+        "$cap_units": o.cap_units is not None,
+        "$return_time_s and $reserve": o.rules.harms,
+        "the bundled trace: $node_trace FILE names another": (
             o.node_trace is None and o.cluster is None
         ),
     }
     return {
-        "--kinds is for a node trace; a cluster names the kinds itself: --cluster 6x4:t4+2x8:a100": (
+        "$kinds is for a node trace; a cluster names the kinds itself: $cluster 6x4:t4+2x8:a100": (
             o.kinds is not None and o.cluster is not None
         ),
-        f"--policy {o.policy} knows no kinds of units; with {kinds} choose one that does, such as milp or sia": (
+        f"$policy {o.policy} knows no kinds of units; with {kinds} choose one that does, such as milp or sia": (
             not o.policy_type.kind.kinds
         ),
         **{f"{kinds} does not go with {what}": holds for what, holds in others.items()},
@@ -368,7 +367,7 @@ def _with_the_solver(o: Options) -> Iterator[str]:
     shares, solver = o.xi is not None, o.solver
     formulation = solver.formulation
     if shares and formulation not in ("auto", "items"):
-        yield f"--formulation {formulation} knows no sharing; with --xi choose items"
+        yield f"$formulation {formulation} knows no sharing; with $xi choose items"
     if formulation == "auto":
         shared = "items" if shares else "modes"
         formulation = "node" if solver.strict_reference else shared
@@ -377,6 +376,6 @@ def _with_the_solver(o: Options) -> Iterator[str]:
     try:
         if formulation not in listed(solver.backend).formulations:
             others = ", ".join(able(formulation))
-            yield f"--backend {solver.backend} cannot solve formulation {formulation}; choose one of {others}"
+            yield f"$backend {solver.backend} cannot solve formulation {formulation}; choose one of {others}"
     except ProblemError as error:  # another package's, which is broken
         yield str(error)

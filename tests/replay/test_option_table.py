@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from bft.models import InputError
 from bft.models.checks import whole
+from bft.models.errors import FLAGS
 from bft.models.option_fields import (
     COSTS,
     SECTIONS,
@@ -36,7 +37,7 @@ CUPS = OptionField(
     conditions=(
         Condition(
             lambda run, _: run.policy_type.kind.rigid,
-            "with --policy {policy}, which drinks none",
+            "with $policy {policy}, which drinks none",
         ),
     ),
     for_policy=True,
@@ -47,6 +48,7 @@ CUPS = OptionField(
 def cups(monkeypatch: pytest.MonkeyPatch) -> None:
     """One option more: all that adding an option takes."""
     monkeypatch.setitem(FIELDS, "cups", CUPS)
+    monkeypatch.setitem(FLAGS, "cups", CUPS.flag)
 
 
 @dataclass
@@ -107,11 +109,11 @@ def test_an_added_option_is_on_the_command_line_and_in_its_help() -> None:
 def test_an_added_option_without_effect_gets_a_note_and_a_row_of_the_reference() -> (
     None
 ):
-    assert list(Options(cups=5).ineffective()) == [
+    assert list(Options(cups=5).notes()) == [
         "--cups has no effect with --policy milp, which drinks none"
     ]
-    assert list(Options(cups=5, policy="fifo").ineffective()) == []
-    assert list(Options().ineffective()) == []
+    assert list(Options(cups=5, policy="fifo").notes()) == []
+    assert list(Options().notes()) == []
     row = "| `--cups` | `cups` | `3` | with --policy NAME, which drinks none; with --compat reference |"
     assert row in options_page(FIELDS).splitlines()
 
