@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bft.datasets import load_bundled
@@ -37,7 +37,7 @@ def traces(
     for note in trace.notes:
         notes.note(note)
     if options.kinds is not None:
-        trace = _with_kinds(trace, files.once(_kinds, options.kinds), options.kinds)
+        trace = _with_kinds(trace, options.kinds)
     if not len(trace.joined):
         raise InputError(
             "no node is ever idle in this trace, so there is nothing to give",
@@ -106,18 +106,14 @@ def outlook(
     return Outlook(jobs, whole, trace.nodes)
 
 
-def _kinds(path: str) -> dict[str, str]:
-    """The kind of each node: columns node and kind, one row per node."""
+def _with_kinds(trace: NodeTrace, path: str) -> NodeTrace:
+    """The trace with the kinds of its nodes, from a table with the columns node and kind."""
     kinds: dict[str, str] = {}
     for row in Rows(read_table(path), path).require(("node", "kind")):
         node, kind = row.name("node"), row.name("kind")
         if kinds.setdefault(node, kind) != kind:
             what = f"node {node!r} has the kind {kinds[node]!r} already; expected one row per node"
             raise row.error("node", what)
-    return kinds
-
-
-def _with_kinds(trace: NodeTrace, kinds: Mapping[str, str], path: str) -> NodeTrace:
     missing = [node for node in trace.nodes if node not in kinds]
     if missing:
         message = f"no row for {len(missing):,} of the trace's {len(trace.nodes):,} nodes, {missing[0]!r} among them"

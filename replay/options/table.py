@@ -92,9 +92,7 @@ _DRAWN = Condition(
     "with $policy {policy}, without $shuffle_submits, $arrival and $workload",
 )
 _SHARED = _given("xi")
-_RETURN_TIME = Condition(
-    lambda run, _: run.rules.return_time_s is not None, "without $return_time_s"
-)
+_RETURN_TIME = _given("return_time_s")
 
 
 @dataclass(frozen=True, init=False)

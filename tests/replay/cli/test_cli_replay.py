@@ -685,7 +685,9 @@ def test_a_full_disk_under_standard_output_is_an_error_without_traceback(
         timeout=AMPLE_S,
     )
     assert process.returncode == 2
-    assert process.stderr.endswith("Error: No space left on device\n")
+    assert process.stderr.endswith(
+        "Error: standard output cannot be written: No space left on device\n"
+    )
     assert summary()["metrics"]["jobs"] == 5
 
 
