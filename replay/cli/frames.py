@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -93,21 +95,17 @@ def show_table(titles: Sequence[str], rows: Rows, names: int = 1) -> None:
         Number of first columns that name a row; numbers stand in the others.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
-    if not sys.stdout.isatty():
-        for line in _in_columns(titles, rows, names):
-            click.echo("  ".join(line).rstrip())
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console()
-    for line in table_lines(titles, rows, names, console.width):
-        text = Text()
-        for place, cell in enumerate(line):
-            best = cell.rstrip().endswith("*")
-            text.append(("  " if place else "") + cell, "bold green" if best else "")
-        text.rstrip()
-        console.print(text, soft_wrap=True)
+    lines = _in_columns(titles, rows, names)
+    if sys.stdout.isatty():
+        lines = table_lines(titles, rows, names, shutil.get_terminal_size().columns)
+    plain_terminal = os.environ.get("TERM") == "dumb" or "NO_COLOR" in os.environ
+    for line in lines:
+        cells = [
+            click.style(cell, fg="green", bold=True) if cell.endswith("*") else cell
+            for cell in line
+        ]
+        text = "  ".join(cells).rstrip()
+        click.echo(text, color=False if plain_terminal else None)
 
 
 def table_lines(

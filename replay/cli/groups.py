@@ -245,7 +245,7 @@ class Group(Helpful, click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse; an unknown command is an error that names those that exist."""
         word, names = next(iter(args), ""), self.list_commands(ctx)
-        is_command = word.lower() in names
+        is_command = self.get_command(ctx, word) is not None
         if word and word[0] != "-" and not (is_command or ctx.resilient_parsing):
             what = f"no command {word!r}; commands are {', '.join(names)}"
             raise click.UsageError(what + self.meant(word, names), ctx)

@@ -183,21 +183,19 @@ def _of_variant(name: str, text: str) -> dict[str, Any]:
 def _of_file(path: str | None) -> tuple[dict[str, Any], ...]:
     """Options, grid and variants of a TOML file, by flat names; none without a file."""
     content = read_toml(path) if path else {}
-    tables: list[dict[str, Any]] = [content.pop(name, {}) for name in TABLES]
-    variants = tables[2]
+    stated, axes, variants = (content.pop(name, {}) for name in TABLES)
+    what = "expected the tables [options], [grid] and [variants.NAME]"
     for key in content:
         meant = did_you_mean(key, TABLES)
-        what = f"expected the tables [options], [grid] and [variants.NAME], not {key!r}"
-        raise InputError(f"{what}{meant}", file=path)
-    for table in (*tables, *dict(variants).values()):
-        if not isinstance(table, dict):
-            what = "expected the tables [options], [grid] and [variants.NAME]"
-            raise InputError(what, file=path)
+        raise InputError(f"{what}, not {key!r}{meant}", file=path)
+    nested = variants.values() if isinstance(variants, dict) else (variants,)
+    if not all(isinstance(each, dict) for each in (stated, axes, variants, *nested)):
+        raise InputError(what, file=path)
     file = path or ""
-    options = _named(file, tables[0])
+    options = _named(file, stated)
     grid = {
         name: entry if isinstance(entry, list) else _values(file, name, entry)
-        for name, entry in _named(file, tables[1]).items()
+        for name, entry in _named(file, axes).items()
     }
     return options, grid, {name: _named(file, each) for name, each in variants.items()}
 
