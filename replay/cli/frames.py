@@ -119,7 +119,7 @@ def table_lines(
     Examples
     --------
     >>> rows = [["milp", "12 h", "3"], ["fifo, -maxJ 5", "7 h", "4"]]
-    >>> for line in table_lines(["", "JCT", "finished"], rows, 1, 29):
+    >>> for line in table_lines(["", "JCT", "finished"], rows, 1, 27):
     ...     print("  ".join(line).rstrip())
               milp  fifo, -maxJ 5
     JCT       12 h            7 h
