@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 from bft.milp.backends.process import SolverFailure, SolverProcess, shared_process
@@ -55,7 +55,7 @@ def checked(
     answer: LinearAnswer,
     formulated: Formulated,
     problem: Problem,
-    limits: Limits,
+    gap: float,
     *,
     strict: bool = False,
 ) -> Checked:
@@ -80,7 +80,7 @@ def checked(
     if not value >= answer.objective - slack:
         raise Nonsense(f"claims {answer.objective!r} for an answer of value {value!r}")
     if answer.status == "optimal":
-        if limits.gap and value < kept_value:
+        if gap and value < kept_value:
             return Checked(
                 "optimal",
                 kept,
@@ -188,6 +188,7 @@ def solve(
     >>> solution.status, solution.counts
     ('optimal', (1, 4))
     """
+    started = time.perf_counter()
     if formulation not in FORMULATIONS:
         raise ProblemError(
             f"unknown formulation {formulation!r}: choose one of {', '.join(FORMULATIONS)}"
@@ -209,12 +210,14 @@ def solve(
         backend,
         formulation,
         strict_reference,
-        Limits(time_limit, gap, threads),
+        time_limit,
+        gap,
+        threads,
         process,
+        started,
     )
     solution = _solve(asked, canonical=ties == "canonical", verify=verify)
-    # Nobody else has seen it yet; a copy would take a twentieth of the time of a small decision.
-    object.__setattr__(solution, "seconds", time.perf_counter() - asked.started)
+    solution.seconds = time.perf_counter() - started
     return solution
 
 
@@ -241,25 +244,30 @@ def _formulation(problem: Problem, formulation: str, *, strict_reference: bool) 
     return formulation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Asked:
-    """The checked arguments of `solve`."""
+    """The checked arguments of `solve`, and when it was called."""
 
     problem: Problem
     backend: str
     formulation: str
     strict: bool
-    limits: Limits
+    seconds: float | None
+    gap: float
+    threads: int
     process: SolverProcess | None
-    started: float = field(default_factory=time.perf_counter)
+    started: float
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of a solver: what is left of the time."""
+        return Limits(self.left(), self.gap, self.threads)
 
     def left(self, part: float = 1.0) -> float | None:
         """Seconds left of this part of the time limit, None for no limit."""
-        if self.limits.seconds is None:
+        if self.seconds is None:
             return None
-        return max(
-            1e-3, part * self.limits.seconds - (time.perf_counter() - self.started)
-        )
+        return max(1e-3, part * self.seconds - (time.perf_counter() - self.started))
 
     def exact(self, part: float = 1.0) -> Optimum:
         """The answer of the exact DP within this part of the time limit."""
@@ -269,9 +277,7 @@ class _Asked:
     def ask(self, model: LinearModel, within: Limits | None = None) -> LinearAnswer:
         """The solver's answer, by default within what is left of the time limit."""
         process = self.process or shared_process()
-        return process.solve(
-            model, self.backend, within or replace(self.limits, seconds=self.left())
-        )
+        return process.solve(model, self.backend, within or self.limits)
 
     def own(self) -> Solution:
         """The solver's own answer, checked; raise Nonsense when it contradicts itself."""
@@ -299,8 +305,8 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
         if best.proven or problem.plain:
             return _of(best, "exact", "modes")
         # With kinds of units or limits a solver may be faster, and has the rest of the time.
-        asked = replace(asked, backend="cbc" if describe("cbc").available else "highs")
-    canonical = canonical and not (pairs or asked.limits.gap or asked.strict)
+        asked.backend = "cbc" if describe("cbc").available else "highs"
+    canonical = canonical and not (pairs or asked.gap or asked.strict)
     # The exact DP goes first, as it takes milliseconds; if it takes longer, the solver has the other half of the time.
     if best is None and (canonical or (verify and not pairs)):
         best = asked.exact(0.5)
@@ -317,7 +323,7 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
         return _of(best or asked.exact(), "exact", "modes", fallback=note)
     if best is None:
         return solution
-    conflict = contradiction(solution, best, asked.limits.gap)
+    conflict = contradiction(solution, best, asked.gap)
     if asked.strict:  # the published model may be worse than keeping
         return replace(solution, verified=not conflict)
     if conflict:
@@ -397,7 +403,7 @@ def _alone(problem: Problem, asked: _Asked) -> Solution:
         else node.build(posed, strict_reference=asked.strict)
     )
     answer = asked.ask(formulated.model).above(formulated.constant)
-    found = checked(answer, formulated, posed, asked.limits, strict=asked.strict)
+    found = checked(answer, formulated, posed, asked.gap, strict=asked.strict)
     value, bound = tables_of(problem).value(found.counts), found.bound
     if found.status != "infeasible":
         bound = max(bound, value)

@@ -6,25 +6,27 @@ The exact programme, the linear models, the check of answers and the bounds read
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from bft.milp.jobs import BoolArray, FloatArray, IntArray, ProblemError
 from bft.milp.problem import Pair, Problem
-from bft.milp.tolerances import EQUAL_SUMS
-from bft.milp.values import Ways, filled_by
+from bft.milp.tolerances import EQUAL_SLOPES, EQUAL_SUMS
+from bft.milp.values import filled_by
 
 Named = tuple[tuple[int, float], ...]
 """Units and the ratio there, where it differs (`Pair.at_a`)."""
+Ways = tuple[FloatArray, IntArray, FloatArray]
+"""How the job of each table runs beside a partner: `xi`, `named_ends` and `named` of `fill`."""
 
 
-@dataclass(frozen=True, eq=False)
-class Classes:
+class Classes(NamedTuple):
     """Classes of interchangeable jobs, in the order of their first members.
 
     Jobs that hold no units and are worth the same on any number of them are interchangeable. Under the cost model
@@ -46,7 +48,7 @@ class Classes:
     positions: IntArray
     sizes: IntArray
 
-    @cached_property
+    @property
     def first(self) -> tuple[int, ...]:
         """`positions` as Python's numbers."""
         return tuple(self.positions.tolist())
@@ -61,9 +63,7 @@ class Classes:
 
 def classes_of(problem: Problem) -> Classes:
     """Group the jobs of a problem."""
-    from bft.milp.exact.kernel import group
-
-    jobs = len(problem.jobs)
+    jobs = len(problem.current)
     if problem.several_kinds or problem.limits or not jobs:
         return Classes(np.arange(jobs), np.arange(jobs), np.ones(jobs, dtype=np.int64))
     like = problem.posed.terms.like[problem.posed.rows]
@@ -74,10 +74,12 @@ def classes_of(problem: Problem) -> Classes:
         for number, jobs_alike in enumerate(map(list, problem.alike), like.max() + 1):
             like[jobs_alike] = number if alone[jobs_alike[0]] else like[jobs_alike[0]]
             alone[jobs_alike] = 0
-    return Classes(*group(like, alone, problem.waiting_terms))
+    of, first, sizes = np.empty((3, jobs), np.int64)
+    found = _group()(like, alone, problem.waiting_terms, of, first, sizes)
+    return Classes(of, first[:found], sizes[:found])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Tables:
     """The value tables of a problem's jobs, alone and beside each partner; read-only.
 
@@ -108,31 +110,32 @@ class Tables:
     @classmethod
     def of_problem(cls, problem: Problem, *, whole: bool = False) -> Tables:
         """Fill the tables of a problem; `whole`: with what jobs owe anyway."""
-        classes = classes_of(problem)
-        count = len(classes.positions)
-        owner, positions, ways = np.arange(count), classes.positions, _alone(count)
+        classes, posed = classes_of(problem), problem.posed
+        owner, ways = _alone(len(classes.positions))
+        positions = classes.positions
         places: dict[tuple[int, float, Named], int] = {}
         if problem.pairs:
             owner, ways = _beside(problem, classes, places)
             positions = positions[owner]
-        held_kinds = np.zeros(len(owner), np.int64)
-        if problem.kinds is not None:
-            held_kinds = problem.held_kinds[positions]
-        values, line, begin, kept, debt = filled_by(problem.value)(
-            problem.posed.terms.arrays,
-            problem.posed.rows[positions],
-            problem.counts[positions],
-            held_kinds,
-            problem.weight[positions],
-            ways,
+        begin = np.empty(len(owner) + 1, np.int64)
+        kept = np.empty(len(owner), np.int64)
+        values, line, debt = filled_by(problem.value)(
+            *posed.terms.arrays,
+            positions,
+            posed.rows,
+            problem.counts,
+            problem.held_kinds,
+            posed.weight,
+            *ways,
             problem.capacity,
             float(problem.tfwd),
             problem.stall,
-            problem.value is None,
             not (whole or problem.several_kinds or problem.pairs),
+            begin,
+            kept,
         )
         if problem.value is not None:
-            _check(values, begin)
+            _check(values, line, begin)
         for limit in problem.limits:
             if limit.used(problem.kinds_and_units(kept)[1]) > limit.most:
                 kept[list(limit.jobs)] = 0
@@ -231,12 +234,18 @@ def tables_of(problem: Problem) -> Tables:
     return tables
 
 
+@cache
+def _group() -> Callable[..., int]:
+    from bft.milp.exact.kernel import group
+
+    return group
+
+
 @lru_cache(maxsize=64)
-def _alone(count: int) -> Ways:
-    """Of so many jobs without partners."""
-    none = np.empty(0)
+def _alone(count: int) -> tuple[IntArray, Ways]:
+    """The class of each table and how it runs, for so many classes without partners."""
     ends = np.zeros(count + 1, np.int64)
-    return Ways(np.ones(count), np.ones(count), ends, none.astype(np.int64), none)
+    return np.arange(count), (np.ones((count, 2)), ends, np.empty((0, 2)))
 
 
 def _beside(
@@ -254,22 +263,25 @@ def _beside(
     owner = np.append(np.arange(count), [c for c, _, _ in places]).astype(np.int64)
     named = [each for _, _, exceptions in places for each in exceptions]
     lengths = np.cumsum([len(exceptions) for _, _, exceptions in places])
-    ways = Ways(
-        np.append(np.ones(count), [xi for _, xi, _ in places]),
-        now[owner],
-        np.append(np.zeros(count + 1), lengths).astype(np.int64),
-        np.array([units for units, _ in named], np.int64),
-        np.array([xi for _, xi in named], np.float64),
-    )
-    return owner, ways
+    xi = np.append(np.ones(count), [xi for _, xi, _ in places])
+    ends = np.append(np.zeros(count + 1), lengths).astype(np.int64)
+    listed = np.array(named, np.float64).reshape(-1, 2)
+    return owner, (np.column_stack([xi, now[owner]]), ends, listed)
 
 
-def _check(values: FloatArray, begin: IntArray) -> None:
-    """Refuse what a value function of a user must not return."""
+def _check(values: FloatArray, line: BoolArray, begin: IntArray) -> None:
+    """Refuse what a value function of a user must not return; take from `line` what it bends."""
     if not (values < np.inf).all() or np.isneginf(values[begin[:-1]]).any():
         raise ProblemError(
             "value: expected a number, or -inf for what is ruled out, and a number where n is 0"
         )
+    finite = np.where(np.isneginf(values), 0.0, np.abs(values))
+    largest = np.maximum.reduceat(finite, begin[:-1])
+    at = np.flatnonzero(line)
+    with np.errstate(invalid="ignore"):
+        bend = np.abs(values[at + 1] - 2 * values[at] + values[at - 1])
+    table = np.searchsorted(begin, at, side="right") - 1
+    line[at] = bend <= EQUAL_SLOPES * largest[table]
 
 
 def tamed(problem: Problem) -> Problem:
