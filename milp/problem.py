@@ -168,7 +168,7 @@ class UnitKinds:
     @property
     def positions(self) -> IntArray:
         """Position of the kind that each job holds, 0 where it holds none: int64 of shape (jobs,)."""
-        number = {kind: k for k, kind in enumerate(self.units)}
+        number: dict[str | None, int] = {kind: k for k, kind in enumerate(self.units)}
         return np.array([number.get(kind, 0) for kind in self.held], np.int64)
 
 

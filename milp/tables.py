@@ -67,15 +67,16 @@ def classes_of(problem: Problem) -> Classes:
     if problem.several_kinds or problem.limits or not jobs:
         return Classes(np.arange(jobs), np.arange(jobs), np.ones(jobs, dtype=np.int64))
     like = problem.posed.terms.like[problem.posed.rows]
-    alone = problem.counts
+    alone, numbers = problem.counts, problem.posed.terms.numbers
     if problem.pairs or problem.alike:
         alone = alone.copy()
         alone[[j for pair in problem.pairs for j in (pair.a, pair.b)]] = 1
-        for number, jobs_alike in enumerate(map(list, problem.alike), like.max() + 1):
-            like[jobs_alike] = number if alone[jobs_alike[0]] else like[jobs_alike[0]]
+        for jobs_alike in map(list, problem.alike):
+            like[jobs_alike] = numbers if alone[jobs_alike[0]] else like[jobs_alike[0]]
             alone[jobs_alike] = 0
+            numbers += 1
     of, first, sizes = np.empty((3, jobs), np.int64)
-    found = _group()(like, alone, problem.waiting_terms, of, first, sizes)
+    found = _group()(like, numbers, alone, problem.waiting_terms, of, first, sizes)
     return Classes(of, first[:found], sizes[:found])
 
 
@@ -228,9 +229,9 @@ class Tables:
 
 def tables_of(problem: Problem) -> Tables:
     """The tables of a problem: filled once, then read by all that decides or checks."""
-    if "tables" not in problem.__dict__:
-        problem.__dict__["tables"] = Tables.of_problem(problem)
-    tables: Tables = problem.__dict__["tables"]
+    tables: Tables | None = problem.__dict__.get("tables")
+    if tables is None:
+        tables = problem.__dict__["tables"] = Tables.of_problem(problem)
     return tables
 
 

@@ -72,6 +72,11 @@ class Terms:
     def __len__(self) -> int:
         return len(self.arrays.shape)
 
+    @property
+    def numbers(self) -> int:
+        """All of `like` is below this number."""
+        return len(self._numbers)
+
     def on_kinds(self, row: int) -> Sequence[Job | None]:
         """The properties of the job in a row on each kind of units, None where it cannot run."""
         return self._jobs[row]

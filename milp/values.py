@@ -111,8 +111,8 @@ def fill(
     tables, kinds = len(positions), len(units)
     before = _begins(shape, stretches, ends, positions, rows, units, begin)
     debt = 0.0
-    values = np.full(begin[tables], -np.inf)
-    line = np.zeros(begin[tables], np.bool_)
+    values, line = np.empty(begin[tables]), np.empty(begin[tables], np.bool_)
+    values[:], line[:] = -np.inf, False
     for t in range(tables):
         j, base = positions[t], begin[t]
         row, now, own = rows[j], held[j], kind[j]
@@ -168,9 +168,11 @@ def _begins(
     begin: IntArray,
 ) -> IntArray:  # fmt: skip
     """How many units of earlier kinds there are; `begin` gets where the choices of each table begin."""
-    before = np.zeros(len(units), np.int64)
-    for k in range(1, len(units)):
-        before[k] = before[k - 1] + units[k - 1]
+    before = np.empty(len(units), np.int64)
+    earlier = 0
+    for k in range(len(units)):
+        before[k] = earlier
+        earlier += units[k]
     begin[0] = 0
     for t in range(len(positions)):
         begin[t + 1] = begin[t] + 1

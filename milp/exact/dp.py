@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bft.milp.jobs import FloatArray, IntArray, Job
 from bft.milp.problem import Problem
-from bft.milp.tables import tables_of
+from bft.milp.tables import Tables, tables_of
 
 # A search of up to this many steps takes about 20 ms and needs no timer, which can take 2 ms to start.
 QUICK_STEPS = 2**24
@@ -46,14 +46,14 @@ def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
     _compile()
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     # Filling the tables counts.
-    tables_of(problem)
+    tables = tables_of(problem)
     flag, steps = np.zeros(1, np.uint8), NO_LIMIT
     if time_limit is not None:
         flag[0], steps = time.monotonic() >= deadline, QUICK_STEPS
-    proven, counts, value, more = _search(problem, steps, flag)
+    proven, counts, value, more = _search(tables, problem, steps, flag)
     if not proven and time.monotonic() < deadline:
         with alarm(deadline) as flag:
-            proven, counts, value, more = _search(problem, NO_LIMIT, flag)
+            proven, counts, value, more = _search(tables, problem, NO_LIMIT, flag)
     units, kinds = problem.named(counts)
     return Optimum(units, value, value + more, proven, kinds)
 
@@ -64,10 +64,9 @@ def solve_exact(problem: Problem) -> tuple[int, ...]:
 
 
 def _search(
-    problem: Problem, most_steps: int, stop: NDArray[np.uint8]
+    tables: Tables, problem: Problem, most_steps: int, stop: NDArray[np.uint8]
 ) -> tuple[bool, IntArray, float, float]:
     """Whether proven, the counts, their value, and how much more another allocation may be worth."""
-    tables = tables_of(problem)
     of, first, sizes = tables.classes
     values, line, begin, kept = tables.values, tables.line, tables.begin, tables.kept
     held, units = problem.counts[first], problem.units
@@ -91,7 +90,8 @@ def _compile() -> None:
     """Compile the kernels, or load them from the cache: that takes seconds outside the time limit."""
     curve = np.arange(3.0)
     jobs = tuple(Job(name, 1, 2, curve, curve, 0.0, 0.0) for name in "abc")
-    _search(Problem(2, 1.0, jobs, (0, 0, 0)), NO_LIMIT, np.zeros(1, dtype=np.uint8))
+    problem = Problem(2, 1.0, jobs, (0, 0, 0))
+    _search(tables_of(problem), problem, NO_LIMIT, np.zeros(1, np.uint8))
 
 
 def share_units(

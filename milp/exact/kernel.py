@@ -42,6 +42,14 @@ Stop = NDArray[np.uint8]
 
 
 @compiled
+def _filled(length: int, number: int | np.int64) -> IntArray:
+    """An array of one number; NumPy's own take longer to compile."""
+    array = np.empty(length, np.int64)
+    array[:] = number
+    return array
+
+
+@compiled
 def scores(
     values: FloatArray,
     line: BoolArray,
@@ -62,10 +70,10 @@ def scores(
         stake += (best[c] - keep) * sizes[c]
         largest = max(largest, abs(best[c]), abs(keep))
     # No optimum has what is worth less.
-    most, slack = stake, EQUAL_SUMS * (stake + largest)
+    slack = EQUAL_SUMS * (stake + largest)
     floor, at_stake = np.empty(classes), 0.0
     for c in range(classes):
-        floor[c] = best[c] - most - slack
+        floor[c] = best[c] - stake - slack
         worst = best[c]
         for k in range(offsets[c], offsets[c + 1]):
             if floor[c] <= values[k] < worst and not line[k]:
@@ -75,7 +83,7 @@ def scores(
     at_stake = max(at_stake, largest)
     exponent = int(np.ceil(np.log2(at_stake))) if at_stake > 0 else 0
     quantum = 2.0 ** max(exponent - SCORE_BITS, -1000)
-    score = np.full(len(values), -NEVER)
+    score = _filled(len(values), -NEVER)
     for c in range(classes):
         base = offsets[c]
         before = base
@@ -174,9 +182,9 @@ def _losses(
     score: IntArray, offsets: IntArray, price: int, capacity: int, sizes: IntArray
 ) -> IntArray:
     """Loss of each choice at a price of a unit, >= 0; NEVER where not allowed or beyond what others leave."""
-    loss = np.full(len(score), NEVER)
+    loss = _filled(len(score), NEVER)
     room = capacity
-    least = np.zeros(len(sizes), np.int64)
+    least = _filled(len(sizes), 0)
     for c in range(len(sizes)):
         while score[offsets[c] + least[c]] == -NEVER:
             least[c] += 1
@@ -271,7 +279,7 @@ def _within(
 ) -> int:  # fmt: skip
     """Write the canonical allocation of least loss to `counts` if it loses at most `bound`: 1; 0: none; -1: stopped."""
     limits = _ranges(offsets, loss, sizes, bound)
-    jobs, rank = len(of), np.zeros(len(sizes), np.int64)
+    jobs, rank = len(of), _filled(len(sizes), 0)
     # The fewest units of each job; the jobs that have several choices, and the least and most units of these.
     fewest, undecided = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     span, several = np.empty((jobs, 2), np.int64), 0
@@ -301,10 +309,10 @@ def _within(
     if steps * (left + 1) > most_steps:
         return -1
     # The least loss of the jobs so far with u units, those that nobody gets included.
-    least = np.full(left + 1, NEVER)
+    least = _filled(left + 1, NEVER)
     for u in range(max(0, left - high_sum), left - low_sum + 1):
         least[u] = price * u
-    chosen = np.full((several, left + 1), -1, np.int32)
+    chosen = np.empty((several, left + 1), np.int32)
     for i in range(several):
         if stop[0]:
             return -1
@@ -312,7 +320,7 @@ def _within(
         low_sum -= low
         high_sum -= high
         begin, end = max(0, left - high_sum), left - low_sum
-        after = np.full(left + 1, NEVER)
+        after = _filled(left + 1, NEVER)
         for n in range(low, high + 1):
             lost = loss[base + n]
             if lost <= bound:
@@ -376,14 +384,14 @@ def search(
 
 @compiled
 def group(
-    like: IntArray, alone: IntArray, terms: FloatArray, of: IntArray, first: IntArray, sizes: IntArray
+    like: IntArray, numbers: int, alone: IntArray, terms: FloatArray, of: IntArray, first: IntArray, sizes: IntArray
 ) -> int:  # fmt: skip
     """Number the classes of jobs in the order of their first members; return how many there are.
 
     Parameters
     ----------
-    like, terms
-        A number, and a row of numbers, for each job; equal for jobs of one class.
+    like, numbers, terms
+        A number below `numbers`, and a row of numbers, for each job; equal for jobs of one class.
     alone
         Not 0 for jobs that are a class of their own.
     of, first, sizes
@@ -391,7 +399,7 @@ def group(
     """
     jobs, found = len(like), 0
     # Of the classes of one `like`, which differ by terms: the latest, and the one before each.
-    latest, before = np.full(like.max() + 1, -1), np.empty(jobs, np.int64)
+    latest, before = _filled(numbers, -1), np.empty(jobs, np.int64)
     for j in range(jobs):
         c = -1 if alone[j] else latest[like[j]]
         while c >= 0:

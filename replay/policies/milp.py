@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from bft.replay.policies.predictions import (
     LearnedCurves,
     number_in,
 )
-from bft.replay.policies.solver import SolverOptions
+from bft.replay.policies.solver import SolverOptions, arguments
 from bft.replay.trace.node_trace import SECOND_NS
 
 # Remaining part of a job that has run longer than predicted; its true remainder is unknown.
@@ -245,6 +245,7 @@ class MilpPolicy(StoredState):
     _table: _Table | None = field(
         default=None, init=False, repr=False, compare=False, metadata=NOT_STORED
     )
+    _arguments: Mapping[str, Any] = field(init=False, repr=False, metadata=NOT_STORED)
     _window: Window = field(init=False, repr=False, metadata=NOT_STORED)
     _weights: Weights = field(init=False, repr=False, metadata=NOT_STORED)
     _curves: KnownCurves | LearnedCurves = field(init=False, repr=False)
@@ -255,6 +256,7 @@ class MilpPolicy(StoredState):
                 raise ValueError(
                     f"{option}: expected at least {low}, not {getattr(self, option)}"
                 )
+        self._arguments = arguments(self.solver)
         self._window = Window(self.tfwd_s, self.window == "expected")
         self._weights = Weights(
             self.objective,
@@ -295,7 +297,7 @@ class MilpPolicy(StoredState):
 
     def _solved(self, problem: milp.Problem) -> milp.Solution:
         """Return the solver's answer to a problem; count whether it was checked, and whether it was proved invalid."""
-        solution = self.solver.solve(problem)
+        solution = milp.solve(problem, **self._arguments)
         self.verified += solution.verified is not None
         self.mismatches += solution.verified is False
         return solution
