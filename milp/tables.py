@@ -6,11 +6,12 @@ The exact programme, the linear models, the check of answers and the bounds read
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -76,7 +77,9 @@ def classes_of(problem: Problem) -> Classes:
             alone[jobs_alike] = 0
             numbers += 1
     of, first, sizes = np.empty((3, jobs), np.int64)
-    found = _group()(like, numbers, alone, problem.waiting_terms, of, first, sizes)
+    found = compiled_kernel().group(
+        like, numbers, alone, problem.waiting_terms, of, first, sizes
+    )
     return Classes(of, first[:found], sizes[:found])
 
 
@@ -109,8 +112,8 @@ class Tables:
     places: dict[tuple[int, float, Named], int]
 
     @classmethod
-    def of_problem(cls, problem: Problem, *, whole: bool = False) -> Tables:
-        """Fill the tables of a problem; `whole`: with what jobs owe anyway."""
+    def of_problem(cls, problem: Problem) -> Tables:
+        """Fill the tables of a problem."""
         classes, posed = classes_of(problem), problem.posed
         owner, ways = _alone(len(classes.positions))
         positions = classes.positions
@@ -131,7 +134,7 @@ class Tables:
             problem.capacity,
             float(problem.tfwd),
             problem.stall,
-            not (whole or problem.several_kinds or problem.pairs),
+            not (problem.several_kinds or problem.pairs),
             begin,
             kept,
         )
@@ -236,10 +239,11 @@ def tables_of(problem: Problem) -> Tables:
 
 
 @cache
-def _group() -> Callable[..., int]:
-    from bft.milp.exact.kernel import group
+def compiled_kernel() -> ModuleType:
+    """The compiled part of the exact programme, which Numba loads slowly: imported when it is first used."""
+    from bft.milp.exact import kernel
 
-    return group
+    return kernel
 
 
 @lru_cache(maxsize=64)
@@ -332,27 +336,6 @@ def complaint(problem: Problem, choices: Sequence[int]) -> str:
         if limit.used(counts) > limit.most:
             return f"{limit} is exceeded: {limit.used(counts)}"
     return ""
-
-
-def value_tables(problem: Problem) -> list[FloatArray]:
-    """The value table of every job without sharing, in the order of the problem; entry c is that of choice c.
-
-    >>> from bft.milp import Job, Problem
-    >>> job = Job("a", 1, 4, ns=[0, 4], os=[0, 40], tcup=20.0, tcdw=10.0)
-    >>> value_tables(Problem(4, 120.0, (job,), (1,)))[0].tolist()
-    [-100.0, 1200.0, 2200.0, 3400.0, 4600.0]
-    """
-    tables = Tables.of_problem(problem, whole=True)
-    return [tables.of(j) for j in range(len(problem.jobs))]
-
-
-def total_value(tables: Sequence[FloatArray], choices: Sequence[int]) -> float:
-    """Sum of the values of choices, correctly rounded: equal ones give equal bits, in any order and on any Python.
-
-    >>> total_value([np.array([0.0, 10.0]), np.array([0.0, 5.0, 7.0])], (1, 2))
-    17.0
-    """
-    return math.fsum(float(table[c]) for table, c in zip(tables, choices, strict=True))
 
 
 def keep(problem: Problem) -> tuple[int, ...]:

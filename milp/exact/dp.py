@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bft.milp.jobs import FloatArray, IntArray, Job
 from bft.milp.problem import Problem
-from bft.milp.tables import Tables, tables_of
+from bft.milp.tables import Tables, compiled_kernel, tables_of
 
 # A search of up to this many steps takes about 20 ms and needs no timer, which can take 2 ms to start.
 QUICK_STEPS = 2**24
@@ -71,18 +71,11 @@ def _search(
     values, line, begin, kept = tables.values, tables.line, tables.begin, tables.kept
     held, units = problem.counts[first], problem.units
     counts, worth = np.empty(len(of), np.int64), np.empty(len(of))
-    proven, filled, more = _searching()(
+    proven, filled, more = compiled_kernel().search(
         of, sizes, begin, values, line, held, kept, units, most_steps, stop, counts, worth
     )  # fmt: skip
     value = math.fsum(worth[:filled].tolist()) + tables.debt
     return proven, counts, value, more
-
-
-@cache
-def _searching() -> Callable[..., tuple[bool, int, float]]:
-    from bft.milp.exact.kernel import search
-
-    return search
 
 
 @cache
@@ -114,7 +107,7 @@ def share_units(
     line = np.zeros(len(values), np.bool_)
     of, held = np.arange(len(tables)), np.asarray(current)
     flag, counts, worth = np.zeros(1, np.uint8), np.empty_like(of), np.empty(len(of))
-    _searching()(
+    compiled_kernel().search(
         of, one, offsets, values, line, held, kept, units, NO_LIMIT, flag, counts, worth
     )
     return tuple(counts.tolist())

@@ -1,16 +1,13 @@
 """The `modes` formulation: counts only, no big-M, no SOS; interchangeable jobs are one class of several members.
 
-Counts that no optimum needs are not posed to a solver (docs/model.md). Let there be tables v_c, m_c members of class c,
-and a price p per unit. Then
+Counts that no optimum contains are not posed to a solver (docs/model.md). Let there be tables v_c, m_c members of class
+c, and a price p per unit. Then
 
     D(p) = sum over c of m_c · max_n (v_c(n) - p·n)  +  p·N
 
 is at least the value of any allocation. An allocation has a value of at most D(p) minus the sum of its members' losses
 max_m (v_c(m) - p·m) - (v_c(n) - p·n). So the losses of an optimum add up to at most D(p) minus the value of some
-allocation. (Known as variable fixing by reduced costs: Nemhauser and Wolsey 1988, II.5.2.) In the same way the units
-that members have above their smallest counts add up to at most what is left when all have their smallest. Both say
-which counts are in no optimum, and how many members may have another count than the one that costs nothing: of members
-who are nearly alike only that many are needed (`_Market.within`).
+allocation. (Known as variable fixing by reduced costs: Nemhauser and Wolsey 1988, II.5.2.)
 """
 
 from __future__ import annotations
@@ -18,20 +15,21 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import pairwise, repeat
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
 from bft.milp.formulations.linear import Formulated, LinearModel, Nonsense
-from bft.milp.jobs import BoolArray, FloatArray, IntArray
+from bft.milp.jobs import BoolArray, FloatArray
 from bft.milp.problem import Limit, Problem
-from bft.milp.tables import tables_of
-from bft.milp.tolerances import EQUAL_GAINS, EQUAL_SLOPES, PRUNING_SUMS
+from bft.milp.tables import Tables, keep, tables_of
+from bft.milp.tolerances import EQUAL_SLOPES, PRUNING_SUMS
 
-# Up to this many classes a solver takes milliseconds, and all counts are posed: no pruning has to be proven right.
+# Up to this many classes a solver takes milliseconds, and all counts are posed.
 POSED_WHOLE = 15
+# Halvings of the price interval.
+ROUNDS = 40
 
 Run = list[tuple[int, float]]
 """Points (units, value) of a stretch of a value table that is linear between them and concave over all."""
@@ -179,7 +177,7 @@ def add_limit(
         model.row(list(row), list(row.values()), "<", float(limit.most))
 
 
-def build(problem: Problem) -> Formulated:
+def build(problem: Problem, known: float | None = None) -> Formulated:
     """Formulate `problem`.
 
     For each class of interchangeable jobs with m members (mostly one), on each kind of units: a whole number t per run
@@ -192,25 +190,33 @@ def build(problem: Problem) -> Formulated:
     maximise the sum of v(p0)·t + slope_i·x_i. Runs are concave, so segments fill in order, for all members of a run at
     once: no unit of segment i + 1 is used before segment i is full, so its units can be given to members one by one.
 
-    Limits are rows of their own. With more than `POSED_WHOLE` classes only the counts that an optimum may need are
-    posed (`prune`), with several kinds or limits those that one can contain. Decodes to choices (`Problem`).
+    Limits are rows of their own. With more than `POSED_WHOLE` classes only the counts are posed that an allocation
+    worth `known` or more may contain (`_worth_posing`), with several kinds or limits those that an optimum can. Decodes
+    to choices (`Problem`).
+
+    Parameters
+    ----------
+    problem
+        The problem; without sharing.
+    known
+        The value of an allocation, by default of the present one.
     """
     tables = tables_of(problem)
     classes, worth = tables.classes, tables.alone
-    sizes = classes.sizes
-    resources = len(problem.capacity) + len(problem.limits)
-    pruned = resources == 1 and len(worth) > POSED_WHOLE
-    if resources > 1:
+    sizes = classes.sizes.tolist()
+    pruned = problem.plain and len(worth) > POSED_WHOLE
+    if not problem.plain:
         worth = tables.hopeful()
     elif pruned:
-        worth = prune(worth, sizes, problem.units)
+        floor = tables.value(keep(problem)) if known is None else known
+        worth = _worth_posing(tables, problem.units, floor)
     model, constant = LinearModel(), tables.debt
     left = problem.capacity.tolist()
     # Of each class its runs on each kind; a number: the units of each member, if only one count is possible.
     items: list[dict[int, Chosen] | int] = []
-    for j, members, table in zip(classes.first, sizes.tolist(), worth, strict=True):
+    for j, members, table in zip(classes.first, sizes, worth, strict=True):
         if pruned and np.count_nonzero(table > -np.inf) == 1:
-            count = int(np.argmax(table))
+            count = int(table.argmax())
             items.append(count)
             left[0] -= members * count
             constant += members * float(table[count])
@@ -236,21 +242,55 @@ def build(problem: Problem) -> Formulated:
         add_limit(model, limit, [list(item.values()) for item in posed])
 
     def decode(x: FloatArray) -> tuple[int, ...]:
-        given: list[Iterator[int]] = []
-        for j, item, members in zip(classes.first, items, sizes.tolist(), strict=True):
-            if isinstance(item, int):
-                given.append(repeat(item))
-            else:
-                given.append(iter(_choices(problem, j, item, x, members)))
+        given = [
+            iter(_choices(problem, j, item, x, members))
+            for j, item, members in zip(classes.first, items, sizes, strict=True)
+        ]
         return tuple(next(given[c]) for c in classes.of.tolist())
 
     return Formulated(model, decode, constant)
 
 
+def _worth_posing(tables: Tables, units: int, known: float) -> list[FloatArray]:
+    """The tables of the classes, -inf at counts that no allocation worth `known` or more contains."""
+    values, begins, sizes = tables.values, tables.begin[:-1], tables.classes.sizes
+    owner = np.repeat(np.arange(len(begins)), np.diff(tables.begin))
+    counts = np.arange(len(values)) - begins[owner]
+    rises = (values - values[begins][owner]) / np.maximum(counts, 1)
+    # The price at which the units suffice, nearly; at any price the argument holds.
+    low, high = 0.0, 2.0 * float(rises.max())
+    for _ in range(ROUNDS):
+        price = (low + high) / 2
+        worth = values - price * counts
+        wanted = np.where(
+            worth == np.maximum.reduceat(worth, begins)[owner], counts, units + 1
+        )
+        if (sizes * np.minimum.reduceat(wanted, begins)).sum() > units:
+            low = price
+        else:
+            high = price
+    worth = values - high * counts
+    best = np.maximum.reduceat(worth, begins)
+    bound = float((sizes * best).sum()) + high * units + tables.debt
+    # Relative to the values themselves: at the price of a straight curve the best differences are pure rounding.
+    largest = np.maximum.reduceat(
+        np.where(values > -np.inf, np.abs(values), 0.0), begins
+    )
+    slack = PRUNING_SUMS * (float((sizes * largest).sum()) + abs(known))
+    posed = np.where(best[owner] - worth <= bound - known + slack, values, -np.inf)
+    return np.split(posed, begins[1:])
+
+
 def _choices(
-    problem: Problem, j: int, chosen: Mapping[int, Chosen], x: FloatArray, members: int
+    problem: Problem,
+    j: int,
+    chosen: Mapping[int, Chosen] | int,
+    x: FloatArray,
+    members: int,
 ) -> list[int]:
     """The choices of the members of job j's class in a solution `x`; raise Nonsense where there are no such choices."""
+    if isinstance(chosen, int):
+        return [chosen] * members
     if not problem.several_kinds:
         return chosen[0].counts(x, members)
     active = [(kind, item.units(x)) for kind, item in chosen.items()]
@@ -267,200 +307,3 @@ def _choices(
             f"invalid answer: job {name!r} gets {units} units of a kind of which {idle} are idle"
         )
     return [int(problem.firsts[kind]) + units]
-
-
-# Halvings of the price interval.
-ROUNDS = 40
-
-
-def prune(
-    tables: Sequence[FloatArray], sizes: IntArray, units: int
-) -> list[FloatArray]:
-    """The tables of the classes, -inf at counts that are not needed; at least one optimum remains.
-
-    Parameters
-    ----------
-    tables
-        v_c(n) of each class, -inf where not allowed, finite at 0.
-    sizes
-        Members of each class.
-    units
-        Units to give.
-    """
-    market, before = _Market.of(tables, sizes, units), 0
-    while len(market.counts) != before:
-        before = len(market.counts)
-        market = market.by_price().by_units()
-    return market.tables([len(table) for table in tables])
-
-
-@dataclass(frozen=True, eq=False)
-class _Market:
-    """Classes of jobs that buy units: the counts that each may have, ascending, and their values, all in one array.
-
-    `owner` is the class of each entry.
-    """
-
-    sizes: IntArray
-    units: int
-    owner: IntArray
-    counts: IntArray
-    values: FloatArray
-
-    @classmethod
-    def of(cls, tables: Sequence[FloatArray], sizes: IntArray, units: int) -> _Market:
-        owner = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-        counts = np.concatenate([np.arange(len(table)) for table in tables])
-        whole = cls(sizes, units, owner, counts, np.concatenate(tables))
-        return whole.only(whole.values > -np.inf)
-
-    def only(self, chosen: BoolArray) -> _Market:
-        """The market with these counts only."""
-        return replace(
-            self,
-            owner=self.owner[chosen],
-            counts=self.counts[chosen],
-            values=self.values[chosen],
-        )
-
-    def tables(self, lengths: Sequence[int]) -> list[FloatArray]:
-        """The tables of the classes, -inf at other counts."""
-        ends = np.cumsum(lengths)
-        begins = ends - lengths
-        values = np.full(ends[-1], -np.inf)
-        values[begins[self.owner] + self.counts] = self.values
-        return np.split(values, begins[1:])
-
-    @cached_property
-    def begins(self) -> IntArray:
-        """Where the entries of each class begin."""
-        return np.flatnonzero(np.diff(self.owner, prepend=-1))
-
-    def by_price(self) -> _Market:
-        """Without what loses more than the difference of the bound and the value of an allocation."""
-        price, fewest = self.clear()
-        worth, best = self.worth(price)
-        bound = float((self.sizes * best).sum()) + price * self.units
-        # Relative to the values themselves: at the price of a straight curve the best differences are pure rounding.
-        slack = PRUNING_SUMS * float(
-            (self.sizes * np.maximum.reduceat(np.abs(self.values), self.begins)).sum()
-        )
-        loss = best[self.owner] - worth
-        return self.within(
-            loss, bound - self.fill(fewest) + slack, self._first(loss == 0.0)
-        )
-
-    def by_units(self) -> _Market:
-        """Without what takes more units than there are if everybody else has their smallest count."""
-        fewest = self.counts[self.begins]
-        return self.within(
-            self.counts - fewest[self.owner],
-            self.units - int((self.sizes * fewest).sum()),
-            self.begins,
-        )
-
-    def within(
-        self, costs: FloatArray | IntArray, budget: float, free: IntArray
-    ) -> _Market:
-        """Without what costs more than all together may cost, and without those whom others can stand in for.
-
-        `free` is an entry of each class that costs nothing. Let k members at most be able to afford another one. Then
-        an optimum exists in which a step of d units is taken only by the k members who gain most by it: of these, one
-        at least is at its free count if somebody else takes the step, and can take it instead.
-        """
-        taken = np.zeros(len(costs), dtype=bool)
-        taken[free] = True
-        least = np.minimum.reduceat(np.where(taken, np.inf, costs), self.begins)
-        movers = np.count_nonzero(
-            np.cumsum(np.sort(np.repeat(least, self.sizes))) <= budget
-        )
-        steps = self.counts - self.counts[free][self.owner]
-        gains = self.values - self.values[free][self.owner]
-        moves = np.flatnonzero((costs <= budget) & ~taken)
-        moves = moves[np.lexsort((-gains[moves], steps[moves]))]
-        members = self.sizes[self.owner[moves]]
-        ahead = np.cumsum(members) - members
-        ahead -= ahead[
-            np.searchsorted(steps[moves], steps[moves])
-        ]  # only those who take the same step
-        taken[moves[ahead < movers]] = True
-        return self.only(taken)
-
-    def worth(self, price: float) -> tuple[FloatArray, FloatArray]:
-        """Value minus price·n at every count, and the best of each class."""
-        worth = self.values - price * self.counts
-        return worth, np.maximum.reduceat(worth, self.begins)
-
-    def clear(self) -> tuple[float, IntArray]:
-        """A price near the best at which the units suffice, and where the smallest count is that each member wants."""
-        steps, rise = (
-            array - array[self.begins][self.owner]
-            for array in (self.counts, self.values)
-        )
-        low, high = (
-            0.0,
-            2.0
-            * max(float((rise[steps > 0] / steps[steps > 0]).max(initial=0.0)), 0.0),
-        )
-        price = 0.0
-        for _ in range(ROUNDS):
-            at_best = self._at_best(price)
-            if (self.sizes * self.counts[self._first(at_best)]).sum() > self.units:
-                low = price
-            else:
-                high = price
-                if (
-                    price == 0.0
-                    or (self.sizes * self._most(at_best)).sum() >= self.units
-                ):
-                    break
-            price = (low + high) / 2
-        return high, self._first(self._at_best(high))
-
-    def fill(self, chosen: IntArray) -> float:
-        """The value of an allocation: each member has the count chosen, and units left over go where they gain most.
-
-        Classes come in the order of their best gain per unit; a member grows as long as it gains nearly as much.
-        """
-        counts = self.counts[chosen]
-        left = self.units - int((self.sizes * counts).sum())
-        value = float((self.sizes * self.values[chosen]).sum())
-        steps = self.counts - counts[self.owner]
-        gains = np.full(len(steps), -np.inf)
-        np.divide(
-            self.values - self.values[chosen][self.owner],
-            steps,
-            out=gains,
-            where=(steps > 0) & (steps <= left),
-        )
-        best = np.maximum.reduceat(gains, self.begins)
-        for c in np.argsort(-best, kind="stable").tolist():
-            if left == 0 or not best[c] > 0:
-                break
-            mine = slice(
-                self.begins[c], self.begins[c + 1] if c + 1 < len(self.begins) else None
-            )
-            near = np.flatnonzero(gains[mine] >= best[c] * (1 - EQUAL_GAINS))
-            grown, members = steps[mine][near], int(self.sizes[c])
-            while members and left >= grown[0]:
-                last = int(np.searchsorted(grown, left, side="right")) - 1
-                times = min(members, left // int(grown[last]))
-                members -= times
-                left -= times * int(grown[last])
-                value += times * float(
-                    self.values[self.begins[c] + near[last]] - self.values[chosen[c]]
-                )
-        return value
-
-    def _at_best(self, price: float) -> BoolArray:
-        worth, best = self.worth(price)
-        return np.asarray(worth == best[self.owner])
-
-    def _first(self, at_best: BoolArray) -> IntArray:
-        return np.minimum.reduceat(
-            np.where(at_best, np.arange(len(self.counts)), len(self.counts)),
-            self.begins,
-        )
-
-    def _most(self, at_best: BoolArray) -> IntArray:
-        return np.maximum.reduceat(np.where(at_best, self.counts, 0), self.begins)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -14,9 +14,10 @@ import pytest
 from drawing import examples
 from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
-from strategies import magnitude, problems, worth, worth_of
+from strategies import magnitude, problems, value_tables, worth, worth_of
 
-from bft.milp import Job, Problem, SolverProcess, keep, solve, total_value, value_tables
+from bft.milp import Job, Problem, SolverProcess, keep, solve
+from bft.milp.exact.dp import optimum
 from bft.milp.formulations import modes
 from bft.milp.formulations.linear import (
     Limits,
@@ -28,9 +29,7 @@ from bft.milp.formulations.modes import (
     build,
     concave_runs,
     mode_runs,
-    prune,
 )
-from bft.milp.jobs import FloatArray
 from bft.milp.tables import tables_of
 
 
@@ -242,7 +241,7 @@ def test_the_model_allows_only_what_the_problem_allows_and_values_it_alike(
             expected[counts], rel=1e-9, abs=1e-12 * magnitude(problem)
         )
     # Only what is worse than changing nothing may be left out, or than the same units otherwise split in a class.
-    floor = total_value(value_tables(problem), keep(problem))
+    floor = tables_of(problem).value(keep(problem))
     if all(
         value >= 0
         for table in value_tables(problem)
@@ -340,71 +339,6 @@ def and_waiting_twins(problem: Problem) -> Problem:
     )
 
 
-def best_value(tables: Sequence[FloatArray], sizes: Sequence[int], units: int) -> float:
-    """The largest value of an allocation, class by class and member by member."""
-    best = np.zeros(units + 1)
-    for table, members in zip(tables, sizes, strict=True):
-        for _ in range(members):
-            before, best = best, np.full(units + 1, -np.inf)
-            for n, value in enumerate(table[: units + 1]):
-                best[n:] = np.maximum(best[n:], before[: units + 1 - n] + value)
-    return float(best.max())
-
-
-@st.composite
-def markets(draw: st.DrawFn) -> tuple[list[FloatArray], list[int], int]:
-    """Tables, members and units: classes are alike, as running jobs of one kind are, and whole values make ties."""
-    units = draw(st.integers(1, 14))
-    worth = st.integers(0, 30) | st.just(-np.inf)
-    shapes = draw(
-        st.lists(st.lists(worth, min_size=1, max_size=units), min_size=1, max_size=3)
-    )
-    tables = []
-    for _ in range(draw(st.integers(1, 9))):
-        shape, held, charge = (
-            draw(st.sampled_from(shapes)),
-            draw(st.integers(0, 2)),
-            draw(st.integers(0, 8)),
-        )
-        tables.append(
-            np.array([0.0, *shape]) - charge * (np.arange(len(shape) + 1) != held)
-        )
-    return (
-        tables,
-        draw(
-            st.lists(
-                st.sampled_from([1, 1, 2, 4]),
-                min_size=len(tables),
-                max_size=len(tables),
-            )
-        ),
-        units,
-    )
-
-
-@examples(400)
-@given(markets())
-def test_an_optimum_remains_of_what_is_pruned(
-    market: tuple[list[FloatArray], list[int], int],
-) -> None:
-    tables, sizes, units = market
-    left = prune(tables, np.array(sizes), units)
-    for table, pruned in zip(tables, left, strict=True):
-        assert all(
-            n == -np.inf or n == value for n, value in zip(pruned, table, strict=True)
-        )
-    assert best_value(left, sizes, units) == best_value(tables, sizes, units)
-
-
-@given(slope=st.floats(0.01, 100.0), units=st.integers(1, 9))
-def test_counts_of_a_straight_curve_are_all_in_an_optimum(
-    slope: float, units: int
-) -> None:
-    # At its price every count is worth nothing but rounding errors.
-    (left,) = prune([slope * np.arange(units + 1) * 120.0], np.array([2]), units)
-    assert np.isfinite(left).all()
-
-
 @examples(100)
 @given(data=st.data())
 def test_cbc_has_the_exact_optimum_of_what_pruning_leaves(
@@ -433,7 +367,8 @@ def test_of_hundreds_of_running_jobs_hardly_any_is_left_to_the_solver(
     current = [int(n) for n in random.multinomial(450, [1 / 100] * 100)] + [0] * 300
     problem = Problem(500, 60.0, jobs, tuple(current), cost_model)
     assert_cbc_is_exact(problem, process)
-    assert len(build(problem).model.objective) < 200
+    posed = build(problem, optimum(problem).objective).model
+    assert len(posed.objective) < 200
 
 
 @pytest.mark.parametrize(("spare", "posed"), [(1, 0), (17, 60)])
@@ -452,7 +387,8 @@ def test_of_running_jobs_with_a_few_units_to_spare_few_are_left_to_the_solver(
     )
     problem = Problem(120 + spare, 60.0, jobs, (1,) * 120)
     assert_cbc_is_exact(problem, process)
-    assert len(build(problem).model.objective) <= posed
+    left = build(problem, optimum(problem).objective).model
+    assert len(left.objective) <= posed
 
 
 def shaped(name: str, shape: str, **others: object) -> Job:
@@ -551,7 +487,7 @@ def assert_fair_under_limits(
         solution.objective, rel=1e-9, abs=slack
     )
     assert (
-        total_value(value_tables(problem), keep(problem)) - slack
+        tables_of(problem).value(keep(problem)) - slack
         <= solution.objective
         <= exact + slack
     )
