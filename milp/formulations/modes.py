@@ -7,7 +7,10 @@ c, and a price p per unit. Then
 
 is at least the value of any allocation. An allocation has a value of at most D(p) minus the sum of its members' losses
 max_m (v_c(m) - p·m) - (v_c(n) - p·n). So the losses of an optimum add up to at most D(p) minus the value of some
-allocation. (Known as variable fixing by reduced costs: Nemhauser and Wolsey 1988, II.5.2.)
+allocation. (Known as variable fixing by reduced costs: Nemhauser and Wolsey 1988, II.5.2.) In the same way the units
+that members have above their smallest counts add up to at most what is left when all have their smallest. Both say
+which counts are in no optimum, and how many members may have another count than the one that costs nothing: of members
+who are nearly alike only that many are needed (`_Market.within`), or a solver tries them all.
 """
 
 from __future__ import annotations
@@ -15,15 +18,16 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from bft.milp.formulations.linear import Formulated, LinearModel, Nonsense
-from bft.milp.jobs import BoolArray, FloatArray
+from bft.milp.jobs import BoolArray, FloatArray, IntArray
 from bft.milp.problem import Limit, Problem
-from bft.milp.tables import Tables, keep, tables_of
+from bft.milp.tables import keep, tables_of
 from bft.milp.tolerances import EQUAL_SLOPES, PRUNING_SUMS
 
 # Up to this many classes a solver takes milliseconds, and all counts are posed.
@@ -191,7 +195,7 @@ def build(problem: Problem, known: float | None = None) -> Formulated:
     once: no unit of segment i + 1 is used before segment i is full, so its units can be given to members one by one.
 
     Limits are rows of their own. With more than `POSED_WHOLE` classes only the counts are posed that an allocation
-    worth `known` or more may contain (`_worth_posing`), with several kinds or limits those that an optimum can. Decodes
+    worth `known` or more may contain (`prune`), with several kinds or limits those that an optimum can. Decodes
     to choices (`Problem`).
 
     Parameters
@@ -209,7 +213,9 @@ def build(problem: Problem, known: float | None = None) -> Formulated:
         worth = tables.hopeful()
     elif pruned:
         floor = tables.value(keep(problem)) if known is None else known
-        worth = _worth_posing(tables, problem.units, floor)
+        # The debt is not in the tables; its rounding must not exclude an optimum.
+        floor -= tables.debt + PRUNING_SUMS * abs(tables.debt)
+        worth = prune(worth, classes.sizes, problem.units, floor)
     model, constant = LinearModel(), tables.debt
     left = problem.capacity.tolist()
     # Of each class its runs on each kind; a number: the units of each member, if only one count is possible.
@@ -251,36 +257,6 @@ def build(problem: Problem, known: float | None = None) -> Formulated:
     return Formulated(model, decode, constant)
 
 
-def _worth_posing(tables: Tables, units: int, known: float) -> list[FloatArray]:
-    """The tables of the classes, -inf at counts that no allocation worth `known` or more contains."""
-    values, begins, sizes = tables.values, tables.begin[:-1], tables.classes.sizes
-    owner = np.repeat(np.arange(len(begins)), np.diff(tables.begin))
-    counts = np.arange(len(values)) - begins[owner]
-    rises = (values - values[begins][owner]) / np.maximum(counts, 1)
-    # The price at which the units suffice, nearly; at any price the argument holds.
-    low, high = 0.0, 2.0 * float(rises.max())
-    for _ in range(ROUNDS):
-        price = (low + high) / 2
-        worth = values - price * counts
-        wanted = np.where(
-            worth == np.maximum.reduceat(worth, begins)[owner], counts, units + 1
-        )
-        if (sizes * np.minimum.reduceat(wanted, begins)).sum() > units:
-            low = price
-        else:
-            high = price
-    worth = values - high * counts
-    best = np.maximum.reduceat(worth, begins)
-    bound = float((sizes * best).sum()) + high * units + tables.debt
-    # Relative to the values themselves: at the price of a straight curve the best differences are pure rounding.
-    largest = np.maximum.reduceat(
-        np.where(values > -np.inf, np.abs(values), 0.0), begins
-    )
-    slack = PRUNING_SUMS * (float((sizes * largest).sum()) + abs(known))
-    posed = np.where(best[owner] - worth <= bound - known + slack, values, -np.inf)
-    return np.split(posed, begins[1:])
-
-
 def _choices(
     problem: Problem,
     j: int,
@@ -307,3 +283,143 @@ def _choices(
             f"invalid answer: job {name!r} gets {units} units of a kind of which {idle} are idle"
         )
     return [int(problem.firsts[kind]) + units]
+
+
+def prune(
+    tables: Sequence[FloatArray], sizes: IntArray, units: int, known: float
+) -> list[FloatArray]:
+    """The tables of the classes, -inf at counts that are not needed; at least one optimum remains.
+
+    Parameters
+    ----------
+    tables
+        v_c(n) of each class, -inf where not allowed, finite at 0.
+    sizes
+        Members of each class.
+    units
+        Units to give.
+    known
+        The value of an allocation.
+    """
+    market, before = _Market.of(tables, sizes, units), 0
+    while len(market.counts) != before:
+        before = len(market.counts)
+        market = market.by_price(known).by_units()
+    return market.tables([len(table) for table in tables])
+
+
+@dataclass(frozen=True, eq=False)
+class _Market:
+    """Classes of jobs that buy units: the counts that each may have, ascending, and their values, all in one array.
+
+    `owner` is the class of each entry.
+    """
+
+    sizes: IntArray
+    units: int
+    owner: IntArray
+    counts: IntArray
+    values: FloatArray
+
+    @classmethod
+    def of(cls, tables: Sequence[FloatArray], sizes: IntArray, units: int) -> _Market:
+        owner = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
+        counts = np.concatenate([np.arange(len(table)) for table in tables])
+        whole = cls(sizes, units, owner, counts, np.concatenate(tables))
+        return whole.only(whole.values > -np.inf)
+
+    def only(self, chosen: BoolArray) -> _Market:
+        """The market with these counts only."""
+        return replace(
+            self,
+            owner=self.owner[chosen],
+            counts=self.counts[chosen],
+            values=self.values[chosen],
+        )
+
+    def tables(self, lengths: Sequence[int]) -> list[FloatArray]:
+        """The tables of the classes, -inf at other counts."""
+        ends = np.cumsum(lengths)
+        begins = ends - lengths
+        values = np.full(ends[-1], -np.inf)
+        values[begins[self.owner] + self.counts] = self.values
+        return np.split(values, begins[1:])
+
+    @cached_property
+    def begins(self) -> IntArray:
+        """Where the entries of each class begin."""
+        return np.flatnonzero(np.diff(self.owner, prepend=-1))
+
+    def by_price(self, known: float) -> _Market:
+        """Without what loses more than the difference of the bound and the value `known`."""
+        price = self.clear()
+        worth, best = self.worth(price)
+        bound = float((self.sizes * best).sum()) + price * self.units
+        # Relative to the values themselves: at the price of a straight curve the best differences are pure rounding.
+        slack = PRUNING_SUMS * float(
+            (self.sizes * np.maximum.reduceat(np.abs(self.values), self.begins)).sum()
+        )
+        loss = best[self.owner] - worth
+        return self.within(loss, bound - known + slack, self._first(loss == 0.0))
+
+    def by_units(self) -> _Market:
+        """Without what takes more units than there are if everybody else has their smallest count."""
+        fewest = self.counts[self.begins]
+        return self.within(
+            self.counts - fewest[self.owner],
+            self.units - int((self.sizes * fewest).sum()),
+            self.begins,
+        )
+
+    def within(
+        self, costs: FloatArray | IntArray, budget: float, free: IntArray
+    ) -> _Market:
+        """Without what costs more than all together may cost, and without those whom others can stand in for.
+
+        `free` is an entry of each class that costs nothing. Let k members at most be able to afford another one. Then
+        an optimum exists in which a step of d units is taken only by the k members who gain most by it: of these, one
+        at least is at its free count if somebody else takes the step, and can take it instead.
+        """
+        taken = np.zeros(len(costs), dtype=bool)
+        taken[free] = True
+        least = np.minimum.reduceat(np.where(taken, np.inf, costs), self.begins)
+        movers = np.count_nonzero(
+            np.cumsum(np.sort(np.repeat(least, self.sizes))) <= budget
+        )
+        steps = self.counts - self.counts[free][self.owner]
+        gains = self.values - self.values[free][self.owner]
+        moves = np.flatnonzero((costs <= budget) & ~taken)
+        moves = moves[np.lexsort((-gains[moves], steps[moves]))]
+        members = self.sizes[self.owner[moves]]
+        ahead = np.cumsum(members) - members
+        ahead -= ahead[
+            np.searchsorted(steps[moves], steps[moves])
+        ]  # only those who take the same step
+        taken[moves[ahead < movers]] = True
+        return self.only(taken)
+
+    def worth(self, price: float) -> tuple[FloatArray, FloatArray]:
+        """Value minus price·n at every count, and the best of each class."""
+        worth = self.values - price * self.counts
+        return worth, np.maximum.reduceat(worth, self.begins)
+
+    def clear(self) -> float:
+        """A price near the best at which the units suffice."""
+        first = self.begins[self.owner]
+        steps, rise = self.counts - self.counts[first], self.values - self.values[first]
+        low, high = 0.0, 2.0 * float((rise / np.maximum(steps, 1)).max())
+        for _ in range(ROUNDS):
+            price = (low + high) / 2
+            worth, best = self.worth(price)
+            wanted = self.counts[self._first(worth == best[self.owner])]
+            if (self.sizes * wanted).sum() > self.units:
+                low = price
+            else:
+                high = price
+        return high
+
+    def _first(self, at_best: BoolArray) -> IntArray:
+        return np.minimum.reduceat(
+            np.where(at_best, np.arange(len(self.counts)), len(self.counts)),
+            self.begins,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -29,7 +29,9 @@ from bft.milp.formulations.modes import (
     build,
     concave_runs,
     mode_runs,
+    prune,
 )
+from bft.milp.jobs import FloatArray
 from bft.milp.tables import tables_of
 
 
@@ -337,6 +339,74 @@ def and_waiting_twins(problem: Problem) -> Problem:
         jobs=(*problem.jobs, *twins),
         current=problem.current + (0,) * len(twins),
     )
+
+
+def best_value(tables: Sequence[FloatArray], sizes: Sequence[int], units: int) -> float:
+    """The largest value of an allocation, class by class and member by member."""
+    best = np.zeros(units + 1)
+    for table, members in zip(tables, sizes, strict=True):
+        for _ in range(members):
+            before, best = best, np.full(units + 1, -np.inf)
+            for n, value in enumerate(table[: units + 1]):
+                best[n:] = np.maximum(best[n:], before[: units + 1 - n] + value)
+    return float(best.max())
+
+
+@st.composite
+def markets(draw: st.DrawFn) -> tuple[list[FloatArray], list[int], int]:
+    """Tables, members and units: classes are alike, as running jobs of one kind are, and whole values make ties."""
+    units = draw(st.integers(1, 14))
+    worth = st.integers(0, 30) | st.just(-np.inf)
+    shapes = draw(
+        st.lists(st.lists(worth, min_size=1, max_size=units), min_size=1, max_size=3)
+    )
+    tables = []
+    for _ in range(draw(st.integers(1, 9))):
+        shape, held, charge = (
+            draw(st.sampled_from(shapes)),
+            draw(st.integers(0, 2)),
+            draw(st.integers(0, 8)),
+        )
+        tables.append(
+            np.array([0.0, *shape]) - charge * (np.arange(len(shape) + 1) != held)
+        )
+    return (
+        tables,
+        draw(
+            st.lists(
+                st.sampled_from([1, 1, 2, 4]),
+                min_size=len(tables),
+                max_size=len(tables),
+            )
+        ),
+        units,
+    )
+
+
+@examples(400)
+@given(markets(), st.sampled_from([0.0, 0.5, 1.0]))
+def test_an_optimum_remains_of_what_is_pruned(
+    market: tuple[list[FloatArray], list[int], int], part: float
+) -> None:
+    tables, sizes, units = market
+    idle = sum(m * float(table[0]) for table, m in zip(tables, sizes, strict=True))
+    known = idle + part * (best_value(tables, sizes, units) - idle)
+    left = prune(tables, np.array(sizes), units, known)
+    for table, pruned in zip(tables, left, strict=True):
+        assert all(
+            n == -np.inf or n == value for n, value in zip(pruned, table, strict=True)
+        )
+    assert best_value(left, sizes, units) == best_value(tables, sizes, units)
+
+
+@given(slope=st.floats(0.01, 100.0), units=st.integers(1, 9))
+def test_counts_of_a_straight_curve_are_all_in_an_optimum(
+    slope: float, units: int
+) -> None:
+    # At its price every count is worth nothing but rounding errors.
+    table = slope * np.arange(units + 1) * 120.0
+    (left,) = prune([table], np.array([2]), units, float(table[-1]))
+    assert np.isfinite(left).all()
 
 
 @examples(100)

@@ -829,7 +829,6 @@ def test_the_worker_ends_when_its_parent_is_killed_during_a_solve() -> None:
             """
             from bft.milp.formulations.linear import Limits
             from bft.milp.formulations.modes import build
-from bft.milp.tables import tables_of
             check()
             worker = shared_process().pid
             print(worker, flush=True)
@@ -891,7 +890,6 @@ def test_the_worker_of_a_parent_killed_before_it_read_the_answer_ends_silently()
             """
             from bft.milp.formulations.linear import Limits
             from bft.milp.formulations.modes import build
-from bft.milp.tables import tables_of
             check()
             shared_process()._running[1].send(("cbc", build(problem).model, Limits()))
             assert shared_process()._running[1].poll(60)
