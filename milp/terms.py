@@ -144,7 +144,8 @@ class Rows(Sequence[Job]):
     def __init__(
         self, terms: Terms, rows: IntArray, weight: FloatArray | None = None
     ) -> None:
-        self.terms, self.rows = terms, rows
+        # A copy, as code is compiled again for arrays that cannot be written to.
+        self.terms, self.rows = terms, np.array(rows, dtype=np.int64)
         self.weight = terms.weight[rows] if weight is None else weight
 
     @classmethod
