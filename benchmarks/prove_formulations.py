@@ -17,13 +17,13 @@ from collections import Counter, defaultdict
 
 from _common import milliseconds, published
 
-from bft.milp import Problem, SolverProcess, total_value, value_tables
+from bft.milp import Problem, SolverProcess
 from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import describe
 from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import modes, node
 from bft.milp.formulations.linear import Limits
-from bft.milp.tables import complaint
+from bft.milp.tables import complaint, tables_of
 
 BUILD = {
     "modes": modes.build,
@@ -52,10 +52,10 @@ def verdict(
         return "called feasible"
     if status != "optimal":
         return f"status {status}"
-    tables = value_tables(problem)
+
     if complaint(problem, counts):
         return "infeasible counts"
-    if not near(total_value(tables, counts), expected):
+    if not near(tables_of(problem).value(counts), expected):
         return "not the optimum"
     return (
         "right"
@@ -95,7 +95,7 @@ def main() -> None:
             started = time.perf_counter()
             counts = solve_exact(problem)
             seconds["modes", "exact"].append(time.perf_counter() - started)
-            value = total_value(value_tables(problem), counts)
+            value = tables_of(problem).value(counts)
             said = verdict(problem, entry["optimum"], ("optimal", counts, value, value))
             verdicts["modes", "exact"][said] += 1
             for formulation in options.formulations.split(","):

@@ -32,8 +32,6 @@ from bft.milp import (
     SolverProcess,
     Ties,
     solve,
-    total_value,
-    value_tables,
 )
 from bft.milp.backends import python_mip
 from bft.milp.backends.process import SolverFailure
@@ -86,7 +84,7 @@ def compare(sizes: Iterable[tuple[int, int]], instances: int, node_limit: int) -
             started = time.perf_counter()
             counts = solve_exact(problem)
             solves["modes", "exact"].append(time.perf_counter() - started)
-            best = total_value(value_tables(problem), counts)
+            best = tables_of(problem).value(counts)
             for formulation, build in FORMULATIONS.items():
                 if formulation == "node" and jobs * units > node_limit:
                     continue
@@ -109,9 +107,7 @@ def compare(sizes: Iterable[tuple[int, int]], instances: int, node_limit: int) -
                     if answer.status != "optimal":
                         notes[at].add(f"{answer.status} at {SECONDS:g} s")
                     else:
-                        value = total_value(
-                            value_tables(problem), built.decode(answer.x)
-                        )
+                        value = tables_of(problem).value(built.decode(answer.x))
                         assert math.isclose(value, best, rel_tol=1e-6), (
                             jobs,
                             units,
@@ -197,7 +193,7 @@ def compare_queues(process: SolverProcess, instances: int) -> None:
                 )
                 if seed >= 0:  # the first starts what is not yet there
                     taken.append(used)
-        model = modes.build(problem).model
+        model = modes.build(problem, best).model
         cbc, whole, exact = (float(np.median(taken)) for taken in seconds.values())
         label = f"{jobs:5} {units:5} {running:7} {len(model.objective):6} {len(model.rows):6}"
         times = f"{milliseconds(seconds['cbc'])} {milliseconds(seconds['whole'])}"
@@ -335,7 +331,7 @@ def compare_options(every: int) -> None:
         wrong: defaultdict[str, int] = defaultdict(int)
         for problem in chosen:
             model = modes.build(problem).model
-            best = total_value(value_tables(problem), solve_exact(problem))
+            best = tables_of(problem).value(solve_exact(problem))
             for name, configure in variants.items():
                 with patch.object(python_mip, "_set_cbc", configure):
                     started = time.perf_counter()

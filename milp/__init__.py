@@ -28,7 +28,7 @@ from bft.milp.problem import (
     UnitKinds,
 )
 from bft.milp.solve import FORMULATIONS, solve
-from bft.milp.tables import keep, total_value, value_tables
+from bft.milp.tables import keep
 from bft.milp.terms import Rows, Terms
 from bft.milp.tolerances import TOLERANCE
 from bft.milp.values import Value, value
@@ -67,7 +67,5 @@ __all__ = [
     "parse",
     "settle",
     "solve",
-    "total_value",
     "value",
-    "value_tables",
 ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
@@ -166,6 +165,12 @@ class UnitKinds:
         """The kinds, in order."""
         return tuple(self.units)
 
+    @property
+    def positions(self) -> IntArray:
+        """Position of the kind that each job holds, 0 where it holds none: int64 of shape (jobs,)."""
+        number: dict[str | None, int] = {kind: k for k, kind in enumerate(self.units)}
+        return np.array([number.get(kind, 0) for kind in self.held], np.int64)
+
 
 def _on_kinds(
     job: Mapping[str, Job], kinds: Mapping[str, int], current: tuple[str, int] | None
@@ -228,12 +233,13 @@ class Problem:
     value
         What a job's units are worth, in the place of `bft.milp.values.value` and with its parameters. Numba must be
         able to compile it. -inf rules a count out; a count of 0 must have a number.
-    weights
-        The weights of the jobs now, float64, in the place of their own.
     held
         Units that jobs hold now; a shared unit counts once.
-    counts, weight, capacity
-        `current` as int64, the weight of each job now as float64, and the idle units of each kind as int64.
+    posed
+        `jobs` as rows of their terms.
+    counts, held_kinds, capacity
+        `current` as int64, the position of the kind that each job holds (0 where it holds none), and the idle units of
+        each kind.
 
     Examples
     --------
@@ -252,10 +258,10 @@ class Problem:
     kinds: UnitKinds | None = None
     limits: tuple[Limit, ...] = ()
     value: Value | None = None
-    weights: FloatArray | None = None
     held: int = field(init=False, repr=False)
+    posed: Rows = field(init=False, repr=False)
     counts: IntArray = field(init=False, repr=False)
-    weight: FloatArray = field(init=False, repr=False)
+    held_kinds: IntArray = field(init=False, repr=False)
     capacity: IntArray = field(init=False, repr=False)
 
     @classmethod
@@ -302,43 +308,39 @@ class Problem:
         return cls(sum(units.values()), tfwd, rows, counts, cost_model, kinds=kinds)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.jobs, Rows):
-            jobs = tuple(self.jobs)
+        rows = self.jobs
+        if not isinstance(rows, Rows):
+            jobs = tuple(rows)
             if len({job.name for job in jobs}) < len(jobs):
                 raise ProblemError("job names must be unique")
             rows = Rows.of([(job,) for job in jobs])
-            object.__setattr__(self, "jobs", rows)
-        current: object = self.current
-        if isinstance(current, np.ndarray):
-            object.__setattr__(self, "counts", current)
-            object.__setattr__(self, "current", tuple(current.tolist()))
-        else:
-            object.__setattr__(self, "counts", np.array(current, dtype=np.int64))
-        fewest, total = min(self.current, default=0), sum(self.current)
-        idle = [self.units] if self.kinds is None else [*self.kinds.units.values()]
-        object.__setattr__(self, "capacity", np.array(idle, dtype=np.int64))
-        weight = self.weights
-        if weight is None:
-            weight = self.posed.terms.weight[self.posed.rows]
-        object.__setattr__(self, "weight", weight)
-        shared = sum(pair.shared for pair in self.pairs)
-        object.__setattr__(self, "held", total - shared)
-        object.__setattr__(self, "limits", tuple(self.limits))
+        counts = np.array(self.current, dtype=np.int64)
+        current = tuple(counts.tolist())
+        idle, held_kinds = [self.units], np.zeros(len(rows), np.int64)
+        if self.kinds is not None:
+            idle, held_kinds = [*self.kinds.units.values()], self.kinds.positions
+        # The fields of a frozen value, in one step: a replay makes a problem at every decision.
+        vars(self).update(
+            jobs=rows,
+            current=current,
+            limits=tuple(self.limits),
+            held=sum(current) - sum(pair.shared for pair in self.pairs),
+            posed=rows,
+            counts=counts,
+            held_kinds=held_kinds,
+            capacity=np.array(idle, dtype=np.int64),
+        )
         if self.units < 0:
             raise ProblemError(f"units must be >= 0, not {self.units}")
-        if not (math.isfinite(self.tfwd) and self.tfwd > 0):
+        if not 0 < self.tfwd <= MAX_OBJECTIVE:
             raise ProblemError(
-                f"Tfwd must be a finite number of seconds > 0, not {self.tfwd!r}"
+                f"Tfwd must be a finite number of seconds > 0, at most {MAX_OBJECTIVE:g}, not {self.tfwd!r}"
             )
-        if self.tfwd > MAX_OBJECTIVE:
+        if len(current) != len(rows):
             raise ProblemError(
-                f"Tfwd must not exceed {MAX_OBJECTIVE:g} seconds, or values overflow"
+                f"current has {len(current)} entries for {len(rows)} jobs"
             )
-        if len(self.current) != len(self.jobs):
-            raise ProblemError(
-                f"current has {len(self.current)} entries for {len(self.jobs)} jobs"
-            )
-        if fewest < 0:
+        if min(current, default=0) < 0:
             raise ProblemError("current must be >= 0 for every job")
         if self.pairs:
             self._check_pairs()
@@ -348,15 +350,8 @@ class Problem:
             )
         if self.kinds is not None:
             self._check_kinds(self.kinds)
-        self._check_limits()
-        weights = self.weights
-        if weights is not None and (
-            weights.shape != (len(self.jobs),)
-            or not ((weights >= 0) & (weights <= MAX_OBJECTIVE)).all()
-        ):
-            raise ProblemError(
-                f"weights: expected a number >= 0 for each job, at most {MAX_OBJECTIVE:g}"
-            )
+        if self.limits:
+            self._check_limits()
         if self.cost_model not in ("bftrainer", "stall"):
             raise ProblemError(
                 f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}"
@@ -375,11 +370,6 @@ class Problem:
         return not self.several_kinds and not self.limits
 
     @property
-    def posed(self) -> Rows:
-        """`jobs` as rows of their terms."""
-        return cast("Rows", self.jobs)  # see __post_init__
-
-    @property
     def stall(self) -> bool:
         """Whether the cost model is `stall`."""
         return self.cost_model == "stall"
@@ -387,27 +377,18 @@ class Problem:
     @property
     def waiting_terms(self) -> FloatArray:
         """The numbers on which a waiting job's value depends, its shape aside: float64, a row for each job."""
+        weight = self.posed.weight[:, None]
+        if self.value is None and not self.stall:
+            return weight
         arrays, rows = self.posed.terms.arrays, self.posed.rows
-        weight = self.weight[:, None]
-        if self.value is not None:
-            return np.hstack([weight, arrays.tcup[rows], arrays.tcdw[rows]])
-        if self.stall:
+        if self.value is None:
             return np.hstack([weight, np.maximum(self.tfwd - arrays.tcup[rows], 0.0)])
-        return weight
+        return np.hstack([weight, arrays.tcup[rows], arrays.tcdw[rows]])
 
     @cached_property
     def firsts(self) -> IntArray:
         """Number of units of all earlier kinds, for each kind: int64."""
         return np.cumsum(self.capacity) - self.capacity
-
-    @cached_property
-    def held_kinds(self) -> IntArray:
-        """Position of the kind that each job holds, 0 where it holds none: int64 of shape (jobs,)."""
-        if self.kinds is None:
-            return np.zeros(len(self.jobs), np.int64)
-        names = self.kinds.names
-        held = [0 if kind is None else names.index(kind) for kind in self.kinds.held]
-        return np.array(held, np.int64)
 
     def kinds_and_units(
         self, choices: Sequence[int] | IntArray
@@ -496,7 +477,7 @@ class Problem:
                 )
 
     def _check_limits(self) -> None:
-        if self.limits and self.pairs:
+        if self.pairs:
             raise ProblemError("limits: expected none where jobs may share units")
         for limit in self.limits:
             if not limit.jobs <= set(range(len(self.jobs))):
@@ -574,7 +555,7 @@ class Problem:
                 sharing |= {pair.a, pair.b}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Solution:
     """An answer to a `Problem`.
 

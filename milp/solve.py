@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 from bft.milp.backends.process import SolverFailure, SolverProcess, shared_process
@@ -27,7 +27,7 @@ from bft.milp.formulations.linear import (
     LinearModel,
     Nonsense,
 )
-from bft.milp.formulations.sharing import SharingAnswer, keep_answer, solve_sharing
+from bft.milp.formulations.sharing import keep_answer, solve_sharing
 from bft.milp.formulations.transfers import shares_of, value_of
 from bft.milp.jobs import ProblemError
 from bft.milp.problem import TIES, Problem, Solution, Status, Ties
@@ -41,32 +41,28 @@ FORMULATIONS = ("auto", "modes", "node", "items")
 SHARING = "items"
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A checked answer of a solver: status, counts, an upper bound, and a note."""
-
-    status: Status
-    counts: tuple[int, ...]
-    bound: float
-    note: str = ""
-
-
 def checked(
     answer: LinearAnswer,
     formulated: Formulated,
     problem: Problem,
-    limits: Limits,
+    gap: float,
     *,
     strict: bool = False,
-) -> Checked:
-    """Check a solver's answer; raise Nonsense when it contradicts itself. `strict`: of the model as published."""
+) -> tuple[Status, tuple[int, ...], float, str]:
+    """Check a solver's answer; raise Nonsense when it contradicts itself. `strict`: of the model as published.
+
+    Returns
+    -------
+    status, choices, bound, note
+        As in `Solution`; the choices (`Problem`) of the jobs.
+    """
     tables, kept = tables_of(problem), keep(problem)
     ceiling, kept_value = tables.ceiling, tables.value(kept)
     if answer.x is None:
         if answer.status == "nothing":
-            return Checked("feasible", kept, ceiling, "time limit, no answer: kept")
+            return ("feasible", kept, ceiling, "time limit, no answer: kept")
         if answer.status == "infeasible" and strict:
-            return Checked("infeasible", (0,) * len(kept), -math.inf, "as published")
+            return ("infeasible", (0,) * len(kept), -math.inf, "as published")
         raise Nonsense(
             f"answered {answer.said!r}, but the allocation without any units is feasible"
         )
@@ -80,8 +76,8 @@ def checked(
     if not value >= answer.objective - slack:
         raise Nonsense(f"claims {answer.objective!r} for an answer of value {value!r}")
     if answer.status == "optimal":
-        if limits.gap and value < kept_value:
-            return Checked(
+        if gap and value < kept_value:
+            return (
                 "optimal",
                 kept,
                 max(kept_value, answer.bound),
@@ -92,17 +88,17 @@ def checked(
                 f"reports the optimum {value!r}, but keeping has {kept_value!r}"
             )
         if value > answer.bound + slack:
-            return Checked(
+            return (
                 "feasible",
                 counts,
                 ceiling,
                 f"value above the reported bound {answer.bound!r}",
             )
-        return Checked("optimal", counts, max(value, answer.bound))
+        return "optimal", counts, max(value, answer.bound), ""
     bound = min(ceiling, answer.bound) if math.isfinite(answer.bound) else ceiling
     if value >= kept_value:
-        return Checked("feasible", counts, max(value, bound), "time limit: incumbent")
-    return Checked(
+        return ("feasible", counts, max(value, bound), "time limit: incumbent")
+    return (
         "feasible",
         kept,
         max(kept_value, bound),
@@ -188,6 +184,7 @@ def solve(
     >>> solution.status, solution.counts
     ('optimal', (1, 4))
     """
+    started = time.perf_counter()
     if formulation not in FORMULATIONS:
         raise ProblemError(
             f"unknown formulation {formulation!r}: choose one of {', '.join(FORMULATIONS)}"
@@ -209,12 +206,14 @@ def solve(
         backend,
         formulation,
         strict_reference,
-        Limits(time_limit, gap, threads),
+        time_limit,
+        gap,
+        threads,
         process,
+        started,
     )
     solution = _solve(asked, canonical=ties == "canonical", verify=verify)
-    # Nobody else has seen it yet; a copy would take a twentieth of the time of a small decision.
-    object.__setattr__(solution, "seconds", time.perf_counter() - asked.started)
+    solution.seconds = time.perf_counter() - started
     return solution
 
 
@@ -241,25 +240,31 @@ def _formulation(problem: Problem, formulation: str, *, strict_reference: bool) 
     return formulation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Asked:
-    """The checked arguments of `solve`."""
+    """The checked arguments of `solve`, when it was called, and the value of the best allocation that is known."""
 
     problem: Problem
     backend: str
     formulation: str
     strict: bool
-    limits: Limits
+    seconds: float | None
+    gap: float
+    threads: int
     process: SolverProcess | None
-    started: float = field(default_factory=time.perf_counter)
+    started: float
+    known: float | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of a solver: what is left of the time."""
+        return Limits(self.left(), self.gap, self.threads)
 
     def left(self, part: float = 1.0) -> float | None:
         """Seconds left of this part of the time limit, None for no limit."""
-        if self.limits.seconds is None:
+        if self.seconds is None:
             return None
-        return max(
-            1e-3, part * self.limits.seconds - (time.perf_counter() - self.started)
-        )
+        return max(1e-3, part * self.seconds - (time.perf_counter() - self.started))
 
     def exact(self, part: float = 1.0) -> Optimum:
         """The answer of the exact DP within this part of the time limit."""
@@ -269,9 +274,7 @@ class _Asked:
     def ask(self, model: LinearModel, within: Limits | None = None) -> LinearAnswer:
         """The solver's answer, by default within what is left of the time limit."""
         process = self.process or shared_process()
-        return process.solve(
-            model, self.backend, within or replace(self.limits, seconds=self.left())
-        )
+        return process.solve(model, self.backend, within or self.limits)
 
     def own(self) -> Solution:
         """The solver's own answer, checked; raise Nonsense when it contradicts itself."""
@@ -299,25 +302,25 @@ def _solve(asked: _Asked, *, canonical: bool, verify: bool) -> Solution:
         if best.proven or problem.plain:
             return _of(best, "exact", "modes")
         # With kinds of units or limits a solver may be faster, and has the rest of the time.
-        asked = replace(asked, backend="cbc" if describe("cbc").available else "highs")
-    canonical = canonical and not (pairs or asked.limits.gap or asked.strict)
+        asked.backend = "cbc" if describe("cbc").available else "highs"
+    canonical = canonical and not (pairs or asked.gap or asked.strict)
+    compared = best is not None or canonical or (verify and not pairs)
     # The exact DP goes first, as it takes milliseconds; if it takes longer, the solver has the other half of the time.
-    if best is None and (canonical or (verify and not pairs)):
+    if best is None and (compared or (problem.plain and not pairs)):
         best = asked.exact(0.5)
+    asked.known = None if best is None else best.objective
     try:
         solution = asked.own()
     except (SolverFailure, Nonsense) as failure:
         note = f"{asked.backend}: {failure}"
         logger.info("fallback: %s", note)
         if asked.formulation == SHARING:
-            return replace(
-                _as_solution(keep_answer(problem, f"{note}; kept"), asked),
-                status="fallback",
-            )
+            kept = keep_answer(problem, f"{note}; kept")
+            return replace(kept, status="fallback", backend=asked.backend)
         return _of(best or asked.exact(), "exact", "modes", fallback=note)
-    if best is None:
+    if best is None or not compared:
         return solution
-    conflict = contradiction(solution, best, asked.limits.gap)
+    conflict = contradiction(solution, best, asked.gap)
     if asked.strict:  # the published model may be worse than keeping
         return replace(solution, verified=not conflict)
     if conflict:
@@ -370,45 +373,29 @@ def _of(best: Optimum, backend: str, formulation: str, fallback: str = "") -> So
 def _shared(problem: Problem, asked: _Asked) -> Solution:
     posed = tamed(problem)
     answer = solve_sharing(posed, asked.ask, asked.limits, TOLERANCE)
+    answer.backend = asked.backend
     if posed is not problem:
         value = value_of(problem, answer.counts, shares_of(answer.transfers))
         answer = replace(answer, objective=value, bound=max(answer.bound, value))
-    return _as_solution(answer, asked)
-
-
-def _as_solution(answer: SharingAnswer, asked: _Asked) -> Solution:
-    return Solution(
-        answer.status,
-        answer.counts,
-        answer.objective,
-        answer.bound,
-        asked.backend,
-        answer.formulation,
-        note=answer.note,
-        transfers=answer.transfers,
-    )
+    return answer
 
 
 def _alone(problem: Problem, asked: _Asked) -> Solution:
     posed = tamed(problem)
     formulated = (
-        modes.build(posed)
+        modes.build(posed, asked.known)
         if asked.formulation == "modes"
         else node.build(posed, strict_reference=asked.strict)
     )
     answer = asked.ask(formulated.model).above(formulated.constant)
-    found = checked(answer, formulated, posed, asked.limits, strict=asked.strict)
-    value, bound = tables_of(problem).value(found.counts), found.bound
-    if found.status != "infeasible":
+    status, choices, bound, note = checked(
+        answer, formulated, posed, asked.gap, strict=asked.strict
+    )
+    value = tables_of(problem).value(choices)
+    if status != "infeasible":
         bound = max(bound, value)
-    counts, kinds = problem.named(found.counts)
+    counts, kinds = problem.named(choices)
+    backend, formulation = asked.backend, asked.formulation
     return Solution(
-        found.status,
-        counts,
-        value,
-        bound,
-        asked.backend,
-        asked.formulation,
-        note=found.note,
-        kinds=kinds,
+        status, counts, value, bound, backend, formulation, note=note, kinds=kinds
     )

@@ -9,22 +9,25 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
 from bft.milp.jobs import BoolArray, FloatArray, IntArray, ProblemError
 from bft.milp.problem import Pair, Problem
-from bft.milp.tolerances import EQUAL_SUMS
-from bft.milp.values import Ways, filled_by
+from bft.milp.tolerances import EQUAL_SLOPES, EQUAL_SUMS
+from bft.milp.values import filled_by
 
 Named = tuple[tuple[int, float], ...]
 """Units and the ratio there, where it differs (`Pair.at_a`)."""
+Ways = tuple[FloatArray, IntArray, FloatArray]
+"""How the job of each table runs beside a partner: `xi`, `named_ends` and `named` of `fill`."""
 
 
-@dataclass(frozen=True, eq=False)
-class Classes:
+class Classes(NamedTuple):
     """Classes of interchangeable jobs, in the order of their first members.
 
     Jobs that hold no units and are worth the same on any number of them are interchangeable. Under the cost model
@@ -46,7 +49,7 @@ class Classes:
     positions: IntArray
     sizes: IntArray
 
-    @cached_property
+    @property
     def first(self) -> tuple[int, ...]:
         """`positions` as Python's numbers."""
         return tuple(self.positions.tolist())
@@ -61,23 +64,26 @@ class Classes:
 
 def classes_of(problem: Problem) -> Classes:
     """Group the jobs of a problem."""
-    from bft.milp.exact.kernel import group
-
-    jobs = len(problem.jobs)
+    jobs = len(problem.current)
     if problem.several_kinds or problem.limits or not jobs:
         return Classes(np.arange(jobs), np.arange(jobs), np.ones(jobs, dtype=np.int64))
     like = problem.posed.terms.like[problem.posed.rows]
-    alone = problem.counts
+    alone, numbers = problem.counts, problem.posed.terms.numbers
     if problem.pairs or problem.alike:
         alone = alone.copy()
         alone[[j for pair in problem.pairs for j in (pair.a, pair.b)]] = 1
-        for number, jobs_alike in enumerate(map(list, problem.alike), like.max() + 1):
-            like[jobs_alike] = number if alone[jobs_alike[0]] else like[jobs_alike[0]]
+        for jobs_alike in map(list, problem.alike):
+            like[jobs_alike] = numbers if alone[jobs_alike[0]] else like[jobs_alike[0]]
             alone[jobs_alike] = 0
-    return Classes(*group(like, alone, problem.waiting_terms))
+            numbers += 1
+    of, first, sizes = np.empty((3, jobs), np.int64)
+    found = compiled_kernel().group(
+        like, numbers, alone, problem.waiting_terms, of, first, sizes
+    )
+    return Classes(of, first[:found], sizes[:found])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Tables:
     """The value tables of a problem's jobs, alone and beside each partner; read-only.
 
@@ -106,33 +112,34 @@ class Tables:
     places: dict[tuple[int, float, Named], int]
 
     @classmethod
-    def of_problem(cls, problem: Problem, *, whole: bool = False) -> Tables:
-        """Fill the tables of a problem; `whole`: with what jobs owe anyway."""
-        classes = classes_of(problem)
-        count = len(classes.positions)
-        owner, positions, ways = np.arange(count), classes.positions, _alone(count)
+    def of_problem(cls, problem: Problem) -> Tables:
+        """Fill the tables of a problem."""
+        classes, posed = classes_of(problem), problem.posed
+        owner, ways = _alone(len(classes.positions))
+        positions = classes.positions
         places: dict[tuple[int, float, Named], int] = {}
         if problem.pairs:
             owner, ways = _beside(problem, classes, places)
             positions = positions[owner]
-        held_kinds = np.zeros(len(owner), np.int64)
-        if problem.kinds is not None:
-            held_kinds = problem.held_kinds[positions]
-        values, line, begin, kept, debt = filled_by(problem.value)(
-            problem.posed.terms.arrays,
-            problem.posed.rows[positions],
-            problem.counts[positions],
-            held_kinds,
-            problem.weight[positions],
-            ways,
+        begin = np.empty(len(owner) + 1, np.int64)
+        kept = np.empty(len(owner), np.int64)
+        values, line, debt = filled_by(problem.value)(
+            *posed.terms.arrays,
+            positions,
+            posed.rows,
+            problem.counts,
+            problem.held_kinds,
+            posed.weight,
+            *ways,
             problem.capacity,
             float(problem.tfwd),
             problem.stall,
-            problem.value is None,
-            not (whole or problem.several_kinds or problem.pairs),
+            not (problem.several_kinds or problem.pairs),
+            begin,
+            kept,
         )
         if problem.value is not None:
-            _check(values, begin)
+            _check(values, line, begin)
         for limit in problem.limits:
             if limit.used(problem.kinds_and_units(kept)[1]) > limit.most:
                 kept[list(limit.jobs)] = 0
@@ -225,18 +232,25 @@ class Tables:
 
 def tables_of(problem: Problem) -> Tables:
     """The tables of a problem: filled once, then read by all that decides or checks."""
-    if "tables" not in problem.__dict__:
-        problem.__dict__["tables"] = Tables.of_problem(problem)
-    tables: Tables = problem.__dict__["tables"]
+    tables: Tables | None = problem.__dict__.get("tables")
+    if tables is None:
+        tables = problem.__dict__["tables"] = Tables.of_problem(problem)
     return tables
 
 
+@cache
+def compiled_kernel() -> ModuleType:
+    """The compiled part of the exact programme, which Numba loads slowly: imported when it is first used."""
+    from bft.milp.exact import kernel
+
+    return kernel
+
+
 @lru_cache(maxsize=64)
-def _alone(count: int) -> Ways:
-    """Of so many jobs without partners."""
-    none = np.empty(0)
+def _alone(count: int) -> tuple[IntArray, Ways]:
+    """The class of each table and how it runs, for so many classes without partners."""
     ends = np.zeros(count + 1, np.int64)
-    return Ways(np.ones(count), np.ones(count), ends, none.astype(np.int64), none)
+    return np.arange(count), (np.ones((count, 2)), ends, np.empty((0, 2)))
 
 
 def _beside(
@@ -254,22 +268,25 @@ def _beside(
     owner = np.append(np.arange(count), [c for c, _, _ in places]).astype(np.int64)
     named = [each for _, _, exceptions in places for each in exceptions]
     lengths = np.cumsum([len(exceptions) for _, _, exceptions in places])
-    ways = Ways(
-        np.append(np.ones(count), [xi for _, xi, _ in places]),
-        now[owner],
-        np.append(np.zeros(count + 1), lengths).astype(np.int64),
-        np.array([units for units, _ in named], np.int64),
-        np.array([xi for _, xi in named], np.float64),
-    )
-    return owner, ways
+    xi = np.append(np.ones(count), [xi for _, xi, _ in places])
+    ends = np.append(np.zeros(count + 1), lengths).astype(np.int64)
+    listed = np.array(named, np.float64).reshape(-1, 2)
+    return owner, (np.column_stack([xi, now[owner]]), ends, listed)
 
 
-def _check(values: FloatArray, begin: IntArray) -> None:
-    """Refuse what a value function of a user must not return."""
+def _check(values: FloatArray, line: BoolArray, begin: IntArray) -> None:
+    """Refuse what a value function of a user must not return; take from `line` what it bends."""
     if not (values < np.inf).all() or np.isneginf(values[begin[:-1]]).any():
         raise ProblemError(
             "value: expected a number, or -inf for what is ruled out, and a number where n is 0"
         )
+    finite = np.where(np.isneginf(values), 0.0, np.abs(values))
+    largest = np.maximum.reduceat(finite, begin[:-1])
+    at = np.flatnonzero(line)
+    with np.errstate(invalid="ignore"):
+        bend = np.abs(values[at + 1] - 2 * values[at] + values[at - 1])
+    table = np.searchsorted(begin, at, side="right") - 1
+    line[at] = bend <= EQUAL_SLOPES * largest[table]
 
 
 def tamed(problem: Problem) -> Problem:
@@ -319,27 +336,6 @@ def complaint(problem: Problem, choices: Sequence[int]) -> str:
         if limit.used(counts) > limit.most:
             return f"{limit} is exceeded: {limit.used(counts)}"
     return ""
-
-
-def value_tables(problem: Problem) -> list[FloatArray]:
-    """The value table of every job without sharing, in the order of the problem; entry c is that of choice c.
-
-    >>> from bft.milp import Job, Problem
-    >>> job = Job("a", 1, 4, ns=[0, 4], os=[0, 40], tcup=20.0, tcdw=10.0)
-    >>> value_tables(Problem(4, 120.0, (job,), (1,)))[0].tolist()
-    [-100.0, 1200.0, 2200.0, 3400.0, 4600.0]
-    """
-    tables = Tables.of_problem(problem, whole=True)
-    return [tables.of(j) for j in range(len(problem.jobs))]
-
-
-def total_value(tables: Sequence[FloatArray], choices: Sequence[int]) -> float:
-    """Sum of the values of choices, correctly rounded: equal ones give equal bits, in any order and on any Python.
-
-    >>> total_value([np.array([0.0, 10.0]), np.array([0.0, 5.0, 7.0])], (1, 2))
-    17.0
-    """
-    return math.fsum(float(table[c]) for table, c in zip(tables, choices, strict=True))
 
 
 def keep(problem: Problem) -> tuple[int, ...]:

@@ -18,31 +18,28 @@ class Arrays(NamedTuple):
     shape, tcup, tcdw
         By row and kind of units: a curve with the counts it may be used at (-1: the job cannot run on that kind), and
         the seconds that a change takes. Shape (rows, kinds).
-    ns, os, slopes, ends
-        Breakpoints of all curves, the objective there, its slope up to the next (0 at the last); the curve of shape s
-        stands before ends[s + 1].
-    lows, highs, stretch_ends
-        First and last count of each stretch of neighbouring counts; those of shape s stand before stretch_ends[s + 1].
+    points
+        Breakpoints of all curves, the objective there, its slope up to the next (0 at the last): float64 of shape
+        (points, 3).
+    stretches
+        First and last count of each stretch of neighbouring counts: int64 of shape (stretches, 2).
+    ends
+        The points of shape s stand before ends[s + 1, 0], its stretches before ends[s + 1, 1].
     """
 
     shape: IntArray
     tcup: FloatArray
     tcdw: FloatArray
-    ns: FloatArray
-    os: FloatArray
-    slopes: FloatArray
+    points: FloatArray
+    stretches: IntArray
     ends: IntArray
-    lows: IntArray
-    highs: IntArray
-    stretch_ends: IntArray
 
 
 def _no_rows(kinds: int) -> Arrays:
     """Arrays of no job."""
-    real, whole, zero = np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64)
-    costs = np.empty((0, kinds))
-    shape = np.empty((0, kinds), np.int64)
-    return Arrays(shape, costs, costs, real, real, real, zero, whole, whole, zero)
+    shape, costs = np.empty((0, kinds), np.int64), np.empty((0, kinds))
+    stretches, ends = np.empty((0, 2), np.int64), np.zeros((1, 2), np.int64)
+    return Arrays(shape, costs, costs, np.empty((0, 3)), stretches, ends)
 
 
 class Terms:
@@ -60,8 +57,8 @@ class Terms:
     >>> from bft.milp import Job
     >>> terms = Terms()
     >>> terms.extend([(Job(name, 1, 8, ns=[0, 8], os=[0, 80], tcup=20.0, tcdw=10.0),) for name in "ab"])
-    >>> terms.like.tolist(), terms.arrays.slopes.tolist()
-    ([0, 0], [10.0, 0.0])
+    >>> terms.like.tolist(), terms.arrays.points.tolist()
+    ([0, 0], [[0.0, 0.0, 10.0], [8.0, 80.0, 0.0]])
     """
 
     def __init__(self, kinds: int = 1) -> None:
@@ -74,6 +71,11 @@ class Terms:
 
     def __len__(self) -> int:
         return len(self.arrays.shape)
+
+    @property
+    def numbers(self) -> int:
+        """All of `like` is below this number."""
+        return len(self._numbers)
 
     def on_kinds(self, row: int) -> Sequence[Job | None]:
         """The properties of the job in a row on each kind of units, None where it cannot run."""
@@ -120,28 +122,31 @@ def _with_shapes(a: Arrays, jobs: Sequence[Job]) -> Arrays:
     """Arrays with the curves and stretches of more jobs."""
     ns = np.concatenate([job.ns for job in jobs])
     os = np.concatenate([job.os for job in jobs])
-    ends = np.cumsum([len(job.ns) for job in jobs])
+    lengths = [(len(job.ns), len(job.stretches)) for job in jobs]
+    ends = np.cumsum(lengths, axis=0)
     slopes = np.zeros(len(ns))
     slopes[:-1] = np.diff(os) / np.diff(ns)
-    slopes[ends - 1] = 0.0
-    bounds = np.array([each for job in jobs for each in job.stretches], np.int64)
-    stretch_ends = np.cumsum([len(job.stretches) for job in jobs])
+    slopes[ends[:, 0] - 1] = 0.0
+    stretches = [each for job in jobs for each in job.stretches]
     return a._replace(
-        ns=np.append(a.ns, ns),
-        os=np.append(a.os, os),
-        slopes=np.append(a.slopes, slopes),
-        ends=np.append(a.ends, ends + len(a.ns)),
-        lows=np.append(a.lows, bounds[:, 0]),
-        highs=np.append(a.highs, bounds[:, 1]),
-        stretch_ends=np.append(a.stretch_ends, stretch_ends + len(a.lows)),
+        points=np.append(a.points, np.column_stack([ns, os, slopes]), axis=0),
+        stretches=np.append(a.stretches, stretches, axis=0),
+        ends=np.append(a.ends, ends + a.ends[-1], axis=0),
     )
 
 
 class Rows(Sequence[Job]):
-    """The jobs in some rows of `terms`, int64; with kinds of units as on the first kind that each can run on."""
+    """The jobs in some rows of `terms`, int64; with kinds of units as on the first kind that each can run on.
 
-    def __init__(self, terms: Terms, rows: IntArray) -> None:
-        self.terms, self.rows = terms, rows
+    `weight`: their weights now, float64, in the place of their own.
+    """
+
+    def __init__(
+        self, terms: Terms, rows: IntArray, weight: FloatArray | None = None
+    ) -> None:
+        # A copy, as code is compiled again for arrays that cannot be written to.
+        self.terms, self.rows = terms, np.array(rows, dtype=np.int64)
+        self.weight = terms.weight[rows] if weight is None else weight
 
     @classmethod
     def of(cls, jobs: Sequence[Sequence[Job | None]], kinds: int = 1) -> Rows:

@@ -21,8 +21,6 @@ NO_LOSS = 1e-10
 EQUAL_SLOPES = 1e-12
 # Slopes of a dense table are differences of its values: they are equal up to this part of the largest value.
 EQUAL_DENSE_SLOPES = 1e-13
-# Gains per unit that differ by less than this part belong to one slope of a curve.
-EQUAL_GAINS = 1e-9
 # Sums of values in the pruning of counts may differ by this part of the values through rounding.
 PRUNING_SUMS = 1e-10
 # Two sums of floats this close, relative to the largest value, may be equal: nothing is excluded by less.

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from types import FunctionType
-from typing import NamedTuple
 
 import numpy as np
 
 from bft.milp.jobs import BoolArray, FloatArray, IntArray
-from bft.milp.terms import Arrays
-from bft.milp.tolerances import EQUAL_SLOPES
 
 Value = Callable[..., float]
 """A function with the parameters of `value`."""
+# Columns of the points of curves (`Arrays`).
+NS, OS, SLOPES = range(3)
 
 
 def value(
@@ -69,166 +68,138 @@ def value(
     return gained * weight
 
 
-class Ways(NamedTuple):
-    """How each table's job runs beside a partner: its ratio, the ratio now, and counts with a ratio of their own."""
-
-    xi: FloatArray
-    xi_now: FloatArray
-    named_ends: IntArray
-    named_units: IntArray
-    named_xi: FloatArray
-
-
-Filled = tuple[FloatArray, BoolArray, IntArray, IntArray, float]
+Filled = tuple[FloatArray, BoolArray, float]
 
 
 def fill(
-    terms: Arrays,
-    rows: IntArray,
-    held: IntArray,
-    kind: IntArray,
-    weight: FloatArray,
-    ways: Ways,
-    units: IntArray,
-    tfwd: float,
-    stall: bool,
-    straight: bool,
-    simple: bool,
-) -> Filled:
+    shape: IntArray, tcup: FloatArray, tcdw: FloatArray, points: FloatArray, stretches: IntArray, ends: IntArray,
+    positions: IntArray, rows: IntArray, held: IntArray, kind: IntArray, weight: FloatArray,
+    xi: FloatArray, named_ends: IntArray, named: FloatArray,
+    units: IntArray, tfwd: float, stall: bool, simple: bool, begin: IntArray, kept: IntArray,
+) -> Filled:  # fmt: skip
     """Fill the tables of some jobs, one after another.
 
     Parameters
     ----------
-    terms, rows
-        The terms, and which job each table is of.
-    held, kind, weight, ways
-        Of each table: the units that the job holds, their kind, its weight, and how it runs beside a partner.
+    shape, tcup, tcdw, points, stretches, ends
+        The terms (`Arrays`).
+    positions
+        Which job each table is of.
+    rows, held, kind, weight
+        Of each job: its row in the terms, the units that it holds, their kind, and its weight.
+    xi, named_ends, named
+        How each table's job runs beside a partner: its ratio and the ratio now, shape (tables, 2); counts with a ratio
+        of their own, shape (counts, 2), those of table t before named_ends[t + 1].
     units
         Idle units of each kind.
     tfwd, stall
         As for `value`.
-    straight
-        Whether values of a curve's straight part lie on a straight line, as by our own `value`.
     simple
-        Whether units are of one kind and nobody may share them: then `debt` is told apart.
+        Whether units are of one kind and nobody may share them: then the debt is told apart.
+    begin, kept
+        Filled with where each table begins, and the end of the last; and with the choice with which each job keeps
+        what it may.
 
     Returns
     -------
-    values, line, begin
-        The value of choice c (`Problem`) at begin[t] + c, -inf where it is not allowed, and whether it lies on the
-        line between its neighbours.
-    kept
-        The choice with which each job keeps what it may.
+    values, line
+        The value of choice c (`Problem`) at begin[t] + c, -inf where it is not allowed, and whether it lies on a
+        straight part of the job's curve, between its neighbours.
     debt
         What jobs that must shrink pay whatever is decided. It is not in their values, where it would hide differences.
     """
-    tables, kinds = len(rows), len(units)
-    before, begin = _begins(terms, rows, units)
-    kept = np.zeros(tables, np.int64)
+    tables, kinds = len(positions), len(units)
+    before = _begins(shape, stretches, ends, positions, rows, units, begin)
     debt = 0.0
-    values = np.full(begin[-1], -np.inf)
-    line = np.zeros(begin[-1], np.bool_)
+    values, line = np.empty(begin[tables]), np.empty(begin[tables], np.bool_)
+    values[:], line[:] = -np.inf, False
     for t in range(tables):
-        row, now, own, base = rows[t], held[t], kind[t], begin[t]
-        while terms.shape[row, own] < 0:
+        j, base = positions[t], begin[t]
+        row, now, own = rows[j], held[j], kind[j]
+        while shape[row, own] < 0:
             own += 1
-        s = terms.shape[row, own]
-        named, named_end = ways.named_ends[t], ways.named_ends[t + 1]
-        tcup, tcdw, off = (
-            terms.tcup[row, own],
-            terms.tcdw[row, own],
-            terms.os[terms.ends[s]],
-        )
-        kept[t], rate = _now(terms, s, now, ways.xi_now[t])
-        values[base] = value(off, 1.0, rate, 0, now, tcup, tcdw, weight[t], tfwd, stall)
-        if simple and kept[t] < now:
+        s = shape[row, own]
+        up, down, off = tcup[row, own], tcdw[row, own], points[ends[s, 0], OS]
+        keeps, rate = _now(points, stretches, ends, s, now, xi[t, 1])
+        values[base] = value(off, 1.0, rate, 0, now, up, down, weight[j], tfwd, stall)
+        if simple and keeps < now:
             debt += values[base]
             rate = 0.0
             values[base] = value(
-                off, 1.0, rate, 0, now, tcup, tcdw, weight[t], tfwd, stall
+                off, 1.0, rate, 0, now, up, down, weight[j], tfwd, stall
             )
             debt -= values[base]
         for k in range(kinds):
-            s = terms.shape[row, k]
+            s = shape[row, k]
             if s < 0:
                 continue
             has = now if k == own else 0
-            p, end = terms.ends[s], terms.ends[s + 1]
-            tcup, tcdw = terms.tcup[row, k], terms.tcdw[row, k]
-            for i in range(terms.stretch_ends[s], terms.stretch_ends[s + 1]):
-                low, high = terms.lows[i], min(terms.highs[i], units[k])
+            p, end = ends[s, 0], ends[s + 1, 0]
+            up, down = tcup[row, k], tcdw[row, k]
+            for i in range(ends[s, 1], ends[s + 1, 1]):
+                low, high = stretches[i, 0], min(stretches[i, 1], units[k])
                 for n in range(low, high + 1):
-                    while p + 1 < end and terms.ns[p + 1] <= n:
+                    while p + 1 < end and points[p + 1, NS] <= n:
                         p += 1
                     bends = n in (low, high) or abs(n - has) <= 1
-                    bends |= terms.ns[p] > n - 1
-                    bends |= p + 1 < end and terms.ns[p + 1] < n + 1
-                    xi = ways.xi[t]
-                    for e in range(named, named_end):
-                        if ways.named_units[e] == n:
-                            xi = ways.named_xi[e]
-                        bends |= abs(ways.named_units[e] - n) <= 1
-                    if xi == np.inf:
+                    bends |= points[p, NS] > n - 1
+                    bends |= p + 1 < end and points[p + 1, NS] < n + 1
+                    ratio = xi[t, 0]
+                    for e in range(named_ends[t], named_ends[t + 1]):
+                        if named[e, 0] == n:
+                            ratio = named[e, 1]
+                        bends |= abs(named[e, 0] - n) <= 1
+                    if ratio == np.inf:
                         continue
                     at = base + before[k] + n
-                    objective = terms.slopes[p] * (n - terms.ns[p]) + terms.os[p]
+                    objective = points[p, SLOPES] * (n - points[p, NS]) + points[p, OS]
                     values[at] = value(
-                        objective, xi, rate, n, has, tcup, tcdw, weight[t], tfwd, stall
+                        objective, ratio, rate, n, has, up, down, weight[j], tfwd, stall
                     )
                     line[at] = not bends
-        while kept[t] and values[base + before[own] + kept[t]] == -np.inf:
-            kept[t] -= 1  # as another `value` may rule it out
-        if kept[t]:
-            kept[t] += before[own]
-        if not straight:
-            _straighten(values[base : begin[t + 1]], line[base : begin[t + 1]])
-    return values, line, begin, kept, debt
+        while keeps and values[base + before[own] + keeps] == -np.inf:
+            keeps -= 1  # as another `value` may rule it out
+        kept[t] = before[own] + keeps if keeps else 0
+    return values, line, debt
 
 
 def _begins(
-    terms: Arrays, rows: IntArray, units: IntArray
-) -> tuple[IntArray, IntArray]:
-    """How many units of earlier kinds there are, and where the choices of each table begin."""
-    before = np.zeros(len(units), np.int64)
-    for k in range(1, len(units)):
-        before[k] = before[k - 1] + units[k - 1]
-    begin = np.zeros(len(rows) + 1, np.int64)
-    for t in range(len(rows)):
+    shape: IntArray, stretches: IntArray, ends: IntArray, positions: IntArray, rows: IntArray, units: IntArray,
+    begin: IntArray,
+) -> IntArray:  # fmt: skip
+    """How many units of earlier kinds there are; `begin` gets where the choices of each table begin."""
+    before = np.empty(len(units), np.int64)
+    earlier = 0
+    for k in range(len(units)):
+        before[k] = earlier
+        earlier += units[k]
+    begin[0] = 0
+    for t in range(len(positions)):
         begin[t + 1] = begin[t] + 1
         for k in range(len(units)):
-            s = terms.shape[rows[t], k]
+            s = shape[rows[positions[t]], k]
             if s >= 0:
-                most = min(terms.highs[terms.stretch_ends[s + 1] - 1], units[k])
+                most = min(stretches[ends[s + 1, 1] - 1, 1], units[k])
                 begin[t + 1] = begin[t] + before[k] + most + 1
-    return before, begin
+    return before
 
 
-def _now(terms: Arrays, s: int, now: int, xi: float) -> tuple[int, float]:
+def _now(
+    points: FloatArray, stretches: IntArray, ends: IntArray, s: int, now: int, xi: float
+) -> tuple[int, float]:
     """How many of the units that a job holds it may keep, and its objective per second on them."""
     kept, rate = 0, 0.0
     if now:
-        most = min(now, terms.highs[terms.stretch_ends[s + 1] - 1])
-        for i in range(terms.stretch_ends[s], terms.stretch_ends[s + 1]):
-            if terms.lows[i] <= now:
-                kept = min(now, terms.highs[i])
+        most = min(now, stretches[ends[s + 1, 1] - 1, 1])
+        for i in range(ends[s, 1], ends[s + 1, 1]):
+            if stretches[i, 0] <= now:
+                kept = min(now, stretches[i, 1])
         if kept == most:
-            p = terms.ends[s + 1] - 1
-            while terms.ns[p] > now:
+            p = ends[s + 1, 0] - 1
+            while points[p, NS] > now:
                 p -= 1
-            rate = (terms.slopes[p] * (now - terms.ns[p]) + terms.os[p]) / xi
+            rate = (points[p, SLOPES] * (now - points[p, NS]) + points[p, OS]) / xi
     return kept, rate
-
-
-def _straighten(values: FloatArray, line: BoolArray) -> None:
-    """Take values from the line between their neighbours that another `value` bends."""
-    largest = 0.0
-    for worth in values:
-        if worth > -np.inf:
-            largest = max(largest, abs(worth))
-    for at in range(1, len(values) - 1):
-        if line[at]:
-            bend = abs(values[at + 1] - 2 * values[at] + values[at - 1])
-            line[at] = bend <= EQUAL_SLOPES * largest
 
 
 @cache
@@ -237,7 +208,7 @@ def filled_by(worth: Value | None) -> Callable[..., Filled]:
     from bft.milp.exact.compiled import compiled
 
     own = compiled(value, keep=False)
-    parts = {each.__name__: compiled(each) for each in (_begins, _now, _straighten)}
+    parts = {each.__name__: compiled(each) for each in (_begins, _now)}
     if worth is None:
         worth = own
     elif isinstance(worth, FunctionType):

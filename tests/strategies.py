@@ -9,10 +9,11 @@ from unittest.mock import patch
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from bft.milp import Job, Problem
 from bft.milp.exact.dp import solve_exact
-from bft.milp.tables import Classes
+from bft.milp.tables import Classes, tables_of
 
 FREE_TO_HUGE_S = st.sampled_from([0.0, 1.0, 12.0, 18.0, 119.0, 120.0, 121.0, 1e4])
 WEIGHTS = st.sampled_from([1.0, 1.0, 1.0, 0.0, 0.3, 2.0, 7.0])
@@ -134,6 +135,17 @@ def magnitude(problem: Problem) -> float:
         )
         for job, held in zip(problem.jobs, problem.current, strict=True)
     )
+
+
+def value_tables(problem: Problem) -> list[NDArray[np.float64]]:
+    """The value table of every job, with what it owes anyway."""
+    if problem.several_kinds:
+        return [tables_of(problem).of(j) for j in range(len(problem.jobs))]
+    alone = [
+        tables_of(replace(problem, jobs=(job,), current=(held,)))
+        for job, held in zip(problem.jobs, problem.current, strict=True)
+    ]
+    return [tables.of(0) + tables.debt for tables in alone]
 
 
 def apart(problem: Problem) -> Classes:

@@ -66,7 +66,7 @@ def test_losses_taken_for_rounding_do_not_open_a_gap_that_counts_as_unproven() -
 def test_slopes_that_are_equal_relative_to_the_values_are_equal_relative_to_themselves() -> (
     None
 ):
-    assert milp.EQUAL_DENSE_SLOPES <= milp.EQUAL_SLOPES <= milp.EQUAL_GAINS
+    assert milp.EQUAL_DENSE_SLOPES <= milp.EQUAL_SLOPES
 
 
 def test_a_finish_rounded_to_a_nanosecond_leaves_less_work_than_counts_as_done() -> (

@@ -13,24 +13,22 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.jobs import FloatArray, IntArray, Job
 from bft.milp.problem import Problem
-from bft.milp.tables import tables_of
-from bft.milp.tolerances import CHARGE_QUANTA
+from bft.milp.tables import Tables, compiled_kernel, tables_of
 
 # A search of up to this many steps takes about 20 ms and needs no timer, which can take 2 ms to start.
 QUICK_STEPS = 2**24
 NO_LIMIT = 2**62 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Optimum:
+class Optimum(NamedTuple):
     """The answer of the exact DP; `proven` unless `limit` was reached: then `bound` is above the objective."""
 
     counts: tuple[int, ...]
@@ -49,14 +47,13 @@ def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     # Filling the tables counts.
     tables = tables_of(problem)
-    late = len(tables.owner) > 0 and time.monotonic() >= deadline
-    flag = np.array([late], dtype=np.uint8)
-    steps = NO_LIMIT if time_limit is None else QUICK_STEPS
-    proven, counts, more = _search(problem, steps, flag)
+    flag, steps = np.zeros(1, np.uint8), NO_LIMIT
+    if time_limit is not None:
+        flag[0], steps = time.monotonic() >= deadline, QUICK_STEPS
+    proven, counts, value, more = _search(tables, problem, steps, flag)
     if not proven and time.monotonic() < deadline:
         with alarm(deadline) as flag:
-            proven, counts, more = _search(problem, NO_LIMIT, flag)
-    value = tables.value(counts)
+            proven, counts, value, more = _search(tables, problem, NO_LIMIT, flag)
     units, kinds = problem.named(counts)
     return Optimum(units, value, value + more, proven, kinds)
 
@@ -67,20 +64,18 @@ def solve_exact(problem: Problem) -> tuple[int, ...]:
 
 
 def _search(
-    problem: Problem, most_steps: int, stop: NDArray[np.uint8]
-) -> tuple[bool, IntArray, float]:
-    """Whether proven, the counts, and how much more another allocation may be worth."""
-    from bft.milp.exact import kernel
-
-    tables, units = tables_of(problem), problem.units
-    of, first, sizes = tables.classes.of, tables.classes.positions, tables.classes.sizes
-    held = problem.counts[first]
+    tables: Tables, problem: Problem, most_steps: int, stop: NDArray[np.uint8]
+) -> tuple[bool, IntArray, float, float]:
+    """Whether proven, the counts, their value, and how much more another allocation may be worth."""
+    of, first, sizes = tables.classes
     values, line, begin, kept = tables.values, tables.line, tables.begin, tables.kept
-    proven, counts, lost, quantum = kernel.search(
-        of, sizes, begin, values, line, held, kept, units, most_steps, stop
-    )
-    more = quantum * (lost + len(of) * (CHARGE_QUANTA + units))
-    return bool(proven), counts, 0.0 if proven else more
+    held, units = problem.counts[first], problem.units
+    counts, worth = np.empty(len(of), np.int64), np.empty(len(of))
+    proven, filled, more = compiled_kernel().search(
+        of, sizes, begin, values, line, held, kept, units, most_steps, stop, counts, worth
+    )  # fmt: skip
+    value = math.fsum(worth[:filled].tolist()) + tables.debt
+    return proven, counts, value, more
 
 
 @cache
@@ -88,7 +83,8 @@ def _compile() -> None:
     """Compile the kernels, or load them from the cache: that takes seconds outside the time limit."""
     curve = np.arange(3.0)
     jobs = tuple(Job(name, 1, 2, curve, curve, 0.0, 0.0) for name in "abc")
-    _search(Problem(2, 1.0, jobs, (0, 0, 0)), NO_LIMIT, np.zeros(1, dtype=np.uint8))
+    problem = Problem(2, 1.0, jobs, (0, 0, 0))
+    _search(tables_of(problem), problem, NO_LIMIT, np.zeros(1, np.uint8))
 
 
 def share_units(
@@ -98,8 +94,6 @@ def share_units(
 
     Entry n of a table is its value on n units, -inf where not allowed; entry 0 is finite. `current`: units held now.
     """
-    from bft.milp.exact import kernel
-
     if not tables:
         return ()
     offsets = np.concatenate([[0], np.cumsum([len(table) for table in tables])])
@@ -112,11 +106,11 @@ def share_units(
     values = np.concatenate(tables)
     line = np.zeros(len(values), np.bool_)
     of, held = np.arange(len(tables)), np.asarray(current)
-    flag = np.zeros(1, dtype=np.uint8)
-    answer = kernel.search(
-        of, one, offsets, values, line, held, kept, units, NO_LIMIT, flag
+    flag, counts, worth = np.zeros(1, np.uint8), np.empty_like(of), np.empty(len(of))
+    compiled_kernel().search(
+        of, one, offsets, values, line, held, kept, units, NO_LIMIT, flag, counts, worth
     )
-    return tuple(answer[1].tolist())
+    return tuple(counts.tolist())
 
 
 @contextmanager

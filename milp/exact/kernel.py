@@ -42,6 +42,14 @@ Stop = NDArray[np.uint8]
 
 
 @compiled
+def _filled(length: int, number: int | np.int64) -> IntArray:
+    """An array of one number; NumPy's own take longer to compile."""
+    array = np.empty(length, np.int64)
+    array[:] = number
+    return array
+
+
+@compiled
 def scores(
     values: FloatArray,
     line: BoolArray,
@@ -62,9 +70,10 @@ def scores(
         stake += (best[c] - keep) * sizes[c]
         largest = max(largest, abs(best[c]), abs(keep))
     # No optimum has what is worth less.
-    floor = best - stake - EQUAL_SUMS * (stake + largest)
-    at_stake = 0.0
+    slack = EQUAL_SUMS * (stake + largest)
+    floor, at_stake = np.empty(classes), 0.0
     for c in range(classes):
+        floor[c] = best[c] - stake - slack
         worst = best[c]
         for k in range(offsets[c], offsets[c + 1]):
             if floor[c] <= values[k] < worst and not line[k]:
@@ -74,7 +83,7 @@ def scores(
     at_stake = max(at_stake, largest)
     exponent = int(np.ceil(np.log2(at_stake))) if at_stake > 0 else 0
     quantum = 2.0 ** max(exponent - SCORE_BITS, -1000)
-    score = np.full(len(values), -NEVER)
+    score = _filled(len(values), -NEVER)
     for c in range(classes):
         base = offsets[c]
         before = base
@@ -150,18 +159,21 @@ def _price_of(
             step[filled] = units * sizes[c]
             highest = max(highest, rise[filled])
             filled += 1
-    # The highest price at which more units are wanted than there are.
+    # The highest price at which more units are wanted than there are. It is one of the rises, or 0.
     price, above = np.int64(0), highest + 1
     while above - price > 1:
         middle = (price + above) // 2
-        wanted = 0
+        wanted, higher, lower = 0, highest, price
         for i in range(filled):
             if rise[i] >= middle:
                 wanted += step[i]
+                higher = min(higher, rise[i])
+            else:
+                lower = max(lower, rise[i])
         if wanted > left:
-            price = middle
+            price = higher
         else:
-            above = middle
+            above = lower + 1
     return int(price)
 
 
@@ -170,9 +182,9 @@ def _losses(
     score: IntArray, offsets: IntArray, price: int, capacity: int, sizes: IntArray
 ) -> IntArray:
     """Loss of each choice at a price of a unit, >= 0; NEVER where not allowed or beyond what others leave."""
-    loss = np.full(len(score), NEVER)
+    loss = _filled(len(score), NEVER)
     room = capacity
-    least = np.zeros(len(sizes), np.int64)
+    least = _filled(len(sizes), 0)
     for c in range(len(sizes)):
         while score[offsets[c] + least[c]] == -NEVER:
             least[c] += 1
@@ -197,9 +209,12 @@ def _start(
     kept: IntArray,
     price: int,
     capacity: int,
-) -> tuple[IntArray, int]:
-    """An allocation of little loss, and what it loses: all keep, or have the fewest units of little loss, then more."""
-    counts = np.empty(len(of), np.int64)
+    counts: IntArray,
+) -> int:
+    """Write an allocation of little loss to `counts`, and return what it loses.
+
+    All keep what they have, or get the fewest units of little loss, then more.
+    """
     slack = max(capacity, 1)
     left = capacity
     lost = price * capacity  # where all keep
@@ -225,8 +240,8 @@ def _start(
     if left < 0 or lost < total:
         for j in range(len(of)):
             counts[j] = kept[of[j]]
-        return counts, lost
-    return counts, total
+        return lost
+    return total
 
 
 @compiled
@@ -260,18 +275,14 @@ def _ranges(offsets: IntArray, loss: IntArray, sizes: IntArray, bound: int) -> I
 @compiled
 def _within(
     of: IntArray, offsets: IntArray, loss: IntArray, sizes: IntArray, price: int, capacity: int, bound: int,
-    most_steps: int, stop: Stop,
-) -> tuple[int, IntArray]:  # fmt: skip
-    """The canonical allocation of least loss, if it loses at most `bound`: (1, counts); 0: none; -1: stopped."""
+    most_steps: int, stop: Stop, counts: IntArray,
+) -> int:  # fmt: skip
+    """Write the canonical allocation of least loss to `counts` if it loses at most `bound`: 1; 0: none; -1: stopped."""
     limits = _ranges(offsets, loss, sizes, bound)
-    jobs, rank = len(of), np.zeros(len(sizes), np.int64)
-    counts = np.zeros(jobs, np.int64)
-    # Jobs that have several choices, and the least and most units of each.
-    undecided, span, several = (
-        np.empty(jobs, np.int64),
-        np.empty((jobs, 2), np.int64),
-        0,
-    )
+    jobs, rank = len(of), _filled(len(sizes), 0)
+    # The fewest units of each job; the jobs that have several choices, and the least and most units of these.
+    fewest, undecided = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
+    span, several = np.empty((jobs, 2), np.int64), 0
     left, steps, low_sum, high_sum = capacity, 0, 0, 0
     for j in range(jobs):
         c = of[j]
@@ -283,7 +294,7 @@ def _within(
             low += 1
         while loss[base + high] > bound:
             high -= 1
-        counts[j] = low
+        fewest[j] = low
         if low == high:
             left -= low
             continue
@@ -294,22 +305,22 @@ def _within(
         high_sum += high
         steps += high - low
     if left < low_sum:
-        return 0, counts
+        return 0
     if steps * (left + 1) > most_steps:
-        return -1, counts
+        return -1
     # The least loss of the jobs so far with u units, those that nobody gets included.
-    least = np.full(left + 1, NEVER)
+    least = _filled(left + 1, NEVER)
     for u in range(max(0, left - high_sum), left - low_sum + 1):
         least[u] = price * u
-    chosen = np.full((several, left + 1), -1, np.int32)
+    chosen = np.empty((several, left + 1), np.int32)
     for i in range(several):
         if stop[0]:
-            return -1, counts
+            return -1
         base, low, high = offsets[of[undecided[i]]], span[i, 0], span[i, 1]
         low_sum -= low
         high_sum -= high
         begin, end = max(0, left - high_sum), left - low_sum
-        after = np.full(left + 1, NEVER)
+        after = _filled(left + 1, NEVER)
         for n in range(low, high + 1):
             lost = loss[base + n]
             if lost <= bound:
@@ -319,60 +330,76 @@ def _within(
                         chosen[i, u] = n
         least = after
     if least[left] > bound:
-        return 0, counts
+        return 0
+    for j in range(jobs):
+        counts[j] = fewest[j]
     for i in range(several - 1, -1, -1):
         counts[undecided[i]] = chosen[i, left]
         left -= chosen[i, left]
-    return 1, counts
+    return 1
 
 
 @compiled
 def search(
     of: IntArray, sizes: IntArray, offsets: IntArray, values: FloatArray, line: BoolArray, held: IntArray,
-    kept: IntArray, capacity: int, most_steps: int, stop: Stop,
-) -> tuple[bool, IntArray, int, float]:  # fmt: skip
-    """(whether proven, the canonical allocation or one of little loss, how much less another may lose, the quantum)."""
+    kept: IntArray, capacity: int, most_steps: int, stop: Stop, counts: IntArray, worth: FloatArray,
+) -> tuple[bool, int, float]:  # fmt: skip
+    """Find the canonical allocation, or one of little loss where it cannot be proven.
+
+    Parameters
+    ----------
+    of, sizes, offsets, values, line, held, kept
+        The classes and their tables (`Classes`, `Tables`), and the units that the jobs of each hold.
+    capacity, most_steps, stop
+        Idle units; the search ends unproven after so many steps, or when `stop` is set.
+    counts, worth
+        Filled with the units of each job, and their values but those that are 0.
+
+    Returns
+    -------
+    proven, filled, more
+        Whether it is proven, how many values there are, and how much more another allocation may be worth.
+    """
     score, quantum = scores(values, line, offsets, held, kept, sizes)
     price = _price_of(score, offsets, sizes, capacity)
     loss = _losses(score, offsets, price, capacity, sizes)
-    base, total = _start(of, offsets, loss, kept, price, capacity)
+    total = _start(of, offsets, loss, kept, price, capacity, counts)
     bound = total if total <= capacity * FIRST else total // FIRST
-    excluded = 0
+    excluded, found = 0, 0
     while True:
-        found, counts = _within(
-            of, offsets, loss, sizes, price, capacity, bound, most_steps, stop
+        found = _within(
+            of, offsets, loss, sizes, price, capacity, bound, most_steps, stop, counts
         )
-        if found > 0:
-            return True, counts, 0, quantum
-        if found < 0 or bound >= total:  # of which the latter cannot be
-            return False, base, total - excluded, quantum
+        if found or bound >= total:  # of which the latter cannot be
+            break
         excluded = bound + 1
         bound = total if total < 2 * WIDEN * bound else bound * WIDEN
+    filled = 0
+    for j in range(len(of)):
+        worth[filled] = values[offsets[of[j]] + counts[j]]
+        filled += worth[filled] != 0.0
+    more = quantum * (total - excluded + len(of) * (CHARGE + capacity))
+    return found > 0, filled, 0.0 if found > 0 else more
 
 
 @compiled
 def group(
-    like: IntArray, alone: IntArray, terms: FloatArray
-) -> tuple[IntArray, IntArray, IntArray]:
-    """Number the classes of jobs in the order of their first members.
+    like: IntArray, numbers: int, alone: IntArray, terms: FloatArray, of: IntArray, first: IntArray, sizes: IntArray
+) -> int:  # fmt: skip
+    """Number the classes of jobs in the order of their first members; return how many there are.
 
     Parameters
     ----------
-    like, terms
-        A number, and a row of numbers, for each job; equal for jobs of one class.
+    like, numbers, terms
+        A number below `numbers`, and a row of numbers, for each job; equal for jobs of one class.
     alone
         Not 0 for jobs that are a class of their own.
-
-    Returns
-    -------
     of, first, sizes
-        The class of each job; the first member of each class, and how many it has.
+        Filled with the class of each job; the first member of each class, and how many it has.
     """
     jobs, found = len(like), 0
-    of, first = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
-    sizes = np.zeros(jobs, np.int64)
     # Of the classes of one `like`, which differ by terms: the latest, and the one before each.
-    latest, before = np.full(like.max() + 1, -1), np.empty(jobs, np.int64)
+    latest, before = _filled(numbers, -1), np.empty(jobs, np.int64)
     for j in range(jobs):
         c = -1 if alone[j] else latest[like[j]]
         while c >= 0:
@@ -384,11 +411,11 @@ def group(
             c = before[c]
         if c < 0:
             c = found
-            first[c] = j
+            first[c], sizes[c] = j, 0
             found += 1
             if not alone[j]:
                 before[c] = latest[like[j]]
                 latest[like[j]] = c
         of[j] = c
         sizes[c] += 1
-    return of, first[:found].copy(), sizes[:found].copy()
+    return found

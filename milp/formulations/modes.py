@@ -1,7 +1,7 @@
 """The `modes` formulation: counts only, no big-M, no SOS; interchangeable jobs are one class of several members.
 
-Counts that no optimum needs are not posed to a solver (docs/model.md). Let there be tables v_c, m_c members of class c,
-and a price p per unit. Then
+Counts that no optimum contains are not posed to a solver (docs/model.md). Let there be tables v_c, m_c members of class
+c, and a price p per unit. Then
 
     D(p) = sum over c of m_c · max_n (v_c(n) - p·n)  +  p·N
 
@@ -10,7 +10,7 @@ max_m (v_c(m) - p·m) - (v_c(n) - p·n). So the losses of an optimum add up to a
 allocation. (Known as variable fixing by reduced costs: Nemhauser and Wolsey 1988, II.5.2.) In the same way the units
 that members have above their smallest counts add up to at most what is left when all have their smallest. Both say
 which counts are in no optimum, and how many members may have another count than the one that costs nothing: of members
-who are nearly alike only that many are needed (`_Market.within`).
+who are nearly alike only that many are needed (`_Market.within`), or a solver tries them all.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise, repeat
+from itertools import pairwise
 
 import numpy as np
 
 from bft.milp.formulations.linear import Formulated, LinearModel, Nonsense
 from bft.milp.jobs import BoolArray, FloatArray, IntArray
 from bft.milp.problem import Limit, Problem
-from bft.milp.tables import tables_of
-from bft.milp.tolerances import EQUAL_GAINS, EQUAL_SLOPES, PRUNING_SUMS
+from bft.milp.tables import keep, tables_of
+from bft.milp.tolerances import EQUAL_SLOPES, PRUNING_SUMS
 
-# Up to this many classes a solver takes milliseconds, and all counts are posed: no pruning has to be proven right.
+# Up to this many classes a solver takes milliseconds, and all counts are posed.
 POSED_WHOLE = 15
+# Halvings of the price interval.
+ROUNDS = 40
 
 Run = list[tuple[int, float]]
 """Points (units, value) of a stretch of a value table that is linear between them and concave over all."""
@@ -179,7 +181,7 @@ def add_limit(
         model.row(list(row), list(row.values()), "<", float(limit.most))
 
 
-def build(problem: Problem) -> Formulated:
+def build(problem: Problem, known: float | None = None) -> Formulated:
     """Formulate `problem`.
 
     For each class of interchangeable jobs with m members (mostly one), on each kind of units: a whole number t per run
@@ -192,25 +194,35 @@ def build(problem: Problem) -> Formulated:
     maximise the sum of v(p0)·t + slope_i·x_i. Runs are concave, so segments fill in order, for all members of a run at
     once: no unit of segment i + 1 is used before segment i is full, so its units can be given to members one by one.
 
-    Limits are rows of their own. With more than `POSED_WHOLE` classes only the counts that an optimum may need are
-    posed (`prune`), with several kinds or limits those that one can contain. Decodes to choices (`Problem`).
+    Limits are rows of their own. With more than `POSED_WHOLE` classes only the counts are posed that an allocation
+    worth `known` or more may contain (`prune`), with several kinds or limits those that an optimum can. Decodes
+    to choices (`Problem`).
+
+    Parameters
+    ----------
+    problem
+        The problem; without sharing.
+    known
+        The value of an allocation, by default of the present one.
     """
     tables = tables_of(problem)
     classes, worth = tables.classes, tables.alone
-    sizes = classes.sizes
-    resources = len(problem.capacity) + len(problem.limits)
-    pruned = resources == 1 and len(worth) > POSED_WHOLE
-    if resources > 1:
+    sizes = classes.sizes.tolist()
+    pruned = problem.plain and len(worth) > POSED_WHOLE
+    if not problem.plain:
         worth = tables.hopeful()
     elif pruned:
-        worth = prune(worth, sizes, problem.units)
+        floor = tables.value(keep(problem)) if known is None else known
+        # The debt is not in the tables; its rounding must not exclude an optimum.
+        floor -= tables.debt + PRUNING_SUMS * abs(tables.debt)
+        worth = prune(worth, classes.sizes, problem.units, floor)
     model, constant = LinearModel(), tables.debt
     left = problem.capacity.tolist()
     # Of each class its runs on each kind; a number: the units of each member, if only one count is possible.
     items: list[dict[int, Chosen] | int] = []
-    for j, members, table in zip(classes.first, sizes.tolist(), worth, strict=True):
+    for j, members, table in zip(classes.first, sizes, worth, strict=True):
         if pruned and np.count_nonzero(table > -np.inf) == 1:
-            count = int(np.argmax(table))
+            count = int(table.argmax())
             items.append(count)
             left[0] -= members * count
             constant += members * float(table[count])
@@ -236,21 +248,25 @@ def build(problem: Problem) -> Formulated:
         add_limit(model, limit, [list(item.values()) for item in posed])
 
     def decode(x: FloatArray) -> tuple[int, ...]:
-        given: list[Iterator[int]] = []
-        for j, item, members in zip(classes.first, items, sizes.tolist(), strict=True):
-            if isinstance(item, int):
-                given.append(repeat(item))
-            else:
-                given.append(iter(_choices(problem, j, item, x, members)))
+        given = [
+            iter(_choices(problem, j, item, x, members))
+            for j, item, members in zip(classes.first, items, sizes, strict=True)
+        ]
         return tuple(next(given[c]) for c in classes.of.tolist())
 
     return Formulated(model, decode, constant)
 
 
 def _choices(
-    problem: Problem, j: int, chosen: Mapping[int, Chosen], x: FloatArray, members: int
+    problem: Problem,
+    j: int,
+    chosen: Mapping[int, Chosen] | int,
+    x: FloatArray,
+    members: int,
 ) -> list[int]:
     """The choices of the members of job j's class in a solution `x`; raise Nonsense where there are no such choices."""
+    if isinstance(chosen, int):
+        return [chosen] * members
     if not problem.several_kinds:
         return chosen[0].counts(x, members)
     active = [(kind, item.units(x)) for kind, item in chosen.items()]
@@ -269,12 +285,8 @@ def _choices(
     return [int(problem.firsts[kind]) + units]
 
 
-# Halvings of the price interval.
-ROUNDS = 40
-
-
 def prune(
-    tables: Sequence[FloatArray], sizes: IntArray, units: int
+    tables: Sequence[FloatArray], sizes: IntArray, units: int, known: float
 ) -> list[FloatArray]:
     """The tables of the classes, -inf at counts that are not needed; at least one optimum remains.
 
@@ -286,11 +298,13 @@ def prune(
         Members of each class.
     units
         Units to give.
+    known
+        The value of an allocation.
     """
     market, before = _Market.of(tables, sizes, units), 0
     while len(market.counts) != before:
         before = len(market.counts)
-        market = market.by_price().by_units()
+        market = market.by_price(known).by_units()
     return market.tables([len(table) for table in tables])
 
 
@@ -336,9 +350,9 @@ class _Market:
         """Where the entries of each class begin."""
         return np.flatnonzero(np.diff(self.owner, prepend=-1))
 
-    def by_price(self) -> _Market:
-        """Without what loses more than the difference of the bound and the value of an allocation."""
-        price, fewest = self.clear()
+    def by_price(self, known: float) -> _Market:
+        """Without what loses more than the difference of the bound and the value `known`."""
+        price = self.clear()
         worth, best = self.worth(price)
         bound = float((self.sizes * best).sum()) + price * self.units
         # Relative to the values themselves: at the price of a straight curve the best differences are pure rounding.
@@ -346,9 +360,7 @@ class _Market:
             (self.sizes * np.maximum.reduceat(np.abs(self.values), self.begins)).sum()
         )
         loss = best[self.owner] - worth
-        return self.within(
-            loss, bound - self.fill(fewest) + slack, self._first(loss == 0.0)
-        )
+        return self.within(loss, bound - known + slack, self._first(loss == 0.0))
 
     def by_units(self) -> _Market:
         """Without what takes more units than there are if everybody else has their smallest count."""
@@ -391,76 +403,23 @@ class _Market:
         worth = self.values - price * self.counts
         return worth, np.maximum.reduceat(worth, self.begins)
 
-    def clear(self) -> tuple[float, IntArray]:
-        """A price near the best at which the units suffice, and where the smallest count is that each member wants."""
-        steps, rise = (
-            array - array[self.begins][self.owner]
-            for array in (self.counts, self.values)
-        )
-        low, high = (
-            0.0,
-            2.0
-            * max(float((rise[steps > 0] / steps[steps > 0]).max(initial=0.0)), 0.0),
-        )
-        price = 0.0
+    def clear(self) -> float:
+        """A price near the best at which the units suffice."""
+        first = self.begins[self.owner]
+        steps, rise = self.counts - self.counts[first], self.values - self.values[first]
+        low, high = 0.0, 2.0 * float((rise / np.maximum(steps, 1)).max())
         for _ in range(ROUNDS):
-            at_best = self._at_best(price)
-            if (self.sizes * self.counts[self._first(at_best)]).sum() > self.units:
+            price = (low + high) / 2
+            worth, best = self.worth(price)
+            wanted = self.counts[self._first(worth == best[self.owner])]
+            if (self.sizes * wanted).sum() > self.units:
                 low = price
             else:
                 high = price
-                if (
-                    price == 0.0
-                    or (self.sizes * self._most(at_best)).sum() >= self.units
-                ):
-                    break
-            price = (low + high) / 2
-        return high, self._first(self._at_best(high))
-
-    def fill(self, chosen: IntArray) -> float:
-        """The value of an allocation: each member has the count chosen, and units left over go where they gain most.
-
-        Classes come in the order of their best gain per unit; a member grows as long as it gains nearly as much.
-        """
-        counts = self.counts[chosen]
-        left = self.units - int((self.sizes * counts).sum())
-        value = float((self.sizes * self.values[chosen]).sum())
-        steps = self.counts - counts[self.owner]
-        gains = np.full(len(steps), -np.inf)
-        np.divide(
-            self.values - self.values[chosen][self.owner],
-            steps,
-            out=gains,
-            where=(steps > 0) & (steps <= left),
-        )
-        best = np.maximum.reduceat(gains, self.begins)
-        for c in np.argsort(-best, kind="stable").tolist():
-            if left == 0 or not best[c] > 0:
-                break
-            mine = slice(
-                self.begins[c], self.begins[c + 1] if c + 1 < len(self.begins) else None
-            )
-            near = np.flatnonzero(gains[mine] >= best[c] * (1 - EQUAL_GAINS))
-            grown, members = steps[mine][near], int(self.sizes[c])
-            while members and left >= grown[0]:
-                last = int(np.searchsorted(grown, left, side="right")) - 1
-                times = min(members, left // int(grown[last]))
-                members -= times
-                left -= times * int(grown[last])
-                value += times * float(
-                    self.values[self.begins[c] + near[last]] - self.values[chosen[c]]
-                )
-        return value
-
-    def _at_best(self, price: float) -> BoolArray:
-        worth, best = self.worth(price)
-        return np.asarray(worth == best[self.owner])
+        return high
 
     def _first(self, at_best: BoolArray) -> IntArray:
         return np.minimum.reduceat(
             np.where(at_best, np.arange(len(self.counts)), len(self.counts)),
             self.begins,
         )
-
-    def _most(self, at_best: BoolArray) -> IntArray:
-        return np.maximum.reduceat(np.where(at_best, self.counts, 0), self.begins)

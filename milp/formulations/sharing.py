@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bft.milp.formulations.column_generation import (
     Relaxation,
@@ -29,29 +29,16 @@ from bft.milp.formulations.transfers import (
     transport,
     value_of,
 )
-from bft.milp.problem import Problem, Status, Transfer
+from bft.milp.problem import Problem, Solution
 from bft.milp.tables import tables_of
 from bft.milp.tolerances import PROVEN_GAP, SOLVER_ZERO
 
 Ask = Callable[[LinearModel, Limits], LinearAnswer]
 
 
-@dataclass(frozen=True, slots=True)
-class SharingAnswer:
-    """Counts and moves, their value, an upper bound, and the method that produced them."""
-
-    status: Status
-    counts: tuple[int, ...]
-    transfers: tuple[Transfer, ...]
-    objective: float
-    bound: float
-    formulation: str
-    note: str = ""
-
-
 def carry_out(
     problem: Problem, counts: tuple[int, ...], shares: Shares, formulation: str
-) -> SharingAnswer | None:
+) -> Solution | None:
     """Return the allocation with its moves and value, or None when it requires a migration; its bound is infinite."""
     moves = transport(problem, counts, shares)
     if moves is None:
@@ -60,10 +47,12 @@ def carry_out(
     if complaint:
         raise Nonsense(complaint)
     value = value_of(problem, counts, shares)
-    return SharingAnswer("feasible", counts, moves, value, math.inf, formulation)
+    return Solution(
+        "feasible", counts, value, math.inf, "", formulation, transfers=moves
+    )
 
 
-def keep(problem: Problem) -> SharingAnswer:
+def keep(problem: Problem) -> Solution:
     """Return the answer in which all jobs keep what they have: always possible, without a solver; no bound."""
     answer = carry_out(problem, *keep_shared(problem), "keep")
     if answer is None:
@@ -71,7 +60,7 @@ def keep(problem: Problem) -> SharingAnswer:
     return answer
 
 
-def keep_answer(problem: Problem, note: str) -> SharingAnswer:
+def keep_answer(problem: Problem, note: str) -> Solution:
     """Return the answer in which all jobs keep what they have, with a bound."""
     answer = keep(problem)
     return replace(
@@ -81,7 +70,7 @@ def keep_answer(problem: Problem, note: str) -> SharingAnswer:
 
 def solve_sharing(
     problem: Problem, ask: Ask, limits: Limits, tolerance: float
-) -> SharingAnswer:
+) -> Solution:
     """Solve a sharing problem.
 
     Parameters
@@ -148,13 +137,13 @@ def solve_sharing(
     return _answer(best, bound, limits.gap, "items")
 
 
-def _carried_out(items: Items, choice: Choice, method: str) -> SharingAnswer | None:
+def _carried_out(items: Items, choice: Choice, method: str) -> Solution | None:
     """Return the answer for a choice of items, None when it requires a migration."""
     counts, shares = items.named(choice)
     return carry_out(items.problem, counts, shares, method)
 
 
-def _better(best: SharingAnswer, found: SharingAnswer | None) -> SharingAnswer:
+def _better(best: Solution, found: Solution | None) -> Solution:
     """Return the better of two answers, the first one unless the other exceeds it by more than rounding."""
     if found is None:
         return best
@@ -163,14 +152,14 @@ def _better(best: SharingAnswer, found: SharingAnswer | None) -> SharingAnswer:
     return found if exceeds else best
 
 
-def _max_loss(relaxation: Relaxation, best: SharingAnswer) -> float:
+def _max_loss(relaxation: Relaxation, best: Solution) -> float:
     """Return the most that a choice better than the best known loses at the dual prices."""
     bound, known = relaxation.bound, best.objective
     return bound - known + PROVEN_GAP * max(abs(bound), abs(known))
 
 
 def _claimed_bound(
-    answer: LinearAnswer, best: SharingAnswer, zero: float, tolerance: float
+    answer: LinearAnswer, best: Solution, zero: float, tolerance: float
 ) -> float:
     """Return the upper bound that the solver proved; raise Nonsense for an optimum below a known value."""
     known, claimed = best.objective, answer.objective
@@ -182,12 +171,12 @@ def _claimed_bound(
 
 
 def _answer(
-    best: SharingAnswer,
+    best: Solution,
     bound: float,
     gap: float,
     method: str,
     stopped_by: str = "time limit",
-) -> SharingAnswer:
+) -> Solution:
     """Return the best answer with its bound: as the optimum, found by `method` where it is to keep, or with a note."""
     bound = max(bound, best.objective)
     kept = best.formulation == "keep"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from bft.replay.policies.predictions import (
     LearnedCurves,
     number_in,
 )
-from bft.replay.policies.solver import SolverOptions
+from bft.replay.policies.solver import SolverOptions, arguments
 from bft.replay.trace.node_trace import SECOND_NS
 
 # Remaining part of a job that has run longer than predicted; its true remainder is unknown.
@@ -97,7 +97,8 @@ class Weights:
         if new:
             self._now = np.append(self._now, np.ones(new))
             self._until_ns = np.append(self._until_ns, np.zeros(new, np.int64))
-        for position in np.flatnonzero(self._until_ns[rows] <= now_ns).tolist():
+        (due,) = (self._until_ns[rows] <= now_ns).nonzero()
+        for position in due.tolist():
             weight, until_ns = self.weight(state.jobs[position], now_ns)
             self._now[rows[position]] = weight
             self._until_ns[rows[position]] = until_ns
@@ -143,14 +144,16 @@ class _Table:
         self._pose = pose
         self._terms = milp.Terms(max(len(kinds), 1))
 
-    def at(self, rows: NDArray[np.int64]) -> milp.Rows:
-        """The jobs in some rows of the table."""
-        begin, end = len(self._terms), int(rows.max(initial=-1)) + 1
-        if end > begin:
+    def at(
+        self, rows: NDArray[np.int64], weight: NDArray[np.float64] | None
+    ) -> milp.Rows:
+        """The jobs in some rows of the table, with their weights now."""
+        terms, known = self._terms, len(self._terms)
+        if known < len(self.jobs) and (end := int(rows.max(initial=-1)) + 1) > known:
             # Twice as many, so that arrays are seldom copied.
-            new = self.jobs[begin : max(end, 2 * begin)]
-            self._terms.extend([self._pose(job, self.kinds) for job in new])
-        return milp.Rows(self._terms, rows)
+            new = self.jobs[known : max(end, 2 * known)]
+            terms.extend([self._pose(job, self.kinds) for job in new])
+        return milp.Rows(terms, rows, weight)
 
 
 @dataclass
@@ -242,6 +245,7 @@ class MilpPolicy(StoredState):
     _table: _Table | None = field(
         default=None, init=False, repr=False, compare=False, metadata=NOT_STORED
     )
+    _arguments: Mapping[str, Any] = field(init=False, repr=False, metadata=NOT_STORED)
     _window: Window = field(init=False, repr=False, metadata=NOT_STORED)
     _weights: Weights = field(init=False, repr=False, metadata=NOT_STORED)
     _curves: KnownCurves | LearnedCurves = field(init=False, repr=False)
@@ -252,6 +256,7 @@ class MilpPolicy(StoredState):
                 raise ValueError(
                     f"{option}: expected at least {low}, not {getattr(self, option)}"
                 )
+        self._arguments = arguments(self.solver)
         self._window = Window(self.tfwd_s, self.window == "expected")
         self._weights = Weights(
             self.objective,
@@ -292,7 +297,7 @@ class MilpPolicy(StoredState):
 
     def _solved(self, problem: milp.Problem) -> milp.Solution:
         """Return the solver's answer to a problem; count whether it was checked, and whether it was proved invalid."""
-        solution = self.solver.solve(problem)
+        solution = milp.solve(problem, **self._arguments)
         self.verified += solution.verified is not None
         self.mismatches += solution.verified is False
         return solution
@@ -300,11 +305,14 @@ class MilpPolicy(StoredState):
     def problem(self, state: State) -> milp.Problem:
         """The decision as an allocation problem; a subclass may pose another one (docs/change-the-milp.md)."""
         idle = state.machine.idle_by_kind()
-        jobs, weights = self._posed(state, tuple(idle)), self._weights.now(state)
-        held: list[str | None] = [None] * len(state.jobs)
-        for position in state.jobs.running if idle else ():
-            held[position] = state.machine.kind_of(state.jobs[position].held[0])
-        alike = self.alike(state, jobs, weights)
+        jobs = self._posed(state, tuple(idle))
+        kinds = None
+        if idle:
+            held: list[str | None] = [None] * len(state.jobs)
+            for position in state.jobs.running:
+                held[position] = state.machine.kind_of(state.jobs[position].held[0])
+            kinds = milp.UnitKinds(idle, held)
+        alike = self.alike(state, jobs)
         return milp.Problem(
             units=state.idle,
             tfwd=self._window.seconds(state),
@@ -313,13 +321,10 @@ class MilpPolicy(StoredState):
             cost_model=self.cost_model,
             pairs=self.pairs(state, alike),
             alike=alike,
-            kinds=milp.UnitKinds(idle, held) if idle else None,
-            weights=weights,
+            kinds=kinds,
         )
 
-    def alike(
-        self, state: State, jobs: milp.Rows, weights: NDArray[np.float64] | None
-    ) -> tuple[tuple[int, ...], ...]:
+    def alike(self, state: State, jobs: milp.Rows) -> tuple[tuple[int, ...], ...]:
         """Groups of waiting jobs that are interchangeable when jobs share units: none here."""
         return ()
 
@@ -330,14 +335,15 @@ class MilpPolicy(StoredState):
         return ()
 
     def _posed(self, state: State, kinds: tuple[str, ...]) -> milp.Rows:
-        """The jobs in play with their curves, on each kind of units."""
+        """The jobs in play with their curves, on each kind of units, and their weights now."""
+        weight = self._weights.now(state)
         if self._curves.changing:
             jobs = [view.job for view in state.jobs]
-            return _Table(jobs, kinds, self._term).at(np.arange(len(jobs)))
+            return _Table(jobs, kinds, self._term).at(np.arange(len(jobs)), weight)
         table = self._table
         if table is None or table.jobs is not state.jobs.table or table.kinds != kinds:
             table = self._table = _Table(state.jobs.table, kinds, self._term)
-        return table.at(state.jobs.rows)
+        return table.at(state.jobs.rows, weight)
 
     def _term(self, job: Job, kinds: Sequence[str]) -> list[milp.Job | None]:
         """A job on each kind of units, or on all where they are alike."""
@@ -372,14 +378,14 @@ def measured_first(
     others = [
         0.0 if position in targets else weight * float(np.abs(job.os).max())
         for position, (job, weight) in enumerate(
-            zip(problem.jobs, problem.weight.tolist(), strict=True)
+            zip(problem.jobs, problem.posed.weight.tolist(), strict=True)
         )
     ]
     # One unit more of anything is worth less than that, rescale costs, which are at most Tfwd or T, included.
     longest = max((max(job.tcup, job.tcdw) for job in problem.jobs), default=0.0)
     worth = 2.0 * math.fsum(others) * (1.0 + longest / problem.tfwd) + 1.0
-    jobs, weights = list(problem.jobs), problem.weight.copy()
-    weights[list(targets)] = 1.0
+    jobs, weight = list(problem.jobs), problem.posed.weight.copy()
+    weight[list(targets)] = 1.0
     for position, units in targets.items():
         curve = (
             np.array([0.0, max(units, 1)]),
@@ -397,8 +403,9 @@ def measured_first(
         if pair.shared or not {pair.a, pair.b} & targets.keys()
     )
     certain = worth * problem.tfwd * sum(units > 0 for units in targets.values())
-    posed = replace(problem, jobs=tuple(jobs), weights=weights, pairs=pairs)
-    return posed, certain
+    own = milp.Rows.of([(job,) for job in jobs])
+    posed = milp.Rows(own.terms, own.rows, weight)
+    return replace(problem, jobs=posed, pairs=pairs), certain
 
 
 def _predicted_left(view: JobView) -> float:

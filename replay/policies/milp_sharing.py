@@ -10,9 +10,6 @@ from itertools import combinations, combinations_with_replacement, product
 from operator import itemgetter
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bft import milp
 from bft.models.jobs import Job
 from bft.models.sharing.xi_table import SizedRatio
@@ -48,9 +45,7 @@ class MilpSharingPolicy(MilpPolicy):
         default_factory=dict, init=False, repr=False, metadata=NOT_STORED
     )
 
-    def alike(
-        self, state: State, jobs: milp.Rows, weights: NDArray[np.float64] | None
-    ) -> tuple[tuple[int, ...], ...]:
+    def alike(self, state: State, jobs: milp.Rows) -> tuple[tuple[int, ...], ...]:
         """Waiting jobs of one kind that are worth the same, where more than `FEW` jobs are in play."""
         interference = self.interference
         if interference is None or len(jobs) <= FEW:
@@ -62,7 +57,7 @@ class MilpSharingPolicy(MilpPolicy):
         like = jobs.terms.like[jobs.rows].tolist()
         for j in state.jobs.waiting:
             job = state.jobs[j].job
-            weight = job.weight if weights is None else float(weights[j])
+            weight = float(jobs.weight[j])
             grown = job.tcup_s if self.cost_model == "stall" else 0.0
             worth = like[j], weight, grown
             groups[worth, interference.kind(job), job.request].append(j)

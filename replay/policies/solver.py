@@ -184,11 +184,11 @@ class SolverOptions:
             milp,
         )  # imported late: the command line reads options before it needs NumPy and Numba
 
-        return milp.solve(problem, **_arguments(self))
+        return milp.solve(problem, **arguments(self))
 
 
 @cache
-def _arguments(options: SolverOptions) -> dict[str, Any]:
+def arguments(options: SolverOptions) -> dict[str, Any]:
     """The arguments of `bft.milp.solve` by name: the options, of which one is called otherwise."""
     given = {each.name: getattr(options, each.name) for each in fields(options)}
     return {"time_limit": given.pop("time_limit_s"), **given}

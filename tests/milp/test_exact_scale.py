@@ -9,12 +9,13 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import magnitude, problems, worth_of
+from strategies import magnitude, problems, value_tables, worth_of
 
-from bft.milp import Job, Problem, SolverProcess, total_value, value_tables
+from bft.milp import Job, Problem, SolverProcess
 from bft.milp.exact.dp import optimum, solve_exact
 from bft.milp.formulations import modes
 from bft.milp.formulations.linear import Limits
+from bft.milp.tables import tables_of
 
 
 def linear(name: str, units: int, worth: float, *, jmin: int | None = None) -> Job:
@@ -72,7 +73,7 @@ def best_value(problem: Problem) -> float:
 @given(problems(max_jobs=5, max_units=30))
 def test_the_objective_equals_that_of_the_tables_to_the_bit(problem):
     found = optimum(problem)
-    assert found.objective == total_value(value_tables(problem), found.counts)
+    assert found.objective == tables_of(problem).value(found.counts)
     assert found.bound == found.objective
 
 

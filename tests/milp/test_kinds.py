@@ -31,7 +31,7 @@ from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import describe
 from bft.milp.exact.kinds import kinds_optimum
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
-from bft.milp.tables import complaint, keep, total_value, value_tables
+from bft.milp.tables import complaint, keep, tables_of
 from bft.replay.cli.main import run
 
 BACKENDS = [name for name in ("cbc", "highs", "gurobi") if describe(name).available]
@@ -304,7 +304,7 @@ def test_tables_and_optimum_agree_with_enumeration(problem: Problem) -> None:
     assert found.proven
     scale = 1e-9 * max(1.0, *(abs(value) for _, value in allocations(problem)))
     assert found.objective == pytest.approx(best, rel=1e-9, abs=scale)
-    kept = total_value(value_tables(problem), keep(problem))
+    kept = tables_of(problem).value(keep(problem))
     assert found.objective >= kept - scale
 
 
@@ -343,7 +343,7 @@ def test_one_kind_is_worth_what_the_usual_problem_is(problem: Problem) -> None:
     usual, found = solve(problem, backend="exact"), solve(kinds, backend="exact")
     assert (found.counts, found.objective) == (usual.counts, usual.objective)
     assert found.kinds == tuple("only" if n else None for n in usual.counts)
-    assert value_tables(kinds)[0].tobytes() == value_tables(problem)[0].tobytes()
+    assert tables_of(kinds).values.tobytes() == tables_of(problem).values.tobytes()
 
 
 @pytest.mark.parametrize("backend", ["exact", *BACKENDS])
@@ -371,7 +371,6 @@ def test_answers_that_exceed_a_kind_are_told_apart() -> None:
     job = curve_job("j", a=[0, 1], b=[0, 2])
     other = {kind: replace(side, name="k") for kind, side in job.items()}
     problem = Problem.of_kinds({"a": 2, "b": 1}, 60.0, (job, other), (None, None))
-    value_tables(problem)
     assert complaint(problem, (1, 3)) == ""
     assert complaint(problem, (3, 3)) == "2 units of kind 'b' given, 1 idle"
     assert "job 'k' gets" in complaint(problem, (0, 2))
@@ -439,16 +438,16 @@ def test_at_a_limit_the_best_known_answer_has_a_bound(
     with pytest.MonkeyPatch.context() as limited:
         limited.setattr("bft.milp.exact.kinds.MAX_ROWS", rows if in_time else 2**20)
         found = kinds_optimum(problem, None if in_time else 1e-9)
-    tables, scale = value_tables(problem), 1e-9 * max(1.0, abs(best.bound))
+    scale = 1e-9 * max(1.0, abs(best.bound))
     kinds = list(stated(problem)["units"])
     choices = [
         units + (int(problem.firsts[kinds.index(kind)]) if kind else 0)
         for kind, units in zip(found.kinds, found.counts, strict=True)
     ]
     assert complaint(problem, choices) == ""
-    assert found.objective == total_value(tables, choices)
+    assert found.objective == tables_of(problem).value(choices)
     assert (
-        total_value(tables, keep(problem)) - scale
+        tables_of(problem).value(keep(problem)) - scale
         <= found.objective
         <= best.objective + scale
     )

@@ -11,7 +11,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import magnitude, problems, worth, worth_of
+from strategies import magnitude, problems, value_tables, worth, worth_of
 
 from bft.milp import (
     Job,
@@ -19,9 +19,8 @@ from bft.milp import (
     ProblemError,
     keep,
     solve,
-    total_value,
-    value_tables,
 )
+from bft.milp.tables import tables_of
 
 NEVER = -np.inf
 
@@ -254,8 +253,8 @@ def test_exact_agrees_with_a_plain_dynamic_programme_when_jobs_cannot_use_all_un
 @given(problems(max_jobs=5, max_units=20))
 def test_no_answer_is_worth_less_than_keeping(problem: Problem) -> None:
     solution = solve(problem, backend="exact")
-    assert solution.objective >= total_value(
-        value_tables(problem), keep(problem)
+    assert solution.objective >= tables_of(problem).value(
+        keep(problem)
     ) - 1e-12 * magnitude(problem)
 
 

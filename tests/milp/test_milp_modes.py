@@ -14,9 +14,10 @@ import pytest
 from drawing import examples
 from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
-from strategies import magnitude, problems, worth, worth_of
+from strategies import magnitude, problems, value_tables, worth, worth_of
 
-from bft.milp import Job, Problem, SolverProcess, keep, solve, total_value, value_tables
+from bft.milp import Job, Problem, SolverProcess, keep, solve
+from bft.milp.exact.dp import optimum
 from bft.milp.formulations import modes
 from bft.milp.formulations.linear import (
     Limits,
@@ -242,7 +243,7 @@ def test_the_model_allows_only_what_the_problem_allows_and_values_it_alike(
             expected[counts], rel=1e-9, abs=1e-12 * magnitude(problem)
         )
     # Only what is worse than changing nothing may be left out, or than the same units otherwise split in a class.
-    floor = total_value(value_tables(problem), keep(problem))
+    floor = tables_of(problem).value(keep(problem))
     if all(
         value >= 0
         for table in value_tables(problem)
@@ -383,12 +384,14 @@ def markets(draw: st.DrawFn) -> tuple[list[FloatArray], list[int], int]:
 
 
 @examples(400)
-@given(markets())
+@given(markets(), st.sampled_from([0.0, 0.5, 1.0]))
 def test_an_optimum_remains_of_what_is_pruned(
-    market: tuple[list[FloatArray], list[int], int],
+    market: tuple[list[FloatArray], list[int], int], part: float
 ) -> None:
     tables, sizes, units = market
-    left = prune(tables, np.array(sizes), units)
+    idle = sum(m * float(table[0]) for table, m in zip(tables, sizes, strict=True))
+    known = idle + part * (best_value(tables, sizes, units) - idle)
+    left = prune(tables, np.array(sizes), units, known)
     for table, pruned in zip(tables, left, strict=True):
         assert all(
             n == -np.inf or n == value for n, value in zip(pruned, table, strict=True)
@@ -401,7 +404,8 @@ def test_counts_of_a_straight_curve_are_all_in_an_optimum(
     slope: float, units: int
 ) -> None:
     # At its price every count is worth nothing but rounding errors.
-    (left,) = prune([slope * np.arange(units + 1) * 120.0], np.array([2]), units)
+    table = slope * np.arange(units + 1) * 120.0
+    (left,) = prune([table], np.array([2]), units, float(table[-1]))
     assert np.isfinite(left).all()
 
 
@@ -433,7 +437,8 @@ def test_of_hundreds_of_running_jobs_hardly_any_is_left_to_the_solver(
     current = [int(n) for n in random.multinomial(450, [1 / 100] * 100)] + [0] * 300
     problem = Problem(500, 60.0, jobs, tuple(current), cost_model)
     assert_cbc_is_exact(problem, process)
-    assert len(build(problem).model.objective) < 200
+    posed = build(problem, optimum(problem).objective).model
+    assert len(posed.objective) < 200
 
 
 @pytest.mark.parametrize(("spare", "posed"), [(1, 0), (17, 60)])
@@ -452,7 +457,8 @@ def test_of_running_jobs_with_a_few_units_to_spare_few_are_left_to_the_solver(
     )
     problem = Problem(120 + spare, 60.0, jobs, (1,) * 120)
     assert_cbc_is_exact(problem, process)
-    assert len(build(problem).model.objective) <= posed
+    left = build(problem, optimum(problem).objective).model
+    assert len(left.objective) <= posed
 
 
 def shaped(name: str, shape: str, **others: object) -> Job:
@@ -551,7 +557,7 @@ def assert_fair_under_limits(
         solution.objective, rel=1e-9, abs=slack
     )
     assert (
-        total_value(value_tables(problem), keep(problem)) - slack
+        tables_of(problem).value(keep(problem)) - slack
         <= solution.objective
         <= exact + slack
     )

@@ -25,13 +25,12 @@ from bft.milp import (
     SolverProcess,
     keep,
     solve,
-    total_value,
-    value_tables,
 )
 from bft.milp.backends import process as process_module
 from bft.milp.backends.process import SolverFailure
 from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.formulations.modes import build
+from bft.milp.tables import tables_of
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/fd").is_dir(), reason="looks at processes through Linux' /proc"
@@ -52,7 +51,7 @@ def job(name: str, jmin: int = 1, jmax: int = 4) -> Job:
 
 # Keeping is worth 3,200, the optimum 4,600 at counts (3, 2).
 PROBLEM = Problem(5, 120.0, (job("a"), job("b")), (1, 2))
-KEPT = total_value(value_tables(PROBLEM), keep(PROBLEM))
+KEPT = tables_of(PROBLEM).value(keep(PROBLEM))
 OPTIMUM = solve(PROBLEM, backend="exact").objective
 
 
@@ -735,11 +734,7 @@ def test_an_invalid_bound_is_replaced_by_a_finite_one(bound: float) -> None:
         lambda model: honest(model, feasible_x(PROBLEM, (1, 3)), "feasible", bound),
         time_limit=1,
     )
-    assert (
-        lie.objective
-        <= lie.bound
-        <= sum(float(table.max()) for table in value_tables(PROBLEM))
-    )
+    assert lie.objective <= lie.bound <= tables_of(PROBLEM).ceiling
 
 
 def test_an_answer_within_the_gap_but_worse_than_keeping_is_no_failure() -> None:
