@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, islice
+from typing import ClassVar
 
 from bft.models import Job
-from bft.replay.engine.policy_api import State
+from bft.replay.engine.policy_api import Kind, State
 from bft.replay.engine.rules import Interference
 from bft.replay.engine.units import FreeList
+from bft.replay.policies._constants import consolidates, constant
 from bft.replay.policies.rigid import Refused
 
 
@@ -127,60 +130,70 @@ def free_units(state: State, places: FreeList, held: Container[int]) -> list[int
     return [unit for unit in on if unit not in held and state.machine.is_idle(unit)]
 
 
-def ratios_of(
-    interference: Interference | None, a: Job, b: Job
-) -> tuple[float, float] | None:
-    """How many times longer an iteration of each takes beside the other, at their requests; None: may not share."""
-    if interference is None:
-        return None
-    return interference.xi(a, b, a.request, b.request)
-
-
-def rooms(
-    places: SharedPlaces,
-    jobs: Mapping[int, Job],
-    interference: Interference | None,
-    ranked: Callable[[int], Iterable[int]],
-    *,
-    spread: bool,
-) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield the jobs that find room, shortest first, with their units; who asks takes these from `places`.
-
-    Room only shrinks during a walk, and a longer job of the same kind may join no host that a shorter one may not (see
-    `pays`). So a job that asks for as many units as one that found no room need not be tried. This also holds where a
-    host that has been slowed down in the meantime would now accept it: the shorter job comes first, at the next
-    decision.
+@dataclass
+class SharingPolicy:
+    """What rigid policies have in common that know durations and let jobs share units.
 
     Parameters
     ----------
-    places
-        Free and open units.
-    jobs
-        The newcomers by position, shortest first.
+    consolidate
+        Place each job on as few nodes as possible; otherwise on any units.
     interference
-        The pairs that may share.
-    ranked
-        The hosts that a newcomer may join, best first.
-    spread
-        Whether jobs may lie on more nodes than needed.
+        The pairs that may share, and their ratios.
     """
-    refused = Refused()
-    for position, job in jobs.items():
-        if not len(places):
-            return
-        kind: Hashable = None
-        if interference is not None:
-            # With more units a job's ratio may be smaller.
-            kind = interference.kind(job), interference.by_units and job.request
-            # With smaller batches the order of submission matters.
-            kind = kind if interference.memory is None else job
-        if job.request > len(places) or refused.surely(job.request, kind):
-            continue
-        units = places.find(job.request, ranked(position), spread=spread)
-        if units is None:
-            refused.note(job.request, kind)
-        else:
-            yield position, units
+
+    consolidate: bool = consolidates()
+    interference: Interference | None = constant(None, "pairs that may share")
+    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
+
+    def ratios(self, a: Job, b: Job) -> tuple[float, float] | None:
+        """How many times longer an iteration of each takes beside the other, at their requests; None: may not share."""
+        if self.interference is None:
+            return None
+        return self.interference.xi(a, b, a.request, b.request)
+
+    def rooms(
+        self,
+        places: SharedPlaces,
+        jobs: Mapping[int, Job],
+        worth: Callable[[int, int], float | None],
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Yield the jobs that find room, shortest first, with their units; who asks takes these from `places`.
+
+        Room only shrinks during a walk, and a longer job of the same kind may join no host that a shorter one may not
+        (see `pays`). So a job that asks for as many units as one that found no room need not be tried. This also holds
+        where a host that has been slowed down in the meantime would now accept it: the shorter job comes first, at the
+        next decision.
+
+        Parameters
+        ----------
+        places
+            Free and open units.
+        jobs
+            The newcomers by position, shortest first.
+        worth
+            Value of a newcomer joining a host, by their positions; None if it must not. The best hosts come first.
+        """
+        refused, interference = Refused(), self.interference
+        for position, job in jobs.items():
+            if not len(places):
+                return
+            kind: Hashable = None
+            if interference is not None:
+                # With more units a job's ratio may be smaller.
+                kind = interference.kind(job), interference.by_units and job.request
+                # With smaller batches the order of submission matters.
+                kind = kind if interference.memory is None else job
+            if job.request > len(places) or refused.surely(job.request, kind):
+                continue
+            worths = ((host, worth(position, host)) for host in places.hosts())
+            able = {host: value for host, value in worths if value is not None}
+            hosts = sorted(able, key=able.__getitem__, reverse=True)
+            units = places.find(job.request, hosts, spread=not self.consolidate)
+            if units is None:
+                refused.note(job.request, kind)
+            else:
+                yield position, units
 
 
 def together_s(
@@ -222,8 +235,3 @@ def pays(
     return (1 - 1 / (2 * xi_running)) * xi_newcomer * newcomer_s < (
         newcomer_s + running_s
     ) / 2
-
-
-def speed(xi_newcomer: float, xi_running: float) -> float:
-    """Work of two jobs together in a second, in seconds of their work alone: above 1 sharing increases throughput."""
-    return 1 / xi_newcomer + 1 / xi_running

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import ClassVar
 
-from bft.replay.engine.policy_api import Decision, Kind, State
-from bft.replay.engine.rules import Interference
-from bft.replay.policies._constants import consolidates, constant
+from bft.replay.engine.policy_api import Decision, State
 from bft.replay.policies._shared_units import (
     SharedPlaces,
+    SharingPolicy,
     free_units,
     pays,
-    ratios_of,
-    rooms,
     together_s,
 )
 from bft.replay.policies.shortest import seconds_at_request
 
 
 @dataclass
-class SjfBestSharing:
+class SjfBestSharing(SharingPolicy):
     """Shortest first, without preemption; a job with too few free units joins running jobs where that pays.
 
     It uses true durations. Waiting jobs are tried by remaining time; a job without room is skipped. A newcomer takes
@@ -29,19 +25,9 @@ class SjfBestSharing:
     long as that is smaller than one after the other (`_shared_units.pays`). It may share with several jobs, and a job
     with several newcomers, at most one per unit. The remaining time of a running job, and the cost of a further
     partner, are computed at its present speed.
-
-    Parameters
-    ----------
-    consolidate
-        Place each job on as few nodes as possible; otherwise on any units.
-    interference
-        The pairs that may share, and their ratios.
     """
 
-    consolidate: bool = consolidates()
-    interference: Interference | None = constant(None, "pairs that may share")
     name: str = field(default="sjf-bsbf", init=False)
-    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
 
     def decide(self, state: State) -> Decision:
         """Start the shortest jobs."""
@@ -54,35 +40,34 @@ class SjfBestSharing:
         pace = [1.0] * len(jobs)  # slow-down of each job relative to running alone
 
         def slow_down(position: int, beside: int) -> None:
-            ratios = ratios_of(self.interference, jobs[position], jobs[beside])
+            ratios = self.ratios(jobs[position], jobs[beside])
             if ratios is not None:
                 pace[position] = max(pace[position], ratios[0])
 
-        def ranked(newcomer: int) -> list[int]:
-            """Running jobs that a newcomer may join, best first."""
-            mean_s = {}
-            for host in places.hosts():
-                ratios = ratios_of(self.interference, jobs[newcomer], jobs[host])
-                if ratios is None:
-                    continue
-                slower = max(pace[host], ratios[1]) / pace[host]
-                times = seconds[newcomer], seconds[host] * pace[host]
-                if pays(*times, ratios[0], slower):
-                    mean_s[host] = together_s(*times, ratios[0], slower)
-            return sorted(mean_s, key=mean_s.__getitem__)
+        def worth(newcomer: int, host: int) -> float | None:
+            ratios = self.ratios(jobs[newcomer], jobs[host])
+            if ratios is None:
+                return None
+            slower = max(pace[host], ratios[1]) / pace[host]
+            times = seconds[newcomer], seconds[host] * pace[host], ratios[0], slower
+            return -together_s(*times) if pays(*times) else None
 
         for position, view in enumerate(state.jobs):
             for partner, _ in view.partners:
                 slow_down(position, partner)
-        places = _opened(state)
+        # Newcomers may have free units, and units that one job holds alone.
+        holders = Counter(unit for view in state.jobs for unit in view.held)
+        machine = state.machine
+        free = free_units(state, machine.placement(), holders)
+        places = SharedPlaces(free, machine.units_per_node)
+        for position, view in enumerate(state.jobs):
+            places.open(position, (unit for unit in view.held if holders[unit] == 1))
         newcomers = {
             position: jobs[position]
             for position in sorted(waiting, key=seconds.__getitem__)
         }
         placed = {}
-        for position, units in rooms(
-            places, newcomers, self.interference, ranked, spread=not self.consolidate
-        ):
+        for position, units in self.rooms(places, newcomers, worth):
             placed[position] = units
             shared = places.take(units)
             places.open(position, (unit for unit in units if unit not in shared))
@@ -90,14 +75,3 @@ class SjfBestSharing:
                 slow_down(position, host)
                 slow_down(host, position)
         return Decision.placed(placed)
-
-
-def _opened(state: State) -> SharedPlaces:
-    """Return the places for newcomers: free units, and units that one job holds alone."""
-    holders = Counter(unit for view in state.jobs for unit in view.held)
-    machine = state.machine
-    free = free_units(state, machine.placement(), holders)
-    places = SharedPlaces(free, machine.units_per_node)
-    for position, view in enumerate(state.jobs):
-        places.open(position, (unit for unit in view.held if holders[unit] == 1))
-    return places

@@ -2,56 +2,42 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
-from bft.replay.engine.policy_api import Decision, Jobs, JobView, Kind, State
-from bft.replay.engine.rules import Interference
-from bft.replay.policies._constants import consolidates, constant
+from bft.replay.engine.policy_api import Decision, Jobs, JobView, State
+from bft.replay.policies._constants import constant
 from bft.replay.policies._shared_units import (
     SharedPlaces,
+    SharingPolicy,
     free_units,
     pays,
-    ratios_of,
-    rooms,
-    speed,
     together_s,
 )
 from bft.replay.policies.rigid import run
 from bft.replay.policies.shortest import seconds_at_request
 
-Placement = dict[int, tuple[int, ...]]
-
 
 @dataclass
-class _SharedSrtf(ABC):
-    """The common part of both policies.
+class SrtfAllShared(SharingPolicy):
+    """Preemptive shortest remaining time first; a job without room shares with any allowed job; uses true durations.
 
     First plain srtf decides which jobs have units of their own: a unit with two holders counts for the more urgent one.
     Then a running job whose units were given to a newcomer stays beside it if they may share; otherwise it stops.
-    Last, waiting jobs take free units and units of running jobs. No job is ever stopped to let others share.
+    Last, waiting jobs take free units and units of running jobs, which are tried from the shortest remaining time
+    upwards. No job is ever stopped to let others share.
 
     A job with a partner gets no second one, but a newcomer may share with several running jobs.
-
-    Parameters
-    ----------
-    consolidate
-        Place each job on as few nodes as possible; otherwise on any units.
-    interference
-        The pairs that may share, and their ratios.
     """
 
-    consolidate: bool = consolidates()
-    interference: Interference | None = constant(None, "pairs that may share")
-    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
+    name: str = field(default="srtf-ars", init=False)
 
-    @abstractmethod
     def worth(
         self, seconds: tuple[float, float], ratios: tuple[float, float]
     ) -> float | None:
         """Value of a newcomer joining a running job (first ratio: the newcomer's); None if it must not join."""
+        return 0.0
 
     def decide(self, state: State) -> Decision:
         """Run the shortest jobs, and let others share."""
@@ -61,23 +47,7 @@ class _SharedSrtf(ABC):
 
 
 @dataclass
-class SrtfAllShared(_SharedSrtf):
-    """Preemptive shortest remaining time first; a job without room shares with any allowed job; uses true durations.
-
-    Running jobs are tried from the shortest remaining time upwards; each takes at most one newcomer.
-    """
-
-    name: str = field(default="srtf-ars", init=False)
-
-    def worth(
-        self, seconds: tuple[float, float], ratios: tuple[float, float]
-    ) -> float | None:
-        """Return the same worth for each pair."""
-        return 0.0
-
-
-@dataclass
-class SrtfWiselyShared(_SharedSrtf):
+class SrtfWiselyShared(SrtfAllShared):
     """Preemptive shortest remaining time first; a job without room shares where it helps; uses true durations.
 
     Parameters
@@ -99,7 +69,8 @@ class SrtfWiselyShared(_SharedSrtf):
     ) -> float | None:
         """The value according to `helps`."""
         if self.helps == "speed":
-            gained = speed(*ratios)
+            # Work of both together in a second, in seconds of their work alone.
+            gained = 1 / ratios[0] + 1 / ratios[1]
             return gained if gained > 1 else None
         return -together_s(*seconds, *ratios) if pays(*seconds, *ratios) else None
 
@@ -107,7 +78,7 @@ class SrtfWiselyShared(_SharedSrtf):
 class _Walk:
     """The working state of a single decision: jobs, their times, and the units that are left."""
 
-    def __init__(self, policy: _SharedSrtf, state: State) -> None:
+    def __init__(self, policy: SrtfAllShared, state: State) -> None:
         self._policy, self._state, self._jobs = policy, state, state.jobs
         self._seconds = [
             seconds_at_request(view.job, view.remaining) for view in state.jobs
@@ -120,7 +91,7 @@ class _Walk:
                 not state.jobs[position].units,
             ),
         )
-        self._placed: Placement = {}
+        self._placed: dict[int, tuple[int, ...]] = {}
         self._sharing: set[int] = (
             set()
         )  # positions of jobs with a partner after this decision
@@ -191,20 +162,29 @@ class _Walk:
         ]
         if self._policy.interference is None or not hosts_left:
             return False
-        places = self._places(hosts_left)
+        # Newcomers may have free units, and units of jobs that run without a partner.
+        taken = {
+            unit for position in range(len(self._jobs)) for unit in self._held(position)
+        }
+        stopped = (
+            unit
+            for position, units in self._placed.items()
+            if not units
+            for unit in self._jobs[position].held
+        )
+        machine = self._state.machine
+        free = free_units(self._state, machine.placement(), taken)
+        free += (unit for unit in stopped if unit not in taken)
+        places = SharedPlaces(free, machine.units_per_node)
+        for position in hosts_left:
+            places.open(position, self._held(position))
         newcomers = {
             position: self._jobs[position].job
             for position in self._order
             if not self._held(position)
         }
         elsewhere = False
-        for position, units in rooms(
-            places,
-            newcomers,
-            self._policy.interference,
-            lambda newcomer: self._ranked(newcomer, places.hosts()),
-            spread=not self._policy.consolidate,
-        ):
+        for position, units in self._policy.rooms(places, newcomers, self._worth):
             for host in set(places.take(units).values()):
                 places.close(host)
             # A job that is being stopped cannot move in the same decision.
@@ -219,35 +199,9 @@ class _Walk:
         view: JobView = self._jobs[position]
         return self._placed.get(position, view.held)
 
-    def _places(self, hosts: Iterable[int]) -> SharedPlaces:
-        """Return the places for newcomers: free units, and units of jobs that run without a partner."""
-        taken = {
-            unit for position in range(len(self._jobs)) for unit in self._held(position)
-        }
-        free = free_units(self._state, self._state.machine.placement(), taken)
-        stopped = (
-            unit
-            for position, units in self._placed.items()
-            if not units
-            for unit in self._jobs[position].held
-        )
-        places = SharedPlaces(
-            [*free, *(unit for unit in stopped if unit not in taken)],
-            self._state.machine.units_per_node,
-        )
-        for position in hosts:
-            places.open(position, self._held(position))
-        return places
-
-    def _ranked(self, position: int, hosts: Iterable[int]) -> list[int]:
-        """Running jobs that a newcomer may join, best first."""
-        worth = {host: self._worth(position, host) for host in hosts}
-        able = {host: value for host, value in worth.items() if value is not None}
-        return sorted(able, key=lambda host: -able[host])
-
     def _worth(self, newcomer: int, running: int) -> float | None:
         a, b = self._jobs[newcomer].job, self._jobs[running].job
-        ratios = ratios_of(self._policy.interference, a, b)
+        ratios = self._policy.ratios(a, b)
         if ratios is None:
             return None
         seconds = self._seconds[newcomer], self._seconds[running]

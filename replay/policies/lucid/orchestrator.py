@@ -26,12 +26,13 @@ from bft.replay.policies.lucid.profiler import (
     profile_first,
 )
 from bft.replay.policies.lucid.submissions import (
+    NEVER,
+    Expected,
     ForecastTable,
     LearntForecast,
     RecentSubmissions,
-    SharingSwitch,
-    Steady,
     read_forecast_table,
+    sharing_at,
 )
 from bft.replay.policies.predictions import (
     ESTIMATE,
@@ -46,7 +47,8 @@ from bft.replay.trace.node_trace import SECOND_NS
 Alone: TypeAlias = defaultdict[int, list[tuple[int, tuple[int, ...]]]]
 # What leaves a model out, in the place of its file.
 NO_ESTIMATOR, NO_PACKING = "none", "no"
-STEADY = {"busy": Steady(math.inf), "none": Steady(0.0)}
+# Forecasts of constant numbers of jobs, base lines that show what a better forecast is worth.
+STEADY = {"busy": Expected(math.inf, 0.0, NEVER), "none": Expected(0.0, 0.0, NEVER)}
 
 
 @dataclass
@@ -142,13 +144,15 @@ class Lucid(StoredState):
         waiting = list(state.jobs.waiting)
         if not waiting:
             return Decision.keep()
-        on = self.sharing and self._switch.on(state.time_ns)
+        on, turn = False, None
+        if self.sharing:
+            on, turn = sharing_at(
+                state.time_ns, self._expect, self.switch_s, self.quiet_jobs
+            )
         placed = self._started(state, waiting, on)
         wake_ns = None
-        if self.sharing and len(placed) < len(waiting):
-            turns = [self._switch.next_turn(state.time_ns)]
-            if on:
-                turns.append(self._next_known(state))
+        if len(placed) < len(waiting):
+            turns = [turn, self._next_known(state) if on else None]
             wake_ns = min((turn for turn in turns if turn is not None), default=None)
         return Decision.placed(placed, wake_ns=wake_ns)
 
@@ -210,10 +214,11 @@ class Lucid(StoredState):
             return None
         return read_forecast_table(self.forecast, horizon_s=self.horizon_s)
 
-    @cached_property
-    def _switch(self) -> SharingSwitch:
-        forecast = STEADY.get(self.forecast) or self._table or self._submissions
-        return SharingSwitch(forecast, self.switch_s, self.quiet_jobs)
+    def _expect(self, at_ns: int) -> Expected:
+        """The submissions that are expected at an instant."""
+        if self.forecast in STEADY:
+            return STEADY[self.forecast]
+        return (self._table or self._submissions).expect(at_ns)
 
     def _started(
         self, state: State, waiting: list[int], on: bool
