@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.exact.dp import share_units
-from bft.models.checks import Number, check_fields, whole
+from bft.models.checks import Number, whole
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Speed, replica_cap, speedup_table
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.engine.snapshot import StoredState
-from bft.replay.policies._constants import constant, rounds
-from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
+from bft.replay.policies._constants import constant
+from bft.replay.policies._rounds import Nodes, Rounds
 from bft.replay.trace.node_trace import SECOND_NS
 
 # Published: speed-ups are relative to this many nodes with the job's fair share of units, whatever that share is.
@@ -29,7 +28,7 @@ FAIR_NODES = 1
 
 
 @dataclass
-class Pollux(StoredState):
+class Pollux(Rounds):
     """Maximise the generalised mean of the jobs' speed-ups over their fair share, with a penalty on restarts.
 
     Speed-ups are of goodput, as fitted by the jobs' agents. A job that has not run yet is expected to scale perfectly;
@@ -38,8 +37,6 @@ class Pollux(StoredState):
 
     Parameters
     ----------
-    interval_s
-        Seconds between decisions; 0 decides whenever something happens.
     delay_s
         Assumed cost of a restart in seconds.
     power
@@ -56,7 +53,6 @@ class Pollux(StoredState):
         Seed of the search, filled from `--seed`.
     """
 
-    interval_s: float = rounds(60.0)
     delay_s: float = constant(30.0, "assumed cost of a restart in seconds", Number(0))
     power: float = constant(-1.0, "exponent of the mean of speed-ups", Number())
     population: int = constant(100, "candidates of the search", whole(2))
@@ -81,19 +77,11 @@ class Pollux(StoredState):
         default_factory=lambda: np.zeros((0, 0, 0), np.int16), init=False, repr=False
     )
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def decide(self, state: State) -> Decision:
-        """Place all jobs at a round; between rounds they keep their units."""
-        wake_ns = next_round(state.time_ns, self.interval_s)
-        if not is_round(state.time_ns, self.interval_s) or not (
-            state.idle and state.jobs
-        ):
-            return keep_what_is_left(state, wake_ns=wake_ns)
+    def round(self, state: State) -> Decision:
+        """Place all jobs."""
         if state.machine.units_per_node == 1:
-            return Decision(self._counts(state), wake_ns=wake_ns)
-        return Decision.placed(self._placement(state), wake_ns=wake_ns)
+            return Decision(self._counts(state))
+        return Decision.placed(self._placement(state))
 
     # --- a unit is a node
 

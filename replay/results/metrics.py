@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 
 from bft.models import Job
 from bft.replay.engine.ledger import BOOKS, JobRecord, Outcome
-from bft.replay.results.census import Census, until_ns
+from bft.replay.results.census import (
+    Census,
+    census_figures,
+    census_of,
+    counted,
+    until_ns,
+)
 from bft.replay.results.dedicated import equivalent_nodes, usefulness
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import (
@@ -60,7 +66,7 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
     status = outcome.steps["status"]
     decisions = status[status != "end"]
     end = outcome.end_ns
-    census = Census.of(outcome)
+    census = census_of(outcome.records, outcome.end_ns)
     statuses = decisions.value_counts()
     integral, kinds = outcome.idle_unit_seconds, units_by_kind(outcome)
     classes = idle_by_class(outcome.trace, outcome.start_ns, outcome.end_ns)
@@ -93,21 +99,21 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
         **_unproven(outcome.steps),
         "preemptions": sum(record.preemptions for record in records),
         "rescales": sum(record.rescales for record in records),
-        "census": census.figures,
+        "census": census_figures(census),
         **{
-            name: len(census.counted_by(name))
+            name: len(counted(census, name))
             for name in ("jobs", "jobs_submitted", "jobs_started", "jobs_finished")
         },
         "jct_s": spread(
             [
                 (until_ns(record, end) - record.job.tsub_ns) / SECOND_NS
-                for record in census.counted_by("jct_s")
+                for record in counted(census, "jct_s")
             ]
         ),
         "queueing_s": spread(
             [
                 (record.start_ns - record.job.tsub_ns) / SECOND_NS
-                for record in census.counted_by("queueing_s")
+                for record in counted(census, "queueing_s")
                 if record.start_ns is not None
             ]
         ),
@@ -115,18 +121,18 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
             "longest",
             [
                 without_units_s(record, end)
-                for record in census.counted_by("without_units_s")
+                for record in counted(census, "without_units_s")
             ],
         ),
-        "makespan_s": _makespan(census.counted_by("makespan_s")),
+        "makespan_s": _makespan(counted(census, "makespan_s")),
         "restarts_per_job": mean(
-            [record.starts - 1 for record in census.counted_by("restarts_per_job")]
+            [record.starts - 1 for record in counted(census, "restarts_per_job")]
         ),
         "unit_hours": outcome.used_unit_seconds / 3600,
         "jain_fairness_of_mean_units": jain_fairness(
             [
                 mean_units(record, outcome.start_ns, end)
-                for record in census.counted_by("jain_fairness_of_mean_units")
+                for record in counted(census, "jain_fairness_of_mean_units")
             ]
         ),
         **fairness(outcome, census),
@@ -259,24 +265,24 @@ def fairness(outcome: Outcome, census: Census) -> dict[str, Any]:
     ----------
     Finish-time fairness: Mahajan et al., Themis: Fair and Efficient GPU Cluster Scheduling, NSDI 2020, section 3.
     """
-    ratios = list(_finish_time_fairness(outcome, census.group("in_system")))
+    ratios = list(_finish_time_fairness(outcome, census["in_system"]))
     longest_s, job = longest_wait(outcome, census)
     users, clusters = "jain_fairness_of_users", "jain_fairness_of_virtual_clusters"
     return {
         "longest_wait_s": longest_s,
         "longest_wait_job": job,
         "waiting_over_length": _waiting_over_length(
-            census.counted_by("waiting_over_length"), outcome.end_ns
+            counted(census, "waiting_over_length"), outcome.end_ns
         ),
         "finish_time_fairness": spread_to("largest", ratios),
         "finish_time_unfair_share": sum(rho > 1 for rho in ratios) / len(ratios)
         if ratios
         else None,
-        users: _jain_of_groups(outcome, census.counted_by(users), lambda job: job.user),
+        users: _jain_of_groups(outcome, counted(census, users), lambda job: job.user),
         clusters: _jain_of_groups(
-            outcome, census.counted_by(clusters), lambda job: job.vc
+            outcome, counted(census, clusters), lambda job: job.vc
         ),
-        "deadlines": _deadlines(census.counted_by("deadlines"), outcome.end_ns),
+        "deadlines": _deadlines(counted(census, "deadlines"), outcome.end_ns),
     }
 
 
@@ -315,10 +321,10 @@ def longest_wait(outcome: Outcome, census: Census) -> tuple[float | None, str | 
     longest_ns = dict(
         zip(map(id, records), np.maximum(gaps, ends - until).tolist(), strict=True)
     )
-    counted = census.counted_by("longest_wait_s")
-    if not counted:
+    waiting = counted(census, "longest_wait_s")
+    if not waiting:
         return None, None
-    longest = max(counted, key=lambda record: longest_ns[id(record)])
+    longest = max(waiting, key=lambda record: longest_ns[id(record)])
     wait_s = longest_ns[id(longest)] / SECOND_NS
     return wait_s, longest.job.name if wait_s else None
 
