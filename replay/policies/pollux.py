@@ -335,13 +335,15 @@ class Moment:
         is raised with probability p1 + p2 - p1 p2, p1 = 1 / jobs, p2 = 1 / (jobs on this node) for these and 0 for
         others, to anything up to the capacity of the node.
         """
-        from bft.replay.policies._pollux_kernels import raised, rooms, thin
+        from bft.replay.policies._pollux_kernels import raised, rooms
 
         candidates, jobs, nodes = states.shape
         back = rng.random((candidates, jobs)) < BACK
         thinned = rng.random((candidates, jobs)) < THINNED
         lost = rng.random((np.count_nonzero(thinned), nodes)) < THINNED
-        thin(states, self.current, back, thinned, lost)
+        candidate, job = np.nonzero(back)
+        states[candidate, job] = self.current[job]
+        states[thinned] = np.where(lost, 0, states[thinned])
 
         drawn = rng.random(states.shape, dtype=np.float32)
         crowd, there = rooms(states, self.capacity)
@@ -384,7 +386,7 @@ def search(
     population, generations
         Candidates that survive each generation, and how many generations, the first one being `start`.
     """
-    from bft.replay.policies._pollux_kernels import cross, ranked
+    from bft.replay.policies._pollux_kernels import ranked
 
     states = np.concatenate(
         [moment.current[None].astype(np.int16), start.astype(np.int16)]
@@ -401,7 +403,11 @@ def search(
         pairs, jobs = parents.shape[1], states.shape[1]
         crossed = rng.random(pairs) < CROSSED
         point = np.where(crossed, rng.integers(jobs, size=pairs), 0)
-        children = cross(states, parents, point)
+        one, other = parents[:, :, None]
+        rows = np.arange(jobs)
+        before = rows < point[:, None]
+        sources = np.where(before, other, one), np.where(before, one, other)
+        children = states[np.concatenate(sources), rows]
         moment.mutate(children, rng)
         moment.repair(children, rng)
         children, of_children = _new(children, known)
