@@ -36,9 +36,9 @@ BUILT_IN = {
     "pollux": "pollux:Pollux",
     "sia": "sia:Sia",
     "lucid": "lucid.orchestrator:Lucid",
-    "srtf-ars": "srtf_sharing:SrtfAllShared",
-    "srtf-wrs": "srtf_sharing:SrtfWiselyShared",
-    "sjf-bsbf": "sjf_bsbf:SjfBestSharing",
+    "srtf-ars": "sharing:SrtfAllShared",
+    "srtf-wrs": "sharing:SrtfWiselyShared",
+    "sjf-bsbf": "sharing:SjfBestSharing",
     "schedule": "schedule:Schedule",
 }
 _POLICIES = PluginGroup(GROUP, "policy", BUILT_IN)

@@ -34,12 +34,17 @@ from bft.replay.policies import (
     State,
     milp_sharing,
 )
-from bft.replay.policies._shared_units import SharedPlaces, pays, together_s
 from bft.replay.policies.milp import measured_first
+from bft.replay.policies.sharing import (
+    SharedPlaces,
+    SjfBestSharing,
+    SrtfAllShared,
+    SrtfWiselyShared,
+    pays,
+    together_s,
+)
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
-from bft.replay.policies.sjf_bsbf import SjfBestSharing
 from bft.replay.policies.solver import SolverOptions
-from bft.replay.policies.srtf_sharing import SrtfAllShared, SrtfWiselyShared
 from bft.replay.trace.node_trace import always_idle
 
 Ratios = Mapping[tuple[str, str], tuple[float, float]]
