@@ -25,7 +25,7 @@ from bft.replay.engine.policy_api import (
     PolicyError,
 )
 from bft.replay.engine.rules import Interference, Rules
-from bft.replay.policies.registry import check_made, make_policy
+from bft.replay.policies.registry import check_made, policy_type
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, from_changes
 
@@ -254,7 +254,7 @@ def _fresh(given: Given, world: World) -> Policy:
         factory = partial(copy.deepcopy, given)
     with _named("a policy"):
         if isinstance(given, str):
-            return make_policy(given, world.settings())
+            return policy_type(given).make(world.settings())
         made: Policy = built(_name(given), factory, world.settings(), {})
         check_made(_name(given), made)
     return made

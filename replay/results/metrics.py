@@ -21,7 +21,7 @@ from bft.replay.results.census import (
     until_ns,
 )
 from bft.replay.results.dedicated import equivalent_nodes, usefulness
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, TimeArray
 from bft.replay.trace.trace_statistics import (
     STARTUPS_S,
     fragments,
@@ -117,12 +117,12 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
                 if record.start_ns is not None
             ]
         ),
-        "without_units_s": spread_to(
-            "longest",
+        "without_units_s": spread(
             [
                 without_units_s(record, end)
                 for record in counted(census, "without_units_s")
             ],
+            "longest",
         ),
         "makespan_s": _makespan(counted(census, "makespan_s")),
         "restarts_per_job": mean(
@@ -182,9 +182,9 @@ def _fragments(outcome: Outcome) -> dict[str, Any]:
 def _makespan(records: Sequence[JobRecord]) -> float | None:
     """Seconds from the first submission to the last finish; None unless all jobs have finished."""
     finishes = [record.finish_ns for record in records if record.finish_ns is not None]
-    if not finishes or len(finishes) < len(records):
-        return None
-    return (max(finishes) - min(record.job.tsub_ns for record in records)) / SECOND_NS
+    first_ns = min((record.job.tsub_ns for record in records), default=0)
+    is_over = len(finishes) == len(records) > 0
+    return (max(finishes) - first_ns) / SECOND_NS if is_over else None
 
 
 def mean(values: Sequence[float] | FloatArray) -> float | None:
@@ -230,23 +230,18 @@ def units_by_kind(outcome: Outcome) -> dict[str, dict[str, Any]]:
     return result
 
 
-def spread(values: list[float]) -> dict[str, float] | None:
-    """Mean, median, p95 and p99, or None where there are no values."""
+def spread(values: list[float], top: str | None = None) -> dict[str, float] | None:
+    """Mean, median, p95, p99 and, under the name `top`, the largest; None where there are no values."""
     if not values:
         return None
     p50, p95, p99 = np.percentile(values, (50, 95, 99)).tolist()
-    return {
+    found = {
         "mean": math.fsum(values) / len(values),
         "median": p50,
         "p95": p95,
         "p99": p99,
     }
-
-
-def spread_to(top: str, values: list[float]) -> dict[str, float] | None:
-    """Like `spread`, plus the largest value under the name `top`."""
-    figures = spread(values)
-    return None if figures is None else {**figures, top: max(values)}
+    return found if top is None else {**found, top: max(values)}
 
 
 FloatArray = NDArray[np.float64]
@@ -274,7 +269,7 @@ def fairness(outcome: Outcome, census: Census) -> dict[str, Any]:
         "waiting_over_length": _waiting_over_length(
             counted(census, "waiting_over_length"), outcome.end_ns
         ),
-        "finish_time_fairness": spread_to("largest", ratios),
+        "finish_time_fairness": spread(ratios, "largest"),
         "finish_time_unfair_share": sum(rho > 1 for rho in ratios) / len(ratios)
         if ratios
         else None,
@@ -360,10 +355,13 @@ def _finish_time_fairness(
         )
         seconds = (end - begin) / SECOND_NS
         units = offered(end) - offered(begin)
-        present = _integral(begin, end, outcome.start_ns)
-        jobs = present(end) - present(
-            begin
-        )  # job-seconds in the system during its time, its own included
+        # Job-seconds in the system during the time of each, its own included.
+        by_end, by_begin = (
+            _integral(begin, at, outcome.start_ns)
+            - _integral(end, at, outcome.start_ns)
+            for at in (end, begin)
+        )
+        jobs = by_end - by_begin
         for record, took, unit_s, job_s in zip(
             members, seconds, units, jobs, strict=True
         ):
@@ -402,24 +400,13 @@ def _idle_unit_seconds(trace: NodeTrace) -> Callable[[NDArray[np.int64]], FloatA
     )
 
 
-def _integral(
-    begin: NDArray[np.int64], end: NDArray[np.int64], origin: int
-) -> Callable[[NDArray[np.int64]], FloatArray]:
-    """The number of spans that contain an instant, integrated over time from `origin` (UTC ns), in seconds."""
-
-    def since(edges: NDArray[np.int64]) -> Callable[[FloatArray], FloatArray]:
-        ordered = np.sort(edges - origin) / SECOND_NS
-        sums = np.concatenate([[0.0], np.cumsum(ordered)])
-
-        def until(at: FloatArray) -> FloatArray:
-            passed = np.searchsorted(ordered, at)
-            result: FloatArray = passed * at - sums[passed]
-            return result
-
-        return until
-
-    begun, over = since(begin), since(end)
-    return lambda at: begun((at - origin) / SECOND_NS) - over((at - origin) / SECOND_NS)
+def _integral(since: TimeArray, at: TimeArray, origin: int) -> FloatArray:
+    """How many of the instants `since` have passed, integrated over time from `origin` to `at` (UTC ns), in seconds."""
+    ordered, now = np.sort(since - origin) / SECOND_NS, (at - origin) / SECOND_NS
+    sums = np.concatenate([[0.0], np.cumsum(ordered)])
+    passed = np.searchsorted(ordered, now)
+    result: FloatArray = passed * now - sums[passed]
+    return result
 
 
 def _waiting_over_length(
@@ -429,11 +416,11 @@ def _waiting_over_length(
 
     A job's length is its run time alone, on the units that a rigid policy gives it (`Job.request`).
     """
-    ratios = []
-    for record in records:
-        rate = float(record.job.rates[record.job.request])
-        if rate:
-            ratios.append(without_units_s(record, end_ns) * rate / record.job.pmax)
+    ratios = [
+        without_units_s(record, end_ns) * rate / record.job.pmax
+        for record in records
+        if (rate := float(record.job.rates[record.job.request]))
+    ]
     if not ratios:
         return None
     return {
@@ -503,5 +490,5 @@ def _deadlines(records: Sequence[JobRecord], end_ns: int) -> dict[str, Any] | No
         "missed": len(late),
         "open": sum(deadline >= end_ns for deadline in under_way),
         "cancelled": sum(record.cancelled_ns is not None for record, _ in due),
-        "late_s": spread_to("longest", late),
+        "late_s": spread(late, "longest"),
     }

@@ -36,7 +36,6 @@ from bft.replay.policies import (
     MilpSharingPolicy,
     Policy,
     State,
-    make_policy,
 )
 from bft.replay.policies.checking import World, make_world
 from bft.replay.policies.registry import BUILT_IN, policy_type
@@ -115,8 +114,7 @@ def test_no_built_in_policy_beats_them(name: str, seed: int) -> None:
     heavy = seed > 2
     made = checked_world(seed, heavy=heavy)
     quick = {"population": "10", "generations": "4"} if name == "pollux" else {}
-    policy = make_policy(
-        name,
+    policy = policy_type(name).make(
         made.settings()
         | {"solver": SolverOptions("auto" if "sharing" in name else "exact")},
         quick,
@@ -137,7 +135,9 @@ def test_no_policy_that_refuses_jobs_beats_them(name: str) -> None:
     some = 0
     for seed in range(6):
         made = checked_world(seed, heavy=True)
-        policy = make_policy(name, made.settings() | {"solver": SolverOptions("exact")})
+        policy = policy_type(name).make(
+            made.settings() | {"solver": SolverOptions("exact")}
+        )
         outcome = Replay(
             made.trace, made.jobs, policy, replace(made.rules, admission="deadline")
         ).run()
