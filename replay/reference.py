@@ -207,7 +207,7 @@ class ReferenceRun:
             self.running = 0
         else:
             if self.play and self.owner:
-                rescale = self.charge(self.decide())
+                rescale = self.decide()
             self.rate = _added(self.rate_of(j) for j in self.play)
             if self.play or not self.owner:
                 # Counts jobs with any node at all, also below Jmin. Quirk: with nobody in play the number is stale,
@@ -281,17 +281,13 @@ class ReferenceRun:
             entered = set(submitted)
             self.waiting = [j for j in self.waiting if j not in entered]
 
-    def decide(self) -> dict[int, int]:
-        """Decide and settle the new allocation. Returns the units of the jobs in play before it."""
+    def decide(self) -> float:
+        """Settle a new allocation; its rescale cost, owed in the next row, is priced in P (decisions price in O)."""
         self.decisions += 1
         before = {j: self.held[j] for j in self.play}
         self.settle(
             self.heuristic() if self.solver is None else self.optimise(*self.solver)
         )
-        return before
-
-    def charge(self, before: dict[int, int]) -> float:
-        """Rescale cost of a decision, owed in the next row: priced in P (decisions price in O)."""
         for j, units in before.items():
             if self.held[j] != units:
                 seconds = (

@@ -103,9 +103,12 @@ class Weights:
         if self.objective.ageing_h:
             age_s = (now_ns - view.job.tsub_ns) / SECOND_NS
         if self.objective.uses_left:
-            left = _predicted_left(view)
+            seconds = number_in(view.job, ESTIMATE)
             if self.known_left:
                 left = view.remaining / view.job.pmax
+            elif seconds is not None and seconds > 0:
+                used = view.unit_seconds / (seconds * view.job.request)
+                left = max(LEAST_PREDICTED, 1.0 - used)
         return Standing(left, age_s)
 
 
@@ -373,11 +376,3 @@ def measured_first(
     certain = worth * problem.tfwd * sum(units > 0 for units in targets.values())
     posed = replace(problem, jobs=tuple(jobs), weights=weights, pairs=pairs)
     return posed, certain
-
-
-def _predicted_left(view: JobView) -> float:
-    """The part of a job's work that is left if its column `estimate_s` holds, at least LEAST_PREDICTED."""
-    seconds = number_in(view.job, ESTIMATE)
-    if seconds is None or seconds <= 0:
-        return 1.0
-    return max(LEAST_PREDICTED, 1.0 - view.unit_seconds / (seconds * view.job.request))

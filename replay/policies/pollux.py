@@ -87,22 +87,19 @@ class Pollux(Rounds):
 
     def _counts(self, state: State) -> tuple[int, ...]:
         """Units for each job that maximise the mean: a sum of terms, so a multiple-choice knapsack."""
-        views, penalty = state.jobs, self._penalties(state, state.jobs)
         tables = []
-        for position, view in enumerate(views):
+        for view in state.jobs:
             max_units = min(self._most(view), state.idle)
             by_nodes = speedup_table(
                 _speed(view), 2, max_units, FAIR_NODES, _fair(state)
             )
             speedup = np.concatenate([by_nodes[1, :2], by_nodes[2, 2:]])
             others = np.arange(max_units + 1) != view.units
-            speedup[others] *= penalty[position]
+            speedup[others] *= restart_factor(view, state.time_ns, self.delay_s)
             table = mean_term(speedup, self.power)
             table[~view.job.allowed[: max_units + 1]] = -np.inf
             tables.append(table)
-        return share_units(
-            tables, np.array([view.units for view in views], dtype=np.int64), state.idle
-        )
+        return share_units(tables, state.jobs.counts.copy(), state.idle)
 
     # --- nodes have several units
 
@@ -140,7 +137,9 @@ class Pollux(Rounds):
             speedup=np.stack(tables),
             least=np.array([view.job.jmin for view in views]),
             most=np.array(most),
-            penalty=self._penalties(state, views),
+            penalty=np.array(
+                [restart_factor(view, state.time_ns, self.delay_s) for view in views]
+            ),
             units_per_node=per,
             most_nodes=self.most_nodes,
             power=self.power,
@@ -196,12 +195,6 @@ class Pollux(Rounds):
         return states
 
     # --- both
-
-    def _penalties(self, state: State, views: Sequence[JobView]) -> FloatArray:
-        """Return the factor on each job's speed-up if it restarts: the share of its life not spent on restarts."""
-        return np.array(
-            [restart_factor(view, state.time_ns, self.delay_s) for view in views]
-        )
 
     def _most(self, view: JobView) -> int:
         """Largest number of replicas to try: twice the largest profiled number."""

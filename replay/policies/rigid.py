@@ -46,10 +46,9 @@ class Queue(ABC):
 
     def decide(self, state: State) -> Decision:
         """Start the jobs at the head of the queue."""
-        queue = self.queue(state)
         return start(
             state,
-            queue,
+            self.queue(state),
             spreads=lambda job: not self.consolidate,
             blocks=not self.backfill,
         )

@@ -279,8 +279,11 @@ def advice(
     costs = f"rescales cost {rescale / bound:.1%} of that and preemptions {preemption / bound:.1%}"
     running_s = math.fsum(record.run_seconds for record in outcome.records)
     units = outcome.used_unit_seconds / running_s if running_s else 0.0
-    capped = _share_of_time_with(outcome, max_jobs) if max_jobs else 0.0
-    if capped >= MUCH_TIME:
+    times = outcome.steps["time"].to_numpy(dtype="datetime64[ns]").astype(np.int64)
+    spans = np.diff(times)
+    full = outcome.steps["jobs"].to_numpy()[:-1] >= max_jobs
+    capped = spans[full].sum() / max(spans.sum(), 1)
+    if max_jobs and capped >= MUCH_TIME:
         waits = metrics["without_units_s"]
         longest_h = waits["longest"] / HOUR_S if waits else 0.0
         return (
@@ -298,14 +301,6 @@ def advice(
         "(docs/beyond.md)",
         BEST,
     )
-
-
-def _share_of_time_with(outcome: Outcome, jobs: int) -> float:
-    """Return the share of the time in which this many jobs were in play."""
-    times = outcome.steps["time"].to_numpy(dtype="datetime64[ns]").astype(np.int64)
-    spans = np.diff(times)
-    full = outcome.steps["jobs"].to_numpy()[:-1] >= jobs
-    return float(spans[full].sum() / spans.sum()) if len(spans) and spans.sum() else 0.0
 
 
 def costs(

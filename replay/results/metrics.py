@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,13 @@ from bft.replay.trace.trace_statistics import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Metrics by the attribute of a job that groups the jobs.
+_JAIN_OF_GROUPS = {
+    "jain_fairness_of_users": "user",
+    "jain_fairness_of_virtual_clusters": "vc",
+}
 
 
 def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, Any]:
@@ -70,6 +78,8 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
     statuses = decisions.value_counts()
     integral, kinds = outcome.idle_unit_seconds, units_by_kind(outcome)
     classes = idle_by_class(outcome.trace, outcome.start_ns, outcome.end_ns)
+    ratios = list(_finish_time_fairness(outcome, census["in_system"]))
+    longest_s, longest_job = longest_wait(outcome, census)
     return {
         "outcome": outcome.work,
         "duration_s": outcome.duration_s,
@@ -135,7 +145,18 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
                 for record in counted(census, "jain_fairness_of_mean_units")
             ]
         ),
-        **fairness(outcome, census),
+        "longest_wait_s": longest_s,
+        "longest_wait_job": longest_job,
+        "waiting_over_length": _waiting_over_length(
+            counted(census, "waiting_over_length"), end
+        ),
+        "finish_time_fairness": spread(ratios, "largest"),
+        "finish_time_unfair_share": mean([rho > 1 for rho in ratios]),
+        **{
+            name: _jain_of_groups(outcome, counted(census, name), attrgetter(of))
+            for name, of in _JAIN_OF_GROUPS.items()
+        },
+        "deadlines": _deadlines(counted(census, "deadlines"), end),
         **_fragments(outcome),
         "interrupted": outcome.interrupted,
     }
@@ -251,36 +272,6 @@ WAIT_FACTORS = (1, 3, 10)
 _PROFILER = "profiler"
 
 
-def fairness(outcome: Outcome, census: Census) -> dict[str, Any]:
-    """Starvation, fairness and deadlines of a replay, by the names in summary.json; None where a value has no meaning.
-
-    Each counts the jobs that the census states for it.
-
-    References
-    ----------
-    Finish-time fairness: Mahajan et al., Themis: Fair and Efficient GPU Cluster Scheduling, NSDI 2020, section 3.
-    """
-    ratios = list(_finish_time_fairness(outcome, census["in_system"]))
-    longest_s, job = longest_wait(outcome, census)
-    users, clusters = "jain_fairness_of_users", "jain_fairness_of_virtual_clusters"
-    return {
-        "longest_wait_s": longest_s,
-        "longest_wait_job": job,
-        "waiting_over_length": _waiting_over_length(
-            counted(census, "waiting_over_length"), outcome.end_ns
-        ),
-        "finish_time_fairness": spread(ratios, "largest"),
-        "finish_time_unfair_share": sum(rho > 1 for rho in ratios) / len(ratios)
-        if ratios
-        else None,
-        users: _jain_of_groups(outcome, counted(census, users), lambda job: job.user),
-        clusters: _jain_of_groups(
-            outcome, counted(census, clusters), lambda job: job.vc
-        ),
-        "deadlines": _deadlines(counted(census, "deadlines"), outcome.end_ns),
-    }
-
-
 def jain_fairness(shares: Sequence[float]) -> float | None:
     """Jain's index (sum x)² / (n · sum x²): 1 when all have the same, 1/n when one has all; None for no x > 0."""
     squares = math.fsum(share * share for share in shares)
@@ -344,7 +335,12 @@ def ideal_rate(job: Job, units: float) -> float:
 def _finish_time_fairness(
     outcome: Outcome, records: Sequence[JobRecord]
 ) -> Iterable[float]:
-    """Return each finished job's time in the system, relative to the time on an equal share of the units."""
+    """Return each finished job's time in the system, relative to the time on an equal share of the units.
+
+    References
+    ----------
+    Mahajan et al., Themis: Fair and Efficient GPU Cluster Scheduling, NSDI 2020, section 3.
+    """
     for offered, members in _shared_by(outcome, records):
         begin = np.array(
             [max(record.job.tsub_ns, outcome.start_ns) for record in members],

@@ -140,7 +140,9 @@ class Lucid(StoredState):
     def decide(self, state: State) -> Decision:
         """Start waiting jobs, alone or on the units of others."""
         self._submissions.see(state.jobs)
-        self._learn(state)
+        for view in state.jobs:
+            if view.executed_s >= self.profile_s and view.job.model:
+                self._known.add(_kind(view.job))
         waiting = list(state.jobs.waiting)
         if not waiting:
             return Decision.keep()
@@ -318,12 +320,6 @@ class Lucid(StoredState):
             or view.executed_s >= self.profile_s
             or _kind(job) in self._known
         )
-
-    def _learn(self, state: State) -> None:
-        """Remember the profiles of jobs that have run long enough."""
-        for view in state.jobs:
-            if view.executed_s >= self.profile_s and view.job.model:
-                self._known.add(_kind(view.job))
 
     def _next_known(self, state: State) -> int | None:
         """Return when the next running job will have been profiled, and may be joined."""

@@ -211,6 +211,10 @@ def _joined(job: Job, early: JobRecord | None, late: JobRecord | None) -> JobRec
         return replace(early, job=job) if early is not None else JobRecord(job)
     if early is None:
         return replace(late, job=job)
+    before_s, until_ns = early.run_seconds, early.finish_ns
+    if not (late.start_ns is None or early.start_ns is None or until_ns is None):
+        # With `compat` it may run in its pool at the same time.
+        before_s = max(min(until_ns, late.start_ns) - early.start_ns, 0) / SECOND_NS
     return replace(
         late,
         job=job,
@@ -222,12 +226,5 @@ def _joined(job: Job, early: JobRecord | None, late: JobRecord | None) -> JobRec
         starts=early.starts + late.starts,
         preemptions=early.preemptions + late.preemptions,
         unit_seconds=early.unit_seconds + late.unit_seconds,
-        run_seconds=_before(early, late.start_ns) + late.run_seconds,
+        run_seconds=before_s + late.run_seconds,
     )
-
-
-def _before(early: JobRecord, start_ns: int | None) -> float:
-    """Seconds in the profiler before the job ran in its pool: with `compat` it may run there at the same time."""
-    if start_ns is None or early.start_ns is None or early.finish_ns is None:
-        return early.run_seconds
-    return max(min(early.finish_ns, start_ns) - early.start_ns, 0) / SECOND_NS
