@@ -83,6 +83,7 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
     >>> observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
     """
 
+    _state: State | None
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
 
     def __init__(
@@ -115,13 +116,13 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
             }
         )
         self.action_space = gym.spaces.MultiDiscrete([units + 1] * self.max_jobs)
-        self._replay = self._new()
-        self._state: State | None = None
-        if self._advanced() is None:
+        self.reset()
+        if self._state is None:
             raise InputError(
                 "nothing is ever to be decided: no job is in play while a node is idle",
                 file=trace.source,
             )
+        self._state = None  # until it is reset
 
     @property
     def state(self) -> State | None:
@@ -133,7 +134,7 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin the replay anew; it is the same each time, whatever the seed."""
         super().reset(seed=seed)
-        self._replay = self._new()
+        self._replay = Replay(self._trace, self._jobs, self._policy, self._rules)
         self._state = self._advanced()
         return self._observation(), self._info(())
 
@@ -178,9 +179,6 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
         if self._replay.peek() is not None or self._state is not None:
             raise RuntimeError("the episode is not over")
         return self._replay.run()
-
-    def _new(self) -> Replay:
-        return Replay(self._trace, self._jobs, self._policy, self._rules)
 
     def _advanced(self) -> State | None:
         """The state of the next decision; None at the end of the replay."""

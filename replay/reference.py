@@ -318,24 +318,21 @@ class ReferenceRun:
 
     def optimise(self, backend: str, time_limit: float | None) -> dict[int, int]:
         """Solve the MILP over the counts, which is the published model without its flaws."""
-        posed = []
-        for job in (self.jobs[j] for j in self.play):
-            # The published model reads values between the curve's points only: no job gets more than the last.
-            largest = max(job.jmin, min(job.jmax, int(job.scalability.last)))
-            curve = job.objective
-            posed.append(
-                milp.Job(
-                    job.name,
-                    job.jmin,
-                    largest,
-                    curve.ns,
-                    curve.ps,
-                    job.tcup_s,
-                    job.tcdw_s,
-                )
+        posed = tuple(
+            milp.Job(
+                job.name,
+                job.jmin,
+                # The published model reads values between the curve's points only: no job gets more than the last.
+                max(job.jmin, min(job.jmax, int(job.scalability.last))),
+                job.objective.ns,
+                job.objective.ps,
+                job.tcup_s,
+                job.tcdw_s,
             )
+            for job in (self.jobs[j] for j in self.play)
+        )
         current = tuple(self.held[j] for j in self.play)
-        problem = milp.Problem(len(self.owner), self.tfwd_s, tuple(posed), current)
+        problem = milp.Problem(len(self.owner), self.tfwd_s, posed, current)
         # As published: the solver's own of several optima, and nothing in hand when its time is up.
         solution = milp.solve(
             problem, backend=backend, time_limit=time_limit, ties="solver"

@@ -99,13 +99,11 @@ class Nodes:
             self._free[node] = free[count:]
         return tuple(units)
 
-    def of(self, units: Sequence[int]) -> list[tuple[int, int]]:
-        """The nodes on which some units are: (node, units)."""
+    def own(self, units: Sequence[int]) -> list[tuple[int, int]] | None:
+        """The nodes on which some units are, None where one of them was taken: (node, units)."""
+        if not all(unit in self._free[unit // self._per] for unit in units):
+            return None
         return list(Counter(unit // self._per for unit in units).items())
-
-    def has(self, units: Sequence[int]) -> bool:
-        """Whether all of some units can still be taken."""
-        return all(unit in self._free[unit // self._per] for unit in units)
 
     def emptiest(self, count: int, kind: str | None = None) -> list[tuple[int, int]]:
         """The nodes (of a kind) with the most free units, descending, until there are `count` units: (node, units)."""

@@ -142,7 +142,14 @@ def make_world(seed: int) -> World:
         start_overhead_s=5.0,
         restart_overhead=((2, 10.0), (64, 20.0)),
     )
-    return World(seed, trace, jobs, rules, _interference(rng))
+    # Ratios of all pairs of models, some above the allowed maximum.
+    ratios = []
+    for a, b in combinations_with_replacement(MODELS, 2):
+        xi_a, xi_b = rng.uniform(1.0, 1.8, size=2).tolist()
+        ratios.append((a, b, xi_a, xi_a if a == b else xi_b))
+    frame = pd.DataFrame(ratios, columns=["model_a", "model_b", "xi_a", "xi_b"])
+    xi = Interference(xi_from_frame(frame), xi_max=1.6, unit_memory_gib=16.0)
+    return World(seed, trace, jobs, rules, xi)
 
 
 def _coming_and_going(
@@ -213,16 +220,6 @@ def _job(rng: np.random.Generator, number: int, units: int) -> Job:
         },
         sizes=some,
     )
-
-
-def _interference(rng: np.random.Generator) -> Interference:
-    """Ratios of all pairs of models, some above the allowed maximum."""
-    rows = []
-    for a, b in combinations_with_replacement(MODELS, 2):
-        xi_a, xi_b = rng.uniform(1.0, 1.8, size=2).tolist()
-        rows.append((a, b, xi_a, xi_a if a == b else xi_b))
-    frame = pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b"])
-    return Interference(xi_from_frame(frame), xi_max=1.6, unit_memory_gib=16.0)
 
 
 # A registered name, a class, a function that makes one, or an instance.

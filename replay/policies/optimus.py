@@ -156,9 +156,9 @@ def _loss_of(job: Job) -> tuple[float, LossCurve]:
     InputError
         Naming job and column.
     """
-    values = []
-    for column in (EPOCH, *LOSS):
-        value = number_in(job, column)
+    values = [number_in(job, column) for column in (EPOCH, *LOSS)]
+    known = [value for value in values if value is not None]
+    for column, value in zip((EPOCH, *LOSS), values, strict=True):
         if value is None or value < 0 or (value == 0 and column != LOSS[2]):
             expected = "a number >= 0" if column == LOSS[2] else "a number > 0"
             raise InputError(
@@ -166,8 +166,7 @@ def _loss_of(job: Job) -> tuple[float, LossCurve]:
                 column=column,
                 job=job.name,
             )
-        values.append(value)
-    return values[0], LossCurve(*values[1:])
+    return known[0], LossCurve(*known[1:])
 
 
 def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:

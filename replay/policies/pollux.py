@@ -87,12 +87,10 @@ class Pollux(Rounds):
 
     def _counts(self, state: State) -> tuple[int, ...]:
         """Units for each job that maximise the mean: a sum of terms, so a multiple-choice knapsack."""
-        tables = []
+        tables, fair = [], -(-state.idle // len(state.jobs))  # units, rounded up
         for view in state.jobs:
             max_units = min(self._most(view), state.idle)
-            by_nodes = speedup_table(
-                _speed(view), 2, max_units, FAIR_NODES, _fair(state)
-            )
+            by_nodes = speedup_table(_speed(view), 2, max_units, FAIR_NODES, fair)
             speedup = np.concatenate([by_nodes[1, :2], by_nodes[2, 2:]])
             others = np.arange(max_units + 1) != view.units
             speedup[others] *= restart_factor(view, state.time_ns, self.delay_s)
@@ -118,12 +116,13 @@ class Pollux(Rounds):
         idle = np.array(state.machine.idle_by_node(), dtype=np.int64)
         nodes = np.flatnonzero(idle)
         most = [self._most(view) for view in views]
+        fair = -(-state.idle // len(views))
         held = np.zeros((len(views), len(nodes)), dtype=np.int64)
         for row, view in enumerate(views):
             on = np.array(view.held, dtype=np.int64) // per
             np.add.at(held[row], np.searchsorted(nodes, on), 1)
         tables = [
-            speedup_table(_speed(view), 2, max(most), FAIR_NODES, _fair(state))
+            speedup_table(_speed(view), 2, max(most), FAIR_NODES, fair)
             for view in views
         ]
         fits = None
@@ -223,11 +222,6 @@ def _speed(view: JobView) -> Speed:
     if isinstance(view.dynamics, ApplicationDynamics):
         return view.dynamics.goodput
     return view.job.scalability
-
-
-def _fair(state: State) -> int:
-    """A job's fair share of the units, rounded up."""
-    return -(-state.idle // len(state.jobs))
 
 
 FloatArray = NDArray[np.float64]

@@ -341,8 +341,8 @@ def _placed(
     ):
         count, held = counts[position], state.jobs[position].held
         chosen = nodes.tightest(count, kinds[position] if count else None)
-        if position not in changed and nodes.has(held):
-            own = nodes.of(held)
-            chosen = own if len(own) <= len(chosen) else chosen
+        own = nodes.own(held) if position not in changed else None
+        if own is not None and len(own) <= len(chosen):
+            chosen = own
         placement[position] = nodes.take(chosen, held if anew else ())
     return placement

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from bft.models import Job, JobTable
 from bft.models.checks import Number, check_fields, whole
@@ -127,6 +125,10 @@ class Lucid(StoredState):
     )
     name: str = field(default="lucid", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
+    _submissions: RecentSubmissions = field(init=False, repr=False)
+    _table: ForecastTable | None = field(
+        default=None, init=False, repr=False, metadata=NOT_STORED
+    )
     _known: set[tuple[str, float | None]] = field(
         default_factory=set, init=False, repr=False
     )
@@ -136,6 +138,15 @@ class Lucid(StoredState):
 
     def __post_init__(self) -> None:
         check_fields(self)
+        self._submissions = RecentSubmissions(self.horizon_s)
+        if self.forecast.endswith(".json"):
+            from bft.models.learned.forecast import Forecaster
+            from bft.models.learned.saved_models import read_model
+
+            model = read_model(self.forecast, Forecaster)
+            self._submissions = LearntForecast(model, self.horizon_s)
+        elif self.forecast not in ("", *STEADY):
+            self._table = read_forecast_table(self.forecast, horizon_s=self.horizon_s)
 
     def decide(self, state: State) -> Decision:
         """Start waiting jobs, alone or on the units of others."""
@@ -190,31 +201,6 @@ class Lucid(StoredState):
             most_units=self.profiler_units,
             compat=self.compat,
         )
-
-    def state(self) -> dict[str, Any]:
-        """The submissions seen so far, and the models with profiles."""
-        return {"submissions": self._submissions.state(), **super().state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        self._submissions.restore(state["submissions"])
-        super().restore(state)
-
-    @cached_property
-    def _submissions(self) -> RecentSubmissions:
-        """Forecast of submissions from recent ones, and from a trained model if one is given."""
-        if not self.forecast.endswith(".json"):
-            return RecentSubmissions(self.horizon_s)
-        from bft.models.learned.forecast import Forecaster
-        from bft.models.learned.saved_models import read_model
-
-        return LearntForecast(read_model(self.forecast, Forecaster), self.horizon_s)
-
-    @cached_property
-    def _table(self) -> ForecastTable | None:
-        if self.forecast in ("", *STEADY) or self.forecast.endswith(".json"):
-            return None
-        return read_forecast_table(self.forecast, horizon_s=self.horizon_s)
 
     def _expect(self, at_ns: int) -> Expected:
         """The submissions that are expected at an instant."""
