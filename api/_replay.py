@@ -28,7 +28,7 @@ from bft.replay.inputs.files import InMemory
 from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import FIELDS
 from bft.replay.policies import PolicyError
-from bft.replay.policies.registry import BUILT_IN, check_made, named, policy_factory
+from bft.replay.policies.registry import BUILT_IN, check_made, named, policy_type
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import trace_from_frame
@@ -201,7 +201,7 @@ def is_built_in(policy: Any) -> bool:
     """Whether this is the class of one of the policies that the command line knows."""
     name = getattr(policy, "name", None)
     known = isinstance(name, str) and name in BUILT_IN
-    return known and policy_factory(str(name)) is policy
+    return known and policy_type(str(name)).factory is policy
 
 
 def _as_name(title: str) -> str:

@@ -33,7 +33,7 @@ from bft.replay import (
 )
 from bft.replay.engine.ledger import Outcome
 from bft.replay.policies.fifo import Fifo
-from bft.replay.policies.registry import policy_factory
+from bft.replay.policies.registry import policy_type
 from bft.replay.trace.node_trace import SECOND_NS
 
 ROUNDS = 3
@@ -310,7 +310,11 @@ def main() -> None:
     )
     options = parser.parse_args()
     named = options.policies.split(",") if options.policies else ()
-    policies = tuple(map(policy_factory, named)) or (Keeps, Fifo, EqualShare)
+    policies = tuple(policy_type(name).factory for name in named) or (
+        Keeps,
+        Fifo,
+        EqualShare,
+    )
     parts: dict[str, Callable[[], None]] = {
         "waiting": lambda: waiting(options.events, policies),
         "running": lambda: running(options.events),

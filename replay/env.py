@@ -7,6 +7,7 @@ continues to the next decision, and the reward is the net progress of all jobs u
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,19 +48,6 @@ JOB_COLUMNS = (
 )
 
 
-class _Outside:
-    """A placeholder for the agent, which chooses the actions: the replay never asks it."""
-
-    name = "environment"
-
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-
-    def decide(self, state: State) -> Decision:
-        """Refuse to decide: the environment's agent decides."""
-        raise RuntimeError("the environment decides")
-
-
 class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
     """A replay of elastic jobs in which an agent decides.
 
@@ -95,6 +83,7 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
     >>> observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
     """
 
+    _state: State | None
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
 
     def __init__(
@@ -107,7 +96,10 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
         clairvoyant: bool = False,
     ) -> None:
         self._trace, self._jobs, self._rules = trace, jobs, rules
-        self._policy = _Outside(Kind(clairvoyant=clairvoyant))
+        self._seconds = (trace.end - trace.start) / SECOND_NS
+        # The replay never asks its policy: the agent decides.
+        kind = Kind(clairvoyant=clairvoyant)
+        self._policy: Any = SimpleNamespace(name="environment", kind=kind)
         in_play = min(rules.max_jobs or len(jobs), len(jobs))
         self.max_jobs = in_play if max_jobs is None else max_jobs
         if self.max_jobs < in_play:
@@ -124,14 +116,13 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
             }
         )
         self.action_space = gym.spaces.MultiDiscrete([units + 1] * self.max_jobs)
-        self._replay = self._new()
-        self._state: State | None = None
-        self._outcome: Outcome | None = None
-        if self._advanced() is None:
+        self.reset()
+        if self._state is None:
             raise InputError(
                 "nothing is ever to be decided: no job is in play while a node is idle",
                 file=trace.source,
             )
+        self._state = None  # until it is reset
 
     @property
     def state(self) -> State | None:
@@ -143,7 +134,7 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin the replay anew; it is the same each time, whatever the seed."""
         super().reset(seed=seed)
-        self._replay, self._outcome = self._new(), None
+        self._replay = Replay(self._trace, self._jobs, self._policy, self._rules)
         self._state = self._advanced()
         return self._observation(), self._info(())
 
@@ -187,12 +178,7 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
         """
         if self._replay.peek() is not None or self._state is not None:
             raise RuntimeError("the episode is not over")
-        if self._outcome is None:
-            self._outcome = self._replay.run()
-        return self._outcome
-
-    def _new(self) -> Replay:
-        return Replay(self._trace, self._jobs, self._policy, self._rules)
+        return self._replay.run()
 
     def _advanced(self) -> State | None:
         """The state of the next decision; None at the end of the replay."""
@@ -201,10 +187,6 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
             if state is not None:
                 return state
         return None
-
-    @property
-    def _seconds(self) -> float:
-        return (self._trace.end - self._trace.start) / SECOND_NS
 
     def _bounds(self, units: int) -> NDArray[np.float64]:
         """The largest value of each column, one row for each job that may be in play."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 
 import pandas as pd
@@ -41,51 +40,6 @@ NOBODY = -1
 def _added(terms: Iterable[float]) -> float:
     """Add terms one after the other, as the published replayer did: from Python 3.12 on `sum` rounds less."""
     return reduce(operator.add, terms, 0.0)
-
-
-@dataclass(frozen=True, eq=False)
-class ReferenceRun:
-    """The results that the published replayer would have written.
-
-    Parameters
-    ----------
-    steps
-        One row a node event after the first, columns `STEP_LOG_COLUMNS`; evtTime as UTC datetime64[ns].
-    jobs
-        The jobs of the run; `finish_ns` and `progress` are in their order.
-    finish_ns
-        UTC ns of the event at which each job was seen to have finished, None when it was not.
-    progress
-        Samples each job has done, at most its Pmax.
-    start_ns
-        UTC ns of the first row, which is neither optimised nor logged.
-    start_nodes, start_jobs
-        Idle nodes and jobs in play at that row.
-    decisions
-        How often an allocation was decided: in rows with idle nodes and jobs in play.
-    timeouts, fallbacks
-        Decisions (MILP) that ran into the time limit, so that the map was kept, and decisions for which the backend
-        failed and the exact dynamic programme (DP) stood in.
-    interrupted
-        Whether `should_stop` ended the run; the results are then those up to that row.
-    """
-
-    steps: pd.DataFrame
-    jobs: JobTable
-    finish_ns: tuple[int | None, ...]
-    progress: tuple[float, ...]
-    start_ns: int
-    start_nodes: int
-    start_jobs: int
-    decisions: int
-    timeouts: int
-    fallbacks: int
-    interrupted: bool
-
-    @property
-    def total_progress(self) -> float:
-        """Samples done by all jobs."""
-        return _added(self.progress)
 
 
 def replay_reference(
@@ -134,37 +88,22 @@ def replay_reference(
             f"--compat reference allocates whole nodes, but the trace has {trace.units_per_node} units a node",
             file=trace.source or None,
         )
-    replay = _Reference(
+    run = ReferenceRun(
         trace, jobs, tfwd_s, max_jobs, (backend, time_limit) if use_milp else None
     )
     row_0_has_nodes = len(trace) > 0 and int(trace.times[0]) == trace.start
-    replay.begin(trace.joins(0) if row_0_has_nodes else trace.joined[:0])
-    start_nodes, start_jobs = len(replay.owner), len(replay.play)
-    interrupted = False
+    run.begin(trace.joins(0) if row_0_has_nodes else trace.joined[:0])
     for event in range(1 if row_0_has_nodes else 0, len(trace)):
         if should_stop is not None and should_stop():
-            interrupted = True
+            run.interrupted = True
             break
-        more = replay.row(
-            int(trace.times[event]), trace.leaves(event), trace.joins(event)
-        )
+        instant = int(trace.times[event])
+        more = run.row(instant, trace.leaves(event), trace.joins(event))
         if on_step is not None:
-            on_step(replay.now, replay.decisions)
+            on_step(run.now, run.decisions)
         if not more:
             break
-    return ReferenceRun(
-        steps=replay.steps(),
-        jobs=jobs,
-        finish_ns=tuple(replay.finish_ns),
-        progress=tuple(replay.progress),
-        start_ns=trace.start,
-        start_nodes=start_nodes,
-        start_jobs=start_jobs,
-        decisions=replay.decisions,
-        timeouts=replay.timeouts,
-        fallbacks=replay.fallbacks,
-        interrupted=interrupted,
-    )
+    return run
 
 
 def write_step_log(run: ReferenceRun, path: str | Path) -> None:
@@ -175,10 +114,30 @@ def write_step_log(run: ReferenceRun, path: str | Path) -> None:
     steps.to_csv(path, index=False, float_format="%.6f", lineterminator="\n")
 
 
-class _Reference:
-    """The state of one replay, and one method for each stage of a row, in the published order.
+class ReferenceRun:
+    """A replay as the published program does it: its results, and one method for each stage of a row, in its order.
 
     Jobs are named by their position in the table.
+
+    Attributes
+    ----------
+    steps
+        One row a node event after the first, columns `STEP_LOG_COLUMNS`; evtTime as UTC datetime64[ns].
+    jobs
+        The jobs of the run; `finish_ns` and `progress` are in their order.
+    finish_ns
+        UTC ns of the event at which each job was seen to have finished, None when it was not.
+    progress
+        Samples each job has done, at most its Pmax.
+    start_ns, start_nodes, start_jobs
+        UTC ns of the first row, which is neither optimised nor logged, and its idle nodes and jobs in play.
+    decisions
+        How often an allocation was decided: in rows with idle nodes and jobs in play.
+    timeouts, fallbacks
+        Decisions (MILP) that ran into the time limit, so that the map was kept, and decisions for which the backend
+        failed and the exact dynamic programme (DP) stood in.
+    interrupted
+        Whether `should_stop` ended the run; the results are then those up to that row.
     """
 
     def __init__(
@@ -189,18 +148,14 @@ class _Reference:
         max_jobs: int,
         solver: tuple[str, float | None] | None,
     ) -> None:
-        self.jobs, self.tfwd_s, self.max_jobs, self.solver = (
-            jobs.jobs,
-            tfwd_s,
-            max_jobs,
-            solver,
-        )
+        self.jobs, self.tfwd_s, self.max_jobs = jobs.jobs, tfwd_s, max_jobs
+        self.solver = solver
         self.rates: list[list[float]] = [
             # P at 0, 1, ... nodes, as far as the curve goes, in samples/s.
             job.scalability.table(min(job.jmax, int(job.scalability.last))).tolist()
             for job in self.jobs
         ]
-        self.now = trace.start
+        self.start_ns = self.now = trace.start
         # Holder of each idle node. The dict's order is that of the published columns: nodes that join come last.
         self.owner: dict[int, int] = {}
         self.waiting = list(range(len(self.jobs)))
@@ -213,6 +168,7 @@ class _Reference:
         self.rate = 0.0
         self.running = 0
         self.decisions = self.timeouts = self.fallbacks = 0
+        self.interrupted = False
         self.log: list[tuple[int | float, ...]] = []
 
     # --- rows -----------------------------------------------------------------------------------------------------
@@ -221,6 +177,7 @@ class _Reference:
         """Take the nodes of row 0: it is not optimised, not logged, and the one start that is not free."""
         self.join(nodes)
         self.admit()
+        self.start_nodes, self.start_jobs = len(self.owner), len(self.play)
         if not self.play:
             return
         # Published: a random map over the jobs in play. With one job, as in all published tables, it gets all; so does
@@ -250,7 +207,7 @@ class _Reference:
             self.running = 0
         else:
             if self.play and self.owner:
-                rescale = self.charge(self.decide())
+                rescale = self.decide()
             self.rate = _added(self.rate_of(j) for j in self.play)
             if self.play or not self.owner:
                 # Counts jobs with any node at all, also below Jmin. Quirk: with nobody in play the number is stale,
@@ -324,17 +281,13 @@ class _Reference:
             entered = set(submitted)
             self.waiting = [j for j in self.waiting if j not in entered]
 
-    def decide(self) -> dict[int, int]:
-        """Decide and settle the new allocation. Returns the units of the jobs in play before it."""
+    def decide(self) -> float:
+        """Settle a new allocation; its rescale cost, owed in the next row, is priced in P (decisions price in O)."""
         self.decisions += 1
         before = {j: self.held[j] for j in self.play}
         self.settle(
             self.heuristic() if self.solver is None else self.optimise(*self.solver)
         )
-        return before
-
-    def charge(self, before: dict[int, int]) -> float:
-        """Rescale cost of a decision, owed in the next row: priced in P (decisions price in O)."""
         for j, units in before.items():
             if self.held[j] != units:
                 seconds = (
@@ -365,24 +318,21 @@ class _Reference:
 
     def optimise(self, backend: str, time_limit: float | None) -> dict[int, int]:
         """Solve the MILP over the counts, which is the published model without its flaws."""
-        posed = []
-        for job in (self.jobs[j] for j in self.play):
-            # The published model reads values between the curve's points only: no job gets more than the last.
-            largest = max(job.jmin, min(job.jmax, int(job.scalability.last)))
-            curve = job.objective
-            posed.append(
-                milp.Job(
-                    job.name,
-                    job.jmin,
-                    largest,
-                    curve.ns,
-                    curve.ps,
-                    job.tcup_s,
-                    job.tcdw_s,
-                )
+        posed = tuple(
+            milp.Job(
+                job.name,
+                job.jmin,
+                # The published model reads values between the curve's points only: no job gets more than the last.
+                max(job.jmin, min(job.jmax, int(job.scalability.last))),
+                job.objective.ns,
+                job.objective.ps,
+                job.tcup_s,
+                job.tcdw_s,
             )
+            for job in (self.jobs[j] for j in self.play)
+        )
         current = tuple(self.held[j] for j in self.play)
-        problem = milp.Problem(len(self.owner), self.tfwd_s, tuple(posed), current)
+        problem = milp.Problem(len(self.owner), self.tfwd_s, posed, current)
         # As published: the solver's own of several optima, and nothing in hand when its time is up.
         solution = milp.solve(
             problem, backend=backend, time_limit=time_limit, ties="solver"
@@ -420,6 +370,12 @@ class _Reference:
             )
         return self.rates[j][nodes]
 
+    @property
+    def total_progress(self) -> float:
+        """Samples done by all jobs."""
+        return _added(self.progress)
+
+    @cached_property
     def steps(self) -> pd.DataFrame:
         """The log as a frame."""
         frame = pd.DataFrame.from_records(self.log, columns=list(STEP_LOG_COLUMNS))

@@ -33,7 +33,7 @@ from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools,
 from bft.replay.reference import replay_reference, write_step_log
 from bft.replay.results import run_directory as results
 from bft.replay.results.bounds import Bounds, beside_bounds, bounds_of
-from bft.replay.results.census import Census
+from bft.replay.results.census import census_of
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.headlines import BEST, MUCH_LEFT, advice, costs
 from bft.replay.results.host import host_metrics, host_notes
@@ -431,7 +431,7 @@ def _admitted(run: Run) -> dict[str, Any]:
         return {}
     came = [
         record
-        for record in Census.of(run.outcome).group("submitted")
+        for record in census_of(run.outcome.records, run.outcome.end_ns)["submitted"]
         if record.job.deadline_ns is not None
     ]
     refused = [record.job.name for record in came if record.refused_ns is not None]
@@ -452,7 +452,10 @@ def _bound(run: Run) -> dict[str, Any]:
             why_none=f"no bound is known: --policy {policy} runs jobs on further nodes first"
         )
     else:
-        refused = [each.job.name for each in Census.of(run.outcome).group("refused")]
+        refused = [
+            each.job.name
+            for each in census_of(run.outcome.records, run.outcome.end_ns)["refused"]
+        ]
         bounds = bounds_for(run.options, run.inputs, run.pools, refused)
     return beside_bounds(run.outcome, bounds)
 

@@ -11,6 +11,7 @@ import click
 
 from bft.models import InputError
 from bft.models.checks import Name
+from bft.models.plugins import constants_of
 from bft.replay.cli.groups import Command
 from bft.replay.cli.parameters import json_option
 
@@ -50,7 +51,7 @@ def _known(name: str, names: list[str]) -> str:
 
 def _described(name: str, *, may_fail: bool) -> dict[str, Any]:
     from bft.replay.options.options import Options
-    from bft.replay.policies.registry import policy_options, policy_type
+    from bft.replay.policies.registry import policy_type
 
     try:
         policy = policy_type(name)
@@ -58,7 +59,7 @@ def _described(name: str, *, may_fail: bool) -> dict[str, Any]:
         if not may_fail:
             raise
         return {"summary": str(error), "traits": [], "options": []}
-    options = policy_options(policy.factory, list(Options().settings()))
+    options = constants_of(policy.factory, list(Options().settings()))
     return {
         "summary": next(iter((inspect.getdoc(policy.factory) or "").splitlines()), ""),
         "traits": list(policy.kind.stated),

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from bft.replay.policies.equal_share import EqualShare as EqualShare
     from bft.replay.policies.milp import MilpPolicy as MilpPolicy
     from bft.replay.policies.milp_sharing import MilpSharingPolicy as MilpSharingPolicy
-    from bft.replay.policies.registry import make_policy as make_policy
-    from bft.replay.policies.registry import policy_factory as policy_factory
     from bft.replay.policies.registry import policy_names as policy_names
-    from bft.replay.policies.registry import policy_options as policy_options
+    from bft.replay.policies.registry import policy_type as policy_type
 else:
     __getattr__, __dir__, __all__ = public_names(__name__)

@@ -20,43 +20,6 @@ FARTHEST = 2.0
 
 
 @compiled
-def cross(states: States, parents: IntArray, point: IntArray) -> States:
-    """Two children of each pair of parents (2, pairs), which exchange the rows before a point."""
-    pairs, jobs, nodes = len(point), states.shape[1], states.shape[2]
-    children = np.empty((2 * pairs, jobs, nodes), np.int16)
-    for c in range(2 * pairs):
-        pair, side = c % pairs, c // pairs
-        before, after = parents[1 - side, pair], parents[side, pair]
-        for j in range(jobs):
-            source = before if j < point[pair] else after
-            for n in range(nodes):
-                children[c, j, n] = states[source, j, n]
-    return children
-
-
-@compiled
-def thin(
-    states: States,
-    current: IntArray,
-    back: BoolArray,
-    thinned: BoolArray,
-    lost: BoolArray,
-) -> None:
-    """Set the rows in `back` to `current`; then the elements in `lost`, a row for each row in `thinned`, to 0."""
-    row = 0
-    for c in range(states.shape[0]):
-        for j in range(states.shape[1]):
-            if back[c, j]:
-                for n in range(states.shape[2]):
-                    states[c, j, n] = current[j, n]
-            if thinned[c, j]:
-                for n in range(states.shape[2]):
-                    if lost[row, n]:
-                        states[c, j, n] = 0
-                row += 1
-
-
-@compiled
 def rooms(states: States, capacity: IntArray) -> tuple[IntArray, int]:
     """The jobs on each node that has room, -1 on others: shape (candidates, nodes). Second, their sum on those."""
     crowd = np.zeros((states.shape[0], states.shape[2]), np.int64)

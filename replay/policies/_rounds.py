@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
+from bft.models.checks import check_fields
 from bft.replay.engine.policy_api import Decision, State
+from bft.replay.engine.snapshot import StoredState
+from bft.replay.policies._constants import rounds
 from bft.replay.trace.node_trace import SECOND_NS
 
 
@@ -24,19 +29,37 @@ def next_round(now_ns: int, interval_s: float) -> int | None:
     return (now_ns // step + 1) * step if step > 0 else None
 
 
-def keep_what_is_left(state: State, *, wake_ns: int | None) -> Decision:
-    """Change only what must change: a job that cannot run on what it has gives back its newest units."""
-    views = {position: state.jobs[position] for position in state.jobs.running}
-    left = {
-        position: view.held[: view.job.at_most(view.units)]
-        for position, view in views.items()
-    }
-    fewer = {
-        position: held
-        for position, held in left.items()
-        if len(held) < views[position].units
-    }
-    return Decision.placed(fewer, wake_ns=wake_ns)
+@dataclass
+class Rounds(StoredState, ABC):
+    """What policies have in common that decide in rounds.
+
+    Parameters
+    ----------
+    interval_s
+        Seconds between decisions; 0 decides whenever something happens.
+    """
+
+    interval_s: float = rounds(60.0)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def decide(self, state: State) -> Decision:
+        """Decide at a round; in between a job that cannot run on what it has gives back its newest units."""
+        wake_ns = next_round(state.time_ns, self.interval_s)
+        if is_round(state.time_ns, self.interval_s):
+            return self.round(state).waking(wake_ns)
+        fewer = {}
+        for position in state.jobs.running:
+            view = state.jobs[position]
+            runs_on = view.job.at_most(view.units)
+            if runs_on < view.units:
+                fewer[position] = view.held[:runs_on]
+        return Decision.placed(fewer, wake_ns=wake_ns)
+
+    @abstractmethod
+    def round(self, state: State) -> Decision:
+        """Decide."""
 
 
 class Nodes:
@@ -76,13 +99,11 @@ class Nodes:
             self._free[node] = free[count:]
         return tuple(units)
 
-    def of(self, units: Sequence[int]) -> list[tuple[int, int]]:
-        """The nodes on which some units are: (node, units)."""
+    def own(self, units: Sequence[int]) -> list[tuple[int, int]] | None:
+        """The nodes on which some units are, None where one of them was taken: (node, units)."""
+        if not all(unit in self._free[unit // self._per] for unit in units):
+            return None
         return list(Counter(unit // self._per for unit in units).items())
-
-    def has(self, units: Sequence[int]) -> bool:
-        """Whether all of some units can still be taken."""
-        return all(unit in self._free[unit // self._per] for unit in units)
 
     def emptiest(self, count: int, kind: str | None = None) -> list[tuple[int, int]]:
         """The nodes (of a kind) with the most free units, descending, until there are `count` units: (node, units)."""

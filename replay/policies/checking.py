@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations_with_replacement, zip_longest
-from typing import Any
+from operator import methodcaller
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from bft.models import Curve, InputError, Job, JobTable, Objective, xi_from_frame
+from bft.models.plugins import built
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import (
     Decision,
-    Jobs,
     Policy,
     PolicyCall,
     PolicyError,
-    State,
 )
 from bft.replay.engine.rules import Interference, Rules
-from bft.replay.engine.units import Holdings
-from bft.replay.policies.registry import check_made, make_policy, policy_options
+from bft.replay.policies.registry import check_made, policy_type
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, from_changes
 
@@ -67,10 +68,9 @@ def check_policy(
     """Check the properties that every policy must have, in small random worlds.
 
     - It has a `name`, `decide(state)` and, where it states one, a valid `kind`.
-    - It returns a decision for a state without jobs, without idle units, and with more jobs than units.
+    - It returns a decision wherever jobs are in play and units are idle, also with more jobs than units.
     - The engine can carry out its decisions: they respect bounds of jobs, idle units, and its kind (a rigid job runs
       with the units it got; nothing moves or shares units unless the kind allows it).
-    - It does not change its input.
     - It is deterministic: two fresh instances that see the same states make the same decisions.
     - After an interruption, resumed from `state()` (through JSON), it decides as without the interruption.
 
@@ -102,7 +102,16 @@ def check_policy(
     bft.replay.policies.checking.PolicyCheckError: policy 'greedy' ... check_policy(..., seed=0, worlds=1)
     """
     for number in range(seed, seed + worlds):
-        _Checked(policy, make_world(number)).check()
+        world = make_world(number)
+        try:
+            _check(policy, world)
+        except PolicyCheckError as error:
+            what, why = error.args
+            nodes, per = len(world.trace.nodes), world.trace.units_per_node
+            where = f"{nodes} nodes of {per} units, {len(world.jobs)} jobs"
+            again = f"check_policy(..., seed={number}, worlds=1)"
+            message = f"policy {_name(policy)!r} lacks {what!r} ({where}): {why}; to see it again: {again}"
+            raise PolicyCheckError(message) from error.__cause__
 
 
 def make_world(seed: int) -> World:
@@ -133,7 +142,14 @@ def make_world(seed: int) -> World:
         start_overhead_s=5.0,
         restart_overhead=((2, 10.0), (64, 20.0)),
     )
-    return World(seed, trace, jobs, rules, _interference(rng))
+    # Ratios of all pairs of models, some above the allowed maximum.
+    ratios = []
+    for a, b in combinations_with_replacement(MODELS, 2):
+        xi_a, xi_b = rng.uniform(1.0, 1.8, size=2).tolist()
+        ratios.append((a, b, xi_a, xi_a if a == b else xi_b))
+    frame = pd.DataFrame(ratios, columns=["model_a", "model_b", "xi_a", "xi_b"])
+    xi = Interference(xi_from_frame(frame), xi_max=1.6, unit_memory_gib=16.0)
+    return World(seed, trace, jobs, rules, xi)
 
 
 def _coming_and_going(
@@ -206,180 +222,87 @@ def _job(rng: np.random.Generator, number: int, units: int) -> Job:
     )
 
 
-def _interference(rng: np.random.Generator) -> Interference:
-    """Ratios of all pairs of models, some above the allowed maximum."""
-    rows = []
-    for a, b in combinations_with_replacement(MODELS, 2):
-        xi_a, xi_b = rng.uniform(1.0, 1.8, size=2).tolist()
-        rows.append((a, b, xi_a, xi_a if a == b else xi_b))
-    frame = pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b"])
-    return Interference(xi_from_frame(frame), xi_max=1.6, unit_memory_gib=16.0)
+# A registered name, a class, a function that makes one, or an instance.
+Given: TypeAlias = str | Policy | Callable[..., Policy]
 
 
-class _Checked:
-    """A policy in one world."""
-
-    def __init__(
-        self, policy: str | Policy | Callable[..., Policy], world: World
-    ) -> None:
-        self._given, self._world = policy, world
-        self._name = str(getattr(policy, "name", policy))
-
-    def check(self) -> None:
-        """Check every property, the simplest first."""
-        self._name = self._fresh().name
-        self._answers_nothing()
-        once = self._played()
-        how = "asked twice, two fresh ones differ"
-        self._same(once, self._played(), "deterministic", how)
-        how = "stopped in the middle and resumed, it differs; what it remembers belongs into state() and restore()"
-        resumed = self._played(stop_at=(len(once) - 1) // 2)
-        self._same(once, resumed, "resumable", how)
-
-    def _same(self, once: list[str], again: list[str], what: str, how: str) -> None:
+def _check(given: Given, world: World) -> None:
+    """Check every property in one world."""
+    once = _played(given, world)
+    for what, stop_at, how in (
+        ("deterministic", None, "asked twice, two fresh ones differ"),
+        (
+            "resumable",
+            (len(once) - 1) // 2,
+            "stopped in the middle and resumed, it differs; what it remembers belongs into state() and restore()",
+        ),
+    ):
+        again = _played(given, world, stop_at)
         for number, (one, other) in enumerate(zip_longest(once, again)):
             if one != other:
                 shown = f"decision {number} is {one!s:.300} and {other!s:.300}"
-                raise self._lacks(what, f"{how}: {shown}")
-
-    def _fresh(self) -> Policy:
-        """A policy that has seen nothing."""
-        given, settings = self._given, self._world.settings()
-        try:
-            if isinstance(given, str):
-                return make_policy(given, settings)
-            if isinstance(given, type):
-                known = {option.name for option in policy_options(given)}
-                made = given(**{key: settings[key] for key in known & settings.keys()})
-            else:
-                made = copy.deepcopy(given) if hasattr(given, "decide") else given()
-            check_made(self._name, made)
-        except (InputError, TypeError) as error:
-            raise self._lacks("a policy", str(error)) from error
-        policy: Policy = made
-        return policy
-
-    def _answers_nothing(self) -> None:
-        """Check that a policy answers a state without jobs or without idle units."""
-        replay = self._replay()
-        state = None
-        while state is None:
-            state = replay.advance()
-        per = state.machine.units_per_node
-        busy = Holdings(state.machine.nodes * per, per)
-        for label, asked in (
-            ("without jobs", replace(state, jobs=Jobs())),
-            ("without idle units", State(state.time_ns, 0, state.jobs, busy)),
-        ):
-            decision = self._decision(self._fresh(), asked, f"asked {label}")
-            counts = decision.counts_in(asked)
-            if len(counts) != len(asked.jobs) or any(counts):
-                expected = (0,) * len(asked.jobs)
-                what = f"asked {label} of {len(self._world.jobs)}, it gives {counts}, not {expected}"
-                raise self._lacks("answers", what)
-
-    def _replay(self) -> Replay:
-        world = self._world
-        return Replay(
-            world.trace, world.jobs, self._fresh(), world.rules, world.interference
-        )
-
-    def _played(self, stop_at: int | None = None) -> list[str]:
-        """Replay with a fresh policy and return each decision with its time, and the results last, as texts.
-
-        With `stop_at`, save before that entry and continue with another fresh policy.
-        """
-        replay = self._replay()
-        played: list[str] = []
-        jobs = list(map(repr, self._world.jobs))
-        while replay.peek() is not None:
-            if len(played) == stop_at:
-                stop_at = None
-                replay = self._resumed(replay)
-            state = replay.advance()
-            if state is None:
-                continue
-            when = f"decision {len(played)}"
-            before = _seen(state)
-            decision = self._decision(replay.policy, state, f"at {when}")
-            if _seen(state) != before:
-                what = f"at {when} it changed the state that it was given"
-                raise self._lacks("no mutation", what)
-            try:
-                replay.decide(decision)
-            except PolicyError as error:
-                raise self._lacks("the engine's rules", f"{when}: {error}") from error
-            played.append(_shown(state.time_ns, decision))
-        if list(map(repr, self._world.jobs)) != jobs:
-            raise self._lacks("no mutation", "it changed the jobs that it was given")
-        outcome = replay.run()
-        books = [
-            (r.start_ns, r.finish_ns, r.work, r.gained, r.lost, r.unit_seconds)
-            for r in outcome.records
-        ]
-        return [*played, f"results: {books} {outcome.steps.to_csv()}"]
-
-    def _resumed(self, replay: Replay) -> Replay:
-        """A replay in the same position with a fresh policy, restored through JSON."""
-        fresh, policy = self._replay(), replay.policy
-        if hasattr(policy, "state") != hasattr(policy, "restore"):
-            what = "it has one of state() and restore() without the other"
-            raise self._lacks("resumable", what)
-        try:
-            stored = [json.dumps(replay.state(), default=_plain) for _ in range(2)]
-            fresh.restore(json.loads(stored[0]))
-            for name, table in fresh.tables.items():
-                table.restore(replay.tables[name].saved())
-        except (PolicyError, TypeError, ValueError, AttributeError) as error:
-            what = f"its state() does not come back through JSON: {error}"
-            raise self._lacks("resumable", what) from error
-        if stored[0] != stored[1]:
-            raise self._lacks("resumable", "state(), called twice, differs")
-        return fresh
-
-    def _decision(self, policy: Policy, state: State, when: str) -> Decision:
-        try:
-            with PolicyCall(self._name, policy):
-                answer: object = policy.decide(state)
-        except PolicyError as error:
-            raise self._lacks("answers", f"{when}: {error}") from error
-        if not isinstance(answer, Decision):
-            what = f"{when} it answered {answer!r:.100}; expected a Decision"
-            raise self._lacks("answers", what)
-        return answer
-
-    def _lacks(self, what: str, why: str) -> PolicyCheckError:
-        """The error for a property."""
-        trace, seed = self._world.trace, self._world.seed
-        where = f"{len(trace.nodes)} nodes of {trace.units_per_node} units, {len(self._world.jobs)} jobs"
-        again = f"check_policy(..., seed={seed}, worlds=1)"
-        return PolicyCheckError(
-            f"policy {self._name!r} lacks {what!r} ({where}): {why}; to see it again: {again}"
-        )
+                raise PolicyCheckError(what, f"{how}: {shown}")
 
 
-def _shown(now_ns: int, decision: Decision) -> str:
-    """The engine's part of a decision; how well and how fast it was solved may differ."""
-    counts, placement = decision.counts, decision.placement
-    parts = (
-        None if counts is None else [int(count) for count in counts],
-        None if placement is None else sorted(placement.items()),
-        decision.transfers,
-        decision.wake_ns,
-    )
-    return f"{parts} at {np.datetime64(now_ns, 'ns')}"
+def _fresh(given: Given, world: World) -> Policy:
+    """A policy that has seen nothing."""
+    factory: Any = given
+    if hasattr(given, "decide") and not isinstance(given, type):
+        factory = partial(copy.deepcopy, given)
+    with _named("a policy"):
+        if isinstance(given, str):
+            return policy_type(given).make(world.settings())
+        made: Policy = built(_name(given), factory, world.settings(), {})
+        check_made(_name(given), made)
+    return made
 
 
-def _seen(state: State) -> tuple[Any, ...]:
-    """The parts of a state that a policy must not change."""
-    views = [
-        (id(view.job), view.units, view.held, view.partners, view.rate, view.starts)
-        for view in state.jobs
-    ]
-    idle = list(state.machine.idle_by_node())
-    return state.time_ns, state.idle, views, idle, len(state.finished)
+def _replay(given: Given, world: World) -> Replay:
+    policy = _fresh(given, world)
+    return Replay(world.trace, world.jobs, policy, world.rules, world.interference)
 
 
-def _plain(value: Any) -> Any:
-    """Convert NumPy scalars to Python numbers."""
-    return value.item()
+def _played(given: Given, world: World, stop_at: int | None = None) -> list[str]:
+    """Replay with a fresh policy and return each decision with its time, and the results last, as texts.
+
+    With `stop_at`, save before that entry and continue with another fresh policy, restored through JSON.
+    """
+    replay, played = _replay(given, world), list[str]()
+    while replay.peek() is not None:
+        if len(played) == stop_at:
+            stop_at, fresh = None, _replay(given, world)
+            with _named("resumable", "its state() does not come back through JSON"):
+                stored = json.dumps(replay.state(), default=methodcaller("item"))
+                fresh.restore(json.loads(stored))
+                for name, table in fresh.tables.items():
+                    table.restore(replay.tables[name].saved())
+            replay = fresh
+        state = replay.advance()
+        if state is None:
+            continue
+        when, policy = f"decision {len(played)}", replay.policy
+        with _named("answers", f"at {when}"), PolicyCall(policy.name, policy):
+            decision: object = policy.decide(state)
+            if not isinstance(decision, Decision):
+                raise PolicyError(f"it answered {decision!r:.100}; expected a Decision")
+        with _named("the engine's rules", when):
+            replay.decide(decision)
+        counts, at = decision.counts_in(state), np.datetime64(state.time_ns, "ns")
+        played.append(f"{counts}, to be woken at {decision.wake_ns}, at {at}")
+    outcome = replay.run()
+    tables = outcome.steps.to_csv(), outcome.allocations.to_csv()
+    return [*played, f"results: {outcome.records} {tables}"]
+
+
+def _name(given: Given) -> str:
+    return str(getattr(given, "name", given))
+
+
+@contextmanager
+def _named(what: str, when: str = "") -> Iterator[None]:
+    """Name the property that a policy lacks when the block fails."""
+    try:
+        yield
+    except (InputError, PolicyError, TypeError, ValueError, AttributeError) as error:
+        why = f"{when}: {error}" if when else str(error)
+        raise PolicyCheckError(what, why) from error

@@ -12,15 +12,11 @@ from numpy.typing import NDArray
 
 from bft import milp
 from bft.models import Job, Objective, Standing, deadline_weight
+from bft.models.checks import Number, check_fields, whole
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
 from bft.replay.engine.snapshot import NOT_STORED, StoredState
-from bft.replay.policies.predictions import (
-    ESTIMATE,
-    Advisor,
-    KnownCurves,
-    LearnedCurves,
-    number_in,
-)
+from bft.replay.policies._constants import constant
+from bft.replay.policies.predictions import ESTIMATE, LearnedCurves, number_in
 from bft.replay.policies.solver import SolverOptions, arguments
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -31,25 +27,6 @@ LEAST_WINDOW_S = 1.0
 _OWN = Objective.of("own")
 # A job on each kind of units.
 Pose = Callable[[Job, Sequence[str]], list[milp.Job | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The forward-looking window: `tfwd_s` seconds; `expected`: at most until the next idle node is expected to leave.
-
-    It is then no shorter than `LEAST_WINDOW_S`, and `tfwd_s` where nothing is expected (`State.expected_idle_until`).
-    """
-
-    tfwd_s: float
-    expected: bool = False
-
-    def seconds(self, state: State) -> float:
-        """Length of the window of a decision."""
-        if not self.expected:
-            return self.tfwd_s
-        ends = [end for end in state.expected_idle_until() if end is not None]
-        left_s = (min(ends) - state.time_ns) / SECOND_NS if ends else self.tfwd_s
-        return min(self.tfwd_s, max(left_s, LEAST_WINDOW_S))
 
 
 @dataclass
@@ -127,9 +104,12 @@ class Weights:
         if self.objective.ageing_h:
             age_s = (now_ns - view.job.tsub_ns) / SECOND_NS
         if self.objective.uses_left:
-            left = _predicted_left(view)
+            seconds = number_in(view.job, ESTIMATE)
             if self.known_left:
                 left = view.remaining / view.job.pmax
+            elif seconds is not None and seconds > 0:
+                used = view.unit_seconds / (seconds * view.job.request)
+                left = max(LEAST_PREDICTED, 1.0 - used)
         return Standing(left, age_s)
 
 
@@ -176,7 +156,7 @@ class MilpPolicy(StoredState):
     curves
         What is known of the jobs' curves. `known`: everything. `learn`: nothing; they are learned while jobs run
         (`bft.models.OnlineCurve`). The objective is then the sum of speed-ups over one unit, because rates of jobs that
-        never ran cannot be compared. `profile`: nothing; a job is first measured at a few sizes (`Advisor`), then
+        never ran cannot be compared. `profile`: nothing; a job is first measured at a few sizes (`LearnedCurves`), then
         scheduled by the measured curve, and learned further. Os is not known then either: `own` is P.
     profile_s, profile_sizes, profile_order
         Seconds at each size, number of sizes, and whether from the smallest up or from the largest down.
@@ -207,36 +187,26 @@ class MilpPolicy(StoredState):
     deadline_boost: float = 1.0
     deadline_horizon_s: float = 86_400.0
     curves: Literal["known", "learn", "profile"] = "known"
-    profile_s: float = field(
-        default=60.0, metadata={"help": "--curves profile: seconds at each size"}
+    profile_s: float = constant(
+        60.0, "--curves profile: seconds at each size", Number(1e-3)
     )
-    profile_sizes: int = field(
-        default=4,
-        metadata={"help": "--curves profile: at how many sizes a job is measured"},
+    profile_sizes: int = constant(
+        4, "--curves profile: at how many sizes a job is measured", whole(1)
     )
-    profile_order: Literal["growing", "inverse"] = field(
-        default="growing",
-        metadata={
-            "help": "--curves profile: from the smallest size up, or from the largest down"
-        },
+    profile_order: Literal["growing", "inverse"] = constant(
+        "growing",
+        "--curves profile: from the smallest size up, or from the largest down",
     )
-    remaining: Literal["known", "predicted"] = field(
-        default="known",
-        metadata={
-            "help": "work left, for the objective srpt: known, or predicted by estimate_s"
-        },
+    remaining: Literal["known", "predicted"] = constant(
+        "known", "work left, for the objective srpt: known, or predicted by estimate_s"
     )
-    window: Literal["fixed", "expected"] = field(
-        default="fixed",
-        metadata={
-            "help": "expected: look no further than the next node is expected to leave, by the host jobs"
-        },
+    window: Literal["fixed", "expected"] = constant(
+        "fixed",
+        "expected: look no further than the next node is expected to leave, by the host jobs",
     )
-    by_kind: bool = field(
+    by_kind: bool = constant(
         default=True,
-        metadata={
-            "help": "with --kinds: use the curves of each kind; no: the usual ones on every kind"
-        },
+        text="with --kinds: use the curves of each kind; no: the usual ones on every kind",
     )
     name: str = field(default="milp", init=False)
     kind: Kind = field(default=Kind(kinds=True), init=False, metadata=NOT_STORED)
@@ -246,30 +216,26 @@ class MilpPolicy(StoredState):
         default=None, init=False, repr=False, compare=False, metadata=NOT_STORED
     )
     _arguments: Mapping[str, Any] = field(init=False, repr=False, metadata=NOT_STORED)
-    _window: Window = field(init=False, repr=False, metadata=NOT_STORED)
     _weights: Weights = field(init=False, repr=False, metadata=NOT_STORED)
-    _curves: KnownCurves | LearnedCurves = field(init=False, repr=False)
+    _learned: LearnedCurves | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for option, low in (("profile_s", 1e-3), ("profile_sizes", 1)):
-            if not getattr(self, option) >= low:
-                raise ValueError(
-                    f"{option}: expected at least {low}, not {getattr(self, option)}"
-                )
+        check_fields(self)
         self._arguments = arguments(self.solver)
-        self._window = Window(self.tfwd_s, self.window == "expected")
         self._weights = Weights(
             self.objective,
             self.deadline_boost,
             self.deadline_horizon_s,
             self.remaining == "known",
         )
-        if self.curves == "known":
-            self._curves = KnownCurves(self.objective, self.by_kind)
-        else:
-            advisor = Advisor(self.profile_s, self.profile_sizes, self.profile_order)
-            profiles = self.curves == "profile"
-            self._curves = LearnedCurves(self.objective, advisor if profiles else None)
+        if self.curves != "known":
+            self._learned = LearnedCurves(
+                self.objective,
+                self.curves == "profile",
+                self.profile_s,
+                self.profile_sizes,
+                self.profile_order,
+            )
         self.kind = replace(
             self.kind,
             clairvoyant=self.objective.uses_left and self.remaining == "known",
@@ -279,10 +245,14 @@ class MilpPolicy(StoredState):
 
     def decide(self, state: State) -> Decision:
         """Pose the decision as a problem and solve it."""
-        self._curves.learn(state)
-        targets = self._curves.targets(state)
+        learned, targets = self._learned, dict[int, int]()
+        if learned is not None:
+            learned.learn(state)
+            targets = learned.targets(state)
         problem, certain = measured_first(self.problem(state), targets)
-        solution = self._solved(problem)
+        solution = milp.solve(problem, **self._arguments)
+        self.verified += solution.verified is not None
+        self.mismatches += solution.verified is False
         if certain:
             solution = replace(
                 solution,
@@ -290,17 +260,10 @@ class MilpPolicy(StoredState):
                 bound=max(solution.bound, solution.objective) - certain,
             )
         decision = Decision.solved(solution)
-        if not targets:
+        if learned is None or not targets:
             return decision
         stall = self.cost_model == "stall"
-        return decision.waking(self._curves.wake_ns(state, targets, stall))
-
-    def _solved(self, problem: milp.Problem) -> milp.Solution:
-        """Return the solver's answer to a problem; count whether it was checked, and whether it was proved invalid."""
-        solution = milp.solve(problem, **self._arguments)
-        self.verified += solution.verified is not None
-        self.mismatches += solution.verified is False
-        return solution
+        return decision.waking(learned.wake_ns(state, targets, stall))
 
     def problem(self, state: State) -> milp.Problem:
         """The decision as an allocation problem; a subclass may pose another one (docs/change-the-milp.md)."""
@@ -315,7 +278,7 @@ class MilpPolicy(StoredState):
         alike = self.alike(state, jobs)
         return milp.Problem(
             units=state.idle,
-            tfwd=self._window.seconds(state),
+            tfwd=self._window_s(state),
             jobs=jobs,
             current=state.jobs.counts,  # type: ignore[arg-type]  # becomes a tuple
             cost_model=self.cost_model,
@@ -323,6 +286,15 @@ class MilpPolicy(StoredState):
             alike=alike,
             kinds=kinds,
         )
+
+    def _window_s(self, state: State) -> float:
+        """Length of the forward-looking window of a decision."""
+        expected = state.expected_idle_until() if self.window == "expected" else ()
+        ends = [end for end in expected if end is not None]
+        if not ends:
+            return self.tfwd_s
+        left_s = (min(ends) - state.time_ns) / SECOND_NS
+        return min(self.tfwd_s, max(left_s, LEAST_WINDOW_S))
 
     def alike(self, state: State, jobs: milp.Rows) -> tuple[tuple[int, ...], ...]:
         """Groups of waiting jobs that are interchangeable when jobs share units: none here."""
@@ -337,7 +309,7 @@ class MilpPolicy(StoredState):
     def _posed(self, state: State, kinds: tuple[str, ...]) -> milp.Rows:
         """The jobs in play with their curves, on each kind of units, and their weights now."""
         weight = self._weights.now(state)
-        if self._curves.changing:
+        if self._learned is not None:
             jobs = [view.job for view in state.jobs]
             return _Table(jobs, kinds, self._term).at(np.arange(len(jobs)), weight)
         table = self._table
@@ -347,13 +319,18 @@ class MilpPolicy(StoredState):
 
     def _term(self, job: Job, kinds: Sequence[str]) -> list[milp.Job | None]:
         """A job on each kind of units, or on all where they are alike."""
-        curves = [self._curves.curve_on(job, kind) for kind in kinds]
+        if self._learned is not None:
+            curves = [self._learned.curve(job)]
+        elif self.by_kind:
+            curves = [self.objective.curve_on(job, kind) for kind in kinds or ("",)]
+        else:
+            curves = [self.objective.curve(job)] * max(len(kinds), 1)
         bounds, costs = (job.jmin, job.jmax), (job.tcup_s, job.tcdw_s)
         return [
             milp.Job(
                 job.name, *bounds, curve.ns, curve.ps, *costs, job.weight, job.sizes
             )
-            for curve in curves or [self._curves.curve(job)]
+            for curve in curves
         ]
 
 
@@ -406,11 +383,3 @@ def measured_first(
     own = milp.Rows.of([(job,) for job in jobs])
     posed = milp.Rows(own.terms, own.rows, weight)
     return replace(problem, jobs=posed, pairs=pairs), certain
-
-
-def _predicted_left(view: JobView) -> float:
-    """The part of a job's work that is left if its column `estimate_s` holds, at least LEAST_PREDICTED."""
-    seconds = number_in(view.job, ESTIMATE)
-    if seconds is None or seconds <= 0:
-        return 1.0
-    return max(LEAST_PREDICTED, 1.0 - view.unit_seconds / (seconds * view.job.request))

@@ -90,9 +90,12 @@ class MilpSharingPolicy(MilpPolicy):
             # Jobs of these kinds have the same ratios, whichever they are.
             priced = None if a == b else self._priced_pair(state, a, b, now=False)
             if priced is not None:
+                # How well they share: the sum of 1/xi on the units that they ask for.
+                sides = zip(self._sides(state, a, b) or (), (a, b), strict=False)
+                worth = [1 / side.of(state.jobs[j].job.request) for side, j in sides]
                 candidates.append(
                     (
-                        -self._worth(state, a, b),
+                        -math.fsum(worth),
                         first[0],
                         second[0],
                         first,
@@ -122,18 +125,6 @@ class MilpSharingPolicy(MilpPolicy):
             job = state.jobs[j].job
             kinds[interference.kind(job), job.request, job.jmax].append(j)
         return list(kinds.values())
-
-    def _worth(self, state: State, a: int, b: int) -> float:
-        """Return how well two jobs share: the sum of 1/xi on the units that they ask for."""
-        sides = self._sides(state, a, b)
-        return (
-            0.0
-            if sides is None
-            else math.fsum(
-                1 / side.of(state.jobs[j].job.request)
-                for side, j in zip(sides, (a, b), strict=True)
-            )
-        )
 
     def _priced_pair(
         self, state: State, a: int, b: int, *, now: bool

@@ -12,13 +12,12 @@ from zlib import crc32
 import numpy as np
 
 from bft.models import InputError, Job, JobTable
-from bft.models.checks import Number, check_fields
+from bft.models.checks import Number
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.tolerances import rounded
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.engine.snapshot import StoredState
-from bft.replay.policies._constants import constant, rounds
-from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
+from bft.replay.policies._constants import constant
+from bft.replay.policies._rounds import Nodes, Rounds
 from bft.replay.policies.predictions import number_in
 
 # Columns of a job whose loss is followed: samples of an epoch, and its curve (replay/policies/optimus.py).
@@ -29,7 +28,7 @@ _MAX_LOSSES = 64
 
 
 @dataclass
-class Optimus(StoredState):
+class Optimus(Rounds):
     """Give each job its minimum, then each unit to the job whose time it reduces most, as long as it reduces any.
 
     The remaining time of a job on n units is its remaining work over its rate on n consolidated units. Jobs whose
@@ -43,8 +42,6 @@ class Optimus(StoredState):
 
     Parameters
     ----------
-    interval_s
-        Seconds between decisions; 0 decides whenever something happens.
     remaining
         Source of the remaining work.
     threshold
@@ -55,7 +52,6 @@ class Optimus(StoredState):
         Seed of the noise.
     """
 
-    interval_s: float = rounds(60.0)
     remaining: Literal["known", "online"] = constant(
         "known", "remaining work: known, or predicted from the loss curve"
     )
@@ -81,9 +77,6 @@ class Optimus(StoredState):
         default_factory=dict, init=False, repr=False
     )  # losses seen, including dropped ones
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     def prepare(self, jobs: JobTable) -> JobTable:
         """The jobs unchanged; raise if `online` needs columns that they lack.
 
@@ -97,18 +90,13 @@ class Optimus(StoredState):
                 _loss_of(job)
         return jobs
 
-    def decide(self, state: State) -> Decision:
+    def round(self, state: State) -> Decision:
         """Distribute the idle units."""
-        wake_ns = next_round(state.time_ns, self.interval_s)
-        if not is_round(state.time_ns, self.interval_s):
-            return keep_what_is_left(state, wake_ns=wake_ns)
-        counts = share(
-            state, self._work_left(state) if self.remaining == "online" else None
-        )
-        if (
-            state.machine.units_per_node == 1
-        ):  # all placements are equal; the engine moves as little as possible
-            return Decision(tuple(counts), wake_ns=wake_ns)
+        left = self._work_left(state) if self.remaining == "online" else None
+        counts = share(state, left)
+        # All placements on nodes of one unit are equal; the engine moves as little as possible.
+        if state.machine.units_per_node == 1:
+            return Decision(tuple(counts))
         changed = sorted(
             (
                 position
@@ -122,7 +110,7 @@ class Optimus(StoredState):
             position: nodes.take(nodes.emptiest(counts[position]))
             for position in changed
         }
-        return Decision.placed(placement, wake_ns=wake_ns)
+        return Decision.placed(placement)
 
     def _work_left(self, state: State) -> list[float]:
         """Samples that each job is predicted to need until its end."""
@@ -168,9 +156,9 @@ def _loss_of(job: Job) -> tuple[float, LossCurve]:
     InputError
         Naming job and column.
     """
-    values = []
-    for column in (EPOCH, *LOSS):
-        value = number_in(job, column)
+    values = [number_in(job, column) for column in (EPOCH, *LOSS)]
+    known = [value for value in values if value is not None]
+    for column, value in zip((EPOCH, *LOSS), values, strict=True):
         if value is None or value < 0 or (value == 0 and column != LOSS[2]):
             expected = "a number >= 0" if column == LOSS[2] else "a number > 0"
             raise InputError(
@@ -178,8 +166,7 @@ def _loss_of(job: Job) -> tuple[float, LossCurve]:
                 column=column,
                 job=job.name,
             )
-        values.append(value)
-    return values[0], LossCurve(*values[1:])
+    return known[0], LossCurve(*known[1:])
 
 
 def share(state: State, work_left: Sequence[float] | None = None) -> list[int]:

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.exact.dp import share_units
-from bft.models.checks import Number, check_fields, whole
+from bft.models.checks import Number, whole
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Speed, replica_cap, speedup_table
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.engine.snapshot import StoredState
-from bft.replay.policies._constants import constant, rounds
-from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
+from bft.replay.policies._constants import constant
+from bft.replay.policies._rounds import Nodes, Rounds
 from bft.replay.trace.node_trace import SECOND_NS
 
 # Published: speed-ups are relative to this many nodes with the job's fair share of units, whatever that share is.
@@ -29,7 +28,7 @@ FAIR_NODES = 1
 
 
 @dataclass
-class Pollux(StoredState):
+class Pollux(Rounds):
     """Maximise the generalised mean of the jobs' speed-ups over their fair share, with a penalty on restarts.
 
     Speed-ups are of goodput, as fitted by the jobs' agents. A job that has not run yet is expected to scale perfectly;
@@ -38,8 +37,6 @@ class Pollux(StoredState):
 
     Parameters
     ----------
-    interval_s
-        Seconds between decisions; 0 decides whenever something happens.
     delay_s
         Assumed cost of a restart in seconds.
     power
@@ -56,7 +53,6 @@ class Pollux(StoredState):
         Seed of the search, filled from `--seed`.
     """
 
-    interval_s: float = rounds(60.0)
     delay_s: float = constant(30.0, "assumed cost of a restart in seconds", Number(0))
     power: float = constant(-1.0, "exponent of the mean of speed-ups", Number())
     population: int = constant(100, "candidates of the search", whole(2))
@@ -81,40 +77,27 @@ class Pollux(StoredState):
         default_factory=lambda: np.zeros((0, 0, 0), np.int16), init=False, repr=False
     )
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def decide(self, state: State) -> Decision:
-        """Place all jobs at a round; between rounds they keep their units."""
-        wake_ns = next_round(state.time_ns, self.interval_s)
-        if not is_round(state.time_ns, self.interval_s) or not (
-            state.idle and state.jobs
-        ):
-            return keep_what_is_left(state, wake_ns=wake_ns)
+    def round(self, state: State) -> Decision:
+        """Place all jobs."""
         if state.machine.units_per_node == 1:
-            return Decision(self._counts(state), wake_ns=wake_ns)
-        return Decision.placed(self._placement(state), wake_ns=wake_ns)
+            return Decision(self._counts(state))
+        return Decision.placed(self._placement(state))
 
     # --- a unit is a node
 
     def _counts(self, state: State) -> tuple[int, ...]:
         """Units for each job that maximise the mean: a sum of terms, so a multiple-choice knapsack."""
-        views, penalty = state.jobs, self._penalties(state, state.jobs)
-        tables = []
-        for position, view in enumerate(views):
+        tables, fair = [], -(-state.idle // len(state.jobs))  # units, rounded up
+        for view in state.jobs:
             max_units = min(self._most(view), state.idle)
-            by_nodes = speedup_table(
-                _speed(view), 2, max_units, FAIR_NODES, _fair(state)
-            )
+            by_nodes = speedup_table(_speed(view), 2, max_units, FAIR_NODES, fair)
             speedup = np.concatenate([by_nodes[1, :2], by_nodes[2, 2:]])
             others = np.arange(max_units + 1) != view.units
-            speedup[others] *= penalty[position]
+            speedup[others] *= restart_factor(view, state.time_ns, self.delay_s)
             table = mean_term(speedup, self.power)
             table[~view.job.allowed[: max_units + 1]] = -np.inf
             tables.append(table)
-        return share_units(
-            tables, np.array([view.units for view in views], dtype=np.int64), state.idle
-        )
+        return share_units(tables, state.jobs.counts.copy(), state.idle)
 
     # --- nodes have several units
 
@@ -133,12 +116,13 @@ class Pollux(StoredState):
         idle = np.array(state.machine.idle_by_node(), dtype=np.int64)
         nodes = np.flatnonzero(idle)
         most = [self._most(view) for view in views]
+        fair = -(-state.idle // len(views))
         held = np.zeros((len(views), len(nodes)), dtype=np.int64)
         for row, view in enumerate(views):
             on = np.array(view.held, dtype=np.int64) // per
             np.add.at(held[row], np.searchsorted(nodes, on), 1)
         tables = [
-            speedup_table(_speed(view), 2, max(most), FAIR_NODES, _fair(state))
+            speedup_table(_speed(view), 2, max(most), FAIR_NODES, fair)
             for view in views
         ]
         fits = None
@@ -152,7 +136,9 @@ class Pollux(StoredState):
             speedup=np.stack(tables),
             least=np.array([view.job.jmin for view in views]),
             most=np.array(most),
-            penalty=self._penalties(state, views),
+            penalty=np.array(
+                [restart_factor(view, state.time_ns, self.delay_s) for view in views]
+            ),
             units_per_node=per,
             most_nodes=self.most_nodes,
             power=self.power,
@@ -209,12 +195,6 @@ class Pollux(StoredState):
 
     # --- both
 
-    def _penalties(self, state: State, views: Sequence[JobView]) -> FloatArray:
-        """Return the factor on each job's speed-up if it restarts: the share of its life not spent on restarts."""
-        return np.array(
-            [restart_factor(view, state.time_ns, self.delay_s) for view in views]
-        )
-
     def _most(self, view: JobView) -> int:
         """Largest number of replicas to try: twice the largest profiled number."""
         if isinstance(view.dynamics, ApplicationDynamics):
@@ -242,11 +222,6 @@ def _speed(view: JobView) -> Speed:
     if isinstance(view.dynamics, ApplicationDynamics):
         return view.dynamics.goodput
     return view.job.scalability
-
-
-def _fair(state: State) -> int:
-    """A job's fair share of the units, rounded up."""
-    return -(-state.idle // len(state.jobs))
 
 
 FloatArray = NDArray[np.float64]
@@ -347,13 +322,15 @@ class Moment:
         is raised with probability p1 + p2 - p1 p2, p1 = 1 / jobs, p2 = 1 / (jobs on this node) for these and 0 for
         others, to anything up to the capacity of the node.
         """
-        from bft.replay.policies._pollux_kernels import raised, rooms, thin
+        from bft.replay.policies._pollux_kernels import raised, rooms
 
         candidates, jobs, nodes = states.shape
         back = rng.random((candidates, jobs)) < BACK
         thinned = rng.random((candidates, jobs)) < THINNED
         lost = rng.random((np.count_nonzero(thinned), nodes)) < THINNED
-        thin(states, self.current, back, thinned, lost)
+        candidate, job = np.nonzero(back)
+        states[candidate, job] = self.current[job]
+        states[thinned] = np.where(lost, 0, states[thinned])
 
         drawn = rng.random(states.shape, dtype=np.float32)
         crowd, there = rooms(states, self.capacity)
@@ -396,7 +373,7 @@ def search(
     population, generations
         Candidates that survive each generation, and how many generations, the first one being `start`.
     """
-    from bft.replay.policies._pollux_kernels import cross, ranked
+    from bft.replay.policies._pollux_kernels import ranked
 
     states = np.concatenate(
         [moment.current[None].astype(np.int16), start.astype(np.int16)]
@@ -413,7 +390,11 @@ def search(
         pairs, jobs = parents.shape[1], states.shape[1]
         crossed = rng.random(pairs) < CROSSED
         point = np.where(crossed, rng.integers(jobs, size=pairs), 0)
-        children = cross(states, parents, point)
+        one, other = parents[:, :, None]
+        rows = np.arange(jobs)
+        before = rows < point[:, None]
+        sources = np.where(before, other, one), np.where(before, one, other)
+        children = states[np.concatenate(sources), rows]
         moment.mutate(children, rng)
         moment.repair(children, rng)
         children, of_children = _new(children, known)

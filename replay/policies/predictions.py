@@ -1,6 +1,6 @@
-"""Predictions of saved models, written before a replay to columns that policies read; what is known of curves.
+"""Predictions of saved models, written before a replay to columns that policies read; and curves learned in a replay.
 
-A policy knows all curves, or what it learns while jobs run, as by MalleTrain's job profiling advisor.
+Jobs may be measured before they are scheduled, as by MalleTrain's job profiling advisor.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from bft.models import Curve, InputError, Job, JobTable, Objective, OnlineCurve
 from bft.models.cells import is_gap, read_number, shown
 from bft.models.tolerances import MEASURED_S
 from bft.replay.engine.policy_api import State
-from bft.replay.engine.snapshot import NOT_STORED, StoredState
+from bft.replay.engine.snapshot import StoredState
 from bft.replay.trace.node_trace import SECOND_NS
 
 ESTIMATE: Final = "estimate_s"
@@ -130,12 +130,9 @@ def _with_column(
     return JobTable(tuple(completed), jobs.source)
 
 
-Order = Literal["growing", "inverse"]
-
-
-@dataclass(frozen=True, slots=True)
-class Advisor:
-    """An advisor that says which jobs are to be measured now, and on how many units.
+@dataclass
+class LearnedCurves(StoredState):
+    """Objective curves that are learned from the rates at which jobs have run, or (`measured`) are measured at first.
 
     A job is measured on its smallest size, about twice that, and so on, `count` of its sizes. Each is measured for
     `seconds` of progress in total, over all interruptions. Meanwhile it trains: what measuring costs are the rescales,
@@ -146,150 +143,17 @@ class Advisor:
 
     Parameters
     ----------
+    objective
+        The objective of what is learned, where jobs are measured. Without that it is the speed-up over one unit,
+        because rates of jobs that never ran cannot be compared.
+    measured
+        Whether jobs are measured before they are scheduled; otherwise only what the decisions give is learned.
     seconds
         For each size.
     count
         How many sizes.
     order
         Which of them comes first.
-    """
-
-    seconds: float
-    count: int
-    order: Order
-
-    def sizes(self, job: Job) -> list[int]:
-        """The sizes at which a job is to be measured, ascending.
-
-        >>> from bft.models import Curve
-        >>> curve = Curve([0, 64], [0, 64])
-        >>> Advisor(60.0, 4, "growing").sizes(Job("a", 0, 3, 20, 1e6, 0, 0, curve, curve))
-        [3, 6, 12, 20]
-        """
-        first = max(job.jmin, 1)
-        return sorted(
-            {job.at_most(min(first * 2**k, job.jmax)) for k in range(self.count)}
-        )
-
-    def targets(
-        self, state: State, learned: Mapping[str, OnlineCurve]
-    ) -> dict[int, int]:
-        """Units for each job that is measured now, 0 while it must wait for that; by position in `state.jobs`.
-
-        A job of which nothing fits now is scheduled by what is measured of it, and measured further once it fits.
-
-        Parameters
-        ----------
-        state
-            The moment.
-        learned
-            What has been measured of each job.
-        """
-        left, targets = state.idle, {}
-        share = state.idle // max(len(state.jobs), 1)
-        for position, view in enumerate(state.jobs):
-            curve = learned.get(view.job.name, OnlineCurve())
-            sizes = self.sizes(view.job)
-            most = min(left, max(share, sizes[0]))
-            fits = [n for n in sizes if n <= most and self._lacks(curve, n) > 0]
-            if fits:
-                targets[position] = max(fits) if self.order == "inverse" else min(fits)
-                left -= targets[position]
-            elif not curve.sizes:
-                targets[position] = 0
-        return targets
-
-    def wake_ns(
-        self,
-        state: State,
-        targets: Mapping[int, int],
-        learned: Mapping[str, OnlineCurve],
-        stall: bool,
-    ) -> int | None:
-        """Return when the next of some jobs will have been measured for long enough, if nothing happens before.
-
-        Parameters
-        ----------
-        state, targets, learned
-            As for `targets`, and its answer.
-        stall
-            Whether a change stops a job for Tcup or Tcdw seconds, in which nothing can be measured.
-        """
-        seconds = []
-        for position, units in targets.items():
-            if units:
-                job, now = state.jobs[position].job, state.jobs[position].units
-                lacks = self._lacks(learned.get(job.name, OnlineCurve()), units)
-                if stall and units != now:
-                    lacks += job.tcup_s if units > now else job.tcdw_s
-                seconds.append(lacks)
-        if not seconds:
-            return None
-        return state.time_ns + max(math.ceil(min(seconds) * SECOND_NS), 1)
-
-    def _lacks(self, curve: OnlineCurve, units: int) -> float:
-        """Return the seconds for which a job is still to be measured on a number of units."""
-        lacking = self.seconds - curve.seconds(units)
-        return lacking if lacking > MEASURED_S else 0.0
-
-
-@dataclass
-class KnownCurves(StoredState):
-    """Objective curves of jobs that are known from the start.
-
-    Parameters
-    ----------
-    objective
-        The objective.
-    by_kind
-        Whether each kind of units has its own curves, or the usual curve counts on every kind.
-    """
-
-    objective: Objective
-    by_kind: bool = True
-    changing: ClassVar[bool] = False
-    _on: dict[tuple[str, str], tuple[Job, Curve]] = field(
-        default_factory=dict, init=False, repr=False, compare=False, metadata=NOT_STORED
-    )
-
-    def learn(self, state: State) -> None:
-        """Learn nothing: all is known."""
-
-    def curve(self, job: Job) -> Curve:
-        """The objective curve of a job."""
-        return self.objective.curve(job)
-
-    def curve_on(self, job: Job, kind: str) -> Curve:
-        """The objective curve of a job on units of a kind."""
-        known = self._on.get((job.name, kind))
-        if known is None or known[0] is not job:  # another replay has other jobs
-            curve = self.curve(job)
-            if self.by_kind:
-                curve = self.objective.curve_on(job, kind)
-            known = self._on[job.name, kind] = job, curve
-        return known[1]
-
-    def targets(self, state: State) -> dict[int, int]:
-        """Return no job that is to be measured."""
-        return {}
-
-    def wake_ns(
-        self, state: State, targets: Mapping[int, int], stall: bool
-    ) -> int | None:
-        """Return no instant: nothing is measured."""
-
-
-@dataclass
-class LearnedCurves(StoredState):
-    """Objective curves that are learned from the rates at which jobs have run.
-
-    Parameters
-    ----------
-    objective
-        The objective of what is learned, where jobs are measured before they are scheduled. Without an advisor it is
-        the speed-up over one unit, because rates of jobs that never ran cannot be compared.
-    advisor
-        Which jobs are to be measured, and on how many units; None to learn only from what the decisions give.
 
     Attributes
     ----------
@@ -298,8 +162,10 @@ class LearnedCurves(StoredState):
     """
 
     objective: Objective
-    advisor: Advisor | None = field(default=None, metadata=NOT_STORED)
-    changing: ClassVar[bool] = True
+    measured: bool
+    seconds: float
+    count: int
+    order: Literal["growing", "inverse"]
     learned: dict[str, OnlineCurve] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -315,30 +181,75 @@ class LearnedCurves(StoredState):
         for view in state.finished:
             self.learned.pop(view.job.name, None)
 
+    def of(self, job: Job) -> OnlineCurve:
+        """What has been measured of a job."""
+        return self.learned.get(job.name, OnlineCurve())
+
     def curve(self, job: Job) -> Curve:
         """The objective curve of a job as far as it is known."""
-        believed = self.learned.get(job.name, OnlineCurve()).estimate(job.jmax)
-        if self.advisor is not None:
+        believed = self.of(job).estimate(job.jmax)
+        if self.measured:
             return self.objective.curve(
                 replace(job, scalability=believed, objective=believed)
             )
         one = float(believed.at(np.array([1.0]))[0])
         return Curve(believed.ns, believed.ps / one) if one > 0 else believed
 
-    def curve_on(self, job: Job, kind: str) -> Curve:
-        """Refuse kinds: a rate that was seen says nothing of units of another kind."""
-        raise TypeError(f"curves on units of kind {kind!r} cannot be learned")
+    def sizes(self, job: Job) -> list[int]:
+        """The sizes at which a job is to be measured, ascending.
+
+        >>> curve, objective = Curve([0, 64], [0, 64]), Objective.of("own")
+        >>> LearnedCurves(objective, True, 60.0, 4, "growing").sizes(Job("a", 0, 3, 20, 1e6, 0, 0, curve, curve))
+        [3, 6, 12, 20]
+        """
+        first = max(job.jmin, 1)
+        return sorted(
+            {job.at_most(min(first * 2**k, job.jmax)) for k in range(self.count)}
+        )
 
     def targets(self, state: State) -> dict[int, int]:
-        """Units for each job that is measured now: see `Advisor.targets`."""
-        if self.advisor is None:
-            return {}
-        return self.advisor.targets(state, self.learned)
+        """Units for each job that is measured now, 0 while it must wait for that; by position in `state.jobs`.
+
+        A job of which nothing fits now is scheduled by what is measured of it, and measured further once it fits.
+        """
+        left, targets = state.idle, dict[int, int]()
+        share = state.idle // max(len(state.jobs), 1)
+        for position, view in enumerate(state.jobs if self.measured else ()):
+            curve, sizes = self.of(view.job), self.sizes(view.job)
+            most = min(left, max(share, sizes[0]))
+            fits = [n for n in sizes if n <= most and self._lacks(curve, n) > 0]
+            if fits:
+                targets[position] = max(fits) if self.order == "inverse" else min(fits)
+                left -= targets[position]
+            elif not curve.sizes:
+                targets[position] = 0
+        return targets
 
     def wake_ns(
         self, state: State, targets: Mapping[int, int], stall: bool
     ) -> int | None:
-        """Return when the next job will have been measured for long enough: see `Advisor.wake_ns`."""
-        if self.advisor is None:
+        """Return when the next of some jobs will have been measured for long enough, if nothing happens before.
+
+        Parameters
+        ----------
+        state, targets
+            As for `targets`, and its answer.
+        stall
+            Whether a change stops a job for Tcup or Tcdw seconds, in which nothing can be measured.
+        """
+        seconds = []
+        for position, units in targets.items():
+            if units:
+                job, now = state.jobs[position].job, state.jobs[position].units
+                lacks = self._lacks(self.of(job), units)
+                if stall and units != now:
+                    lacks += job.tcup_s if units > now else job.tcdw_s
+                seconds.append(lacks)
+        if not seconds:
             return None
-        return self.advisor.wake_ns(state, targets, self.learned, stall)
+        return state.time_ns + max(math.ceil(min(seconds) * SECOND_NS), 1)
+
+    def _lacks(self, curve: OnlineCurve, units: int) -> float:
+        """Return the seconds for which a job is still to be measured on a number of units."""
+        lacking = self.seconds - curve.seconds(units)
+        return lacking if lacking > MEASURED_S else 0.0

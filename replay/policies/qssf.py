@@ -45,7 +45,12 @@ class QuasiShortestServiceFirst(StoredState, Queue):
         for view in state.jobs:
             name, units = view.job.name, view.job.request
             if name not in self._priority:
-                self._priority[name] = self._predicted_s(view.job) * units
+                seconds = number_in(view.job, ESTIMATE)
+                if seconds is None or seconds <= 0:  # regressors may predict this
+                    kinds = (kind for kind in _kinds(view.job) if kind in self._past)
+                    known = next(kinds, None)
+                    seconds = self.fallback_s if known is None else self._past[known][1]
+                self._priority[name] = seconds * units
         names = [view.job.name for view in state.jobs]
         return sorted(state.jobs.waiting, key=lambda each: self._priority[names[each]])
 
@@ -55,17 +60,6 @@ class QuasiShortestServiceFirst(StoredState, Queue):
         for kind in _kinds(view.job):
             count, mean = self._past.get(kind, (0, 0.0))
             self._past[kind] = count + 1, mean + (view.executed_s - mean) / (count + 1)
-
-    def _predicted_s(self, job: Job) -> float:
-        seconds = number_in(job, ESTIMATE)
-        if (
-            seconds is None or seconds <= 0
-        ):  # regressors may predict this for short jobs
-            seconds = next(
-                (self._past[kind][1] for kind in _kinds(job) if kind in self._past),
-                self.fallback_s,
-            )
-        return seconds
 
 
 def _kinds(job: Job) -> list[str]:

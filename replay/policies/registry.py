@@ -10,7 +10,6 @@ from typing import Any
 
 from bft.models import InputError
 from bft.models.plugins import (
-    Constant,
     PluginGroup,
     built,
     constants_of,
@@ -36,9 +35,9 @@ BUILT_IN = {
     "pollux": "pollux:Pollux",
     "sia": "sia:Sia",
     "lucid": "lucid.orchestrator:Lucid",
-    "srtf-ars": "srtf_sharing:SrtfAllShared",
-    "srtf-wrs": "srtf_sharing:SrtfWiselyShared",
-    "sjf-bsbf": "sjf_bsbf:SjfBestSharing",
+    "srtf-ars": "sharing:SrtfAllShared",
+    "srtf-wrs": "sharing:SrtfWiselyShared",
+    "sjf-bsbf": "sharing:SjfBestSharing",
     "schedule": "schedule:Schedule",
 }
 _POLICIES = PluginGroup(GROUP, "policy", BUILT_IN)
@@ -74,44 +73,19 @@ def named(name: str, factory: Callable[..., Policy]) -> Iterator[None]:
     --------
     >>> from bft.replay import EqualShare
     >>> with named("mine", EqualShare):
-    ...     make_policy("mine", {}).name, "mine" in policy_names()
+    ...     policy_type("mine").make({}).name, "mine" in policy_names()
     ('equal-share', True)
     >>> "mine" in policy_names()
     False
     """
     if name in policy_names():
         raise InputError(f"there is a policy {name!r} already: choose another name")
-    _check_kind(name, factory)
+    _kind(name, factory)
     _HERE[name] = factory
     try:
         yield
     finally:
         del _HERE[name]
-
-
-def policy_factory(name: str) -> Callable[..., Policy]:
-    """The class (or function) that makes a policy.
-
-    Raises
-    ------
-    InputError
-        When there is no such policy, or its package cannot be loaded or provides something else.
-    """
-    if name in BUILT_IN:
-        module, attribute = BUILT_IN[name].split(":")
-        built_in: Callable[..., Policy] = getattr(
-            import_module(f"bft.replay.policies.{module}"), attribute
-        )
-        return built_in
-    if name in _HERE:
-        return _HERE[name]
-    loaded, label = _POLICIES.load(name)
-    if not callable(loaded):
-        raise InputError(
-            f"{label} is a {type(loaded).__name__}, expected a class or function that makes a policy"
-        )
-    _check_kind(name, loaded)
-    return loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +112,25 @@ class PolicyType:
     def make(
         self, settings: Mapping[str, Any], given: Mapping[str, str] | None = None
     ) -> Policy:
-        """Make a policy; see `make_policy`."""
+        """Make a policy.
+
+        Parameters
+        ----------
+        settings
+            Values from the run, by field name: fields with these names get them.
+        given
+            Values from the user, as texts by field name.
+
+        Raises
+        ------
+        InputError
+            When there is no such field, or a value does not fit.
+
+        Examples
+        --------
+        >>> policy_type("fifo").make({}, {"backfill": "yes"}).backfill
+        True
+        """
         policy: Policy = built(
             f"policy {self.name!r}", self.factory, settings, given or {}
         )
@@ -161,7 +153,7 @@ class PolicyType:
         {'limits': (600.0, 3600.0), 'promote': 8.0}
         """
         return parsed_constants(
-            f"policy {self.name!r}", policy_options(self.factory, settings), given
+            f"policy {self.name!r}", constants_of(self.factory, settings), given
         )
 
 
@@ -178,9 +170,21 @@ def policy_type(name: str) -> PolicyType:
     >>> policy_type("fifo").kind.rigid, sorted(policy_type("fifo").settings)
     (True, ['backfill', 'consolidate'])
     """
-    factory = policy_factory(name)
-    settings = frozenset(option.name for option in policy_options(factory))
-    return PolicyType(name, factory, Kind.of(factory), settings)
+    factory: Any = _HERE.get(name)
+    if name in BUILT_IN:
+        module, attribute = BUILT_IN[name].split(":")
+        factory = getattr(import_module(f"bft.replay.policies.{module}"), attribute)
+    elif factory is None:
+        factory, label = _POLICIES.load(name)
+        if not callable(factory):
+            made = type(factory).__name__
+            message = (
+                f"{label} is a {made}, expected a class or function that makes a policy"
+            )
+            raise InputError(message)
+    kind = _kind(name, factory)
+    settings = frozenset(constant.name for constant in constants_of(factory))
+    return PolicyType(name, factory, kind, settings)
 
 
 def check_made(name: str, policy: object) -> None:
@@ -191,58 +195,11 @@ def check_made(name: str, policy: object) -> None:
         )
     if not callable(getattr(policy, "decide", None)):
         raise InputError(f"policy {name!r}: it needs a method decide(state)")
-    _check_kind(name, policy)
+    _kind(name, policy)
 
 
-def _check_kind(name: str, made: object) -> None:
+def _kind(name: str, made: object) -> Kind:
     try:
-        Kind.of(made)
+        return Kind.of(made)
     except TypeError as error:
         raise InputError(f"policy {name!r}: {error}") from error
-
-
-def policy_options(
-    factory: Callable[..., Policy], settings: Sequence[str] = ()
-) -> list[Constant]:
-    """The constants of a policy that a user may set: the fields of its dataclass, except those that the run fills.
-
-    Parameters
-    ----------
-    factory
-        From `policy_factory`.
-    settings
-        Names that the run fills.
-
-    Examples
-    --------
-    >>> [(option.name, option.default) for option in policy_options(policy_factory("fifo"))]
-    [('backfill', False), ('consolidate', True)]
-    """
-    return constants_of(factory, settings)
-
-
-def make_policy(
-    name: str, settings: Mapping[str, Any], given: Mapping[str, str] | None = None
-) -> Policy:
-    """Make a policy.
-
-    Parameters
-    ----------
-    name
-        One of `policy_names`.
-    settings
-        Values from the run, by field name: fields with these names get them.
-    given
-        Values from the user, as texts by field name.
-
-    Raises
-    ------
-    InputError
-        When there is no such policy or field, or a value does not fit.
-
-    Examples
-    --------
-    >>> make_policy("fifo", {}, {"backfill": "yes"}).backfill
-    True
-    """
-    return policy_type(name).make(settings, given)

@@ -46,10 +46,9 @@ class Queue(ABC):
 
     def decide(self, state: State) -> Decision:
         """Start the jobs at the head of the queue."""
-        queue = self.queue(state)
         return start(
             state,
-            queue,
+            self.queue(state),
             spreads=lambda job: not self.consolidate,
             blocks=not self.backfill,
         )
@@ -186,9 +185,11 @@ def run(state: State, order: Iterable[int], *, spreads: Spreads) -> Decision:
             continue
         units = places.take(needed, spread=spread)
         if units is None:
+            running = set(state.jobs.running)
+            ordered = (other for other in order if other in running)
             behind = [
                 other
-                for other in _running(state, order)
+                for other in islice(ordered, len(running))
                 if other not in ahead and other not in placed
             ]
             behind.sort(
@@ -210,14 +211,6 @@ def run(state: State, order: Iterable[int], *, spreads: Spreads) -> Decision:
         for position, units in placed.items()
     )
     return Decision.placed(placed, wake_ns=state.time_ns + 1 if elsewhere else None)
-
-
-def _running(state: State, order: Iterable[int]) -> list[int]:
-    """The running jobs, most urgent first."""
-    running = set(state.jobs.running)
-    return list(
-        islice((position for position in order if position in running), len(running))
-    )
 
 
 def _excess(state: State, order: Iterable[int]) -> set[int] | None:

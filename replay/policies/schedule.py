@@ -127,7 +127,9 @@ class Schedule:
             )
         placement: dict[int, tuple[int, ...]] = {}
         for position, view in enumerate(state.jobs):
-            planned = self._planned(view.job.name, state.time_ns)
+            steps = self._steps.get(view.job.name, [])
+            step = bisect_right(steps, state.time_ns, key=itemgetter(0))
+            planned = steps[step - 1][1] if step else ()
             units = tuple(unit for unit in planned if machine.is_idle(unit))
             after_a_leave = set(units) == set(view.held)
             if after_a_leave or len(units) < len(planned):
@@ -137,12 +139,6 @@ class Schedule:
         following = bisect_right(self._changes, state.time_ns)
         wake_ns = self._changes[following] if following < len(self._changes) else None
         return Decision.placed(placement, wake_ns=wake_ns)
-
-    def _planned(self, job: str, now_ns: int) -> tuple[int, ...]:
-        """Return the units that the schedule gives a job at an instant, ascending."""
-        steps = self._steps.get(job, [])
-        step = bisect_right(steps, now_ns, key=itemgetter(0))
-        return steps[step - 1][1] if step else ()
 
     def _set(self, rows: Rows) -> None:
         """Turn rows into steps: from when on each job holds which units."""

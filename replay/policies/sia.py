@@ -13,19 +13,18 @@ from numpy.typing import NDArray
 from bft import milp
 from bft.milp.tolerances import DRAWN_TIES
 from bft.models import Job
-from bft.models.checks import Number, check_fields, whole
+from bft.models.checks import Number, whole
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Goodput, Speed, goodput_table
 from bft.replay.engine.policy_api import Decision, JobView, Kind, State
-from bft.replay.engine.snapshot import StoredState
-from bft.replay.policies._constants import constant, rounds
-from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
+from bft.replay.policies._constants import constant
+from bft.replay.policies._rounds import Nodes, Rounds
 from bft.replay.policies.pollux import restart_factor
 from bft.replay.policies.solver import SolverOptions
 
 
 @dataclass
-class Sia(StoredState):
+class Sia(Rounds):
     """Maximise the jobs' utilities; a job's utility follows from its goodput over that of its worst configuration.
 
     A configuration is a number of units: powers of two within a node, then whole nodes (every number where a unit is
@@ -42,8 +41,6 @@ class Sia(StoredState):
 
     Parameters
     ----------
-    interval_s
-        Seconds between decisions; 0 decides whenever something happens.
     delay_s
         Assumed cost of a restart in seconds, of jobs that do not state their own (`Job.policy_restart_s`).
     power
@@ -78,7 +75,6 @@ class Sia(StoredState):
     (1, 1)
     """
 
-    interval_s: float = rounds(60.0)
     delay_s: float = constant(30.0, "assumed cost of a restart in seconds", Number(0))
     power: float = constant(-0.5, "exponent of a job's normalised goodput", Number())
     no_allocation: float = constant(1.1, "what a job without units lacks", Number(0))
@@ -107,7 +103,7 @@ class Sia(StoredState):
     )  # most units that a job ever had
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if not self.power:
             raise ValueError("power: expected a number other than 0")
         if self.power < 0 and self.no_allocation < 1:
@@ -117,25 +113,24 @@ class Sia(StoredState):
 
     def decide(self, state: State) -> Decision:
         """Choose a configuration for every job at a round; between rounds they keep their units."""
-        for name, intervals in state.ended.items():
-            self._largest[name] = max(
-                self._largest.get(name, 0), *(interval.units for interval in intervals)
-            )
-        for position in state.jobs.running:
-            view = state.jobs[position]
-            self._largest[view.job.name] = max(
-                self._largest.get(view.job.name, 0), view.units
-            )
+        had = [
+            (name, interval.units)
+            for name, intervals in state.ended.items()
+            for interval in intervals
+        ]
+        views = (state.jobs[position] for position in state.jobs.running)
+        had += ((view.job.name, view.units) for view in views)
+        for name, units in had:
+            self._largest[name] = max(self._largest.get(name, 0), units)
         for view in state.finished:
             self._largest.pop(view.job.name, None)
-        wake_ns = next_round(state.time_ns, self.interval_s)
-        if not is_round(state.time_ns, self.interval_s) or not (
-            state.idle and state.jobs
-        ):
-            return keep_what_is_left(state, wake_ns=wake_ns)
+        return super().decide(state)
+
+    def round(self, state: State) -> Decision:
+        """Choose a configuration for every job that does not keep its units while it restarts."""
         open_ones = self._open(state)
         if not open_ones:
-            return Decision.keep(wake_ns=wake_ns)
+            return Decision.keep()
         solution = self.solver.solve(self.problem(state))
         counts = state.jobs.counts.tolist()
         kinds: list[str | None] = [*_kinds_held(state)]
@@ -144,14 +139,10 @@ class Sia(StoredState):
         ):
             counts[position], kinds[position] = count, kind
         if state.machine.units_per_node == 1:
-            return Decision(
-                tuple(counts),
-                solution=solution,
-                wake_ns=wake_ns,
-                kinds=tuple(kinds) if solution.kinds else (),
-            )
+            of_kinds = tuple(kinds) if solution.kinds else ()
+            return Decision(tuple(counts), solution=solution, kinds=of_kinds)
         placement = _placed(state, counts, kinds, anew=self.free_moves)
-        return Decision(placement=placement, solution=solution, wake_ns=wake_ns)
+        return Decision(placement=placement, solution=solution)
 
     def _open(self, state: State) -> list[int]:
         """Positions of the jobs that a round decides: all but those that keep their units while they restart."""
@@ -178,14 +169,12 @@ class Sia(StoredState):
         for position in open_ones:
             view, kind = state.jobs[position], held[position]
             offer = self.utilities(view, state.time_ns, machine.units_by_kind(), kind)
-            if self.ties:
-                offer = {
-                    of: {
-                        n: u + DRAWN_TIES * _drawn(self.ties, view.job.name, of, n)
-                        for n, u in offer[of].items()
-                    }
-                    for of in offer
-                }
+            if self.ties:  # a place in the order of ties, the same at every round
+                for of, utilities in offer.items():
+                    for n in utilities:
+                        key = f"{self.ties} {view.job.name} {of} {n}"
+                        drawn = random.Random(key).random()  # noqa: S311  # nosec B311
+                        utilities[n] += DRAWN_TIES * drawn
             posed.append({of: self._posed(view.job, offer[of]) for of in offer})
             current.append((kind, view.units))
         if not idle:
@@ -303,12 +292,6 @@ class Sia(StoredState):
         return table
 
 
-def _drawn(*key: object) -> float:
-    """The place of a configuration in the order of ties, in [0, 1): the same at every round."""
-    drawn = random.Random(" ".join(map(str, key)))  # noqa: S311  # nosec B311
-    return drawn.random()
-
-
 def _up_to_the_users(speed: Goodput, batch: int, most: int) -> NDArray[np.float64]:
     """As `goodput_table` on two nodes, at the best batch up to the user's, or the least that so many can share out."""
     limits, counts = speed.limits, np.arange(most + 1)
@@ -358,8 +341,8 @@ def _placed(
     ):
         count, held = counts[position], state.jobs[position].held
         chosen = nodes.tightest(count, kinds[position] if count else None)
-        if position not in changed and nodes.has(held):
-            own = nodes.of(held)
-            chosen = own if len(own) <= len(chosen) else chosen
+        own = nodes.own(held) if position not in changed else None
+        if own is not None and len(own) <= len(chosen):
+            chosen = own
         placement[position] = nodes.take(chosen, held if anew else ())
     return placement

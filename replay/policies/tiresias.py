@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bft.models import Job, read_table
 from bft.models.cells import Rows
@@ -110,7 +110,7 @@ class TiresiasL(StoredState):
     )
     name: str = field(default="tiresias-l", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
-    _queues: list[list[str]] = field(init=False, repr=False)
+    # In the order within queues.
     _standings: dict[str, _Standing] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -121,7 +121,6 @@ class TiresiasL(StoredState):
             0 < limit < math.inf for limit in self.limits
         ):
             raise ValueError(f"limits must be > 0 and ascending, not {self.limits}")
-        self._queues = [[] for _ in range(len(self.limits) + 1)]
 
     def decide(self, state: State) -> Decision:
         """Give units to jobs in the order of their queues, at the start of each round."""
@@ -129,42 +128,38 @@ class TiresiasL(StoredState):
             return Decision.keep(wake_ns=next_round(state.time_ns, self.interval_s))
         positions = state.jobs.positions
         self._update_queues(state)
-        self._sort(state, positions)
-        if self.compat:
-            for queue in self._queues:
-                queue.sort(
-                    key=positions.__getitem__
-                )  # jobs in play are in order of submission
+        self._rank(state)
+        if self.compat:  # jobs in play are in order of submission
+            self._sort(positions.__getitem__)
         walk = run_by_quota if self.compat else run
-        decision = walk(
-            state,
-            [positions[name] for queue in self._queues for name in queue],
-            spreads=self._spreads,
-        )
+        decision = walk(state, self._order(positions), spreads=self._spreads)
         counts = decision.counts_in(state)
-        for queue in self._queues:
-            queue.sort(
-                key=lambda name: not counts[positions[name]]
-            )  # stable: waiting ones go behind
+        self._sort(lambda name: not counts[positions[name]])  # waiting ones go behind
         for view, units in zip(state.jobs, counts, strict=True):
             one = self._standings[view.job.name]
             if units and one.counted_ns is None:
                 one.counted_ns = state.time_ns
         return decision.waking(self._next(state, decision))
 
+    def _order(self, positions: Mapping[str, int]) -> list[int]:
+        """The jobs in play, the first queue first."""
+        queued = sorted(self._standings, key=lambda name: self._standings[name].queue)
+        return [positions[name] for name in queued]
+
+    def _sort(self, key: Callable[[str], Any]) -> None:
+        """Sort the jobs within each queue; those with equal keys stay in order."""
+        names = sorted(self._standings, key=key)
+        self._standings = {name: self._standings[name] for name in names}
+
     def _update_queues(self, state: State) -> None:
         """Remove finished jobs, append new jobs to the first queue, and move those that change their queue."""
         positions = state.jobs.positions
-        self._queues = [
-            [name for name in queue if name in positions] for queue in self._queues
-        ]
         self._standings = {
             name: one for name, one in self._standings.items() if name in positions
         }
         for name in positions:
             if name not in self._standings:
                 self._standings[name] = _Standing()
-                self._queues[0].append(name)
         for view in state.jobs:
             if view.starts:
                 self._change_queue(view, state.time_ns)
@@ -181,24 +176,24 @@ class TiresiasL(StoredState):
                 self.late_demotion and not view.units
             ):  # the simulator checks running jobs only
                 break
-            self._move(view.job.name, one, one.queue + 1)
+            self._move(view.job.name, one.queue + 1)
             if self.late_demotion:  # and moves them by one queue per event
                 break
         if not view.units and self._promotion_s(view, one, now_ns) <= SERVICE:
-            self._move(view.job.name, one, 0)
+            self._move(view.job.name, 0)
             one.unit_seconds, one.executed_s, one.counted_ns = (
                 view.unit_seconds,
                 view.executed_s,
                 None,
             )
 
-    def _move(self, name: str, one: _Standing, queue: int) -> None:
-        self._queues[one.queue].remove(name)
-        self._queues[queue].append(name)
+    def _move(self, name: str, queue: int) -> None:
+        """Move a job to the end of a queue."""
+        one = self._standings[name] = self._standings.pop(name)
         one.queue = queue
 
-    def _sort(self, state: State, positions: Mapping[str, int]) -> None:
-        """The order of jobs within queues: by submission."""
+    def _rank(self, state: State) -> None:
+        """Sort jobs within queues before a decision: they are in order."""
 
     def _spreads(self, job: Job) -> bool:
         if self.placement == "skewed":
@@ -211,7 +206,11 @@ class TiresiasL(StoredState):
         for view, units in zip(state.jobs, decision.counts_in(state), strict=True):
             one = self._standings[view.job.name]
             if units and one.queue < len(self.limits):
-                waits.append(self._crossing_s(one, view, units))
+                limit = self.limits[one.queue]
+                if self.late_demotion:
+                    waits.append((limit - one.executed(view)) // units)
+                else:
+                    waits.append((limit - one.service(view)) / units)
             elif not units:
                 waits.append(self._promotion_s(view, one, state.time_ns))
         wake_ns = decision.wake_ns
@@ -229,13 +228,6 @@ class TiresiasL(StoredState):
         if self.promote == 0 or one.queue == 0 or executed_s <= 0:
             return math.inf
         return self.promote * executed_s - one.waited(view, now_ns)
-
-    def _crossing_s(self, one: _Standing, view: JobView, units: int) -> float:
-        """Seconds until a job running on this many units reaches the limit of its queue."""
-        limit = self.limits[one.queue]
-        if self.late_demotion:
-            return (limit - one.executed(view)) // units
-        return (limit - one.service(view)) / units
 
 
 @dataclass
@@ -266,6 +258,12 @@ class TiresiasG(TiresiasL):
         default=False, text="look the index up as Tiresias' public simulator does"
     )
     name: str = field(default="tiresias-g", init=False)
+    _services: ServiceDistribution = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        past = read_samples(self.samples) if self.samples else ()
+        self._services = ServiceDistribution(past, self.delta)
 
     def decide(self, state: State) -> Decision:
         """Learn from finished jobs, then serve the queues."""
@@ -274,62 +272,46 @@ class TiresiasG(TiresiasL):
                 self._services.learn(view.unit_seconds)
         return super().decide(state)
 
-    def state(self) -> dict[str, Any]:
-        """The queues, and the services of finished jobs."""
-        learnt: Sequence[float] = [] if self.samples else self._services.samples
-        return {**super().state(), "learnt": list(learnt)}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        super().restore(state)
-        if not self.samples:
-            self._services = ServiceDistribution(state["learnt"], self.delta)
-
-    @cached_property
-    def _services(self) -> ServiceDistribution:
-        return ServiceDistribution(
-            read_samples(self.samples) if self.samples else (), self.delta
-        )
-
-    def _sort(self, state: State, positions: Mapping[str, int]) -> None:
-        """The order of jobs within queues: highest index first."""
+    def _rank(self, state: State) -> None:
+        """Sort jobs within queues, highest index first."""
         look_up = (
             self._services.index_of_next_sample
             if self.next_sample
             else self._services.index
         )
-        for queue in self._queues:
-            index = {
-                name: look_up(
-                    self._standings[name].service(state.jobs[positions[name]])
-                )
-                for name in queue
-            }
-            queue.sort(
-                key=lambda name: (-index[name], state.jobs[positions[name]].job.tsub_ns)
+        keys = {
+            view.job.name: (
+                -look_up(self._standings[view.job.name].service(view)),
+                view.job.tsub_ns,
             )
+            for view in state.jobs
+        }
+        self._sort(keys.__getitem__)
 
 
 COLUMNS = ("service", "duration")
 
 
-class ServiceDistribution:
+@dataclass
+class ServiceDistribution(StoredState):
     """The distribution of total service per job, as samples.
 
     Parameters
     ----------
-    samples
+    past
         Unit-seconds of past jobs, in any order.
     delta
         Length of the next quantum in unit-seconds.
     """
 
-    def __init__(self, samples: Iterable[float], delta: float) -> None:
-        self.delta = delta
-        self.samples = sorted(samples)
-        self._sums = np.concatenate(
-            [[0.0], np.cumsum(self.samples)]
-        )  # of the first k samples
+    past: InitVar[Iterable[float]]
+    delta: float
+    samples: list[float] = field(init=False)  # ascending
+    _sums: NDArray[np.float64] = field(init=False)  # of the first k samples
+
+    def __post_init__(self, past: Iterable[float]) -> None:
+        self.samples = sorted(past)
+        self._sums = np.concatenate([[0.0], np.cumsum(self.samples)])
 
     def learn(self, sample: float) -> None:
         """Add the service of another finished job."""
@@ -417,11 +399,8 @@ class TiresiasPollux(TiresiasL):
         wake_ns = next_round(state.time_ns, self.interval_s)
         if not is_round(state.time_ns, self.interval_s):
             return Decision.keep(wake_ns=wake_ns)
-        positions = state.jobs.positions
         self._update_queues(state)
-        runs = within_quota(
-            state, (positions[name] for queue in self._queues for name in queue)
-        )
+        runs = within_quota(state, self._order(state.jobs.positions))
         nodes = Nodes(
             state, [position for position in runs if state.jobs[position].units]
         )

@@ -64,7 +64,11 @@ class YarnCapacity:
             used[queue] += view.units
             if not view.units:
                 queues[queue].append(position)
-        capacity = self._capacity(set(used))
+        # Share of the units of each queue; one without a share goes behind all others.
+        others = [queue for queue in used if queue not in self._stated]
+        rest = max(1 - math.fsum(self._stated.values()), 0.0)
+        each = rest / len(others) if others else 0.0
+        capacity = {queue: self._stated.get(queue, each) or 1e-9 for queue in used}
         order = {
             queue: rank for rank, queue in enumerate(used)
         }  # ties: whose first job in play came first
@@ -91,14 +95,6 @@ class YarnCapacity:
             if not queues[queue]:
                 del queues[queue]
         return Decision.placed(placed)
-
-    def _capacity(self, queues: set[str]) -> dict[str, float]:
-        """Share of the units of each queue that has jobs in play, > 0."""
-        others = [queue for queue in queues if queue not in self._stated]
-        rest = max(1 - math.fsum(self._stated.values()), 0.0)
-        each = rest / len(others) if others else 0.0
-        # A queue without a share goes behind all others.
-        return {queue: self._stated.get(queue, each) or 1e-9 for queue in queues}
 
 
 def _shares(text: str) -> dict[str, float]:

@@ -17,8 +17,7 @@ from bft.replay.report.job_charts import done_shares
 from bft.replay.report.run_files import RunFiles
 from bft.replay.report.study_charts import names_of
 from bft.replay.report.words import markup
-from bft.replay.results.headlines import FEW_JOBS, duration_text
-from bft.replay.results.host import host_lines
+from bft.replay.results.headlines import FEW_JOBS, duration_text, host_lines
 from bft.replay.results.run_directory import plain
 
 # More rows than this make a page that nobody reads; the files of the run have them all.

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from bft.models import Job, JobTable
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.rules import Interference
-from bft.replay.results.census import Census, until_ns
+from bft.replay.results.census import census_of, counted, until_ns
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 logger = logging.getLogger(__name__)
@@ -126,7 +126,9 @@ def beside_bounds(outcome: Outcome, bounds: Bounds) -> dict[str, Any]:
     """
     spans_s = [
         (until_ns(record, outcome.end_ns) - record.job.tsub_ns) / SECOND_NS
-        for record in Census.of(outcome).counted_by("jct_to_end_mean_s")
+        for record in counted(
+            census_of(outcome.records, outcome.end_ns), "jct_to_end_mean_s"
+        )
     ]
     whole = not outcome.interrupted
     return {

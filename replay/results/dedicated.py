@@ -8,7 +8,7 @@ from typing import Any
 
 from bft.models.tolerances import WHOLE_NODES
 from bft.replay.engine.ledger import Outcome
-from bft.replay.results.census import Census
+from bft.replay.results.census import census_of
 from bft.replay.trace.node_trace import NodeTrace, always_idle
 from bft.replay.trace.trace_statistics import iso_exact
 
@@ -79,8 +79,8 @@ def _few(nodes: float) -> bool:
 
 def _all_finished_ns(outcome: Outcome) -> int | None:
     """The last end if all jobs submitted by then have finished or been cancelled, without those left out; or None."""
-    census = Census.of(outcome)
-    comes = [*census.group("in_system"), *census.group("submitted_at_the_end")]
+    census = census_of(outcome.records, outcome.end_ns)
+    comes = [*census["in_system"], *census["submitted_at_the_end"]]
     finishes = [record.ended_ns for record in comes]
     if not finishes or None in finishes:
         return None

@@ -3,18 +3,158 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from string import Formatter
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from bft.replay.engine.ledger import Outcome
 from bft.replay.results.figures import FIGURES
-from bft.replay.results.host import host_lines, three_digits
+from bft.replay.results.host import host_sentence, three_digits
 from bft.replay.trace.trace_statistics import class_text, fragments
 
 # Up to so many jobs each is of interest by its name.
 FEW_JOBS = 20
+HOUR_S = 3600.0
+
+
+# Label and text of lines; one is shown where the run has its figures. A figure without a value is shown as "-".
+Lines: TypeAlias = tuple[tuple[str, str], ...]
+_OFFERED: Lines = (
+    ("offered", "{offered_unit_s:hours} idle unit-hours in the whole trace"),
+    (
+        "resource-integral",
+        "{resource_integral_unit_s:hours} of them in the window, {duration_s:duration} from {window_start:minute}, "
+        "when the first job was submitted",
+    ),
+    ("used", "{used_share:.1%} of the resource-integral"),
+    ("eq-nodes", "{eq_nodes:.1f} dedicated nodes would offer as much in the window"),
+)
+_OF_KIND = "{used_share:.1%} of {idle_unit_s:hours} idle unit-hours on {units:,} units"
+_JOBS: Lines = (
+    (
+        "job completion time",
+        "mean {jct_s[mean]:duration}, median {jct_s[median]:duration}, p95 {jct_s[p95]:duration}{generated}",
+    ),
+    (
+        "queueing time",
+        "mean {queueing_s[mean]:duration}, median {queueing_s[median]:duration}, p95 {queueing_s[p95]:duration}"
+        "{generated}",
+    ),
+    (
+        "time without units",
+        "longest {without_units_s[longest]:duration}, p99 {without_units_s[p99]:duration} of all jobs submitted",
+    ),
+    (
+        "trials",
+        "{search[finished]:,} done, {search[stopped]:,} stopped; {search[stopped_samples]:,.0f} samples went to those "
+        "stopped, {search[stopped_share]:.1%} of the outcome",
+    ),
+    (
+        "best found",
+        "{search[best][score]:.4f} by {search[best][job]} at {search[best][time]:minute}",
+    ),
+    (
+        "finish-time fairness",
+        "rho mean {finish_time_fairness[mean]:.2f}, p95 {finish_time_fairness[p95]:.2f}, largest "
+        "{finish_time_fairness[largest]:.2f}; {finish_time_unfair_share:.0%} of the finished jobs did worse than on an "
+        "equal share",
+    ),
+    (
+        "deadlines",
+        "{deadlines[met]} of {deadlines[jobs]} met, {deadlines[missed]} missed, {deadlines[open]} still open",
+    ),
+    (
+        "energy",
+        "{costs[additional_kwh]:,.1f} kWh more than if the nodes had stayed idle; {costs[total_kwh]:,.1f} kWh in total",
+    ),
+    (
+        "CO2",
+        "{costs[additional_co2_kg]:,.1f} kg more; {costs[total_co2_kg]:,.1f} kg in total",
+    ),
+    (
+        "value of node-hours",
+        "{costs[value_used]:,.2f} used ({costs[used_node_h]:,.1f} node-hours), {costs[value_unused]:,.2f} left idle",
+    ),
+)
+_DECISIONS: Lines = (
+    ("decisions", "{decisions}{statuses}"),
+    (
+        "not proven",
+        "{decisions_unproven[count]} decisions, at most {decisions_unproven[gap_largest]:.2%} below the optimum, "
+        "{decisions_unproven[gap_mean]:.2%} in the mean; no bound is known for {decisions_unproven[without_bound]}",
+    ),
+    (
+        "verified",
+        "{verified} by the exact dynamic programme, {verify_mismatches} differ",
+    ),
+    ("preemptions, rescales", "{preemptions}, {rescales}"),
+)
+_STARTS_BY_JOB: Lines = (
+    (
+        "host starts",
+        "{delayed:,} of {starts:,} wait ({delayed_share:.1%}); delay of all: mean {delay_s[mean]:,.1f} s, median "
+        "{delay_s[p50]:,.1f} s, p95 {delay_s[p95]:,.1f} s, largest {delay_s[max]:,.1f} s",
+    ),
+)
+_STARTS_BY_INSTANT: Lines = (
+    (
+        "host instants",
+        "at {delayed:,} of {instants:,} instants at which nodes leave some job waits, up to {longest_delay_s:,.1f} s; "
+        "which jobs start is not known",
+    ),
+)
+_HOST: Lines = (
+    # What queues make of the direct delay (docs/host-jobs.md, second order).
+    (
+        "host queue",
+        "queues amplify: at loads of 0.6, 0.75 and 0.88 the users' mean wait grew by 1.8, 2.7 and 6 times the direct "
+        "delay",
+    ),
+    (
+        "net harvest",
+        "{net_node_h:,.0f} node-hours, at {host_price:g} for each that host jobs wait",
+    ),
+    (
+        "host jobs announced",
+        "{announced[starts_share]:.0%} of the starts, {announced[nodes_share]:.0%} of their nodes, were eligible "
+        "{return_time_s:g} s or longer before: giving nodes back then would spare {announced[waiting_node_h]:,.0f} "
+        "node-hours of waiting for as many of training",
+    ),
+)
+_STOPPED: Lines = (
+    # Which bandwidth saves the state of these jobs.
+    (
+        "jobs stopped together",
+        "median {p50:,.0f}, p99 {p99:,.0f}, most {max:,}: all but 1 % of such instants save S GB a job within G s, c "
+        "of which pass before, at S x {p99:,.0f} / (G - c) GB/s",
+    ),
+)
+
+
+class _Words(Formatter):
+    """Formats of texts: also `hours` and `duration` of seconds, and `minute` of an instant."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a figure in words."""
+        if value is None:
+            return "-"
+        if format_spec == "hours":
+            return f"{value / HOUR_S:,.0f}"
+        if format_spec == "duration":
+            return duration_text(value)
+        return minute(value) if format_spec == "minute" else format(value, format_spec)
+
+
+def _filled(lines: Lines, figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the lines whose figures the run has."""
+    for label, template in lines:
+        try:
+            text = _Words().vformat(template, (), figures)
+        except (KeyError, TypeError):  # a group of figures is not there, or None
+            continue
+        yield label, text
 
 
 def headlines(
@@ -24,162 +164,56 @@ def headlines(
     outcome = metrics["outcome"]
     yield "training outcome", f"{outcome:,.0f} samples"
     if metrics.get("bound") is not None:
-        of = (
-            "at most"
-            if metrics["share_of_bound"] is None
-            else f"{metrics['share_of_bound']:.1%} of the bound,"
-        )
+        share = metrics["share_of_bound"]
+        of = "at most" if share is None else f"{share:.1%} of the bound,"
         yield "bound", f"{of} {metrics['bound']:,.0f} samples"
     elif "bound" in metrics:
         yield "bound", metrics["bounds"]["why_none"]
     if metrics.get("U") is not None:
         nodes = three_digits(metrics["dedicated_nodes"])
         text = f"{metrics['U']:.1%} of what {nodes} dedicated node{'s' * (nodes != '1')} would have yielded"
-        early = metrics["U_at"] != metrics["window_end"]
-        yield (
-            "U",
-            f"{text} by {minute(metrics['U_at'])}, when one of the two had done all jobs"
-            if early
-            else text,
-        )
-    if "resource_integral_unit_s" in metrics:
-        yield (
-            "offered",
-            f"{metrics['offered_unit_s'] / 3600:,.0f} idle unit-hours in the whole trace",
-        )
-        window = f"{duration_text(metrics['duration_s'])} from {minute(metrics['window_start'])}"
-        yield (
-            "resource-integral",
-            f"{metrics['resource_integral_unit_s'] / 3600:,.0f} of them in the window, {window}, "
-            "when the first job was submitted",
-        )
-        yield (
-            "used",
-            "-"
-            if metrics["used_share"] is None
-            else f"{metrics['used_share']:.1%} of the resource-integral",
-        )
-        for kind, of in metrics.get("kinds", {}).items():
-            share = "-" if of["used_share"] is None else f"{of['used_share']:.1%}"
-            yield (
-                f"used of {kind}",
-                f"{share} of {of['idle_unit_s'] / 3600:,.0f} idle unit-hours on {of['units']:,} units",
+        if metrics["U_at"] != metrics["window_end"]:
+            text += (
+                f" by {minute(metrics['U_at'])}, when one of the two had done all jobs"
             )
-        for name, of in metrics.get("classes", {}).items():
-            yield f"idle of {name}", class_text(of)
-        yield (
-            "eq-nodes",
-            f"{metrics['eq_nodes']:.1f} dedicated nodes would offer as much in the window",
-        )
+        yield "U", text
+    yield from _filled(_OFFERED, metrics)
+    for kind, of_kind in metrics.get("kinds", {}).items():
+        yield from _filled(((f"used of {kind}", _OF_KIND),), of_kind)
+    for name, of_class in metrics.get("classes", {}).items():
+        yield f"idle of {name}", class_text(of_class)
     for key in (path for path in FIGURES if path.endswith("_cost")):
         lost = metrics.get(key)
         if lost or key in ("preemption_cost", "rescale_cost"):
-            share = f" ({lost / outcome:.1%} of the outcome)" if outcome else ""
-            yield FIGURES[key].title, f"{lost:,.0f} samples{share}"
-    yield (
-        "jobs finished",
-        f"{metrics['jobs_finished']} of {metrics['jobs']}"
-        + _apart(metrics.get("census", {})),
-    )
-    for key, label in (
-        ("jct_s", "job completion time"),
-        ("queueing_s", "queueing time"),
-    ):
-        if metrics.get(key):
-            spread = metrics[key]
-            of = (
-                ""
-                if generated_load is None
-                else f" (of a generated workload, load {generated_load:.2f})"
-            )
-            mean, median, p95 = (
-                duration_text(spread[name]) for name in ("mean", "median", "p95")
-            )
-            yield label, f"mean {mean}, median {median}, p95 {p95}{of}"
-    if metrics.get("without_units_s"):
-        waits = metrics["without_units_s"]
-        yield (
-            "time without units",
-            f"longest {duration_text(waits['longest'])}, p99 {duration_text(waits['p99'])} of all jobs submitted",
-        )
-    if "search" in metrics:
-        yield from _searched(metrics["search"])
-    yield from _served(metrics)
-    yield from cost_lines(metrics.get("costs", {}))
+            share_lost = f" ({lost / outcome:.1%} of the outcome)" if outcome else ""
+            yield FIGURES[key].title, f"{lost:,.0f} samples{share_lost}"
+    census = metrics.get("census", {})
+    words = {"left_out": "left out", "refused": "refused", "cancelled": "cancelled"}
+    apart = ", ".join(f"{census[of]} {words[of]}" for of in words if census.get(of))
+    done = f"{metrics['jobs_finished']} of {metrics['jobs']}"
+    yield "jobs finished", f"{done} ({apart})" if apart else done
+    generated = ""
+    if generated_load is not None:
+        generated = f" (of a generated workload, load {generated_load:.2f})"
+    yield from _filled(_JOBS, {**metrics, "generated": generated})
     yield from host_lines(metrics.get("host", {}))
-    statuses = ", ".join(
-        f"{count} {status}" for status, count in metrics["decisions_by_status"].items()
-    )
-    yield (
-        "decisions",
-        f"{metrics['decisions']}" + (f" ({statuses})" if statuses else ""),
-    )
-    if "decisions_unproven" in metrics:
-        yield "not proven", _not_proven(metrics["decisions_unproven"])
-    if "verified" in metrics:
-        yield (
-            "verified",
-            f"{metrics['verified']} by the exact dynamic programme, {metrics['verify_mismatches']} differ",
-        )
-    if "preemptions" in metrics:
-        yield (
-            "preemptions, rescales",
-            f"{metrics['preemptions']}, {metrics['rescales']}",
-        )
+    by_status = metrics["decisions_by_status"].items()
+    statuses = ", ".join(f"{count} {status}" for status, count in by_status)
+    statuses = f" ({statuses})" if statuses else ""
+    yield from _filled(_DECISIONS, {**metrics, "statuses": statuses})
 
 
-def _not_proven(unproven: dict[str, Any]) -> str:
-    """How far below their optima the decisions may be that are not proven optimal."""
-    text = f"{unproven['count']} decisions"
-    if unproven["gap_largest"] is not None:
-        mean, largest = unproven["gap_mean"], unproven["gap_largest"]
-        text += f", at most {largest:.2%} below the optimum, {mean:.2%} in the mean"
-    if unproven["without_bound"]:
-        text += f"; no bound is known for {unproven['without_bound']}"
-    return text
-
-
-def _apart(census: dict[str, Any]) -> str:
-    """The jobs that could not finish, and why; empty where there are none."""
-    counts = {"left out": "left_out", "refused": "refused", "cancelled": "cancelled"}
-    apart = [
-        f"{census[group]} {word}" for word, group in counts.items() if census.get(group)
-    ]
-    return f" ({', '.join(apart)})" if apart else ""
-
-
-def _searched(search: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Say how the search of hyperparameters went."""
-    text = f"{search['finished']:,} done, {search['stopped']:,} stopped"
-    if search["stopped"]:
-        text += f"; {search['stopped_samples']:,.0f} samples went to those stopped"
-    if search["stopped"] and search["stopped_share"] is not None:
-        text += f", {search['stopped_share']:.1%} of the outcome"
-    yield "trials", text
-    if search["best"] is not None:
-        best = search["best"]
-        yield (
-            "best found",
-            f"{best['score']:.4f} by {best['job']} at {minute(best['time'])}",
-        )
-
-
-def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Say how many jobs were served worse than by equal shares, and how many missed a deadline."""
-    if metrics.get("finish_time_fairness"):
-        rho = metrics["finish_time_fairness"]
-        unfair = metrics["finish_time_unfair_share"]
-        yield (
-            "finish-time fairness",
-            f"rho mean {rho['mean']:.2f}, p95 {rho['p95']:.2f}, largest {rho['largest']:.2f}; {unfair:.0%} of "
-            "the finished jobs did worse than on an equal share",
-        )
-    if metrics.get("deadlines"):
-        due = metrics["deadlines"]
-        yield (
-            "deadlines",
-            f"{due['met']} of {due['jobs']} met, {due['missed']} missed, {due['open']} still open",
-        )
+def host_lines(host: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield label and text for the figures of `host_metrics`; nothing where no node was taken."""
+    if not host.get("instants"):
+        return
+    yield "host jobs", host_sentence(host)
+    if "waiting_node_h" not in host:
+        return
+    yield from _filled(_STARTS_BY_JOB if host["by_job"] else _STARTS_BY_INSTANT, host)
+    yield from _filled(_HOST, host)
+    if host["stopped_together"]["max"] is not None:
+        yield from _filled(_STOPPED, host["stopped_together"])
 
 
 def minute(instant: str) -> str:
@@ -197,7 +231,6 @@ def duration_text(seconds: float) -> str:
 
 # A cap on the jobs in play that was reached for a smaller share of the time explains little.
 MUCH_TIME = 0.05
-HOUR_S = 3600.0
 # A replay whose outcome is below the bound by more than this share reports it.
 MUCH_LEFT = 0.05
 
@@ -246,8 +279,11 @@ def advice(
     costs = f"rescales cost {rescale / bound:.1%} of that and preemptions {preemption / bound:.1%}"
     running_s = math.fsum(record.run_seconds for record in outcome.records)
     units = outcome.used_unit_seconds / running_s if running_s else 0.0
-    capped = _share_of_time_with(outcome, max_jobs) if max_jobs else 0.0
-    if capped >= MUCH_TIME:
+    times = outcome.steps["time"].to_numpy(dtype="datetime64[ns]").astype(np.int64)
+    spans = np.diff(times)
+    full = outcome.steps["jobs"].to_numpy()[:-1] >= max_jobs
+    capped = spans[full].sum() / max(spans.sum(), 1)
+    if max_jobs and capped >= MUCH_TIME:
         waits = metrics["without_units_s"]
         longest_h = waits["longest"] / HOUR_S if waits else 0.0
         return (
@@ -265,14 +301,6 @@ def advice(
         "(docs/beyond.md)",
         BEST,
     )
-
-
-def _share_of_time_with(outcome: Outcome, jobs: int) -> float:
-    """Return the share of the time in which this many jobs were in play."""
-    times = outcome.steps["time"].to_numpy(dtype="datetime64[ns]").astype(np.int64)
-    spans = np.diff(times)
-    full = outcome.steps["jobs"].to_numpy()[:-1] >= jobs
-    return float(spans[full].sum() / spans.sum()) if len(spans) and spans.sum() else 0.0
 
 
 def costs(
@@ -331,24 +359,3 @@ def costs(
         result["value_used"] = price_per_node_hour * used
         result["value_unused"] = price_per_node_hour * unused
     return result
-
-
-def cost_lines(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield label and text for the figures of `costs`."""
-    if "additional_kwh" in figures:
-        yield (
-            "energy",
-            f"{figures['additional_kwh']:,.1f} kWh more than if the nodes had stayed idle; {figures['total_kwh']:,.1f} "
-            "kWh in total",
-        )
-    if "additional_co2_kg" in figures:
-        yield (
-            "CO2",
-            f"{figures['additional_co2_kg']:,.1f} kg more; {figures['total_co2_kg']:,.1f} kg in total",
-        )
-    if "value_used" in figures:
-        yield (
-            "value of node-hours",
-            f"{figures['value_used']:,.2f} used ({figures['used_node_h']:,.1f} node-hours), "
-            f"{figures['value_unused']:,.2f} left idle",
-        )

@@ -26,11 +26,6 @@ from bft.replay.trace.node_trace import SECOND_NS, TimeArray
 # Upper ends of the classes of starts by their number of nodes; larger ones make a class of their own.
 SIZES = (1, 4, 16, 64, 256)
 SIZE_NAMES = ("1", "2-4", "5-16", "17-64", "65-256", "> 256")
-# What queues make of the direct delay (docs/host-jobs.md, second order).
-AMPLIFIED = (
-    "queues amplify: at loads of 0.6, 0.75 and 0.88 the users' mean wait "
-    "grew by 1.8, 2.7 and 6 times the direct delay"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,48 +351,3 @@ def host_sentence(host: dict[str, Any]) -> str:
         nodes = f"{host['reserve']} node{'s' * (host['reserve'] != 1)}"
         text += f"; with {nodes} kept free, {1 - host['delayed_share']:.0%} of their starts would not have noticed"
     return text
-
-
-def host_lines(host: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield label and text for the figures of `host_metrics`; nothing where no node was taken."""
-    if not host.get("instants"):
-        return
-    yield "host jobs", host_sentence(host)
-    if "waiting_node_h" not in host:
-        return
-    if host["by_job"] and host["starts"]:
-        delay = host["delay_s"]
-        yield (
-            "host starts",
-            f"{host['delayed']:,} of {host['starts']:,} wait ({host['delayed_share']:.1%}); delay of all: mean "
-            f"{delay['mean']:,.1f} s, median {delay['p50']:,.1f} s, p95 {delay['p95']:,.1f} s, largest "
-            f"{delay['max']:,.1f} s",
-        )
-    elif not host["by_job"]:
-        yield (
-            "host instants",
-            f"at {host['delayed']:,} of {host['instants']:,} instants at which nodes leave some job waits, up to "
-            f"{host['longest_delay_s']:,.1f} s; which jobs start is not known",
-        )
-    yield "host queue", AMPLIFIED
-    if "net_node_h" in host:
-        yield (
-            "net harvest",
-            f"{host['net_node_h']:,.0f} node-hours, at {host['host_price']:g} for each that host jobs wait",
-        )
-    if "announced" in host:
-        announced = host["announced"]
-        yield (
-            "host jobs announced",
-            f"{announced['starts_share']:.0%} of the starts, {announced['nodes_share']:.0%} of their nodes, were "
-            f"eligible {host['return_time_s']:g} s or longer before: giving nodes back then would spare "
-            f"{announced['waiting_node_h']:,.0f} node-hours of waiting for as many of training",
-        )
-    together = host["stopped_together"]
-    if together["max"] is not None:  # which bandwidth saves the state of these jobs
-        yield (
-            "jobs stopped together",
-            f"median {together['p50']:,.0f}, p99 {together['p99']:,.0f}, most {together['max']:,}: all but 1 % of such "
-            f"instants save S GB a job within G s, c of which pass before, at S x {together['p99']:,.0f} / (G - c) "
-            "GB/s",
-        )

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +14,15 @@ from numpy.typing import NDArray
 
 from bft.models import Job
 from bft.replay.engine.ledger import BOOKS, JobRecord, Outcome
-from bft.replay.results.census import Census, until_ns
+from bft.replay.results.census import (
+    Census,
+    census_figures,
+    census_of,
+    counted,
+    until_ns,
+)
 from bft.replay.results.dedicated import equivalent_nodes, usefulness
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, TimeArray
 from bft.replay.trace.trace_statistics import (
     STARTUPS_S,
     fragments,
@@ -27,6 +34,13 @@ from bft.replay.trace.trace_statistics import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Metrics by the attribute of a job that groups the jobs.
+_JAIN_OF_GROUPS = {
+    "jain_fairness_of_users": "user",
+    "jain_fairness_of_virtual_clusters": "vc",
+}
 
 
 def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, Any]:
@@ -60,10 +74,12 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
     status = outcome.steps["status"]
     decisions = status[status != "end"]
     end = outcome.end_ns
-    census = Census.of(outcome)
+    census = census_of(outcome.records, outcome.end_ns)
     statuses = decisions.value_counts()
     integral, kinds = outcome.idle_unit_seconds, units_by_kind(outcome)
     classes = idle_by_class(outcome.trace, outcome.start_ns, outcome.end_ns)
+    ratios = list(_finish_time_fairness(outcome, census["in_system"]))
+    longest_s, longest_job = longest_wait(outcome, census)
     return {
         "outcome": outcome.work,
         "duration_s": outcome.duration_s,
@@ -93,43 +109,54 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
         **_unproven(outcome.steps),
         "preemptions": sum(record.preemptions for record in records),
         "rescales": sum(record.rescales for record in records),
-        "census": census.figures,
+        "census": census_figures(census),
         **{
-            name: len(census.counted_by(name))
+            name: len(counted(census, name))
             for name in ("jobs", "jobs_submitted", "jobs_started", "jobs_finished")
         },
         "jct_s": spread(
             [
                 (until_ns(record, end) - record.job.tsub_ns) / SECOND_NS
-                for record in census.counted_by("jct_s")
+                for record in counted(census, "jct_s")
             ]
         ),
         "queueing_s": spread(
             [
                 (record.start_ns - record.job.tsub_ns) / SECOND_NS
-                for record in census.counted_by("queueing_s")
+                for record in counted(census, "queueing_s")
                 if record.start_ns is not None
             ]
         ),
-        "without_units_s": spread_to(
-            "longest",
+        "without_units_s": spread(
             [
                 without_units_s(record, end)
-                for record in census.counted_by("without_units_s")
+                for record in counted(census, "without_units_s")
             ],
+            "longest",
         ),
-        "makespan_s": _makespan(census.counted_by("makespan_s")),
+        "makespan_s": _makespan(counted(census, "makespan_s")),
         "restarts_per_job": mean(
-            [record.starts - 1 for record in census.counted_by("restarts_per_job")]
+            [record.starts - 1 for record in counted(census, "restarts_per_job")]
         ),
         "unit_hours": outcome.used_unit_seconds / 3600,
         "jain_fairness_of_mean_units": jain_fairness(
             [
                 mean_units(record, outcome.start_ns, end)
-                for record in census.counted_by("jain_fairness_of_mean_units")
+                for record in counted(census, "jain_fairness_of_mean_units")
             ]
         ),
-        **fairness(outcome, census),
+        "longest_wait_s": longest_s,
+        "longest_wait_job": longest_job,
+        "waiting_over_length": _waiting_over_length(
+            counted(census, "waiting_over_length"), end
+        ),
+        "finish_time_fairness": spread(ratios, "largest"),
+        "finish_time_unfair_share": mean([rho > 1 for rho in ratios]),
+        **{
+            name: _jain_of_groups(outcome, counted(census, name), attrgetter(of))
+            for name, of in _JAIN_OF_GROUPS.items()
+        },
+        "deadlines": _deadlines(counted(census, "deadlines"), end),
         **_fragments(outcome),
         "interrupted": outcome.interrupted,
     }
@@ -176,9 +203,9 @@ def _fragments(outcome: Outcome) -> dict[str, Any]:
 def _makespan(records: Sequence[JobRecord]) -> float | None:
     """Seconds from the first submission to the last finish; None unless all jobs have finished."""
     finishes = [record.finish_ns for record in records if record.finish_ns is not None]
-    if not finishes or len(finishes) < len(records):
-        return None
-    return (max(finishes) - min(record.job.tsub_ns for record in records)) / SECOND_NS
+    first_ns = min((record.job.tsub_ns for record in records), default=0)
+    is_over = len(finishes) == len(records) > 0
+    return (max(finishes) - first_ns) / SECOND_NS if is_over else None
 
 
 def mean(values: Sequence[float] | FloatArray) -> float | None:
@@ -224,23 +251,18 @@ def units_by_kind(outcome: Outcome) -> dict[str, dict[str, Any]]:
     return result
 
 
-def spread(values: list[float]) -> dict[str, float] | None:
-    """Mean, median, p95 and p99, or None where there are no values."""
+def spread(values: list[float], top: str | None = None) -> dict[str, float] | None:
+    """Mean, median, p95, p99 and, under the name `top`, the largest; None where there are no values."""
     if not values:
         return None
     p50, p95, p99 = np.percentile(values, (50, 95, 99)).tolist()
-    return {
+    found = {
         "mean": math.fsum(values) / len(values),
         "median": p50,
         "p95": p95,
         "p99": p99,
     }
-
-
-def spread_to(top: str, values: list[float]) -> dict[str, float] | None:
-    """Like `spread`, plus the largest value under the name `top`."""
-    figures = spread(values)
-    return None if figures is None else {**figures, top: max(values)}
+    return found if top is None else {**found, top: max(values)}
 
 
 FloatArray = NDArray[np.float64]
@@ -248,36 +270,6 @@ FloatArray = NDArray[np.float64]
 WAIT_FACTORS = (1, 3, 10)
 # The virtual cluster of nodes on which jobs are only profiled (policies/lucid): part of no share.
 _PROFILER = "profiler"
-
-
-def fairness(outcome: Outcome, census: Census) -> dict[str, Any]:
-    """Starvation, fairness and deadlines of a replay, by the names in summary.json; None where a value has no meaning.
-
-    Each counts the jobs that the census states for it.
-
-    References
-    ----------
-    Finish-time fairness: Mahajan et al., Themis: Fair and Efficient GPU Cluster Scheduling, NSDI 2020, section 3.
-    """
-    ratios = list(_finish_time_fairness(outcome, census.group("in_system")))
-    longest_s, job = longest_wait(outcome, census)
-    users, clusters = "jain_fairness_of_users", "jain_fairness_of_virtual_clusters"
-    return {
-        "longest_wait_s": longest_s,
-        "longest_wait_job": job,
-        "waiting_over_length": _waiting_over_length(
-            census.counted_by("waiting_over_length"), outcome.end_ns
-        ),
-        "finish_time_fairness": spread_to("largest", ratios),
-        "finish_time_unfair_share": sum(rho > 1 for rho in ratios) / len(ratios)
-        if ratios
-        else None,
-        users: _jain_of_groups(outcome, census.counted_by(users), lambda job: job.user),
-        clusters: _jain_of_groups(
-            outcome, census.counted_by(clusters), lambda job: job.vc
-        ),
-        "deadlines": _deadlines(census.counted_by("deadlines"), outcome.end_ns),
-    }
 
 
 def jain_fairness(shares: Sequence[float]) -> float | None:
@@ -315,10 +307,10 @@ def longest_wait(outcome: Outcome, census: Census) -> tuple[float | None, str | 
     longest_ns = dict(
         zip(map(id, records), np.maximum(gaps, ends - until).tolist(), strict=True)
     )
-    counted = census.counted_by("longest_wait_s")
-    if not counted:
+    waiting = counted(census, "longest_wait_s")
+    if not waiting:
         return None, None
-    longest = max(counted, key=lambda record: longest_ns[id(record)])
+    longest = max(waiting, key=lambda record: longest_ns[id(record)])
     wait_s = longest_ns[id(longest)] / SECOND_NS
     return wait_s, longest.job.name if wait_s else None
 
@@ -343,7 +335,12 @@ def ideal_rate(job: Job, units: float) -> float:
 def _finish_time_fairness(
     outcome: Outcome, records: Sequence[JobRecord]
 ) -> Iterable[float]:
-    """Return each finished job's time in the system, relative to the time on an equal share of the units."""
+    """Return each finished job's time in the system, relative to the time on an equal share of the units.
+
+    References
+    ----------
+    Mahajan et al., Themis: Fair and Efficient GPU Cluster Scheduling, NSDI 2020, section 3.
+    """
     for offered, members in _shared_by(outcome, records):
         begin = np.array(
             [max(record.job.tsub_ns, outcome.start_ns) for record in members],
@@ -354,10 +351,13 @@ def _finish_time_fairness(
         )
         seconds = (end - begin) / SECOND_NS
         units = offered(end) - offered(begin)
-        present = _integral(begin, end, outcome.start_ns)
-        jobs = present(end) - present(
-            begin
-        )  # job-seconds in the system during its time, its own included
+        # Job-seconds in the system during the time of each, its own included.
+        by_end, by_begin = (
+            _integral(begin, at, outcome.start_ns)
+            - _integral(end, at, outcome.start_ns)
+            for at in (end, begin)
+        )
+        jobs = by_end - by_begin
         for record, took, unit_s, job_s in zip(
             members, seconds, units, jobs, strict=True
         ):
@@ -396,24 +396,13 @@ def _idle_unit_seconds(trace: NodeTrace) -> Callable[[NDArray[np.int64]], FloatA
     )
 
 
-def _integral(
-    begin: NDArray[np.int64], end: NDArray[np.int64], origin: int
-) -> Callable[[NDArray[np.int64]], FloatArray]:
-    """The number of spans that contain an instant, integrated over time from `origin` (UTC ns), in seconds."""
-
-    def since(edges: NDArray[np.int64]) -> Callable[[FloatArray], FloatArray]:
-        ordered = np.sort(edges - origin) / SECOND_NS
-        sums = np.concatenate([[0.0], np.cumsum(ordered)])
-
-        def until(at: FloatArray) -> FloatArray:
-            passed = np.searchsorted(ordered, at)
-            result: FloatArray = passed * at - sums[passed]
-            return result
-
-        return until
-
-    begun, over = since(begin), since(end)
-    return lambda at: begun((at - origin) / SECOND_NS) - over((at - origin) / SECOND_NS)
+def _integral(since: TimeArray, at: TimeArray, origin: int) -> FloatArray:
+    """How many of the instants `since` have passed, integrated over time from `origin` to `at` (UTC ns), in seconds."""
+    ordered, now = np.sort(since - origin) / SECOND_NS, (at - origin) / SECOND_NS
+    sums = np.concatenate([[0.0], np.cumsum(ordered)])
+    passed = np.searchsorted(ordered, now)
+    result: FloatArray = passed * now - sums[passed]
+    return result
 
 
 def _waiting_over_length(
@@ -423,11 +412,11 @@ def _waiting_over_length(
 
     A job's length is its run time alone, on the units that a rigid policy gives it (`Job.request`).
     """
-    ratios = []
-    for record in records:
-        rate = float(record.job.rates[record.job.request])
-        if rate:
-            ratios.append(without_units_s(record, end_ns) * rate / record.job.pmax)
+    ratios = [
+        without_units_s(record, end_ns) * rate / record.job.pmax
+        for record in records
+        if (rate := float(record.job.rates[record.job.request]))
+    ]
     if not ratios:
         return None
     return {
@@ -497,5 +486,5 @@ def _deadlines(records: Sequence[JobRecord], end_ns: int) -> dict[str, Any] | No
         "missed": len(late),
         "open": sum(deadline >= end_ns for deadline in under_way),
         "cancelled": sum(record.cancelled_ns is not None for record, _ in due),
-        "late_s": spread_to("longest", late),
+        "late_s": spread(late, "longest"),
     }

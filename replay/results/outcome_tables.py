@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models import Job, JobTable, write_parquet
@@ -27,20 +28,13 @@ from bft.replay.results.search import scores_frame
 from bft.replay.trace.node_trace import SECOND_NS, TimeArray, consecutive
 from bft.replay.trace.trace_statistics import fragments
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 def _whole(instants: Sequence[int | None] | TimeArray) -> pd.Series:
     """Instants in ns, of which some may be missing: as floats they would be off by 100 ns."""
-    import pandas as pd
-
     return pd.Series(instants, dtype="Int64")
 
 
 def _utc(instants: Any) -> Any:
-    import pandas as pd
-
     return pd.to_datetime(instants, unit="ns", utc=True)
 
 
@@ -50,8 +44,6 @@ def jobs_frame(outcome: Outcome) -> pd.DataFrame:
     Its columns are identity, sizes, times (UTC), JCT and queueing (s), work and losses (samples), units;
     docs/results.md describes each.
     """
-    import pandas as pd
-
     records = outcome.records
     start = _whole([record.start_ns for record in records])
     finish = _whole([record.finish_ns for record in records])
@@ -88,8 +80,6 @@ def jobs_frame(outcome: Outcome) -> pd.DataFrame:
 
 def asked_columns(jobs: Sequence[Job]) -> dict[str, Any]:
     """Owner and request of each job, by column: Jreq where the job table states one, units_asked in any case."""
-    import pandas as pd
-
     return {
         "name": [job.name for job in jobs],
         "vc": [job.vc for job in jobs],
@@ -111,8 +101,6 @@ def finish_frame(
     jobs: JobTable, finish_ns: Sequence[int | None], work: Sequence[float]
 ) -> pd.DataFrame:
     """Return a table with one row per job, its finish and work only: the output of the published replayer."""
-    import pandas as pd
-
     submit, finish = _whole([job.tsub_ns for job in jobs]), _whole(list(finish_ns))
     return pd.DataFrame(
         {
@@ -128,8 +116,6 @@ def finish_frame(
 
 def allocations_frames(outcome: Outcome) -> Iterator[pd.DataFrame]:
     """The units that each job held, `ROW_GROUP` rows each: job, first_unit, last_unit (inclusive), start, end (UTC)."""
-    import pandas as pd
-
     names = pd.Index([record.job.name for record in outcome.records])
     for held in row_groups(outcome.holds.parts()):
         yield pd.DataFrame(
@@ -165,8 +151,6 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
 
 def unused_frame(outcome: Outcome) -> pd.DataFrame | None:
     """Idle units that no job held: first_unit, last_unit (inclusive), start, end (UTC); None for very large runs."""
-    import pandas as pd
-
     found = unused_intervals(outcome)
     if found is None:
         return None
@@ -189,8 +173,6 @@ def unused_frame(outcome: Outcome) -> pd.DataFrame | None:
 
 def returns_frame(outcome: Outcome, rows: slice = slice(None)) -> pd.DataFrame:
     """One row per node that host jobs took: time, place, node, let_go (UTC; missing where not held since idle)."""
-    import pandas as pd
-
     every = {} if outcome.host is None else outcome.host.returns
     returns = {name: column[rows] for name, column in every.items()}
     names = pd.Index(outcome.trace.nodes)

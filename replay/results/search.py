@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bft.replay.engine.ledger import Outcome
 from bft.replay.trace.trace_statistics import iso_exact
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def search_metrics(outcome: Outcome) -> dict[str, Any] | None:
@@ -44,8 +42,6 @@ def search_metrics(outcome: Outcome) -> dict[str, Any] | None:
 
 def scores_frame(outcome: Outcome) -> pd.DataFrame | None:
     """Return a table of scores: time (UTC), job, progress (samples), score, best so far; None without a workload."""
-    import pandas as pd
-
     if outcome.scores is None:
         return None
     names = np.array([record.job.name for record in outcome.records], dtype=object)

@@ -728,3 +728,14 @@ def test_an_unknown_format_gets_a_suggestion_too(
         Said([*INPUT, "--policy", "EQUAL-share"], capsys).summary["options"]["policy"]
         == "equal-share"
     )
+
+
+def test_a_job_that_is_too_large_is_left_out_only_if_it_comes_before_the_end() -> None:
+    large = {"jmin": 9, "jmax": 9}
+    late_s = 9 * DAY_NS / SECOND_NS
+    jobs = (elastic("a"), elastic("b", **large), elastic("c", at=late_s, **large))
+    trace = always_idle(4, START_NS, START_NS + DAY_NS)
+    made = bft.replay(trace, JobTable(jobs), oversized="skip", dedicated=False)
+    census = made.metrics["census"]
+    assert (census["jobs"], census["submitted"], census["left_out"]) == (3, 2, 1)
+    assert census["in_system"] == 1

@@ -221,7 +221,7 @@ def test_rescale_cost_is_deducted_at_the_next_event_however_short():
     assert run.steps["Thr"][0] == 10 * 10 - 2 * 10
     # 1 s at 40/s, less 20, less the preemption, Tcdw 3 s at 40/s: progress goes back
     assert run.steps["Thr"][1] == 40 - 20 - 120
-    assert run.progress == (-20.0,)
+    assert run.progress == [-20.0]
 
 
 def test_shrinking_by_decision_costs_tcdw_times_the_rate_before():
@@ -251,7 +251,7 @@ def test_a_late_finish_is_seen_at_the_next_event_and_its_overshoot_is_lost():
         job("a", pmax=100),
         job("b", submit_s=50),
     )
-    assert run.finish_ns == (T0 + 60 * SECOND, None)
+    assert run.finish_ns == [T0 + 60 * SECOND, None]
     assert run.steps["Thr"][0] == 100
     assert run.steps["nJob"][0] == 1
     assert run.steps["nNrun"][0] == 3
@@ -261,7 +261,7 @@ def test_preemption_in_the_finishing_row_can_undo_the_finish():
     run = heuristic(nodes((0, "11"), (10, "10"), (20, "11")), job("a", pmax=150))
     # 160 were reached, 60 are lost with the node: done only at 20 s
     assert run.steps["Thr"][0] == 100
-    assert run.finish_ns == (T0 + 20 * SECOND,)
+    assert run.finish_ns == [T0 + 20 * SECOND]
 
 
 def test_the_last_row_logs_the_stale_rate_and_counts_nobody():
@@ -328,7 +328,7 @@ def test_running_jobs_are_those_with_any_node_also_below_jmin():
     ],
 )
 def test_the_heuristic_shares_as_published(idle, jmin, shares):
-    states = compat._Reference(
+    states = ReferenceRun(
         nodes((0, "1" * idle)),
         JobTable((job("a", jmin=jmin), job("b", jmin=jmin))),
         10,
@@ -342,7 +342,7 @@ def test_the_heuristic_shares_as_published(idle, jmin, shares):
 
 
 def test_leftovers_skip_a_job_that_would_stay_below_its_jmin():
-    states = compat._Reference(
+    states = ReferenceRun(
         nodes((0, "111")), JobTable((job("big", jmin=5), job("small"))), 10, 10, None
     )
     states.join(np.arange(3))
@@ -352,7 +352,7 @@ def test_leftovers_skip_a_job_that_would_stay_below_its_jmin():
 
 
 def test_nodes_are_released_and_taken_from_the_lowest_column_in_order_of_joining():
-    states = compat._Reference(
+    states = ReferenceRun(
         nodes((0, "11111")), JobTable((job("a"), job("b"))), 10, 10, None
     )
     states.join(np.array([3, 4]))

@@ -25,7 +25,7 @@ from bft import milp
 from bft.models import Curve, Job, JobTable, Standing, deadline_weight
 from bft.replay import Decision, Kind, MilpPolicy, Policy, State, always_idle
 from bft.replay.cli.main import run
-from bft.replay.policies.registry import policy_factory
+from bft.replay.policies.registry import policy_type
 from bft.replay.trace.node_trace import NodeTrace, from_fragments
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -289,7 +289,7 @@ def test_a_schedule_repeats_its_run(case: Case) -> None:
             if name != "min_interval"
         },
     )
-    kind = Kind.of(policy_factory(case.options["policy"]))
+    kind = Kind.of(policy_type(case.options["policy"]).factory)
     charged_as = "migrating" if kind.migrates else "rigid" if kind.rigid else "elastic"
     with written(case) as options:
         first = replayed(options, "first")
@@ -437,5 +437,5 @@ def test_nothing_but_its_state_passes_from_one_decision_of_a_policy_to_the_next(
 ) -> None:
     with written(case) as options:
         usual = replayed(options)
-        made = policy_factory(options["policy"])
+        made = policy_type(options["policy"]).factory
         assert_same(usual, replayed(options, policy=afresh(made)))

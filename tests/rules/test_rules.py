@@ -24,7 +24,7 @@ from rules.world import BOOKS, Answer, Told, World
 
 from bft.models import JobTable
 from bft.replay import Kind, Policy, Replay, Rules
-from bft.replay.policies.registry import policy_factory
+from bft.replay.policies.registry import policy_type
 from bft.replay.trace.node_trace import NodeTrace
 
 # --- the comparison ---------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_decisions_are_those_of_the_rules(
     family: str, trace: NodeTrace, jobs: JobTable, rules: Rules, data: st.DataObject
 ) -> None:
     name, constants, plain = data.draw(FAMILIES[family])
-    same(trace, jobs, rules, policy_factory(name)(**constants), plain(**constants))
+    same(trace, jobs, rules, policy_type(name).factory(**constants), plain(**constants))
 
 
 SIA = st.fixed_dictionaries(
@@ -196,4 +196,4 @@ SIA = st.fixed_dictionaries(
 def test_sia_takes_the_best_sum_of_utilities(
     trace: NodeTrace, jobs: JobTable, rules: Rules, constants: dict[str, Any]
 ) -> None:
-    same(trace, jobs, rules, policy_factory("sia")(**constants), Sia(**constants))
+    same(trace, jobs, rules, policy_type("sia").factory(**constants), Sia(**constants))

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from bft.models import Job, JobTable
 from bft.models.checks import Number, check_fields, whole
@@ -26,12 +24,13 @@ from bft.replay.policies.lucid.profiler import (
     profile_first,
 )
 from bft.replay.policies.lucid.submissions import (
+    NEVER,
+    Expected,
     ForecastTable,
     LearntForecast,
     RecentSubmissions,
-    SharingSwitch,
-    Steady,
     read_forecast_table,
+    sharing_at,
 )
 from bft.replay.policies.predictions import (
     ESTIMATE,
@@ -46,7 +45,8 @@ from bft.replay.trace.node_trace import SECOND_NS
 Alone: TypeAlias = defaultdict[int, list[tuple[int, tuple[int, ...]]]]
 # What leaves a model out, in the place of its file.
 NO_ESTIMATOR, NO_PACKING = "none", "no"
-STEADY = {"busy": Steady(math.inf), "none": Steady(0.0)}
+# Forecasts of constant numbers of jobs, base lines that show what a better forecast is worth.
+STEADY = {"busy": Expected(math.inf, 0.0, NEVER), "none": Expected(0.0, 0.0, NEVER)}
 
 
 @dataclass
@@ -125,6 +125,10 @@ class Lucid(StoredState):
     )
     name: str = field(default="lucid", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
+    _submissions: RecentSubmissions = field(init=False, repr=False)
+    _table: ForecastTable | None = field(
+        default=None, init=False, repr=False, metadata=NOT_STORED
+    )
     _known: set[tuple[str, float | None]] = field(
         default_factory=set, init=False, repr=False
     )
@@ -134,21 +138,34 @@ class Lucid(StoredState):
 
     def __post_init__(self) -> None:
         check_fields(self)
+        self._submissions = RecentSubmissions(self.horizon_s)
+        if self.forecast.endswith(".json"):
+            from bft.models.learned.forecast import Forecaster
+            from bft.models.learned.saved_models import read_model
+
+            model = read_model(self.forecast, Forecaster)
+            self._submissions = LearntForecast(model, self.horizon_s)
+        elif self.forecast not in ("", *STEADY):
+            self._table = read_forecast_table(self.forecast, horizon_s=self.horizon_s)
 
     def decide(self, state: State) -> Decision:
         """Start waiting jobs, alone or on the units of others."""
         self._submissions.see(state.jobs)
-        self._learn(state)
+        for view in state.jobs:
+            if view.executed_s >= self.profile_s and view.job.model:
+                self._known.add(_kind(view.job))
         waiting = list(state.jobs.waiting)
         if not waiting:
             return Decision.keep()
-        on = self.sharing and self._switch.on(state.time_ns)
+        on, turn = False, None
+        if self.sharing:
+            on, turn = sharing_at(
+                state.time_ns, self._expect, self.switch_s, self.quiet_jobs
+            )
         placed = self._started(state, waiting, on)
         wake_ns = None
-        if self.sharing and len(placed) < len(waiting):
-            turns = [self._switch.next_turn(state.time_ns)]
-            if on:
-                turns.append(self._next_known(state))
+        if len(placed) < len(waiting):
+            turns = [turn, self._next_known(state) if on else None]
             wake_ns = min((turn for turn in turns if turn is not None), default=None)
         return Decision.placed(placed, wake_ns=wake_ns)
 
@@ -185,35 +202,11 @@ class Lucid(StoredState):
             compat=self.compat,
         )
 
-    def state(self) -> dict[str, Any]:
-        """The submissions seen so far, and the models with profiles."""
-        return {"submissions": self._submissions.state(), **super().state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore `state`."""
-        self._submissions.restore(state["submissions"])
-        super().restore(state)
-
-    @cached_property
-    def _submissions(self) -> RecentSubmissions:
-        """Forecast of submissions from recent ones, and from a trained model if one is given."""
-        if not self.forecast.endswith(".json"):
-            return RecentSubmissions(self.horizon_s)
-        from bft.models.learned.forecast import Forecaster
-        from bft.models.learned.saved_models import read_model
-
-        return LearntForecast(read_model(self.forecast, Forecaster), self.horizon_s)
-
-    @cached_property
-    def _table(self) -> ForecastTable | None:
-        if self.forecast in ("", *STEADY) or self.forecast.endswith(".json"):
-            return None
-        return read_forecast_table(self.forecast, horizon_s=self.horizon_s)
-
-    @cached_property
-    def _switch(self) -> SharingSwitch:
-        forecast = STEADY.get(self.forecast) or self._table or self._submissions
-        return SharingSwitch(forecast, self.switch_s, self.quiet_jobs)
+    def _expect(self, at_ns: int) -> Expected:
+        """The submissions that are expected at an instant."""
+        if self.forecast in STEADY:
+            return STEADY[self.forecast]
+        return (self._table or self._submissions).expect(at_ns)
 
     def _started(
         self, state: State, waiting: list[int], on: bool
@@ -313,12 +306,6 @@ class Lucid(StoredState):
             or view.executed_s >= self.profile_s
             or _kind(job) in self._known
         )
-
-    def _learn(self, state: State) -> None:
-        """Remember the profiles of jobs that have run long enough."""
-        for view in state.jobs:
-            if view.executed_s >= self.profile_s and view.job.model:
-                self._known.add(_kind(view.job))
 
     def _next_known(self, state: State) -> int | None:
         """Return when the next running job will have been profiled, and may be joined."""

@@ -14,7 +14,7 @@ from bft.replay.engine.policy_api import Decision, Kind, State
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.snapshot import StoredState
 from bft.replay.engine.units import FreeList
-from bft.replay.policies.lucid.submissions import Forecast, RecentSubmissions
+from bft.replay.policies.lucid.submissions import ForecastTable, RecentSubmissions
 from bft.replay.policies.rigid import start
 from bft.replay.pools import joint
 from bft.replay.trace.node_trace import SECOND_NS, always_idle
@@ -47,7 +47,7 @@ class LucidProfiler(StoredState):
     grow_above: int = 10
     shrink_below: int = 5
     quiet_units: float = 40.0
-    forecast: Forecast | None = None
+    forecast: ForecastTable | None = None
     name: str = field(default="lucid-profiler", init=False)
     kind: ClassVar[Kind] = Kind(rigid=True)
     _grown: bool = field(default=False, init=False, repr=False)
@@ -174,7 +174,7 @@ def profile_first(
     """
     most_units = min(most_units, nodes * units_per_node)
     shortened = {
-        job.name: _first(job, profile_s)
+        job.name: replace(job, pmax=min(job.pmax, _samples(job, profile_s)))
         for job in jobs
         if job.request <= most_units and job.profile is None
     }
@@ -196,16 +196,11 @@ def profile_first(
         else:
             remaining.append(job)
         if compat:
-            remaining[-1] = replace(remaining[-1], pmax=job.pmax + _in(job, 1.0))
+            remaining[-1] = replace(remaining[-1], pmax=job.pmax + _samples(job, 1.0))
     return Profiled(JobTable(tuple(remaining), jobs.source), outcome, jobs)
 
 
-def _first(job: Job, seconds: float) -> Job:
-    """The job, stopped after this many seconds."""
-    return replace(job, pmax=min(job.pmax, _in(job, seconds)))
-
-
-def _in(job: Job, seconds: float) -> float:
+def _samples(job: Job, seconds: float) -> float:
     """Samples of a job in this many seconds at its requested size."""
     return float(job.rates[job.request]) * seconds
 
@@ -216,6 +211,10 @@ def _joined(job: Job, early: JobRecord | None, late: JobRecord | None) -> JobRec
         return replace(early, job=job) if early is not None else JobRecord(job)
     if early is None:
         return replace(late, job=job)
+    before_s, until_ns = early.run_seconds, early.finish_ns
+    if not (late.start_ns is None or early.start_ns is None or until_ns is None):
+        # With `compat` it may run in its pool at the same time.
+        before_s = max(min(until_ns, late.start_ns) - early.start_ns, 0) / SECOND_NS
     return replace(
         late,
         job=job,
@@ -227,12 +226,5 @@ def _joined(job: Job, early: JobRecord | None, late: JobRecord | None) -> JobRec
         starts=early.starts + late.starts,
         preemptions=early.preemptions + late.preemptions,
         unit_seconds=early.unit_seconds + late.unit_seconds,
-        run_seconds=_before(early, late.start_ns) + late.run_seconds,
+        run_seconds=before_s + late.run_seconds,
     )
-
-
-def _before(early: JobRecord, start_ns: int | None) -> float:
-    """Seconds in the profiler before the job ran in its pool: with `compat` it may run there at the same time."""
-    if start_ns is None or early.start_ns is None or early.finish_ns is None:
-        return early.run_seconds
-    return max(min(early.finish_ns, start_ns) - early.start_ns, 0) / SECOND_NS

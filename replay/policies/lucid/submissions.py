@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,24 +36,6 @@ class Expected:
     jobs: float
     units: float
     until_ns: int
-
-
-class Forecast(Protocol):
-    """A forecast of the submissions of the near future."""
-
-    def expect(self, now_ns: int) -> Expected:
-        """The expected submissions at an instant."""
-
-
-@dataclass(frozen=True, slots=True)
-class Steady:
-    """Forecast of a constant number of jobs, a base line that shows what a better forecast is worth."""
-
-    jobs: float
-
-    def expect(self, now_ns: int) -> Expected:
-        """Return the constant number of jobs, valid for ever."""
-        return Expected(self.jobs, 0.0, NEVER)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,35 +191,31 @@ class LearntForecast(RecentSubmissions):
         return float(self._model.predict(slots)[-1]) * STEP_S / self._model.slot_s
 
 
-class SharingSwitch:
-    """Lets jobs share units unless few submissions are expected; set only at full multiples of `every_s`.
+def sharing_at(
+    now_ns: int,
+    expect: Callable[[int], Expected],
+    every_s: float,
+    quiet_jobs: float,
+) -> tuple[bool, int | None]:
+    """Whether jobs may begin to share units, and when that may change if nothing is submitted (UTC ns; None: never).
+
+    They may unless few submissions are expected; that is set only at full multiples of `every_s`.
 
     Parameters
     ----------
-    forecast
-        The expected submissions.
+    now_ns
+        UTC nanoseconds.
+    expect
+        The submissions that are expected at an instant.
     every_s
         Seconds between two settings, counted from 1970.
     quiet_jobs
         Sharing is off while at most this many jobs are expected per ten minutes.
     """
-
-    def __init__(self, forecast: Forecast, every_s: float, quiet_jobs: float) -> None:
-        self._forecast, self._quiet = forecast, quiet_jobs
-        self._every = max(1, round(every_s * SECOND_NS))
-
-    def on(self, now_ns: int) -> bool:
-        """Whether jobs may begin to share units now."""
-        return (
-            self._forecast.expect(now_ns // self._every * self._every).jobs
-            > self._quiet
-        )
-
-    def next_turn(self, now_ns: int) -> int | None:
-        """Return the next time at which the forecast may change if nothing is submitted; None: never."""
-        until = self._forecast.expect(now_ns // self._every * self._every).until_ns
-        return (
-            None
-            if until == NEVER
-            else max(-(-until // self._every), now_ns // self._every + 1) * self._every
-        )
+    every = max(1, round(every_s * SECOND_NS))
+    turn = now_ns // every
+    expected = expect(turn * every)
+    is_on, until = expected.jobs > quiet_jobs, expected.until_ns
+    if until == NEVER:
+        return is_on, None
+    return is_on, max(-(-until // every), turn + 1) * every

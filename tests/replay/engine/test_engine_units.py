@@ -18,7 +18,7 @@ from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.policies.checking import make_world
 from bft.replay.policies.fifo import Fifo
-from bft.replay.policies.registry import policy_factory
+from bft.replay.policies.registry import policy_type
 from bft.replay.trace.node_trace import (
     SECOND_NS,
     NodeTrace,
@@ -50,7 +50,7 @@ def by_unit(whole: NodeTrace) -> NodeTrace:
 
 def played(trace: NodeTrace, jobs: JobTable, policy: str) -> Outcome:
     return Replay(
-        trace, jobs, policy_factory(policy)(), Rules(checkpoint_interval_s=300.0)
+        trace, jobs, policy_type(policy).factory(), Rules(checkpoint_interval_s=300.0)
     ).run()
 
 

@@ -14,7 +14,7 @@ from bft.replay import Decision, EqualShare, Kind, Policy, Replay, State
 from bft.replay.engine.ledger import JobRecord
 from bft.replay.engine.policy_api import RunInterval
 from bft.replay.policies.checking import make_world
-from bft.replay.policies.registry import make_policy
+from bft.replay.policies.registry import policy_type
 from bft.replay.trace.node_trace import SECOND_NS, from_changes
 
 
@@ -71,7 +71,7 @@ def test_all_that_a_job_held_and_did_is_shown_once(name: str) -> None:
     for seed in range(6):
         world = make_world(seed)
         policy = Recorder(
-            make_policy(name, world.settings()),
+            policy_type(name).make(world.settings()),
             stalls=world.rules.cost_model == "stall",
         )
         replay = Replay(

@@ -33,11 +33,11 @@ from bft.replay.policies.lucid.submissions import (
     ForecastTable,
     LearntForecast,
     RecentSubmissions,
-    SharingSwitch,
     read_forecast_table,
+    sharing_at,
 )
 from bft.replay.policies.predictions import with_estimates, with_scores
-from bft.replay.results.census import Census
+from bft.replay.results.census import census_of
 from bft.replay.results.metrics import longest_wait, without_units_s
 from bft.replay.trace.node_trace import NodeTrace, from_changes
 
@@ -577,13 +577,12 @@ def test_the_switch_does_not_turn_before_it_says(
 ) -> None:
     times = np.cumsum(steps).astype(np.int64) * S
     counts = np.array(jobs[: len(times)], dtype=float)
-    switch = SharingSwitch(
-        ForecastTable(times, counts, counts, horizon_s=1000), every, 2
-    )
-    turn = switch.next_turn(now * S)
+    table = ForecastTable(times, counts, counts, horizon_s=1000)
+    is_on, turn = sharing_at(now * S, table.expect, every, 2)
     assert turn is None or (turn > now * S and turn % (every * S) == 0)
     until = now + 8000 if turn is None else turn // S
-    assert {switch.on(at * S) for at in range(now, until, 13)} == {switch.on(now * S)}
+    for at in range(now, until, 13):
+        assert sharing_at(at * S, table.expect, every, 2)[0] == is_on
 
 
 @given(
@@ -886,7 +885,10 @@ def test_every_job_is_accounted_for_once(jobs: list[Job], compat: bool) -> None:
         assert without_units_s(record, joined.end_ns) == pytest.approx(
             sum(waits[-1]) / S
         )
-    assert longest_wait(joined, Census.of(joined))[0] == max(map(max, waits)) / S
+    assert (
+        longest_wait(joined, census_of(joined.records, joined.end_ns))[0]
+        == max(map(max, waits)) / S
+    )
     assert joined.used_unit_seconds <= sum(
         record.unit_seconds for record in joined.records
     ) * (1 + 1e-9)

@@ -20,7 +20,7 @@ from bft.replay import Replay, Rules, always_idle, from_changes
 from bft.replay.engine.policy_api import JobView, State
 from bft.replay.engine.units import Holdings
 from bft.replay.policies._pollux_kernels import ranked
-from bft.replay.policies.pollux import Moment, Pollux, mean_term, search
+from bft.replay.policies.pollux import Moment, Pollux, mean_term, restart_factor, search
 from bft.replay.trace.node_trace import SECOND_NS
 
 
@@ -300,10 +300,8 @@ def test_what_pollux_makes_of_restarts(
     """(T - R S) / (T + S) with age T, S = 30 s: R counts further starts and rescales, but not the first start."""
     job = curve_job("a", [1.0, 2.0], tsub_s=100)
     view = running(job, 1 if starts else 0, starts=starts, rescales=rescales)
-    state = State((100 + age_s) * SECOND_NS, 2, (view,))
-    assert Pollux(delay_s=30.0)._penalties(state, state.jobs).tolist() == pytest.approx(
-        [penalty]
-    )
+    now_ns = (100 + age_s) * SECOND_NS
+    assert restart_factor(view, now_ns, 30.0) == pytest.approx(penalty)
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,17 @@ from bft.replay.policies import (
     State,
     milp_sharing,
 )
-from bft.replay.policies._shared_units import SharedPlaces, pays, speed, together_s
 from bft.replay.policies.milp import measured_first
+from bft.replay.policies.sharing import (
+    SharedPlaces,
+    SjfBestSharing,
+    SrtfAllShared,
+    SrtfWiselyShared,
+    pays,
+    together_s,
+)
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
-from bft.replay.policies.sjf_bsbf import SjfBestSharing
 from bft.replay.policies.solver import SolverOptions
-from bft.replay.policies.srtf_sharing import SrtfAllShared, SrtfWiselyShared
 from bft.replay.trace.node_trace import always_idle
 
 Ratios = Mapping[tuple[str, str], tuple[float, float]]
@@ -367,7 +372,8 @@ def test_at_the_bounds() -> None:
     assert together_s(10, 10, 2, 2) == pytest.approx(
         20
     )  # both at half speed end together
-    assert speed(2, 2) == 1
+    speed = SrtfWiselyShared(helps="speed")
+    assert speed.worth((1, 1), (2, 2)) is None
     assert pays(1, math.inf, 1.5, 1.5)
     assert not pays(math.inf, 1, 1.5, 1.5)
 

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import sizes
 
-from bft.models import Curve, Job, JobTable
+from bft.models import Curve, Job, JobTable, Objective
 from bft.replay.cli.main import run
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, MilpPolicy, State
-from bft.replay.policies.predictions import Advisor
+from bft.replay.policies.predictions import LearnedCurves
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS, always_idle, from_changes
 
@@ -73,10 +73,10 @@ def test_measuring_a_job_on_a_constant_machine_costs_what_the_formula_says(
 
 
 def test_sizes_double_and_are_those_that_the_job_may_have() -> None:
-    advisor = Advisor(60.0, 4, "growing")
-    assert advisor.sizes(rising()) == [1, 2, 4, 8]
-    assert advisor.sizes(rising(jmin=3, jmax=7)) == [3, 6, 7]
-    assert advisor.sizes(rising(jmin=2, jmax=8, sizes=(2, 5, 8))) == [2, 8]
+    learned = LearnedCurves(Objective.of("own"), True, 60.0, 4, "growing")
+    assert learned.sizes(rising()) == [1, 2, 4, 8]
+    assert learned.sizes(rising(jmin=3, jmax=7)) == [3, 6, 7]
+    assert learned.sizes(rising(jmin=2, jmax=8, sizes=(2, 5, 8))) == [2, 8]
 
 
 def test_nobody_is_measured_on_more_than_an_equal_share_but_everybody_on_something() -> (
@@ -107,7 +107,8 @@ class Watched(MilpPolicy):
                 {v.job.name: n for v, n in zip(state.jobs, counts, strict=True)},
             )
         )
-        for name, curve in self._curves.learned.items():
+        assert self._learned is not None
+        for name, curve in self._learned.learned.items():
             self.known |= {(name, n): curve.rate(n) for n in curve.sizes}
         return decision
 
@@ -158,7 +159,8 @@ def test_what_is_measured_is_the_truth_and_who_is_measured_has_a_size_to_measure
         rate == pytest.approx(float(rates[name][n]), rel=1e-9)
         for (name, n), rate in policy.known.items()
     )
-    first = {job.name: set(policy._curves.advisor.sizes(job)) | {0} for job in jobs}
+    assert policy._learned is not None
+    first = {job.name: {0, *policy._learned.sizes(job)} for job in jobs}
     begun: set[str] = set()
     for _, counts in policy.given:
         for name, n in counts.items():

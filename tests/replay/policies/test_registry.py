@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -12,16 +13,15 @@ import pytest
 from packages import ROOT, installed, plant
 
 from bft.models import InputError
+from bft.models.plugins import constants_of
 from bft.replay.cli.main import run
 from bft.replay.options.options import Options
 from bft.replay.policies import (
     Decision,
     Kind,
     State,
-    make_policy,
-    policy_factory,
     policy_names,
-    policy_options,
+    policy_type,
     registry,
 )
 
@@ -47,18 +47,21 @@ class Knobs:
 
 
 @pytest.fixture
-def knobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "policy_factory", lambda name: Knobs)
+def knobs() -> Iterator[None]:
+    with registry.named("knobs", Knobs):
+        yield
 
 
 @pytest.mark.parametrize("name", registry.BUILT_IN)
 def test_every_built_in_policy_can_be_made_and_describes_itself(name: str) -> None:
-    policy = make_policy(name, Options().settings())
+    policy = policy_type(name).make(Options().settings())
     assert policy.name == name
-    assert (policy_factory(name).__doc__ or "").splitlines()[0].endswith(".")
+    assert (policy_type(name).factory.__doc__ or "").splitlines()[0].endswith(".")
     assert all(
         option.help
-        for option in policy_options(policy_factory(name), list(Options().settings()))
+        for option in constants_of(
+            policy_type(name).factory, list(Options().settings())
+        )
     )
 
 
@@ -72,9 +75,9 @@ def test_texts_become_what_the_fields_are() -> None:
         "order": "down",
         "most": "7",
     }
-    made = make_policy("knobs", {"seed": 9, "unknown": 1}, given)
+    made = policy_type("knobs").make({"seed": 9, "unknown": 1}, given)
     assert made == Knobs(3, 0.01, False, (5.0, 6.5), "down", 7, 9)
-    assert make_policy("knobs", {}, {"most": "none"}) == Knobs()
+    assert policy_type("knobs").make({}, {"most": "none"}) == Knobs()
 
 
 @pytest.mark.usefixtures("knobs")
@@ -96,12 +99,12 @@ def test_an_invalid_constant_is_reported_with_what_was_expected(
     key: str, text: str, told: str
 ) -> None:
     with pytest.raises(InputError, match=told):
-        make_policy("knobs", {"seed": 9}, {key: text})
+        policy_type("knobs").make({"seed": 9}, {key: text})
 
 
 def test_an_unknown_policy_is_reported_with_the_existing_ones() -> None:
     with pytest.raises(InputError, match=r"'magic'.*milp.*equal-share"):
-        make_policy("magic", {})
+        policy_type("magic").make({})
 
 
 @pytest.mark.parametrize("option", ["most", "=3", ""])
@@ -214,7 +217,7 @@ def test_a_typo_in_a_policy_of_another_package_is_an_error_at_load(
 
 def test_the_kinds_of_our_own_are_what_they_were() -> None:
     """Who is what decides how the engine charges them; written down a second time, so that no kind is lost unseen."""
-    kinds = {name: Kind.of(policy_factory(name)).stated for name in registry.BUILT_IN}
+    kinds = {name: policy_type(name).kind.stated for name in registry.BUILT_IN}
     rigid, seeing = ("rigid",), ("rigid", "clairvoyant")
     assert kinds == {
         "milp": ("kinds",),

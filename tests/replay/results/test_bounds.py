@@ -36,7 +36,6 @@ from bft.replay.policies import (
     MilpSharingPolicy,
     Policy,
     State,
-    make_policy,
 )
 from bft.replay.policies.checking import World, make_world
 from bft.replay.policies.registry import BUILT_IN, policy_type
@@ -49,7 +48,7 @@ from bft.replay.results.bounds import (
     idle_units,
     work_of,
 )
-from bft.replay.results.census import Census
+from bft.replay.results.census import census_figures, census_of
 from bft.replay.results.metrics import summarise
 from bft.replay.trace.node_trace import NodeTrace, always_idle
 from bft.replay.trace.trace_files import read_trace
@@ -115,8 +114,7 @@ def test_no_built_in_policy_beats_them(name: str, seed: int) -> None:
     heavy = seed > 2
     made = checked_world(seed, heavy=heavy)
     quick = {"population": "10", "generations": "4"} if name == "pollux" else {}
-    policy = make_policy(
-        name,
+    policy = policy_type(name).make(
         made.settings()
         | {"solver": SolverOptions("auto" if "sharing" in name else "exact")},
         quick,
@@ -137,12 +135,14 @@ def test_no_policy_that_refuses_jobs_beats_them(name: str) -> None:
     some = 0
     for seed in range(6):
         made = checked_world(seed, heavy=True)
-        policy = make_policy(name, made.settings() | {"solver": SolverOptions("exact")})
+        policy = policy_type(name).make(
+            made.settings() | {"solver": SolverOptions("exact")}
+        )
         outcome = Replay(
             made.trace, made.jobs, policy, replace(made.rules, admission="deadline")
         ).run()
-        census = Census.of(outcome)
-        refused = [record.job.name for record in census.group("refused")]
+        census = census_of(outcome.records, outcome.end_ns)
+        refused = [record.job.name for record in census["refused"]]
         some += len(refused)
         bounds = bounds_of([(made.trace, made.jobs)], refused=refused)
         nobody_beats(bounds, outcome)
@@ -164,7 +164,7 @@ def test_no_search_beats_the_outcome_of_all_jobs_that_it_submitted() -> None:
         bound = bounds_of([(made.trace, jobs)]).bound
         assert bound is not None
         assert outcome.work <= bound * (1 + ROUNDING)
-        sizes = Census.of(outcome).figures
+        sizes = census_figures(census_of(outcome.records, outcome.end_ns))
         apart = (
             sizes["left_out"]
             + sizes["refused"]
