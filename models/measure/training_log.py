@@ -564,7 +564,6 @@ def _finished(
 ) -> StepTimes:
     """Remove the warm-up, and add messages for the user."""
     seconds = np.array(chosen.seconds)
-    times = np.array([record.numbers.get("time", np.nan) for record in chosen.records])
     passed = np.arange(len(seconds))
     if all("step" in record.numbers for record in chosen.records):
         steps = np.array([record.numbers["step"] for record in chosen.records])
@@ -596,7 +595,6 @@ def _finished(
     )
     return StepTimes(
         seconds[skipped:],
-        times[skipped:],
         per,
         samples,
         skipped,

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from bft.models.measure.co_runs import Plan, Slowdown
     from bft.models.measure.gpu_usage import Gauge
-    from bft.models.sharing.xi_repairs import Grid
 
 
 pattern_option = click.option(
@@ -225,38 +224,35 @@ def xi() -> None:
               "with the columns model and, optionally, batch_size (a job table is one).")  # fmt: skip
 @click.option("--guess/--no-guess", default=True, show_default=True,
               help="With --for: whether to estimate also models that never met.")  # fmt: skip
-@click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
-              help="Steps at the start of a log that do not count.")  # fmt: skip
-@pattern_option
 @force_option("Replace the table if it exists.")
 def build(
     files: tuple[str, ...],
     output: str,
     jobs: str | None,
     guess: bool,
-    warmup: int,
-    pattern: str | None,
     force: bool,
 ) -> None:
-    """Make a xi table from MEASUREMENTS: step times (or logs) of jobs alone and in pairs, or ratios.
+    """Make a xi table from MEASUREMENTS: step times of jobs alone and in pairs, or ratios.
 
-    Columns: model_a, batch_a, model_b, batch_b, units; and step_a_s, step_b_s (seconds a step), or log_a, log_b
-    (files), or xi_a, xi_b. A row without model_b is a solo run. docs/models.md shows examples.
+    Columns: model_a, batch_a, model_b, batch_b, units; and step_a_s, step_b_s (mean seconds of a step), or xi_a, xi_b.
+    A row without model_b is a solo run. docs/models.md shows examples.
     """
-    from bft.models.measure.xi_measurements import read_measurements, xi_to_frame
+    from bft.models.measure.xi_measurements import (
+        merged,
+        read_measurements,
+        xi_to_frame,
+    )
     from bft.models.sharing.xi_estimator import XiEstimator
 
     writable(output)
     refuse_existing(output, force=force)
-    measured = read_measurements(files, pattern=pattern, warmup=warmup)
-    for note in measured.notes:
-        say_note(note)
-    if measured.clipped:
-        say_note(f"{measured.clipped} xi below 1 are measurement noise and count as 1")
-    rows = list(measured.measurements)
+    ratios = read_measurements(files)
+    if clipped := models.XiTable(ratios).clipped:
+        say_note(f"{clipped} xi below 1 are measurement noise and count as 1")
+    rows = list(merged(ratios))
     summary = f"{len(rows)} pairs measured"
-    if measured.rows > len(rows):
-        summary += f" ({measured.rows} rows, of repetitions the median)"
+    if len(ratios) > len(rows):
+        summary += f" ({len(ratios)} rows, of repetitions the median)"
     if jobs is not None:
         kinds, estimator = _kinds(jobs), XiEstimator(rows)
         unknown = sorted({model for model, _ in kinds} - set(estimator.models))
@@ -336,26 +332,24 @@ def check(
         click.echo(f"{label:<17}{value}")
 
 
-@xi.command(cls=NamesWholeOption, short_help="Heat map of a xi table.")
+@xi.command(cls=NamesWholeOption, short_help="Print a xi table, victims by partners.")
 @click.argument("file", metavar="XI")
 @click.option("--by", type=OneOf(["model", "batch"]), default="model", show_default=True,
               help="One row per model, or per model and batch size.")  # fmt: skip
-@click.option(
-    "--png",
-    metavar="FILE",
-    help="Draw it into a PNG file instead (needs the extra `report`).",
-)
-def show(file: str, by: str, png: str | None) -> None:
-    """Draw a xi table: how many times as long an iteration of the row's model takes beside the column's."""
-    from bft.models.sharing.xi_repairs import grid, write_png
+def show(file: str, by: str) -> None:
+    """Print a xi table: how many times as long an iteration of the row's model takes beside the column's."""
+    import shutil
+
+    from bft.models.sharing.xi_repairs import grid
 
     shown = grid(models.read_xi(file), by_batch=by == "batch")
-    if png is None:
-        _print(shown)
-        return
-    with drafted(png) as draft:
-        write_png(shown, draft)
-    click.echo(f"{png}: {len(shown.names)} x {len(shown.names)}")
+    # As many columns at a time as fit, numbered as the rows are.
+    shown.columns = list(map(str, range(1, len(shown) + 1)))
+    shown.index = [f"{k:>3} {name}" for k, name in enumerate(shown.index, start=1)]
+    text = shown.to_string(line_width=shutil.get_terminal_size().columns)
+    click.echo(f"xi of, beside\n{text}")
+    if "~" in text:
+        click.echo("~ estimated")
 
 
 @xi.command(
@@ -479,28 +473,6 @@ def _kinds(path: str) -> list[tuple[str, float | None]]:
         {(row.name("model"), row.number("batch_size", None, above=0)) for row in named},
         key=str,
     )
-
-
-def _print(shown: Grid) -> None:
-    """A table on a terminal: as many columns at a time as fit, numbered as the rows are."""
-    import shutil
-
-    import pandas as pd
-
-    cells = [
-        [
-            "-" if ratio != ratio else f"{'~' if estimated else ''}{ratio:.2f}"
-            for ratio, estimated in zip(*row, strict=True)
-        ]
-        for row in zip(shown.ratios, shown.estimated, strict=True)
-    ]
-    numbers = range(1, len(shown.names) + 1)
-    rows = [f"{k:>3} {name}" for k, name in zip(numbers, shown.names, strict=True)]
-    frame = pd.DataFrame(cells, index=rows, columns=list(numbers))
-    click.echo("xi of, beside")
-    click.echo(frame.to_string(line_width=shutil.get_terminal_size().columns))
-    if shown.estimated.any():
-        click.echo("~ estimated")
 
 
 def _counted(entries: Sequence[str]) -> str:
