@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -305,8 +305,7 @@ def _part(text: str, match: re.Match[str]) -> bool:
 
 def step_counter(text: str) -> re.Match[str] | None:
     """Return the match of what counts steps in a line."""
-    found = (counter.search(text) for counter in _COUNTERS)
-    return next((match for match in found if match is not None), None)
+    return next(filter(None, (counter.search(text) for counter in _COUNTERS)), None)
 
 
 def is_evaluation(text: str) -> bool:
@@ -373,44 +372,35 @@ def in_question(doubts: Sequence[Doubt]) -> str:
     """Return what a refusal says of lines that could state a step time, with the pattern for each; or ""."""
     if not doubts:
         return ""
-    stamped = [doubt.text for doubt in doubts if _is_only_stamped(doubt.text)]
+    stamped = [
+        doubt.text
+        for doubt in doubts
+        if STAMPS.matches(doubt.text) and _guess(doubt.text) is None
+    ]
     by_reason: dict[str, str] = {}
-    for doubt in doubts:
-        why, advice = doubt.why, ""
-        if not why and doubt.text in stamped:
+    for row, text, why in map(astuple, doubts):
+        advice = ""
+        if not why and text in stamped:
             why, advice = "a time stamp without a step counter", _counting(stamped)
         elif not why:
-            why, advice = _reason(doubt.text), _advice(doubt.text)
-        line = f"\n  {quoted_line(doubt.row, doubt.text)}: {why}{advice}"
-        by_reason.setdefault(why, line)
-    return (
-        " for certain. In question:" + "".join(list(by_reason.values())[:LISTED]) + "\n"
-    )
-
-
-def _reason(text: str) -> str:
-    if is_evaluation(text):
-        return "evaluation"
-    if _names_a_part(text):
-        return "the rate of a part of the units"
-    return "in no form that is known"
+            why, advice = "in no form that is known", _advice(text)
+            if _names_a_part(text):
+                why = "the rate of a part of the units"
+            if is_evaluation(text):
+                why = "evaluation"
+        by_reason.setdefault(why, f"\n  {quoted_line(row, text)}: {why}{advice}")
+    listed = "".join(list(by_reason.values())[:LISTED])
+    return f" for certain. In question:{listed}\n"
 
 
 def _names_a_part(text: str) -> bool:
     return bool(_OF_A_PART.search(text) or _NAMED_PART.search(text))
 
 
-def _is_only_stamped(text: str) -> bool:
-    return bool(STAMPS.matches(text)) and _guess(text) is None
-
-
 def _guess(text: str) -> tuple[re.Match[str], tuple[str, ...]] | None:
     """Return the first number that could be a time or a rate, and the groups for it."""
-    for pattern, groups in _GUESSES:
-        match = pattern.search(text)
-        if match is not None:
-            return match, groups
-    return None
+    found = ((pattern.search(text), groups) for pattern, groups in _GUESSES)
+    return next(((match, groups) for match, groups in found if match), None)
 
 
 def _advice(text: str) -> str:
@@ -444,13 +434,11 @@ def _pattern(plain: str, spans: Sequence[tuple[int, int, str, str]]) -> str:
     pieces = []
     for start, end, name, digits in sorted(spans):
         word = re.search(r"([A-Za-z][A-Za-z_/]*)\W*$", plain[:start])
-        unit = re.match(r"\s?/?[A-Za-z]+(?:/[A-Za-z]+)*", plain[end:])
-        if unit is not None and "/" in unit[0]:
-            pieces.append(rf"(?P<{name}>{digits})\s*{unit[0].strip()}")
+        unit = re.match(r"\s?(/?[A-Za-z]+(?:/[A-Za-z]+)*)", plain[end:])
+        if unit is not None and (word is None or "/" in unit[1]):
+            pieces.append(rf"(?P<{name}>{digits})\s*{unit[1]}")
         elif word is not None:
             pieces.append(rf"{word[1]}\W*(?P<{name}>{digits})")
-        elif unit is not None:
-            pieces.append(rf"(?P<{name}>{digits})\s*{unit[0].strip()}")
         else:
             return ""
     return ".*?".join(pieces)
@@ -458,25 +446,17 @@ def _pattern(plain: str, spans: Sequence[tuple[int, int, str, str]]) -> str:
 
 def _counting(lines: Sequence[str]) -> str:
     """Return the pattern that counts steps in stamped lines by a number that rises from line to line."""
-    texts = [
-        text[match.end() :]
-        for text in lines[:_STAMPED_LINES]
-        for match in STAMPS.matches(text)[:1]
-    ]
-    numbered = [
-        list(re.finditer(r"(?<![\w:.,/-])\d+(?![\w:.,-])", text)) for text in texts
-    ]
-    if len({len(numbers) for numbers in numbered}) == 1 and len(numbered) > 1:
-        for index, match in enumerate(numbered[0]):
-            before = texts[0][: match.start()]
-            word = re.search(r"(?:[A-Za-z_]+|^|\s)([^\w\s]*)\s*$", before)
-            rises = all(
-                int(later[index][0]) > int(now[index][0])
-                for now, later in pairwise(numbered)
-            )
-            counts_epochs = re.search(r"epoch\W*$", before, re.IGNORECASE)
-            if word is not None and rises and not counts_epochs:
-                stamp = r"(?P<time>\d{4}\S\d\d\S\d\d.\d\d:\d\d:\d\d(?:[.,]\d+)?)"
-                name = re.escape(word[0].strip())
-                return f"; --pattern '{stamp}.*?{name}\\s*(?P<step>\\d+)' takes {match[0]} as step"
+    stamps = [STAMPS.matches(text)[0] for text in lines[:_STAMPED_LINES]]
+    texts = [stamp.string[stamp.end() :] for stamp in stamps]
+    number = re.compile(r"(?<![\w:.,/-])\d+(?![\w:.,-])")
+    found = [list(number.finditer(text)) for text in texts]
+    same = len(set(map(len, found))) == 1 and len(found) > 1
+    for counters in zip(*found, strict=True) if same else ():
+        first, before = counters[0], texts[0][: counters[0].start()]
+        word = re.search(r"(?:[A-Za-z_]+|^|\s)([^\w\s]*)\s*$", before)
+        rises = all(int(later[0]) > int(now[0]) for now, later in pairwise(counters))
+        if word and rises and not re.search(r"epoch\W*$", before, re.IGNORECASE):
+            stamp = r"(?P<time>\d{4}\S\d\d\S\d\d.\d\d:\d\d:\d\d(?:[.,]\d+)?)"
+            name = re.escape(word[0].strip())
+            return f"; --pattern '{stamp}.*?{name}\\s*(?P<step>\\d+)' takes {first[0]} as step"
     return "; no number in them rises from line to line"

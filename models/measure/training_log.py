@@ -409,7 +409,7 @@ def _found(log: _Log, batch_size: float | None) -> _Durations | None:
         if form != STAMPS.name:
             log.leave_out(form, records["row"])
     if found is not None and found.records["differs"].median() > CONTRADICTS:
-        example = found.records.loc[found.records["differs"].idxmax()]
+        example = found.records.iloc[int(found.records["differs"].argmax())]
         names = " or ".join(f"--pattern {name}" for name in example["forms"])
         factor = f"two statements that differ by a factor of {example['differs']:.3g}"
         log.doubt(example, f"{factor}; {names} reads one")
@@ -472,11 +472,11 @@ def _differences(records: pd.DataFrame) -> _Durations:
     instants = records["interval_s"].cumsum().fillna(records["time"])
     timed = records[records["step"].notna() & instants.notna()]
     points = list(zip(instants[timed.index], timed["step"], timed.index, strict=True))
-    seconds: dict[Any, float] = {}
+    seconds: dict[int, float] = {}
     notes: list[str] = []
     ignored = 0
     resolution_s = timed["resolution_s"].min()
-    since, from_step, _ = now, step, last = points[0] if points else (0.0, 0.0, None)
+    since, from_step, _ = now, step, last = points[0] if points else (0.0, 0.0, 0)
     for now, step, last in points[1:]:
         if now < since or step < from_step:  # a restart, or the next epoch
             ignored += 1
