@@ -69,12 +69,12 @@ if TYPE_CHECKING:
     from bft.models.speed.throughput import fit_throughput as fit_throughput
     from bft.models.tables import read_table as read_table
     from bft.models.tables import write_parquet as write_parquet
+    from bft.models.workloads.cluster_jobs import (
+        read_tiresias_jobs as read_tiresias_jobs,
+    )
+    from bft.models.workloads.cluster_jobs import read_venus_jobs as read_venus_jobs
     from bft.models.workloads.jobs_philly import read_philly_jobs as read_philly_jobs
     from bft.models.workloads.jobs_pollux import read_pollux_jobs as read_pollux_jobs
     from bft.models.workloads.jobs_swf import read_swf_jobs as read_swf_jobs
-    from bft.models.workloads.jobs_tiresias import (
-        read_tiresias_jobs as read_tiresias_jobs,
-    )
-    from bft.models.workloads.jobs_venus import read_venus_jobs as read_venus_jobs
 else:
     __getattr__, __dir__, __all__ = public_names(__name__)

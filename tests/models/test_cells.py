@@ -224,7 +224,7 @@ READERS = [
     ),
     Reader(
         "venus",
-        lambda path: read_venus_jobs(path, origin="1970-01-01"),
+        lambda path: read_venus_jobs(path),
         named(
             "job_id",
             "a",
