@@ -151,18 +151,18 @@ def make_workload(text: str, settings: Mapping[str, Any]) -> Workload:
     SuccessiveHalving(eta=2, levels=4, noise=0.05, seed=7, name='hpo')
     >>> make_workload("hpo:eta=1", {})
     Traceback (most recent call last):
-    bft.models.errors.InputError: workload 'hpo': eta must be at least 2, not 1
+    bft.models.errors.InputError: workload 'hpo': eta: expected a whole number >= 2, not 1
     """
     name, _, constants = text.partition(":")
     owner = f"workload {name!r}"
     given: dict[str, str] = {}
-    for part in constants.split(",") if constants else ():
-        key, equals, value = (piece.strip() for piece in part.partition("="))
+    for part in filter(None, constants.split(",")):
+        key, equals, value = part.partition("=")
         if not equals:
             raise InputError(
-                f"{owner}: expected NAME=VALUE behind the colon, not {part!r}"
+                f"{owner}: expected NAME=VALUE behind the colon, not {part.strip()!r}"
             )
-        given[key] = value
+        given[key.strip()] = value
     made = built(owner, _factory(name), settings, given)
     check_workload(name, made)
     return cast("Workload", made)
@@ -190,15 +190,15 @@ def check_workload(name: str, made: object) -> None:
 
 
 def _factory(name: str) -> Callable[..., Any]:
+    label = f"workload {name!r}"
     if name in BUILT_IN:
         module, attribute = BUILT_IN[name].split(":")
-        built_in: Callable[..., Any] = getattr(
-            import_module(f"bft.models.searches.{module}"), attribute
-        )
-        return built_in
-    loaded, label = _WORKLOADS.load(name)
-    if not callable(loaded):
+        found = getattr(import_module(f"bft.models.searches.{module}"), attribute)
+    else:
+        found, label = _WORKLOADS.load(name)
+    if not callable(found):
         raise InputError(
-            f"{label} is a {type(loaded).__name__}, expected a class or function that makes a workload"
+            f"{label} is a {type(found).__name__}, expected a class or function that makes a workload"
         )
-    return loaded
+    factory: Callable[..., Any] = found
+    return factory
