@@ -389,7 +389,7 @@ def option(field: OptionField) -> Decorator:
 
 def inner(check: Check) -> Check:
     """Return the check of a value that is stated: an option that is None is left out on the command line."""
-    return check.inner if isinstance(check, Maybe) else check
+    return check.each if isinstance(check, Maybe) else check
 
 
 def parameter_name(field: OptionField) -> str:
