@@ -142,7 +142,10 @@ def test_another_package_brings_one(
             ["--workload", "hpp"],
             "unknown workload 'hpp': choose one of hpo, nas; did you mean 'hpo'?",
         ),
-        (["--workload", "hpo:eta=1"], "workload 'hpo': eta: expected a whole number >= 2, not 1"),
+        (
+            ["--workload", "hpo:eta=1"],
+            "workload 'hpo': eta: expected a whole number >= 2, not 1",
+        ),
         (
             ["--workload", "hpo:eta=x"],
             "workload 'hpo', option 'eta': expected a whole number, not 'x'",
@@ -156,7 +159,10 @@ def test_another_package_brings_one(
             ["--workload", "nas", "--compat", "reference"],
             "the published replayer knows --policy milp and equal-share",
         ),
-        (["--workload", "nas:step=-1"], "step: expected a finite number >= 0, not -1.0"),
+        (
+            ["--workload", "nas:step=-1"],
+            "step: expected a finite number >= 0, not -1.0",
+        ),
     ],
 )
 def test_what_is_no_workload_is_refused_by_name(
