@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations_with_replacement
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +80,6 @@ def read_configurations(path: str | Path) -> list[Configuration]:
     return list(configurations.values())
 
 
-def all_pairs(configurations: Sequence[Configuration]) -> list[Pair]:
-    """Every pair of configurations, including pairs with itself."""
-    return list(combinations_with_replacement(configurations, 2))
-
-
 def read_pairs(path: str | Path, configurations: Sequence[Configuration]) -> list[Pair]:
     """Read which pairs to measure: columns model_a, model_b and, optionally, batch_a, batch_b, as `xi check` writes.
 
@@ -101,24 +96,17 @@ def read_pairs(path: str | Path, configurations: Sequence[Configuration]) -> lis
     ):
         sides = []
         for side in "ab":
-            model, batch = (
-                row.name(f"model_{side}"),
-                row.number(f"batch_{side}", None, above=0),
-            )
-            fitting = [
-                each
-                for each in configurations
-                if each.model == model and batch in (None, each.batch)
-            ]
-            if not fitting:
-                raise row.error(
-                    f"model_{side}",
-                    f"no command for {label_of(model, batch)} in the table of trainings",
+            model = row.name(f"model_{side}")
+            batch = row.number(f"batch_{side}", None, above=0)
+            named = [each for each in configurations if each.model == model]
+            sides.append([each for each in named if batch in (None, each.batch)])
+            if not sides[-1]:
+                what = (
+                    f"no command for {label_of(model, batch)} in the table of trainings"
                 )
-            sides.append(fitting)
-        for a in sides[0]:
-            for b in sides[1]:
-                pairs.setdefault(frozenset((a, b)), (a, b))
+                raise row.error(f"model_{side}", what)
+        for a, b in product(*sides):
+            pairs.setdefault(frozenset((a, b)), (a, b))
     return list(pairs.values())
 
 
@@ -180,15 +168,10 @@ class Collection:
             return error.what
         row = xi_row(self._columns(pair), sides, plan.repeats)
         self._xi = [each for each in self._xi if _key(each) != _key(row)] + [row]
+        known = {(each["model"], each.get("batch")): each for each in self._profiles}
         for each, side in zip(pair, sides, strict=True):
-            profile = profile_of(each.model, each.batch, side)
-            where = each.model, each.batch
-            kept = [
-                old
-                for old in self._profiles
-                if (old["model"], old.get("batch")) != where
-            ]
-            self._profiles = [*kept, profile]
+            known[each.model, each.batch] = profile_of(each.model, each.batch, side)
+        self._profiles = list(known.values())
         self._keep(XI, self._xi)
         self._keep(PROFILES, labelled(self._profiles, self._xi))
         if self._failed:

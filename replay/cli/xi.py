@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -522,17 +523,14 @@ def collect(
         PROFILES,
         XI,
         Collection,
-        all_pairs,
         read_configurations,
         read_pairs,
     )
 
     configurations = read_configurations(table)
-    wanted = (
-        all_pairs(configurations)
-        if pairs is None
-        else read_pairs(pairs, configurations)
-    )
+    wanted = list(combinations_with_replacement(configurations, 2))
+    if pairs is not None:
+        wanted = read_pairs(pairs, configurations)
     plan, gauge = measuring(given)
     folder = Path(output)
     collection = Collection(folder, given["units"], _write_csv)
