@@ -21,7 +21,7 @@ from bft.models.sharing.xi_repairs import PAIR_COLUMNS, label_of
 from bft.models.sharing.xi_table import xi_from_frame
 from bft.models.tables import read_table
 
-XI, PROFILES, FAILED = "xi.csv", "profiles.csv", "failed.csv"
+XI, PROFILES = "xi.csv", "profiles.csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def xi_row(
 
 
 class Collection:
-    """The measurements in a folder: ξ, profiles of trainings alone, and failures.
+    """The measurements in a folder: ξ, and profiles of trainings alone.
 
     Parameters
     ----------
@@ -140,9 +140,7 @@ class Collection:
         replace: Callable[[pd.DataFrame, Path], None],
     ) -> None:
         self._folder, self._units, self._replace = Path(folder), units, replace
-        self._xi, self._profiles, self._failed = (
-            self._read(name) for name in (XI, PROFILES, FAILED)
-        )
+        self._xi, self._profiles = self._read(XI), self._read(PROFILES)
         if self._xi:
             xi_from_frame(pd.DataFrame(self._xi), source=str(self._folder / XI))
 
@@ -150,22 +148,17 @@ class Collection:
         """Whether the pair has been measured."""
         return _key(self._columns(pair)) in map(_key, self._xi)
 
-    def failed(self, pair: Pair) -> bool:
-        """Whether the pair could not be measured before."""
-        return _names(pair) in ((row["a"], row["b"]) for row in self._failed)
-
     def measure(
         self, pair: Pair, plan: Plan, note: Callable[[str], None], gauge: Gauge | None
-    ) -> str | None:
-        """Measure a pair and keep the result, in the place of an earlier one; return the reason where it failed."""
-        others = [row for row in self._failed if (row["a"], row["b"]) != _names(pair)]
-        try:
-            sides = measure((pair[0].command, pair[1].command), plan, note, gauge)
-        except InputError as error:
-            a, b = _names(pair)
-            self._failed = [*others, {"a": a, "b": b, "reason": error.what}]
-            self._keep(FAILED, self._failed)
-            return error.what
+    ) -> None:
+        """Measure a pair and keep the result, in the place of an earlier one.
+
+        Raises
+        ------
+        InputError
+            See `bft.models.measure.co_runs.measure`.
+        """
+        sides = measure((pair[0].command, pair[1].command), plan, note, gauge)
         row = xi_row(self._columns(pair), sides, plan.repeats)
         self._xi = [each for each in self._xi if _key(each) != _key(row)] + [row]
         known = {(each["model"], each.get("batch")): each for each in self._profiles}
@@ -174,10 +167,6 @@ class Collection:
         self._profiles = list(known.values())
         self._keep(XI, self._xi)
         self._keep(PROFILES, labelled(self._profiles, self._xi))
-        if self._failed:
-            self._failed = others
-            self._keep(FAILED, others)
-        return None
 
     def _columns(self, pair: Pair) -> dict[str, Any]:
         """What a row of the ξ table names of a pair."""
@@ -187,8 +176,6 @@ class Collection:
 
     def _keep(self, name: str, rows: list[dict[str, Any]]) -> None:
         frame = pd.DataFrame(rows).dropna(axis="columns", how="all")
-        if not rows:
-            frame = pd.DataFrame(columns=["a", "b", "reason"])
         self._replace(frame, self._folder / name)
 
     def _read(self, name: str) -> list[dict[str, Any]]:
@@ -206,10 +193,6 @@ def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
         (row[f"model_{end}"], row.get(f"batch_{end}") or 0.0) for end in "ab"
     )
     return (*sides, row.get("units") or 0.0)
-
-
-def _names(pair: Pair) -> tuple[str, str]:
-    return str(pair[0]), str(pair[1])
 
 
 def profile_of(model: str, batch: float | None, side: Slowdown) -> dict[str, Any]:

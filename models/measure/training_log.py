@@ -2,7 +2,7 @@
 
 A log is read by a form (`log_forms`) or by a pattern of the user; either makes a table with a row for each line that
 it fits. Lines of evaluations and rates of a part of the units are left out and counted. A log that fits no form, or
-contradicts itself, is refused, with the lines in question and the pattern to give.
+contradicts itself, is refused, with the lines in question and the reason.
 """
 
 from __future__ import annotations
@@ -144,8 +144,7 @@ def read_step_times(
     Raises
     ------
     InputError
-        When the pattern is none, or the log fits no form or contradicts itself: with lines in question, and the pattern
-        for them.
+        When the pattern is none, or the log fits no form or contradicts itself: with lines in question, and why.
 
     Examples
     --------
@@ -165,7 +164,8 @@ def read_step_times(
         raise InputError(
             f"tells no step times{missing}{in_question(log.doubts)}",
             file=source or None,
-            hint=f"give a pattern with a named group out of {', '.join(MEASURES)}; known forms are {NAMES}",
+            hint=rf"give a pattern such as 'step (?P<step>\d+) took (?P<seconds>[\d.]+)', with a named group out of "
+            f"{', '.join(MEASURES)}; known forms are {NAMES}",
         )
     return _step_times(found, log, batch_size, warmup)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from importlib import import_module
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from bft.models.errors import InputError
 from bft.models.jobs import Job
@@ -107,6 +107,7 @@ class Orders:
 NOTHING = Orders()
 
 
+@runtime_checkable
 class Workload(Protocol):
     """A workload driver submits and cancels jobs while a replay runs. It must be deterministic.
 
@@ -177,16 +178,10 @@ def takes(text: str, setting: str) -> bool:
 
 def check_workload(name: str, made: object) -> None:
     """Refuse what is no workload, before anything is replayed."""
-    owner = f"workload {name!r}"
-    if not is_dataclass(made):
+    if not (is_dataclass(made) and isinstance(made, Workload)):
         raise InputError(
-            f"{owner}: expected a dataclass, whose fields a checkpoint keeps"
+            f"workload {name!r}: expected a dataclass, whose fields a checkpoint keeps, with a name, rungs() and on()"
         )
-    if not isinstance(getattr(made, "name", None), str):
-        raise InputError(f"{owner}: it needs a `name`, which the results record")
-    for method in ("rungs", "on"):
-        if not callable(getattr(made, method, None)):
-            raise InputError(f"{owner}: it needs a method {method}()")
 
 
 def _factory(name: str) -> Callable[..., Any]:

@@ -495,7 +495,7 @@ def _listing(entries: Sequence[str]) -> str:
     "--output",
     metavar="DIR",
     required=True,
-    help="Folder of xi.csv, profiles.csv and failed.csv.",
+    help="Folder of xi.csv and profiles.csv.",
 )
 @click.option(
     "--pairs",
@@ -507,19 +507,17 @@ def _listing(entries: Sequence[str]) -> str:
     is_flag=True,
     help="Measure also pairs that are in xi.csv, and replace their rows.",
 )
-@click.option("--retry", is_flag=True, help="Try pairs again that failed before.")
 @measuring_options
 def collect(
-    table: str, output: str, pairs: str | None, again: bool, retry: bool, **given: Any
+    table: str, output: str, pairs: str | None, again: bool, **given: Any
 ) -> None:
     """Measure each pair of TRAININGS, a table with the columns model, command and, optionally, batch.
 
     {batch} in a command stands for the batch size. What is measured is kept after each pair; the same command goes on
-    from there. Both commands of a pair run on the same --devices. A pair that fails is kept in failed.csv with the
-    reason, and the others go on; the exit code is 3 then.
+    from there. Both commands of a pair run on the same --devices. Of a pair that fails the reason is told, and the
+    others go on; the exit code is 3 then.
     """
     from bft.models.measure.collecting import (
-        FAILED,
         PROFILES,
         XI,
         Collection,
@@ -534,34 +532,29 @@ def collect(
     plan, gauge = measuring(given)
     folder = Path(output)
     collection = Collection(folder, given["units"], _write_csv)
-    todo = [
-        pair
-        for pair in wanted
-        if (again or not collection.done(pair))
-        and (retry or again or not collection.failed(pair))
-    ]
+    todo = [pair for pair in wanted if again or not collection.done(pair)]
     if len(todo) < len(wanted):
         say_note(
-            f"{folder}: {len(wanted) - len(todo)} of {len(wanted)} pairs have been measured, or failed, before"
+            f"{folder}: {len(wanted) - len(todo)} of {len(wanted)} pairs have been measured before"
         )
+    failures = 0
     with interruptible():
         for number, pair in enumerate(todo, start=1):
             prefix = f"pair {number} of {len(todo)}, {pair[0]} beside {pair[1]}: "
-            failed = collection.measure(
-                pair,
-                plan,
-                lambda text, prefix=prefix: say_progress(prefix + text),  # type: ignore[misc]
-                gauge,
-            )
-            if failed is not None:
-                say_note(f"{prefix}{failed}")
-    failures = [pair for pair in wanted if collection.failed(pair)]
+            try:
+                collection.measure(
+                    pair,
+                    plan,
+                    lambda text, prefix=prefix: say_progress(prefix + text),  # type: ignore[misc]
+                    gauge,
+                )
+            except InputError as error:
+                say_note(f"{prefix}{error.what}")
+                failures += 1
     done = sum(collection.done(pair) for pair in wanted)
     click.echo(
         f"{folder / XI}: {done} of {len(wanted)} pairs measured; profiles of trainings alone in {PROFILES}"
     )
     if failures:
-        click.echo(
-            f"{folder / FAILED}: {len(failures)} pairs failed; --retry tries them again"
-        )
+        click.echo(f"{failures} pairs failed; the same command tries them again")
         click.get_current_context().exit(EXIT_INCOMPLETE)

@@ -132,7 +132,7 @@ def test_another_package_brings_one(
     assert run([*REPLAY, "--workload", "first-wins"]) == 0
     assert "trials                 1 done, 11 stopped; " in capsys.readouterr().out
     assert run([*REPLAY, "--workload", "none"]) == 2
-    assert "workload 'none': it needs a `name`" in capsys.readouterr().err
+    assert "workload 'none': expected a dataclass" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
