@@ -112,11 +112,8 @@ def extra(module: str, name: str = "ml") -> Any:
     InputError
         When it is not installed; the hint is the command that installs it.
     """
-    try:
+    with needs("this", name):
         return import_module(module)
-    except ModuleNotFoundError as error:
-        what = f"this needs the package {error.name}, which is not installed"
-        raise InputError(what, hint=how_to_install(name)) from error
 
 
 @contextmanager
