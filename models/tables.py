@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from bft.models.cells import GAPS
 from bft.models.errors import InputError
-from bft.models.limited_reading import (
+from bft.models.files import (
     BLOCK,
     MAX_LINE,
     gathered,

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from bft.models.errors import InputError
-from bft.models.limited_reading import lines, opened
+from bft.models.files import lines, opened
 from bft.models.measure.log_forms import (
     BAR_MARK,
     BATCH_SIZE,

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 
 from bft.models.cells import SECOND_NS, Row, Rows, shown
 from bft.models.errors import InputError
+from bft.models.files import read_json
 from bft.models.jobs import Job, JobTable
-from bft.models.limited_reading import read_json
 from bft.models.workloads.rigid_jobs import rigid_job, rigid_table
 
 # Times in the log name no zone; those of the same traces' utilisation say PST and PDT.

@@ -260,7 +260,7 @@ def _run(args: list[str] | None) -> int:
         _discard_output()
         return EXIT_BAD_INPUT
     except MemoryError as error:
-        from bft.models.limited_reading import out_of_memory
+        from bft.models.files import out_of_memory
 
         say_error(f"Error: {out_of_memory(error)}")
         return EXIT_BAD_INPUT

@@ -23,7 +23,7 @@ from bft.models.checks import (
     did_you_mean,
     seconds,
 )
-from bft.models.limited_reading import read_toml
+from bft.models.files import read_toml
 from bft.models.option_fields import OUTPUT, POLICY, SECTIONS, TRUST_PICKLE, OptionField
 from bft.replay.cli.messages import verbosity_options
 
