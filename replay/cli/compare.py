@@ -22,7 +22,7 @@ from bft.replay.cli.frames import (
 )
 from bft.replay.cli.main import EXIT_DEGRADED
 from bft.replay.cli.messages import say_note, say_warning
-from bft.replay.cli.parameters import NamesWholeOption, parameter_name
+from bft.replay.cli.parameters import TableCommand, parameter_name
 from bft.replay.cli.study_options import (
     plan_of,
     plan_options,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bft.replay.studies.comparison import Comparison
 
 
-@click.command(cls=NamesWholeOption)
+@click.command(cls=TableCommand)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @plan_options
 @worker_options

@@ -16,9 +16,9 @@ from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.parameters import (
     Finite,
     Group,
-    NamesWholeOption,
     OneOf,
     Seconds,
+    TableCommand,
     force_option,
     output_option,
 )
@@ -65,7 +65,7 @@ def _instant(
 
 
 @jobs.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Scalability curves from measured throughputs or logs.",
 )
 @click.argument("tables", metavar="[MEASUREMENTS]...", nargs=-1)

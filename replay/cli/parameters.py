@@ -547,7 +547,7 @@ class Command(Helpful):
         return click.NoSuchOption(whole, possibilities=near, ctx=ctx)
 
 
-class NamesWholeOption(Command):
+class TableCommand(Command):
     """A command that reads tables, and pickles among them on the user's word."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

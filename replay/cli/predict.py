@@ -13,8 +13,8 @@ from bft.replay.cli.parameters import (
     Command,
     Finite,
     Group,
-    NamesWholeOption,
     OneOf,
+    TableCommand,
     force_option,
     output_option,
     seed_option,
@@ -51,7 +51,7 @@ def predict() -> None:
     """
 
 
-@predict.command(cls=NamesWholeOption, short_help="Learn a model and save it.")
+@predict.command(cls=TableCommand, short_help="Learn a model and save it.")
 @_what
 @_table
 @output_option("Where to write the model: JSON.")
@@ -86,7 +86,7 @@ def train(
 
 
 @predict.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="How well a model predicts the later part of a log.",
 )
 @_what

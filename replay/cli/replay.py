@@ -24,7 +24,7 @@ from bft.replay.cli.main import (
 )
 from bft.replay.cli.messages import quiet, say_error
 from bft.replay.cli.parameters import (
-    NamesWholeOption,
+    TableCommand,
     stated_options,
     table_options,
 )
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 replay_options = table_options(FIELDS)
 
 
-@click.command(cls=NamesWholeOption)
+@click.command(cls=TableCommand)
 @replay_options
 def replay(**given: Any) -> int:
     """Replay jobs on a node trace and write a run directory.

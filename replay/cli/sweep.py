@@ -17,7 +17,7 @@ from bft.replay.cli.frames import (
 )
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.messages import say_note, say_progress, say_warning
-from bft.replay.cli.parameters import Command, Group, NamesWholeOption, OneOf, together
+from bft.replay.cli.parameters import Command, Group, OneOf, TableCommand, together
 from bft.replay.cli.study_options import (
     plan_of,
     plan_options,
@@ -102,7 +102,7 @@ def sweep() -> None:
 
 @sweep.command(
     name=DEFAULT,
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Plan, run and collect (the default).",
 )
 @plan_options
@@ -116,7 +116,7 @@ def all_(**given: Any) -> int:
 
 
 @sweep.command(
-    cls=NamesWholeOption, short_help="Write the plan of a grid, for run and collect."
+    cls=TableCommand, short_help="Write the plan of a grid, for run and collect."
 )
 @plan_options
 @click.option(

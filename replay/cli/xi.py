@@ -22,9 +22,9 @@ from bft.replay.cli.messages import say_note, say_progress
 from bft.replay.cli.parameters import (
     Finite,
     Group,
-    NamesWholeOption,
     OneOf,
     Seconds,
+    TableCommand,
     force_option,
     json_option,
     output_option,
@@ -216,7 +216,7 @@ def xi() -> None:
 
 
 @xi.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Make a xi table from solo and co-run measurements.",
 )
 @click.argument("files", metavar="MEASUREMENTS...", nargs=-1, required=True)
@@ -272,7 +272,7 @@ def build(
 
 
 @xi.command(
-    cls=NamesWholeOption, short_help="Validate a xi table and report what it lacks."
+    cls=TableCommand, short_help="Validate a xi table and report what it lacks."
 )
 @click.argument("file", metavar="XI")
 @click.option("--implausible", type=Finite(min=1), default=IMPLAUSIBLE, show_default=True,
@@ -333,7 +333,7 @@ def check(
         click.echo(f"{label:<17}{value}")
 
 
-@xi.command(cls=NamesWholeOption, short_help="Print a xi table, victims by partners.")
+@xi.command(cls=TableCommand, short_help="Print a xi table, victims by partners.")
 @click.argument("file", metavar="XI")
 @click.option("--by", type=OneOf(["model", "batch"]), default="model", show_default=True,
               help="One row per model, or per model and batch size.")  # fmt: skip
@@ -354,7 +354,7 @@ def show(file: str, by: str) -> None:
 
 
 @xi.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Measure xi of two commands.",
     context_settings={
         "ignore_unknown_options": False,
@@ -486,7 +486,7 @@ def _listing(entries: Sequence[str]) -> str:
 
 
 @xi.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Measure xi of a whole table of trainings; resumable.",
 )
 @click.argument("table", metavar="TRAININGS")
