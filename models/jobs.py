@@ -183,6 +183,11 @@ class Job:
             text = getattr(self, column)
             if len(text) > MAX_NAME:
                 yield column, f"at most {MAX_NAME:,} characters", f"{len(text):,}"
+            # Halves of surrogate pairs, as JSON may escape them: no result file could hold them.
+            if not text.isascii() and any(
+                "\ud800" <= char <= "\udfff" for char in text
+            ):
+                yield column, "text", f"{text!a:.80}"
         if self.jmin < 0:
             yield "Jmin", "a whole number >= 0", self.jmin
         if self.jmax < max(self.jmin, 1):

@@ -77,7 +77,7 @@ def _folder(name: str, out: str | None) -> Path:
 def _options(given: dict[str, Any]) -> Options:
     stated = stated_options(FIELDS, given)
     if not given["mip"]:
-        if stated["policy"] not in (None, "equal-share"):
+        if stated.get("policy", "equal-share") != "equal-share":
             raise click.UsageError(
                 f"-mip 0 means --policy equal-share, but --policy is {stated['policy']}"
             )

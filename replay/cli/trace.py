@@ -18,9 +18,9 @@ from bft.models.atomic_files import (
 )
 from bft.models.option_fields import option_fields
 from bft.replay.cli.frames import refuse_other_forms
+from bft.replay.cli.groups import Group
 from bft.replay.cli.messages import say_note
 from bft.replay.cli.parameters import (
-    Group,
     TableCommand,
     force_option,
     json_option,
