@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from bft.models import Job, JobTable
-from bft.models.workloads.jobs_venus import ORIGIN, read_venus_jobs
+from bft.models.workloads.cluster_jobs import VENUS_ORIGIN_NS, read_venus_jobs
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.engine.ledger import JobRecord
 from bft.replay.engine.rules import Interference
@@ -277,7 +277,7 @@ def jct_s(record: JobRecord) -> float:
 
 def agreement(records: Iterable[JobRecord], golden: Path) -> float:
     """Share of the artifact's jobs that end in the same second in our replay."""
-    begin = pd.Timestamp(ORIGIN, tz="UTC").value
+    begin = VENUS_ORIGIN_NS
     theirs = pd.read_csv(golden, index_col="job_id")["end_time"].to_dict()
     ours = {
         record.job.name: round(((record.finish_ns or 0) - begin) / 1e9)

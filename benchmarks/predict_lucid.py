@@ -1,6 +1,6 @@
 """Train Lucid's three models on its published data; compare with later data and the published predictions.
 
-python benchmarks/predict_lucid.py [--quick] [--shapes FOLDER]
+python benchmarks/predict_lucid.py [--quick]
 
 Durations: learnt from jobs of the Venus log that had finished by 20 September, tested on those submitted after.
 Submissions: learnt from April to August, tested in September. Packing: each model's profiles by the other models'.
@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 from bft.models.learned.accuracy import Accuracy, accuracy
 from bft.models.learned.duration import DurationEstimator
 from bft.models.learned.forecast import Forecaster, ahead
-from bft.models.learned.ga2m import any_order, write_shapes
+from bft.models.learned.ga2m import any_order
 from bft.models.learned.packing import (
     PackingAnalyser,
     leave_one_model_out,
@@ -104,7 +104,7 @@ def row(name: str, figures: Accuracy, *times: float) -> str:
     )
 
 
-def durations(lucid: Path, kinds: list[str], shapes: Path | None) -> None:
+def durations(lucid: Path, kinds: list[str]) -> None:
     """Predict how long jobs run."""
     jobs = pd.read_csv(lucid / "venus_sept_jobs_relative.csv.gz")
     jobs["submit_time"] = ORIGIN + pd.to_timedelta(jobs["submit_time"], unit="s")
@@ -149,15 +149,12 @@ def durations(lucid: Path, kinds: list[str], shapes: Path | None) -> None:
         times = fitted - start, time.perf_counter() - fitted
         print(row(kind, accuracy(np.expm1(logs), actual), *times), flush=True)
     table = calibration(predicted, actual).round(0).astype(int).to_string(index=False)
-    if shapes is not None:
-        path = shapes / "durations.png"
-        write_shapes(model.regressor, known_rows, path, target="log(1 + s)")
     print(
         f"\nDurations that GA2M predicted, s, in tenths, and what they came to\n{table}\n"
     )
 
 
-def forecasts(lucid: Path, kinds: list[str], shapes: Path | None) -> None:
+def forecasts(lucid: Path, kinds: list[str]) -> None:
     """Predict how many GPU jobs are submitted in the next ten and fifty minutes."""
     slots = pd.read_csv(lucid / "cluster_throughput.csv.gz")
     begins = pd.to_datetime(slots["time"], utc=True)
@@ -206,9 +203,6 @@ def forecasts(lucid: Path, kinds: list[str], shapes: Path | None) -> None:
             roots = learnt.predict(rows[known - 1 :][: len(actual)].to_numpy())
             seconds = fitted - start, time.perf_counter() - fitted
             show(kind, np.square(np.maximum(roots, 0.0)), *seconds)
-        if shapes is not None:
-            path = shapes / f"submissions-{horizon}.png"
-            write_shapes(model.regressor, rows[:known], path, target="√ jobs")
         print()
 
 
@@ -246,19 +240,11 @@ def main() -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="GA2M and LightGBM only")
-    parser.add_argument(
-        "--shapes",
-        type=Path,
-        metavar="FOLDER",
-        help="draw the shapes of the GA2Ms there",
-    )
     options = parser.parse_args()
     kinds = ["lightgbm"] if options.quick else list(BASELINES)
-    if options.shapes is not None:
-        options.shapes.mkdir(parents=True, exist_ok=True)
     lucid = reference_folder() / "lucid"
-    durations(lucid, kinds, options.shapes)
-    forecasts(lucid, kinds, options.shapes)
+    durations(lucid, kinds)
+    forecasts(lucid, kinds)
     packing(lucid)
 
 

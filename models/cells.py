@@ -456,11 +456,9 @@ class Row:
 
         `column` is the one to name instead of the error's own.
         """
-        return (
-            error
-            if error.row is not None
-            else self.error(column or error.column or "", error.what, error.hint)
-        )
+        if error.row is not None:
+            return error
+        return self.error(column or error.column or "", error.what, error.hint)
 
     def _default(
         self, column: str, default: D | EllipsisType, expected: str, bounds: Bounds

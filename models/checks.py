@@ -72,19 +72,14 @@ class Number(Check):
     @property
     def expected(self) -> str:
         """A description of valid values."""
-        message = (
-            "a whole number"
-            if self.whole
-            else "a number of seconds"
-            if self.seconds
-            else "a finite number"
-        )
+        nouns = {"integer": "a whole number", "seconds": "a number of seconds"}
         limits = []
         if self.low is not None:
             limits.append(f"{'>' if self.above else '>='} {self.low:g}")
         if self.high is not None:
             limits.append(f"{'<' if self.below else 'at most'} {self.high:g}")
-        return " ".join((message, " and ".join(limits))).rstrip()
+        noun = nouns.get(self.kind, "a finite number")
+        return f"{noun} {' and '.join(limits)}".rstrip()
 
     def __call__(self, value: Any) -> Any:
         """Return an int or a float."""
@@ -138,8 +133,8 @@ class Name(Check):
 
     def __call__(self, value: Any) -> str:
         """Return the name in the case that the check has it in."""
-        names = self.names if isinstance(self.names, tuple) else self.names()
-        if isinstance(value, str) and value in names:
+        looked_up = self.names if isinstance(self.names, tuple) else self.names()
+        if isinstance(value, str) and value in looked_up:
             return value
         names = self.all_names()
         same = [name for name in names if name.lower() == str(value).lower()]
@@ -242,40 +237,38 @@ class Assignment(Check):
 
 
 @dataclass(frozen=True, slots=True)
-class Several(Check):
-    """Any number of values of one kind; a mapping counts as its pairs."""
+class _Of(Check):
+    """A check made of the check of one value."""
 
     each: Check
 
     @property
     def kind(self) -> str:
-        """Return the kind of a single entry."""
+        """The kind of a single value."""
         return self.each.kind
+
+    def read(self, text: str) -> Any:
+        """Return the one value that a text states."""
+        return self.each.read(text)
+
+
+class Several(_Of):
+    """Any number of values of one kind; a mapping counts as its pairs."""
 
     def __call__(self, value: Any) -> tuple[Any, ...]:
         """Return the values as a tuple."""
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise ValueError(f"expected several values, not {value!r}")
-        return tuple(
-            self.each(entry)
-            for entry in (value.items() if isinstance(value, Mapping) else value)
-        )
+        entries = value.items() if isinstance(value, Mapping) else value
+        return tuple(self.each(entry) for entry in entries)
 
     def read(self, text: str) -> tuple[Any, ...]:
-        """Return the one value that a text states."""
+        """Return the one value that a text states, as a tuple."""
         return (self.each.read(text),)
 
 
-@dataclass(frozen=True, slots=True)
-class OneOrMore(Check):
+class OneOrMore(_Of):
     """One value of a kind, or several in a tuple."""
-
-    each: Check
-
-    @property
-    def kind(self) -> str:
-        """Return the kind of a single entry."""
-        return self.each.kind
 
     def __call__(self, value: Any) -> Any:
         """Return the only value, or several as a tuple; None for no value."""
@@ -283,6 +276,14 @@ class OneOrMore(Check):
             return self.each(value)
         values = tuple(self.each(entry) for entry in value)
         return values if len(values) > 1 else next(iter(values), None)
+
+
+class Maybe(_Of):
+    """A value that another check allows, or None."""
+
+    def __call__(self, value: Any) -> Any:
+        """Return None, or what the check of the value returns."""
+        return None if value is None else self.each(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,26 +352,6 @@ class Arrival(Check):
         return f"poisson:{str(per_hour).removesuffix('.0')}"
 
 
-@dataclass(frozen=True, slots=True)
-class Maybe(Check):
-    """Check that a value is None, or one that another check allows."""
-
-    inner: Check
-
-    @property
-    def kind(self) -> str:
-        """Return the kind of the inner check."""
-        return self.inner.kind
-
-    def __call__(self, value: Any) -> Any:
-        """Return None, or what the inner check returns."""
-        return None if value is None else self.inner(value)
-
-    def read(self, text: str) -> Any:
-        """Return what the inner check reads."""
-        return self.inner.read(text)
-
-
 def checked(flag: str, check: Check, value: Any) -> Any:
     """Return a value in its plain form; InputError, which names the option, when it is not allowed."""
     try:
@@ -428,15 +409,9 @@ def utc(when: str | pd.Timestamp) -> pd.Timestamp:
     import pandas as pd
 
     try:
-        text = strict_instant(when) if isinstance(when, str) else None
-        if isinstance(when, str) and text is None:
-            raise ValueError("no time")
-        is_epoch = text is not None and "-" not in text
-        stamp = (
-            pd.Timestamp(float(text), unit="s")
-            if text and is_epoch
-            else pd.Timestamp(text or when)
-        )
+        text = strict_instant(when) or "" if isinstance(when, str) else when
+        is_epoch = isinstance(text, str) and "-" not in text
+        stamp = pd.Timestamp(float(text), unit="s") if is_epoch else pd.Timestamp(text)
     except ValueError as error:
         raise InputError(
             f"{when!r} is not a time", hint="write it as 2021-02-10T08:00:00"
@@ -476,15 +451,11 @@ def cluster_nodes(cluster: str) -> list[Nodes] | None:
         if match is None:
             return None
         # Python refuses to read a number of thousands of digits; these are beyond the limit with ten.
-        nodes, units = (
-            int(digits.lstrip("0")[:10] or "0") for digits in match.group(1, 2)
-        )
+        nodes, units = (int(n.lstrip("0")[:10] or "0") for n in match.group(1, 2))
         parts.append(Nodes(nodes, units, match[3] or ""))
     if len(parts) > 1 and not all(part.kind for part in parts):
-        what = (
-            "nodes of several sizes or kinds each need a kind, such as 6x4:t4+2x8:a100"
-        )
-        raise InputError(what, file=cluster)
+        what = "nodes of several sizes or kinds each need a kind"
+        raise InputError(what, file=cluster, hint="such as 6x4:t4+2x8:a100")
     check_total(sum(part.nodes * part.units for part in parts), cluster)
     return parts
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pandas as pd
@@ -16,21 +16,36 @@ from bft.models.errors import InputError
 from bft.models.jobs import MAX_UNITS, Job, JobTable
 from bft.models.tables import read_table, trusting_pickles, write_parquet
 
+
+class Column(NamedTuple):
+    """A column of one value a job: the field of `Job` that it fills, and how its cells are read."""
+
+    field: str
+    read: Callable[..., Any]
+    default: Any = ...
+    bounds: Bounds = {}  # noqa: RUF012 - never changed
+
+
+# Columns beside the name, the sizes (Jmin, Jmax, sizes) and the curves (Ns, Ps, Os); those with a default are optional.
+COLUMNS: Mapping[str, Column] = {
+    "Pmax": Column("pmax", Row.number),
+    "Tsub": Column("tsub_ns", Row.instant),
+    "Tcup": Column("tcup_s", Row.number),
+    "Tcdw": Column("tcdw_s", Row.number),
+    "Jreq": Column("jreq", Row.whole, None, {"max": MAX_UNITS}),
+    "weight": Column("weight", Row.number, 1.0),
+    "model": Column("model", Row.name, ""),
+    "batch_size": Column("batch_size", Row.number, None, {"above": 0}),
+    "memory_gib": Column("memory_gib", Row.number, None, {"min": 0}),
+    "user": Column("user", Row.name, ""),
+    "vc": Column("vc", Row.name, ""),
+    "deadline": Column("deadline_ns", Row.instant, None),
+    "skew": Column("skew", Row.number, None),
+    "spread_slowdown": Column("spread_slowdown", Row.number, 1.0),
+    "total_memory_gib": Column("total_memory_gib", Row.number, None, {"min": 0}),
+}
 REQUIRED = ("Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os")
-OPTIONAL = (
-    "Jreq",
-    "weight",
-    "model",
-    "batch_size",
-    "memory_gib",
-    "user",
-    "vc",
-    "deadline",
-    "skew",
-    "spread_slowdown",
-    "sizes",
-    "total_memory_gib",
-)
+OPTIONAL = (*(name for name in COLUMNS if name not in REQUIRED), "sizes")
 # A cell of the column sizes that stands for 1, 2, 4, 8 and so on.
 POWERS = "powers-of-2"
 BOUNDS = ("Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub")
@@ -189,52 +204,35 @@ def jobs_to_frame(table: JobTable) -> pd.DataFrame:
     """
     records = []
     for job in table:
-        record: dict[str, Any] = {
-            "name": job.name,
-            "model": job.model,
-            "Jmin": job.jmin,
-            "Jmax": job.jmax,
-            "Pmax": job.pmax,
-            "Tsub": pd.Timestamp(job.tsub_ns, unit="ns", tz="UTC"),
-            "Tcup": job.tcup_s,
-            "Tcdw": job.tcdw_s,
-            "Ns": job.scalability.ns.tolist(),
-            "Ps": job.scalability.ps.tolist(),
-            # One abscissa serves both curves in the native form.
-            "Os": job.objective.at(job.scalability.ns).tolist(),
-            "Jreq": job.jreq,
-            "weight": job.weight,
-            "batch_size": job.batch_size,
-            "memory_gib": job.memory_gib,
-            "user": job.user,
-            "vc": job.vc,
-            "deadline": None
-            if job.deadline_ns is None
-            else pd.Timestamp(job.deadline_ns, unit="ns", tz="UTC"),
-            "skew": job.skew,
-            "spread_slowdown": job.spread_slowdown,
-            "sizes": None if job.sizes is None else list(job.sizes),
-            "total_memory_gib": job.total_memory_gib,
-            **job.extra,
-        }
-        for kind, (rates, values) in job.by_kind.items():
-            record[f"Ps{KIND_MARK}{kind}"] = rates.at(job.scalability.ns).tolist()
-            record[f"Os{KIND_MARK}{kind}"] = values.at(job.scalability.ns).tolist()
-        records.append(record)
-    further = dict.fromkeys(
-        column for record in records for column in record if KIND_MARK in column
-    )
-    further |= dict.fromkeys(column for job in table for column in job.extra)
-    frame = pd.DataFrame(records, columns=["name", *REQUIRED, *OPTIONAL, *further])
-    unused = [
-        column
-        for column in OPTIONAL
-        if frame[column].isna().all() or (frame[column] == "").all()
+        ns = job.scalability.ns  # one abscissa serves all curves in the native form
+        record: dict[str, Any] = {"name": job.name, "Jmin": job.jmin, "Jmax": job.jmax}
+        for name, column in COLUMNS.items():
+            value = getattr(job, column.field)
+            is_instant = column.read is Row.instant and value is not None
+            record[name] = pd.Timestamp(value, tz="UTC") if is_instant else value
+        record["sizes"] = None if job.sizes is None else list(job.sizes)
+        record["Ns"] = ns.tolist()
+        for kind, curves in {
+            "": (job.scalability, job.objective),
+            **job.by_kind,
+        }.items():
+            mark = f"{KIND_MARK}{kind}" if kind else ""
+            record[f"Ps{mark}"], record[f"Os{mark}"] = (
+                curve.at(ns).tolist() for curve in curves
+            )
+        records.append({**record, **job.extra})
+    columns = [
+        "name",
+        *REQUIRED,
+        *OPTIONAL,
+        *(name for each in records for name in each),
     ]
-    unused += [
-        column
-        for column in ("weight", "spread_slowdown")
-        if (frame[column] == 1.0).all()
+    frame = pd.DataFrame(records, columns=list(dict.fromkeys(columns)))
+    defaults = {name: column.default for name, column in COLUMNS.items()}
+    unused = [
+        name
+        for name in OPTIONAL
+        if frame[name].isna().all() or (frame[name] == defaults.get(name)).all()
     ]
     return frame.drop(columns=unused)
 
@@ -248,35 +246,27 @@ def _job(row: Row, curves: Row, known: Collection[str], *, model: str = "") -> J
         _curve(curves, ns, "Os" if curves.has("Os") else "Ps"),
     )
     by_kind = _by_kind(curves, ns, rates, values)
+    fields = {
+        column.field: column.read(row, name, column.default, **column.bounds)
+        for name, column in COLUMNS.items()
+        if row.has(name)
+    }
+    fields["model"] = fields.get("model") or model
     try:
         return Job(
             name=row.job,
-            tsub_ns=row.instant("Tsub"),
             jmin=jmin,
             jmax=jmax,
-            pmax=row.number("Pmax"),
-            tcup_s=row.number("Tcup"),
-            tcdw_s=row.number("Tcdw"),
             scalability=rates,
             objective=values,
-            jreq=row.whole("Jreq", None, max=MAX_UNITS),
-            weight=row.number("weight", 1.0),
-            model=row.name("model", model),
-            user=row.name("user", ""),
-            vc=row.name("vc", ""),
-            batch_size=row.number("batch_size", None, above=0),
-            memory_gib=row.number("memory_gib", None, min=0),
-            deadline_ns=row.instant("deadline", None),
-            skew=row.number("skew", None),
-            spread_slowdown=row.number("spread_slowdown", 1.0),
             sizes=sizes,
-            total_memory_gib=row.number("total_memory_gib", None, min=0),
             by_kind=by_kind,
             extra={
                 column: cell
                 for column, cell in row.further(known).items()
                 if _kind_of(column) is None
             },
+            **fields,
         )
     except InputError as error:
         raise (curves if error.column in CURVES else row).placed(error) from error
@@ -324,30 +314,18 @@ def _sizes(row: Row) -> tuple[int, int, tuple[int, ...] | None]:
     first, value = max(jmin, 1), row.value("sizes")
     if value is None or first > jmax:  # the latter is an error of its own
         return jmin, jmax, None
-    word = value.strip().lower() if isinstance(value, str) else ""
-    if word == POWERS:
-        sizes = [
-            2**k for k in range(max(jmax, 0).bit_length()) if first <= 2**k <= jmax
-        ]
-        if not sizes:
-            raise row.error(
-                "sizes", f"no power of 2 lies between Jmin {jmin} and Jmax {jmax}"
-            )
-        return (jmin if first == sizes[0] else sizes[0]), sizes[-1], tuple(sizes)
-    listed = (
-        word.strip("[]").split(",")
-        if word
-        else value.tolist()
-        if isinstance(value, np.ndarray)
-        else value
-    )
-    numbers = [
-        read_number(n)
-        for n in (listed if isinstance(listed, list | tuple) else [listed])
-    ]
+    listed: Any = value
     expected = f"whole numbers between Jmin {jmin} and Jmax {jmax} such as 1,2,4,8, or {POWERS}"
+    if isinstance(value, str) and value.strip().lower() == POWERS:
+        listed = [2**k for k in range(jmax.bit_length()) if first <= 2**k <= jmax]
+        expected = f"a power of 2 between Jmin {jmin} and Jmax {jmax}"
+    elif isinstance(value, str):
+        listed = value.strip("[] ").split(",")
+    elif not isinstance(value, list | tuple):
+        listed = np.ravel(value).tolist()
+    numbers = [read_number(n) for n in listed]
     if not numbers or not all(first <= n <= jmax and n % 1 == 0 for n in numbers):
-        raise row.error("sizes", f"expected {expected}, not {shown(listed)}")
+        raise row.error("sizes", f"expected {expected}, not {shown(value)}")
     sizes = sorted({int(n) for n in numbers})
     return (jmin if first == sizes[0] else sizes[0]), sizes[-1], tuple(sizes)
 
@@ -456,11 +434,8 @@ def unknown_columns(rows: Rows, known: Iterable[str]) -> list[str]:
     for column in unknown:
         meant = next((name for name in lacking if is_misspelt(column, name)), None)
         if meant is not None:
-            difference = (
-                "by upper and lower case"
-                if column.lower() == meant.lower()
-                else "by one letter"
-            )
+            same = column.lower() == meant.lower()
+            difference = "by upper and lower case" if same else "by one letter"
             raise rows.error(
                 f"no such column; it differs from {meant!r} {difference}",
                 column=column,
@@ -476,21 +451,17 @@ def is_misspelt(name: str, known: str) -> bool:
     [True, True, False, False]
     """
     name, known = name.lower(), known.lower()
-    if name == known:
-        return True
     if min(len(name), len(known)) < _MIN_LETTERS:
-        return False
-    same = 0
-    while same < min(len(name), len(known)) and name[same] == known[same]:
-        same += 1
-    rest, known_rest = name[same:], known[same:]
-    changed = rest[1:] == known_rest[1:]
-    added, missing = rest[1:] == known_rest, rest == known_rest[1:]
-    swapped = rest[:2] == known_rest[1::-1] and rest[2:] == known_rest[2:]
-    return changed or added or missing or swapped
-
-
-LISTS = ("Ns", "Ps", "Os", "sizes")
+        return name == known
+    # Each word without one of its letters, by the letter's index.
+    without, known_without = (
+        {(i, word[:i] + word[i + 1 :]) for i in range(len(word))}
+        for word in (name, known)
+    )
+    edits = {name[:i] + name[i : i + 2][::-1] + name[i + 2 :] for i in range(len(name))}
+    edits |= {shorter for _, shorter in without}
+    added = name in {shorter for _, shorter in known_without}
+    return known in edits or added or not without.isdisjoint(known_without)
 
 
 def write_jobs(jobs: JobTable, path: str | Path) -> None:
@@ -510,18 +481,16 @@ def write_jobs(jobs: JobTable, path: str | Path) -> None:
     if suffix == ".parquet":
         write_parquet(frame, path)
         return
-    for column in ("Tsub", "deadline"):
-        if column in frame:
-            frame[column] = [
-                None if stamp != stamp else stamp.isoformat() for stamp in frame[column]
-            ]
+    for name in frame.select_dtypes("datetimetz"):
+        frame[name] = [
+            None if stamp != stamp else stamp.isoformat() for stamp in frame[name]
+        ]
     if suffix == ".csv":
-        for column in LISTS:
-            if column in frame:
-                frame[column] = [
-                    json.dumps(values) if isinstance(values, list) else None
-                    for values in frame[column]
-                ]
+        for name in frame.columns.intersection(["Ns", "Ps", "Os", "sizes"]):
+            frame[name] = [
+                json.dumps(values) if isinstance(values, list) else None
+                for values in frame[name]
+            ]
         frame.to_csv(path, index=False)
     elif suffix == ".jsonl":
         # Not DataFrame.to_json: it rounds to 10 decimals.

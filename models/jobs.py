@@ -209,13 +209,12 @@ class Job:
         if self.deadline_ns is not None and self.deadline_ns < self.tsub_ns:
             submit, due = map(_shown_instant, (self.tsub_ns, self.deadline_ns))
             yield "deadline", f"an instant not before Tsub, {submit}", due
-        if self.scalability.ps[0] != 0:
-            first = f"{self.scalability.ps[0]:g}"
-            yield "Ps", "Ps[0] = 0 (no units, no progress)", first
-        for kind, (rates, _) in self.by_kind.items():
+        curves = {"Ps": self.scalability}
+        curves |= {f"Ps@{kind}": rates for kind, (rates, _) in self.by_kind.items()}
+        for column, rates in curves.items():
             if rates.ps[0] != 0:
                 first = f"{rates.ps[0]:g}"
-                yield f"Ps@{kind}", "0 first (no units, no progress)", first
+                yield column, "Ps[0] = 0 (no units, no progress)", first
         sizes, ends = self.sizes, (max(self.jmin, 1), self.jmax)
         if sizes is not None and (
             not sizes
@@ -227,7 +226,7 @@ class Job:
         if self.jreq is not None and not self.jmin <= self.jreq <= self.jmax:
             bounds = f"[{self.jmin}, {self.jmax}]"
             yield "Jreq", f"a whole number in [Jmin, Jmax] = {bounds}", self.jreq
-        if self.jreq and not self.runs_on(self.jreq):
+        elif self.jreq and not self.runs_on(self.jreq):
             shown = shown_sizes(sizes or ())
             yield "Jreq", f"one of the job's sizes, {shown}", self.jreq
 
@@ -272,11 +271,9 @@ class Job:
         """The smallest count above `units` on which it runs, None where there is none."""
         if units >= self.jmax:
             return None
-        return (
-            max(units + 1, self.jmin)
-            if self.sizes is None
-            else self.sizes[bisect_right(self.sizes, units)]
-        )
+        if self.sizes is None:
+            return max(units + 1, self.jmin)
+        return self.sizes[bisect_right(self.sizes, units)]
 
     def runs_on(self, units: int) -> bool:
         """Whether it runs on so many units."""
@@ -303,9 +300,8 @@ class Job:
 
     def at(self, tsub_ns: int) -> Job:
         """Return this job submitted at another instant (UTC ns); its deadline keeps its distance."""
-        due = None
-        if self.deadline_ns is not None:
-            due = self.deadline_ns + tsub_ns - self.tsub_ns
+        due = self.deadline_ns
+        due = None if due is None else due + tsub_ns - self.tsub_ns
         return replace(self, tsub_ns=tsub_ns, deadline_ns=due)
 
     def submitted_again(self, tsub_ns: int) -> Job:
@@ -344,12 +340,10 @@ def shown_sizes(sizes: Sequence[int]) -> str:
     >>> shown_sizes((1, 2, 4, 8)), shown_sizes(range(100))
     ('1, 2, 4, 8', '0, 1, 2, 3, 4, 5, 6, ..., 99')
     """
-    some = (
-        [*map(str, sizes[:7]), "...", str(sizes[-1])]
-        if len(sizes) > SHOWN_SIZES
-        else map(str, sizes)
-    )
-    return ", ".join(some) or "none"
+    shown = list(map(str, sizes))
+    if len(shown) > SHOWN_SIZES:
+        shown[7:-1] = ["..."]
+    return ", ".join(shown) or "none"
 
 
 @dataclass(frozen=True, eq=False)

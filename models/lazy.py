@@ -16,6 +16,7 @@ import ast
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 
@@ -43,9 +44,12 @@ def public_names(
     Traceback (most recent call last):
     AttributeError: module 'bft.datasets' has no attribute 'load_bundle'
     """
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ImportError(f"{package} has no source to read its public names from")
     homes = {
         alias.asname or alias.name: (str(line.module), alias.name)
-        for block in ast.parse(_source(package)).body
+        for block in ast.parse(Path(spec.origin).read_text("utf-8")).body
         if isinstance(block, ast.If)
         and isinstance(block.test, ast.Name)
         and block.test.id == "TYPE_CHECKING"
@@ -62,13 +66,3 @@ def public_names(
         return getattr(import_module(module), attribute)
 
     return load, lambda: names, names
-
-
-def _source(package: str) -> str:
-    spec = find_spec(package)
-    source: str | None = getattr(spec and spec.loader, "get_source", lambda name: None)(
-        package
-    )
-    if source is None:
-        raise ImportError(f"{package} has no source to read its public names from")
-    return source

@@ -61,18 +61,16 @@ def parse_terms(text: str) -> tuple[Term, ...]:
 'useful-time'
     """
     terms = [_term(part.strip()) for part in text.split("+")]
-    names = [name for name, _ in terms]
-    curves = [term for term in terms if term[0] in CURVES]
+    curves = [term for term in terms if term[0] in CURVES] or [("own", {})]
+    factors = [term for term in terms if term[0] in FACTORS]
     if len(curves) > 1:
         one, other = curves[0][0], curves[1][0]
         raise ValueError(
             f"expected one of {_quoted(CURVES)}, not both {one!r} and {other!r}"
         )
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{twice!r} is named twice; expected it once")
-    factors = [term for term in terms if term[0] in FACTORS]
-    return (*(curves or [("own", {})]), *factors)
+    if len(dict(factors)) < len(factors):
+        raise ValueError(f"a factor is named twice in {text!r}; expected it once")
+    return (*curves, *factors)
 
 
 def stated(terms: tuple[Term, ...]) -> str:

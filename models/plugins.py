@@ -6,13 +6,13 @@ import re
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from importlib import import_module, metadata
 from importlib.metadata import entry_points
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from bft.models.checks import did_you_mean
+from bft.models.checks import Check, did_you_mean
 from bft.models.errors import InputError
 
 
@@ -112,11 +112,8 @@ def extra(module: str, name: str = "ml") -> Any:
     InputError
         When it is not installed; the hint is the command that installs it.
     """
-    try:
+    with needs("this", name):
         return import_module(module)
-    except ModuleNotFoundError as error:
-        what = f"this needs the package {error.name}, which is not installed"
-        raise InputError(what, hint=how_to_install(name)) from error
 
 
 @contextmanager
@@ -151,6 +148,14 @@ class Constant:
         return _expected(self.type)
 
 
+def constant(default: Any, text: str, check: Check | None = None) -> Any:
+    """A field with its default, what help says of it, and its range, which `check_fields` checks at construction."""
+    metadata: dict[str, Any] = {"help": text}
+    if check is not None:
+        metadata["check"] = check
+    return field(default=default, metadata=metadata)
+
+
 def constants_of(
     factory: Callable[..., Any], settings: Sequence[str] = ()
 ) -> list[Constant]:
@@ -161,13 +166,13 @@ def constants_of(
     kinds = _types(factory)
     return [
         Constant(
-            field.name,
-            kinds[field.name],
-            None if field.default is MISSING else field.default,
-            str(field.metadata.get("help", "")),
+            each.name,
+            kinds[each.name],
+            None if each.default is MISSING else each.default,
+            str(each.metadata.get("help", "")),
         )
-        for field in fields(made)
-        if field.init and not field.name.startswith("_") and field.name not in settings
+        for each in fields(made)
+        if each.init and not each.name.startswith("_") and each.name not in settings
     ]
 
 

@@ -6,7 +6,6 @@ import csv
 import gzip
 import hashlib
 import io
-import json
 import os
 import re
 import tarfile
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 
 from bft.models.cells import GAPS
 from bft.models.errors import InputError
-from bft.models.limited_reading import (
+from bft.models.files import (
     BLOCK,
     MAX_LINE,
     gathered,
@@ -181,20 +180,14 @@ def read_blocks(path: Path, rows: int | None = None) -> Iterator[pd.DataFrame]:
 
 def _found(path: Path) -> Path:
     """Give the file meant by `path`: itself, or the published one of that name without suffix."""
-    if path.is_dir():
-        raise InputError("is a directory, expected a file", file=path)
-    if os.path.lexists(path):
+    if os.path.lexists(path) or _suffix(path.name) is not None:
         return path
-    tried = [path]
-    if _suffix(path.name) is None and path.name:
-        for suffix in (".pkl", ".tar.gz"):
-            tried.append(path.with_name(path.name + suffix))
-            if tried[-1].is_file():
-                return tried[-1]
-    names = ", ".join(other.name for other in tried[1:])
-    raise InputError(
-        f"no such file{f', nor {names} beside it' if names else ''}", file=path
-    )
+    tried = [path.with_name(path.name + suffix) for suffix in (".pkl", ".tar.gz")]
+    found = next((each for each in tried if each.is_file()), None)
+    if found is None:
+        names = ", ".join(each.name for each in tried)
+        raise InputError(f"no such file, nor {names} beside it", file=path)
+    return found
 
 
 def _suffix(name: str) -> str | None:
@@ -249,21 +242,18 @@ def _read_archive(unpacked: gzip.GzipFile, file: str) -> pd.DataFrame:
     with tarfile.open(fileobj=unpacked, mode="r|") as archive:
         for member in archive:
             names.append(ascii(member.name)[1:-1])
-            # Links lead elsewhere, sparse files are as large as they claim, ._ files are macOS's.
-            regular = member.isreg() and not member.issparse()
-            hidden = Path(member.name).name.startswith("._")
-            content = archive.extractfile(member) if regular and not hidden else None
-            if content is not None and member.name.lower().endswith(tuple(_READERS)):
+            hidden = Path(member.name).name.startswith("._")  # macOS's
+            is_table = member.isreg() and _suffix(member.name) in _READERS
+            if is_table and not hidden and (content := archive.extractfile(member)):
                 tables[names[-1]] = gathered(content, file)
     while unpacked.read(BLOCK):  # to the end, where gzip compares its check sum
         pass
     if len(tables) != 1:
-        listed = list(tables) or names
-        shown = ", ".join(listed[:10]) + (", ..." if len(listed) > 10 else "")
+        shown = ", ".join((list(tables) or names)[:10])
         raise InputError(
             f"holds {len(tables) or 'no'} tables, expected one ({', '.join(_READERS)})",
             file=file,
-            hint=f"{'they are' if tables else 'it holds'} {shown or 'nothing'}",
+            hint=f"it holds {shown or 'nothing'}",
         )
     name, table = tables.popitem()
     return _read(table, _suffix(name) or "", f"{file}, {name}")
@@ -295,10 +285,6 @@ def _read_pickle(stream: BinaryIO, file: str) -> pd.DataFrame:
             f"holds a {type(frame).__name__}, expected a DataFrame", file=file
         )
     return frame
-
-
-def _read_parquet(stream: BinaryIO, file: str) -> pd.DataFrame:
-    return next(_frames(stream, file))
 
 
 def parquet_metadata(schema: pa.Schema) -> dict[str, str]:
@@ -419,19 +405,15 @@ def _with_numbers(frame: pd.DataFrame, file: str) -> pd.DataFrame:
         name: column.str.fullmatch(number, flags=re.ASCII).fillna(False).astype(bool)
         for name, column in cells.items()
     }
-    numeric = {
-        name
-        for name, column in cells.items()
-        if (like[name] | column.isna() | (column == "")).all()
-    }
     commas = {
         name: like[name] & column.str.contains(",", regex=False, na=False)
         for name, column in cells.items()
     }
     decimal = next((name for name, matches in commas.items() if matches.any()), None)
     for name, column in cells.items():
+        numeric = (like[name] | column.isna() | (column == "")).all()
         points = like[name] & column.str.contains(".", regex=False, na=False)
-        if decimal is not None and name in numeric and points.any():
+        if decimal is not None and numeric and points.any():
             row = int(points.to_numpy().argmax())
             message = f"{column.iloc[row]!r} has a point, while column {decimal} has decimal commas"
             raise InputError(
@@ -442,9 +424,7 @@ def _with_numbers(frame: pd.DataFrame, file: str) -> pd.DataFrame:
                 hint="write all numbers one way",
             )
         column = column.mask(commas[name], column.str.replace(",", ".", regex=False))
-        frame[name] = (
-            pd.to_numeric(column.mask(column == "")) if name in numeric else column
-        )
+        frame[name] = pd.to_numeric(column.mask(column == "")) if numeric else column
     return frame
 
 
@@ -501,8 +481,6 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
             continue
         try:
             record = parse_json(line.decode("utf-8-sig" if row == 1 else "utf-8"))
-            if b"\\ud" in line or b"\\uD" in line:
-                json.dumps(record, ensure_ascii=False).encode()
         except UnicodeError as error:
             message = f"not UTF-8 text: {error}"
             raise InputError(message, file=file, row=row) from error
@@ -520,18 +498,12 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
         records.append(record)
     if not records:
         raise InputError("is empty", file=file)
-    try:
-        return pd.DataFrame(records)
-    except OverflowError as error:  # before pandas 3.1
-        raise InputError(
-            "holds a whole number beyond 1.8e308, the largest that floats reach",
-            file=file,
-        ) from error
+    return pd.DataFrame(records)
 
 
 # By suffix: what the first bytes must say (None: text), and what reads it.
 _READERS: Final[dict[str, tuple[str | None, Reader]]] = {
-    ".parquet": ("a Parquet file", _read_parquet),
+    ".parquet": ("a Parquet file", lambda stream, file: next(_frames(stream, file))),
     ".csv": (None, _read_csv),
     ".jsonl": (None, _read_jsonl),
     ".pkl": ("a pickle", _read_pickle),

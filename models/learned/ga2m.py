@@ -7,8 +7,7 @@ library's object would be saved as a pickle, which runs code when it is read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +16,10 @@ from bft.models.curves import FloatArray
 from bft.models.errors import InputError
 from bft.models.plugins import extra
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 # How many pairs of features may have a term of their own.
 PAIRS: Final = 5
 # Fewer rows teach nothing.
 MIN_ROWS: Final = 20
-# A figure has so many terms, the most important ones, and so many in a row.
-MAX_SHAPES: Final = 9
-COLUMNS: Final = 3
-# Values beyond these quantiles of the data are not drawn: a few odd jobs would squeeze all others.
-SHOWN: Final = (0.01, 0.99)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,10 +76,6 @@ class AdditiveModel:
         for term in self.terms:
             result += term.at(x)
         return result
-
-    def importance(self, x: FloatArray) -> FloatArray:
-        """Mean absolute contribution of each term to the rows of x, in units of the target: shape (terms,)."""
-        return np.array([np.abs(term.at(x)).mean() for term in self.terms])
 
 
 def fit_ga2m(x: FloatArray, y: FloatArray, seed: int = 0) -> AdditiveModel:
@@ -157,90 +144,3 @@ def additive(machine: Any) -> AdditiveModel:
         inner = np.asarray(scores, dtype=np.float64)[(slice(1, -1),) * len(features)]
         terms.append(Term(tuple(map(int, features)), cuts, inner))
     return AdditiveModel(float(np.ravel(machine.intercept_)[0]), tuple(terms))
-
-
-def write_shapes(
-    model: AdditiveModel, rows: pd.DataFrame, path: str | Path, *, target: str
-) -> None:
-    """Draw the terms that matter most, the largest mean contribution first; the same model gives the same bytes.
-
-    Parameters
-    ----------
-    model
-        The model.
-    rows
-        Rows like those in use, a column a feature: they define the weight of features and the range to draw. Small
-        strokes below a curve mark their deciles.
-    path
-        A .png file. OSErrors are the caller's.
-    target
-        The target of the model, for the axes.
-
-    Raises
-    ------
-    InputError
-        When matplotlib is not installed.
-    """
-    figures = extra("matplotlib.figure", "report")
-    agg = extra("matplotlib.backends.backend_agg", "report")
-    x = rows.to_numpy(dtype=np.float64)
-    weights = model.importance(x)
-    order = np.argsort(-weights, kind="stable")[:MAX_SHAPES]
-    figure = figures.Figure(
-        figsize=(3.6 * COLUMNS, 2.8 * -(-len(order) // COLUMNS)),
-        dpi=100,
-        layout="constrained",
-    )
-    agg.FigureCanvasAgg(figure)
-    singles = [model.terms[i] for i in order if len(model.terms[i].features) == 1]
-    scores = np.concatenate([[0.0], *(term.scores for term in singles)])
-    margin = 0.05 * np.ptp(scores) or 1.0
-    for place, index in enumerate(order, start=1):
-        axes = figure.add_subplot(-(-len(order) // COLUMNS), COLUMNS, place)
-        term = model.terms[index]
-        names = [rows.columns[feature] for feature in term.features]
-        axes.set_title(f"mean effect {weights[index]:.2f}", fontsize=9)
-        axes.tick_params(labelsize=8)
-        axes.set_xlabel(names[0], fontsize=9)
-        edges = [
-            _edges(cuts, x[:, feature])
-            for feature, cuts in zip(term.features, term.cuts, strict=True)
-        ]
-        bins = [
-            np.searchsorted(cuts, (axis[1:] + axis[:-1]) / 2, side="right")
-            for cuts, axis in zip(term.cuts, edges, strict=True)
-        ]
-        drawn = term.scores[np.ix_(*bins)]
-        if len(names) == 2:
-            limit = float(np.abs(drawn).max()) or 1.0
-            image = axes.pcolormesh(
-                *edges, drawn.T, cmap="RdBu_r", vmin=-limit, vmax=limit
-            )
-            figure.colorbar(image, ax=axes).ax.tick_params(labelsize=8)
-            axes.set_ylabel(names[1], fontsize=9)
-            continue
-        axes.stairs(drawn, edges[0], baseline=None, linewidth=1.5)
-        axes.axhline(0.0, color="0.7", linewidth=0.8, zorder=0)
-        deciles = np.quantile(x[:, term.features[0]], np.linspace(0.1, 0.9, 9))
-        axes.plot(
-            deciles,
-            np.zeros(9),
-            "|",
-            color="0.3",
-            markersize=6,
-            transform=axes.get_xaxis_transform(),
-            clip_on=False,
-        )
-        axes.set_xlim(edges[0][0], edges[0][-1])
-        axes.set_ylim(scores.min() - margin, scores.max() + margin)
-        axes.set_ylabel(f"adds to {target}", fontsize=8)
-    # Without metadata, as they name the version of matplotlib.
-    figure.savefig(path, format="png", metadata={"Software": None})
-
-
-def _edges(cuts: FloatArray, values: FloatArray) -> FloatArray:
-    """Borders of the bins within the range that is drawn."""
-    low, high = np.quantile(values, SHOWN)
-    if high <= low:
-        low, high = low - 0.5, low + 0.5
-    return np.concatenate([[low], cuts[(cuts > low) & (cuts < high)], [high]])

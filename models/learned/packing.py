@@ -7,7 +7,6 @@ decision tree small enough to be read by the people whose jobs it judges.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,8 +100,10 @@ class PackingAnalyser:
     --------
     >>> split = [np.array(column) for column in ([0, -1, -1], [60.0, 0, 0], [1, 1, 2], [2, 1, 2], [0.0, 0, 2])]
     >>> analyser = PackingAnalyser(Tree(*split))  # left (score 0) up to 60 % of utilisation, else right (score 2)
-    >>> analyser.score({"gpu_util": 80.0, "gmem_util": 20.0, "gmem": 4096.0, "amp": 0})
-    2
+    >>> import pandas as pd
+    >>> profiles = pd.DataFrame({"gpu_util": [80.0], "gmem_util": [20.0], "gmem": [4096.0], "amp": [0]})
+    >>> analyser.scores(profiles).tolist()
+    [2]
     >>> print(analyser.rules())
     gpu_util <= 60
       sharing score 0
@@ -150,12 +151,6 @@ class PackingAnalyser:
         """Sharing scores of profiles, each 0, 1 or 2: int64 of shape (profiles,)."""
         rows = Rows(profiles, source).require(FEATURES)
         return self.tree.predict(_features(rows)).astype(np.int64)
-
-    def score(self, profile: Mapping[str, float]) -> int:
-        """Sharing score of one profile: 0, 1 or 2."""
-        import pandas as pd
-
-        return int(self.scores(pd.DataFrame([dict(profile)]))[0])
 
     def rules(self) -> str:
         """The tree in words, a line a step."""

@@ -20,10 +20,10 @@ import numpy as np
 import pandas as pd
 
 from bft.models.errors import InputError
+from bft.models.files import read_json
 from bft.models.learned.duration import DurationEstimator
 from bft.models.learned.forecast import Forecaster
 from bft.models.learned.packing import PackingAnalyser
-from bft.models.limited_reading import read_json
 
 Model: TypeAlias = DurationEstimator | Forecaster | PackingAnalyser
 M = TypeVar("M", bound=Model)

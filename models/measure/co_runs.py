@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final, NoReturn
 
 import numpy as np
+import pandas as pd
 
 from bft.models import InputError
-from bft.models.measure.gpu_usage import DeviceState, Gauge, Usage, usage_of
+from bft.models.measure.gpu_usage import Gauge, Usage, usage_of
 from bft.models.measure.training_log import read_step_times
 from bft.models.measure.xi_measurements import mean_step_s
 
@@ -106,8 +106,7 @@ def measure(
     """Run two commands alone and together, and measure how much each slows down with the other.
 
     Of the runs together, only steps count during which both had passed their warm-up and neither had ended.
-    Everything started is ended before this returns or raises, children and KeyboardInterrupt included; only a process
-    that left both its session and its parent escapes.
+    Both commands are ended before this returns or raises, with their children, unless these left their session.
 
     Parameters
     ----------
@@ -130,20 +129,20 @@ def measure(
     sides = dict(zip("AB", commands, strict=True))
     alone: dict[str, list[float]] = {"A": [], "B": []}
     shared: dict[str, list[float]] = {"A": [], "B": []}
-    before: dict[str, list[DeviceState]] = {}
-    samples: dict[str, list[list[DeviceState]]] = {"A": [], "B": []}
+    before: dict[str, pd.DataFrame] = {}
+    samples: dict[str, list[pd.DataFrame]] = {"A": [], "B": []}
     for turn in range(plan.repeats):
         for names in ("A", "B", "AB") if turn % 2 == 0 else ("AB", "B", "A"):
             doing = "both together" if names == "AB" else f"{names} alone"
             note(f"round {turn + 1} of {plan.repeats}: {doing}")
-            reading = gauge if len(names) == 1 else None
             run = {name: sides[name] for name in names}
-            seconds, idle, seen = _run(run, plan, reading)
+            if names == "AB":
+                seconds, _, _ = _run(run, plan, None)
+            else:
+                seconds, before[names], seen = _run(run, plan, gauge)
+                samples[names] += seen
             for name, value in zip(names, seconds, strict=True):
                 (shared if names == "AB" else alone)[name].append(value)
-            if names != "AB":
-                before[names] = idle
-                samples[names] += seen
     # Memory counts above what was in use before the last run.
     first, second = (
         replace(
@@ -193,12 +192,12 @@ def slowdown(
 
 def _run(
     commands: Mapping[str, Sequence[str]], plan: Plan, gauge: Gauge | None
-) -> tuple[list[float], list[DeviceState], list[list[DeviceState]]]:
+) -> tuple[list[float], pd.DataFrame, list[pd.DataFrame]]:
     """Mean seconds of a step of each command, over steps that began and ended while all were training.
 
     Also the devices before they began, and meanwhile.
     """
-    before = gauge.once() if gauge else []
+    before = gauge.once() if gauge else pd.DataFrame()
     doing = "alone" if len(commands) == 1 else "beside the other"
     with ExitStack() as running:
         processes = [
@@ -207,7 +206,8 @@ def _run(
         ]
         deadline = time.monotonic() + plan.time_limit_s
         warming = f"of warm-up {doing}"
-        _await(processes, None, plan, plan.warmup, 0.0, deadline, warming)
+        none = [0] * len(processes)
+        _await(processes, none, plan, plan.warmup, 0.0, deadline, warming)
         since = [len(process.lines) for process in processes]
         samples = running.enter_context(gauge.watching()) if gauge else []
         # The step under way when all were warm began before: one more is needed, and dropped.
@@ -218,7 +218,7 @@ def _run(
 
 def _await(
     processes: Sequence[_Process],
-    since: Sequence[int] | None,
+    since: Sequence[int],
     plan: Plan,
     wanted: int,
     at_least_s: float,
@@ -226,7 +226,6 @@ def _await(
     doing: str,
 ) -> list[list[float]]:
     """Seconds of the steps of each process in its lines from `since` on: `wanted` or more, while all of them run."""
-    since = since or [0] * len(processes)
     until = min(time.monotonic() + at_least_s, deadline)
     while True:
         running = [process.read(POLL_S / len(processes)) for process in processes]
@@ -239,16 +238,10 @@ def _await(
                 return matches
             continue
         for process, seconds, alive in zip(processes, matches, running, strict=True):
-            others = [
-                f" (which had {len(other)})"
-                for other in matches
-                if other is not seconds
-            ]
-            process.expect_more(
-                alive,
-                deadline,
-                "".join([f"{len(seconds)} of {wanted} step times {doing}", *others]),
-            )
+            so_far = f"{len(seconds)} of {wanted} step times {doing}"
+            for other in matches:
+                so_far += "" if other is seconds else f" (which had {len(other)})"
+            process.expect_more(alive, deadline, so_far)
 
 
 class _Process:
@@ -351,19 +344,12 @@ class _Process:
 
     def stop(self) -> None:
         """End the command with its children."""
-        others = _descendants(self._process.pid)
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(
-                    self._process.pid, number
-                )  # the group lives on when its leader has ended
-            for pid in filter(_alive, others):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+                # The group lives on when its leader has ended.
+                os.killpg(self._process.pid, number)
             until = time.monotonic() + GRACE_S
-            while time.monotonic() < until and (
-                self._process.poll() is None or any(map(_alive, others))
-            ):
+            while time.monotonic() < until and self._process.poll() is None:
                 self.read(POLL_S)  # a process blocked on a full terminal cannot end
         os.close(self._terminal)
 
@@ -383,40 +369,9 @@ def _step_seconds(lines: Sequence[str], pattern: str | None) -> list[float]:
     """Seconds of each step (or of a sample, in any unit that is the same in all runs) in these lines."""
     try:
         # A batch size of 1 turns samples/s into s/sample, whether or not these lines name the batch size.
-        return [
-            float(s)
-            for s in read_step_times(lines, pattern, batch_size=1.0, warmup=0).seconds
-        ]
+        times = read_step_times(lines, pattern, batch_size=1.0, warmup=0)
+        return list(map(float, times.seconds))
     except InputError as error:
         if not error.what.startswith("tells no step times"):
             raise
         return []
-
-
-def _descendants(pid: int) -> list[int]:
-    """Children of a process, and their children, in any session; none without /proc."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError):
-            fields = entry.read_text(errors="replace").rpartition(")")[2].split()
-            parents.setdefault(int(fields[1]), []).append(int(entry.parent.name))
-    pids, left = [], [pid]
-    while left:
-        children = parents.get(left.pop(), [])
-        pids += children
-        left += children
-    return pids
-
-
-def _alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits for its parent to notice does not."""
-    try:
-        return (
-            Path(f"/proc/{pid}/stat")
-            .read_text(errors="replace")
-            .rpartition(")")[2]
-            .split()[0]
-            != "Z"
-        )
-    except (OSError, IndexError):
-        return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations_with_replacement
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from bft.models.sharing.xi_repairs import PAIR_COLUMNS, label_of
 from bft.models.sharing.xi_table import xi_from_frame
 from bft.models.tables import read_table
 
-XI, PROFILES, FAILED = "xi.csv", "profiles.csv", "failed.csv"
+XI, PROFILES = "xi.csv", "profiles.csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,6 @@ def read_configurations(path: str | Path) -> list[Configuration]:
     return list(configurations.values())
 
 
-def all_pairs(configurations: Sequence[Configuration]) -> list[Pair]:
-    """Every pair of configurations, including pairs with itself."""
-    return list(combinations_with_replacement(configurations, 2))
-
-
 def read_pairs(path: str | Path, configurations: Sequence[Configuration]) -> list[Pair]:
     """Read which pairs to measure: columns model_a, model_b and, optionally, batch_a, batch_b, as `xi check` writes.
 
@@ -101,24 +96,17 @@ def read_pairs(path: str | Path, configurations: Sequence[Configuration]) -> lis
     ):
         sides = []
         for side in "ab":
-            model, batch = (
-                row.name(f"model_{side}"),
-                row.number(f"batch_{side}", None, above=0),
-            )
-            fitting = [
-                each
-                for each in configurations
-                if each.model == model and batch in (None, each.batch)
-            ]
-            if not fitting:
-                raise row.error(
-                    f"model_{side}",
-                    f"no command for {label_of(model, batch)} in the table of trainings",
+            model = row.name(f"model_{side}")
+            batch = row.number(f"batch_{side}", None, above=0)
+            named = [each for each in configurations if each.model == model]
+            sides.append([each for each in named if batch in (None, each.batch)])
+            if not sides[-1]:
+                what = (
+                    f"no command for {label_of(model, batch)} in the table of trainings"
                 )
-            sides.append(fitting)
-        for a in sides[0]:
-            for b in sides[1]:
-                pairs.setdefault(frozenset((a, b)), (a, b))
+                raise row.error(f"model_{side}", what)
+        for a, b in product(*sides):
+            pairs.setdefault(frozenset((a, b)), (a, b))
     return list(pairs.values())
 
 
@@ -133,7 +121,7 @@ def xi_row(
 
 
 class Collection:
-    """The measurements in a folder: ξ, profiles of trainings alone, and failures.
+    """The measurements in a folder: ξ, and profiles of trainings alone.
 
     Parameters
     ----------
@@ -152,9 +140,7 @@ class Collection:
         replace: Callable[[pd.DataFrame, Path], None],
     ) -> None:
         self._folder, self._units, self._replace = Path(folder), units, replace
-        self._xi, self._profiles, self._failed = (
-            self._read(name) for name in (XI, PROFILES, FAILED)
-        )
+        self._xi, self._profiles = self._read(XI), self._read(PROFILES)
         if self._xi:
             xi_from_frame(pd.DataFrame(self._xi), source=str(self._folder / XI))
 
@@ -162,39 +148,25 @@ class Collection:
         """Whether the pair has been measured."""
         return _key(self._columns(pair)) in map(_key, self._xi)
 
-    def failed(self, pair: Pair) -> bool:
-        """Whether the pair could not be measured before."""
-        return _names(pair) in ((row["a"], row["b"]) for row in self._failed)
-
     def measure(
         self, pair: Pair, plan: Plan, note: Callable[[str], None], gauge: Gauge | None
-    ) -> str | None:
-        """Measure a pair and keep the result, in the place of an earlier one; return the reason where it failed."""
-        others = [row for row in self._failed if (row["a"], row["b"]) != _names(pair)]
-        try:
-            sides = measure((pair[0].command, pair[1].command), plan, note, gauge)
-        except InputError as error:
-            a, b = _names(pair)
-            self._failed = [*others, {"a": a, "b": b, "reason": error.what}]
-            self._keep(FAILED, self._failed)
-            return error.what
+    ) -> None:
+        """Measure a pair and keep the result, in the place of an earlier one.
+
+        Raises
+        ------
+        InputError
+            See `bft.models.measure.co_runs.measure`.
+        """
+        sides = measure((pair[0].command, pair[1].command), plan, note, gauge)
         row = xi_row(self._columns(pair), sides, plan.repeats)
         self._xi = [each for each in self._xi if _key(each) != _key(row)] + [row]
+        known = {(each["model"], each.get("batch")): each for each in self._profiles}
         for each, side in zip(pair, sides, strict=True):
-            profile = profile_of(each.model, each.batch, side)
-            where = each.model, each.batch
-            kept = [
-                old
-                for old in self._profiles
-                if (old["model"], old.get("batch")) != where
-            ]
-            self._profiles = [*kept, profile]
+            known[each.model, each.batch] = profile_of(each.model, each.batch, side)
+        self._profiles = list(known.values())
         self._keep(XI, self._xi)
         self._keep(PROFILES, labelled(self._profiles, self._xi))
-        if self._failed:
-            self._failed = others
-            self._keep(FAILED, others)
-        return None
 
     def _columns(self, pair: Pair) -> dict[str, Any]:
         """What a row of the ξ table names of a pair."""
@@ -204,8 +176,6 @@ class Collection:
 
     def _keep(self, name: str, rows: list[dict[str, Any]]) -> None:
         frame = pd.DataFrame(rows).dropna(axis="columns", how="all")
-        if not rows:
-            frame = pd.DataFrame(columns=["a", "b", "reason"])
         self._replace(frame, self._folder / name)
 
     def _read(self, name: str) -> list[dict[str, Any]]:
@@ -223,10 +193,6 @@ def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
         (row[f"model_{end}"], row.get(f"batch_{end}") or 0.0) for end in "ab"
     )
     return (*sides, row.get("units") or 0.0)
-
-
-def _names(pair: Pair) -> tuple[str, str]:
-    return str(pair[0]), str(pair[1])
 
 
 def profile_of(model: str, batch: float | None, side: Slowdown) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -10,9 +11,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from bft.models.errors import InputError
 
@@ -21,36 +23,20 @@ MIB: Final = 2**20
 ANSWER_S: Final = 30.0
 # The query for nvidia-smi, in this order (its manual: --query-gpu, --help-query-gpu).
 _NVIDIA_QUERY: Final = "index,utilization.gpu,utilization.memory,memory.used"
-# Keys of `rocm-smi --json`; names differ between versions, and the first one present counts.
-_ROCM_UTIL: Final = ("GPU use (%)",)
-_ROCM_MEMORY_UTIL: Final = ("GPU Memory Read/Write Activity (%)", "GPU memory use (%)")
-_ROCM_USED: Final = ("VRAM Total Used Memory (B)",)
+# Columns of a state, and the keys of `rocm-smi --json` for each: versions differ, the first one present counts.
+_ROCM_KEYS: Final = {
+    "gpu_util": ("GPU use (%)",),
+    "gmem_util": ("GPU Memory Read/Write Activity (%)", "GPU memory use (%)"),
+    "memory_mib": ("VRAM Total Used Memory (B)",),
+}
 _CARD: Final = re.compile(r"card(\d+)", re.ASCII)
 
+Reader = Callable[[], pd.DataFrame]
+"""Reads the state of all devices: a row each, its index as the vendor's tool numbers it.
 
-@dataclass(frozen=True, slots=True)
-class DeviceState:
-    """State of one device at one instant.
-
-    Parameters
-    ----------
-    index
-        As the vendor's tool numbers it.
-    gpu_util, gmem_util
-        Percent of the time in which some kernel ran, and in which its memory was read or written; NaN where the device
-        does not report it.
-    memory_mib
-        Memory in use on the device, by any process.
-    """
-
-    index: int
-    gpu_util: float
-    gmem_util: float
-    memory_mib: float
-
-
-Reader = Callable[[], list[DeviceState]]
-"""Reads the state of all devices."""
+Columns: gpu_util and gmem_util, percent of the time in which some kernel ran, and in which its memory was read or
+written, NaN where the device does not report it; memory_mib, memory in use on the device by any process.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +62,28 @@ class Usage:
     samples: int
 
 
-def usage_of(
-    before: Sequence[DeviceState], samples: Sequence[Sequence[DeviceState]]
-) -> Usage:
-    """Sum up samples of devices; those are left out that were not there before the job.
+def usage_of(before: pd.DataFrame, samples: Sequence[pd.DataFrame]) -> Usage:
+    """Sum up samples of devices (see `Reader`); those are left out that were not there before the job.
 
     Examples
     --------
-    >>> idle = [DeviceState(0, 0.0, 0.0, 500.0)]
-    >>> usage_of(idle, [[DeviceState(0, 80.0, 30.0, 2548.0)], [DeviceState(0, 90.0, 40.0, 1524.0)]])
+    >>> columns = ["gpu_util", "gmem_util", "memory_mib"]
+    >>> idle = pd.DataFrame([[0.0, 0.0, 500.0]], columns=columns)
+    >>> busy = [pd.DataFrame([row], columns=columns) for row in ([80.0, 30.0, 2548.0], [90.0, 40.0, 1524.0])]
+    >>> usage_of(idle, busy)
     Usage(gpu_util=85.0, gmem_util=35.0, gmem=1536.0, memory_gib=2.0, samples=2)
     """
-    base = {state.index: state.memory_mib for state in before}
-    states = [state for sample in samples for state in sample if state.index in base]
-    if not states:
+    seen = pd.concat([before[:0], *samples])
+    seen = seen[seen.index.isin(before.index)]
+    if seen.empty:
         raise InputError(
             "no GPU was read while the job ran alone; let it run longer, or sample more often"
         )
-    memory = np.maximum([state.memory_mib - base[state.index] for state in states], 0.0)
+    base = before["memory_mib"][seen.index].to_numpy()
+    memory = np.maximum(seen["memory_mib"].to_numpy() - base, 0.0)
     return Usage(
-        gpu_util=float(np.mean([state.gpu_util for state in states])),
-        gmem_util=float(np.mean([state.gmem_util for state in states])),
+        gpu_util=float(seen["gpu_util"].mean(skipna=False)),
+        gmem_util=float(seen["gmem_util"].mean(skipna=False)),
         gmem=float(memory.mean()),
         memory_gib=float(memory.max()) / 1024,
         samples=len(samples),
@@ -121,7 +108,7 @@ class Gauge:
     devices: tuple[int, ...] = ()
     every_s: float = 1.0
 
-    def once(self) -> list[DeviceState]:
+    def once(self) -> pd.DataFrame:
         """The state of the devices now.
 
         Raises
@@ -130,18 +117,16 @@ class Gauge:
             When one of them is not there, or the tool fails.
         """
         states = self.read()
-        missing = sorted(set(self.devices) - {state.index for state in states})
+        missing = sorted(set(self.devices) - set(states.index))
         if missing:
-            there = ", ".join(str(state.index) for state in states) or "none"
+            there = ", ".join(map(str, states.index)) or "none"
             raise InputError(f"no GPU {missing[0]}; there are {there}")
-        return [
-            state for state in states if not self.devices or state.index in self.devices
-        ]
+        return states.loc[list(self.devices)] if self.devices else states
 
     @contextmanager
-    def watching(self) -> Iterator[list[list[DeviceState]]]:
+    def watching(self) -> Iterator[list[pd.DataFrame]]:
         """Sample in the background while the block runs; yields the list that grows. A failure is raised at the end."""
-        samples: list[list[DeviceState]] = []
+        samples: list[pd.DataFrame] = []
         failed: list[InputError] = []
         done = threading.Event()
 
@@ -164,7 +149,7 @@ class Gauge:
             raise failed[0]
 
 
-def nvidia_smi() -> list[DeviceState]:
+def nvidia_smi() -> pd.DataFrame:
     """Devices by `nvidia-smi`: one line a device, fields with commas between, `[N/A]` where it does not report one.
 
     Raises
@@ -172,21 +157,20 @@ def nvidia_smi() -> list[DeviceState]:
     InputError
         When it cannot be run, fails, or gives an unexpected answer.
     """
-    lines = _answer(
+    text = _answer(
         ["nvidia-smi", f"--query-gpu={_NVIDIA_QUERY}", "--format=csv,noheader,nounits"]
-    ).splitlines()
-    states = []
-    for line in filter(str.strip, lines):
-        cells = [_percent(cell) for cell in line.split(",")]
-        if len(cells) != 4 or not (cells[0].is_integer() and cells[3] == cells[3]):
-            raise InputError(
-                f"nvidia-smi: expected index, two utilisations and memory in use, not {line!r}"
-            )
-        states.append(DeviceState(int(cells[0]), *cells[1:]))
+    )
+    table = pd.read_csv(io.StringIO(text), names=["index", *_ROCM_KEYS])
+    numbers = table.apply(pd.to_numeric, errors="coerce")
+    if numbers[["index", "memory_mib"]].isna().any(axis=None):
+        raise InputError(
+            f"nvidia-smi: expected index, two utilisations and memory in use, not {text.strip()[:80]!r}"
+        )
+    states: pd.DataFrame = numbers.set_index("index")
     return states
 
 
-def rocm_smi() -> list[DeviceState]:
+def rocm_smi() -> pd.DataFrame:
     """Devices by `rocm-smi --json`: an object with one entry for each card.
 
     Raises
@@ -198,30 +182,27 @@ def rocm_smi() -> list[DeviceState]:
         ["rocm-smi", "--showuse", "--showmemuse", "--showmeminfo", "vram", "--json"]
     )
     try:
-        cards = json.loads(
-            text[text.index("{") :]
-        )  # some versions warn on standard output first
+        # Some versions warn on standard output first.
+        cards = json.loads(text[text.index("{") :])
     except ValueError:
         raise InputError(
             f"rocm-smi: expected a JSON object, not {text.strip()[:80]!r}"
         ) from None
-    states = []
+    states: dict[int, list[float]] = {}
     for name, card in cards.items():
-        number = _CARD.fullmatch(name)
-        if number is None or not isinstance(card, dict):
-            continue
-        used = _first(card, _ROCM_USED)
-        if used != used:
-            raise InputError(f"rocm-smi: {name} has no {_ROCM_USED[0]!r}")
-        states.append(
-            DeviceState(
-                int(number[1]),
-                _first(card, _ROCM_UTIL),
-                _first(card, _ROCM_MEMORY_UTIL),
-                used / MIB,
-            )
-        )
-    return states
+        if number := _CARD.fullmatch(name):
+            cells = [
+                next((card[key] for key in keys if key in card), None)
+                for keys in _ROCM_KEYS.values()
+            ]
+            states[int(number[1])] = pd.to_numeric(
+                pd.Series(cells), errors="coerce"
+            ).tolist()
+    table = pd.DataFrame.from_dict(states, "index", columns=list(_ROCM_KEYS))
+    if table["memory_mib"].isna().any():
+        raise InputError(f"rocm-smi: a card has no {_ROCM_KEYS['memory_mib'][0]!r}")
+    table["memory_mib"] /= MIB
+    return table
 
 
 # Readers by name, in the order in which they are tried.
@@ -247,7 +228,7 @@ def find_tool(name: str = "auto") -> Reader | None:
     for tool, read in TOOLS.items():
         if shutil.which(tool):
             try:
-                if read():
+                if len(read()):
                     return read
             except InputError:
                 continue  # another one may do
@@ -274,15 +255,3 @@ def _answer(command: list[str]) -> str:
             f"{command[0]} failed with exit code {done.returncode}: {''.join(last)}"
         )
     return done.stdout
-
-
-def _percent(cell: str) -> float:
-    """The number in a cell; NaN for other texts, such as [N/A] and [Not Supported]."""
-    try:
-        return float(cell)
-    except ValueError:
-        return float("nan")
-
-
-def _first(card: dict[str, Any], keys: Sequence[str]) -> float:
-    return next((_percent(str(card[key])) for key in keys if key in card), float("nan"))

@@ -2,6 +2,7 @@ r"""Forms of training logs that are read without a pattern of the user: each is 
 
 A form is written in the language of `--pattern`: its named groups say what a number means. A line has the form of the
 first one in the table that matches it. Nothing is inferred from how numbers develop from line to line.
+To add one, put it into `FORMS` with an example, and its row into the table of docs/models.md.
 `in_question` is for a refused log: whether a number is the time of a step only the user knows.
 """
 
@@ -10,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 # Seconds that one unit of a duration has, by the name of its group.
@@ -305,8 +305,7 @@ def _part(text: str, match: re.Match[str]) -> bool:
 
 def step_counter(text: str) -> re.Match[str] | None:
     """Return the match of what counts steps in a line."""
-    found = (counter.search(text) for counter in _COUNTERS)
-    return next((match for match in found if match is not None), None)
+    return next(filter(None, (counter.search(text) for counter in _COUNTERS)), None)
 
 
 def is_evaluation(text: str) -> bool:
@@ -315,32 +314,6 @@ def is_evaluation(text: str) -> bool:
 
 
 LISTED: Final = 3
-_STAMPED_LINES: Final = 8
-_DIGITS: Final = r"[\d.,]*\d(?:e[+-]?\d+)?"
-_TIMES: Final = ("seconds", *COUNTED[::-1])
-_RATE: Final = r"(?:/|[ _-]?per[ _-]?)s(?:ec(?:ond)?s?)?(?![a-z])"
-# What a number could be, by its unit or its name; the first that fits.
-_GUESSES: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE), groups)
-    for pattern, groups in (
-        (rf"{_BEGIN}(?P<x>{NUMBER})\s?{_STEP}{_RATE}{_ALONE}(?!\s*[:=])", ("steps_per_s",)),
-        (rf"(?:{_STEP}{_RATE}|\bups\b)[a-z/_ ]*\W*(?P<x>{NUMBER})", ("steps_per_s",)),
-        (rf"{_BEGIN}(?P<x>{NUMBER})\s?{_SAMPLES}{_RATE}{_ALONE}(?!\s*[:=])", ("samples_per_s",)),
-        (rf"(?:{_SAMPLES}{_RATE}|\b[if]ps\b)[a-z/_ ]*\W*(?P<x>{NUMBER})", ("samples_per_s",)),
-        (rf"{_BEGIN}(?P<x>{NUMBER})\s?{_TOKENS}{_RATE}{_ALONE}(?!\s*[:=])", ("tokens_per_s",)),
-        (rf"(?:{_TOKENS}{_RATE}|\b[wt]ps\b)[a-z/_ ]*\W*(?P<x>{NUMBER})", ("tokens_per_s",)),
-        (rf"{_BEGIN}(?P<x>{NUMBER})\s?/s(?:ec)?(?![\w/])", ("samples_per_s",)),
-        (rf"(?:speed|throughput)\W*(?P<x>{NUMBER})(?!\s?m?s\b)", ("samples_per_s", "steps_per_s")),
-        (rf"{_BEGIN}(?P<x>{NUMBER})\s?ms(?![\w/])", ("ms",)),
-        (rf"{_BEGIN}(?P<x>{NUMBER})\s?us(?![\w/])", ("us",)),
-        (
-            rf"(?<!per[_ ])(?<!per)(?<!/)(?:time|took|dt|secs?|seconds|elapsed|duration)\W*(?P<x>{NUMBER})"
-            r"(?:\s?s(?![\w/]))?(?![\w:]|[.,][0-9]|\s?(?:min|h)\b)",
-            _TIMES,
-        ),
-        (rf"{_BEGIN}(?P<x>{NUMBER})\s?s(?:/\w+)?(?![\w/])", _TIMES),
-    )
-)  # fmt: skip
 _TIME_WORD: Final = "(?:time|sec|took|elapsed|duration|speed|throughput)"
 _TIMELY: Final = re.compile(
     rf"\d.*(?:{_TIME_WORD}|/s\b|\bm?s\b)|(?:{_TIME_WORD}|\b[utwif]ps\b).*\d",
@@ -370,113 +343,22 @@ def quoted_line(row: int, text: str, max_chars: int = 90) -> str:
 
 
 def in_question(doubts: Sequence[Doubt]) -> str:
-    """Return what a refusal says of lines that could state a step time, with the pattern for each; or ""."""
-    if not doubts:
-        return ""
-    stamped = [doubt.text for doubt in doubts if _is_only_stamped(doubt.text)]
+    """Return what a refusal says of lines that could state a step time, the first for each reason; or ""."""
     by_reason: dict[str, str] = {}
     for doubt in doubts:
-        why, advice = doubt.why, ""
-        if not why and doubt.text in stamped:
-            why, advice = "a time stamp without a step counter", _counting(stamped)
-        elif not why:
-            why, advice = _reason(doubt.text), _advice(doubt.text)
-        line = f"\n  {quoted_line(doubt.row, doubt.text)}: {why}{advice}"
-        by_reason.setdefault(why, line)
-    return (
-        " for certain. In question:" + "".join(list(by_reason.values())[:LISTED]) + "\n"
-    )
+        why = doubt.why or _reason(doubt.text)
+        by_reason.setdefault(why, f"\n  {quoted_line(doubt.row, doubt.text)}: {why}")
+    listed = "".join(list(by_reason.values())[:LISTED])
+    return f" for certain. In question:{listed}\n" if listed else ""
 
 
 def _reason(text: str) -> str:
+    """Why a line is not read, and which groups of a pattern take it."""
+    stamps = STAMPS.matches(text)
+    if stamps and not _TIMELY.search(text[stamps[0].end() :]):
+        return "a time stamp without a step counter; time and step count by them"
     if is_evaluation(text):
         return "evaluation"
-    if _names_a_part(text):
-        return "the rate of a part of the units"
+    if _OF_A_PART.search(text) or _NAMED_PART.search(text):
+        return "the rate of a part of the units; unit_samples_per_s takes it times the units"
     return "in no form that is known"
-
-
-def _names_a_part(text: str) -> bool:
-    return bool(_OF_A_PART.search(text) or _NAMED_PART.search(text))
-
-
-def _is_only_stamped(text: str) -> bool:
-    return bool(STAMPS.matches(text)) and _guess(text) is None
-
-
-def _guess(text: str) -> tuple[re.Match[str], tuple[str, ...]] | None:
-    """Return the first number that could be a time or a rate, and the groups for it."""
-    for pattern, groups in _GUESSES:
-        match = pattern.search(text)
-        if match is not None:
-            return match, groups
-    return None
-
-
-def _advice(text: str) -> str:
-    """Return the patterns that take a number in a line as what it could be."""
-    plain = text.replace("'", "").replace('"', "")
-    guess = _guess(plain)
-    if guess is None:
-        return ""
-    number, groups = guess
-    step = step_counter(plain)
-    if groups == _TIMES and step is None:
-        groups = groups[:1]
-    if groups[0] in ("samples_per_s", "tokens_per_s") and _names_a_part(plain):
-        groups = ("unit_samples_per_s",)
-    elif groups[0] == "steps_per_s" and _OF_A_PART.search(plain):
-        groups = ()  # some programs divide by the number of units, others do not
-    advice = []
-    for group in groups:
-        spans = [(*number.span("x"), group, _DIGITS)]
-        if step is not None and group in COUNTED:
-            spans.append((*step.span("step"), "step", r"[\d,]*\d"))
-        pattern = _pattern(plain, spans)
-        match = re.search(pattern, text) if pattern else None
-        if match and all(match[name] == plain[a:b] for a, b, name, _ in spans):
-            advice.append(f"--pattern '{pattern}' takes it as {group}")
-    return "; " + ", or ".join(advice) if advice else ""
-
-
-def _pattern(plain: str, spans: Sequence[tuple[int, int, str, str]]) -> str:
-    """Return a regular expression that finds numbers by the words before or behind them; "" where there are none."""
-    pieces = []
-    for start, end, name, digits in sorted(spans):
-        word = re.search(r"([A-Za-z][A-Za-z_/]*)\W*$", plain[:start])
-        unit = re.match(r"\s?/?[A-Za-z]+(?:/[A-Za-z]+)*", plain[end:])
-        if unit is not None and "/" in unit[0]:
-            pieces.append(rf"(?P<{name}>{digits})\s*{unit[0].strip()}")
-        elif word is not None:
-            pieces.append(rf"{word[1]}\W*(?P<{name}>{digits})")
-        elif unit is not None:
-            pieces.append(rf"(?P<{name}>{digits})\s*{unit[0].strip()}")
-        else:
-            return ""
-    return ".*?".join(pieces)
-
-
-def _counting(lines: Sequence[str]) -> str:
-    """Return the pattern that counts steps in stamped lines by a number that rises from line to line."""
-    texts = [
-        text[match.end() :]
-        for text in lines[:_STAMPED_LINES]
-        for match in STAMPS.matches(text)[:1]
-    ]
-    numbered = [
-        list(re.finditer(r"(?<![\w:.,/-])\d+(?![\w:.,-])", text)) for text in texts
-    ]
-    if len({len(numbers) for numbers in numbered}) == 1 and len(numbered) > 1:
-        for index, match in enumerate(numbered[0]):
-            before = texts[0][: match.start()]
-            word = re.search(r"(?:[A-Za-z_]+|^|\s)([^\w\s]*)\s*$", before)
-            rises = all(
-                int(later[index][0]) > int(now[index][0])
-                for now, later in pairwise(numbered)
-            )
-            counts_epochs = re.search(r"epoch\W*$", before, re.IGNORECASE)
-            if word is not None and rises and not counts_epochs:
-                stamp = r"(?P<time>\d{4}\S\d\d\S\d\d.\d\d:\d\d:\d\d(?:[.,]\d+)?)"
-                name = re.escape(word[0].strip())
-                return f"; --pattern '{stamp}.*?{name}\\s*(?P<step>\\d+)' takes {match[0]} as step"
-    return "; no number in them rises from line to line"

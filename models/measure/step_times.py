@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -20,9 +20,6 @@ class StepTimes:
     ----------
     seconds
         Seconds a step (or a sample or token, see `per`), float64 of shape (records,), > 0.
-    times
-        When each record was printed, UTC seconds since 1970, float64 of shape (records,); NaN where the line does not
-        say. To cut two logs to the span in which both trained.
     per
         "step"; "sample" when the log gives only samples per second and the batch size is not known; "token" when it
         gives only tokens per second, with an unknown number of tokens per sample.
@@ -45,13 +42,12 @@ class StepTimes:
 
     Examples
     --------
-    >>> steps = StepTimes(np.array([0.5, 0.4, 0.6]), np.full(3, np.nan), per="step", samples=64.0)
+    >>> steps = StepTimes(np.array([0.5, 0.4, 0.6]), per="step", samples=64.0)
     >>> len(steps), steps.median_s
     (3, 0.5)
     """
 
     seconds: FloatArray
-    times: FloatArray
     per: Basis
     samples: float | None
     warmup: int = 0
@@ -104,8 +100,3 @@ class StepTimes:
             )
         low, high = self.interval_s(confidence)
         return self.samples / self.median_s, self.samples / high, self.samples / low
-
-    def between(self, start_s: float, end_s: float) -> StepTimes:
-        """The records printed in [start_s, end_s] (UTC seconds since 1970)."""
-        inside = (self.times >= start_s) & (self.times <= end_s)
-        return replace(self, seconds=self.seconds[inside], times=self.times[inside])

@@ -1,8 +1,8 @@
 """Step times from a training log: durations, rates, or time stamps with a step counter.
 
-A log is read by a form (`log_forms`) or by a pattern of the user. Lines of evaluations and rates of a part of the units
-are left out and counted. A log that fits no form, or contradicts itself, is refused, with the lines in question and the
-pattern to give.
+A log is read by a form (`log_forms`) or by a pattern of the user; either makes a table with a row for each line that
+it fits. Lines of evaluations and rates of a part of the units are left out and counted. A log that fits no form, or
+contradicts itself, is refused, with the lines in question and the reason.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import accumulate
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 
 from bft.models.errors import InputError
-from bft.models.limited_reading import lines, opened
+from bft.models.files import lines, opened
 from bft.models.measure.log_forms import (
     BAR_MARK,
     BATCH_SIZE,
@@ -60,6 +61,15 @@ _NUMBER: Final = re.compile(
     rf"[-+]?{NUMBER}|[-+]?(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|nan|inf(?:inity)?)",
     re.IGNORECASE,
 )
+_OF_USER: Final = "the pattern"
+# What a log times, and the column that says it.
+_KEYS: Final[dict[Basis, str]] = {
+    "step": "step_s",
+    "sample": "samples_per_s",
+    "token": "tokens_per_s",
+}
+# Columns of the table of records, NaN where a line does not say: what the clock of a line tells apart is resolution_s.
+_NUMBERS: Final = (*_KEYS.values(), *COUNTED, *FURTHER, "resolution_s")
 
 
 def read_log(
@@ -134,8 +144,7 @@ def read_step_times(
     Raises
     ------
     InputError
-        When the pattern is none, or the log fits no form or contradicts itself: with lines in question, and the pattern
-        for them.
+        When the pattern is none, or the log fits no form or contradicts itself: with lines in question, and why.
 
     Examples
     --------
@@ -148,93 +157,68 @@ def read_step_times(
         log = _read(lines, FORMS if pattern is None else (BY_NAME[pattern],))
         missing = f" in the form {pattern}" if pattern else ""
     else:
-        found = _matches(lines, _compiled(pattern), units, source)
-        log = _Log({_OF_USER: list(found)})
+        log = _Log(list(_matches(lines, _compiled(pattern), units, source)))
         missing = " that the pattern finds"
-    chosen = _chosen(log, batch_size)
-    if chosen is None:
+    found = _found(log, batch_size)
+    if found is None:
         raise InputError(
-            f"tells no step times{missing}{in_question(log.unread)}",
+            f"tells no step times{missing}{in_question(log.doubts)}",
             file=source or None,
-            hint=f"give a pattern with a named group out of {', '.join(MEASURES)}; known forms are {NAMES}",
+            hint=rf"give a pattern such as 'step (?P<step>\d+) took (?P<seconds>[\d.]+)', with a named group out of "
+            f"{', '.join(MEASURES)}; known forms are {NAMES}",
         )
-    return _finished(chosen, log, batch_size, warmup)
-
-
-_OF_USER: Final = "the pattern"
-
-
-@dataclass(slots=True)
-class _Record:
-    """Record of a step, read from one line of a training log.
-
-    `numbers` has the groups of `log_forms`, but for durations and rates of steps, which are `step_s` here, and
-    `resolution_s`, which is what the clock of the line tells apart. `forms` are those that find a time or rate in the
-    line, `differs` the factor by which these do.
-    """
-
-    row: int
-    text: str
-    numbers: dict[str, float]
-    form: str = _OF_USER
-    forms: tuple[str, ...] = ()
-    differs: float = 1.0
-
-
-@dataclass(slots=True)
-class _Durations:
-    """Durations of one form of lines, not yet rid of warm-up."""
-
-    form: str
-    basis: Basis = "step"
-    by_clock: bool = False
-    seconds: list[float] = field(default_factory=list)
-    records: list[_Record] = field(default_factory=list)
-    ignored: int = 0
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, seconds: float, record: _Record) -> None:
-        """Add a duration to the steps, or count it as invalid."""
-        if np.isfinite(seconds) and seconds > 0:
-            self.seconds.append(seconds)
-            self.records.append(record)
-        else:
-            self.ignored += 1
+    return _step_times(found, log, batch_size, warmup)
 
 
 @dataclass(slots=True)
 class _Log:
-    """The records of a log by their form, timely lines of no form, and the rows of lines that are not used."""
+    """A log as it is read.
 
-    records: dict[str, list[_Record]] = field(default_factory=dict)
-    unread: list[Doubt] = field(default_factory=list)
+    Parameters
+    ----------
+    records
+        What each line says that fits a form: its row, text and form, `forms` (all that find a time or rate in it),
+        `differs` (the factor by which these do), and numbers by `_NUMBERS`.
+    doubts
+        Lines that could state a step time, for a refusal.
+    unused
+        Rows of lines that do not count, by the reason.
+    """
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    doubts: list[Doubt] = field(default_factory=list)
     unused: dict[str, list[int]] = field(default_factory=dict)
 
-    def leave_out(self, why: str, row: int) -> None:
-        """Count a line that is not used."""
-        self.unused.setdefault(why, []).append(row)
+    def leave_out(self, why: str, rows: Iterable[int]) -> None:
+        """Count lines that are not used."""
+        if rows := list(rows):
+            self.unused.setdefault(why, []).extend(rows)
+
+    def doubt(self, record: pd.Series[Any], why: str) -> None:
+        """Put the line that refuses the log before all others."""
+        self.doubts.insert(0, Doubt(record["row"], record["text"], why))
 
 
 def _read(lines: Iterable[str], forms: Sequence[Form]) -> _Log:
-    """Sort the lines of a log by the form that they fit first."""
+    """Read each line of a log by the form that it fits first."""
     log = _Log()
-    for row, full_text in shown_lines(lines):
+    for row, full_text in _with_documents(lines):
         text = full_text[:MAX_LINE]
         if not any(map(str.isdigit, text)):
             continue
         plain = text.replace("'", "").replace('"', "")
-        record = _record(row, text, plain, forms)
+        record = _record(plain, forms)
         if record is not None and not is_evaluation(plain):
-            log.records.setdefault(record.form, []).append(record)
+            log.records.append({"row": row, "text": text, **record})
             continue
         if record is not None:
-            log.leave_out("evaluation", row)
-        if len(log.unread) < _UNREAD and is_timely(text):
-            log.unread.append(Doubt(row, text))
+            log.leave_out("evaluation", [row])
+        if len(log.doubts) < _UNREAD and is_timely(text):
+            log.doubts.append(Doubt(row, text))
     return log
 
 
-def _record(row: int, text: str, plain: str, forms: Sequence[Form]) -> _Record | None:
+def _record(plain: str, forms: Sequence[Form]) -> dict[str, Any] | None:
     """Return what a line says that fits a form; None where it fits none."""
     if BAR_MARK in plain:  # its rate is only that of training where its label says so
         forms = [form for form in forms if BAR_MARK in form.marks]
@@ -246,44 +230,39 @@ def _record(row: int, text: str, plain: str, forms: Sequence[Form]) -> _Record |
     ]
     counter = _tolerant_numbers(step_counter(plain))
     if not counter:  # a stamp alone says nothing
-        found = [
-            (name, each)
-            for name, each in found
-            if name != STAMPS.name or "step" in each
-        ]
+        found = [each for each in found if each[0] != STAMPS.name or "step" in each[1]]
     if not found:
         return None
-    name, numbers = found[0]
+    name, first = found[0]
     others = [
         BATCH_SIZE.search(plain),
         *RATES.matches(plain)[:1],
         *STAMPS.matches(plain)[:1],
     ]
+    numbers = dict(first)
     for further in (counter, *map(_tolerant_numbers, others)):
         numbers = further | numbers
     # A total differs from a worker's rate as it should, and who names a form means its first number.
     rivals = [each for form, each in found if name != "total" or form == name]
-    factors = [1.0]
+    differs = 1.0
     for key in _KEYS.values() if len(forms) > 1 else ():
         values = [each[key] for each in rivals if each.get(key, 0.0) > 0]
-        if found[0][1].get(key):
-            factors.append(max(values) / min(values))
-    forms_found = tuple(dict.fromkeys(form for form, _ in found))
-    return _Record(row, text, numbers, name, forms_found, max(factors))
+        if first.get(key):
+            differs = max(differs, max(values) / min(values))
+    names = tuple(dict.fromkeys(form for form, _ in found))
+    return {"form": name, "forms": names, "differs": differs, **numbers}
 
 
 def _tolerant_numbers(match: re.Match[str] | None) -> dict[str, float]:
     """Return the numbers of a match; none where one of them is not a number, such as the 31st of February."""
-    if match is None:
-        return {}
     try:
-        return _numbers(match)
+        return {} if match is None else _numbers(match)
     except ValueError:
         return {}
 
 
 def _numbers(match: re.Match[str], units: int = 1) -> dict[str, float]:
-    """Return the groups of a match as numbers; `time` is UTC seconds since 1970, `step_s` seconds a step.
+    """Return the groups of a match by `_NUMBERS`: times and rates of steps as seconds a step.
 
     Raises
     ------
@@ -299,9 +278,8 @@ def _numbers(match: re.Match[str], units: int = 1) -> dict[str, float]:
         except ValueError as error:
             raise ValueError(name) from error
         if name in COUNTED:
-            numbers["resolution_s"] = (
-                1e-3 if re.search(r"[.,][0-9]", text[11:] or text) else 1.0
-            )
+            is_fine = re.search(r"[.,][0-9]", text[11:] or text)
+            numbers["resolution_s"] = 1e-3 if is_fine else 1.0
         if name in DURATIONS:
             numbers["step_s"] = value * DURATIONS[name]
         elif name == "steps_per_s":
@@ -371,313 +349,257 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _matches(
     lines: Iterable[str], pattern: re.Pattern[str], units: int, source: str
-) -> Iterator[_Record]:
+) -> Iterator[dict[str, Any]]:
     """Yield what a user's pattern finds; its matches are trusted."""
-    for row, text in enumerate(lines, start=1):
-        # \r overwrites a line on a terminal: each part is a record.
-        for part in text.replace("\r", "\n").split("\n"):
-            match = pattern.search(part)
-            if match is None:
+    for row, text in _shown_lines(lines):
+        match = pattern.search(text)
+        if match is None:
+            continue
+        try:
+            numbers = _numbers(match, units)
+        except ValueError as error:
+            name = str(error)
+            expected = "a number"
+            if name == "time":
+                expected = "a time stamp such as 2021-02-10 20:21:15 or seconds"
+            raise InputError(
+                f"expected {expected} in the group {name}, not {match[name]!r}",
+                file=source or None,
+                row=row,
+            ) from None
+        if numbers.keys() - set(FURTHER):
+            yield {
+                "row": row,
+                "text": text,
+                "form": _OF_USER,
+                "differs": 1.0,
+                **numbers,
+            }
+
+
+@dataclass(slots=True)
+class _Durations:
+    """Durations that the records of one form state or imply, not yet rid of warm-up.
+
+    `records` are those with a duration, in the column `seconds`; `ignored` counts those whose duration is not > 0.
+    """
+
+    records: pd.DataFrame
+    ignored: int
+    basis: Basis = "step"
+    by_clock: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+def _found(log: _Log, batch_size: float | None) -> _Durations | None:
+    """Return the durations of the first form that has any; lines of other forms are counted as unused.
+
+    None where there are none, or where lines contradict themselves: log.doubts then says so.
+    """
+    columns = ["row", "text", "form", "forms", "differs", *_NUMBERS]
+    table = pd.DataFrame(log.records, columns=columns)
+    found: _Durations | None = None
+    for form in (_OF_USER, *BY_NAME):
+        records = table[table["form"] == form]
+        if found is None and len(records):
+            durations = _durations(_of_training(records, log), batch_size)
+            if len(durations.records):
+                found = durations
                 continue
-            try:
-                numbers = _numbers(match, units)
-            except ValueError as error:
-                name = str(error)
-                expected = (
-                    "a time stamp such as 2021-02-10 20:21:15 or seconds"
-                    if name == "time"
-                    else "a number"
-                )
-                raise InputError(
-                    f"expected {expected} in the group {name}, not {match[name]!r}",
-                    file=source or None,
-                    row=row,
-                ) from None
-            if any(
-                match[name] is not None
-                for name in pattern.groupindex
-                if name in MEASURES
-            ):
-                yield _Record(row, part, numbers)
+        if form != STAMPS.name:
+            log.leave_out(form, records["row"])
+    if found is not None and found.records["differs"].median() > CONTRADICTS:
+        example = found.records.iloc[int(found.records["differs"].argmax())]
+        names = " or ".join(f"--pattern {name}" for name in example["forms"])
+        factor = f"two statements that differ by a factor of {example['differs']:.3g}"
+        log.doubt(example, f"{factor}; {names} reads one")
+        return None
+    return found
 
 
-def _of_training(records: list[_Record], log: _Log) -> list[_Record]:
+def _of_training(records: pd.DataFrame, log: _Log) -> pd.DataFrame:
     """Keep the progress bars of training, where an evaluation draws bars too.
 
     Bars with another end are another phase. Training is what is called so, or the phase that comes first and is also
     the longest. Where these differ, no bar is certain.
     """
-    ends: dict[float, list[_Record]] = {}
-    for record in records:
-        if "total" in record.numbers:
-            ends.setdefault(record.numbers["total"], []).append(record)
+    ends = records["total"].dropna().unique()
     if len(ends) < 2:
         return records
-    kept = {
-        end
-        for end, bars in ends.items()
-        if any(bar.text.lower().lstrip().startswith("train") for bar in bars)
-    }
-    first, longest = next(iter(ends)), max(ends)
-    if not kept and first != longest:
-        example = ends[first][0]
-        why = f"of training? other bars go to {longest:,.0f}"
-        log.unread.insert(0, Doubt(example.row, example.text, why))
-        return []
-    kept = kept or {longest}
-    for end, bars in ends.items():
-        for bar in bars if end not in kept else ():
-            log.leave_out(f"bars to {end:,.0f}", bar.row)
-    return [record for record in records if record.numbers.get("total") in kept]
+    named = records["text"].str.lower().str.lstrip().str.startswith("train")
+    kept = set(records.loc[named, "total"])
+    if not kept and ends[0] != ends.max():
+        first = records[records["total"] == ends[0]].iloc[0]
+        log.doubt(first, f"of training? other bars go to {ends.max():,.0f}")
+        return records[:0]
+    kept = kept or {ends.max()}
+    for end in ends:
+        if end not in kept:
+            rows = records.loc[records["total"] == end, "row"]
+            log.leave_out(f"bars to {end:,.0f}", rows)
+    return records[records["total"].isin(kept)]
 
 
-def _chosen(log: _Log, batch_size: float | None) -> _Durations | None:
-    """Return the durations of the first form that has any; lines of other forms are counted as unused.
-
-    None where its lines contradict themselves: log.unread then says so.
-    """
-    chosen: _Durations | None = None
-    for form in (_OF_USER, *BY_NAME):
-        records = log.records.get(form)
-        if not records:
-            continue
-        if chosen is None:
-            durations = _durations(_of_training(records, log), batch_size)
-            if durations.seconds:
-                chosen = durations
-                continue
-        for record in records if form != STAMPS.name else ():
-            log.leave_out(form, record.row)
-    if chosen is not None:
-        differ = np.array([record.differs for record in chosen.records])
-        if np.median(differ) > CONTRADICTS:
-            example = chosen.records[int(np.argmax(differ))]
-            names = " or ".join(f"--pattern {name}" for name in example.forms)
-            why = f"two statements that differ by a factor of {example.differs:.3g}; {names} reads one"
-            log.unread.insert(0, Doubt(example.row, example.text, why))
-            return None
-    return chosen
-
-
-# What a log times, and the number that says it.
-_KEYS: Final[dict[Basis, str]] = {
-    "step": "step_s",
-    "sample": "samples_per_s",
-    "token": "tokens_per_s",
-}
-
-
-def _durations(records: list[_Record], batch_size: float | None) -> _Durations:
+def _durations(records: pd.DataFrame, batch_size: float | None) -> _Durations:
     """Return the durations that the records of one form state or imply."""
-    stated = {name for record in records for name in record.numbers}
-    basis = next((each for each, key in _KEYS.items() if key in stated), None)
+    basis = next(
+        (each for each, key in _KEYS.items() if records[key].notna().any()), None
+    )
     if basis is None:
         return _differences(records)
-    found = _Durations(records[0].form, basis)
-    samples = (
-        (batch_size or _stated_samples(records) or 1.0) if basis == "sample" else 1
-    )
-    for record in records:
-        value = record.numbers.get(_KEYS[basis])
-        if value is not None and basis != "step":
-            value = samples / value if value else 0.0
-        if value is not None:
-            found.add(value, record)
-    if basis == "token":
-        found.notes.append(
+    notes = []
+    seconds = records[_KEYS[basis]].dropna()
+    if basis == "sample":
+        seconds = (batch_size or _stated_samples(records) or 1.0) / seconds
+    elif basis == "token":
+        seconds = 1 / seconds
+        notes.append(
             "the log states only tokens per second: what counts as a sample here is a token"
         )
-    if found.form == "huggingface":
-        found.notes.append(
+    if records["form"].iat[0] == "huggingface":
+        notes.append(
             "the mean of the whole run, with its warm-up and evaluations: the log has nothing else"
         )
-    return found
+    seconds = seconds[np.isfinite(seconds) & (seconds > 0)]
+    ignored = records[_KEYS[basis]].count() - len(seconds)
+    used = records.loc[seconds.index].assign(seconds=seconds)
+    return _Durations(used, int(ignored), basis, notes=notes)
 
 
-def _differences(records: list[_Record]) -> _Durations:
+def _differences(records: pd.DataFrame) -> _Durations:
     """Return the differences of instants over differences of steps, summed up to spans that the clock resolves."""
-    timed = [
-        record
-        for record in records
-        if "step" in record.numbers and record.numbers.keys() & set(COUNTED)
-    ]
-    found = _Durations(timed[0].form if timed else "", by_clock=True)
-    if not timed:
-        return found
-    instants = _instants(timed)
-    resolution_s = min(record.numbers["resolution_s"] for record in timed)
-    min_span_s = SPAN_PER_RESOLUTION * resolution_s
-    since, from_step = instants[0], timed[0].numbers["step"]
-    now, step = since, from_step
-    for record, now in zip(timed[1:], instants[1:], strict=True):
-        step = record.numbers["step"]
+    # When each line was printed: as it says itself, or as the sum of intervals.
+    instants = records["interval_s"].cumsum().fillna(records["time"])
+    timed = records[records["step"].notna() & instants.notna()]
+    points = list(zip(instants[timed.index], timed["step"], timed.index, strict=True))
+    seconds: dict[int, float] = {}
+    notes: list[str] = []
+    ignored = 0
+    resolution_s = timed["resolution_s"].min()
+    since, from_step, _ = now, step, last = points[0] if points else (0.0, 0.0, 0)
+    for now, step, last in points[1:]:
         if now < since or step < from_step:  # a restart, or the next epoch
-            found.ignored += 1
+            ignored += 1
             since, from_step = now, step
-        elif step > from_step and now - since >= min_span_s:
-            found.add((now - since) / (step - from_step), record)
+        elif step > from_step and now - since >= SPAN_PER_RESOLUTION * resolution_s:
+            seconds[last] = (now - since) / (step - from_step)
             since, from_step = now, step
-    if not found.seconds and step > from_step and now > since:
-        found.add((now - since) / (step - from_step), timed[-1])
+    if not seconds and step > from_step and now > since:
+        seconds[last] = (now - since) / (step - from_step)
         precision = "milliseconds" if resolution_s < 1 else "whole seconds"
-        found.notes.append(
+        notes.append(
             f"all lines are within {now - since:g} s, by time stamps of {precision}"
         )
-    elif found.seconds and resolution_s == 1:
-        found.notes.append(
+    elif seconds and resolution_s == 1:
+        notes.append(
             f"time stamps of whole seconds: each duration spans {SPAN_PER_RESOLUTION} s or more"
         )
-    return found
+    used = timed.loc[list(seconds)].assign(seconds=list(seconds.values()))
+    return _Durations(used, ignored, by_clock=True, notes=notes)
 
 
-def _instants(records: list[_Record]) -> list[float]:
-    """Return when each record was printed, seconds: as it says itself, or as the sum of intervals."""
-    if any("interval_s" in record.numbers for record in records):
-        return list(
-            accumulate(record.numbers.get("interval_s", 0.0) for record in records)
-        )
-    return [record.numbers["time"] for record in records]
-
-
-def _stated_samples(records: list[_Record]) -> float | None:
+def _stated_samples(records: pd.DataFrame) -> float | None:
     """Return the samples a step that the records state; the last one counts."""
-    stated = [record.numbers.get("samples", 0.0) for record in records]
-    return next((samples for samples in reversed(stated) if samples > 0), None)
+    stated = records.loc[records["samples"] > 0, "samples"]
+    return float(stated.iloc[-1]) if len(stated) else None
 
 
-def _implied_samples(chosen: _Durations, log: _Log) -> float | None:
+def _implied_samples(found: _Durations, log: _Log) -> float | None:
     """Return the samples a step that follow from its seconds and the samples a second, of the log or on its lines."""
-    totals = log.records.get("total", []) or log.records.get(RATES.name, [])
-    rates = [record.numbers["samples_per_s"] for record in totals]
-    if chosen.basis == "step" and rates and np.median(rates) > 0:
-        return float(np.median(rates) * np.median(chosen.seconds))
-    products = [
-        record.numbers.get("samples_per_s", 0.0) * record.numbers.get("step_s", 0.0)
-        for record in chosen.records
-    ]
-    positive = [product for product in products if product > 0]
-    return float(np.median(positive)) if positive else None
+    for form in ("total", RATES.name) if found.basis == "step" else ():
+        rates = [
+            record["samples_per_s"] for record in log.records if record["form"] == form
+        ]
+        if rates:
+            samples = float(np.median(rates) * found.records["seconds"].median())
+            if samples > 0:
+                return samples
+            break
+    products = found.records["samples_per_s"] * found.records["step_s"]
+    samples = float(products[products > 0].median())
+    return samples if samples > 0 else None
 
 
-def _finished(
-    chosen: _Durations, log: _Log, batch_size: float | None, warmup: int
+def _step_times(
+    found: _Durations, log: _Log, batch_size: float | None, warmup: int
 ) -> StepTimes:
     """Remove the warm-up, and add messages for the user."""
-    seconds = np.array(chosen.seconds)
-    times = np.array([record.numbers.get("time", np.nan) for record in chosen.records])
-    passed = np.arange(len(seconds))
-    if all("step" in record.numbers for record in chosen.records):
-        steps = np.array([record.numbers["step"] for record in chosen.records])
-        passed = steps - steps[0]
+    records, notes = found.records, list(found.notes)
+    passed = (records["step"] - records["step"].iloc[0]).to_numpy()
+    if np.isnan(passed).any():
+        passed = np.arange(len(records))
     late = np.flatnonzero(passed >= warmup)
-    wanted = int(late[0]) if len(late) else len(seconds)
-    skipped = min(wanted, len(seconds) // 2)
-    notes = list(chosen.notes)
+    wanted = int(late[0]) if len(late) else len(records)
+    skipped = min(wanted, len(records) // 2)
     if skipped < wanted:
         notes.append(f"few records: {skipped} left out as warm-up, not {wanted}")
-    by_log, implied = _stated_samples(chosen.records), _implied_samples(chosen, log)
+    seconds = records["seconds"].to_numpy()[skipped:]
+    form, first = records["form"].iat[0], records.iloc[skipped]
+    by_log, implied = _stated_samples(records), _implied_samples(found, log)
     if by_log and implied and not 1 / CONTRADICTS < implied / by_log < CONTRADICTS:
         notes.append(
             f"the log states {by_log:g} samples a step, its rate of samples and time of a step make {implied:.5g}"
         )
     stated = by_log or implied
-    samples = batch_size or stated
-    per: Basis = chosen.basis
+    samples, per = batch_size or stated, found.basis
     if per == "sample" and samples:
         per = "step"
     elif per != "step":
         samples = 1.0
-    if per == "step" and not chosen.by_clock:
-        notes += _disagreement(float(np.median(seconds[skipped:])), chosen)
-    line = chosen.records[skipped]
+    if per == "step" and not found.by_clock:
+        stamped = _differences(records[records["time"].notna()]).records
+        by_stamps_s, by_form_s = stamped["seconds"].median(), float(np.median(seconds))
+        agree = 1 / DISAGREES < by_stamps_s / by_form_s < DISAGREES
+        if len(stamped) >= MIN_STAMPED and not agree:
+            notes.append(
+                f"by the time stamps a step takes {by_stamps_s:.3g} s, by {form} {by_form_s:.3g} s"
+            )
     unused = (
         f"{len(rows)} with {why}" + (f" (line {rows[0]})" if rows[0] else "")
         for why, rows in log.unused.items()
     )
     return StepTimes(
-        seconds[skipped:],
-        times[skipped:],
+        seconds,
         per,
         samples,
         skipped,
-        chosen.ignored,
+        found.ignored,
         tuple(notes),
-        f"{len(seconds)} with {chosen.form} (as {quoted_line(line.row, line.text)})",
+        f"{len(records)} with {form} (as {quoted_line(first['row'], first['text'])})",
         tuple(unused),
-        chosen.basis,
+        found.basis,
         stated,
     )
-
-
-def _disagreement(median_s: float, chosen: _Durations) -> list[str]:
-    """Return a note when time stamps contradict the durations."""
-    by_stamps = _differences(
-        [record for record in chosen.records if "time" in record.numbers]
-    )
-    if len(by_stamps.seconds) < MIN_STAMPED:
-        return []
-    stamped_s = float(np.median(by_stamps.seconds))
-    if 1 / DISAGREES < stamped_s / median_s < DISAGREES:
-        return []
-    return [
-        f"by the time stamps a step takes {stamped_s:.3g} s, by {chosen.form} {median_s:.3g} s"
-    ]
 
 
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _BREAKS: Final = re.compile("[\r\n\b]+")
 
 
-def shown_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield the number and text of each line that a terminal would show, or 0 and each object in a JSON document."""
-    numbered = enumerate(lines, start=1)
-    for row, text in numbered:
-        held = [(row, text)]
-        if row == 1 and text.strip() in ("{", "["):  # a document over many lines
-            held += numbered
-            whole = _objects("\n".join(text for _, text in held))
-            if whole:
-                yield from ((0, text) for text in whole)
-                return
-        for number_of_line, held_text in held:
-            for part in _BREAKS.split(_ESCAPES.sub("", held_text)):
-                for shown in _objects(part) or (part,):
-                    yield number_of_line, shown
+def _shown_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the number and text of each line that a terminal would show."""
+    for row, text in enumerate(lines, start=1):
+        for part in _BREAKS.split(_ESCAPES.sub("", text)):
+            yield row, part
 
 
-def _objects(text: str) -> list[str]:
-    """Each object that a text states as JSON, as a line `key: value, key: value`; none where it states none.
+def _with_documents(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a log; of a JSON document 0 and each object in it as `key: value, key: value`."""
+    remaining = iter(lines)
+    held = [next(remaining, "")]
+    objects: list[str] = []
 
-    Objects in an object are part of its line; those in lists are lines of their own.
-    """
-    if not text.lstrip().startswith(("{", "[")):
-        return []
-    try:
-        pending = [json.loads(text)]
-    except (
-        ValueError,
-        RecursionError,
-    ):  # a dictionary as Python prints it, or a line that begins with [
-        return []
-    found = []
-    while pending:
-        node = pending.pop()
-        if isinstance(node, list):
-            pending.extend(reversed(node))
-        elif isinstance(node, dict):
-            values = [f"{key}: {value}" for key, value in _flat("", node, pending)]
-            found.append(", ".join(values))
-    return [line for line in found if line]
+    def hold(node: dict[str, Any]) -> None:
+        values = (f"{key}: {value}" for key, value in node.items() if value is not None)
+        objects.append(", ".join(values))
 
-
-def _flat(
-    prefix: str, mapping: dict[str, Any], lists: list[Any]
-) -> Iterator[tuple[str, Any]]:
-    """Yield the values in an object and in objects in it; lists go to `lists`."""
-    for key, value in mapping.items():
-        if isinstance(value, dict):
-            yield from _flat(f"{prefix}{key}/", value, lists)
-        elif isinstance(value, list):
-            lists.append(value)
-        else:
-            yield f"{prefix}{key}", value
+    if held[0].lstrip().startswith(("{", "[")):
+        held += remaining
+        try:
+            json.loads("\n".join(held), object_hook=hold)
+        except (ValueError, RecursionError):  # JSON lines, or a line that begins with [
+            objects.clear()
+    if objects:
+        yield from ((0, text) for text in objects)
+    else:
+        yield from _shown_lines(chain(held, remaining))

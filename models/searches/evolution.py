@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bft.models.checks import Number, check_fields, whole
 from bft.models.jobs import Job
+from bft.models.plugins import constant
 from bft.models.searches.workload_api import NOTHING, Event, Orders
 
 # Lots of random numbers: whose quality a draw is, and what a child is.
@@ -41,22 +43,16 @@ class Evolution:
     ['a+1']
     """
 
-    children: int = field(
-        default=100, metadata={"help": "how many members are spawned in all"}
+    children: int = constant(100, "how many members are spawned in all", whole(0))
+    population: int = constant(
+        20, "how many of the youngest members may be parents", whole(1)
     )
-    population: int = field(
-        default=20, metadata={"help": "how many of the youngest members may be parents"}
+    sample: int = constant(5, "of how many of these the best is taken", whole(1))
+    step: float = constant(
+        0.05, "how much a child's score differs from its parent's", Number(0)
     )
-    sample: int = field(
-        default=5, metadata={"help": "of how many of these the best is taken"}
-    )
-    step: float = field(
-        default=0.05,
-        metadata={"help": "how much a child's score differs from its parent's"},
-    )
-    growth: float = field(
-        default=0.1,
-        metadata={"help": "how much a child's work differs, as a logarithm"},
+    growth: float = constant(
+        0.1, "how much a child's work differs, as a logarithm", Number(0)
     )
     seed: int = 0
     name: str = field(default="nas", init=False)
@@ -69,16 +65,7 @@ class Evolution:
     )  # finished, youngest last
 
     def __post_init__(self) -> None:
-        for name, minimum in (("children", 0), ("population", 1), ("sample", 1)):
-            if getattr(self, name) < minimum:
-                raise ValueError(
-                    f"{name} must be at least {minimum}, not {getattr(self, name)}"
-                )
-        for name in ("step", "growth"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(
-                    f"{name} must be a number >= 0, not {getattr(self, name)}"
-                )
+        check_fields(self)
 
     def rungs(self, job: Job) -> Sequence[float]:
         """Return no rungs: only finished members count."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from bft.models.checks import Number, check_fields, whole
 from bft.models.jobs import Job
+from bft.models.plugins import constant
 from bft.models.searches.workload_api import NOTHING, Event, Orders
 
 # What a trial scores when it has done a part f of its work: its quality times f to this power, and noise.
@@ -40,13 +41,10 @@ class SuccessiveHalving:
     [100.0, 300.0, 900.0, 2700.0]
     """
 
-    eta: int = field(
-        default=3, metadata={"help": "one of so many trials goes on at a rung"}
-    )
-    levels: int = field(default=4, metadata={"help": "how many rungs there are"})
-    noise: float = field(
-        default=0.05,
-        metadata={"help": "how far a score early on may be from what it shows"},
+    eta: int = constant(3, "one of so many trials goes on at a rung", whole(2))
+    levels: int = constant(4, "how many rungs there are", whole(1))
+    noise: float = constant(
+        0.05, "how far a score early on may be from what it shows", Number(0)
     )
     seed: int = 0
     name: str = field(default="hpo", init=False)
@@ -55,11 +53,7 @@ class SuccessiveHalving:
     )  # at each rung, in order
 
     def __post_init__(self) -> None:
-        for name, value, low in (("eta", self.eta, 2), ("levels", self.levels, 1)):
-            if value < low:
-                raise ValueError(f"{name} must be at least {low}, not {value}")
-        if not 0 <= self.noise < math.inf:
-            raise ValueError(f"noise must be a number >= 0, not {self.noise}")
+        check_fields(self)
 
     def rungs(self, job: Job) -> Sequence[float]:
         """Return the samples at which a job's score is compared with others'."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from importlib import import_module
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from bft.models.errors import InputError
 from bft.models.jobs import Job
@@ -107,6 +107,7 @@ class Orders:
 NOTHING = Orders()
 
 
+@runtime_checkable
 class Workload(Protocol):
     """A workload driver submits and cancels jobs while a replay runs. It must be deterministic.
 
@@ -151,18 +152,18 @@ def make_workload(text: str, settings: Mapping[str, Any]) -> Workload:
     SuccessiveHalving(eta=2, levels=4, noise=0.05, seed=7, name='hpo')
     >>> make_workload("hpo:eta=1", {})
     Traceback (most recent call last):
-    bft.models.errors.InputError: workload 'hpo': eta must be at least 2, not 1
+    bft.models.errors.InputError: workload 'hpo': eta: expected a whole number >= 2, not 1
     """
     name, _, constants = text.partition(":")
     owner = f"workload {name!r}"
     given: dict[str, str] = {}
-    for part in constants.split(",") if constants else ():
-        key, equals, value = (piece.strip() for piece in part.partition("="))
+    for part in filter(None, constants.split(",")):
+        key, equals, value = part.partition("=")
         if not equals:
             raise InputError(
-                f"{owner}: expected NAME=VALUE behind the colon, not {part!r}"
+                f"{owner}: expected NAME=VALUE behind the colon, not {part.strip()!r}"
             )
-        given[key] = value
+        given[key.strip()] = value
     made = built(owner, _factory(name), settings, given)
     check_workload(name, made)
     return cast("Workload", made)
@@ -177,28 +178,22 @@ def takes(text: str, setting: str) -> bool:
 
 def check_workload(name: str, made: object) -> None:
     """Refuse what is no workload, before anything is replayed."""
-    owner = f"workload {name!r}"
-    if not is_dataclass(made):
+    if not (is_dataclass(made) and isinstance(made, Workload)):
         raise InputError(
-            f"{owner}: expected a dataclass, whose fields a checkpoint keeps"
+            f"workload {name!r}: expected a dataclass, whose fields a checkpoint keeps, with a name, rungs() and on()"
         )
-    if not isinstance(getattr(made, "name", None), str):
-        raise InputError(f"{owner}: it needs a `name`, which the results record")
-    for method in ("rungs", "on"):
-        if not callable(getattr(made, method, None)):
-            raise InputError(f"{owner}: it needs a method {method}()")
 
 
 def _factory(name: str) -> Callable[..., Any]:
+    label = f"workload {name!r}"
     if name in BUILT_IN:
         module, attribute = BUILT_IN[name].split(":")
-        built_in: Callable[..., Any] = getattr(
-            import_module(f"bft.models.searches.{module}"), attribute
-        )
-        return built_in
-    loaded, label = _WORKLOADS.load(name)
-    if not callable(loaded):
+        found = getattr(import_module(f"bft.models.searches.{module}"), attribute)
+    else:
+        found, label = _WORKLOADS.load(name)
+    if not callable(found):
         raise InputError(
-            f"{label} is a {type(loaded).__name__}, expected a class or function that makes a workload"
+            f"{label} is a {type(found).__name__}, expected a class or function that makes a workload"
         )
-    return loaded
+    factory: Callable[..., Any] = found
+    return factory

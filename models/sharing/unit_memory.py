@@ -62,15 +62,12 @@ class MemoryCurve:
 
     def bound_gib(self, batch: float) -> float:
         """Upper bound of the memory at a batch size a unit, GiB."""
-        x, y = self.batches, np.maximum.accumulate(self.gib)
+        x, y = np.array(self.batches), np.maximum.accumulate(self.gib)
+        slopes = np.diff(y) / np.diff(x) if len(x) > 1 else np.zeros(1)
         slope = self.affine[1]
-        if batch > x[-1]:
-            last = 0.0 if len(x) == 1 else float(y[-1] - y[-2]) / (x[-1] - x[-2])
-            return float(y[-1]) + max(slope, last) * (batch - x[-1])
-        if batch < x[0]:
-            first = 0.0 if len(x) == 1 else float(y[1] - y[0]) / (x[1] - x[0])
-            return max(float(y[0]) - min(slope, first) * (x[0] - batch), 0.0)
-        return float(np.interp(batch, x, y))
+        beyond = max(slope, slopes[-1]) * max(batch - x[-1], 0.0)
+        below = min(slope, slopes[0]) * max(x[0] - batch, 0.0)
+        return max(float(np.interp(batch, x, y) + beyond - below), 0.0)
 
 
 class UnitMemory:

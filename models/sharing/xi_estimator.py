@@ -105,27 +105,20 @@ class XiEstimator:
                     ).append(max(each.xi_a, 1.0))
         if not repeated:
             raise ValueError("no measurements to estimate xi from")
-        self._pairs = {
-            pair: _Pair(
-                np.array(
-                    [
-                        [_log2(value) for value in place]
-                        for place in sorted(places, key=_order)
-                    ]
-                ),
-                np.log([median(places[place]) for place in sorted(places, key=_order)]),
-            )
-            for pair, places in sorted(repeated.items())
-        }
-        self._models = {
-            model: index
-            for index, model in enumerate(sorted({victim for victim, _ in self._pairs}))
-        }
+        self._pairs: dict[tuple[str, str], _Pair] = {}
+        for pair, places in sorted(repeated.items()):
+            ordered = sorted(places, key=_order)
+            points = np.array([[_log2(value) for value in place] for place in ordered])
+            ratios = [median(places[place]) for place in ordered]
+            self._pairs[pair] = _Pair(points, np.log(ratios))
+        victims = sorted({victim for victim, _ in self._pairs})
+        self._models = {model: index for index, model in enumerate(victims)}
         points = np.vstack([pair.points for pair in self._pairs.values()])
         logs = np.concatenate([pair.logs for pair in self._pairs.values()])
         self._max_log_xi = float(logs.max())
         self._centre = np.array([_mean(points[:, axis]) for axis in range(3)])
-        self._range = {model: self._measured_range(model) for model in self._models}
+        # Smallest and largest log2 batch of each model, NaN where none is stated.
+        self._range = {model: _span(self._batches(model)) for model in self._models}
         self._anywhere = _span(points)
         self._effects = self._fit(logs)
         self._residuals = {
@@ -189,27 +182,14 @@ class XiEstimator:
             With their flags, in order of model and batch; pairs without any data are left out.
         """
         rows = []
+        wanted = FLAGS[1:] if guess else (INTERPOLATED, CLAMPED)
         ordered = sorted(set(kinds), key=lambda kind: (kind[0], kind[1] or 0.0))
-        for (model_a, batch_a), (
-            model_b,
-            batch_b,
-        ) in itertools.combinations_with_replacement(ordered, 2):
-            estimate = self.estimate(model_a, model_b, batch_a, batch_b)
-            if (
-                estimate is not None
-                and estimate.flag != MEASURED
-                and (guess or estimate.flag != GUESSED)
-            ):
+        for a, b in itertools.combinations_with_replacement(ordered, 2):
+            found = self.estimate(a[0], b[0], a[1], b[1])
+            if found is not None and found.flag in wanted:
+                ratios = found.xi_a, found.xi_b
                 rows.append(
-                    Measurement(
-                        model_a,
-                        model_b,
-                        estimate.xi_a,
-                        estimate.xi_b,
-                        batch_a,
-                        batch_b,
-                        flag=estimate.flag,
-                    )
+                    Measurement(a[0], b[0], *ratios, a[1], b[1], flag=found.flag)
                 )
         return rows
 
@@ -278,24 +258,17 @@ class XiEstimator:
         pair = self._pairs.get((victim, partner))
         column = pair.points[:, axis] if pair is not None else np.empty(0)
         if np.isnan(column).all() and axis != UNITS:
-            model = victim if axis == VICTIM_BATCH else partner
-            pairs = (
-                rows.points[:, VICTIM_BATCH]
-                for (other, _), rows in self._pairs.items()
-                if other == model
-            )
-            column = np.concatenate([np.empty(0), *pairs])
+            column = self._batches(victim if axis == VICTIM_BATCH else partner)
         return tuple(np.unique(column[~np.isnan(column)]).tolist()) or (math.nan,)
 
-    def _measured_range(self, model: str) -> tuple[float, float]:
-        """Smallest and largest log2 batch of a model; NaN when none is stated."""
-        batches = [
+    def _batches(self, model: str) -> FloatArray:
+        """All log2 batch sizes at which a model was measured: (n,), NaN where none was stated."""
+        batches = (
             rows.points[:, VICTIM_BATCH]
             for (victim, _), rows in self._pairs.items()
             if victim == model
-        ]
-        low, high = _span(np.concatenate(batches)[:, None])
-        return float(low[0]), float(high[0])
+        )
+        return np.concatenate([np.empty(0), *batches])
 
     def _believed(self, victim: str, partner: str, points: FloatArray) -> FloatArray:
         """Coordinates (..., 3) held one doubling beyond what was measured of these models; NaN where nothing was."""

@@ -1,18 +1,13 @@
-"""Checks of a ξ table (gaps, implausible values), the pairs to measure again, and its picture."""
+"""Checks of a ξ table (gaps, implausible values), the pairs to measure again, and its largest ratios."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from bft.models.plugins import extra
 from bft.models.sharing.xi_table import FLAGS, OPTIONAL, XiTable
 
 # Ratios of one pair that differ by more than this are reported: repetitions of a measurement rarely do.
@@ -132,83 +127,19 @@ def retest_frame(table: XiTable, found: Sequence[dict[str, Any]]) -> pd.DataFram
     return frame.drop(columns=[name for name in OPTIONAL if frame[name].isna().all()])
 
 
-# As slow as taking turns.
-TURNS = 2.0
-# Up to this many columns the numbers in the cells are legible.
-MAX_NUMBERS = 24
+def grid(table: XiTable, *, by_batch: bool) -> pd.DataFrame:
+    """The largest ratio of each pair of models, or of models and batch sizes, as text: victims by partners.
 
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Ratios (n, n), NaN where unknown, of the victim in the row with the partner in the column; and their names."""
-
-    names: tuple[str, ...]
-    ratios: NDArray[np.float64]
-    estimated: NDArray[np.bool_]
-
-
-def grid(table: XiTable, *, by_batch: bool) -> Grid:
-    """The largest ratio of each pair of models, or of models and batch sizes."""
+    An estimate has a ~ before it, an unknown ratio is "-".
+    """
     sides = _sides(table)
     for end in "ab":
         batches = sides[f"batch_{end}"] if by_batch else itertools.repeat(None)
         sides[end] = list(map(label_of, sides[f"model_{end}"], batches))
     named = sides.sort_values(["model_a", "batch_a"], na_position="first")
     order = named["a"].unique().tolist()
-    cells = sides.sort_values(["xi", "estimated"]).groupby(["a", "b"])[
-        ["xi", "estimated"]
-    ]
-    worst: Any = cells.last().unstack().reindex(index=order)
-    ratios = worst["xi"].reindex(columns=order).clip(lower=1.0)
-    estimated = worst["estimated"].reindex(columns=order).fillna(False).astype(bool)
-    return Grid(tuple(order), ratios.to_numpy(dtype=float), estimated.to_numpy())
-
-
-def write_png(shown: Grid, path: Path) -> None:
-    """Draw a grid with matplotlib; the same grid gives the same bytes.
-
-    Raises
-    ------
-    InputError
-        When matplotlib is not installed.
-    """
-    agg = extra("matplotlib.backends.backend_agg", "report")
-    figures = extra("matplotlib.figure", "report")
-    count = len(shown.names)
-    side = max(4.0, 0.5 * count if count <= MAX_NUMBERS else 0.22 * count)
-    figure = figures.Figure(
-        figsize=(side + 2.5, side + 1.2), dpi=100, layout="constrained"
-    )
-    agg.FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.set_facecolor("0.88")
-    known = shown.ratios[~np.isnan(shown.ratios)]
-    limit = max(TURNS, float(known.max())) if len(known) else TURNS
-    image = axes.imshow(shown.ratios, vmin=1.0, vmax=limit, cmap="YlOrRd")
-    small = 8 if count <= MAX_NUMBERS else 6
-    axes.set_xticks(range(count), shown.names, rotation=90, fontsize=small)
-    axes.set_yticks(range(count), shown.names, fontsize=small)
-    axes.set_xlabel("beside")
-    axes.set_ylabel("an iteration of")
-    if count <= MAX_NUMBERS:
-        for (row, column), xi in np.ndenumerate(shown.ratios):
-            if not np.isnan(xi):
-                text = f"{'~' if shown.estimated[row, column] else ''}{xi:.2f}"
-                bright = (xi - 1) / (limit - 1) < 0.6
-                axes.text(
-                    column,
-                    row,
-                    text,
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    color="black" if bright else "white",
-                )
-    notes = ["~ estimated"] * bool(shown.estimated.any()) + ["grey: not known"] * bool(
-        np.isnan(shown.ratios).any()
-    )
-    axes.set_title(
-        "; ".join(["ξ: takes so many times as long", *notes]), fontsize=10, loc="left"
-    )
-    figure.colorbar(image, ax=axes, shrink=0.7, label="ξ")
-    figure.savefig(path, format="png", metadata={"Software": None})
+    worst = sides.sort_values(["xi", "estimated"]).groupby(["a", "b"]).last()
+    marks = worst["estimated"].map({True: "~", False: ""})
+    cells: Any = marks + worst["xi"].clip(lower=1.0).map("{:.2f}".format)
+    shown: pd.DataFrame = cells.unstack().reindex(index=order, columns=order)
+    return shown.fillna("-")

@@ -102,32 +102,17 @@ class SizedRatio:
     def of(self, units: float | None = None) -> float:
         """The ratio on this many units; the largest of all when None."""
         if units is None:
-            return (
-                max(self.otherwise, *(ratio for _, ratio in self.at))
-                if self.at
-                else self.otherwise
-            )
-        return next(
-            (ratio for stated, ratio in self.at if stated == units), self.otherwise
-        )
+            return max([self.otherwise, *dict(self.at).values()])
+        return dict(self.at).get(units, self.otherwise)
 
     def least(self) -> float:
         """The smallest ratio of all."""
-        return (
-            min(self.otherwise, *(ratio for _, ratio in self.at))
-            if self.at
-            else self.otherwise
-        )
+        return min([self.otherwise, *dict(self.at).values()])
 
     def times(self, factor: float) -> SizedRatio:
         """Return this side with all ratios multiplied by a factor."""
-        return (
-            self
-            if factor == 1
-            else SizedRatio(
-                self.otherwise * factor, tuple((n, x * factor) for n, x in self.at)
-            )
-        )
+        at = tuple((units, ratio * factor) for units, ratio in self.at)
+        return SizedRatio(self.otherwise * factor, at)
 
 
 class XiTable:
@@ -190,11 +175,10 @@ class XiTable:
         ]
         if not rows:
             return None
-        sized = [
-            [(row.units, max(1.0, row.xi_a)) for row in rows],
-            [(row.units, max(1.0, row.xi_b)) for row in rows],
-        ]
-        return _side(sized[0]), _side(sized[1])
+        return (
+            _side([(row.units, max(1.0, row.xi_a)) for row in rows]),
+            _side([(row.units, max(1.0, row.xi_b)) for row in rows]),
+        )
 
 
 def _side(rows: Sequence[tuple[float | None, float]]) -> SizedRatio:
@@ -203,10 +187,9 @@ def _side(rows: Sequence[tuple[float | None, float]]) -> SizedRatio:
     for units, ratio in rows:
         if units is not None:
             sized[units] = max(ratio, sized.get(units, 1.0))
-    open_ended = [ratio for units, ratio in rows if units is None] or [
-        ratio for _, ratio in rows
-    ]
-    return SizedRatio(max(open_ended), tuple(sorted(sized.items())))
+    ratios = [ratio for units, ratio in rows if units is None]
+    ratios = ratios or [ratio for _, ratio in rows]
+    return SizedRatio(max(ratios), tuple(sorted(sized.items())))
 
 
 def read_xi(path: str | Path) -> XiTable:

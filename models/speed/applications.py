@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -25,7 +25,7 @@ import numpy as np
 from bft.models.cells import Rows
 from bft.models.curves import Curve
 from bft.models.errors import InputError
-from bft.models.speed.goodput import BatchLimits, noise_scale
+from bft.models.speed.goodput import BatchLimits
 from bft.models.speed.throughput import (
     FloatArray,
     Observations,
@@ -132,11 +132,8 @@ class Application:
     @cached_property
     def single_rate(self) -> float:
         """Samples/s of one unit at the largest batch that was measured there."""
-        rows = self.steps.get((1,))
-        if rows is None:
-            most = self.limits.atomic_max
-            return most / self.step_time((1,), most).step_s
-        return float(rows[-1, 0] / rows[-1, 1])
+        most = self.steps[1,][-1, 0] if (1,) in self.steps else self.limits.atomic_max
+        return float(most / self.step_time((1,), most).step_s)
 
     @cached_property
     def observations(self) -> Observations:
@@ -226,10 +223,6 @@ class Application:
         )
         return sqr, var
 
-    def pgns(self, progress: float, batch: float) -> float:
-        """Gradient noise scale in samples at a progress and total batch size; see `gradient`."""
-        return noise_scale(*self.gradient(progress, batch), self.limits.initial)
-
     def samples(self, batch: int) -> float:
         """Samples that a whole training processes at a fixed total batch size, linear between those measured."""
         last = len(self.epoch_ends) - 1
@@ -294,6 +287,11 @@ def read_application(
             hint="docs/models.md",
         )
     scalability = _existing(folder / f"scalability{mark}.csv")
+    means = np.empty((0, 5))
+    if scalability is not None:
+        columns = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
+        rows = Rows(read_table(scalability), scalability).require(columns)
+        means = _numbers(rows, columns)
     named = {
         int(match[1]): path
         for path in folder.iterdir()
@@ -304,21 +302,11 @@ def read_application(
             "no validation-M.csv in it, where M is a total batch size", file=folder
         )
     steps = _read_placements(placements)
-    columns = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
-    means = np.empty((0, 5))
-    if scalability is not None:
-        means = _numbers(
-            Rows(read_table(scalability), scalability).require(columns), columns
-        )
     validations = {size: _read_validation(named[size]) for size in sorted(named)}
     batches = np.concatenate([table[:, 0] for table in steps.values()])
+    most = int(batches.max()) if atomic_max is None else atomic_max
     try:
-        limits = BatchLimits(
-            min(named), max(named), int(batches.min()), int(batches.max())
-        )
-        limits = (
-            limits if atomic_max is None else replace(limits, atomic_max=atomic_max)
-        )
+        limits = BatchLimits(min(named), max(named), int(batches.min()), most)
     except ValueError as error:
         raise InputError(
             f"batch sizes of its files do not agree: {error}", file=folder

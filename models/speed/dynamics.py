@@ -249,21 +249,15 @@ class ApplicationDynamics:
         steps = progress / initial
         epoch = self.profile.application.epoch_at(steps * (1 + PROGRESS))
         stretch = self._stretch
-        if stretch is not None:
-            if not _same(steps, stretch.begin):
-                self._learn(stretch)
-            if _same(steps, stretch.at(now_ns)):
-                same = (placement, kind, slowdown) == (
-                    self._placement,
-                    self._kind,
-                    self._slowdown,
-                )
-                if now_ns < stretch.end_ns and same:
-                    return self._towards(stretch, progress, now_ns)
-                if (
-                    now_ns >= stretch.end_ns
-                ):  # where it has led: exactly, not as doubles have it
-                    steps, epoch = stretch.end, stretch.epoch
+        before = self._placement, self._kind, self._slowdown
+        if stretch is not None and not _same(steps, stretch.begin):
+            self._learn(stretch)
+        if stretch is not None and _same(steps, stretch.at(now_ns)):
+            if now_ns >= stretch.end_ns:
+                # Where it has led: exactly, not as doubles have it.
+                steps, epoch = stretch.end, stretch.epoch
+            elif before == (placement, kind, slowdown):
+                return self._towards(stretch, progress, now_ns)
         self._placement, self._kind, self._slowdown = placement, kind, slowdown
         self._stretch = self._begin(now_ns, steps, epoch)
         return self._towards(self._stretch, progress, now_ns)
@@ -300,12 +294,10 @@ class ApplicationDynamics:
             )
             last = epoch >= len(ends) - 1
             epoch_end = float(ends[-1] if last else ends[epoch])
-            if (
-                horizon_ns is not None
-                and steps + speed * ((horizon_ns - now_ns) / SECOND_NS) < epoch_end
-            ):
+            if horizon_ns is not None:
                 end = steps + speed * ((horizon_ns - now_ns) / SECOND_NS)
-                return _Stretch(now_ns, horizon_ns, begun, end, epoch, *seen)
+                if end < epoch_end:
+                    return _Stretch(now_ns, horizon_ns, begun, end, epoch, *seen)
             seconds = max(epoch_end - steps, 0.0) / speed
             length_ns = (
                 round(seconds) * SECOND_NS
@@ -374,20 +366,15 @@ class ApplicationDynamics:
             (row[0], row[1], row[2], row[3]): (row[4], row[5])
             for row in state["observed"]
         }
-        self.gradient = (
-            None
-            if state["gradient"] is None
-            else (state["gradient"][0], state["gradient"][1])
-        )
+        gradient, stretch = state["gradient"], state["stretch"]
+        self.gradient = gradient and (gradient[0], gradient[1])
         self.split = Split(*state["split"])
         self._placement, self._kind = tuple(state["placement"]), state["kind"]
         self._slowdown = state["slowdown"]
-        if state["stretch"] is None:
-            self._stretch = None
-        else:
-            stretch = _Stretch(*state["stretch"])
-            kind, nodes, replicas, atomic = stretch.seen
-            self._stretch = stretch._replace(seen=(kind, nodes, replicas, atomic))
+        self._stretch = stretch and _Stretch(*stretch)
+        if self._stretch is not None:
+            kind, nodes, replicas, atomic = self._stretch.seen
+            self._stretch = self._stretch._replace(seen=(kind, nodes, replicas, atomic))
 
 
 def _same(one: float, other: float) -> bool:

@@ -30,8 +30,6 @@ class BatchLimits:
         M_max, the largest total batch.
     atomic_min, atomic_max
         m_min, m_max: least and most a replica takes in one pass (the latter for its memory).
-    accumulation
-        Whether several passes may precede a step.
 
     Examples
     --------
@@ -44,7 +42,6 @@ class BatchLimits:
     most: int
     atomic_min: int
     atomic_max: int
-    accumulation: bool = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.atomic_min <= min(self.atomic_max, self.initial):
@@ -185,12 +182,9 @@ class Goodput:
         # exp and log, not geomspace: the ends must not depend on what else is in the array.
         steps = np.linspace(0.0, 1.0, CANDIDATES)[:, None]
         local = lowest * (max(limits.most, 1) / lowest) ** steps / replicas
-        if limits.accumulation:
-            passes = np.ceil(local / limits.atomic_max - WHOLE_SAMPLES)
-            alone = (replicas == 1) & (local > limits.initial + WHOLE_SAMPLES)
-            passes = np.maximum(passes, np.where(alone, 2, 1))
-        else:
-            passes = np.ones_like(local)
+        passes = np.ceil(local / limits.atomic_max - WHOLE_SAMPLES)
+        alone = (replicas == 1) & (local > limits.initial + WHOLE_SAMPLES)
+        passes = np.maximum(passes, np.where(alone, 2, 1))
         atomic = np.ceil(local / passes - WHOLE_SAMPLES)
         # Rounding up may pass M_max.
         atomic = np.minimum(atomic, np.floor(limits.most / (replicas * passes)))
@@ -273,14 +267,9 @@ def speedup_table(
         fair = speed.best_batch(np.minimum(fair_nodes, shares), shares)[0]
     else:
         fair = goodput_table(speed, 1, fair_replicas)[1, 1:]
-    usable = np.flatnonzero(fair > 0)
-    if len(usable):
-        base = float(fair[usable[-1]])
-    else:
-        base = (
-            float((table / np.maximum(np.arange(replicas + 1), 1)).max())
-            * fair_replicas
-        )
+    usable = fair[fair > 0]
+    per_replica = table / np.maximum(np.arange(replicas + 1), 1)
+    base = usable[-1] if len(usable) else per_replica.max() * fair_replicas
     result = table / base if base > 0 else np.zeros_like(table)
     result.flags.writeable = False
     return result

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.models.cells import Row, Rows
+from bft.models.cells import Bounds, Row, Rows
 from bft.models.curves import Curve, FloatArray
 from bft.models.errors import InputError
 from bft.models.speed.throughput import Observations, fit_throughput
@@ -152,9 +152,7 @@ class ScalabilityFit:
     @property
     def peak(self) -> int:
         """The largest size of the curve at which it is highest: more units make a job slower."""
-        return int(
-            self.curve.ns[len(self.curve.ps) - 1 - int(np.argmax(self.curve.ps[::-1]))]
-        )
+        return int(self.curve.ns[self.curve.ps == self.curve.ps.max()][-1])
 
     @property
     def beyond(self) -> list[int]:
@@ -218,22 +216,14 @@ def fit_scalability(
     if len(known) < SIZES_NEEDED.get(kind, 0):
         kind = "piecewise"
     points = known if sizes is None else np.unique(np.asarray(sizes, dtype=np.float64))
-    parameters: dict[str, float]
     if kind == "piecewise":
-        ns, ps = np.append(0, known), np.append(0, measured.medians())
-        rates, predicted, parameters = (
-            np.interp(points, ns, ps),
-            np.interp(measured.units, ns, ps),
-            {},
-        )
+        through = Curve(np.append(0, known), np.append(0, measured.medians()))
+        fitted = through.at(points), through.at(measured.units), dict[str, float]()
     elif kind == "throughput":
-        rates, predicted, parameters = _by_throughput(
-            measured, points, units_per_node, batch
-        )
+        fitted = _by_throughput(measured, points, units_per_node, batch)
     else:
-        rates, predicted, parameters = _by_law(
-            measured, points, coherence=kind == "usl"
-        )
+        fitted = _by_law(measured, points, coherence=kind == "usl")
+    rates, predicted, parameters = fitted
     return ScalabilityFit(
         measured.model,
         kind,
@@ -392,34 +382,39 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
             hint="docs/models.md lists the columns",
         )
     rows.require(("units",))
+
+    def numbers(column: str, **bounds: Unpack[Bounds]) -> FloatArray | None:
+        return rows.all_numbers(column, **bounds) if rows.has(column) else None
+
     units = rows.all_wholes("units", min=1)
-    batch = rows.all_numbers("batch_size", above=0) if rows.has("batch_size") else None
-    if rows.has("throughput"):
-        throughput = rows.all_numbers("throughput", above=0)
-    else:
-        assert batch is not None  # noqa: S101 - checked above
-        with np.errstate(over="ignore"):  # refused below
-            throughput = batch / rows.all_numbers("step_time", above=0)
+    batch, rates = numbers("batch_size", above=0), numbers("throughput", above=0)
+    step_s = numbers("step_time", above=0)
     nodes = rows.all_wholes("nodes", min=1) if rows.has("nodes") else None
-    sync_s = rows.all_numbers("sync_time", min=0) if rows.has("sync_time") else None
-
-    def refuse(wrong: NDArray[np.bool_], column: str, expected: str) -> None:
-        if wrong.any():
-            raise rows[int(np.argmax(wrong))].error(column, expected)
-
-    if nodes is not None:
-        refuse(nodes > units, "nodes", "expected at most as many nodes as units")
-    if sync_s is not None and batch is not None:
-        refuse(
-            sync_s * throughput >= batch,
+    sync_s = numbers("sync_time", min=0)
+    if rates is None:
+        assert batch is not None  # noqa: S101 - checked above
+        assert step_s is not None  # noqa: S101 - checked above
+        with np.errstate(over="ignore"):  # refused below
+            rates = batch / step_s
+    for column, wrong, expected in (
+        (
+            "nodes",
+            None if nodes is None else nodes > units,
+            "at most as many nodes as units",
+        ),
+        (
+            "step_time",
+            ~np.isfinite(rates),
+            "a step that takes time: its rate is beyond all floats",
+        ),
+        (
             "sync_time",
-            "expected less than the step takes",
-        )
-    refuse(
-        ~np.isfinite(throughput),
-        "step_time",
-        "expected a step that takes time: its rate is beyond all floats",
-    )
+            None if sync_s is None or batch is None else sync_s * rates >= batch,
+            "less than the step takes",
+        ),
+    ):
+        if wrong is not None and wrong.any():
+            raise rows[int(np.argmax(wrong))].error(column, f"expected {expected}")
     named = next((column for column in ("model", "job") if rows.has(column)), None)
     names = np.full(len(rows), name or Path(path).name.split(".")[0], dtype=object)
     if named is not None:
@@ -427,22 +422,19 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     result = []
     for model in dict.fromkeys(names):
         own = names == model
-        batches, on_nodes, waits = (
-            None if values is None else values[own] for values in (batch, nodes, sync_s)
-        )
         of_model = [rows[int(index)] for index in np.flatnonzero(own)]
+        arrays = {"batch": batch, "nodes": nodes, "sync_s": sync_s}
+        known = {key: all_[own] for key, all_ in arrays.items() if all_ is not None}
         works = [(row, row.number("pmax", None, above=0)) for row in of_model]
         submits = [(row, row.instant("submit", None)) for row in of_model]
         result.append(
             Throughputs(
                 model,
                 units[own],
-                throughput[own],
-                batches,
-                on_nodes,
-                waits,
-                _one(works, "pmax", model),
-                _one(submits, "submit", model),
+                rates[own],
+                pmax=_one(works, "pmax", model),
+                submit_ns=_one(submits, "submit", model),
+                **known,
             )
         )
     return result
@@ -450,12 +442,11 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
 
 def _one(stated: list[tuple[Row, V | None]], column: str, model: str) -> V | None:
     """The value that the rows of a model state, which may be repeated but not change."""
-    known: V | None = None
-    for row, value in stated:
-        if value is not None and known not in (None, value):
+    known = [(row, value) for row, value in stated if value is not None]
+    for row, value in known:
+        if value != known[0][1]:
             raise row.error(column, f"expected one value for all rows of {model}")
-        known = value if known is None else known
-    return known
+    return known[0][1] if known else None
 
 
 def sizes_up_to(measured: Throughputs, max_units: int | None = None) -> list[int]:

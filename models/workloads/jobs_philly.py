@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import datetime, tzinfo
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from bft.models.cells import SECOND_NS, Row, Rows, shown
 from bft.models.errors import InputError
+from bft.models.files import read_json
 from bft.models.jobs import Job, JobTable
-from bft.models.limited_reading import read_json
 from bft.models.workloads.rigid_jobs import rigid_job, rigid_table
 
 # Times in the log name no zone; those of the same traces' utilisation say PST and PDT.
-ZONE: Final = "America/Los_Angeles"
+ZONE: Final = ZoneInfo("America/Los_Angeles")
 _FORMAT: Final = "%Y-%m-%d %H:%M:%S"
 _EXPECTED: Final = "a date and time such as 2017-10-07 01:11:39"
 _UNKNOWN: Final = (None, "", "None")
 
 
-def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
+def read_philly_jobs(path: str | Path) -> JobTable:
     """Read a job log, a JSON array, gzip-compressed or not: one rigid job an entry, in the order of the file.
 
     | key            | becomes                                                                                    |
@@ -39,13 +39,6 @@ def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
 
     An attempt without GPUs, start or end does not count: those that ran when the log was taken have no end. Jobs of
     which no attempt counts are left out, and the table's notes count them.
-
-    Parameters
-    ----------
-    path
-        The log.
-    zone
-        Of its times.
 
     Raises
     ------
@@ -65,29 +58,17 @@ def read_philly_jobs(path: str | Path, *, zone: str = ZONE) -> JobTable:
     ...     [(job.request, job.pmax) for job in read_philly_jobs(file)]
     [(2, 3600.0)]
     """
-    try:
-        clock = ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        raise InputError(
-            f"no time zone {zone!r} is known here", hint="pip install tzdata"
-        ) from error
     entries = read_json(path)
-    if not isinstance(entries, list):
-        raise InputError(
-            f"expected a JSON array of jobs, not {type(entries).__name__}", file=path
-        )
-    for index, entry in enumerate(entries, start=1):
-        if not isinstance(entry, dict):
-            what = f"expected a JSON object, not {type(entry).__name__}"
-            raise InputError(what, file=path, row=index)
+    if not _objects(entries):
+        raise InputError("expected a JSON array of objects, one a job", file=path)
     rows = Rows.of(entries, path, job="jobid")
-    return rigid_table(rows, lambda row: _job(row, clock), {"Jmax": "detail"})
+    return rigid_table(rows, _job, {"Jmax": "detail"})
 
 
-def _job(row: Row, clock: tzinfo) -> Job | str:
+def _job(row: Row) -> Job | str:
     """Return the job of an entry, or why it is left out."""
     name = row.name("jobid")
-    submitted_ns = _instant(row, row.value("submitted_time"), "submitted_time", clock)
+    submitted_ns = _instant(row, row.value("submitted_time"), "submitted_time")
     if submitted_ns is None:
         raise row.error("submitted_time", f"expected {_EXPECTED}, not nothing")
     attempts = row.value("attempts")
@@ -97,8 +78,7 @@ def _job(row: Row, clock: tzinfo) -> Job | str:
     for attempt in attempts:
         gpus = _gpus(row, attempt)
         start_ns, end_ns = (
-            _instant(row, attempt.get(key), key, clock)
-            for key in ("start_time", "end_time")
+            _instant(row, attempt.get(key), key) for key in ("start_time", "end_time")
         )
         if gpus and start_ns is not None and end_ns is not None and end_ns > start_ns:
             counted.append((gpus, (end_ns - start_ns) / SECOND_NS))
@@ -126,24 +106,19 @@ def _objects(value: object) -> bool:
 def _gpus(row: Row, attempt: Mapping[str, Any]) -> int:
     """Different GPUs of an attempt."""
     nodes = attempt.get("detail") or []
-    named: list[Any] = [None]
-    if _objects(nodes):
-        named = [node.get("gpus") for node in nodes]
-    if not all(isinstance(gpus, list) for gpus in named):
+    if not _objects(nodes) or not all(isinstance(n.get("gpus"), list) for n in nodes):
         raise row.error("detail", "expected a list of objects with ip and a list gpus")
-    return sum(len(set(map(str, gpus))) for gpus in named)
+    return sum(len(set(map(str, node["gpus"]))) for node in nodes)
 
 
-def _instant(row: Row, value: object, key: str, clock: tzinfo) -> int | None:
+def _instant(row: Row, value: object, key: str) -> int | None:
     """UTC nanoseconds, None where nothing is known."""
     if value in _UNKNOWN:
         return None
     try:
-        if not (
-            isinstance(value, str) and value.isascii()
-        ):  # strptime knows the digits of all scripts
-            raise ValueError("no time")
-        stamp = datetime.strptime(value.strip(), _FORMAT).replace(tzinfo=clock)
+        # In ASCII: strptime knows the digits of all scripts.
+        text = str(value).encode("ascii").decode()
+        stamp = datetime.strptime(text.strip(), _FORMAT).replace(tzinfo=ZONE)
     except ValueError as error:
         raise row.error(key, f"expected {_EXPECTED}, not {shown(value)}") from error
     return round(stamp.timestamp()) * SECOND_NS

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from bft.models.cells import MAX_SECONDS, SECOND_NS, Row, Rows
 from bft.models.errors import InputError
+from bft.models.files import lines, opened
 from bft.models.jobs import Job, JobTable
-from bft.models.limited_reading import lines, opened
 from bft.models.workloads.rigid_jobs import rigid_job, rigid_table
 
 # Names of the fields as messages have them, in their order.

@@ -102,17 +102,13 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay jobs fit throughputs.csv --model amdahl --max 64 --submit 2024-03-04 -o jobs.parquet",
         "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --unit-batch 64",
     ),
-    "jobs skew": (
-        "bft-replay jobs skew layers.csv",
-        "bft-replay jobs skew layers.csv --jobs jobs.csv -o skewed.csv",
-    ),
     "xi": (
         "bft-replay xi check xi.csv",
         "bft-replay xi measure -- python a.py -- python b.py",
     ),
     "xi build": (
         "bft-replay xi build measurements.csv -o xi.csv",
-        "bft-replay xi build measurements.csv -o xi.parquet --force",
+        "bft-replay xi build measurements.csv -o xi.csv --for jobs.csv",
     ),
     "xi collect": (
         "bft-replay xi collect trainings.csv -o measured --devices 0",
@@ -121,7 +117,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "xi check": ("bft-replay xi check xi.csv", "bft-replay xi check xi.csv --json"),
     "xi show": (
         "bft-replay xi show xi.csv",
-        "bft-replay xi show xi.csv --by batch --png xi.png",
+        "bft-replay xi show xi.csv --by batch",
     ),
     "xi measure": (
         "bft-replay xi measure -- python a.py -- python b.py",
@@ -137,7 +133,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "predict show": (
         "bft-replay predict show durations.json",
-        "bft-replay predict show durations.json --table jobs.csv --png shapes.png",
+        "bft-replay predict show packing.json",
     ),
     "predict train": (
         "bft-replay predict train durations jobs.csv -o durations.json",

@@ -1,9 +1,8 @@
-"""`bft-replay jobs fit|skew`: job tables from what was measured of models."""
+"""`bft-replay jobs fit`: job tables from what was measured of models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -39,7 +38,7 @@ Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
 
 @click.group(cls=Group)
 def jobs() -> None:
-    """Make job tables from measurements: scalability from throughputs or training logs, skew from layer sizes."""
+    """Make job tables from measurements: scalability from throughputs or training logs."""
 
 
 def _counts(
@@ -218,51 +217,6 @@ def fit(
             points = _points(fitted)
             points.to_csv(draft, index=False, lineterminator="\n")
         click.echo(f"{curves}: {len(points)} points")
-
-
-@jobs.command(cls=TableCommand, short_help="Skew of models' tensor sizes (Tiresias).")
-@click.argument("layers", metavar="LAYERS")
-@click.option(
-    "--threshold",
-    type=Checked(Number()),
-    default=0.5,
-    show_default=True,
-    help="Skewed from here on.",
-)
-@click.option(
-    "--jobs",
-    "job_table",
-    metavar="FILE",
-    help="Job table to give a column skew, by its column model.",
-)
-@output_option("Where to write it: .parquet, .csv or .jsonl.", required=False)
-@force_option("Replace the file if it exists.")
-def skew(
-    layers: str,
-    threshold: float,
-    job_table: str | None,
-    output: str | None,
-    force: bool,
-) -> None:
-    """Report how skewed the tensor sizes of models are: jobs with skewed ones should not be spread over nodes.
-
-    LAYERS has the columns model, tensor, size (any one unit).
-    """
-    from bft.models.speed.skew import largest_share, read_tensor_sizes
-
-    if (job_table is None) != (output is None):
-        raise click.UsageError("--jobs and -o belong together")
-    if output:
-        refuse_existing(output, force=force)
-    sizes = read_tensor_sizes(layers)
-    skews = {model: largest_share(own) for model, own in sizes.items()}
-    click.echo(f"{'model':<20} {'tensors':>7} {'largest share':>14}  placement")
-    for model, value in skews.items():
-        placement = "consolidate" if value >= threshold else "may spread"
-        click.echo(f"{model:<20} {len(sizes[model]):>7} {value:>14.4g}  {placement}")
-    if job_table and output:
-        known = _add_skew(job_table, output, skews)
-        click.echo(f"{output}: skew of {known} jobs")
 
 
 def _add(measured: list[Throughputs], more: Sequence[Throughputs], file: str) -> None:
@@ -471,25 +425,3 @@ def _points(fitted: Sequence[ScalabilityFit]) -> pd.DataFrame:
     ]
     columns = ["model", "units", "throughput", "efficiency", "extrapolated"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _add_skew(source: str, output: str, skews: dict[str, float]) -> int:
-    """Write the job table `source` with the skew of its models; returns for how many jobs it is known."""
-    from bft.models.job_tables import write_jobs
-
-    table = models.read_jobs(source)
-    known = sum(job.model in skews for job in table)
-    if not known:
-        raise InputError(
-            f"no job's model is one of {', '.join(skews)}",
-            file=source,
-            column="model",
-            hint="names must be equal",
-        )
-    made = models.JobTable(
-        tuple(replace(job, skew=skews.get(job.model, job.skew)) for job in table),
-        source,
-    )
-    with drafted(output) as draft:
-        write_jobs(made, draft)
-    return known

@@ -262,7 +262,7 @@ def _run(args: list[str] | None) -> int:
         say_error(f"Error: {place}: {reason}" if place else f"Error: {reason}")
         _discard_output()
     except MemoryError as error:
-        from bft.models.limited_reading import out_of_memory
+        from bft.models.files import out_of_memory
 
         say_error(f"Error: {out_of_memory(error)}")
     except Exception as error:

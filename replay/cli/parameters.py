@@ -22,7 +22,7 @@ from bft.models.checks import (
     did_you_mean,
     seconds,
 )
-from bft.models.limited_reading import read_toml
+from bft.models.files import read_toml
 from bft.models.option_fields import OUTPUT, POLICY, SECTIONS, TRUST_PICKLE, OptionField
 from bft.replay.cli.groups import OTHER, Command
 
@@ -108,7 +108,7 @@ def option(field: OptionField) -> Decorator:
 
 def inner(check: Check) -> Check:
     """Return the check of a value that is stated: an option that is None is left out on the command line."""
-    return check.inner if isinstance(check, Maybe) else check
+    return check.each if isinstance(check, Maybe) else check
 
 
 def parameter_name(field: OptionField) -> str:

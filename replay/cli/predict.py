@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 import bft.models as models
-from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import Name, Number
 from bft.replay.cli.groups import Command, Group
@@ -139,37 +138,21 @@ def evaluate(
 
 @predict.command(cls=Command, short_help="What a saved model has learnt.")
 @click.argument("model", metavar="MODEL")
-@click.option(
-    "--png",
-    metavar="FILE",
-    help="Draw the shapes of a GA2M (needs the extra `report` and --table).",
-)
-@click.option("--table", metavar="TABLE", help="Rows like those that it is used for.")
-def show(model: str, png: str | None, table: str | None) -> None:
-    """Describe MODEL, a file of `predict train`: the rules of packing, the shapes of a GA2M."""
+def show(model: str) -> None:
+    """Describe MODEL, a file of `predict train`: the rules of packing, the features of a GA2M."""
     from bft.models.learned.forecast import FEATURES
-    from bft.models.learned.ga2m import write_shapes
 
-    if (png is None) != (table is None):
-        raise click.UsageError("--png and --table go together")
     learnt = models.read_model(model)
     if isinstance(learnt, models.PackingAnalyser):
-        if png is not None:
-            raise InputError("a packing model has rules and no shapes", file=model)
         click.echo(learnt.rules())
         return
     if isinstance(learnt, models.DurationEstimator):
-        features, target, what = learnt.features, "log(1 + s)", "durations"
+        features = learnt.features
         described = f"durations, from {len(learnt.past):,} finished jobs"
     else:
-        features, target, what = FEATURES, f"root of {learnt.column}", "submissions"
+        features = FEATURES
         described = f"{learnt.column} per {learnt.slot_s:g} s over the next {learnt.horizon * learnt.slot_s:g} s"
     click.echo(f"{GA2M}: {described}\nfeatures: {', '.join(features)}")
-    if png is not None and table is not None:
-        rows = learnt.inputs(_read(what, table), source=table)
-        with drafted(png) as draft:
-            write_shapes(learnt.regressor, rows, draft, target=target)
-        click.echo(f"{png}: drawn over {len(rows):,} rows")
 
 
 def _read(what: str, table: str) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import click
 
 from bft.models import InputError
 from bft.models.atomic_files import drafted
-from bft.models.limited_reading import (
+from bft.models.files import (
     decoded_json,
     opened,
     parse_json,

@@ -14,7 +14,7 @@ import click
 
 from bft.models import InputError
 from bft.models.checks import Flag, Name, Number, Several, did_you_mean
-from bft.models.limited_reading import read_toml
+from bft.models.files import read_toml
 from bft.models.objectives import ObjectiveText
 from bft.models.option_fields import SECTIONS, OptionField
 from bft.replay.cli.main import EXIT_INTERRUPTED, command_line

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from bft.models.measure.co_runs import Plan, Slowdown
     from bft.models.measure.gpu_usage import Gauge
-    from bft.models.sharing.xi_repairs import Grid
 
 
 pattern_option = click.option(
@@ -223,38 +223,35 @@ def xi() -> None:
               "with the columns model and, optionally, batch_size (a job table is one).")  # fmt: skip
 @click.option("--guess/--no-guess", default=True, show_default=True,
               help="With --for: whether to estimate also models that never met.")  # fmt: skip
-@click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
-              help="Steps at the start of a log that do not count.")  # fmt: skip
-@pattern_option
 @force_option("Replace the table if it exists.")
 def build(
     files: tuple[str, ...],
     output: str,
     jobs: str | None,
     guess: bool,
-    warmup: int,
-    pattern: str | None,
     force: bool,
 ) -> None:
-    """Make a xi table from MEASUREMENTS: step times (or logs) of jobs alone and in pairs, or ratios.
+    """Make a xi table from MEASUREMENTS: step times of jobs alone and in pairs, or ratios.
 
-    Columns: model_a, batch_a, model_b, batch_b, units; and step_a_s, step_b_s (seconds a step), or log_a, log_b
-    (files), or xi_a, xi_b. A row without model_b is a solo run. docs/models.md shows examples.
+    Columns: model_a, batch_a, model_b, batch_b, units; and step_a_s, step_b_s (mean seconds of a step), or xi_a, xi_b.
+    A row without model_b is a solo run. docs/models.md shows examples.
     """
-    from bft.models.measure.xi_measurements import read_measurements, xi_to_frame
+    from bft.models.measure.xi_measurements import (
+        merged,
+        read_measurements,
+        xi_to_frame,
+    )
     from bft.models.sharing.xi_estimator import XiEstimator
 
     writable(output)
     refuse_existing(output, force=force)
-    measured = read_measurements(files, pattern=pattern, warmup=warmup)
-    for note in measured.notes:
-        say_note(note)
-    if measured.clipped:
-        say_note(f"{measured.clipped} xi below 1 are measurement noise and count as 1")
-    rows = list(measured.measurements)
+    ratios = read_measurements(files)
+    if clipped := models.XiTable(ratios).clipped:
+        say_note(f"{clipped} xi below 1 are measurement noise and count as 1")
+    rows = list(merged(ratios))
     summary = f"{len(rows)} pairs measured"
-    if measured.rows > len(rows):
-        summary += f" ({measured.rows} rows, of repetitions the median)"
+    if len(ratios) > len(rows):
+        summary += f" ({len(ratios)} rows, of repetitions the median)"
     if jobs is not None:
         kinds, estimator = _kinds(jobs), XiEstimator(rows)
         unknown = sorted({model for model, _ in kinds} - set(estimator.models))
@@ -334,26 +331,24 @@ def check(
         click.echo(f"{label:<17}{value}")
 
 
-@xi.command(cls=TableCommand, short_help="Heat map of a xi table.")
+@xi.command(cls=TableCommand, short_help="Print a xi table, victims by partners.")
 @click.argument("file", metavar="XI")
 @click.option("--by", type=Checked(Name(("model", "batch"))), default="model", show_default=True,
               help="One row per model, or per model and batch size.")  # fmt: skip
-@click.option(
-    "--png",
-    metavar="FILE",
-    help="Draw it into a PNG file instead (needs the extra `report`).",
-)
-def show(file: str, by: str, png: str | None) -> None:
-    """Draw a xi table: how many times as long an iteration of the row's model takes beside the column's."""
-    from bft.models.sharing.xi_repairs import grid, write_png
+def show(file: str, by: str) -> None:
+    """Print a xi table: how many times as long an iteration of the row's model takes beside the column's."""
+    import shutil
+
+    from bft.models.sharing.xi_repairs import grid
 
     shown = grid(models.read_xi(file), by_batch=by == "batch")
-    if png is None:
-        _print(shown)
-        return
-    with drafted(png) as draft:
-        write_png(shown, draft)
-    click.echo(f"{png}: {len(shown.names)} x {len(shown.names)}")
+    # As many columns at a time as fit, numbered as the rows are.
+    shown.columns = list(map(str, range(1, len(shown) + 1)))
+    shown.index = [f"{k:>3} {name}" for k, name in enumerate(shown.index, start=1)]
+    text = shown.to_string(line_width=shutil.get_terminal_size().columns)
+    click.echo(f"xi of, beside\n{text}")
+    if "~" in text:
+        click.echo("~ estimated")
 
 
 @xi.command(
@@ -479,28 +474,6 @@ def _kinds(path: str) -> list[tuple[str, float | None]]:
     )
 
 
-def _print(shown: Grid) -> None:
-    """A table on a terminal: as many columns at a time as fit, numbered as the rows are."""
-    import shutil
-
-    import pandas as pd
-
-    cells = [
-        [
-            "-" if ratio != ratio else f"{'~' if estimated else ''}{ratio:.2f}"
-            for ratio, estimated in zip(*row, strict=True)
-        ]
-        for row in zip(shown.ratios, shown.estimated, strict=True)
-    ]
-    numbers = range(1, len(shown.names) + 1)
-    rows = [f"{k:>3} {name}" for k, name in zip(numbers, shown.names, strict=True)]
-    frame = pd.DataFrame(cells, index=rows, columns=list(numbers))
-    click.echo("xi of, beside")
-    click.echo(frame.to_string(line_width=shutil.get_terminal_size().columns))
-    if shown.estimated.any():
-        click.echo("~ estimated")
-
-
 def _counted(entries: Sequence[str]) -> str:
     return f"{len(entries):,}" + (f": {_listing(entries)}" if entries else "")
 
@@ -520,7 +493,7 @@ def _listing(entries: Sequence[str]) -> str:
     "--output",
     metavar="DIR",
     required=True,
-    help="Folder of xi.csv, profiles.csv and failed.csv.",
+    help="Folder of xi.csv and profiles.csv.",
 )
 @click.option(
     "--pairs",
@@ -532,64 +505,54 @@ def _listing(entries: Sequence[str]) -> str:
     is_flag=True,
     help="Measure also pairs that are in xi.csv, and replace their rows.",
 )
-@click.option("--retry", is_flag=True, help="Try pairs again that failed before.")
 @measuring_options
 def collect(
-    table: str, output: str, pairs: str | None, again: bool, retry: bool, **given: Any
+    table: str, output: str, pairs: str | None, again: bool, **given: Any
 ) -> None:
     """Measure each pair of TRAININGS, a table with the columns model, command and, optionally, batch.
 
     {batch} in a command stands for the batch size. What is measured is kept after each pair; the same command goes on
-    from there. Both commands of a pair run on the same --devices. A pair that fails is kept in failed.csv with the
-    reason, and the others go on; the exit code is 3 then.
+    from there. Both commands of a pair run on the same --devices. Of a pair that fails the reason is told, and the
+    others go on; the exit code is 3 then.
     """
     from bft.models.measure.collecting import (
-        FAILED,
         PROFILES,
         XI,
         Collection,
-        all_pairs,
         read_configurations,
         read_pairs,
     )
 
     configurations = read_configurations(table)
-    wanted = (
-        all_pairs(configurations)
-        if pairs is None
-        else read_pairs(pairs, configurations)
-    )
+    wanted = list(combinations_with_replacement(configurations, 2))
+    if pairs is not None:
+        wanted = read_pairs(pairs, configurations)
     plan, gauge = measuring(given)
     folder = Path(output)
     collection = Collection(folder, given["units"], _write_csv)
-    todo = [
-        pair
-        for pair in wanted
-        if (again or not collection.done(pair))
-        and (retry or again or not collection.failed(pair))
-    ]
+    todo = [pair for pair in wanted if again or not collection.done(pair)]
     if len(todo) < len(wanted):
         say_note(
-            f"{folder}: {len(wanted) - len(todo)} of {len(wanted)} pairs have been measured, or failed, before"
+            f"{folder}: {len(wanted) - len(todo)} of {len(wanted)} pairs have been measured before"
         )
+    failures = 0
     with interruptible():
         for number, pair in enumerate(todo, start=1):
             prefix = f"pair {number} of {len(todo)}, {pair[0]} beside {pair[1]}: "
-            failed = collection.measure(
-                pair,
-                plan,
-                lambda text, prefix=prefix: say_progress(prefix + text),  # type: ignore[misc]
-                gauge,
-            )
-            if failed is not None:
-                say_note(f"{prefix}{failed}")
-    failures = [pair for pair in wanted if collection.failed(pair)]
+            try:
+                collection.measure(
+                    pair,
+                    plan,
+                    lambda text, prefix=prefix: say_progress(prefix + text),  # type: ignore[misc]
+                    gauge,
+                )
+            except InputError as error:
+                say_note(f"{prefix}{error.what}")
+                failures += 1
     done = sum(collection.done(pair) for pair in wanted)
     click.echo(
         f"{folder / XI}: {done} of {len(wanted)} pairs measured; profiles of trainings alone in {PROFILES}"
     )
     if failures:
-        click.echo(
-            f"{folder / FAILED}: {len(failures)} pairs failed; --retry tries them again"
-        )
+        click.echo(f"{failures} pairs failed; the same command tries them again")
         click.get_current_context().exit(EXIT_INCOMPLETE)

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from bft.models import InputError
-from bft.models.limited_reading import reading, unpacked, whole_lines
+from bft.models.files import reading, unpacked, whole_lines
 
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive or a spreadsheet",
@@ -98,7 +98,7 @@ def open_lines(
     ------
     InputError
         When there is no such file, when it is a directory or binary, when its compression is damaged, or when a line
-        is longer than any of a log (`bft.models.limited_reading.MAX_LINE`).
+        is longer than any of a log (`bft.models.files.MAX_LINE`).
 
     Examples
     --------

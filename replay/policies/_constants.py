@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any
 
-from bft.models.checks import Check, Number
-
-
-def constant(default: Any, text: str, check: Check | None = None) -> Any:
-    """A field with its default, what help says of it, and its range, which `check_fields` checks at construction."""
-    metadata: dict[str, Any] = {"help": text}
-    if check is not None:
-        metadata["check"] = check
-    return field(default=default, metadata=metadata)
+from bft.models.checks import Number
+from bft.models.plugins import constant as constant
 
 
 def consolidates() -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bft.models import InputError
-from bft.models.limited_reading import read_json
+from bft.models.files import read_json
 from bft.replay.report.over_time import FloatArray, TimeArray, changes_of, sums
 from bft.replay.results.run_directory import (
     ALLOCATIONS,

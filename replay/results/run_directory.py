@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bft.models import InputError, read_table
 from bft.models.atomic_files import unwritable
-from bft.models.limited_reading import read_json
+from bft.models.files import read_json
 from bft.models.tables import read_blocks
 from bft.replay.engine.ledger import BOOKS
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bft.models import InputError
+from bft.models import InputError, noise_scale
 from bft.models.speed.applications import canonical, read_application
 
 HEAD = "placement,local_bsz,step_time,sync_time\n"
@@ -100,7 +100,7 @@ def test_progress_and_noise(folder: Path) -> None:
     assert application.gradient(150, 32) == (2, 2)
     assert application.gradient(150, 80) == (2, 4)  # half way between the batch sizes
     assert application.gradient(1e9, 1e9) == (3, 9)
-    assert application.pgns(150, 80) == 64
+    assert noise_scale(*application.gradient(150, 80), application.limits.initial) == 64
     assert application.samples(32) == 300 * 32
     assert application.samples(128) == 75 * 128
 
@@ -173,9 +173,10 @@ def test_published_applications(reference: Path, name: str) -> None:
         "measured",
         "interpolated",
     }
-    assert np.isfinite(
-        application.pgns(application.total_progress / 2, application.limits.initial)
+    half = application.gradient(
+        application.total_progress / 2, application.limits.initial
     )
+    assert np.isfinite(noise_scale(*half, application.limits.initial))
     assert application.epoch_at(application.total_progress) == len(
         application.epoch_ends
     )

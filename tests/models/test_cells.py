@@ -41,7 +41,7 @@ from bft.models import (
 from bft.models.cells import Rows, read_number
 from bft.models.learned.duration import split_in_time
 from bft.models.learned.packing import PackingAnalyser, sharing_scores
-from bft.models.speed.skew import read_tensor_sizes
+from bft.models.measure.xi_measurements import merged
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay.cli.main import run
 from bft.replay.policies.lucid.submissions import read_forecast_table
@@ -224,7 +224,7 @@ READERS = [
     ),
     Reader(
         "venus",
-        lambda path: read_venus_jobs(path, origin="1970-01-01"),
+        lambda path: read_venus_jobs(path),
         named(
             "job_id",
             "a",
@@ -322,20 +322,16 @@ READERS = [
     ),
     Reader(
         "measurements",
-        lambda path: read_measurements([path]),
+        lambda path: merged(read_measurements([path])),
         [
             {"model_a": "a", "model_b": "", "step_a_s": 1, "step_b_s": "", "units": ""},
             {"model_a": "b", "model_b": "", "step_a_s": 1, "step_b_s": "", "units": ""},
             {"model_a": "a", "model_b": "b", "step_a_s": 5, "step_b_s": 5, "units": ""},
         ],
         {
-            "step_a_s": Column(
-                NUMBER, lambda found: found.measurements[-1].xi_a, least=1
-            ),
-            "step_b_s": Column(
-                NUMBER, lambda found: found.measurements[-1].xi_b, least=1
-            ),
-            "units": Column(NUMBER, lambda found: found.measurements[-1].units, None),
+            "step_a_s": Column(NUMBER, lambda found: found[-1].xi_a, least=1),
+            "step_b_s": Column(NUMBER, lambda found: found[-1].xi_b, least=1),
+            "units": Column(NUMBER, lambda found: found[-1].units, None),
         },
     ),
     Reader(
@@ -366,15 +362,6 @@ READERS = [
             "batch_size": Column(NUMBER, lambda found: found[-1].batch[-1]),
             "nodes": Column(WHOLE, lambda found: found[-1].nodes[-1]),
             "sync_time": Column(NUMBER, lambda found: found[-1].sync_s[-1]),
-        },
-    ),
-    Reader(
-        "tensors",
-        read_tensor_sizes,
-        named("model", "a", "b", size=8),
-        {
-            "size": Column(NUMBER, lambda found: found["b"][-1]),
-            "model": Column(NAME, lambda found: list(found)[-1]),
         },
     ),
     Reader(

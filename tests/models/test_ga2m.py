@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -16,7 +15,6 @@ from bft.models.learned.ga2m import (
     Term,
     additive,
     fit_ga2m,
-    write_shapes,
 )
 from bft.models.learned.saved_models import from_plain, to_plain
 
@@ -152,13 +150,3 @@ def test_a_term_changes_at_its_cut_and_not_before() -> None:
     model, _ = tiny()
     x = np.array([[np.nextafter(5.0, 0), 0.0], [5.0, 0.0], [1.0, 0.0], [1.0, 1.0]])
     np.testing.assert_allclose(model.predict(x), [2.0, 4.0, 2.1, 1.9])
-
-
-def test_shapes_are_drawn_with_the_same_bytes_each_time(tmp_path) -> None:
-    model, x = tiny()
-    assert model.importance(x).argmax() == 1
-    for name in ("a.png", "b.png"):
-        rows = pd.DataFrame(x, columns=["left", "right"])
-        write_shapes(model, rows, tmp_path / name, target="log s")
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

@@ -231,7 +231,7 @@ limits = st.tuples(
     st.integers(0, 400),
     st.integers(0, 4000),
     st.booleans(),
-).map(lambda t: BatchLimits(t[0] + t[1], t[0] + t[1] + t[3], t[0], t[0] + t[2], t[4]))
+).map(lambda t: BatchLimits(t[0] + t[1], t[0] + t[1] + t[3], t[0], t[0] + t[2]))
 
 
 def best_by_loops(goodput: Goodput, nodes: int, replicas: int) -> float:
@@ -242,8 +242,8 @@ def best_by_loops(goodput: Goodput, nodes: int, replicas: int) -> float:
         return 0.0
     for k in range(50):
         local = least * (lim.most / least) ** (k / 49) / replicas
-        passes = math.ceil(local / lim.atomic_max - 1e-8) if lim.accumulation else 1
-        if lim.accumulation and replicas == 1 and local > lim.initial + 1e-8:
+        passes = math.ceil(local / lim.atomic_max - 1e-8)
+        if replicas == 1 and local > lim.initial + 1e-8:
             passes = max(passes, 2)
         m = min(math.ceil(local / passes - 1e-8), lim.most // (replicas * passes))
         if lim.atomic_min <= m <= lim.atomic_max:
@@ -269,7 +269,6 @@ def test_the_best_batch_by_plain_loops(
     if found > 0:
         assert lim.atomic_min <= m <= lim.atomic_max
         assert (n + more) * m * (s + 1) <= lim.most
-        assert s == 0 or lim.accumulation
         assert float(found) == pytest.approx(
             float(goodput.at(n, n + more, m, s)), rel=1e-12
         )

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from bft.models import InputError, JobTable
+from bft.models.workloads.cluster_jobs import read_tiresias_jobs
 from bft.models.workloads.jobs_philly import read_philly_jobs
 from bft.models.workloads.jobs_swf import read_swf_jobs
-from bft.models.workloads.jobs_tiresias import read_tiresias_jobs
 
 SECOND_NS = 10**9
 READERS: dict[str, Callable[[Path], JobTable]] = {
@@ -363,17 +363,12 @@ def test_a_log_of_philly(tmp_path: Path) -> None:
         "",
         2,
     )
-    assert (
-        read_philly_jobs(path, zone="UTC").jobs[0].tsub_ns
-        == (1_507_363_899 - 7 * 3600) * SECOND_NS
-    )
 
 
 def test_clocks_that_are_put_back_do_not_shorten_jobs(tmp_path: Path) -> None:
     over = entry("a", attempt("2017-11-05 00:30:00", "2017-11-05 03:30:00", 1))
     path = written(tmp_path, "log.json", json.dumps([over]))
     assert read_philly_jobs(path).jobs[0].pmax == 4 * 3600
-    assert read_philly_jobs(path, zone="UTC").jobs[0].pmax == 3 * 3600
 
 
 @pytest.mark.parametrize(
@@ -381,9 +376,9 @@ def test_clocks_that_are_put_back_do_not_shorten_jobs(tmp_path: Path) -> None:
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ('{"jobs": []}', "expected a JSON array of jobs, not dict"),
+        ('{"jobs": []}', "expected a JSON array of objects"),
         ("[]", "no job to replay"),
-        ("[1]", "row 1: expected a JSON object, not int"),
+        ("[1]", "expected a JSON array of objects"),
         (
             json.dumps([entry("")]),
             "row 1, column jobid: expected a name, not an empty cell",
@@ -413,8 +408,3 @@ def test_invalid_logs_of_philly(tmp_path: Path, content: str, said: str) -> None
     assert said in refused(
         read_philly_jobs, written(tmp_path, "cluster_job_log", content)
     )
-
-
-def test_an_invalid_zone(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no time zone 'Mars'"):
-        read_philly_jobs(written(tmp_path, "log", "[]"), zone="Mars")

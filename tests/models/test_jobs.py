@@ -239,7 +239,7 @@ def test_sizes_are_a_list_or_a_word_and_their_ends_are_jmin_and_jmax(
 
 def test_a_word_that_stands_for_no_size_is_named() -> None:
     with pytest.raises(
-        InputError, match=r"no power of 2 lies between Jmin 5 and Jmax 7"
+        InputError, match=r"expected a power of 2 between Jmin 5 and Jmax 7"
     ) as caught:
         jobs_from_frame(
             table({}, {"sizes": "powers-of-2", "Jmin": 5, "Jmax": 7}), source="j.csv"

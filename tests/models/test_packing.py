@@ -142,7 +142,8 @@ def test_a_busier_job_never_disturbs_less(
 ) -> None:
     less = {"gpu_util": gpu, "gmem_util": memory, "gmem": gmem, "amp": amp}
     more = {**less, "gpu_util": gpu + more_gpu, "gmem_util": memory + more_memory}
-    assert 0 <= ANALYSER.score(less) <= ANALYSER.score(more) <= 2
+    low, high = ANALYSER.scores(pd.DataFrame([less, more]))
+    assert 0 <= low <= high <= 2
 
 
 def test_rules_say_what_the_analyser_says() -> None:
@@ -168,8 +169,9 @@ def test_rules_say_what_the_analyser_says() -> None:
                 )
         return int(lines[at].split()[-1])
 
-    for profile in profiles(60, seed=5)[list(FEATURES)].to_dict(orient="records"):
-        assert follow(profile) == ANALYSER.score(profile)
+    table = profiles(60, seed=5)[list(FEATURES)]
+    told = [follow(profile) for profile in table.to_dict(orient="records")]
+    assert told == ANALYSER.scores(table).tolist()
 
 
 def test_steps_that_change_nothing_are_not_told() -> None:
@@ -231,7 +233,7 @@ def test_pairs_that_cannot_be_scored_are_reported_with_their_row() -> None:
     with pytest.raises(InputError, match="has no rows"):
         sharing_scores(rows[:0])
     with pytest.raises(InputError, match="missing columns gmem_util, gmem, amp"):
-        ANALYSER.score({"gpu_util": 1.0})
+        ANALYSER.scores(pd.DataFrame({"gpu_util": [1.0]}))
 
 
 @pytest.mark.reference

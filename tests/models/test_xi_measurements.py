@@ -1,4 +1,4 @@
-"""From solo and co-run measurements to ξ: step times, logs, repetitions, and refusals."""
+"""From solo and co-run measurements to ξ: step times, repetitions, and refusals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bft.models import InputError
-from bft.models.measure.xi_measurements import mean_step_s, read_measurements
+from bft.models.measure.xi_measurements import mean_step_s, merged, read_measurements
 
 HEADER = "model_a,batch_a,model_b,batch_b,units,step_a_s,step_b_s\n"
 SOLO = "bert,32,,,1,0.5,\nvgg,64,,,1,0.2,\n"
@@ -20,10 +20,11 @@ def table(folder: Path, text: str, name: str = "m.csv") -> Path:
 
 
 def test_xi_is_shared_time_over_time_alone(tmp_path: Path) -> None:
-    measured = read_measurements(
-        [table(tmp_path, HEADER + SOLO + "vgg,64,bert,32,1,0.3,0.6\n")]
+    (row,) = merged(
+        read_measurements(
+            [table(tmp_path, HEADER + SOLO + "vgg,64,bert,32,1,0.3,0.6\n")]
+        )
     )
-    (row,) = measured.measurements
     assert (row.model_a, row.batch_a, row.model_b, row.batch_b, row.units) == (
         "bert",
         32,
@@ -42,16 +43,16 @@ def test_repetitions_of_solo_and_twin_runs_count_by_their_median(
     measured = read_measurements(
         [table(tmp_path, solo), table(tmp_path, HEADER + twins, "twins.csv")]
     )
-    assert measured.rows == 3
-    assert measured.measurements[0].xi_a == pytest.approx(0.6 / 0.5)
+    assert len(measured) == 3
+    assert merged(measured)[0].xi_a == pytest.approx(0.6 / 0.5)
 
 
-def test_ratios_below_1_are_clipped_and_counted(tmp_path: Path) -> None:
+def test_ratios_below_1_are_clipped(tmp_path: Path) -> None:
     measured = read_measurements(
         [table(tmp_path, HEADER + SOLO + "bert,32,vgg,64,1,0.45,0.19\n")]
     )
-    assert measured.clipped == 2
-    assert (measured.measurements[0].xi_a, measured.measurements[0].xi_b) == (1.0, 1.0)
+    (row,) = merged(measured)
+    assert (row.xi_a, row.xi_b) == (1.0, 1.0)
 
 
 def test_a_solo_run_of_the_same_units_counts_before_one_that_states_none(
@@ -61,7 +62,7 @@ def test_a_solo_run_of_the_same_units_counts_before_one_that_states_none(
     twin = "bert,32,bert,32,2,0.6,0.75\nbert,32,bert,32,4,0.9,0.9\nbert,8,bert,8,4,0.8,1.6\n"
     found = {
         row.batch_a: row
-        for row in read_measurements([table(tmp_path, solo + twin)]).measurements
+        for row in merged(read_measurements([table(tmp_path, solo + twin)]))
         if row.units == 4
     }
     assert found[32].xi_a == pytest.approx(1.0)
@@ -79,7 +80,7 @@ def test_ratios_and_times_may_come_from_several_tables_and_estimates_are_left_ou
         "xi.csv",
     )
     times = table(tmp_path, HEADER + SOLO + "vgg,64,bert,32,1,0.3,0.6\n")
-    found = read_measurements([xi, times]).measurements
+    found = merged(read_measurements([xi, times]))
     assert [(row.model_a, row.model_b) for row in found] == [
         ("a", "b"),
         ("bert", "vgg"),
@@ -104,16 +105,14 @@ def test_ratios_and_times_may_come_from_several_tables_and_estimates_are_left_ou
         ),
         (HEADER + SOLO, ("measured together",)),
         (HEADER, ("has no rows",)),
-        ("a,b\n1,2\n", ("missing column model_a", "step_a_s")),
-        ("model_a,model_b\nx,y\n", ("no times", "step_a_s", "log_a", "xi_a")),
+        ("a,b\n1,2\n", ("missing columns model_a, step_a_s",)),
+        ("model_a,model_b\nx,y\n", ("missing columns step_a_s, step_b_s", "xi_a")),
         ("model_a,model_b,xi_a,xi_b\nx,y,1,0\n", ("row 1", "xi_b", "0")),
         ("model_a,model_b,xi_a,xi_b\nx,y,inf,1\n", ("row 1", "xi_a", "inf")),
         (
             "model_a,model_b,xi_a,xi_b\n,y,1,1\n",
             ("row 1", "model_a", "expected a name"),
         ),
-        ("model_a,model_b,log_a,log_b\nx,,none.log,\n", ("none.log", "no such file")),
-        ("model_a,model_b,log_a,log_b\nx,y,,\n", ("row 1", "log_a")),
     ],
 )
 def test_what_cannot_be_used_is_named(
@@ -126,74 +125,7 @@ def test_what_cannot_be_used_is_named(
         assert part in str(error.value)
 
 
-def test_step_times_come_from_logs_beside_the_table(tmp_path: Path) -> None:
-    for name, step_s in (("a", 0.5), ("b", 0.2), ("ab", 0.75), ("ba", 0.2)):
-        lines = "".join(
-            f"step {k}: loss 0.1 took {step_s * (3 if k < 10 else 1)} s\n"
-            for k in range(60)
-        )
-        (tmp_path / f"{name}.log").write_text(lines)
-    runs = table(
-        tmp_path,
-        "model_a,model_b,log_a,log_b\na,,a.log,\nb,,b.log,\na,b,ab.log,ba.log\n",
-    )
-    measured = read_measurements([runs], pattern=r"took (?P<seconds>[\d.]+) s")
-    assert measured.measurements[0].xi_a == pytest.approx(1.5)
-    assert measured.measurements[0].xi_b == pytest.approx(1.0)
-    assert any("without time stamps" in note for note in measured.notes)
-
-
-def test_of_twin_logs_with_time_stamps_only_the_span_counts_in_which_both_ran(
-    tmp_path: Path,
-) -> None:
-    def log(name: str, start: int, steps: list[float]) -> None:
-        rows, now = [], float(start)
-        for at, step_s in enumerate(steps):
-            now += step_s
-            rows.append(f"{now:.3f} step {at} seconds {step_s}\n")
-        (tmp_path / name).write_text("".join(rows))
-
-    log("a.log", 0, [1.0] * 50)
-    log("ab.log", 0, [1.0] * 100 + [2.0] * 50)  # b comes when a has run for 100 s
-    log("ba.log", 100, [1.0] * 100)
-    runs = "model_a,model_b,log_a,log_b\na,,a.log,\na,a,ab.log,ba.log\n"
-    pattern = r"(?P<time>[\d.]+) step (?P<step>\d+) seconds (?P<seconds>[\d.]+)"
-    (row,) = read_measurements([table(tmp_path, runs)], pattern=pattern).measurements
-    assert row.xi_a == pytest.approx((2.0 + 1.0) / 2), (
-        "both ratios of a beside a: 2 and 1"
-    )
-    log("ba.log", 1000, [1.0] * 100)
-    with pytest.raises(InputError, match=r"row 2.*never overlap"):
-        read_measurements([table(tmp_path, runs)], pattern=pattern)
-
-
 def test_the_mean_sees_turns_that_a_median_hides_and_leaves_stalls_out() -> None:
     turns = [1.0, 1.0, 1.0, 5.0] * 20
     assert mean_step_s(turns) == pytest.approx(2.0)
     assert mean_step_s([*turns, 900.0]) == pytest.approx(2.0)
-
-
-def test_solo_and_twin_logs_that_time_different_things_are_refused(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "steps.log").write_text("step_time=0.5\n" * 30)
-    (tmp_path / "samples.log").write_text("64 samples/s\n" * 30)
-    rows = "a,steps.log,,\nb,steps.log,,\na,samples.log,b,steps.log\n"
-    with pytest.raises(
-        InputError,
-        match=r"row 3, column model_a: logs of a alone and beside another time different",
-    ):
-        read_measurements([table(tmp_path, "model_a,log_a,model_b,log_b\n" + rows)])
-
-
-def test_unused_lines_of_a_log_are_reported(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text(
-        "step_time=0.5\n" * 30 + "Validation: step_time=0.1\n"
-    )
-    rows = "a,a.log,,\na,a.log,a,a.log\n"
-    notes = read_measurements(
-        [table(tmp_path, "model_a,log_a,model_b,log_b\n" + rows)]
-    ).notes
-    assert any(
-        note.endswith("a.log: not used: 1 with evaluation (line 31)") for note in notes
-    )

@@ -73,14 +73,6 @@ def test_each_sort_is_learnt_and_shown(
             "submissions": "ga2m: jobs per 600 s over the next 3000 s\nfeatures: last, last_but_1, ",
             "packing": "gpu_util <= ",
         }[what] in shown
-        if what != "packing":
-            run("show", f"{what}.json", "--png", "shapes.png", "--table", table)
-            assert Path("shapes.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(
-        InputError, match=r"packing\.json: a packing model has rules and no shapes"
-    ):
-        run("show", "packing.json", "--png", "x.png", "--table", "profiles.csv")
-    assert not Path("x.png").exists()
 
 
 @pytest.mark.parametrize("what", ["durations", "submissions"])

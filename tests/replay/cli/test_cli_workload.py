@@ -132,7 +132,7 @@ def test_another_package_brings_one(
     assert run([*REPLAY, "--workload", "first-wins"]) == 0
     assert "trials                 1 done, 11 stopped; " in capsys.readouterr().out
     assert run([*REPLAY, "--workload", "none"]) == 2
-    assert "workload 'none': it needs a `name`" in capsys.readouterr().err
+    assert "workload 'none': expected a dataclass" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,10 @@ def test_another_package_brings_one(
             ["--workload", "hpp"],
             "unknown workload 'hpp': choose one of hpo, nas; did you mean 'hpo'?",
         ),
-        (["--workload", "hpo:eta=1"], "workload 'hpo': eta must be at least 2, not 1"),
+        (
+            ["--workload", "hpo:eta=1"],
+            "workload 'hpo': eta: expected a whole number >= 2, not 1",
+        ),
         (
             ["--workload", "hpo:eta=x"],
             "workload 'hpo', option 'eta': expected a whole number, not 'x'",
@@ -156,7 +159,10 @@ def test_another_package_brings_one(
             ["--workload", "nas", "--compat", "reference"],
             "the published replayer knows --policy milp and equal-share",
         ),
-        (["--workload", "nas:step=-1"], "step must be a number >= 0, not -1.0"),
+        (
+            ["--workload", "nas:step=-1"],
+            "step: expected a finite number >= 0, not -1.0",
+        ),
     ],
 )
 def test_what_is_no_workload_is_refused_by_name(

@@ -17,7 +17,6 @@ import pytest
 
 from bft.models import InputError, read_unit_memory, read_xi
 from bft.models.measure.gpu_usage import (
-    DeviceState,
     find_tool,
     nvidia_smi,
     rocm_smi,
@@ -104,11 +103,10 @@ def test_nvidia_smi_is_read_line_by_line_and_may_lack_utilisations(
         "nvidia-smi",
         "#!/bin/sh\necho '0, 37, 12, 5432'\necho '1, [N/A], [Not Supported], 3'\n",
     )
-    first, second = nvidia_smi()
-    assert first == DeviceState(0, 37, 12, 5432)
-    assert (second.index, second.memory_mib) == (1, 3)
-    assert second.gpu_util != second.gpu_util
-    assert second.gmem_util != second.gmem_util
+    assert nvidia_smi().fillna(-1).to_dict("split", index=True)["data"] == [
+        [37, 12, 5432],
+        [-1, -1, 3],
+    ]
 
 
 def test_rocm_smi_is_read_by_the_keys_of_old_and_new_versions(folder: Path) -> None:
@@ -131,7 +129,7 @@ def test_rocm_smi_is_read_by_the_keys_of_old_and_new_versions(folder: Path) -> N
         "rocm-smi",
         f"#!/bin/sh\necho 'WARNING: AMD GPU in low-power state'\necho '{json.dumps(cards)}'\n",
     )
-    assert rocm_smi() == [DeviceState(0, 37, 12, 5), DeviceState(1, 0, 1, 0)]
+    assert rocm_smi().T.to_dict("list") == {0: [37, 12, 5], 1: [0, 1, 0]}
     assert find_tool() is rocm_smi
 
 
@@ -153,7 +151,7 @@ def test_rocm_smi_is_read_by_the_keys_of_old_and_new_versions(folder: Path) -> N
         (
             "rocm-smi",
             "echo '{\"card0\": {}}'",
-            "card0 has no 'VRAM Total Used Memory (B)'",
+            "a card has no 'VRAM Total Used Memory (B)'",
         ),
     ],
 )
@@ -168,10 +166,11 @@ def test_a_tool_that_answers_something_else_is_named(
 
 
 def test_memory_counts_above_what_was_in_use_before() -> None:
-    before = [DeviceState(0, 0, 0, 100), DeviceState(1, 0, 0, 300)]
+    columns = ["gpu_util", "gmem_util", "memory_mib"]
+    before = pd.DataFrame([[0, 0, 100], [0, 0, 300]], columns=columns)
     samples = [
-        [DeviceState(0, 100, 40, 1124), DeviceState(1, 50, 0, 200)],
-        [DeviceState(0, 100, 40, 612)],
+        pd.DataFrame([[100, 40, 1124], [50, 0, 200]], columns=columns),
+        pd.DataFrame([[100, 40, 612]], columns=columns),
     ]
     used = usage_of(before, samples)
     assert (used.gpu_util, used.gmem_util) == (
@@ -250,7 +249,7 @@ def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
     before = pd.read_csv("out/xi.csv")
     assert run(args) == 0
     told = capsys.readouterr()
-    assert "1 of 3 pairs have been measured, or failed, before" in told.err
+    assert "1 of 3 pairs have been measured before" in told.err
     assert "3 of 3 pairs measured" in told.out
     after = pd.read_csv("out/xi.csv")
     pd.testing.assert_frame_equal(after.head(1), before, check_dtype=False)
@@ -278,7 +277,7 @@ def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
     assert run(["xi", "check", "out/xi.csv"]) == 0
 
 
-def test_trainings_that_fail_are_kept_with_the_reason_and_the_others_go_on(
+def test_trainings_that_fail_are_told_with_the_reason_and_tried_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("trainings.csv").write_text(
@@ -288,22 +287,15 @@ def test_trainings_that_fail_are_kept_with_the_reason_and_the_others_go_on(
     assert run(args) == 3
     told = capsys.readouterr()
     assert "1 of 3 pairs measured" in told.out
-    assert "2 pairs failed; --retry tries them again" in told.out
+    assert "2 pairs failed; the same command tries them again" in told.out
     assert "no GPU can be read here" in told.err
-    failed = pd.read_csv("out/failed.csv")
-    assert list(zip(failed["a"], failed["b"], strict=True)) == [
-        ("good", "bad"),
-        ("bad", "bad"),
-    ]
-    assert failed["reason"].str.contains("failed with exit code 3").all()
-    assert run(args) == 3
-    assert (
-        "3 of 3 pairs have been measured, or failed, before" in capsys.readouterr().err
-    )
+    for pair in ("good beside bad", "bad beside bad"):
+        assert f"{pair}: command " in told.err
+    assert "failed with exit code 3" in told.err
     Path("trainings.csv").write_text(
         f"model,command\ngood,{loop(folder, 100)}\nbad,{loop(folder, 50)}\n"
     )
-    assert run([*args, "--retry"]) == 0
+    assert run(args) == 0
     assert "3 of 3 pairs measured" in capsys.readouterr().out
     assert "memory_gib" not in pd.read_csv("out/profiles.csv")
 

@@ -28,7 +28,7 @@ from bft.models import (
     read_table,
 )
 from bft.models.errors import printable
-from bft.models.limited_reading import MAX_LINE, parse_json, read_json
+from bft.models.files import MAX_LINE, parse_json, read_json
 from bft.replay.cli.main import run
 
 MIB = 1 << 20
@@ -83,7 +83,7 @@ def watched(*args: str, limit_mib: int | None = None) -> tuple[int, str, int]:
 def test_what_unpacks_to_more_than_the_limit_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("bft.models.limited_reading.MAX_UNPACKED", 2 * MIB)
+    monkeypatch.setattr("bft.models.files.MAX_UNPACKED", 2 * MIB)
     rows = b"a,b\n" + b"1,2\n" * MIB
     out = str(tmp_path / "out.parquet")
     for name, content in (
