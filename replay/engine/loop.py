@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +46,9 @@ from bft.replay.engine.rates import Rates
 from bft.replay.engine.reallocation import Change, changes
 from bft.replay.engine.rules import Interference, Rules
 from bft.replay.engine.running import (
+    DUE,
     NEVER,
+    NEXT,
     InPlay,
     Running,
     Window,
@@ -318,12 +321,19 @@ class Replay:
         place, self._next, now = self._place, None, self._rates.now
         if place.finished:
             place.finished = []
-        place.wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
+        place.wake_ns = NEVER
+        try:
+            if decision.wake_ns is not None:
+                place.wake_ns = operator.index(decision.wake_ns)
+            found = changes(decision, self._in_play, self._held, self._traits)
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise self._traits.refusal(
+                f"it answered {decision!r:.200}, which is no decision: {error}"
+            ) from error
         if place.wake_ns <= now:
             raise self._traits.refusal(
                 f"it asked to be woken at {decision.wake_ns} ns, and it is {now}"
             )
-        found = changes(decision, self._in_play, self._held, self._traits)
         before = []
         if found:
             changed = (change.running for change in found)
@@ -419,7 +429,7 @@ class Replay:
         """Handle all events of an instant, in order; return whether a decision is due."""
         place = self._place
         self._rates.pass_to(instant, self._idle, self._held.used)
-        finished = instant >= self._in_play.due_ns and self._finish()
+        finished = instant >= self._in_play.earliest(DUE) and self._finish()
         if self._driver is not None:
             self._obey(self._driver, instant)
             finished |= self._cancel(self._driver)
@@ -457,7 +467,7 @@ class Replay:
 
     def _next_instant(self) -> int:
         place, now = self._place, self._rates.now
-        instant = self._in_play.next_ns
+        instant = self._in_play.earliest(NEXT)
         if self._event[0] < instant:
             instant = self._event[0]
         if place.wake_ns < instant and self._in_play.line:
@@ -694,9 +704,10 @@ class Replay:
         return Due(job.rates, sizes, job.pmax - progress, job.deadline_ns)
 
     def _new(self, index: int, turn: int) -> Running:
-        running = Running.admitted(
-            index, turn, self.ledger.records[index], tunes=self._traits.kind.tunes
-        )
+        record = self.ledger.records[index]
+        profile, tunes = record.job.profile, self._traits.kind.tunes
+        dynamics = None if profile is None else profile.start(tunes=tunes)
+        running = Running(index, turn, record.job, record, dynamics)
         if self._driver is not None:
             running.rungs = self._driver.rungs(running.job)
         return running

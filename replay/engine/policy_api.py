@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
-from types import FrameType, MappingProxyType, NoneType, TracebackType
+from types import FrameType, MappingProxyType, TracebackType
 from typing import (
     Any,
     Literal,
     NamedTuple,
     Protocol,
-    TypeGuard,
     runtime_checkable,
 )
 
@@ -28,7 +26,6 @@ from numpy.typing import NDArray
 from bft.milp import ProblemError, Solution, Transfer
 from bft.models import Dynamics, InputError, Job
 from bft.replay.engine.units import Holdings, Machine
-from bft.replay.trace.node_trace import SECOND_NS
 
 IntArray = NDArray[np.int64]
 # Number of positions that `Zeros` examines at a time.
@@ -75,32 +72,6 @@ class RunInterval(NamedTuple):
     def progressed_s(self) -> float:
         """Return the seconds in which the job made progress."""
         return self.seconds - self.stalled_s
-
-    @classmethod
-    def between(
-        cls,
-        begin_ns: int,
-        end_ns: int,
-        units: int,
-        shared: bool,
-        stall_ns: int,
-        rate: float,
-        ended: Ending,
-    ) -> RunInterval:
-        """Return the interval from one instant to another; `stall_ns`: until when the job was to stall."""
-        stalled_ns = max(0, min(stall_ns, end_ns) - begin_ns)
-        return cls(
-            units,
-            (end_ns - begin_ns) / SECOND_NS,
-            stalled_ns / SECOND_NS,
-            rate,
-            shared,
-            ended,
-        )
-
-
-Row = tuple[str, int, int, int, bool, int, float, Ending]
-"""An interval as the engine notes it, which must be fast: the job's name, and what `RunInterval.between` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,11 +269,6 @@ class Zeros(Collection[int]):
 _NO_MACHINE = Holdings(0)
 
 
-def _whole(value: object) -> TypeGuard[int | Integral]:
-    """Whether a value is a whole number; the abstract class is checked last, because that is slow."""
-    return isinstance(value, (int, Integral))
-
-
 @dataclass(frozen=True, slots=True)
 class State:
     """The input of a decision.
@@ -393,7 +359,7 @@ class Decision:
     Raises
     ------
     TypeError
-        When there is none of the three, or several, or a value has another type.
+        When there is none of the three, or several.
 
     Examples
     --------
@@ -414,40 +380,9 @@ class Decision:
     kinds: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
-        # A third party's policy may have stored anything.
-        counts: Any = self.counts
-        placement: Any = self.placement
-        if (counts is None) + (placement is None) + (self.transfers is None) != 2:
+        forms = (self.counts, self.placement, self.transfers)
+        if sum(form is not None for form in forms) != 1:
             raise TypeError("Decision: expected one of counts, placement, transfers")
-        if counts is not None and not isinstance(counts, (tuple, np.ndarray)):
-            if isinstance(counts, str) or not isinstance(counts, Iterable):
-                raise self._wrong(
-                    "counts", "be whole numbers, one for each job in play,"
-                )
-            object.__setattr__(self, "counts", tuple(counts))
-        if self.wake_ns is not None:
-            if not _whole(self.wake_ns):
-                raise self._wrong("wake_ns", "be whole nanoseconds,")
-            object.__setattr__(self, "wake_ns", int(self.wake_ns))
-        if placement is not None:
-            if not isinstance(placement, (dict, Mapping)) or not all(
-                map(_whole, placement)
-            ):
-                raise self._wrong("placement", "map positions of jobs to units,")
-            for units in placement.values():
-                if not isinstance(units, (tuple, Sequence)) or not all(
-                    map(_whole, units)
-                ):
-                    raise TypeError(
-                        f"Decision: the units of a placement must be whole numbers, not {units!r}"
-                    )
-        if not isinstance(self.solution, (NoneType, Solution)):
-            raise self._wrong("solution", "be a bft.milp.Solution,")
-
-    def _wrong(self, name: str, expected: str) -> TypeError:
-        return TypeError(
-            f"Decision: {name} must {expected} not {getattr(self, name)!r}"
-        )
 
     @classmethod
     def placed(
@@ -635,6 +570,7 @@ class _TimeUp(BaseException):
     """The policy's time is up; an `except Exception` in the policy must not catch it."""
 
 
+@dataclass(slots=True)
 class PolicyCall:
     """A block that calls a policy: every failure inside becomes a PolicyError with the policy's name.
 
@@ -656,74 +592,55 @@ class PolicyCall:
         When the block raises, ends the program, or takes longer than `limit_s`.
     """
 
-    __slots__ = ("_before", "_limit_s", "_name", "_policy", "_under_way")
-
-    def __init__(
-        self,
-        name: str,
-        policy: object,
-        *,
-        limit_s: float | None = None,
-        under_way: bool = True,
-    ) -> None:
-        self._name, self._policy, self._limit_s, self._under_way = (
-            name,
-            policy,
-            limit_s,
-            under_way,
-        )
-        self._before: Any = None
+    name: str
+    policy: object
+    limit_s: float | None = None
+    under_way: bool = True
+    _before: Any = field(default=None, init=False)
 
     def __enter__(self) -> None:
-        if self._limit_s is None:
+        if self.limit_s is None:
             return
         if threading.current_thread() is not threading.main_thread():
             raise InputError(
                 "a time limit for policies works in the main thread of a process only"
             )
         self._before = signal.signal(signal.SIGALRM, _ring)
-        signal.setitimer(signal.ITIMER_REAL, self._limit_s)
+        signal.setitimer(signal.ITIMER_REAL, self.limit_s)
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        of: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._limit_s is not None:
+        if self.limit_s is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._before)
-        if error is None:
-            return
         # A signal that arrives within compiled code becomes the cause of a SystemError.
         while isinstance(error, SystemError) and error.__cause__ is not None:
             error = error.__cause__
-        if isinstance(error, PolicyError):
+        if error is None or isinstance(error, PolicyError):
             return
-        stopped = f"policy {self._name!r} was stopped"
-        if isinstance(
-            error, (InputError, ProblemError)
-        ):  # these name the invalid input themselves
-            if self._under_way:
-                raise PolicyError(f"{stopped}: {error}") from error
+        where = _line(error, self.policy)
+        if isinstance(error, (InputError, ProblemError)):
+            # These name the invalid input themselves.
+            if not self.under_way:
+                return
+            reason = str(error)
         elif isinstance(error, _TimeUp):
-            where = _line(error, self._policy)
-            raise PolicyError(
-                f"{stopped}: no answer within {self._limit_s:g} s{where}"
-            ) from None
+            reason = f"no answer within {self.limit_s:g} s{where}"
         elif isinstance(error, SystemExit):
-            raise PolicyError(
-                f"{stopped}: it tried to end the programme{_line(error, self._policy)}"
-            ) from error
+            reason = f"it tried to end the programme{where}"
         elif isinstance(error, Exception):
-            logger.debug("policy %r failed", self._name, exc_info=True)
             text = " ".join(str(error).split())
-            reason = type(error).__name__ + (f": {text}" if text else "")
-            raise PolicyError(
-                f"{stopped}: it raised {reason}{_line(error, self._policy)}"
-            ) from error
+            reason = (
+                f"it raised {type(error).__name__}: {text}".removesuffix(": ") + where
+            )
         else:  # an interrupt, which is not the policy's
             raise error
+        logger.debug("policy %r failed", self.name, exc_info=True)
+        raise PolicyError(f"policy {self.name!r} was stopped: {reason}") from error
 
 
 def _ring(number: int, frame: FrameType | None) -> None:
@@ -732,20 +649,7 @@ def _ring(number: int, frame: FrameType | None) -> None:
 
 def _line(error: BaseException, policy: object) -> str:
     """The last line of the policy's own source on the way to an error."""
-    made = (
-        policy if inspect.isclass(policy) or inspect.isroutine(policy) else type(policy)
-    )
-    try:
-        own = inspect.getsourcefile(made)
-    except TypeError:
-        own = None
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == own
-    ]
-    return (
-        f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
-        if frames
-        else ""
-    )
+    own = getattr(sys.modules.get(policy.__module__), "__file__", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == own]
+    return f" ({Path(own).name}, line {lines[-1]})" if own and lines else ""

@@ -14,7 +14,6 @@ from bft.replay.engine.ledger import Ledger, Loss
 from bft.replay.engine.policy_api import (
     Ending,
     PolicyError,
-    Row,
     RunInterval,
     Traits,
 )
@@ -48,8 +47,8 @@ class Rates(StoredState):
     ----------
     now
         The instant up to which time has passed.
-    asked_ns
-        When the policy was last asked.
+    asked_ns, ended
+        When the policy was last asked, and the intervals of jobs that have ended since then, by name.
     """
 
     begin: InitVar[int]
@@ -61,7 +60,7 @@ class Rates(StoredState):
     interference: Interference | None = None
     now: int = field(default=0, init=False)
     asked_ns: int = field(default=0, init=False)
-    _rows: list[Row] = field(default_factory=list, init=False)
+    ended: dict[str, list[RunInterval]] = field(default_factory=dict, init=False)
     # Jobs with stalls that are not charged yet, by position.
     _stalled: dict[int, Running] = field(
         default_factory=dict, init=False, metadata=NOT_STORED
@@ -82,16 +81,7 @@ class Rates(StoredState):
     def asked(self) -> None:
         """Forget the intervals that the policy has seen by now."""
         self.asked_ns = self.now
-        if self._rows:
-            self._rows = []
-
-    @property
-    def ended(self) -> dict[str, list[RunInterval]]:
-        """Return the intervals of jobs that have ended since the policy was last asked, by name."""
-        found: dict[str, list[RunInterval]] = {}
-        for row in self._rows:
-            found.setdefault(row[0], []).append(RunInterval.between(*row[1:]))
-        return found
+        self.ended = {}
 
     def pass_to(self, instant: int, idle: int, used: int) -> None:
         """Let time pass up to an instant, with these numbers of idle and used units."""
@@ -178,11 +168,9 @@ class Rates(StoredState):
     def set_rate(self, running: Running, ended: Ending = "rate") -> None:
         """Set rate and finish time of a settled job from the units that it holds; `ended`: why what it did ends."""
         # What it has held since its rate was set is noted, as far as the policy does not know it.
-        if running.rated_units and running.rated_ns < self.now:
-            since = max(running.rated_ns, self.asked_ns)
-            if since < self.now:
-                row = (running.job.name, since, self.now, *running.rated, ended)
-                self._rows.append(row)
+        interval = running.interval(self.now, self.asked_ns, ended)
+        if interval is not None:
+            self.ended.setdefault(running.job.name, []).append(interval)
         running.ask_ns, before, rate = NEVER, running.rate, 0.0
         if running.units:
             if self._rigid and before:

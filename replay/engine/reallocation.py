@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,6 @@ from bft.replay.engine.running import InPlay, Running
 from bft.replay.engine.units import Holdings
 
 IntArray = NDArray[np.int64]
-_INT64 = np.dtype(np.int64)
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Change:
     released: Sequence[int] = ()
     gains: int = 0
     granted: Sequence[int] = ()
-    kind: str | None = ""
+    kind: str = ""
     elsewhere: bool = False
 
 
@@ -80,27 +80,15 @@ def _whole(
         raise traits.refusal(f"it answered {len(counts)} counts for {jobs} jobs")
     if isinstance(counts, Counts):
         return counts.array
-    if isinstance(counts, np.ndarray) and counts.dtype is _INT64 and counts.ndim == 1:
-        return counts
-    try:
-        answer = np.asarray(counts)
-    except (
-        ValueError,
-        TypeError,
-        OverflowError,
-    ):  # lists of several lengths and the like
-        answer = np.empty(0, dtype=object)
-    if answer.dtype.kind in "bi" and answer.ndim == 1:
-        return answer.astype(np.int64, copy=False)
-    whole = []
-    for running, count in zip(in_play.line, counts, strict=True):
-        if not isinstance(count, Integral):
-            raise traits.refusal(
-                f"it gave job {running.job.name!r} {count!r} units, which is no whole number"
-            )
-        _check_size(running, int(count), traits)
-        whole.append(int(count))
-    return np.array(whole, dtype=np.int64)
+    answer = np.asarray(counts)
+    if answer.dtype.kind not in "bi" or answer.ndim != 1:
+        for running, count in zip(in_play.line, counts, strict=True):
+            if not isinstance(count, Integral):
+                name = running.job.name
+                raise traits.refusal(
+                    f"it gave job {name!r} {count!r} units, which is no whole number"
+                )
+    return answer.astype(np.int64, copy=False)
 
 
 def _check_size(running: Running, count: int, traits: Traits) -> None:
@@ -121,7 +109,7 @@ def _check_size(running: Running, count: int, traits: Traits) -> None:
 
 def _counted(
     answer: IntArray,
-    kinds: Sequence[str | None],
+    kinds: Sequence[Any],
     in_play: InPlay,
     held: Holdings,
     traits: Traits,
@@ -130,20 +118,18 @@ def _counted(
 
     A job keeps its kind of units, or gives up all that it has.
     """
-    left = dict[str | None, int](held.idle_by_kind().items())
+    if len(kinds) != len(answer) and held.kinds:
+        raise traits.refusal(
+            f"it named {len(kinds)} kinds for {len(answer)} jobs; expected one for each"
+        )
+    # Jobs whose counts are as they were are not looked at, unless they may change to another kind or must not stay.
+    differs = (answer != in_play.counts).nonzero()[0]
+    others = [in_play.position(running) for running in in_play.short.values()]
     if held.kinds:
-        differs = np.arange(len(answer))
-        if len(kinds) != len(answer):
-            raise traits.refusal(
-                f"it named {len(kinds)} kinds for {len(answer)} jobs; expected one for each"
-            )
-    else:
-        # What jobs hold whose counts are as they were is not looked at.
-        left[""] = held.idle + in_play.shared // 2 - in_play.held
-        differs = (answer != in_play.counts).nonzero()[0]
-        if in_play.short:  # these have too few units to continue
-            short = [in_play.position(running) for running in in_play.short.values()]
-            differs = np.union1d(differs, short)
+        others += in_play.running
+    if others:
+        differs = np.union1d(differs, others)
+    left = held.free_by_kind()
     found = []
     for position, count in zip(differs.tolist(), answer[differs].tolist(), strict=True):
         running = in_play.line[position]
@@ -152,20 +138,23 @@ def _counted(
         kind = kinds[position] if held.kinds else ""
         if count and kind not in left:
             raise traits.refusal(
-                f"it gave job {running.job.name!r} units of {kind!r}; expected {', '.join(held.idle_by_kind())}"
+                f"it gave job {running.job.name!r} units of {kind!r}; expected {', '.join(left)}"
             )
+        before = held.kind_of(units[0]) if units else kind
         grows = count - len(units)
-        if count or not held.kinds:
-            left[kind] -= count if held.kinds else grows
-        if units and count and held.kind_of(units[0]) != kind:
+        if count and kind != before:
             found.append(Change(running, list(units), count, (), kind, elsewhere=True))
+            left[before] += len(units)
+            left[kind] -= count
         elif grows > 0:
             found.append(Change(running, (), grows, (), kind))
+            left[kind] -= grows
         elif grows < 0:
             found.append(Change(running, held.newest(units, -grows)))
+            left[before] -= grows
     for kind, units_left in left.items():
         if units_left < 0:
-            idle = held.idle_by_kind().get(kind or "", held.idle)
+            idle = held.idle_by_kind().get(kind, held.idle)
             of_kind = f" of kind {kind!r}" if kind else ""
             raise traits.refusal(
                 f"it gave {idle - units_left} units{of_kind} of {idle} idle ones"
@@ -265,10 +254,14 @@ def _units_by_holders(
     in_play: InPlay, held: Holdings
 ) -> dict[tuple[int, ...], list[int]]:
     """Return the held units by the positions of the jobs that hold them."""
+    # A shared unit stands with its first holder.
+    holders_of = {
+        unit: held.holders(unit) for running in in_play.line for unit in running.units
+    }
     classes: dict[tuple[int, ...], list[int]] = {}
-    for position, running in enumerate(in_play.line):
-        for unit in running.units:
-            holders = tuple(map(in_play.position, in_play.of(held.holders(unit))))
-            if holders[0] == position:  # a shared unit is counted with its first holder
-                classes.setdefault(holders, []).append(unit)
-    return classes
+    for unit, holders in holders_of.items():
+        classes.setdefault(holders, []).append(unit)
+    return {
+        tuple(map(in_play.position, in_play.of(holders))): units
+        for holders, units in classes.items()
+    }

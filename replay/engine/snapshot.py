@@ -120,6 +120,8 @@ def restored(hint: Any, value: Any, present: Any = None) -> Any:
         return tuple(restored(one, entry) for one, entry in zip(of, value, strict=True))
     if kind in (list, set, tuple, deque):
         return kind(restored(of[0], entry) for entry in value)
+    if hasattr(hint, "_make"):
+        return hint._make(value)
     if hasattr(hint, "restored"):
         return hint.restored(value)
     if is_dataclass(hint) and isinstance(hint, type):
