@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from bft.milp import Solution
 from bft.models import Job, JobTable
 from bft.models.tolerances import BALANCE
-from bft.replay.engine.host import HostReturns
+from bft.replay.engine.host import PREEMPTIONS, RETURNS, HostReturns, Taken
 from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
-from bft.replay.engine.tables import Block, Table
+from bft.replay.engine.tables import ROWS, Block, Table
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 if TYPE_CHECKING:
@@ -358,6 +358,8 @@ class Ledger:
             "scores": Table(SCORES),
             "spans": Table(SPANS),
             "stalls": Table(STALLS),
+            "returns": Table(RETURNS),
+            "preemptions": Table(PREEMPTIONS),
         }
 
     @property
@@ -408,6 +410,9 @@ class Ledger:
             self._idle_unit_seconds += idle * seconds
             self._used_unit_seconds += used * seconds
         self._risen_s += seconds
+        if len(spans.latest) >= ROWS:
+            for table in self.tables.values():
+                table.settle()
 
     def corrected(self, record: JobRecord, work: float) -> None:
         """Correct the work of a job relative to its rate."""
@@ -497,8 +502,8 @@ class Ledger:
         activity: Activity,
         *,
         interrupted: bool,
-        steered: bool = False,
-        host: HostReturns | None = None,
+        steered: bool,
+        taken: Taken,
     ) -> Outcome:
         """Check the totals and return the outcome; the records have the work of all jobs.
 
@@ -512,8 +517,8 @@ class Ledger:
             Whether the replay was stopped before its end.
         steered
             Whether a workload was told of its jobs.
-        host
-            The nodes that the machine's own jobs took.
+        taken
+            Counts of the nodes that the machine's own jobs took.
 
         Raises
         ------
@@ -542,7 +547,9 @@ class Ledger:
             interrupted=interrupted,
             progress_curve=ProgressCurve(tables["spans"], tables["stalls"], now, work),
             scores=pd.DataFrame(tables["scores"].arrays()) if steered else None,
-            host=host,
+            host=HostReturns(
+                taken, tables["returns"].arrays(), tables["preemptions"].arrays()
+            ),
         )
 
     def _balance(self) -> float:

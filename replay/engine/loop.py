@@ -152,6 +152,7 @@ class Replay:
             rules.reserve,
             active=rules.harms,
             free_first=rules.takes_free_first,
+            returns=self.ledger.tables["returns"],
         )
         self._check_reserve(outlook)
         # What joins and leaves is a node of the trace, or one of its units.
@@ -359,15 +360,13 @@ class Replay:
             (self._idle, self._held.used, len(self._in_play.line), 0, 0.0),
             interrupted=interrupted,
             steered=self._driver is not None,
-            host=self._reserve.outcome(),
+            taken=self._reserve.taken,
         )
 
     @property
     def tables(self) -> dict[str, Table]:
         """The recorded history, which only grows."""
-        reserve = self._reserve
-        host = {"returns": reserve.returns, "preemptions": reserve.preemptions}
-        return self.ledger.tables | host
+        return self.ledger.tables
 
     def spill_to(self, folder: Path) -> None:
         """Put the history into nameless files in a folder as it grows, instead of keeping it in memory."""
@@ -623,7 +622,8 @@ class Replay:
         self._rates.refresh(losers, beside)
         if self._reserve.active:
             stopped = sum(not running.units for running in losers)
-            self._reserve.preemptions.add((self.now, len(losers), stopped))
+            row = self.now, len(losers), stopped
+            self.ledger.tables["preemptions"].add(row)
         per = self._units_per_entry
         return len({unit // per for units in lost.values() for unit in units})
 

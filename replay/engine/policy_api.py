@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from bft.milp import ProblemError, Solution, Transfer
 from bft.models import Dynamics, InputError, Job
 from bft.replay.engine.units import Holdings, Machine
+from bft.replay.trace.node_trace import SECOND_NS
 
 IntArray = NDArray[np.int64]
 # Number of positions that `Zeros` examines at a time.
@@ -43,10 +44,10 @@ class RunInterval(NamedTuple):
     ----------
     units
         Units held, at least 1.
-    seconds
-        How long, since the policy was last asked; `stalled_s` of them without progress.
-    stalled_s
-        Seconds of stalls (starts, restarts, rescales that stop a job) among them.
+    begin_ns, end_ns
+        From when to when, UTC nanoseconds; not from before the policy was last asked.
+    stalled_until_ns
+        Until when it made no progress, because of a start, restart or rescale that stops a job.
     rate
         Samples/s while it was not stalled.
     shared
@@ -56,22 +57,30 @@ class RunInterval(NamedTuple):
 
     Examples
     --------
-    >>> interval = RunInterval(4, 60.0, 20.0, 30.0, False, "leave")
-    >>> interval.progressed_s
-    40.0
+    >>> second = 10**9
+    >>> interval = RunInterval(4, 0, 60 * second, 20 * second, 30.0, False, "leave")
+    >>> interval.seconds, interval.progressed_s
+    (60.0, 40.0)
     """
 
     units: int
-    seconds: float
-    stalled_s: float
+    begin_ns: int
+    end_ns: int
+    stalled_until_ns: int
     rate: float
     shared: bool
     ended: Ending
 
     @property
+    def seconds(self) -> float:
+        """Return its length."""
+        return (self.end_ns - self.begin_ns) / SECOND_NS
+
+    @property
     def progressed_s(self) -> float:
         """Return the seconds in which the job made progress."""
-        return self.seconds - self.stalled_s
+        stalled_ns = max(0, min(self.stalled_until_ns, self.end_ns) - self.begin_ns)
+        return self.seconds - stalled_ns / SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)

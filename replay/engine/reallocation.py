@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from bft.replay.engine.running import InPlay, Running
 from bft.replay.engine.units import Holdings
 
 IntArray = NDArray[np.int64]
+_INT64 = np.dtype(np.int64)
 
 
 @dataclass(slots=True)
@@ -76,19 +76,12 @@ def _whole(
 ) -> IntArray:
     """Return the counts in a policy's answer, which may be of any type, as int64 of shape (jobs,)."""
     jobs = len(in_play.line)
-    if len(counts) != jobs:
+    answer = counts.array if isinstance(counts, Counts) else np.asarray(counts)
+    if answer.shape != (jobs,):
         raise traits.refusal(f"it answered {len(counts)} counts for {jobs} jobs")
-    if isinstance(counts, Counts):
-        return counts.array
-    answer = np.asarray(counts)
-    if answer.dtype.kind not in "bi" or answer.ndim != 1:
-        for running, count in zip(in_play.line, counts, strict=True):
-            if not isinstance(count, Integral):
-                name = running.job.name
-                raise traits.refusal(
-                    f"it gave job {name!r} {count!r} units, which is no whole number"
-                )
-    return answer.astype(np.int64, copy=False)
+    if answer.dtype is not _INT64 and jobs:
+        answer = answer.astype(np.int64, casting="safe")
+    return answer
 
 
 def _check_size(running: Running, count: int, traits: Traits) -> None:

@@ -122,11 +122,11 @@ class Running:
         begin = max(self.rated_ns, asked_ns)
         if not self.rated_units or now <= begin:
             return None
-        stalled_ns = max(0, min(self.rated_stall_ns, now) - begin)
         return RunInterval(
             self.rated_units,
-            (now - begin) / SECOND_NS,
-            stalled_ns / SECOND_NS,
+            begin,
+            now,
+            self.rated_stall_ns,
             self.rate,
             self.rated_shared,
             ended,
@@ -312,8 +312,8 @@ class InPlay:
         """Where each stands in the table."""
         return self._copy(ROW)
 
-    def _forget(self, *shown: str) -> None:
-        for name in shown:
+    def _forget(self) -> None:
+        for name in ("counts", "running", "least", "most", "rows", "positions"):
             self.__dict__.pop(name, None)
 
     def _copy(self, row: int) -> IntArray:
@@ -347,7 +347,7 @@ class InPlay:
         self._by_index[running.index] = running
         if running.job.sizes is not None:
             self.sized[running.index] = running
-        self._forget("counts", "running", "least", "most", "rows", "positions")
+        self._forget()
 
     def remove(self, running: Running) -> None:
         """A job without units leaves the jobs in play."""
@@ -355,7 +355,7 @@ class InPlay:
         del self.line[position], self._turns[position], self._by_index[running.index]
         self._numbers[:, position:last] = self._numbers[:, position + 1 : last + 1]
         self.sized.pop(running.index, None)
-        self._forget("counts", "running", "least", "most", "rows", "positions")
+        self._forget()
 
     def hold(self, running: Running, units: list[int]) -> None:
         """A job holds exactly these units."""
@@ -367,7 +367,8 @@ class InPlay:
             self.active[running.index] = running
         elif not count:
             del self.active[running.index]
-        self._forget("counts", "running")
+        self.__dict__.pop("counts", None)
+        self.__dict__.pop("running", None)
         job = running.job
         unfit = job.sizes is not None and not job.runs_on(count)
         if count and (unfit or count < job.jmin):

@@ -222,14 +222,19 @@ class Machine:
     # Only units that two jobs hold.
     _second: dict[int, int] = field(default_factory=dict, init=False)
     _since: list[int] = field(init=False)  # event at which a unit turned idle
-    # What follows from these. Free units are listed by kind.
+    # What follows from these: free units by kind, and those of the kind of each node.
     _free: dict[str, FreeList] = field(init=False, metadata=NOT_STORED)
+    _free_on: list[FreeList] = field(init=False, metadata=NOT_STORED)
     _idle_on: list[int] = field(init=False, metadata=NOT_STORED)
 
     def __post_init__(self, units: int) -> None:
         self._first, self._since = [BUSY] * units, [0] * units
         kinds = dict.fromkeys(self.kinds or ("",))
         self._free = {kind: FreeList((), self.units_per_node) for kind in kinds}
+        if self.kinds:
+            self._free_on = [self._free[kind] for kind in self.kinds]
+        else:
+            self._free_on = [self._free[""]] * self.nodes
         self._idle_on = [0] * self.nodes
 
     def __len__(self) -> int:
@@ -298,15 +303,9 @@ class Holdings(Machine, StoredState):
         super().restore(state)
         for unit, holder in enumerate(self._first):
             if holder == NOBODY:
-                self._becomes_free(unit)
+                self._free_on[unit // self.units_per_node].add(unit, self._since[unit])
             if holder != BUSY:
                 self._idle_on[unit // self.units_per_node] += 1
-
-    def _becomes_free(self, unit: int) -> None:
-        self._free[self.kind_of(unit)].add(unit, self._since[unit])
-
-    def _is_taken(self, unit: int) -> None:
-        self._free[self.kind_of(unit)].discard(unit, self._since[unit])
 
     @property
     def shared(self) -> bool:
@@ -344,10 +343,11 @@ class Holdings(Machine, StoredState):
     def join(self, units: Sequence[int], event: int) -> None:
         """Units turn idle."""
         for unit in units:
-            self._idle_on[unit // self.units_per_node] += 1
+            node = unit // self.units_per_node
+            self._idle_on[node] += 1
             self._first[unit] = NOBODY
             self._since[unit] = event
-            self._becomes_free(unit)
+            self._free_on[node].add(unit, event)
         self.idle += len(units)
 
     def take_back(self, units: Sequence[int]) -> dict[int, set[int]]:
@@ -357,9 +357,10 @@ class Holdings(Machine, StoredState):
         for unit in units:
             holder = first[unit]
             first[unit] = BUSY
-            self._idle_on[unit // self.units_per_node] -= 1
+            node = unit // self.units_per_node
+            self._idle_on[node] -= 1
             if holder == NOBODY:
-                self._is_taken(unit)
+                self._free_on[node].discard(unit, self._since[unit])
                 continue
             self.used -= 1
             lost.setdefault(holder, set()).add(unit)
@@ -399,7 +400,8 @@ class Holdings(Machine, StoredState):
             if first[unit] < 0:
                 first[unit] = job
                 self.used += 1
-                self._is_taken(unit)
+                node = unit // self.units_per_node
+                self._free_on[node].discard(unit, self._since[unit])
             else:
                 self._second[unit] = job
 
@@ -411,6 +413,7 @@ class Holdings(Machine, StoredState):
             if second is None:
                 first[unit] = NOBODY
                 self.used -= 1
-                self._becomes_free(unit)
+                node = unit // self.units_per_node
+                self._free_on[node].add(unit, self._since[unit])
             elif first[unit] == job:
                 first[unit] = second

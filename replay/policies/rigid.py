@@ -78,6 +78,8 @@ def start(
     places
         The free units that may be used; None: all.
     """
+    if places is None and not state.free:
+        return Decision.keep()
     places = state.machine.placement() if places is None else places
     refused = Refused()
     placed: dict[int, tuple[int, ...]] = {}

@@ -124,9 +124,9 @@ def test_a_leave_between_two_decisions_shows_both_sizes_with_their_rates_and_a_k
     told = [state.intervals(0) for state in policy.seen]
     assert told == [
         (),
-        (RunInterval(4, 100.0, 0.0, 40.0, False, "leave"),),
-        (RunInterval(3, 40.0, 0.0, 30.0, False, "leave"),),
+        (RunInterval(4, 0, 100 * SECOND_NS, 0, 40.0, False, "leave"),),
+        (RunInterval(3, 100 * SECOND_NS, 140 * SECOND_NS, 0, 30.0, False, "leave"),),
     ]
     assert policy.seen[2].ended == {
-        "a": [RunInterval(3, 40.0, 0.0, 30.0, False, "leave")]
+        "a": [RunInterval(3, 100 * SECOND_NS, 140 * SECOND_NS, 0, 30.0, False, "leave")]
     }

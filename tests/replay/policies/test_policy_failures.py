@@ -57,7 +57,7 @@ FAILURES = {
     ),
     "counts in text": (
         "return Decision('1' * len(state.jobs))",
-        "gave job .* '1' units, which is no whole number",
+        r"it answered (\d+) counts for \1 jobs",
     ),
     "answers twice": (
         "return Decision((0,) * len(state.jobs), placement={})",
@@ -66,7 +66,7 @@ FAILURES = {
     "answers nothing": ("return Decision()", "expected one of counts, placement"),
     "counts are halves": (
         "return Decision((0.5,) * len(state.jobs))",
-        "0.5 units, which is no whole number",
+        "which is no decision: Cannot cast array data from .*float64",
     ),
     "counts are lists": (
         "return Decision(([1], [1, 2]))",
@@ -74,7 +74,7 @@ FAILURES = {
     ),
     "counts too large": (
         "return Decision([10**30] * len(state.jobs))",
-        "which is no decision: .*too large",
+        "which is no decision: Cannot cast",
     ),
     "counts below 0": (
         "return Decision([-1] * len(state.jobs))",
