@@ -187,8 +187,8 @@ class Rates(StoredState):
     def _rate_on_its_units(self, running: Running) -> float:
         """Samples/s of a job that shares nothing; also sets until when that rate holds."""
         units, per = running.units, self.held.units_per_node
-        kind = self.held.kind_of(units[0])
-        job = running.job.on(kind)
+        kind = self.held.kind_of(units[0]) if self.held.kinds else ""
+        job = running.job.on(kind) if kind else running.job
         if running.dynamics is None:
             rate: float = job.rates.item(len(units))
             if job.spread_slowdown > 1:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bft.milp import Counts, Transfer, move
 from bft.models.jobs import shown_sizes
 from bft.replay.engine.policy_api import Decision, Traits
-from bft.replay.engine.running import InPlay, Running
+from bft.replay.engine.running import HELD, InPlay, Running
 from bft.replay.engine.units import Holdings
 
 IntArray = NDArray[np.int64]
@@ -116,7 +116,7 @@ def _counted(
             f"it named {len(kinds)} kinds for {len(answer)} jobs; expected one for each"
         )
     # Jobs whose counts are as they were are not looked at, unless they may change to another kind or must not stay.
-    differs = (answer != in_play.counts).nonzero()[0]
+    differs = (answer != in_play.live(HELD)).nonzero()[0]
     others = [in_play.position(running) for running in in_play.short.values()]
     if held.kinds:
         others += in_play.running

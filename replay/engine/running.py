@@ -6,7 +6,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import fsum
 from operator import attrgetter
 from typing import Any
@@ -119,7 +118,7 @@ class Running:
         self, now: int, asked_ns: int, ended: Ending = "decision"
     ) -> RunInterval | None:
         """Return the interval since the job's rate was set or the policy was last asked; None if it held nothing."""
-        begin = max(self.rated_ns, asked_ns)
+        begin = asked_ns if asked_ns > self.rated_ns else self.rated_ns
         if not self.rated_units or now <= begin:
             return None
         return RunInterval(
@@ -273,6 +272,8 @@ class InPlay:
         # Rows are written to as Python's numbers: several times as fast.
         self._rows = [row.data for row in self._numbers]
         self._earliest = {NEXT: NEVER, DUE: NEVER}  # of their rows
+        # What policies have looked at, until it changes.
+        self._shown: dict[Any, Any] = {}
         self.rates = ExactSum()
         self.shared = 0
         self.active: dict[int, Running] = {}
@@ -280,46 +281,33 @@ class InPlay:
         self.sized: dict[int, Running] = {}
         self.held = 0
 
-    # What policies look at is kept until it changes (`_forget`).
+    def live(self, number: int) -> IntArray:
+        """One of the rows of numbers, which changes with the jobs: int64 of shape (jobs,)."""
+        return self._numbers[number, : len(self.line)]
 
-    @cached_property
-    def counts(self) -> IntArray:
-        """Units that each holds: int64 of shape (jobs,), read-only."""
-        return self._copy(HELD)
+    def row(self, number: int) -> IntArray:
+        """One of the rows of numbers for good, read-only; the same array until it changes."""
+        row: IntArray | None = self._shown.get(number)
+        if row is None:
+            row = self._shown[number] = self.live(number).copy()
+            row.setflags(write=False)
+        return row
 
-    @cached_property
-    def least(self) -> IntArray:
-        """Fewest units on which each runs, at least 1."""
-        return self._copy(MIN_UNITS)
-
-    @cached_property
-    def most(self) -> IntArray:
-        """Most units on which each runs."""
-        return self._copy(MAX_UNITS)
-
-    @cached_property
+    @property
     def running(self) -> tuple[int, ...]:
         """Positions of those that hold units."""
-        return tuple(self.counts.nonzero()[0].tolist())
+        if "running" not in self._shown:
+            self._shown["running"] = tuple(self.row(HELD).nonzero()[0].tolist())
+        return self._shown["running"]
 
-    @cached_property
+    @property
     def positions(self) -> Mapping[str, int]:
         """Position of each by its name."""
-        return {one.job.name: position for position, one in enumerate(self.line)}
-
-    @cached_property
-    def rows(self) -> IntArray:
-        """Where each stands in the table."""
-        return self._copy(ROW)
-
-    def _forget(self) -> None:
-        for name in ("counts", "running", "least", "most", "rows", "positions"):
-            self.__dict__.pop(name, None)
-
-    def _copy(self, row: int) -> IntArray:
-        copy = self._numbers[row, : len(self.line)].copy()
-        copy.setflags(write=False)
-        return copy
+        if "positions" not in self._shown:
+            self._shown["positions"] = {
+                running.job.name: at for at, running in enumerate(self.line)
+            }
+        return self._shown["positions"]
 
     def position(self, running: Running) -> int:
         """Number of jobs in play admitted before this one."""
@@ -347,7 +335,7 @@ class InPlay:
         self._by_index[running.index] = running
         if running.job.sizes is not None:
             self.sized[running.index] = running
-        self._forget()
+        self._shown.clear()
 
     def remove(self, running: Running) -> None:
         """A job without units leaves the jobs in play."""
@@ -355,7 +343,7 @@ class InPlay:
         del self.line[position], self._turns[position], self._by_index[running.index]
         self._numbers[:, position:last] = self._numbers[:, position + 1 : last + 1]
         self.sized.pop(running.index, None)
-        self._forget()
+        self._shown.clear()
 
     def hold(self, running: Running, units: list[int]) -> None:
         """A job holds exactly these units."""
@@ -367,8 +355,9 @@ class InPlay:
             self.active[running.index] = running
         elif not count:
             del self.active[running.index]
-        self.__dict__.pop("counts", None)
-        self.__dict__.pop("running", None)
+        self._shown.pop(HELD, None)
+        if not (before and count):
+            self._shown.pop("running", None)
         job = running.job
         unfit = job.sizes is not None and not job.runs_on(count)
         if count and (unfit or count < job.jmin):
@@ -399,13 +388,12 @@ class InPlay:
     def earliest(self, number: int) -> int:
         """When to look at a job next (NEXT), or from when on one may be finished (DUE); NEVER where there is none."""
         if self._earliest[number] == _UNKNOWN:
-            instants = self._numbers[number, : len(self.line)]
-            self._earliest[number] = int(instants.min(initial=NEVER))
+            self._earliest[number] = int(self.live(number).min(initial=NEVER))
         return self._earliest[number]
 
     def due(self, now: int) -> list[Running]:
         """Return the jobs that are to be looked at by now, in order of admission."""
-        due = self._numbers[DUE, : len(self.line)] <= now
+        due = self.live(DUE) <= now
         return [self.line[position] for position in due.nonzero()[0].tolist()]
 
     def restored(self, running: Running) -> None:
@@ -454,13 +442,13 @@ class Window(Jobs):
             return tuple(self)[position]
         return self._see(self._in_play.line[position])
 
-    counts = property(attrgetter("_in_play.counts"))
+    counts = property(lambda self: self._in_play.row(HELD))
+    least = property(lambda self: self._in_play.row(MIN_UNITS))
+    most = property(lambda self: self._in_play.row(MAX_UNITS))
+    rows = property(lambda self: self._in_play.row(ROW))
     running = property(attrgetter("_in_play.running"))
     positions = property(attrgetter("_in_play.positions"))
     table = property(attrgetter("_in_play.table"))
-    rows = property(attrgetter("_in_play.rows"))
-    least = property(attrgetter("_in_play.least"))
-    most = property(attrgetter("_in_play.most"))
     used = property(attrgetter("_used"))
 
     @property

@@ -42,7 +42,7 @@ class FreeList:
             self.add(unit, place)
 
     def __len__(self) -> int:
-        return sum(room * len(nodes) for room, nodes in enumerate(self._nodes))
+        return self._free.count(True)
 
     def copy(self) -> FreeList:
         """Return an independent copy, to hand units out tentatively."""
