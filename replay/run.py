@@ -243,7 +243,8 @@ class _Run:
             self.options.make_workload(),
             pool.outlook,
         )
-        replay.spill_to(spill)
+        for table in replay.tables.values():
+            table.folder = spill
         if checkpoint is not None and checkpoint.resume(replay):
             watcher.note(
                 f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions"

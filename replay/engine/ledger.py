@@ -17,7 +17,7 @@ from bft.models import Job, JobTable
 from bft.models.tolerances import BALANCE
 from bft.replay.engine.host import PREEMPTIONS, RETURNS, HostReturns, Taken
 from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
-from bft.replay.engine.tables import ROWS, Block, Table
+from bft.replay.engine.tables import Block, Table
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ _BOOK = {book: book for book in BOOKS} | {"start stall": "stall", "move": "resta
 _PRICE_OF_RESCALES = frozenset({"rescale", "stall", "move"})
 
 
+# Rows that wait to be put into columns together.
+ROWS = 256
+
 Activity = tuple[int, int, int, int, float]
 """The activity at a decision: units idle and used, jobs in play and running, and samples/s that these do."""
 
@@ -53,7 +56,6 @@ STEPS = {
     **dict.fromkeys(("objective", "bound", "gap"), "d"),
     **dict.fromkeys(("status", "backend", "note"), ""),
 }
-STEP_COLUMNS = tuple(STEPS)
 # Columns of other tables: a run of neighbouring units that a job received together and releases together; a time
 # between two instants, with the work done before (costs of its begin deducted) and samples/s in it; a stall in it.
 HELD = {"job": "i", "first_unit": "i", "last_unit": "i", "start_ns": "q", "end_ns": "q"}
@@ -104,36 +106,6 @@ class JobRecord:
 _NOTHING: dict[str, float] = dict.fromkeys(
     ("joined", "left", "preempted", "rescaled", "gained", *BOOKS), 0
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Holds:
-    """Which job held which units when, in order of job, start, end and unit.
-
-    Parameters
-    ----------
-    parts
-        Returns the rows in parts: columns by name as in `HELD`. Rows that agree in job and start are in one part.
-    """
-
-    parts: Callable[[], Iterable[Block]]
-
-    @classmethod
-    def of(cls, frame: pd.DataFrame) -> Holds:
-        """Sort the rows of a table."""
-        ordered = frame.sort_values(list(HELD_ORDER), ignore_index=True)
-        columns = {name: ordered[name].to_numpy() for name in HELD}
-        return cls(lambda: [columns])
-
-    def frame(self) -> pd.DataFrame:
-        """Return all rows as one table."""
-        import pandas as pd
-
-        parts = list(self.parts())
-        columns = {
-            name: np.concatenate([part[name] for part in parts]) for name in HELD
-        }
-        return pd.DataFrame(columns, copy=False)
 
 
 def _joined(held: Block) -> Block:
@@ -214,9 +186,10 @@ class Outcome:
     records
         One per job, in the order of the table.
     steps
-        One row per decision and one at the end; columns STEP_COLUMNS.
+        One row per decision and one at the end; columns `STEPS`.
     holds
-        The holders of units over time, which may be too many for memory; `allocations` has them as one table.
+        Which job held which units when, in order of job, start, end and unit: the rows in parts, columns by name as in
+        `HELD`, as they may be too many for memory. Rows that agree in job and start are in one part.
     idle_unit_seconds, used_unit_seconds
         Units offered and units held, integrated over the window.
     extra_gain, paid
@@ -249,7 +222,7 @@ class Outcome:
     end_ns: int
     records: tuple[JobRecord, ...]
     steps: pd.DataFrame
-    holds: Holds
+    holds: Callable[[], Iterable[Block]]
     idle_unit_seconds: float
     used_unit_seconds: float
     extra_gain: float
@@ -263,7 +236,13 @@ class Outcome:
     @cached_property
     def allocations(self) -> pd.DataFrame:
         """The holders of units over time: job (position), first_unit, last_unit (int32), start_ns, end_ns (int64)."""
-        return self.holds.frame()
+        import pandas as pd
+
+        parts = list(self.holds())
+        columns = {
+            name: np.concatenate([part[name] for part in parts]) for name in HELD
+        }
+        return pd.DataFrame(columns, copy=False)
 
     @property
     def work(self) -> float:
@@ -538,7 +517,7 @@ class Ledger:
             end_ns=now,
             records=tuple(self.records),
             steps=steps,
-            holds=Holds(lambda: map(_joined, tables["held"].sorted_blocks())),
+            holds=lambda: map(_joined, tables["held"].sorted_blocks()),
             idle_unit_seconds=self._idle_unit_seconds,
             used_unit_seconds=self._used_unit_seconds,
             extra_gain=self._extra_gain,

@@ -16,7 +16,6 @@ import operator
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 from weakref import ref
@@ -40,7 +39,6 @@ from bft.replay.engine.policy_api import (
     PolicyError,
     Remembers,
     State,
-    Traits,
 )
 from bft.replay.engine.rates import Rates
 from bft.replay.engine.reallocation import Change, changes
@@ -55,7 +53,6 @@ from bft.replay.engine.running import (
     finished_view,
 )
 from bft.replay.engine.snapshot import restore_snapshot, snapshot
-from bft.replay.engine.tables import Table
 from bft.replay.engine.units import Holdings
 from bft.replay.engine.workload_driver import WorkloadDriver
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -81,10 +78,6 @@ class _Place:
     over: bool = False  # the trace has ended
 
 
-class ReplayOverError(RuntimeError):
-    """The replay has come to its end: there is no next instant."""
-
-
 class Replay:
     """One replay of jobs on a node trace under a policy.
 
@@ -103,8 +96,8 @@ class Replay:
 
     Attributes
     ----------
-    ledger
-        The records so far.
+    ledger, tables
+        The records so far, and the recorded history among them, which only grows.
 
     Examples
     --------
@@ -132,11 +125,12 @@ class Replay:
         self.trace, self.jobs, self.policy, self.rules = trace, jobs, policy, rules
         self.interference = interference
         self.ledger = Ledger(trace, jobs, without)
+        self.tables = self.ledger.tables
         self._jobs = list(jobs)
         self._driver = None if workload is None else WorkloadDriver(workload, jobs)
-        self._traits = Traits.of(policy)
-        if trace.kinds and not self._traits.kind.kinds:
-            raise self._traits.refusal(
+        self._call = PolicyCall(policy.name, policy, limit_s=rules.policy_time_limit_s)
+        if trace.kinds and not self._call.kind.kinds:
+            raise self._call.refusal(
                 "it knows no kinds of units, and those of this trace are of several"
             )
         self._held = Holdings(
@@ -144,7 +138,7 @@ class Replay:
             trace.units_per_node,
             trace.kinds,
             trace.node_units,
-            outlook if self._traits.kind.expects else None,
+            outlook if self._call.kind.expects else None,
         )
         self._reserve = Reserve(
             len(trace.nodes),
@@ -166,7 +160,7 @@ class Replay:
             self.ledger,
             self._held,
             rules,
-            self._traits,
+            self._call,
             interference,
         )
         # Units given back at an instant, and by which jobs.
@@ -177,9 +171,6 @@ class Replay:
         self._asked: State | None = None  # the state to be decided now
         self._window: ref[Window]  # the jobs of the state that was shown last
         self._profiled = any(job.profile is not None for job in jobs)
-        self._policy_call = PolicyCall(
-            self._traits.name, policy, limit_s=rules.policy_time_limit_s
-        )
         self._min_interval_ns = round(rules.min_interval_s * SECOND_NS)
         # Whether other events than those of nodes lead to a decision.
         self._all_count = rules.events == "all"
@@ -195,8 +186,8 @@ class Replay:
                 "logs do not say which units of its nodes a host job takes",
                 hint="ingest --unit node makes a trace of whole nodes",
             )
-        if rules.takes_free_first and outlook is not None and self._traits.kind.expects:
-            raise self._traits.refusal(
+        if rules.takes_free_first and outlook is not None and self._call.kind.expects:
+            raise self._call.refusal(
                 "it expects nodes of the log to stay idle; free nodes first exchanges them: --no-free-first"
             )
 
@@ -263,7 +254,7 @@ class Replay:
 
         Raises
         ------
-        ReplayOverError
+        RuntimeError
             When `peek` is None.
         PolicyError
             When the policy fails.
@@ -281,12 +272,12 @@ class Replay:
 
         Raises
         ------
-        ReplayOverError
+        RuntimeError
             When `peek` is None.
         """
         instant = self.peek()
         if instant is None:
-            raise ReplayOverError(f"the replay ended at {self.now} ns")
+            raise RuntimeError(f"the replay ended at {self.now} ns")
         self._place.over = self._next is None or self._next > self.trace.end
         self._next = None
         if not self._happens(instant) or not self._in_play.line:
@@ -326,13 +317,13 @@ class Replay:
         try:
             if decision.wake_ns is not None:
                 place.wake_ns = operator.index(decision.wake_ns)
-            found = changes(decision, self._in_play, self._held, self._traits)
+            found = changes(decision, self._in_play, self._held, self._call)
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise self._traits.refusal(
+            raise self._call.refusal(
                 f"it answered {decision!r:.200}, which is no decision: {error}"
             ) from error
         if place.wake_ns <= now:
-            raise self._traits.refusal(
+            raise self._call.refusal(
                 f"it asked to be woken at {decision.wake_ns} ns, and it is {now}"
             )
         before = []
@@ -363,16 +354,6 @@ class Replay:
             taken=self._reserve.taken,
         )
 
-    @property
-    def tables(self) -> dict[str, Table]:
-        """The recorded history, which only grows."""
-        return self.ledger.tables
-
-    def spill_to(self, folder: Path) -> None:
-        """Put the history into nameless files in a folder as it grows, instead of keeping it in memory."""
-        for table in self.tables.values():
-            table.folder = folder
-
     def state(self) -> dict[str, Any]:
         """The position of the replay between two steps as JSON values, for a checkpoint; without `tables`."""
         driver = self._driver
@@ -394,7 +375,7 @@ class Replay:
         """Restore `state`; only in a new replay of the same trace, jobs, policy and rules, and with its `tables`."""
         restore_snapshot(self._place, state["place"])
         if isinstance(self.policy, Remembers):
-            with self._policy_call:
+            with self._call:
                 self.policy.restore(state["policy"])
         if self._driver is not None:
             self._submitted(self._driver.restore(state["workload"]))
@@ -418,7 +399,7 @@ class Replay:
         """Return the internal state of the policy."""
         if not isinstance(self.policy, Remembers):
             return None
-        with self._policy_call:
+        with self._call:
             state = self.policy.state()
             # In here, as it is the policy's fault if it fails.
             json.dumps(state, default=lambda value: value.item())
@@ -612,7 +593,7 @@ class Replay:
             running.record.preemptions += 1
             self.ledger.since["preempted"] += 1
             running.since_ns = self._rates.now
-            if self._traits.kind.rigid:
+            if self._call.kind.rigid:
                 self._stop(running)
             else:
                 self._rates.charge(running, running.job.tcdw_s, "preemption")
@@ -699,13 +680,13 @@ class Replay:
         if job.deadline_ns is None:
             return None
         sizes: tuple[int, ...] = (job.request,)
-        if not self._traits.kind.rigid:
+        if not self._call.kind.rigid:
             sizes = tuple(job.allowed.nonzero()[0].tolist()[1:])
         return Due(job.rates, sizes, job.pmax - progress, job.deadline_ns)
 
     def _new(self, index: int, turn: int) -> Running:
         record = self.ledger.records[index]
-        profile, tunes = record.job.profile, self._traits.kind.tunes
+        profile, tunes = record.job.profile, self._call.kind.tunes
         dynamics = None if profile is None else profile.start(tunes=tunes)
         running = Running(index, turn, record.job, record, dynamics)
         if self._driver is not None:
@@ -717,18 +698,18 @@ class Replay:
     def _answer(self) -> Decision:
         """Ask the policy, and return its decision."""
         began = perf_counter()
-        with self._policy_call:
+        with self._call:
             answer: object = self.policy.decide(self._asked)  # type: ignore[arg-type]  # there is a state
         self.ledger.tables["seconds"].add((perf_counter() - began,))
         if not isinstance(answer, Decision):
-            raise self._traits.refusal(
+            raise self._call.refusal(
                 f"it answered {answer!r:.100}; expected a Decision"
             )
         return answer
 
     def _state(self, now: int) -> State:
         held, rates, finished = self._held, self._rates, self._place.finished
-        clairvoyant = self._traits.kind.clairvoyant
+        clairvoyant = self._call.kind.clairvoyant
         jobs = Window(self._in_play, now, rates.asked_ns, clairvoyant, held.used)
         self._window = ref(jobs)
         ended: tuple[JobView, ...] = ()
@@ -823,7 +804,7 @@ class Replay:
             else:
                 seconds = self._restart_s(running) * self._share_to_wait(running)
                 rates.stall(running, seconds, "restart")
-        elif self._traits.kind.migrates or elsewhere:
+        elif self._call.kind.migrates or elsewhere:
             rates.stall(running, self._restart_s(running), "move")
         rates.set_rate(running)
 

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,7 @@ from bft.replay.engine.units import Holdings, Machine
 from bft.replay.trace.node_trace import SECOND_NS
 
 IntArray = NDArray[np.int64]
-# Number of positions that `Zeros` examines at a time.
+# Number of positions that `Jobs.waiting` examines at a time.
 _AT_ONCE = 256
 
 Ending = Literal["decision", "leave", "finish", "cancel", "rate"]
@@ -191,9 +191,12 @@ class Jobs(Sequence[JobView]):
         return tuple(np.flatnonzero(self.counts).tolist())
 
     @property
-    def waiting(self) -> Collection[int]:
-        """Positions of the jobs without units, ascending."""
-        return Zeros(self.counts)
+    def waiting(self) -> Iterator[int]:
+        """Positions of the jobs without units, ascending; computed only as far as needed."""
+        counts = self.counts
+        for first in range(0, len(counts), _AT_ONCE):
+            zeros = counts[first : first + _AT_ONCE] == 0
+            yield from (zeros.nonzero()[0] + first).tolist()
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
@@ -249,30 +252,6 @@ def _fixed(numbers: Iterable[int]) -> IntArray:
     array = np.fromiter(numbers, dtype=np.int64)
     array.setflags(write=False)
     return array
-
-
-class Zeros(Collection[int]):
-    """Positions where numbers are 0, ascending; computed only as far as needed.
-
-    Examples
-    --------
-    >>> list(Zeros(np.array([2, 0, 0, 5])))
-    [1, 2]
-    """
-
-    def __init__(self, numbers: IntArray) -> None:
-        self._numbers = numbers
-
-    def __len__(self) -> int:
-        return len(self._numbers) - int(np.count_nonzero(self._numbers))
-
-    def __contains__(self, position: object) -> bool:
-        return any(position == zero for zero in self)
-
-    def __iter__(self) -> Iterator[int]:
-        for first in range(0, len(self._numbers), _AT_ONCE):
-            zeros = self._numbers[first : first + _AT_ONCE] == 0
-            yield from (zeros.nonzero()[0] + first).tolist()
 
 
 _NO_MACHINE = Holdings(0)
@@ -456,7 +435,7 @@ class Kind:
     Raises
     ------
     TypeError
-        For an unknown word, or a value that is neither True nor False.
+        For an unknown word.
 
     Examples
     --------
@@ -475,13 +454,6 @@ class Kind:
     expects: bool = False
     kinds: bool = False
 
-    def __post_init__(self) -> None:
-        for name in self.names():
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(
-                    f"Kind: {name} must be True or False, not {getattr(self, name)!r}"
-                )
-
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """The words of a kind."""
@@ -499,18 +471,12 @@ class Kind:
         Raises
         ------
         TypeError
-            When `kind` is something else, or a word of the kind is an attribute of the policy itself, where it would
-            have no effect.
+            When `kind` is something else.
         """
         kind = getattr(policy, "kind", _ELASTIC)
         if not isinstance(kind, cls):
             raise TypeError(
                 f"its kind must be a Kind, such as Kind(rigid=True), not {kind!r}"
-            )
-        beside = [name for name in cls.names() if hasattr(policy, name)]
-        if beside:
-            raise TypeError(
-                f"write kind = Kind({beside[0]}=True); an attribute {beside[0]!r} has no effect"
             )
         return kind
 
@@ -555,23 +521,6 @@ class PolicyError(RuntimeError):
     outcome: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """Name and kind of the policy that is asked."""
-
-    name: str
-    kind: Kind
-
-    @classmethod
-    def of(cls, policy: Policy) -> Traits:
-        """From the policy's name and its `Kind`."""
-        return cls(policy.name, Kind.of(policy))
-
-    def refusal(self, reason: str) -> PolicyError:
-        """Return the error with which the policy is stopped."""
-        return PolicyError(f"policy {self.name!r} was stopped: {reason}")
-
-
 logger = logging.getLogger(__name__)
 
 
@@ -595,6 +544,11 @@ class PolicyCall:
     under_way
         Whether part of a replay is to be kept. Before that, errors that name an invalid input are passed on unchanged.
 
+    Attributes
+    ----------
+    kind
+        The policy's.
+
     Raises
     ------
     PolicyError
@@ -605,7 +559,15 @@ class PolicyCall:
     policy: object
     limit_s: float | None = None
     under_way: bool = True
+    kind: Kind = field(init=False)
     _before: Any = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.kind = Kind.of(self.policy)
+
+    def refusal(self, reason: str) -> PolicyError:
+        """Return the error with which the policy is stopped."""
+        return PolicyError(f"policy {self.name!r} was stopped: {reason}")
 
     def __enter__(self) -> None:
         if self.limit_s is None:
@@ -649,7 +611,7 @@ class PolicyCall:
         else:  # an interrupt, which is not the policy's
             raise error
         logger.debug("policy %r failed", self.name, exc_info=True)
-        raise PolicyError(f"policy {self.name!r} was stopped: {reason}") from error
+        raise self.refusal(reason) from error
 
 
 def _ring(number: int, frame: FrameType | None) -> None:

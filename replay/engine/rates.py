@@ -13,9 +13,9 @@ from typing import Any
 from bft.replay.engine.ledger import Ledger, Loss
 from bft.replay.engine.policy_api import (
     Ending,
+    PolicyCall,
     PolicyError,
     RunInterval,
-    Traits,
 )
 from bft.replay.engine.rules import Interference, Rules
 from bft.replay.engine.running import NEVER, InPlay, Running
@@ -38,7 +38,7 @@ class Rates(StoredState):
         The instant at which it begins, UTC ns.
     in_play, ledger
         The jobs, and where their amounts are recorded.
-    held, rules, traits
+    held, rules, policy
         The machine, and the rules and policy of the replay.
     interference
         How much two jobs on a unit slow each other down; None: no policy may let them share.
@@ -56,7 +56,7 @@ class Rates(StoredState):
     ledger: Ledger
     held: Holdings
     rules: Rules
-    traits: Traits
+    policy: PolicyCall
     interference: Interference | None = None
     now: int = field(default=0, init=False)
     asked_ns: int = field(default=0, init=False)
@@ -68,7 +68,7 @@ class Rates(StoredState):
 
     def __post_init__(self, begin: int) -> None:
         self.now = self.asked_ns = begin
-        self._rigid = self.traits.kind.rigid
+        self._rigid = self.policy.kind.rigid
         self._stalls = self.rules.cost_model == "stall"  # what changes cost is time
         self._save_every_ns = round(self.rules.checkpoint_interval_s * SECOND_NS)
 
@@ -277,7 +277,7 @@ class Rates(StoredState):
 
     def _not_allowed(self, running: Running, beside: int) -> PolicyError:
         a, b = running.job.name, self.ledger.records[beside].job.name
-        return self.traits.refusal(
+        return self.policy.refusal(
             f"it lets {a!r} and {b!r} share units, which no xi allows ({a!r} has {len(running.units)} units)"
         )
 

@@ -296,18 +296,20 @@ class InPlay:
     @property
     def running(self) -> tuple[int, ...]:
         """Positions of those that hold units."""
-        if "running" not in self._shown:
-            self._shown["running"] = tuple(self.row(HELD).nonzero()[0].tolist())
-        return self._shown["running"]
+        found: tuple[int, ...] | None = self._shown.get("running")
+        if found is None:
+            found = self._shown["running"] = tuple(self.row(HELD).nonzero()[0].tolist())
+        return found
 
     @property
     def positions(self) -> Mapping[str, int]:
         """Position of each by its name."""
-        if "positions" not in self._shown:
-            self._shown["positions"] = {
+        found: Mapping[str, int] | None = self._shown.get("positions")
+        if found is None:
+            found = self._shown["positions"] = {
                 running.job.name: at for at, running in enumerate(self.line)
             }
-        return self._shown["positions"]
+        return found
 
     def position(self, running: Running) -> int:
         """Number of jobs in play admitted before this one."""

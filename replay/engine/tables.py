@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 logger = logging.getLogger(__name__)
 
-# Rows that wait to be put into columns together.
-ROWS = 256
 # Bytes of rows in memory that make a part on disk; and rows in a group of it, which can be read alone.
 PART_BYTES = 32 * 2**20
 GROUP_ROWS = 2**14
@@ -43,7 +41,7 @@ class Table:
     add
         Add a row: one value per column, in their order. It waits in `latest`, ten times as large, until `settle`.
     latest
-        The rows that wait; whoever adds them calls `settle` when there are `ROWS`.
+        The rows that wait; whoever adds them calls `settle` when there are many.
     folder
         Where parts lie, in files that vanish with the process; None: all rows stay in memory.
 

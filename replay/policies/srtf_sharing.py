@@ -55,7 +55,7 @@ class _SharedSrtf(ABC):
 
     def decide(self, state: State) -> Decision:
         """Run the shortest jobs, and let others share."""
-        if not len(state.jobs.waiting):
+        if len(state.jobs.running) == len(state.jobs):
             return Decision.keep()
         return _Walk(self, state).decision()
 

@@ -170,16 +170,11 @@ class OddKind(Named):
     kind = "rigid"
 
 
-class OldKind(Named):
-    rigid = True
-
-
 @pytest.mark.parametrize(
     ("policy", "lacks", "why"),
     [
         (object, "a policy", "needs a `name`"),
         (OddKind, "a policy", "its kind must be a Kind"),
-        (OldKind, "a policy", "write kind = Kind"),
         (Raises, "answers", "asked without jobs: .*it raised ZeroDivisionError"),
         (GivesWhatIsBusy, "answers", r"asked without idle units of \d+, it gives \("),
         (Mutters, "answers", "it answered None; expected a Decision"),
