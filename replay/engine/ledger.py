@@ -272,13 +272,6 @@ class Outcome:
         return self.progress_curve.at(instant)
 
 
-def relative_gap(objective: float, bound: float) -> float:
-    """Upper bound of an answer's distance from the optimum, relative to the bound; NaN without a bound."""
-    if not (math.isfinite(objective) and math.isfinite(bound)):
-        return math.nan
-    return max(0.0, bound - objective) / max(1.0, abs(bound))
-
-
 @dataclass
 class Ledger:
     """The records of a running replay; the engine reports every event to it.
@@ -461,7 +454,9 @@ class Ledger:
         backend = note = ""
         if solution is not None:
             value, bound = float(solution.objective), float(solution.bound)
-            gap, status = relative_gap(value, bound), solution.status
+            status = solution.status
+            if math.isfinite(value) and math.isfinite(bound):
+                gap = max(0.0, bound - value) / max(1.0, abs(bound))
             backend, note = solution.backend, solution.note
         idle, used, jobs, running, rate = activity
         # fmt: off
