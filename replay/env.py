@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
 
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, State, Traits
 from bft.replay.engine.rules import Rules
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
@@ -52,8 +52,8 @@ class _Outside:
 
     name = "environment"
 
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
+    def __init__(self, traits: Traits) -> None:
+        self.traits = traits
 
     def decide(self, state: State) -> Decision:
         """Refuse to decide: the environment's agent decides."""
@@ -107,7 +107,7 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
         clairvoyant: bool = False,
     ) -> None:
         self._trace, self._jobs, self._rules = trace, jobs, rules
-        self._policy = _Outside(Kind(clairvoyant=clairvoyant))
+        self._policy = _Outside(Traits(clairvoyant=clairvoyant))
         in_play = min(rules.max_jobs or len(jobs), len(jobs))
         self.max_jobs = in_play if max_jobs is None else max_jobs
         if self.max_jobs < in_play:
@@ -244,7 +244,7 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
 
     def _row(self, view: JobView, now_ns: int) -> list[float]:
         job = view.job
-        left = view.remaining / job.pmax if self._policy.kind.clairvoyant else 1.0
+        left = view.remaining / job.pmax if self._policy.traits.clairvoyant else 1.0
         return [
             1.0,
             view.units,

@@ -345,7 +345,7 @@ def _on_dedicated_nodes(
     if not compared or stopped:
         return [], stopped
     dedicated: list[Outcome] = []
-    rigid, never_run = options.kind.rigid, run.inputs.never_run
+    rigid, never_run = options.traits.rigid, run.inputs.never_run
     for trace in dedicated_traces(run.outcome):
         nodes = len(trace.nodes)
         pool, too_large = cap_all(Pool("", trace, jobs, ()), rigid=rigid, but=never_run)

@@ -129,7 +129,7 @@ class Replay:
         self._jobs = list(jobs)
         self._driver = None if workload is None else WorkloadDriver(workload, jobs)
         self._call = PolicyCall(policy.name, policy, limit_s=rules.policy_time_limit_s)
-        if trace.kinds and not self._call.kind.kinds:
+        if trace.kinds and not self._call.traits.kinds:
             raise self._call.refusal(
                 "it knows no kinds of units, and those of this trace are of several"
             )
@@ -138,7 +138,7 @@ class Replay:
             trace.units_per_node,
             trace.kinds,
             trace.node_units,
-            outlook if self._call.kind.expects else None,
+            outlook if self._call.traits.expects else None,
         )
         self._reserve = Reserve(
             len(trace.nodes),
@@ -186,7 +186,7 @@ class Replay:
                 "logs do not say which units of its nodes a host job takes",
                 hint="ingest --unit node makes a trace of whole nodes",
             )
-        if rules.takes_free_first and outlook is not None and self._call.kind.expects:
+        if rules.takes_free_first and outlook is not None and self._call.traits.expects:
             raise self._call.refusal(
                 "it expects nodes of the log to stay idle; free nodes first exchanges them: --no-free-first"
             )
@@ -593,7 +593,7 @@ class Replay:
             running.record.preemptions += 1
             self.ledger.since["preempted"] += 1
             running.since_ns = self._rates.now
-            if self._call.kind.rigid:
+            if self._call.traits.rigid:
                 self._stop(running)
             else:
                 self._rates.charge(running, running.job.tcdw_s, "preemption")
@@ -680,13 +680,13 @@ class Replay:
         if job.deadline_ns is None:
             return None
         sizes: tuple[int, ...] = (job.request,)
-        if not self._call.kind.rigid:
+        if not self._call.traits.rigid:
             sizes = tuple(job.allowed.nonzero()[0].tolist()[1:])
         return Due(job.rates, sizes, job.pmax - progress, job.deadline_ns)
 
     def _new(self, index: int, turn: int) -> Running:
         record = self.ledger.records[index]
-        profile, tunes = record.job.profile, self._call.kind.tunes
+        profile, tunes = record.job.profile, self._call.traits.tunes
         dynamics = None if profile is None else profile.start(tunes=tunes)
         running = Running(index, turn, record.job, record, dynamics)
         if self._driver is not None:
@@ -709,7 +709,7 @@ class Replay:
 
     def _state(self, now: int) -> State:
         held, rates, finished = self._held, self._rates, self._place.finished
-        clairvoyant = self._call.kind.clairvoyant
+        clairvoyant = self._call.traits.clairvoyant
         jobs = Window(self._in_play, now, rates.asked_ns, clairvoyant, held.used)
         self._window = ref(jobs)
         ended: tuple[JobView, ...] = ()
@@ -804,7 +804,7 @@ class Replay:
             else:
                 seconds = self._restart_s(running) * self._share_to_wait(running)
                 rates.stall(running, seconds, "restart")
-        elif self._call.kind.migrates or elsewhere:
+        elif self._call.traits.migrates or elsewhere:
             rates.stall(running, self._restart_s(running), "move")
         rates.set_rate(running)
 

@@ -106,7 +106,7 @@ class JobView:
     started_ns, since_ns
         When it first got units, and when its units last changed; UTC nanoseconds, None before that.
     progress
-        Samples done; NaN unless the policy's kind is `clairvoyant`.
+        Samples done; NaN unless the policy is `clairvoyant`.
     rate
         Samples/s at present, as its log would show; 0 while it waits.
     dynamics
@@ -318,7 +318,7 @@ class State:
 
         That is by time limits of running jobs, the queue and reservations as they are now (`Outlook`), so that nodes
         may leave earlier or later. None: the node is not idle, nothing is known, or no host jobs lie beside the trace.
-        Only policies of `Kind(expects=True)` are given any.
+        Only policies of `Traits(expects=True)` are given any.
         """
         return self.machine.expected_idle_until(self.time_ns)
 
@@ -411,8 +411,8 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """The kind of a policy, which the engine respects.
+class Traits:
+    """What a policy is, which the engine respects.
 
     Parameters
     ----------
@@ -439,11 +439,11 @@ class Kind:
 
     Examples
     --------
-    >>> Kind(rigid=True).rigid
+    >>> Traits(rigid=True).rigid
     True
-    >>> Kind(ridgid=True)  # doctest: +ELLIPSIS
+    >>> Traits(ridgid=True)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    TypeError: Kind.__init__() got an unexpected keyword argument 'ridgid'...
+    TypeError: Traits.__init__() got an unexpected keyword argument 'ridgid'...
     """
 
     rigid: bool = False
@@ -456,7 +456,7 @@ class Kind:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The words of a kind."""
+        """The words."""
         return tuple(field.name for field in fields(cls))
 
     @property
@@ -465,29 +465,29 @@ class Kind:
         return tuple(name for name in self.names() if getattr(self, name))
 
     @classmethod
-    def of(cls, policy: object) -> Kind:
-        """The kind that a policy, or its class, states; that of an elastic one by default.
+    def of(cls, policy: object) -> Traits:
+        """The traits that a policy, or its class, states; those of an elastic one by default.
 
         Raises
         ------
         TypeError
-            When `kind` is something else.
+            When its `traits` are something else.
         """
-        kind = getattr(policy, "kind", _ELASTIC)
-        if not isinstance(kind, cls):
+        traits = getattr(policy, "traits", _ELASTIC)
+        if not isinstance(traits, cls):
             raise TypeError(
-                f"its kind must be a Kind, such as Kind(rigid=True), not {kind!r}"
+                f"its traits must be Traits, such as Traits(rigid=True), not {traits!r}"
             )
-        return kind
+        return traits
 
 
-_ELASTIC = Kind()
+_ELASTIC = Traits()
 
 
 class Policy(Protocol):
     """A policy decides allocations, deterministically: equal states lead to equal decisions.
 
-    A class attribute `kind`, a `Kind`, tells the engine what kind of policy it is; without, it is an elastic one.
+    A class attribute `traits` tells the engine what it is, such as `Traits(rigid=True)`; without, it is elastic.
     """
 
     @property
@@ -546,7 +546,7 @@ class PolicyCall:
 
     Attributes
     ----------
-    kind
+    traits
         The policy's.
 
     Raises
@@ -559,11 +559,11 @@ class PolicyCall:
     policy: object
     limit_s: float | None = None
     under_way: bool = True
-    kind: Kind = field(init=False)
+    traits: Traits = field(init=False)
     _before: Any = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.kind = Kind.of(self.policy)
+        self.traits = Traits.of(self.policy)
 
     def refusal(self, reason: str) -> PolicyError:
         """Return the error with which the policy is stopped."""

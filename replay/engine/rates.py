@@ -68,7 +68,7 @@ class Rates(StoredState):
 
     def __post_init__(self, begin: int) -> None:
         self.now = self.asked_ns = begin
-        self._rigid = self.policy.kind.rigid
+        self._rigid = self.policy.traits.rigid
         self._stalls = self.rules.cost_model == "stall"  # what changes cost is time
         self._save_every_ns = round(self.rules.checkpoint_interval_s * SECOND_NS)
 

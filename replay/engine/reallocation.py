@@ -57,12 +57,12 @@ def changes(
     for change in found:
         name, released = change.running.job.name, len(change.released)
         moves = released and change.gains and not change.elsewhere
-        if moves and not policy.kind.migrates:
+        if moves and not policy.traits.migrates:
             raise policy.refusal(
                 f"job {name!r} migrates: it loses {released} units and gains others"
             )
         kept = change.gains or released < len(change.running.units)
-        if policy.kind.rigid and change.running.units and kept:
+        if policy.traits.rigid and change.running.units and kept:
             raise policy.refusal(
                 f"job {name!r} runs and is rigid: its units cannot change"
             )

@@ -41,7 +41,7 @@ class Running:
     ask_ns
         When its rate must be computed again even without an event.
     stalled_until, stalls
-        Until when it makes no progress; and up to when each kind of loss lasts (see `ledger`), in ascending order.
+        Until when it makes no progress; and up to when each loss lasts (see `ledger`), in ascending order.
     partners, xi
         Its partners (position in the table -> number of shared units), and how many times longer its iterations take.
     slowdown

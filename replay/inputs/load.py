@@ -191,8 +191,8 @@ def _outlook(
 
     Notes say what the host jobs lack, where it is used.
     """
-    jobs, kind = whole.host_jobs, options.kind
-    expects = kind.expects and not options.published
+    jobs, traits = whole.host_jobs, options.traits
+    expects = traits.expects and not options.published
     if jobs is not None and (expects or options.rules.return_time_s is not None):
         for lack in jobs.lacks():
             notes.note(lack)

@@ -22,7 +22,7 @@ from bft.replay.options.table import OptionTable
 from bft.replay.policies.solver import SolverOptions
 
 if TYPE_CHECKING:
-    from bft.replay.engine.policy_api import Kind, Policy
+    from bft.replay.engine.policy_api import Policy, Traits
     from bft.replay.policies.registry import PolicyType
 
 _PUBLISHED = Condition(lambda run, _: False, "with --compat reference")
@@ -59,7 +59,7 @@ class Options(OptionTable):
     Traceback (most recent call last):
     bft.models.errors.InputError: -Tfwd: expected a number of seconds > 0 and at most 1e+09, not -1
     >>> options = Options(policy="fifo", tfwd_s=30)
-    >>> options.policy_type.kind.rigid, list(options.ineffective())
+    >>> options.policy_type.traits.rigid, list(options.ineffective())
     (True, ['-Tfwd has no effect with --policy fifo'])
     """
 
@@ -155,11 +155,11 @@ class Options(OptionTable):
         return self.policy_type.make(self.settings(interference), self.constants)
 
     @cached_property
-    def kind(self) -> Kind:
+    def traits(self) -> Traits:
         """What the policy is, once its constants are known: those of a schedule say it."""
-        from bft.replay.engine.policy_api import Kind
+        from bft.replay.engine.policy_api import Traits
 
-        return Kind.of(self.make_policy())
+        return Traits.of(self.make_policy())
 
     def make_workload(self) -> Workload | None:
         """Make the workload that submits and cancels jobs, a new one for each replay; None without one.
@@ -195,7 +195,7 @@ class Options(OptionTable):
         InputError
             When the policy does not accept its constants, or the backend cannot be used on this machine.
         """
-        kind = self.kind
+        traits = self.traits
         if self.solves:
             _check_backend(self.solver.backend)
         yield from self.ineffective()
@@ -213,7 +213,7 @@ class Options(OptionTable):
                 f"--co2-per-kwh {self.co2_per_kwh:g} is less than any grid emits: are these kilograms? It is in grams, "
                 f"and {self.co2_per_kwh:g} kg are {1000 * (self.co2_per_kwh or 0.0):g}"
             )
-        if kind.clairvoyant and not self.policy_type.kind.clairvoyant:
+        if traits.clairvoyant and not self.policy_type.traits.clairvoyant:
             yield f"--objective {self.objective} sees each job's true remaining work, which no scheduler knows"
 
 
@@ -264,7 +264,7 @@ def defaults(
         if all(_is(values.get(name), of) for name, of in condition.items()):
             found |= {name: known[name].checked(value) for name, value in sets.items()}
     policy = values.get("policy") or found["policy"]
-    rigid = _policy_type(policy).kind.rigid
+    rigid = _policy_type(policy).traits.rigid
     return found | {"oversized": "refuse" if rigid else "skip"}
 
 
@@ -303,7 +303,7 @@ _SHARING = "items"
 
 def conflicts(o: Options) -> Iterator[str]:
     """Yield a sentence for each combination of options that nobody can have meant."""
-    policy, kind = o.policy, o.policy_type.kind
+    policy, traits = o.policy, o.policy_type.traits
     if o.jobs is not None and (o.job_bounds is not None or o.job_curves is not None):
         yield "give either --jobs or the pair -bdfn and -scfn"
     if (o.job_bounds is None) != (o.job_curves is None):
@@ -321,7 +321,7 @@ def conflicts(o: Options) -> Iterator[str]:
         yield "--return-time and --reserve are about nodes that host jobs take back; with --cluster there are none"
     if o.cluster is not None and o.jobs is None:
         yield "--cluster needs jobs: --jobs FILE, with --jobs-format where it is not the native one"
-    if o.xi is None and kind.shares:
+    if o.xi is None and traits.shares:
         yield f"--policy {policy} shares units and needs --xi FILE: what sharing costs"
     if o.xi is not None and o.published:
         yield "the published replayer knows no sharing: leave out --xi or --compat"
@@ -349,7 +349,7 @@ def _with_kinds(o: Options) -> Iterator[str]:
     kinds = "--kinds" if o.kinds is not None else "a --cluster of kinds"
     if o.kinds is not None and o.cluster is not None:
         yield "--kinds is for a node trace; a cluster names the kinds itself: --cluster 6x4:t4+2x8:a100"
-    if not o.policy_type.kind.kinds:
+    if not o.policy_type.traits.kinds:
         yield f"--policy {o.policy} knows no kinds of units; with {kinds} choose one that does, such as milp or sia"
     for stated, flag in (
         (o.compat in ("reference", "lucid"), f"--compat {o.compat}"),

@@ -171,7 +171,7 @@ def rooms(
         kind: Hashable = None
         if interference is not None:
             # With more units a job's ratio may be smaller.
-            kind = interference.kind(job), interference.by_units and job.request
+            kind = interference.job_class(job), interference.by_units and job.request
             # With smaller batches the order of submission matters.
             kind = kind if interference.memory is None else job
         if job.request > len(places) or refused.surely(job.request, kind):

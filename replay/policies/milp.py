@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bft import milp
 from bft.models import Job, Objective, Standing, deadline_weight
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, State, Traits
 from bft.replay.engine.snapshot import NOT_STORED, StoredState
 from bft.replay.policies.predictions import (
     ESTIMATE,
@@ -236,7 +236,7 @@ class MilpPolicy(StoredState):
         },
     )
     name: str = field(default="milp", init=False)
-    kind: Kind = field(default=Kind(kinds=True), init=False, metadata=NOT_STORED)
+    traits: Traits = field(default=Traits(kinds=True), init=False, metadata=NOT_STORED)
     verified: int = field(default=0, init=False)
     mismatches: int = field(default=0, init=False)
     _table: _Table | None = field(
@@ -265,11 +265,11 @@ class MilpPolicy(StoredState):
             advisor = Advisor(self.profile_s, self.profile_sizes, self.profile_order)
             profiles = self.curves == "profile"
             self._curves = LearnedCurves(self.objective, advisor if profiles else None)
-        self.kind = replace(
-            self.kind,
+        self.traits = replace(
+            self.traits,
             clairvoyant=self.objective.uses_left and self.remaining == "known",
             expects=self.window == "expected",
-            kinds=self.kind.kinds and self.curves == "known",
+            kinds=self.traits.kinds and self.curves == "known",
         )
 
     def decide(self, state: State) -> Decision:

@@ -18,7 +18,7 @@ from bft.milp.exact.dp import share_units
 from bft.models.checks import Number, check_fields, whole
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Speed, replica_cap, speedup_table
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, State, Traits
 from bft.replay.engine.snapshot import StoredState
 from bft.replay.policies._constants import constant, rounds
 from bft.replay.policies._rounds import Nodes, is_round, keep_what_is_left, next_round
@@ -73,7 +73,7 @@ class Pollux(StoredState):
     )
     seed: int = constant(0, "seed of the search", whole(0))
     name: str = field(default="pollux", init=False)
-    kind: ClassVar[Kind] = Kind(migrates=True, tunes=True)
+    traits: ClassVar[Traits] = Traits(migrates=True, tunes=True)
     # The last population: the jobs of its rows, the nodes of its columns, replicas by candidate, job and node.
     _jobs: tuple[str, ...] = field(default=(), init=False, repr=False)
     _nodes: tuple[int, ...] = field(default=(), init=False, repr=False)

@@ -16,7 +16,7 @@ from bft.models.plugins import (
     constants_of,
     parsed_constants,
 )
-from bft.replay.engine.policy_api import Kind, Policy
+from bft.replay.engine.policy_api import Policy, Traits
 
 GROUP = "bft.policies"
 # Name -> module and class; a module is imported when its policy is requested.
@@ -132,7 +132,7 @@ class PolicyType:
 
     name: str
     factory: Callable[..., Policy]
-    kind: Kind
+    traits: Traits
     settings: frozenset[str]
 
     def make(
@@ -175,12 +175,12 @@ def policy_type(name: str) -> PolicyType:
 
     Examples
     --------
-    >>> policy_type("fifo").kind.rigid, sorted(policy_type("fifo").settings)
+    >>> policy_type("fifo").traits.rigid, sorted(policy_type("fifo").settings)
     (True, ['backfill', 'consolidate'])
     """
     factory = policy_factory(name)
     settings = frozenset(option.name for option in policy_options(factory))
-    return PolicyType(name, factory, Kind.of(factory), settings)
+    return PolicyType(name, factory, Traits.of(factory), settings)
 
 
 def check_made(name: str, policy: object) -> None:
@@ -196,7 +196,7 @@ def check_made(name: str, policy: object) -> None:
 
 def _check_kind(name: str, made: object) -> None:
     try:
-        Kind.of(made)
+        Traits.of(made)
     except TypeError as error:
         raise InputError(f"policy {name!r}: {error}") from error
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from bft.replay.engine.policy_api import Decision, Kind, State
+from bft.replay.engine.policy_api import Decision, State, Traits
 from bft.replay.engine.rules import Interference
 from bft.replay.policies._constants import consolidates, constant
 from bft.replay.policies._shared_units import (
@@ -41,7 +41,7 @@ class SjfBestSharing:
     consolidate: bool = consolidates()
     interference: Interference | None = constant(None, "pairs that may share")
     name: str = field(default="sjf-bsbf", init=False)
-    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
+    traits: ClassVar[Traits] = Traits(rigid=True, clairvoyant=True, shares=True)
 
     def decide(self, state: State) -> Decision:
         """Start the shortest jobs."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from bft.replay.engine.policy_api import Decision, Jobs, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, Jobs, JobView, State, Traits
 from bft.replay.engine.rules import Interference
 from bft.replay.policies._constants import consolidates, constant
 from bft.replay.policies._shared_units import (
@@ -45,7 +45,7 @@ class _SharedSrtf(ABC):
 
     consolidate: bool = consolidates()
     interference: Interference | None = constant(None, "pairs that may share")
-    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
+    traits: ClassVar[Traits] = Traits(rigid=True, clairvoyant=True, shares=True)
 
     @abstractmethod
     def worth(

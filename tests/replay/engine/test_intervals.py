@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bft.models import Curve, Job, JobTable
-from bft.replay import Decision, EqualShare, Kind, Policy, Replay, State
+from bft.replay import Decision, EqualShare, Policy, Replay, State, Traits
 from bft.replay.engine.ledger import JobRecord
 from bft.replay.engine.policy_api import RunInterval
 from bft.replay.policies.checking import make_world
@@ -32,7 +32,7 @@ class Recorder(Policy):
     compared: int = 0
 
     def __post_init__(self) -> None:
-        self.kind = Kind.of(self.inner)
+        self.traits = Traits.of(self.inner)
 
     def decide(self, state: State) -> Decision:
         for view in state.finished:
@@ -53,7 +53,7 @@ class Recorder(Policy):
     def _done(self, record: JobRecord) -> float:
         """Samples that a job did at its rates: deductions are no stalls, nor is what a rigid job does again."""
         stalled = record.lost_to_stall + record.lost_to_start + record.lost_to_restart
-        if self.stalls and not self.kind.rigid:
+        if self.stalls and not self.traits.rigid:
             stalled += record.lost_to_preemption
         return record.gained - stalled
 

@@ -13,12 +13,12 @@ import pytest
 from bft.replay import (
     Decision,
     EqualShare,
-    Kind,
     MilpPolicy,
     Policy,
     PolicyCheckError,
     SolverOptions,
     State,
+    Traits,
     check_policy,
 )
 from bft.replay.policies.checking import make_world
@@ -100,7 +100,7 @@ class GivesWhatIsBusy(Named):
 
 
 class Rigid(Named):
-    kind: ClassVar[Kind] = Kind(rigid=True)
+    traits: ClassVar[Traits] = Traits(rigid=True)
 
 
 class Mutters(Named):
@@ -166,15 +166,15 @@ class RemembersASet(Remembers):
         return {"seen": {self.seen}}
 
 
-class OddKind(Named):
-    kind = "rigid"
+class OddTraits(Named):
+    traits = "rigid"
 
 
 @pytest.mark.parametrize(
     ("policy", "lacks", "why"),
     [
         (object, "a policy", "needs a `name`"),
-        (OddKind, "a policy", "its kind must be a Kind"),
+        (OddTraits, "a policy", "its traits must be Traits"),
         (Raises, "answers", "asked without jobs: .*it raised ZeroDivisionError"),
         (GivesWhatIsBusy, "answers", r"asked without idle units of \d+, it gives \("),
         (Mutters, "answers", "it answered None; expected a Decision"),
