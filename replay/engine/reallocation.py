@@ -133,7 +133,7 @@ def _counted(
             raise policy.refusal(
                 f"it gave job {running.job.name!r} units of {kind!r}; expected {', '.join(left)}"
             )
-        before = held.kind_of(units[0]) if units else kind
+        before = held.kind_of(units[0]) if units and held.kinds else kind
         grows = count - len(units)
         if count and kind != before:
             found.append(Change(running, list(units), count, (), kind, elsewhere=True))
