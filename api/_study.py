@@ -27,6 +27,7 @@ from bft.replay.studies.carry_out import carry_out, local
 from bft.replay.studies.comparison import Comparison as _Comparison
 from bft.replay.studies.comparison import compared, inputs, table_of
 from bft.replay.studies.study import Plan, Study, key_of
+from bft.replay.trace.trace_files import trace_from_frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -238,9 +239,7 @@ def _by_name(variants: Any) -> list[tuple[str | None, Any]]:
 def _inputs(study: Study, trace: Any, jobs: Any) -> dict[str, str]:
     """Options for trace and jobs; what is in memory is written to the study."""
     held, names = in_memory_inputs(trace, jobs, None)
-    whole = held.node_trace(0, sort=False)
-    return inputs(
-        study,
-        names.get("node_trace") if whole is None else whole,
-        names.get("jobs") if held.jobs is None else held.jobs,
-    )
+    if isinstance(trace, pd.DataFrame):
+        held["node_trace"] = trace_from_frame(trace, source="(a DataFrame)")
+    stated = {**names, **held}
+    return inputs(study, stated.get("node_trace"), stated.get("jobs"))
