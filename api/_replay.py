@@ -217,9 +217,9 @@ def _again(policy: Policy) -> Callable[[], Policy]:
     def make() -> Policy:
         return copy.deepcopy(kept)
 
-    kind = getattr(policy, "kind", None)
-    if kind is not None:
-        make.kind = kind  # type: ignore[attr-defined]
+    traits = getattr(policy, "traits", None)
+    if traits is not None:
+        make.traits = traits  # type: ignore[attr-defined]
     return make
 
 

@@ -72,7 +72,7 @@ def main() -> None:
             xi = str(Path(scratch) / "xi.csv")
             stand_ins().to_csv(xi, index=False)
         for name in given.policies or policy_names():
-            shares = policy_type(name).kind.shares
+            shares = policy_type(name).traits.shares
             if name in UNFIT or (shares and xi is None):
                 print(f"{name}: {UNFIT.get(name, 'needs --xi')}", file=sys.stderr)
                 continue

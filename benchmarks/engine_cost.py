@@ -24,12 +24,12 @@ from bft.models import Curve, Job, JobTable
 from bft.replay import (
     Decision,
     EqualShare,
-    Kind,
     NodeTrace,
     Policy,
     Replay,
     Rules,
     State,
+    Traits,
 )
 from bft.replay.engine.ledger import Outcome
 from bft.replay.policies.fifo import Fifo
@@ -44,7 +44,7 @@ class Keeps:
     """Fills the machine once and then changes nothing: with almost no policy, the engine's cost remains."""
 
     name: str = field(default="keeps", init=False)
-    kind: ClassVar[Kind] = Kind(rigid=True)
+    traits: ClassVar[Traits] = Traits(rigid=True)
 
     def decide(self, state: State) -> Decision:
         """Fill the machine once."""
@@ -132,7 +132,7 @@ class Timed:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.name, self.kind = self.policy.name, Kind.of(self.policy)
+        self.name, self.traits = self.policy.name, Traits.of(self.policy)
 
     def decide(self, state: State) -> Decision:
         """As the policy decides."""

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from bft.replay.policies import Decision as Decision
     from bft.replay.policies import EqualShare as EqualShare
     from bft.replay.policies import JobView as JobView
-    from bft.replay.policies import Kind as Kind
     from bft.replay.policies import MilpPolicy as MilpPolicy
     from bft.replay.policies import MilpSharingPolicy as MilpSharingPolicy
     from bft.replay.policies import Policy as Policy
     from bft.replay.policies import State as State
+    from bft.replay.policies import Traits as Traits
     from bft.replay.policies.checking import PolicyCheckError as PolicyCheckError
     from bft.replay.policies.checking import check_policy as check_policy
     from bft.replay.policies.solver import SolverOptions as SolverOptions

@@ -24,7 +24,7 @@ except ModuleNotFoundError as error:
 
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, State, Traits
 from bft.replay.engine.rules import Rules
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 
@@ -98,8 +98,8 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
         self._trace, self._jobs, self._rules = trace, jobs, rules
         self._seconds = (trace.end - trace.start) / SECOND_NS
         # The replay never asks its policy: the agent decides.
-        kind = Kind(clairvoyant=clairvoyant)
-        self._policy: Any = SimpleNamespace(name="environment", kind=kind)
+        traits = Traits(clairvoyant=clairvoyant)
+        self._policy: Any = SimpleNamespace(name="environment", traits=traits)
         in_play = min(rules.max_jobs or len(jobs), len(jobs))
         self.max_jobs = in_play if max_jobs is None else max_jobs
         if self.max_jobs < in_play:
@@ -226,7 +226,7 @@ class ReplayEnv(gym.Env[Observation, NDArray[np.int64]]):
 
     def _row(self, view: JobView, now_ns: int) -> list[float]:
         job = view.job
-        left = view.remaining / job.pmax if self._policy.kind.clairvoyant else 1.0
+        left = view.remaining / job.pmax if self._policy.traits.clairvoyant else 1.0
         return [
             1.0,
             view.units,

@@ -14,7 +14,7 @@ import numpy as np
 from bft.models import InputError, Job, JobTable, read_table
 from bft.models.cells import Rows
 from bft.models.checks import Nodes, check_total, cluster_nodes
-from bft.replay.engine.ledger import Holds, JobRecord, Outcome
+from bft.replay.engine.ledger import HELD, HELD_ORDER, JobRecord, Outcome
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle
 from bft.replay.trace.outlook import Outlook
 
@@ -233,6 +233,8 @@ def joint(
         moved["job"] = np.array(own, dtype=np.int64)[moved["job"].to_numpy()]
         moved[["first_unit", "last_unit"]] += first
         held.append(moved)
+    rows = pd.concat(held).sort_values(list(HELD_ORDER), ignore_index=True)
+    columns = {name: rows[name].to_numpy() for name in HELD}
     # Clusters without jobs have no window.
     some = [one for one in outcomes if one.end_ns > one.start_ns] or outcomes
     start, end = min(one.start_ns for one in some), max(one.end_ns for one in some)
@@ -248,7 +250,7 @@ def joint(
         end_ns=end,
         records=records,
         steps=steps.sort_values("time", kind="stable", ignore_index=True),
-        holds=Holds.of(pd.concat(held)),
+        holds=lambda: [columns],
         idle_unit_seconds=trace.idle_unit_seconds(),
         used_unit_seconds=math.fsum(outcome.used_unit_seconds for outcome in outcomes),
         extra_gain=math.fsum(outcome.extra_gain for outcome in outcomes),

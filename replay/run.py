@@ -252,7 +252,8 @@ class Run:
             self.options.make_workload(),
             pool.outlook,
         )
-        replay.spill_to(self.spill)
+        for table in replay.tables.values():
+            table.folder = self.spill
         if checkpoint is not None and checkpoint.resume(replay):
             watcher.note(
                 f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions"
@@ -364,7 +365,7 @@ def _replay_on_dedicated_nodes(run: Run, jobs: JobTable) -> None:
     if not compared or run.stopped:
         return
     done: list[Outcome] = []
-    rigid, never_run = options.kind.rigid, run.inputs.never_run
+    rigid, never_run = options.traits.rigid, run.inputs.never_run
     for trace in dedicated_traces(run.outcome):
         nodes = len(trace.nodes)
         pool, too_large = cap_all(Pool("", trace, jobs, ()), rigid=rigid, but=never_run)

@@ -13,12 +13,12 @@ from bft.models import JobTable
 from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import (
     Decision,
-    Kind,
     Outcome,
     Policy,
     Replay,
     Rules,
     State,
+    Traits,
     always_idle,
 )
 
@@ -95,7 +95,7 @@ class Watched:
 
     def __init__(self, policy: Policy, look: Callable[[State, Decision], None]) -> None:
         self.policy, self.look, self.name = policy, look, policy.name
-        self.kind = Kind.of(policy)
+        self.traits = Traits.of(policy)
 
     def decide(self, state: State) -> Decision:
         decision = self.policy.decide(state)

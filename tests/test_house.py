@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bft.replay import Kind
+from bft.replay import Traits
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("api", "milp", "models", "datasets", "replay")
@@ -164,7 +164,7 @@ def test_the_map_of_the_architecture_names_what_exists() -> None:
 def test_the_words_of_a_kind_on_the_page_are_those_of_the_code() -> None:
     text = (ROOT / "docs" / "policies.md").read_text("utf-8")
     words = text.partition("the words are ")[2].partition("(")[0]
-    assert tuple(re.findall(r"`(\w+)`", words)) == tuple(Kind.names())
+    assert tuple(re.findall(r"`(\w+)`", words)) == tuple(Traits.names())
 
 
 def test_the_index_has_each_page_once() -> None:

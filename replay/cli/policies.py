@@ -62,7 +62,7 @@ def _described(name: str, *, may_fail: bool) -> dict[str, Any]:
     options = constants_of(policy.factory, list(Options().settings()))
     return {
         "summary": next(iter((inspect.getdoc(policy.factory) or "").splitlines()), ""),
-        "traits": list(policy.kind.stated),
+        "traits": list(policy.traits.stated),
         "options": [
             {key: value for key, value in asdict(option).items() if key != "type"}
             | {"expected": option.expected, "default": _shown(option.default)}

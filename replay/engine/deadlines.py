@@ -37,13 +37,8 @@ class Due:
     deadline_ns: int
 
 
-@dataclass(slots=True)
-class _Span:
-    """From an instant to another (UTC ns) so many units are not reserved."""
-
-    begin: int
-    end: int
-    free: int
+Span = tuple[int, int, int]
+"""From an instant to another (UTC ns) so many units are not reserved."""
 
 
 def minimum_shares(now: int, units: int, jobs: Sequence[Due]) -> list[int | None]:
@@ -78,16 +73,14 @@ def minimum_shares(now: int, units: int, jobs: Sequence[Due]) -> list[int | None
     ([2, 3], [2, 3, None])
     """
     shares: list[int | None] = [None] * len(jobs)
-    spans = [_Span(now, max((job.deadline_ns for job in jobs), default=now), units)]
+    spans = [(now, max((job.deadline_ns for job in jobs), default=now), units)]
     by_deadline = sorted(range(len(jobs)), key=lambda index: jobs[index].deadline_ns)
     for index in by_deadline:
         job = jobs[index]
-        possible = bisect_right(job.sizes, units)
-        for share in job.sizes[:possible]:
-            done = _done_ns(spans, job, share)
-            if done is not None:
-                _reserve(spans, job, share, done)
-                shares[index] = share
+        for share in job.sizes[: bisect_right(job.sizes, units)]:
+            rest = _reserved(spans, job, share)
+            if rest is not None:
+                shares[index], spans = share, rest
                 break
     return shares
 
@@ -104,38 +97,21 @@ def is_admitted(now: int, units: int, newcomer: Due, others: Sequence[Due]) -> b
     return True
 
 
-def _size_in(job: Due, share: int, span: _Span) -> int:
-    """Return the largest size of a job within its share and the units that are free in a span."""
-    fits = bisect_right(job.sizes, min(share, span.free))
-    return job.sizes[fits - 1] if fits else 0
-
-
-def _done_ns(spans: Sequence[_Span], job: Due, share: int) -> int | None:
-    """Return when a job is done with this share, None where that is not by its deadline."""
-    left = job.left
-    for span in spans:
-        end = min(span.end, job.deadline_ns)
-        if end <= span.begin:
+def _reserved(spans: Sequence[Span], job: Due, share: int) -> list[Span] | None:
+    """Return the spans beside a job with this share until it is done, None where that is not by its deadline."""
+    left, rest = job.left, list[Span]()
+    for position, (begin, end, free) in enumerate(spans):
+        last = min(end, job.deadline_ns)
+        if last <= begin:
             return None
-        size = _size_in(job, share, span)
+        fits = bisect_right(job.sizes, min(share, free))
+        size = job.sizes[fits - 1] if fits else 0
         rate = float(job.rates[size])
-        work = rate * ((end - span.begin) / SECOND_NS)
+        work = rate * ((last - begin) / SECOND_NS)
         if work >= left - FINISHED * job.left:
-            if not rate:
-                return span.begin
-            done = span.begin + math.ceil(left / rate * SECOND_NS)
-            return min(end, done)
+            done = min(last, begin + math.ceil(left / rate * SECOND_NS))
+            after = [(done, end, free)] if done < end else []
+            return [*rest, (begin, done, free - size), *after, *spans[position + 1 :]]
         left -= work
+        rest.append((begin, end, free - size))
     return None
-
-
-def _reserve(spans: list[_Span], job: Due, share: int, until: int) -> None:
-    """Take the units that a job uses until an instant out of the spans."""
-    for position, span in enumerate(spans):
-        if span.begin >= until:
-            return
-        if span.end > until:
-            rest = _Span(until, span.end, span.free)
-            spans.insert(position + 1, rest)
-            span.end = until
-        span.free -= _size_in(job, share, span)

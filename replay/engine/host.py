@@ -95,6 +95,8 @@ class Reserve(StoredState):
         Whether each return is recorded, as a return time or a reserve asks; else `taken` is all that is kept here.
     free_first
         Whether host jobs take free nodes before those that training holds.
+    returns
+        The table with the columns `RETURNS`; stays empty unless active.
 
     Attributes
     ----------
@@ -104,8 +106,6 @@ class Reserve(StoredState):
         Units that are idle and kept from training.
     node
         The node that fills each place.
-    returns, preemptions
-        Tables with the columns `RETURNS` and `PREEMPTIONS`; empty unless active.
     """
 
     nodes: InitVar[int]
@@ -113,6 +113,7 @@ class Reserve(StoredState):
     size: int
     active: bool
     free_first: bool
+    returns: Table
     taken: Taken = field(default_factory=Taken, init=False)
     kept_units: int = field(default=0, init=False)
     node: list[int] = field(init=False)
@@ -120,22 +121,15 @@ class Reserve(StoredState):
     # In the order in which they were kept.
     _kept: dict[int, None] = field(default_factory=dict, init=False)
     _place: list[int] = field(init=False, metadata=NOT_STORED)  # by node
-    returns: Table = field(init=False, metadata=NOT_STORED)
-    preemptions: Table = field(init=False, metadata=NOT_STORED)
 
     def __post_init__(self, nodes: int) -> None:
         self.node, self._place = list(range(nodes)), list(range(nodes))
-        self.returns, self.preemptions = Table(RETURNS), Table(PREEMPTIONS)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
         super().restore(state)
         for place, node in enumerate(self.node):
             self._place[node] = place
-
-    def outcome(self) -> HostReturns:
-        """Return what was recorded."""
-        return HostReturns(self.taken, self.returns.arrays(), self.preemptions.arrays())
 
     def let_go(self, units: Iterable[int], now: int) -> None:
         """Note that training let go of units at this instant."""

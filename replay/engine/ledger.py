@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bft.milp import Solution
 from bft.models import Job, JobTable
 from bft.models.tolerances import BALANCE
-from bft.replay.engine.host import HostReturns
+from bft.replay.engine.host import PREEMPTIONS, RETURNS, HostReturns, Taken
 from bft.replay.engine.snapshot import NOT_STORED, restore_snapshot, snapshot
 from bft.replay.engine.tables import Block, Table
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -40,6 +40,9 @@ _BOOK = {book: book for book in BOOKS} | {"start stall": "stall", "move": "resta
 _PRICE_OF_RESCALES = frozenset({"rescale", "stall", "move"})
 
 
+# Rows that wait to be put into columns together.
+ROWS = 256
+
 Activity = tuple[int, int, int, int, float]
 """The activity at a decision: units idle and used, jobs in play and running, and samples/s that these do."""
 
@@ -53,7 +56,6 @@ STEPS = {
     **dict.fromkeys(("objective", "bound", "gap"), "d"),
     **dict.fromkeys(("status", "backend", "note"), ""),
 }
-STEP_COLUMNS = tuple(STEPS)
 # Columns of other tables: a run of neighbouring units that a job received together and releases together; a time
 # between two instants, with the work done before (costs of its begin deducted) and samples/s in it; a stall in it.
 HELD = {"job": "i", "first_unit": "i", "last_unit": "i", "start_ns": "q", "end_ns": "q"}
@@ -104,36 +106,6 @@ class JobRecord:
 _NOTHING: dict[str, float] = dict.fromkeys(
     ("joined", "left", "preempted", "rescaled", "gained", *BOOKS), 0
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Holds:
-    """Which job held which units when, in order of job, start, end and unit.
-
-    Parameters
-    ----------
-    parts
-        Returns the rows in parts: columns by name as in `HELD`. Rows that agree in job and start are in one part.
-    """
-
-    parts: Callable[[], Iterable[Block]]
-
-    @classmethod
-    def of(cls, frame: pd.DataFrame) -> Holds:
-        """Sort the rows of a table."""
-        ordered = frame.sort_values(list(HELD_ORDER), ignore_index=True)
-        columns = {name: ordered[name].to_numpy() for name in HELD}
-        return cls(lambda: [columns])
-
-    def frame(self) -> pd.DataFrame:
-        """Return all rows as one table."""
-        import pandas as pd
-
-        parts = list(self.parts())
-        columns = {
-            name: np.concatenate([part[name] for part in parts]) for name in HELD
-        }
-        return pd.DataFrame(columns, copy=False)
 
 
 def _joined(held: Block) -> Block:
@@ -214,9 +186,10 @@ class Outcome:
     records
         One per job, in the order of the table.
     steps
-        One row per decision and one at the end; columns STEP_COLUMNS.
+        One row per decision and one at the end; columns `STEPS`.
     holds
-        The holders of units over time, which may be too many for memory; `allocations` has them as one table.
+        Which job held which units when, in order of job, start, end and unit: the rows in parts, columns by name as in
+        `HELD`, as they may be too many for memory. Rows that agree in job and start are in one part.
     idle_unit_seconds, used_unit_seconds
         Units offered and units held, integrated over the window.
     extra_gain, paid
@@ -249,7 +222,7 @@ class Outcome:
     end_ns: int
     records: tuple[JobRecord, ...]
     steps: pd.DataFrame
-    holds: Holds
+    holds: Callable[[], Iterable[Block]]
     idle_unit_seconds: float
     used_unit_seconds: float
     extra_gain: float
@@ -263,7 +236,13 @@ class Outcome:
     @cached_property
     def allocations(self) -> pd.DataFrame:
         """The holders of units over time: job (position), first_unit, last_unit (int32), start_ns, end_ns (int64)."""
-        return self.holds.frame()
+        import pandas as pd
+
+        parts = list(self.holds())
+        columns = {
+            name: np.concatenate([part[name] for part in parts]) for name in HELD
+        }
+        return pd.DataFrame(columns, copy=False)
 
     @property
     def work(self) -> float:
@@ -291,13 +270,6 @@ class Outcome:
         if self.progress_curve is None:
             raise ValueError("what several pools had done at an instant is not known")
         return self.progress_curve.at(instant)
-
-
-def relative_gap(objective: float, bound: float) -> float:
-    """Upper bound of an answer's distance from the optimum, relative to the bound; NaN without a bound."""
-    if not (math.isfinite(objective) and math.isfinite(bound)):
-        return math.nan
-    return max(0.0, bound - objective) / max(1.0, abs(bound))
 
 
 @dataclass
@@ -358,6 +330,8 @@ class Ledger:
             "scores": Table(SCORES),
             "spans": Table(SPANS),
             "stalls": Table(STALLS),
+            "returns": Table(RETURNS),
+            "preemptions": Table(PREEMPTIONS),
         }
 
     @property
@@ -408,6 +382,9 @@ class Ledger:
             self._idle_unit_seconds += idle * seconds
             self._used_unit_seconds += used * seconds
         self._risen_s += seconds
+        if len(spans.latest) >= ROWS:
+            for table in self.tables.values():
+                table.settle()
 
     def corrected(self, record: JobRecord, work: float) -> None:
         """Correct the work of a job relative to its rate."""
@@ -477,7 +454,9 @@ class Ledger:
         backend = note = ""
         if solution is not None:
             value, bound = float(solution.objective), float(solution.bound)
-            gap, status = relative_gap(value, bound), solution.status
+            status = solution.status
+            if math.isfinite(value) and math.isfinite(bound):
+                gap = max(0.0, bound - value) / max(1.0, abs(bound))
             backend, note = solution.backend, solution.note
         idle, used, jobs, running, rate = activity
         # fmt: off
@@ -497,8 +476,8 @@ class Ledger:
         activity: Activity,
         *,
         interrupted: bool,
-        steered: bool = False,
-        host: HostReturns | None = None,
+        steered: bool,
+        taken: Taken,
     ) -> Outcome:
         """Check the totals and return the outcome; the records have the work of all jobs.
 
@@ -512,8 +491,8 @@ class Ledger:
             Whether the replay was stopped before its end.
         steered
             Whether a workload was told of its jobs.
-        host
-            The nodes that the machine's own jobs took.
+        taken
+            Counts of the nodes that the machine's own jobs took.
 
         Raises
         ------
@@ -533,7 +512,7 @@ class Ledger:
             end_ns=now,
             records=tuple(self.records),
             steps=steps,
-            holds=Holds(lambda: map(_joined, tables["held"].sorted_blocks())),
+            holds=lambda: map(_joined, tables["held"].sorted_blocks()),
             idle_unit_seconds=self._idle_unit_seconds,
             used_unit_seconds=self._used_unit_seconds,
             extra_gain=self._extra_gain,
@@ -542,7 +521,9 @@ class Ledger:
             interrupted=interrupted,
             progress_curve=ProgressCurve(tables["spans"], tables["stalls"], now, work),
             scores=pd.DataFrame(tables["scores"].arrays()) if steered else None,
-            host=host,
+            host=HostReturns(
+                taken, tables["returns"].arrays(), tables["preemptions"].arrays()
+            ),
         )
 
     def _balance(self) -> float:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 from weakref import ref
@@ -39,20 +39,20 @@ from bft.replay.engine.policy_api import (
     PolicyError,
     Remembers,
     State,
-    Traits,
 )
 from bft.replay.engine.rates import Rates
 from bft.replay.engine.reallocation import Change, changes
 from bft.replay.engine.rules import Interference, Rules
 from bft.replay.engine.running import (
+    DUE,
     NEVER,
+    NEXT,
     InPlay,
     Running,
     Window,
     finished_view,
 )
 from bft.replay.engine.snapshot import restore_snapshot, snapshot
-from bft.replay.engine.tables import Table
 from bft.replay.engine.units import Holdings
 from bft.replay.engine.workload_driver import WorkloadDriver
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -78,10 +78,6 @@ class _Place:
     over: bool = False  # the trace has ended
 
 
-class ReplayOverError(RuntimeError):
-    """The replay has come to its end: there is no next instant."""
-
-
 class Replay:
     """One replay of jobs on a node trace under a policy.
 
@@ -100,8 +96,8 @@ class Replay:
 
     Attributes
     ----------
-    ledger
-        The records so far.
+    ledger, tables
+        The records so far, and the recorded history among them, which only grows.
 
     Examples
     --------
@@ -129,11 +125,12 @@ class Replay:
         self.trace, self.jobs, self.policy, self.rules = trace, jobs, policy, rules
         self.interference = interference
         self.ledger = Ledger(trace, jobs, without)
+        self.tables = self.ledger.tables
         self._jobs = list(jobs)
         self._driver = None if workload is None else WorkloadDriver(workload, jobs)
-        self._traits = Traits.of(policy)
-        if trace.kinds and not self._traits.kind.kinds:
-            raise self._traits.refusal(
+        self._call = PolicyCall(policy.name, policy, limit_s=rules.policy_time_limit_s)
+        if trace.kinds and not self._call.traits.kinds:
+            raise self._call.refusal(
                 "it knows no kinds of units, and those of this trace are of several"
             )
         self._held = Holdings(
@@ -141,7 +138,7 @@ class Replay:
             trace.units_per_node,
             trace.kinds,
             trace.node_units,
-            outlook if self._traits.kind.expects else None,
+            outlook if self._call.traits.expects else None,
         )
         self._reserve = Reserve(
             len(trace.nodes),
@@ -149,6 +146,7 @@ class Replay:
             rules.reserve,
             active=rules.harms,
             free_first=rules.takes_free_first,
+            returns=self.ledger.tables["returns"],
         )
         self._check_reserve(outlook)
         # What joins and leaves is a node of the trace, or one of its units.
@@ -162,7 +160,7 @@ class Replay:
             self.ledger,
             self._held,
             rules,
-            self._traits,
+            self._call,
             interference,
         )
         # Units given back at an instant, and by which jobs.
@@ -173,9 +171,6 @@ class Replay:
         self._asked: State | None = None  # the state to be decided now
         self._window: ref[Window]  # the jobs of the state that was shown last
         self._profiled = any(job.profile is not None for job in jobs)
-        self._policy_call = PolicyCall(
-            self._traits.name, policy, limit_s=rules.policy_time_limit_s
-        )
         self._min_interval_ns = round(rules.min_interval_s * SECOND_NS)
         # Whether other events than those of nodes lead to a decision.
         self._all_count = rules.events == "all"
@@ -191,8 +186,8 @@ class Replay:
                 "logs do not say which units of its nodes a host job takes",
                 hint="ingest --unit node makes a trace of whole nodes",
             )
-        if rules.takes_free_first and outlook is not None and self._traits.kind.expects:
-            raise self._traits.refusal(
+        if rules.takes_free_first and outlook is not None and self._call.traits.expects:
+            raise self._call.refusal(
                 "it expects nodes of the log to stay idle; free nodes first exchanges them: --no-free-first"
             )
 
@@ -259,7 +254,7 @@ class Replay:
 
         Raises
         ------
-        ReplayOverError
+        RuntimeError
             When `peek` is None.
         PolicyError
             When the policy fails.
@@ -277,12 +272,12 @@ class Replay:
 
         Raises
         ------
-        ReplayOverError
+        RuntimeError
             When `peek` is None.
         """
         instant = self.peek()
         if instant is None:
-            raise ReplayOverError(f"the replay ended at {self.now} ns")
+            raise RuntimeError(f"the replay ended at {self.now} ns")
         self._place.over = self._next is None or self._next > self.trace.end
         self._next = None
         if not self._happens(instant) or not self._in_play.line:
@@ -318,12 +313,19 @@ class Replay:
         place, self._next, now = self._place, None, self._rates.now
         if place.finished:
             place.finished = []
-        place.wake_ns = NEVER if decision.wake_ns is None else decision.wake_ns
+        place.wake_ns = NEVER
+        try:
+            if decision.wake_ns is not None:
+                place.wake_ns = operator.index(decision.wake_ns)
+            found = changes(decision, self._in_play, self._held, self._call)
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise self._call.refusal(
+                f"it answered {decision!r:.200}, which is no decision: {error}"
+            ) from error
         if place.wake_ns <= now:
-            raise self._traits.refusal(
+            raise self._call.refusal(
                 f"it asked to be woken at {decision.wake_ns} ns, and it is {now}"
             )
-        found = changes(decision, self._in_play, self._held, self._traits)
         before = []
         if found:
             changed = (change.running for change in found)
@@ -349,20 +351,8 @@ class Replay:
             (self._idle, self._held.used, len(self._in_play.line), 0, 0.0),
             interrupted=interrupted,
             steered=self._driver is not None,
-            host=self._reserve.outcome(),
+            taken=self._reserve.taken,
         )
-
-    @property
-    def tables(self) -> dict[str, Table]:
-        """The recorded history, which only grows."""
-        reserve = self._reserve
-        host = {"returns": reserve.returns, "preemptions": reserve.preemptions}
-        return self.ledger.tables | host
-
-    def spill_to(self, folder: Path) -> None:
-        """Put the history into nameless files in a folder as it grows, instead of keeping it in memory."""
-        for table in self.tables.values():
-            table.folder = folder
 
     def state(self) -> dict[str, Any]:
         """The position of the replay between two steps as JSON values, for a checkpoint; without `tables`."""
@@ -385,7 +375,7 @@ class Replay:
         """Restore `state`; only in a new replay of the same trace, jobs, policy and rules, and with its `tables`."""
         restore_snapshot(self._place, state["place"])
         if isinstance(self.policy, Remembers):
-            with self._policy_call:
+            with self._call:
                 self.policy.restore(state["policy"])
         if self._driver is not None:
             self._submitted(self._driver.restore(state["workload"]))
@@ -409,7 +399,7 @@ class Replay:
         """Return the internal state of the policy."""
         if not isinstance(self.policy, Remembers):
             return None
-        with self._policy_call:
+        with self._call:
             state = self.policy.state()
             # In here, as it is the policy's fault if it fails.
             json.dumps(state, default=lambda value: value.item())
@@ -419,7 +409,7 @@ class Replay:
         """Handle all events of an instant, in order; return whether a decision is due."""
         place = self._place
         self._rates.pass_to(instant, self._idle, self._held.used)
-        finished = instant >= self._in_play.due_ns and self._finish()
+        finished = instant >= self._in_play.earliest(DUE) and self._finish()
         if self._driver is not None:
             self._obey(self._driver, instant)
             finished |= self._cancel(self._driver)
@@ -457,7 +447,7 @@ class Replay:
 
     def _next_instant(self) -> int:
         place, now = self._place, self._rates.now
-        instant = self._in_play.next_ns
+        instant = self._in_play.earliest(NEXT)
         if self._event[0] < instant:
             instant = self._event[0]
         if place.wake_ns < instant and self._in_play.line:
@@ -603,7 +593,7 @@ class Replay:
             running.record.preemptions += 1
             self.ledger.since["preempted"] += 1
             running.since_ns = self._rates.now
-            if self._traits.kind.rigid:
+            if self._call.traits.rigid:
                 self._stop(running)
             else:
                 self._rates.charge(running, running.job.tcdw_s, "preemption")
@@ -613,7 +603,8 @@ class Replay:
         self._rates.refresh(losers, beside)
         if self._reserve.active:
             stopped = sum(not running.units for running in losers)
-            self._reserve.preemptions.add((self.now, len(losers), stopped))
+            row = self.now, len(losers), stopped
+            self.ledger.tables["preemptions"].add(row)
         per = self._units_per_entry
         return len({unit // per for units in lost.values() for unit in units})
 
@@ -689,14 +680,15 @@ class Replay:
         if job.deadline_ns is None:
             return None
         sizes: tuple[int, ...] = (job.request,)
-        if not self._traits.kind.rigid:
+        if not self._call.traits.rigid:
             sizes = tuple(job.allowed.nonzero()[0].tolist()[1:])
         return Due(job.rates, sizes, job.pmax - progress, job.deadline_ns)
 
     def _new(self, index: int, turn: int) -> Running:
-        running = Running.admitted(
-            index, turn, self.ledger.records[index], tunes=self._traits.kind.tunes
-        )
+        record = self.ledger.records[index]
+        profile, tunes = record.job.profile, self._call.traits.tunes
+        dynamics = None if profile is None else profile.start(tunes=tunes)
+        running = Running(index, turn, record.job, record, dynamics)
         if self._driver is not None:
             running.rungs = self._driver.rungs(running.job)
         return running
@@ -706,18 +698,18 @@ class Replay:
     def _answer(self) -> Decision:
         """Ask the policy, and return its decision."""
         began = perf_counter()
-        with self._policy_call:
+        with self._call:
             answer: object = self.policy.decide(self._asked)  # type: ignore[arg-type]  # there is a state
         self.ledger.tables["seconds"].add((perf_counter() - began,))
         if not isinstance(answer, Decision):
-            raise self._traits.refusal(
+            raise self._call.refusal(
                 f"it answered {answer!r:.100}; expected a Decision"
             )
         return answer
 
     def _state(self, now: int) -> State:
         held, rates, finished = self._held, self._rates, self._place.finished
-        clairvoyant = self._traits.kind.clairvoyant
+        clairvoyant = self._call.traits.clairvoyant
         jobs = Window(self._in_play, now, rates.asked_ns, clairvoyant, held.used)
         self._window = ref(jobs)
         ended: tuple[JobView, ...] = ()
@@ -812,7 +804,7 @@ class Replay:
             else:
                 seconds = self._restart_s(running) * self._share_to_wait(running)
                 rates.stall(running, seconds, "restart")
-        elif self._traits.kind.migrates or elsewhere:
+        elif self._call.traits.migrates or elsewhere:
             rates.stall(running, self._restart_s(running), "move")
         rates.set_rate(running)
 

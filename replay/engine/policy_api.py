@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import signal
+import sys
 import threading
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
-from types import FrameType, MappingProxyType, NoneType, TracebackType
+from types import FrameType, MappingProxyType, TracebackType
 from typing import (
     Any,
     Literal,
     NamedTuple,
     Protocol,
-    TypeGuard,
     runtime_checkable,
 )
 
@@ -31,7 +29,7 @@ from bft.replay.engine.units import Holdings, Machine
 from bft.replay.trace.node_trace import SECOND_NS
 
 IntArray = NDArray[np.int64]
-# Number of positions that `Zeros` examines at a time.
+# Number of positions that `Jobs.waiting` examines at a time.
 _AT_ONCE = 256
 
 Ending = Literal["decision", "leave", "finish", "cancel", "rate"]
@@ -46,10 +44,10 @@ class RunInterval(NamedTuple):
     ----------
     units
         Units held, at least 1.
-    seconds
-        How long, since the policy was last asked; `stalled_s` of them without progress.
-    stalled_s
-        Seconds of stalls (starts, restarts, rescales that stop a job) among them.
+    begin_ns, end_ns
+        From when to when, UTC nanoseconds; not from before the policy was last asked.
+    stalled_until_ns
+        Until when it made no progress, because of a start, restart or rescale that stops a job.
     rate
         Samples/s while it was not stalled.
     shared
@@ -59,48 +57,30 @@ class RunInterval(NamedTuple):
 
     Examples
     --------
-    >>> interval = RunInterval(4, 60.0, 20.0, 30.0, False, "leave")
-    >>> interval.progressed_s
-    40.0
+    >>> second = 10**9
+    >>> interval = RunInterval(4, 0, 60 * second, 20 * second, 30.0, False, "leave")
+    >>> interval.seconds, interval.progressed_s
+    (60.0, 40.0)
     """
 
     units: int
-    seconds: float
-    stalled_s: float
+    begin_ns: int
+    end_ns: int
+    stalled_until_ns: int
     rate: float
     shared: bool
     ended: Ending
 
     @property
+    def seconds(self) -> float:
+        """Return its length."""
+        return (self.end_ns - self.begin_ns) / SECOND_NS
+
+    @property
     def progressed_s(self) -> float:
         """Return the seconds in which the job made progress."""
-        return self.seconds - self.stalled_s
-
-    @classmethod
-    def between(
-        cls,
-        begin_ns: int,
-        end_ns: int,
-        units: int,
-        shared: bool,
-        stall_ns: int,
-        rate: float,
-        ended: Ending,
-    ) -> RunInterval:
-        """Return the interval from one instant to another; `stall_ns`: until when the job was to stall."""
-        stalled_ns = max(0, min(stall_ns, end_ns) - begin_ns)
-        return cls(
-            units,
-            (end_ns - begin_ns) / SECOND_NS,
-            stalled_ns / SECOND_NS,
-            rate,
-            shared,
-            ended,
-        )
-
-
-Row = tuple[str, int, int, int, bool, int, float, Ending]
-"""An interval as the engine notes it, which must be fast: the job's name, and what `RunInterval.between` takes."""
+        stalled_ns = max(0, min(self.stalled_until_ns, self.end_ns) - self.begin_ns)
+        return self.seconds - stalled_ns / SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +106,7 @@ class JobView:
     started_ns, since_ns
         When it first got units, and when its units last changed; UTC nanoseconds, None before that.
     progress
-        Samples done; NaN unless the policy's kind is `clairvoyant`.
+        Samples done; NaN unless the policy is `clairvoyant`.
     rate
         Samples/s at present, as its log would show; 0 while it waits.
     dynamics
@@ -211,9 +191,12 @@ class Jobs(Sequence[JobView]):
         return tuple(np.flatnonzero(self.counts).tolist())
 
     @property
-    def waiting(self) -> Collection[int]:
-        """Positions of the jobs without units, ascending."""
-        return Zeros(self.counts)
+    def waiting(self) -> Iterator[int]:
+        """Positions of the jobs without units, ascending; computed only as far as needed."""
+        counts = self.counts
+        for first in range(0, len(counts), _AT_ONCE):
+            zeros = counts[first : first + _AT_ONCE] == 0
+            yield from (zeros.nonzero()[0] + first).tolist()
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
@@ -271,36 +254,7 @@ def _fixed(numbers: Iterable[int]) -> IntArray:
     return array
 
 
-class Zeros(Collection[int]):
-    """Positions where numbers are 0, ascending; computed only as far as needed.
-
-    Examples
-    --------
-    >>> list(Zeros(np.array([2, 0, 0, 5])))
-    [1, 2]
-    """
-
-    def __init__(self, numbers: IntArray) -> None:
-        self._numbers = numbers
-
-    def __len__(self) -> int:
-        return len(self._numbers) - int(np.count_nonzero(self._numbers))
-
-    def __contains__(self, position: object) -> bool:
-        return any(position == zero for zero in self)
-
-    def __iter__(self) -> Iterator[int]:
-        for first in range(0, len(self._numbers), _AT_ONCE):
-            zeros = self._numbers[first : first + _AT_ONCE] == 0
-            yield from (zeros.nonzero()[0] + first).tolist()
-
-
 _NO_MACHINE = Holdings(0)
-
-
-def _whole(value: object) -> TypeGuard[int | Integral]:
-    """Whether a value is a whole number; the abstract class is checked last, because that is slow."""
-    return isinstance(value, (int, Integral))
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +318,7 @@ class State:
 
         That is by time limits of running jobs, the queue and reservations as they are now (`Outlook`), so that nodes
         may leave earlier or later. None: the node is not idle, nothing is known, or no host jobs lie beside the trace.
-        Only policies of `Kind(expects=True)` are given any.
+        Only policies of `Traits(expects=True)` are given any.
         """
         return self.machine.expected_idle_until(self.time_ns)
 
@@ -393,7 +347,7 @@ class Decision:
     Raises
     ------
     TypeError
-        When there is none of the three, or several, or a value has another type.
+        When there is none of the three, or several.
 
     Examples
     --------
@@ -414,40 +368,9 @@ class Decision:
     kinds: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
-        # A third party's policy may have stored anything.
-        counts: Any = self.counts
-        placement: Any = self.placement
-        if (counts is None) + (placement is None) + (self.transfers is None) != 2:
+        forms = (self.counts, self.placement, self.transfers)
+        if sum(form is not None for form in forms) != 1:
             raise TypeError("Decision: expected one of counts, placement, transfers")
-        if counts is not None and not isinstance(counts, (tuple, np.ndarray)):
-            if isinstance(counts, str) or not isinstance(counts, Iterable):
-                raise self._wrong(
-                    "counts", "be whole numbers, one for each job in play,"
-                )
-            object.__setattr__(self, "counts", tuple(counts))
-        if self.wake_ns is not None:
-            if not _whole(self.wake_ns):
-                raise self._wrong("wake_ns", "be whole nanoseconds,")
-            object.__setattr__(self, "wake_ns", int(self.wake_ns))
-        if placement is not None:
-            if not isinstance(placement, (dict, Mapping)) or not all(
-                map(_whole, placement)
-            ):
-                raise self._wrong("placement", "map positions of jobs to units,")
-            for units in placement.values():
-                if not isinstance(units, (tuple, Sequence)) or not all(
-                    map(_whole, units)
-                ):
-                    raise TypeError(
-                        f"Decision: the units of a placement must be whole numbers, not {units!r}"
-                    )
-        if not isinstance(self.solution, (NoneType, Solution)):
-            raise self._wrong("solution", "be a bft.milp.Solution,")
-
-    def _wrong(self, name: str, expected: str) -> TypeError:
-        return TypeError(
-            f"Decision: {name} must {expected} not {getattr(self, name)!r}"
-        )
 
     @classmethod
     def placed(
@@ -488,8 +411,8 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """The kind of a policy, which the engine respects.
+class Traits:
+    """What a policy is, which the engine respects.
 
     Parameters
     ----------
@@ -512,15 +435,15 @@ class Kind:
     Raises
     ------
     TypeError
-        For an unknown word, or a value that is neither True nor False.
+        For an unknown word.
 
     Examples
     --------
-    >>> Kind(rigid=True).rigid
+    >>> Traits(rigid=True).rigid
     True
-    >>> Kind(ridgid=True)  # doctest: +ELLIPSIS
+    >>> Traits(ridgid=True)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    TypeError: Kind.__init__() got an unexpected keyword argument 'ridgid'...
+    TypeError: Traits.__init__() got an unexpected keyword argument 'ridgid'...
     """
 
     rigid: bool = False
@@ -531,16 +454,9 @@ class Kind:
     expects: bool = False
     kinds: bool = False
 
-    def __post_init__(self) -> None:
-        for name in self.names():
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(
-                    f"Kind: {name} must be True or False, not {getattr(self, name)!r}"
-                )
-
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The words of a kind."""
+        """The words."""
         return tuple(field.name for field in fields(cls))
 
     @property
@@ -549,35 +465,29 @@ class Kind:
         return tuple(name for name in self.names() if getattr(self, name))
 
     @classmethod
-    def of(cls, policy: object) -> Kind:
-        """The kind that a policy, or its class, states; that of an elastic one by default.
+    def of(cls, policy: object) -> Traits:
+        """The traits that a policy, or its class, states; those of an elastic one by default.
 
         Raises
         ------
         TypeError
-            When `kind` is something else, or a word of the kind is an attribute of the policy itself, where it would
-            have no effect.
+            When its `traits` are something else.
         """
-        kind = getattr(policy, "kind", _ELASTIC)
-        if not isinstance(kind, cls):
+        traits = getattr(policy, "traits", _ELASTIC)
+        if not isinstance(traits, cls):
             raise TypeError(
-                f"its kind must be a Kind, such as Kind(rigid=True), not {kind!r}"
+                f"its traits must be Traits, such as Traits(rigid=True), not {traits!r}"
             )
-        beside = [name for name in cls.names() if hasattr(policy, name)]
-        if beside:
-            raise TypeError(
-                f"write kind = Kind({beside[0]}=True); an attribute {beside[0]!r} has no effect"
-            )
-        return kind
+        return traits
 
 
-_ELASTIC = Kind()
+_ELASTIC = Traits()
 
 
 class Policy(Protocol):
     """A policy decides allocations, deterministically: equal states lead to equal decisions.
 
-    A class attribute `kind`, a `Kind`, tells the engine what kind of policy it is; without, it is an elastic one.
+    A class attribute `traits` tells the engine what it is, such as `Traits(rigid=True)`; without, it is elastic.
     """
 
     @property
@@ -611,23 +521,6 @@ class PolicyError(RuntimeError):
     outcome: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """Name and kind of the policy that is asked."""
-
-    name: str
-    kind: Kind
-
-    @classmethod
-    def of(cls, policy: Policy) -> Traits:
-        """From the policy's name and its `Kind`."""
-        return cls(policy.name, Kind.of(policy))
-
-    def refusal(self, reason: str) -> PolicyError:
-        """Return the error with which the policy is stopped."""
-        return PolicyError(f"policy {self.name!r} was stopped: {reason}")
-
-
 logger = logging.getLogger(__name__)
 
 
@@ -635,6 +528,7 @@ class _TimeUp(BaseException):
     """The policy's time is up; an `except Exception` in the policy must not catch it."""
 
 
+@dataclass(slots=True)
 class PolicyCall:
     """A block that calls a policy: every failure inside becomes a PolicyError with the policy's name.
 
@@ -650,80 +544,74 @@ class PolicyCall:
     under_way
         Whether part of a replay is to be kept. Before that, errors that name an invalid input are passed on unchanged.
 
+    Attributes
+    ----------
+    traits
+        The policy's.
+
     Raises
     ------
     PolicyError
         When the block raises, ends the program, or takes longer than `limit_s`.
     """
 
-    __slots__ = ("_before", "_limit_s", "_name", "_policy", "_under_way")
+    name: str
+    policy: object
+    limit_s: float | None = None
+    under_way: bool = True
+    traits: Traits = field(init=False)
+    _before: Any = field(default=None, init=False)
 
-    def __init__(
-        self,
-        name: str,
-        policy: object,
-        *,
-        limit_s: float | None = None,
-        under_way: bool = True,
-    ) -> None:
-        self._name, self._policy, self._limit_s, self._under_way = (
-            name,
-            policy,
-            limit_s,
-            under_way,
-        )
-        self._before: Any = None
+    def __post_init__(self) -> None:
+        self.traits = Traits.of(self.policy)
+
+    def refusal(self, reason: str) -> PolicyError:
+        """Return the error with which the policy is stopped."""
+        return PolicyError(f"policy {self.name!r} was stopped: {reason}")
 
     def __enter__(self) -> None:
-        if self._limit_s is None:
+        if self.limit_s is None:
             return
         if threading.current_thread() is not threading.main_thread():
             raise InputError(
                 "a time limit for policies works in the main thread of a process only"
             )
         self._before = signal.signal(signal.SIGALRM, _ring)
-        signal.setitimer(signal.ITIMER_REAL, self._limit_s)
+        signal.setitimer(signal.ITIMER_REAL, self.limit_s)
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        of: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._limit_s is not None:
+        if self.limit_s is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._before)
-        if error is None:
-            return
         # A signal that arrives within compiled code becomes the cause of a SystemError.
         while isinstance(error, SystemError) and error.__cause__ is not None:
             error = error.__cause__
-        if isinstance(error, PolicyError):
+        if error is None or isinstance(error, PolicyError):
             return
-        stopped = f"policy {self._name!r} was stopped"
-        if isinstance(
-            error, (InputError, ProblemError)
-        ):  # these name the invalid input themselves
-            if self._under_way:
-                raise PolicyError(f"{stopped}: {error}") from error
+        where = _line(error, self.policy)
+        if isinstance(error, (InputError, ProblemError)):
+            # These name the invalid input themselves.
+            if not self.under_way:
+                return
+            reason = str(error)
         elif isinstance(error, _TimeUp):
-            where = _line(error, self._policy)
-            raise PolicyError(
-                f"{stopped}: no answer within {self._limit_s:g} s{where}"
-            ) from None
+            reason = f"no answer within {self.limit_s:g} s{where}"
         elif isinstance(error, SystemExit):
-            raise PolicyError(
-                f"{stopped}: it tried to end the programme{_line(error, self._policy)}"
-            ) from error
+            reason = f"it tried to end the programme{where}"
         elif isinstance(error, Exception):
-            logger.debug("policy %r failed", self._name, exc_info=True)
             text = " ".join(str(error).split())
-            reason = type(error).__name__ + (f": {text}" if text else "")
-            raise PolicyError(
-                f"{stopped}: it raised {reason}{_line(error, self._policy)}"
-            ) from error
+            reason = (
+                f"it raised {type(error).__name__}: {text}".removesuffix(": ") + where
+            )
         else:  # an interrupt, which is not the policy's
             raise error
+        logger.debug("policy %r failed", self.name, exc_info=True)
+        raise self.refusal(reason) from error
 
 
 def _ring(number: int, frame: FrameType | None) -> None:
@@ -732,20 +620,7 @@ def _ring(number: int, frame: FrameType | None) -> None:
 
 def _line(error: BaseException, policy: object) -> str:
     """The last line of the policy's own source on the way to an error."""
-    made = (
-        policy if inspect.isclass(policy) or inspect.isroutine(policy) else type(policy)
-    )
-    try:
-        own = inspect.getsourcefile(made)
-    except TypeError:
-        own = None
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == own
-    ]
-    return (
-        f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
-        if frames
-        else ""
-    )
+    own = getattr(sys.modules.get(policy.__module__), "__file__", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == own]
+    return f" ({Path(own).name}, line {lines[-1]})" if own and lines else ""

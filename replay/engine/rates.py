@@ -13,10 +13,9 @@ from typing import Any
 from bft.replay.engine.ledger import Ledger, Loss
 from bft.replay.engine.policy_api import (
     Ending,
+    PolicyCall,
     PolicyError,
-    Row,
     RunInterval,
-    Traits,
 )
 from bft.replay.engine.rules import Interference, Rules
 from bft.replay.engine.running import NEVER, InPlay, Running
@@ -39,7 +38,7 @@ class Rates(StoredState):
         The instant at which it begins, UTC ns.
     in_play, ledger
         The jobs, and where their amounts are recorded.
-    held, rules, traits
+    held, rules, policy
         The machine, and the rules and policy of the replay.
     interference
         How much two jobs on a unit slow each other down; None: no policy may let them share.
@@ -48,8 +47,8 @@ class Rates(StoredState):
     ----------
     now
         The instant up to which time has passed.
-    asked_ns
-        When the policy was last asked.
+    asked_ns, ended
+        When the policy was last asked, and the intervals of jobs that have ended since then, by name.
     """
 
     begin: InitVar[int]
@@ -57,11 +56,11 @@ class Rates(StoredState):
     ledger: Ledger
     held: Holdings
     rules: Rules
-    traits: Traits
+    policy: PolicyCall
     interference: Interference | None = None
     now: int = field(default=0, init=False)
     asked_ns: int = field(default=0, init=False)
-    _rows: list[Row] = field(default_factory=list, init=False)
+    ended: dict[str, list[RunInterval]] = field(default_factory=dict, init=False)
     # Jobs with stalls that are not charged yet, by position.
     _stalled: dict[int, Running] = field(
         default_factory=dict, init=False, metadata=NOT_STORED
@@ -69,7 +68,7 @@ class Rates(StoredState):
 
     def __post_init__(self, begin: int) -> None:
         self.now = self.asked_ns = begin
-        self._rigid = self.traits.kind.rigid
+        self._rigid = self.policy.traits.rigid
         self._stalls = self.rules.cost_model == "stall"  # what changes cost is time
         self._save_every_ns = round(self.rules.checkpoint_interval_s * SECOND_NS)
 
@@ -82,16 +81,7 @@ class Rates(StoredState):
     def asked(self) -> None:
         """Forget the intervals that the policy has seen by now."""
         self.asked_ns = self.now
-        if self._rows:
-            self._rows = []
-
-    @property
-    def ended(self) -> dict[str, list[RunInterval]]:
-        """Return the intervals of jobs that have ended since the policy was last asked, by name."""
-        found: dict[str, list[RunInterval]] = {}
-        for row in self._rows:
-            found.setdefault(row[0], []).append(RunInterval.between(*row[1:]))
-        return found
+        self.ended = {}
 
     def pass_to(self, instant: int, idle: int, used: int) -> None:
         """Let time pass up to an instant, with these numbers of idle and used units."""
@@ -178,11 +168,9 @@ class Rates(StoredState):
     def set_rate(self, running: Running, ended: Ending = "rate") -> None:
         """Set rate and finish time of a settled job from the units that it holds; `ended`: why what it did ends."""
         # What it has held since its rate was set is noted, as far as the policy does not know it.
-        if running.rated_units and running.rated_ns < self.now:
-            since = max(running.rated_ns, self.asked_ns)
-            if since < self.now:
-                row = (running.job.name, since, self.now, *running.rated, ended)
-                self._rows.append(row)
+        interval = running.interval(self.now, self.asked_ns, ended)
+        if interval is not None:
+            self.ended.setdefault(running.job.name, []).append(interval)
         running.ask_ns, before, rate = NEVER, running.rate, 0.0
         if running.units:
             if self._rigid and before:
@@ -199,8 +187,8 @@ class Rates(StoredState):
     def _rate_on_its_units(self, running: Running) -> float:
         """Samples/s of a job that shares nothing; also sets until when that rate holds."""
         units, per = running.units, self.held.units_per_node
-        kind = self.held.kind_of(units[0])
-        job = running.job.on(kind)
+        kind = self.held.kind_of(units[0]) if self.held.kinds else ""
+        job = running.job.on(kind) if kind else running.job
         if running.dynamics is None:
             rate: float = job.rates.item(len(units))
             if job.spread_slowdown > 1:
@@ -289,7 +277,7 @@ class Rates(StoredState):
 
     def _not_allowed(self, running: Running, beside: int) -> PolicyError:
         a, b = running.job.name, self.ledger.records[beside].job.name
-        return self.traits.refusal(
+        return self.policy.refusal(
             f"it lets {a!r} and {b!r} share units, which no xi allows ({a!r} has {len(running.units)} units)"
         )
 

@@ -28,11 +28,11 @@ from bft.models.sharing.xi_table import SizedRatio
 CostModel = Literal["bftrainer", "stall"]
 
 _RIGID = Condition(
-    lambda run, _: run.policy_type.kind.rigid,
+    lambda run, _: run.policy_type.traits.rigid,
     "with $policy {policy}, whose jobs shrink when they lose nodes",
 )
 _MIGRATES = Condition(
-    lambda run, _: run.policy_type.kind.migrates,
+    lambda run, _: run.policy_type.traits.migrates,
     "with $policy {policy}, which moves no job",
 )
 _RESTARTS_COST = Condition(
@@ -272,7 +272,7 @@ class Rules:
 # Partners considered per job: more make decisions slower and hardly better.
 XI_PARTNERS = 3
 
-Kind: TypeAlias = tuple[str, float | None, float | None]
+JobClass: TypeAlias = tuple[str, float | None, float | None]
 Ratios: TypeAlias = tuple[float, float] | None
 Sides: TypeAlias = tuple[SizedRatio, SizedRatio] | None
 
@@ -324,7 +324,7 @@ class Interference:
     forbidden: frozenset[frozenset[str]] = frozenset()
     memory: UnitMemory | None = None
     sub_batch_threshold: float = THRESHOLD
-    _known: dict[tuple[Kind, Kind, bool], Sides] = field(
+    _known: dict[tuple[JobClass, JobClass, bool], Sides] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -366,7 +366,7 @@ class Interference:
     def sides(self, a: Job, b: Job) -> Sides:
         """Ratios of two jobs by units, ignoring `xi_max`; None when they may not share."""
         first = (a.tsub_ns, a.name) < (b.tsub_ns, b.name)
-        key = (self.kind(a), self.kind(b), first)
+        key = (self.job_class(a), self.job_class(b), first)
         if key not in self._known:
             if first:
                 self._known[key] = self._by_submission(a, b)
@@ -376,8 +376,8 @@ class Interference:
         return self._known[key]
 
     @staticmethod
-    def kind(job: Job) -> Kind:
-        """Return the kind of a job: jobs of one kind and submission share with the same jobs at the same ratios."""
+    def job_class(job: Job) -> JobClass:
+        """Return the class of a job: jobs of one class and submission share with the same jobs at the same ratios."""
         return job.model, job.batch_size, job.memory_gib
 
     def _by_submission(self, earlier: Job, later: Job) -> Sides:

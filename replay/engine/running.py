@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
-from typing import Any, Generic, TypeVar
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from bft.models import Dynamics, Job
 from bft.models.tolerances import FINISHED, INSTANT
 from bft.replay.engine.ledger import JobRecord
-from bft.replay.engine.policy_api import Jobs, JobView, RunInterval
+from bft.replay.engine.policy_api import Ending, Jobs, JobView, RunInterval
 from bft.replay.engine.snapshot import NOT_STORED
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -40,7 +41,7 @@ class Running:
     ask_ns
         When its rate must be computed again even without an event.
     stalled_until, stalls
-        Until when it makes no progress; and up to when each kind of loss lasts (see `ledger`), in ascending order.
+        Until when it makes no progress; and up to when each loss lasts (see `ledger`), in ascending order.
     partners, xi
         Its partners (position in the table -> number of shared units), and how many times longer its iterations take.
     slowdown
@@ -85,20 +86,6 @@ class Running:
         default=None, metadata=NOT_STORED
     )  # nothing changes while it waits
 
-    @classmethod
-    def admitted(
-        cls, index: int, turn: int, record: JobRecord, *, tunes: bool
-    ) -> Running:
-        """A job that has just been admitted."""
-        profile = record.job.profile
-        return cls(
-            index,
-            turn,
-            record.job,
-            record,
-            None if profile is None else profile.start(tunes=tunes),
-        )
-
     def progress_at(self, instant: int) -> float:
         """Samples done at an instant, if nothing happens before."""
         since = (
@@ -127,17 +114,22 @@ class Running:
         if self.rungs:
             self.ask_ns = min(self.ask_ns, self._reaches(self.rungs[0]))
 
-    def present(self, now: int, asked_ns: int) -> RunInterval | None:
+    def interval(
+        self, now: int, asked_ns: int, ended: Ending = "decision"
+    ) -> RunInterval | None:
         """Return the interval since the job's rate was set or the policy was last asked; None if it held nothing."""
-        begin = max(self.rated_ns, asked_ns)
+        begin = asked_ns if asked_ns > self.rated_ns else self.rated_ns
         if not self.rated_units or now <= begin:
             return None
-        return RunInterval.between(begin, now, *self.rated, "decision")
-
-    @property
-    def rated(self) -> tuple[int, bool, int, float]:
-        """What it has held since its rate was set, as `RunInterval.between` takes it."""
-        return self.rated_units, self.rated_shared, self.rated_stall_ns, self.rate
+        return RunInterval(
+            self.rated_units,
+            begin,
+            now,
+            self.rated_stall_ns,
+            self.rate,
+            self.rated_shared,
+            ended,
+        )
 
     def _reaches(self, samples: float) -> int:
         """When it will have done so many samples at the rate that has just been set, NEVER beyond the calendar."""
@@ -212,7 +204,7 @@ class ExactSum:
     Examples
     --------
     >>> total = ExactSum()
-    >>> total.add(0.1)
+    >>> total.change(0.0, 0.1)
     >>> total.change(0.1, 1e20)
     >>> total.change(1e20, 0.25)
     >>> total.value
@@ -225,12 +217,8 @@ class ExactSum:
         self._terms: list[float] = []
         self.value = 0.0
 
-    def add(self, term: float) -> None:
-        """Add a finite term."""
-        self.change(0.0, term)
-
     def change(self, before: float, after: float) -> None:
-        """A term has become another one."""
+        """A finite term has become another one; 0 stands for none."""
         terms = self._terms
         terms.append(-before)
         terms.append(after)
@@ -252,25 +240,6 @@ IntArray = NDArray[np.int64]
 HELD, MIN_UNITS, MAX_UNITS, ROW, NEXT, DUE = range(6)
 # The earliest of some instants, where it must be found anew.
 _UNKNOWN = -1
-
-
-T = TypeVar("T")
-
-
-class _Shown(Generic[T]):
-    """A property that is made anew when it has been taken out of `shown`."""
-
-    def __init__(self, make: Callable[[Any], T]) -> None:
-        self._make = make
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: Any, owner: type) -> T:
-        found: T | None = instance.shown.get(self._name)
-        if found is None:
-            found = instance.shown[self._name] = self._make(instance)
-        return found
 
 
 class InPlay:
@@ -302,8 +271,9 @@ class InPlay:
         self._numbers: IntArray = np.zeros((6, 16), dtype=np.int64)
         # Rows are written to as Python's numbers: several times as fast.
         self._rows = [row.data for row in self._numbers]
-        self._next_ns = self._due_ns = NEVER  # the earliest of their rows
-        self.shown: dict[str, Any] = {}
+        self._earliest = {NEXT: NEVER, DUE: NEVER}  # of their rows
+        # What policies have looked at, until it changes.
+        self._shown: dict[Any, Any] = {}
         self.rates = ExactSum()
         self.shared = 0
         self.active: dict[int, Running] = {}
@@ -311,42 +281,35 @@ class InPlay:
         self.sized: dict[int, Running] = {}
         self.held = 0
 
-    # What policies look at is kept until it changes.
+    def live(self, number: int) -> IntArray:
+        """One of the rows of numbers, which changes with the jobs: int64 of shape (jobs,)."""
+        return self._numbers[number, : len(self.line)]
 
-    @_Shown
-    def counts(self) -> IntArray:
-        """Units that each holds: int64 of shape (jobs,), read-only."""
-        return self._copy(HELD)
+    def row(self, number: int) -> IntArray:
+        """One of the rows of numbers for good, read-only; the same array until it changes."""
+        row: IntArray | None = self._shown.get(number)
+        if row is None:
+            row = self._shown[number] = self.live(number).copy()
+            row.setflags(write=False)
+        return row
 
-    @_Shown
-    def least(self) -> IntArray:
-        """Fewest units on which each runs, at least 1."""
-        return self._copy(MIN_UNITS)
-
-    @_Shown
-    def most(self) -> IntArray:
-        """Most units on which each runs."""
-        return self._copy(MAX_UNITS)
-
-    @_Shown
+    @property
     def running(self) -> tuple[int, ...]:
         """Positions of those that hold units."""
-        return tuple(self.counts.nonzero()[0].tolist())
+        found: tuple[int, ...] | None = self._shown.get("running")
+        if found is None:
+            found = self._shown["running"] = tuple(self.row(HELD).nonzero()[0].tolist())
+        return found
 
-    @_Shown
+    @property
     def positions(self) -> Mapping[str, int]:
         """Position of each by its name."""
-        return {one.job.name: position for position, one in enumerate(self.line)}
-
-    @_Shown
-    def rows(self) -> IntArray:
-        """Where each stands in the table."""
-        return self._copy(ROW)
-
-    def _copy(self, row: int) -> IntArray:
-        copy = self._numbers[row, : len(self.line)].copy()
-        copy.setflags(write=False)
-        return copy
+        found: Mapping[str, int] | None = self._shown.get("positions")
+        if found is None:
+            found = self._shown["positions"] = {
+                running.job.name: at for at, running in enumerate(self.line)
+            }
+        return found
 
     def position(self, running: Running) -> int:
         """Number of jobs in play admitted before this one."""
@@ -374,7 +337,7 @@ class InPlay:
         self._by_index[running.index] = running
         if running.job.sizes is not None:
             self.sized[running.index] = running
-        self.shown.clear()
+        self._shown.clear()
 
     def remove(self, running: Running) -> None:
         """A job without units leaves the jobs in play."""
@@ -382,7 +345,7 @@ class InPlay:
         del self.line[position], self._turns[position], self._by_index[running.index]
         self._numbers[:, position:last] = self._numbers[:, position + 1 : last + 1]
         self.sized.pop(running.index, None)
-        self.shown.clear()
+        self._shown.clear()
 
     def hold(self, running: Running, units: list[int]) -> None:
         """A job holds exactly these units."""
@@ -390,20 +353,16 @@ class InPlay:
         running.units, running.waiting_view = units, None
         self.held += count - before
         self._rows[HELD][bisect_left(self._turns, running.turn)] = count
-        self.shown.pop("counts", None)
         if not before:
             self.active[running.index] = running
-            self.shown.pop("running", None)
         elif not count:
             del self.active[running.index]
-            self.shown.pop("running", None)
-        if self.short or self.sized or 0 < count < running.job.jmin:
-            self._note_short(running)
-
-    def _note_short(self, running: Running) -> None:
-        """Note whether a job holds a number of units on which it does not run."""
-        job, count = running.job, len(running.units)
-        if count and not job.runs_on(count):
+        self._shown.pop(HELD, None)
+        if not (before and count):
+            self._shown.pop("running", None)
+        job = running.job
+        unfit = job.sizes is not None and not job.runs_on(count)
+        if count and (unfit or count < job.jmin):
             self.short[running.index] = running
         else:
             self.short.pop(running.index, None)
@@ -420,39 +379,23 @@ class InPlay:
         if asked_ns < next_ns:
             next_ns = asked_ns
             due_ns = asked_ns if asked_ns < due_ns else due_ns
-        row = self._rows[NEXT]
-        if next_ns <= self._next_ns:
-            self._next_ns = next_ns
-        elif row[position] == self._next_ns:
-            self._next_ns = _UNKNOWN
-        row[position] = next_ns
-        row = self._rows[DUE]
-        if due_ns <= self._due_ns:
-            self._due_ns = due_ns
-        elif row[position] == self._due_ns:
-            self._due_ns = _UNKNOWN
-        row[position] = due_ns
+        for number, instant in ((NEXT, next_ns), (DUE, due_ns)):
+            row, earliest = self._rows[number], self._earliest[number]
+            if instant <= earliest:
+                self._earliest[number] = instant
+            elif row[position] == earliest:
+                self._earliest[number] = _UNKNOWN
+            row[position] = instant
 
-    @property
-    def next_ns(self) -> int:
-        """When to look at a job next, NEVER where there is none."""
-        if self._next_ns == _UNKNOWN:
-            self._next_ns = self._earliest(NEXT)
-        return self._next_ns
-
-    @property
-    def due_ns(self) -> int:
-        """From when on a job may be finished or is to be looked at."""
-        if self._due_ns == _UNKNOWN:
-            self._due_ns = self._earliest(DUE)
-        return self._due_ns
-
-    def _earliest(self, row: int) -> int:
-        return int(self._numbers[row, : len(self.line)].min(initial=NEVER))
+    def earliest(self, number: int) -> int:
+        """When to look at a job next (NEXT), or from when on one may be finished (DUE); NEVER where there is none."""
+        if self._earliest[number] == _UNKNOWN:
+            self._earliest[number] = int(self.live(number).min(initial=NEVER))
+        return self._earliest[number]
 
     def due(self, now: int) -> list[Running]:
         """Return the jobs that are to be looked at by now, in order of admission."""
-        due = self._numbers[DUE, : len(self.line)] <= now
+        due = self.live(DUE) <= now
         return [self.line[position] for position in due.nonzero()[0].tolist()]
 
     def restored(self, running: Running) -> None:
@@ -463,7 +406,7 @@ class InPlay:
         if units:
             self.hold(running, units)
         self.share(running, partners)
-        self.rates.add(running.rate)
+        self.rates.change(0.0, running.rate)
         self.plan(running)
 
 
@@ -501,54 +444,23 @@ class Window(Jobs):
             return tuple(self)[position]
         return self._see(self._in_play.line[position])
 
-    @property
-    def counts(self) -> IntArray:
-        """Units that each job holds: int64 of shape (jobs,), read-only."""
-        return self._in_play.counts
-
-    @property
-    def running(self) -> Sequence[int]:
-        """Positions of the jobs that hold units, ascending."""
-        return self._in_play.running
-
-    @property
-    def positions(self) -> Mapping[str, int]:
-        """Position of each job by its name."""
-        return self._in_play.positions
-
-    @property
-    def table(self) -> Sequence[Job]:
-        """The job table, to which jobs are only added."""
-        return self._in_play.table
-
-    @property
-    def rows(self) -> IntArray:
-        """Where each job stands in `table`: int64 of shape (jobs,), read-only."""
-        return self._in_play.rows
-
-    @property
-    def least(self) -> IntArray:
-        """Fewest units on which each job runs, at least 1: int64 of shape (jobs,), read-only."""
-        return self._in_play.least
-
-    @property
-    def most(self) -> IntArray:
-        """Most units on which each job runs: int64 of shape (jobs,), read-only."""
-        return self._in_play.most
+    counts = property(lambda self: self._in_play.row(HELD))
+    least = property(lambda self: self._in_play.row(MIN_UNITS))
+    most = property(lambda self: self._in_play.row(MAX_UNITS))
+    rows = property(lambda self: self._in_play.row(ROW))
+    running = property(attrgetter("_in_play.running"))
+    positions = property(attrgetter("_in_play.positions"))
+    table = property(attrgetter("_in_play.table"))
+    used = property(attrgetter("_used"))
 
     @property
     def sized(self) -> Sequence[int]:
         """Positions of the jobs that run on some sizes only, ascending."""
         return sorted(map(self._in_play.position, self._in_play.sized.values()))
 
-    @property
-    def used(self) -> int:
-        """Units that they hold, shared ones counted once."""
-        return self._used
-
     def present(self, position: int) -> RunInterval | None:
         """Return the interval of a job that is under way since the policy was last asked, None if it has only begun."""
-        return self._in_play.line[position].present(self._now, self._asked_ns)
+        return self._in_play.line[position].interval(self._now, self._asked_ns)
 
     def _see(self, running: Running) -> JobView:
         seen = running.waiting_view or self._seen.get(running.index)

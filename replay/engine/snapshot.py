@@ -103,23 +103,25 @@ def restored(hint: Any, value: Any, present: Any = None) -> Any:
     if hasattr(present, "restore"):
         present.restore(value)
         return present
-    kind = get_origin(hint) or hint
-    if hasattr(kind, "__value__"):  # an alias, as NumPy's NDArray is from 2.5 on
-        return restored(kind.__value__, value)
+    origin = get_origin(hint) or hint
+    if hasattr(origin, "__value__"):  # an alias, as NumPy's NDArray is from 2.5 on
+        return restored(origin.__value__, value)
     of = get_args(hint)
-    if kind in (Union, UnionType):
+    if origin in (Union, UnionType):
         if value is None:
             return None
         inner = next(one for one in of if one is not type(None))
         return restored(inner, value)
-    if kind is np.ndarray:
+    if origin is np.ndarray:
         return np.array(value["values"], dtype=value["dtype"]).reshape(value["shape"])
-    if kind in (dict, Mapping):
+    if origin in (dict, Mapping):
         return {restored(of[0], key): restored(of[1], entry) for key, entry in value}
-    if kind is tuple and of[-1] is not Ellipsis:
+    if origin is tuple and of[-1] is not Ellipsis:
         return tuple(restored(one, entry) for one, entry in zip(of, value, strict=True))
-    if kind in (list, set, tuple, deque):
-        return kind(restored(of[0], entry) for entry in value)
+    if origin in (list, set, tuple, deque):
+        return origin(restored(of[0], entry) for entry in value)
+    if hasattr(hint, "_make"):
+        return hint._make(value)
     if hasattr(hint, "restored"):
         return hint.restored(value)
     if is_dataclass(hint) and isinstance(hint, type):

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 logger = logging.getLogger(__name__)
 
-# Rows that wait to be put into columns together.
-ROWS = 256
 # Bytes of rows in memory that make a part on disk; and rows in a group of it, which can be read alone.
 PART_BYTES = 32 * 2**20
 GROUP_ROWS = 2**14
@@ -40,6 +38,10 @@ class Table:
 
     Attributes
     ----------
+    add
+        Add a row: one value per column, in their order. It waits in `latest`, ten times as large, until `settle`.
+    latest
+        The rows that wait; whoever adds them calls `settle` when there are many.
     folder
         Where parts lie, in files that vanish with the process; None: all rows stay in memory.
 
@@ -62,25 +64,18 @@ class Table:
         self._order = order
         self._parts: list[IO[bytes]] = []
         self._rows = 0  # in columns and parts
-        # Rows that wait to be put into columns together, ten times as large.
-        self._latest: list[Sequence[Any]] = []
+        self.latest: list[Sequence[Any]] = []
+        self.add = self.latest.append
 
     def __len__(self) -> int:
-        return self._rows + len(self._latest)
+        return self._rows + len(self.latest)
 
-    def add(self, row: Sequence[Any]) -> None:
-        """Add a row: one value per column, in their order."""
-        latest = self._latest
-        latest.append(row)
-        if len(latest) >= ROWS:
-            self._settle()
-
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Put the latest rows into columns."""
-        if self._latest:
-            columns = zip(*self._latest, strict=True)
+        if self.latest:
+            columns = zip(*self.latest, strict=True)
             self._extend(dict(zip(self._columns, columns, strict=True)))
-            self._latest.clear()
+            self.latest.clear()
 
     def _extend(self, columns: Mapping[str, Iterable[Any]]) -> None:
         """Add rows, and put those in memory into a part when there are many."""
@@ -143,7 +138,7 @@ class Table:
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
         """Yield some columns of all rows, part by part."""
-        self._settle()
+        self.settle()
         for part in self._parts:
             yield self._read(part, columns=list(columns))
         memory = self._memory()
@@ -186,7 +181,7 @@ class Table:
 
     def saved(self) -> Iterator[bytes]:
         """Yield all rows as Parquet files."""
-        self._settle()
+        self.settle()
         for part in self._parts:
             part.seek(0)
             yield part.read()

@@ -42,7 +42,7 @@ class FreeList:
             self.add(unit, place)
 
     def __len__(self) -> int:
-        return sum(room * len(nodes) for room, nodes in enumerate(self._nodes))
+        return self._free.count(True)
 
     def copy(self) -> FreeList:
         """Return an independent copy, to hand units out tentatively."""
@@ -222,13 +222,19 @@ class Machine:
     # Only units that two jobs hold.
     _second: dict[int, int] = field(default_factory=dict, init=False)
     _since: list[int] = field(init=False)  # event at which a unit turned idle
-    # What follows from these.
-    _free: FreeList = field(init=False, metadata=NOT_STORED)
+    # What follows from these: free units by kind, and those of the kind of each node.
+    _free: dict[str, FreeList] = field(init=False, metadata=NOT_STORED)
+    _free_on: list[FreeList] = field(init=False, metadata=NOT_STORED)
     _idle_on: list[int] = field(init=False, metadata=NOT_STORED)
 
     def __post_init__(self, units: int) -> None:
         self._first, self._since = [BUSY] * units, [0] * units
-        self._free = FreeList((), self.units_per_node)
+        kinds = dict.fromkeys(self.kinds or ("",))
+        self._free = {kind: FreeList((), self.units_per_node) for kind in kinds}
+        if self.kinds:
+            self._free_on = [self._free[kind] for kind in self.kinds]
+        else:
+            self._free_on = [self._free[""]] * self.nodes
         self._idle_on = [0] * self.nodes
 
     def __len__(self) -> int:
@@ -272,9 +278,15 @@ class Machine:
             largest[kind] = max(largest[kind], units)
         return largest
 
-    def placement(self) -> FreeList:
-        """Return a copy of the free units, to be handed out tentatively before an answer names them."""
-        return self._free.copy()
+    def free_by_kind(self) -> dict[str, int]:
+        """Units without a holder by kind, which is empty where all are alike."""
+        if not self.kinds:
+            return {"": self.free}
+        return {kind: len(free) for kind, free in self._free.items()}
+
+    def placement(self, kind: str = "") -> FreeList:
+        """Return a copy of the free units of a kind, to be handed out tentatively before an answer names them."""
+        return self._free[kind].copy()
 
     def expected_idle_until(self, time_ns: int) -> list[int | None]:
         """See `State.expected_idle_until`; of now or an earlier instant, as later ones are not known."""
@@ -291,7 +303,7 @@ class Holdings(Machine, StoredState):
         super().restore(state)
         for unit, holder in enumerate(self._first):
             if holder == NOBODY:
-                self._free.add(unit, self._since[unit])
+                self._free_on[unit // self.units_per_node].add(unit, self._since[unit])
             if holder != BUSY:
                 self._idle_on[unit // self.units_per_node] += 1
 
@@ -326,15 +338,16 @@ class Holdings(Machine, StoredState):
 
     def free_nodes(self) -> list[int]:
         """Return the nodes of which every unit is free."""
-        return self._free.free_nodes()
+        return [node for free in self._free.values() for node in free.free_nodes()]
 
     def join(self, units: Sequence[int], event: int) -> None:
         """Units turn idle."""
         for unit in units:
-            self._idle_on[unit // self.units_per_node] += 1
+            node = unit // self.units_per_node
+            self._idle_on[node] += 1
             self._first[unit] = NOBODY
             self._since[unit] = event
-            self._free.add(unit, event)
+            self._free_on[node].add(unit, event)
         self.idle += len(units)
 
     def take_back(self, units: Sequence[int]) -> dict[int, set[int]]:
@@ -344,9 +357,10 @@ class Holdings(Machine, StoredState):
         for unit in units:
             holder = first[unit]
             first[unit] = BUSY
-            self._idle_on[unit // self.units_per_node] -= 1
+            node = unit // self.units_per_node
+            self._idle_on[node] -= 1
             if holder == NOBODY:
-                self._free.discard(unit, self._since[unit])
+                self._free_on[node].discard(unit, self._since[unit])
                 continue
             self.used -= 1
             lost.setdefault(holder, set()).add(unit)
@@ -356,22 +370,16 @@ class Holdings(Machine, StoredState):
         return lost
 
     def take(
-        self, count: int, near: Sequence[int] = (), kind: str | None = ""
+        self, count: int, near: Sequence[int] = (), kind: str = ""
     ) -> tuple[int, ...]:
         """Take units without a holder; they are no longer free, so they must be granted.
 
         The units idle longest come first; on nodes with several units, those near each other and near `near`.
         `kind`: of which kind, where there are several.
         """
-        free = self._free
-        if kind:
-            free = FreeList((), self.units_per_node)
-            for unit, holder in enumerate(self._first):
-                if holder == NOBODY and self.kind_of(unit) == kind:
-                    free.add(unit, self._since[unit])
-        taken = free.take(count, spread=True, near=near)
+        taken = self._free[kind].take(count, spread=True, near=near)
         if taken is None:
-            raise IndexError(f"{count} units wanted of {len(free)} free ones")
+            raise IndexError(f"{count} units wanted of {self.free_by_kind()[kind]}")
         return taken
 
     def newest(self, held: Sequence[int], count: int) -> list[int]:
@@ -392,7 +400,8 @@ class Holdings(Machine, StoredState):
             if first[unit] < 0:
                 first[unit] = job
                 self.used += 1
-                self._free.discard(unit, self._since[unit])
+                node = unit // self.units_per_node
+                self._free_on[node].discard(unit, self._since[unit])
             else:
                 self._second[unit] = job
 
@@ -404,6 +413,7 @@ class Holdings(Machine, StoredState):
             if second is None:
                 first[unit] = NOBODY
                 self.used -= 1
-                self._free.add(unit, self._since[unit])
+                node = unit // self.units_per_node
+                self._free_on[node].add(unit, self._since[unit])
             elif first[unit] == job:
                 first[unit] = second

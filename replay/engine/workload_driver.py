@@ -79,13 +79,13 @@ class WorkloadDriver:
         """
         happened, self._happened = self._happened, []
         answers = []
-        for kind, running, progress, rung in happened:
+        for what, running, progress, rung in happened:
             if (
                 running.index in self.cancelled
             ):  # by what it ordered at this very instant
                 continue
             event = Event(
-                kind, running.job, now, progress, rung, MappingProxyType(self._jobs)
+                what, running.job, now, progress, rung, MappingProxyType(self._jobs)
             )
             orders = self._ordered(event, earliest)
             answers.append((running, progress, orders))

@@ -197,7 +197,7 @@ def fit_sizes(
     InputError
         With `refuse`, when there are such jobs; names them.
     """
-    mode, rigid = options.oversized, options.kind.rigid
+    mode, rigid = options.oversized, options.traits.rigid
     made = list(jobs)
     never_run: list[str] = []
     for pool in pools:

@@ -84,7 +84,7 @@ def outlook(
     Notes say what the host jobs lack, where it is used.
     """
     jobs = whole.host_jobs
-    expects = options.kind.expects and not options.published
+    expects = options.traits.expects and not options.published
     if jobs is not None and (expects or options.rules.return_time_s is not None):
         for lack in jobs.lacks():
             notes.note(lack)

@@ -96,7 +96,7 @@ def _distinctive(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_rigid(policy: str) -> bool:
     """Whether a policy runs jobs on Jreq units or not at all; False for one that is not registered."""
-    return policy in policy_names() and policy_type(policy).kind.rigid
+    return policy in policy_names() and policy_type(policy).traits.rigid
 
 
 def different_inputs(

@@ -23,7 +23,7 @@ from bft.replay.options.table import OptionTable
 from bft.replay.policies.solver import SolverOptions
 
 if TYPE_CHECKING:
-    from bft.replay.engine.policy_api import Kind, Policy
+    from bft.replay.engine.policy_api import Policy, Traits
     from bft.replay.policies.registry import PolicyType
 
 _PUBLISHED = Condition(lambda run, _: False, "with --compat reference")
@@ -78,7 +78,7 @@ def defaults(stated: Mapping[str, Any]) -> dict[str, Any]:
             for name, of in condition.items()
         ):
             found |= {name: FIELDS[name].checked(value) for name, value in sets.items()}
-    rigid = policy_type(stated.get("policy", found["policy"])).kind.rigid
+    rigid = policy_type(stated.get("policy", found["policy"])).traits.rigid
     return found | {"oversized": "refuse" if rigid else "skip"}
 
 
@@ -113,7 +113,7 @@ class Options(OptionTable):
     Traceback (most recent call last):
     bft.models.errors.InputError: -Tfwd: expected a number of seconds > 0 and at most 1e+09, not -1
     >>> options = Options(policy="fifo", tfwd_s=30)
-    >>> options.policy_type.kind.rigid, list(options.notes())
+    >>> options.policy_type.traits.rigid, list(options.notes())
     (True, ['-Tfwd has no effect with --policy fifo'])
     """
 
@@ -186,11 +186,11 @@ class Options(OptionTable):
         return self.policy_type.make(self.settings(interference), self.constants)
 
     @cached_property
-    def kind(self) -> Kind:
+    def traits(self) -> Traits:
         """What the policy is, once its constants are known: those of a schedule say it."""
-        from bft.replay.engine.policy_api import Kind
+        from bft.replay.engine.policy_api import Traits
 
-        return Kind.of(self.make_policy())
+        return Traits.of(self.make_policy())
 
     def make_workload(self) -> Workload | None:
         """Make the workload that submits and cancels jobs, a new one for each replay; None without one.
@@ -229,7 +229,7 @@ class Options(OptionTable):
         InputError
             When the policy does not accept its constants, or the backend cannot be used on this machine.
         """
-        kind, solver, grams = self.kind, self.solver, self.co2_per_kwh or 0.0
+        traits, solver, grams = self.traits, self.solver, self.co2_per_kwh or 0.0
         if self.solves:
             _check_backend(solver.backend)
         yield from map(naming_options, self.ineffective())
@@ -245,7 +245,7 @@ class Options(OptionTable):
             f"--co2-per-kwh {grams:g} is less than any grid emits: are these kilograms? It is in grams, and {grams:g} "
             f"kg are {1000 * grams:g}": 0 < grams < 1,
             f"--objective {self.objective} sees each job's true remaining work, which no scheduler knows": (
-                kind.clairvoyant and not self.policy_type.kind.clairvoyant
+                traits.clairvoyant and not self.policy_type.traits.clairvoyant
             ),
         }
         yield from (sentence for sentence, holds in sentences.items() if holds)
@@ -266,7 +266,7 @@ def _check_backend(name: str) -> None:
 
 def conflicts(o: Options) -> Iterator[str]:
     """Yield a sentence for each combination of options that nobody can have meant."""
-    policy, kind = o.policy, o.policy_type.kind
+    policy, traits = o.policy, o.policy_type.traits
     pair = (
         ("$job_bounds", "$job_curves")
         if o.job_curves is None
@@ -294,7 +294,7 @@ def conflicts(o: Options) -> Iterator[str]:
             o.cluster is not None and o.jobs is None
         ),
         f"$policy {policy} shares units and needs $xi FILE: what sharing costs": (
-            o.xi is None and kind.shares
+            o.xi is None and traits.shares
         ),
         "the published replayer knows no sharing: leave out $xi or $compat": (
             o.xi is not None and o.published
@@ -352,7 +352,7 @@ def _with_kinds(o: Options) -> dict[str, bool]:
             o.kinds is not None and o.cluster is not None
         ),
         f"$policy {o.policy} knows no kinds of units; with {kinds} choose one that does, such as milp or sia": (
-            not o.policy_type.kind.kinds
+            not o.policy_type.traits.kinds
         ),
         **{f"{kinds} does not go with {what}": holds for what, holds in others.items()},
     }

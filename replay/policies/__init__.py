@@ -12,11 +12,11 @@ from bft.models.lazy import public_names
 if TYPE_CHECKING:
     from bft.replay.engine.policy_api import Decision as Decision
     from bft.replay.engine.policy_api import JobView as JobView
-    from bft.replay.engine.policy_api import Kind as Kind
     from bft.replay.engine.policy_api import Policy as Policy
     from bft.replay.engine.policy_api import PolicyError as PolicyError
     from bft.replay.engine.policy_api import Remembers as Remembers
     from bft.replay.engine.policy_api import State as State
+    from bft.replay.engine.policy_api import Traits as Traits
     from bft.replay.engine.units import Machine as Machine
     from bft.replay.policies.equal_share import EqualShare as EqualShare
     from bft.replay.policies.milp import MilpPolicy as MilpPolicy

@@ -32,26 +32,33 @@ class EqualShare:
     def decide(self, state: State) -> Decision:
         """Give each job an equal share of the idle units, within its limits."""
         low, high = state.jobs.least, state.jobs.most
-        counts = np.minimum(state.idle // max(len(high), 1), high)
-        counts[counts < low] = 0
+        share = state.idle // max(len(high), 1)
+        counts = np.zeros_like(high)
+        if share:
+            counts = np.minimum(share, high) * (low <= share)
         sized = set(state.jobs.sized)
         for position in sized:
             counts[position] = state.jobs[position].job.at_most(int(counts[position]))
-        # Those in front who can have their maximum, in one step: nobody is skipped while each maximum fits.
         left = state.idle - int(counts.sum())
-        filled = int(np.searchsorted(np.cumsum(high - counts), left, side="right"))
-        counts[:filled] = high[:filled]
-        left = state.idle - int(counts.sum())
-        for position in map(
-            int, np.flatnonzero((counts < high) & (counts + left >= low))
-        ):
-            if not left:
-                break
-            count = int(counts[position])
-            more = min(count + left, int(high[position]))
-            if position in sized:
-                more = state.jobs[position].job.at_most(more)
-            if more >= low[position]:
-                counts[position] = more
-                left -= more - count
+        first = 0
+        while left and first < len(counts):  # mostly those in front take it all
+            some = slice(first, first + 2 * left)
+            mine, top, least = counts[some], high[some], low[some]
+            # Those who can have their maximum, in one step: nobody is skipped while each maximum fits.
+            until = np.cumsum(top - mine)
+            filled = int(np.searchsorted(until, left, side="right"))
+            left -= int(until[filled - 1]) if filled else 0
+            mine[:filled] = top[:filled]
+            able = np.flatnonzero((mine < top) & (mine + left >= least))
+            for position in map(int, able):
+                if not left:
+                    break
+                count = int(mine[position])
+                more = min(count + left, int(top[position]))
+                if first + position in sized:
+                    more = state.jobs[first + position].job.at_most(more)
+                if more >= least[position]:
+                    mine[position] = more
+                    left -= more - count
+            first = some.stop
         return Decision(counts)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bft import milp
 from bft.models import Job, Objective, Standing, deadline_weight
 from bft.models.checks import Number, check_fields, whole
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, State, Traits
 from bft.replay.engine.snapshot import NOT_STORED, StoredState
 from bft.replay.policies._constants import constant
 from bft.replay.policies.predictions import ESTIMATE, LearnedCurves, number_in
@@ -209,7 +209,7 @@ class MilpPolicy(StoredState):
         text="with --kinds: use the curves of each kind; no: the usual ones on every kind",
     )
     name: str = field(default="milp", init=False)
-    kind: Kind = field(default=Kind(kinds=True), init=False, metadata=NOT_STORED)
+    traits: Traits = field(default=Traits(kinds=True), init=False, metadata=NOT_STORED)
     verified: int = field(default=0, init=False)
     mismatches: int = field(default=0, init=False)
     _table: _Table | None = field(
@@ -236,11 +236,11 @@ class MilpPolicy(StoredState):
                 self.profile_sizes,
                 self.profile_order,
             )
-        self.kind = replace(
-            self.kind,
+        self.traits = replace(
+            self.traits,
             clairvoyant=self.objective.uses_left and self.remaining == "known",
             expects=self.window == "expected",
-            kinds=self.kind.kinds and self.curves == "known",
+            kinds=self.traits.kinds and self.curves == "known",
         )
 
     def decide(self, state: State) -> Decision:

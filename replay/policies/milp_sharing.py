@@ -13,7 +13,7 @@ from typing import TypeAlias
 from bft import milp
 from bft.models.jobs import Job
 from bft.models.sharing.xi_table import SizedRatio
-from bft.replay.engine.policy_api import JobView, Kind, State
+from bft.replay.engine.policy_api import JobView, State, Traits
 from bft.replay.engine.rules import XI_PARTNERS, Interference, Sides
 from bft.replay.engine.snapshot import NOT_STORED
 from bft.replay.policies.milp import MilpPolicy
@@ -40,7 +40,7 @@ class MilpSharingPolicy(MilpPolicy):
     interference: Interference | None = None
     xi_partners: int = XI_PARTNERS
     name: str = field(default="milp-sharing", init=False)
-    kind: Kind = field(default=Kind(shares=True), init=False, metadata=NOT_STORED)
+    traits: Traits = field(default=Traits(shares=True), init=False, metadata=NOT_STORED)
     _known: dict[tuple[str, str], tuple[Job, Job, Sides]] = field(
         default_factory=dict, init=False, repr=False, metadata=NOT_STORED
     )
@@ -60,7 +60,7 @@ class MilpSharingPolicy(MilpPolicy):
             weight = float(jobs.weight[j])
             grown = job.tcup_s if self.cost_model == "stall" else 0.0
             worth = like[j], weight, grown
-            groups[worth, interference.kind(job), job.request].append(j)
+            groups[worth, interference.job_class(job), job.request].append(j)
         return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
     def pairs(
@@ -123,7 +123,7 @@ class MilpSharingPolicy(MilpPolicy):
         kinds: defaultdict[object, list[int]] = defaultdict(list)
         for j in sorted(standing):
             job = state.jobs[j].job
-            kinds[interference.kind(job), job.request, job.jmax].append(j)
+            kinds[interference.job_class(job), job.request, job.jmax].append(j)
         return list(kinds.values())
 
     def _priced_pair(

@@ -15,7 +15,7 @@ from bft.models import InputError, Job, JobTable
 from bft.models.checks import Number
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.tolerances import rounded
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, State, Traits
 from bft.replay.policies._constants import constant
 from bft.replay.policies._rounds import Nodes, Rounds
 from bft.replay.policies.predictions import number_in
@@ -67,7 +67,7 @@ class Optimus(Rounds):
     )
     seed: int = 0
     name: str = field(default="optimus", init=False)
-    kind: ClassVar[Kind] = Kind(
+    traits: ClassVar[Traits] = Traits(
         migrates=True, clairvoyant=True
     )  # online looks at what was done, not at what is left
     _seen: dict[str, list[tuple[float, float]]] = field(

@@ -18,7 +18,7 @@ from bft.milp.exact.dp import share_units
 from bft.models.checks import Number, whole
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Speed, replica_cap, speedup_table
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, State, Traits
 from bft.replay.policies._constants import constant
 from bft.replay.policies._rounds import Nodes, Rounds
 from bft.replay.trace.node_trace import SECOND_NS
@@ -69,7 +69,7 @@ class Pollux(Rounds):
     )
     seed: int = constant(0, "seed of the search", whole(0))
     name: str = field(default="pollux", init=False)
-    kind: ClassVar[Kind] = Kind(migrates=True, tunes=True)
+    traits: ClassVar[Traits] = Traits(migrates=True, tunes=True)
     # The last population: the jobs of its rows, the nodes of its columns, replicas by candidate, job and node.
     _jobs: tuple[str, ...] = field(default=(), init=False, repr=False)
     _nodes: tuple[int, ...] = field(default=(), init=False, repr=False)

@@ -15,7 +15,7 @@ from bft.models.plugins import (
     constants_of,
     parsed_constants,
 )
-from bft.replay.engine.policy_api import Kind, Policy
+from bft.replay.engine.policy_api import Policy, Traits
 
 GROUP = "bft.policies"
 # Name -> module and class; a module is imported when its policy is requested.
@@ -80,7 +80,7 @@ def named(name: str, factory: Callable[..., Policy]) -> Iterator[None]:
     """
     if name in policy_names():
         raise InputError(f"there is a policy {name!r} already: choose another name")
-    _kind(name, factory)
+    _traits(name, factory)
     _HERE[name] = factory
     try:
         yield
@@ -106,7 +106,7 @@ class PolicyType:
 
     name: str
     factory: Callable[..., Policy]
-    kind: Kind
+    traits: Traits
     settings: frozenset[str]
 
     def make(
@@ -167,7 +167,7 @@ def policy_type(name: str) -> PolicyType:
 
     Examples
     --------
-    >>> policy_type("fifo").kind.rigid, sorted(policy_type("fifo").settings)
+    >>> policy_type("fifo").traits.rigid, sorted(policy_type("fifo").settings)
     (True, ['backfill', 'consolidate'])
     """
     factory: Any = _HERE.get(name)
@@ -182,24 +182,24 @@ def policy_type(name: str) -> PolicyType:
                 f"{label} is a {made}, expected a class or function that makes a policy"
             )
             raise InputError(message)
-    kind = _kind(name, factory)
+    traits = _traits(name, factory)
     settings = frozenset(constant.name for constant in constants_of(factory))
-    return PolicyType(name, factory, kind, settings)
+    return PolicyType(name, factory, traits, settings)
 
 
 def check_made(name: str, policy: object) -> None:
-    """Raise if this is no policy, or states an invalid kind, before anything is replayed."""
+    """Raise if this is no policy, or states invalid traits, before anything is replayed."""
     if not isinstance(getattr(policy, "name", None), str):
         raise InputError(
             f"policy {name!r}: it needs a `name`, which the results record"
         )
     if not callable(getattr(policy, "decide", None)):
         raise InputError(f"policy {name!r}: it needs a method decide(state)")
-    _kind(name, policy)
+    _traits(name, policy)
 
 
-def _kind(name: str, made: object) -> Kind:
+def _traits(name: str, made: object) -> Traits:
     try:
-        return Kind.of(made)
+        return Traits.of(made)
     except TypeError as error:
         raise InputError(f"policy {name!r}: {error}") from error

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import ClassVar, TypeAlias
 
 from bft.models import Job
-from bft.replay.engine.policy_api import Decision, Kind, State
+from bft.replay.engine.policy_api import Decision, State, Traits
 from bft.replay.engine.units import FreeList
 from bft.replay.policies._constants import consolidates, constant
 
@@ -38,7 +38,7 @@ class Queue(ABC):
         default=False, text="skip jobs that do not fit, and continue"
     )
     consolidate: bool = consolidates()
-    kind: ClassVar[Kind] = Kind(rigid=True)
+    traits: ClassVar[Traits] = Traits(rigid=True)
 
     @abstractmethod
     def queue(self, state: State) -> Iterable[int]:
@@ -77,6 +77,8 @@ def start(
     places
         The free units that may be used; None: all.
     """
+    if places is None and not state.free:
+        return Decision.keep()
     places = state.machine.placement() if places is None else places
     refused = Refused()
     placed: dict[int, tuple[int, ...]] = {}

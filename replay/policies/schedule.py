@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from bft.models import InputError, JobTable, read_table
 from bft.models.cells import Rows
-from bft.replay.engine.policy_api import Decision, Kind, State
+from bft.replay.engine.policy_api import Decision, State, Traits
 from bft.replay.policies._constants import constant
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("job", "first_unit", "last_unit", "start", "end")
-_KINDS = {
-    "migrating": Kind(migrates=True),
-    "elastic": Kind(),
-    "rigid": Kind(rigid=True),
+_TRAITS = {
+    "migrating": Traits(migrates=True),
+    "elastic": Traits(),
+    "rigid": Traits(rigid=True),
 }
 
 
@@ -65,10 +65,10 @@ class Schedule:
         "what changes of units cost: as by a migrating, an elastic or a rigid policy",
     )
     name: str = field(default="schedule", init=False)
-    kind: Kind = field(default=_KINDS["migrating"], init=False)
+    traits: Traits = field(default=_TRAITS["migrating"], init=False)
 
     def __post_init__(self) -> None:
-        self.kind = _KINDS[self.charged_as]
+        self.traits = _TRAITS[self.charged_as]
         self._steps: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
         self._changes: list[int] = []
         self._largest = -1

@@ -23,7 +23,7 @@ from itertools import chain, islice
 from typing import ClassVar, Literal
 
 from bft.models import Job
-from bft.replay.engine.policy_api import Decision, Jobs, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, Jobs, JobView, State, Traits
 from bft.replay.engine.rules import Interference
 from bft.replay.engine.units import FreeList
 from bft.replay.policies._constants import consolidates, constant
@@ -153,7 +153,7 @@ class SharingPolicy:
 
     consolidate: bool = consolidates()
     interference: Interference | None = constant(None, "pairs that may share")
-    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True, shares=True)
+    traits: ClassVar[Traits] = Traits(rigid=True, clairvoyant=True, shares=True)
 
     def ratios(self, a: Job, b: Job) -> tuple[float, float] | None:
         """How many times longer an iteration of each takes beside the other, at their requests; None: may not share."""
@@ -190,7 +190,10 @@ class SharingPolicy:
             kind: Hashable = None
             if interference is not None:
                 # With more units a job's ratio may be smaller.
-                kind = interference.kind(job), interference.by_units and job.request
+                kind = (
+                    interference.job_class(job),
+                    interference.by_units and job.request,
+                )
                 # With smaller batches the order of submission matters.
                 kind = kind if interference.memory is None else job
             if job.request > len(places) or refused.surely(job.request, kind):
@@ -268,7 +271,7 @@ class SrtfAllShared(SharingPolicy):
 
     def decide(self, state: State) -> Decision:
         """Run the shortest jobs, and let others share."""
-        if not len(state.jobs.waiting):
+        if len(state.jobs.running) == len(state.jobs):
             return Decision.keep()
         return _Walk(self, state).decision()
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from bft.models import Job
 from bft.models.tolerances import rounded
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, State, Traits
 from bft.replay.policies._constants import consolidates, constant
 from bft.replay.policies.rigid import Queue, run, run_by_quota
 
@@ -20,7 +20,7 @@ class ShortestFirst(Queue):
     """Run jobs by total time at the requested size, shortest first, without preemption; uses true durations."""
 
     name: str = field(default="sjf", init=False)
-    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
+    traits: ClassVar[Traits] = Traits(rigid=True, clairvoyant=True)
     _seconds: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _positions: Mapping[str, int] | None = field(
         default=None, init=False, repr=False, compare=False
@@ -72,7 +72,7 @@ class ShortestRemainingFirst:
         default=False, text="give units out by quota, as Lucid's artifact"
     )
     name: str = field(default="srtf", init=False)
-    kind: ClassVar[Kind] = Kind(rigid=True, clairvoyant=True)
+    traits: ClassVar[Traits] = Traits(rigid=True, clairvoyant=True)
     # Keys of the jobs in play and their order, kept from one decision to the next: a job's key does not change while it
     # waits, so that only those that ran, or that the last decision changed, get a new one.
     _positions: Mapping[str, int] | None = field(

@@ -16,7 +16,7 @@ from bft.models import Job
 from bft.models.checks import Number, whole
 from bft.models.speed.dynamics import ApplicationDynamics
 from bft.models.speed.goodput import Goodput, Speed, goodput_table
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, State, Traits
 from bft.replay.policies._constants import constant
 from bft.replay.policies._rounds import Nodes, Rounds
 from bft.replay.policies.pollux import restart_factor
@@ -97,7 +97,7 @@ class Sia(Rounds):
     ties: int = constant(0, "seed of the order of ties, 0: the canonical one", whole(0))
     solver: SolverOptions = SolverOptions("auto")
     name: str = field(default="sia", init=False)
-    kind: ClassVar[Kind] = Kind(migrates=True, tunes=True, kinds=True)
+    traits: ClassVar[Traits] = Traits(migrates=True, tunes=True, kinds=True)
     _largest: dict[str, int] = field(
         default_factory=dict, init=False, repr=False
     )  # most units that a job ever had

@@ -20,7 +20,7 @@ from bft.models import Job, read_table
 from bft.models.cells import Rows
 from bft.models.checks import Number, check_fields
 from bft.models.tolerances import SERVICE
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, State, Traits
 from bft.replay.engine.snapshot import StoredState
 from bft.replay.policies._constants import constant, rounds
 from bft.replay.policies._rounds import Nodes, is_round, next_round
@@ -111,7 +111,7 @@ class TiresiasL(StoredState):
         text="queues by submission, and units by quota, as Lucid's artifact",
     )
     name: str = field(default="tiresias-l", init=False)
-    kind: ClassVar[Kind] = Kind(rigid=True)
+    traits: ClassVar[Traits] = Traits(rigid=True)
     # In the order within queues.
     _standings: dict[str, _Standing] = field(
         default_factory=dict, init=False, repr=False

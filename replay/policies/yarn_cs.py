@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from bft.models.checks import Number, check_fields
 from bft.models.tolerances import SHARES, lowered, rounded
-from bft.replay.engine.policy_api import Decision, Kind, State
+from bft.replay.engine.policy_api import Decision, State, Traits
 from bft.replay.policies._constants import consolidates, constant
 
 
@@ -47,7 +47,7 @@ class YarnCapacity:
     )
     consolidate: bool = consolidates()
     name: str = field(default="yarn-cs", init=False)
-    kind: ClassVar[Kind] = Kind(rigid=True)
+    traits: ClassVar[Traits] = Traits(rigid=True)
 
     def __post_init__(self) -> None:
         check_fields(self)

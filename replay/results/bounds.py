@@ -275,7 +275,7 @@ def largest_gain(jobs: Iterable[Job], interference: Interference | None) -> floa
     only_fits = interference.memory is None
     alike: defaultdict[Any, list[Job]] = defaultdict(list)
     for job in sorted(jobs, key=lambda job: (job.tsub_ns, job.name)):
-        kind = interference.kind(job)
+        kind = interference.job_class(job)
         alike[kind[:2] if only_fits else kind].append(job)
     some = [
         heapq.nsmallest(2, same, key=_memory) if only_fits else [same[0], same[-1]]

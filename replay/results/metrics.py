@@ -292,7 +292,7 @@ def longest_wait(outcome: Outcome, census: Census) -> tuple[float | None, str | 
     # The time until which a job has held any unit: it may hold several ranges of units at once.
     until = np.array([record.job.tsub_ns for record in records])
     gaps = np.zeros(len(records), dtype=np.int64)
-    for part in outcome.holds.parts():
+    for part in outcome.holds():
         jobs = part["job"]
         first = np.flatnonzero(np.append(True, jobs[1:] != jobs[:-1])[: len(jobs)])
         for begin, end in pairwise([*first.tolist(), len(jobs)]):

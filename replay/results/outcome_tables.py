@@ -117,7 +117,7 @@ def finish_frame(
 def allocations_frames(outcome: Outcome) -> Iterator[pd.DataFrame]:
     """The units that each job held, `ROW_GROUP` rows each: job, first_unit, last_unit (inclusive), start, end (UTC)."""
     names = pd.Index([record.job.name for record in outcome.records])
-    for held in row_groups(outcome.holds.parts()):
+    for held in row_groups(outcome.holds()):
         yield pd.DataFrame(
             {
                 "job": pd.Categorical.from_codes(held["job"], categories=names),
@@ -216,7 +216,7 @@ def unused_intervals(outcome: Outcome) -> Intervals | None:
     [[2], [0], [100000000000]]
     """
     intervals = len(outcome.trace.joined)
-    for part in outcome.holds.parts():
+    for part in outcome.holds():
         intervals += int((part["last_unit"] - part["first_unit"] + 1).sum())
         if intervals > MAX_INTERVALS:
             return None

@@ -272,12 +272,12 @@ def consecutive(begins: TimeArray, lengths: TimeArray) -> TimeArray:
     return np.repeat(begins - (ends - lengths), lengths) + np.arange(total)
 
 
-def _by_event(slots: IndexArray, bounds: TimeArray) -> Iterator[list[int]]:
-    """Yield the slots of each event as Python's numbers, made of all at once: several times as fast."""
+def _by_event(slots: IndexArray, bounds: TimeArray) -> list[list[int]]:
+    """Return the slots of each event as Python's numbers, made of all at once: several times as fast."""
     first = int(bounds[0])
     numbers = slots[first : bounds[-1]].tolist()
-    for begin, end in pairwise((bounds - first).tolist()):
-        yield numbers[begin:end]
+    offsets = pairwise((bounds - first).tolist())
+    return [numbers[begin:end] for begin, end in offsets]
 
 
 def events_of(joins: Rows, leaves: Rows) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from bft.models.speed.dynamics import (
 from bft.models.speed.goodput import BatchLimits
 from bft.models.speed.throughput import Observations, fit_throughput, objective
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
-from bft.replay import EqualShare, Kind, Replay, Rules, always_idle
+from bft.replay import EqualShare, Replay, Rules, Traits, always_idle
 
 
 @pytest.fixture(scope="module")
@@ -314,7 +314,7 @@ def test_progress_is_conserved_however_often_it_is_moved(
     jobs = workload(applications, "a,0,toy,2,128", whole_seconds=whole)
 
     class Moves(EqualShare):
-        kind = Kind(migrates=True, tunes=tunes)
+        kind = Traits(migrates=True, tunes=tunes)
 
         def decide(self, state):  # type: ignore[no-untyped-def]
             from bft.replay import Decision

@@ -166,11 +166,11 @@ def test_who_has_little_left_wins_the_units_of_a_policy_that_sees_it() -> None:
     policy = MilpPolicy(
         120.0, SolverOptions("exact"), objective=Objective.of("throughput+srpt:1")
     )
-    assert policy.kind.clairvoyant
+    assert policy.traits.clairvoyant
     assert policy.decide(State(0, 4, views)).counts == (0, 4)
     assert not MilpPolicy(
         120.0, objective=Objective.of("throughput+ageing:1")
-    ).kind.clairvoyant
+    ).traits.clairvoyant
 
 
 def test_predicted_work_left_follows_from_the_service_attained() -> None:
@@ -190,7 +190,7 @@ def test_predicted_work_left_follows_from_the_service_attained() -> None:
         objective=Objective.of("throughput+srpt:1"),
         remaining="predicted",
     )
-    assert not policy.kind.clairvoyant
+    assert not policy.traits.clairvoyant
     request = views[0].job.request
     expected = [
         1.0,

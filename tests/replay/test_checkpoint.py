@@ -17,7 +17,7 @@ from test_engine_sharing import interference, world
 from bft.models import InputError
 from bft.replay.checkpoint import Checkpoint
 from bft.replay.cli.main import run
-from bft.replay.engine import tables
+from bft.replay.engine import ledger, tables
 from bft.replay.engine.ledger import BOOKS, Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
@@ -116,9 +116,10 @@ def test_a_history_in_a_file_ends_and_resumes_like_one_in_memory(
     whole = replay_of(0, kind).run()
     monkeypatch.setattr(tables, "PART_BYTES", 300)
     monkeypatch.setattr(tables, "GROUP_ROWS", 2)
-    monkeypatch.setattr(tables, "ROWS", 3)
+    monkeypatch.setattr(ledger, "ROWS", 3)
     first = replay_of(0, kind)
-    first.spill_to(tmp_path)
+    for table in first.tables.values():
+        table.folder = tmp_path
     saved = Checkpoint(tmp_path / "c.zip", {}, 0.0)
     steps = 0
 
@@ -132,7 +133,8 @@ def test_a_history_in_a_file_ends_and_resumes_like_one_in_memory(
     with ZipFile(tmp_path / "c.zip") as archive:
         assert "steps/1.parquet" in archive.namelist()  # some rows were in a file
     second = replay_of(0, kind)
-    second.spill_to(tmp_path)
+    for table in second.tables.values():
+        table.folder = tmp_path
     assert Checkpoint(tmp_path / "c.zip", {}, 0.0).resume(second)
     outcomes.append(second.run())
     for outcome in outcomes:

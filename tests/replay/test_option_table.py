@@ -36,7 +36,7 @@ CUPS = OptionField(
     metavar="CUPS",
     conditions=(
         Condition(
-            lambda run, _: run.policy_type.kind.rigid,
+            lambda run, _: run.policy_type.traits.rigid,
             "with $policy {policy}, which drinks none",
         ),
     ),
@@ -147,7 +147,7 @@ def test_every_option_has_its_help_and_a_row_of_the_reference(
 
 @pytest.mark.parametrize("policy", BUILT_IN)
 def test_every_condition_of_an_option_can_be_told(policy: str) -> None:
-    shares = policy_type(policy).kind.shares
+    shares = policy_type(policy).traits.shares
     run = Options(policy=policy, xi="xi.csv" if shares else None)
     told = [
         each.holds(run, field.name)

@@ -23,7 +23,7 @@ from rules.world import SECOND
 import bft
 from bft import milp
 from bft.models import Curve, Job, JobTable, Standing, deadline_weight
-from bft.replay import Decision, Kind, MilpPolicy, Policy, State, always_idle
+from bft.replay import Decision, MilpPolicy, Policy, State, Traits, always_idle
 from bft.replay.cli.main import run
 from bft.replay.policies.registry import policy_type
 from bft.replay.trace.node_trace import NodeTrace, from_fragments
@@ -289,8 +289,10 @@ def test_a_schedule_repeats_its_run(case: Case) -> None:
             if name != "min_interval"
         },
     )
-    kind = Kind.of(policy_type(case.options["policy"]).factory)
-    charged_as = "migrating" if kind.migrates else "rigid" if kind.rigid else "elastic"
+    traits = Traits.of(policy_type(case.options["policy"]).factory)
+    charged_as = (
+        "migrating" if traits.migrates else "rigid" if traits.rigid else "elastic"
+    )
     with written(case) as options:
         first = replayed(options, "first")
         assume(len(first["allocations"]))

@@ -23,7 +23,7 @@ from rules.whims import Whimsical, WhimsicalMover, WhimsicalRigid
 from rules.world import BOOKS, Answer, Told, World
 
 from bft.models import JobTable
-from bft.replay import Kind, Policy, Replay, Rules
+from bft.replay import Policy, Replay, Rules, Traits
 from bft.replay.policies.registry import policy_type
 from bft.replay.trace.node_trace import NodeTrace
 
@@ -37,9 +37,9 @@ def same(
     policy: Policy,
     plain: Callable[[World], Answer],
 ) -> Told:
-    kind = Kind.of(policy)
+    traits = Traits.of(policy)
     told = World(
-        trace, jobs, plain, rules, rigid=kind.rigid, migrates=kind.migrates
+        trace, jobs, plain, rules, rigid=traits.rigid, migrates=traits.migrates
     ).run()
     outcome = Replay(trace, jobs, policy, rules).run()
     records = dict(enumerate(outcome.records))

@@ -10,7 +10,7 @@ from typing import ClassVar
 from rules.world import Answer, World
 
 from bft.models import Job
-from bft.replay import Decision, Kind, State
+from bft.replay import Decision, State, Traits
 
 
 def whims(
@@ -50,7 +50,7 @@ class Whimsical:
 
     seed: int
     name: str = "whimsical"
-    kind: ClassVar[Kind] = Kind()
+    traits: ClassVar[Traits] = Traits()
 
     def decide(self, state: State) -> Decision:
         jobs = [
@@ -71,7 +71,7 @@ class WhimsicalRigid(Whimsical):
     """Waiting jobs start on any size, running ones go on or stop."""
 
     name: str = "whimsical-rigid"
-    kind: ClassVar[Kind] = Kind(rigid=True)
+    traits: ClassVar[Traits] = Traits(rigid=True)
 
     def decide(self, state: State) -> Decision:
         jobs = [
@@ -96,7 +96,7 @@ class WhimsicalMover(Whimsical):
     """Units by name, with migrations."""
 
     name: str = "whimsical-mover"
-    kind: ClassVar[Kind] = Kind(migrates=True)
+    traits: ClassVar[Traits] = Traits(migrates=True)
 
     def decide(self, state: State) -> Decision:
         per = state.machine.units_per_node

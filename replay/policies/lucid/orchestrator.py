@@ -13,7 +13,7 @@ from typing import ClassVar, TypeAlias
 
 from bft.models import Job, JobTable
 from bft.models.checks import Number, check_fields, whole
-from bft.replay.engine.policy_api import Decision, JobView, Kind, State
+from bft.replay.engine.policy_api import Decision, JobView, State, Traits
 from bft.replay.engine.rules import Interference
 from bft.replay.engine.snapshot import NOT_STORED, StoredState
 from bft.replay.policies._constants import constant
@@ -124,7 +124,7 @@ class Lucid(StoredState):
         default=False, text="as the artifact: profiling is free, jobs last 1 s longer"
     )
     name: str = field(default="lucid", init=False)
-    kind: ClassVar[Kind] = Kind(rigid=True)
+    traits: ClassVar[Traits] = Traits(rigid=True)
     _submissions: RecentSubmissions = field(init=False, repr=False)
     _table: ForecastTable | None = field(
         default=None, init=False, repr=False, metadata=NOT_STORED

@@ -10,7 +10,7 @@ from typing import ClassVar
 from bft.models import Job, JobTable
 from bft.replay.engine.ledger import JobRecord, Outcome
 from bft.replay.engine.loop import Replay
-from bft.replay.engine.policy_api import Decision, Kind, State
+from bft.replay.engine.policy_api import Decision, State, Traits
 from bft.replay.engine.rules import Rules
 from bft.replay.engine.snapshot import StoredState
 from bft.replay.engine.units import FreeList
@@ -49,7 +49,7 @@ class LucidProfiler(StoredState):
     quiet_units: float = 40.0
     forecast: ForecastTable | None = None
     name: str = field(default="lucid-profiler", init=False)
-    kind: ClassVar[Kind] = Kind(rigid=True)
+    traits: ClassVar[Traits] = Traits(rigid=True)
     _grown: bool = field(default=False, init=False, repr=False)
     _recent: RecentSubmissions = field(
         default_factory=RecentSubmissions, init=False, repr=False

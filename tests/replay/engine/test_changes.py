@@ -27,7 +27,7 @@ def test_a_sum_of_terms_that_come_and_go_is_correctly_rounded(
         if leaves_again and terms:
             total.change(terms.pop(), term)
         else:
-            total.add(term)
+            total.change(0.0, term)
         terms.append(term)
         assert total.value == float(sum(map(Fraction, terms), Fraction(0)))
 

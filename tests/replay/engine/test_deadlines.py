@@ -21,10 +21,10 @@ from bft.models import Curve, Job, JobTable, write_jobs
 from bft.replay import (
     Decision,
     EqualShare,
-    Kind,
     Replay,
     Rules,
     State,
+    Traits,
     always_idle,
     from_changes,
 )
@@ -133,7 +133,7 @@ class Keeps:
     """Gives each job the share that admission has counted on, as it knows what is left of it."""
 
     name: str = field(default="keeps", init=False)
-    kind: ClassVar[Kind] = Kind(clairvoyant=True)
+    traits: ClassVar[Traits] = Traits(clairvoyant=True)
 
     def decide(self, state: State) -> Decision:
         jobs = [

@@ -725,10 +725,10 @@ NONSENSE: dict[str, tuple[Sequence[Any], str]] = {
     "below Jmin": ([2, 1], r"job 'second' 1 units, outside 0 and \[2, 3\]"),
     "above Jmax": ([0, 4], r"job 'second' 4 units, outside 0 and \[2, 3\]"),
     "negative": ([-1, 2], r"job 'first' -1 units"),
-    "not a number": ([math.nan, 0], "job 'first' nan units"),
-    "half a unit": ([1.5, 0], "job 'first' 1.5 units"),
-    "a word": (["all", 0], "job 'first' 'all' units"),
-    "nothing": ([None, 0], "job 'first' None units"),
+    "not a number": ([math.nan, 0], "is no decision: Cannot cast"),
+    "half a unit": ([1.5, 0], "is no decision: Cannot cast"),
+    "a word": (["all", 0], "is no decision: Cannot cast"),
+    "nothing": ([None, 0], "is no decision: Cannot cast"),
 }
 
 

@@ -18,7 +18,7 @@ from bft.models import Job, JobTable, xi_from_frame
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Interference, Rules
-from bft.replay.policies import Decision, Kind, PolicyError, State
+from bft.replay.policies import Decision, PolicyError, State, Traits
 from bft.replay.trace.node_trace import always_idle
 
 Placement = Mapping[int, tuple[int, ...]]
@@ -29,7 +29,7 @@ class Scripted:
     """Gives the answers of a function of the state."""
 
     answer: Callable[[State], Decision]
-    kind: Kind = Kind()
+    traits: Traits = Traits()
     name: str = "scripted"
     seen: list[State] = field(default_factory=list)
 
@@ -92,7 +92,7 @@ def test_a_rigid_job_that_loses_a_unit_goes_back_to_its_last_checkpoint_and_wait
     rules = Rules(checkpoint_interval_s=300)
     rows = [(0, "ab", 1), (700, "b", 0), (900, "c", 1)]
     outcome = replayed(
-        rows, 5000, [rigid_job()], Scripted(start_all, kind=Kind(rigid=True)), rules
+        rows, 5000, [rigid_job()], Scripted(start_all, traits=Traits(rigid=True)), rules
     )
     record = outcome.records[0]
     assert record.lost_to_preemption == pytest.approx(100)  # checkpoints at 300 and 600
@@ -121,7 +121,7 @@ def test_the_checkpoint_interval_says_how_much_is_lost(
         [(0, "ab", 1), (700, "b", 0)],
         5000,
         [rigid_job()],
-        Scripted(start_all, kind=Kind(rigid=True)),
+        Scripted(start_all, traits=Traits(rigid=True)),
         rules,
     )
     assert outcome.records[0].lost_to_preemption == pytest.approx(lost)
@@ -131,14 +131,14 @@ def test_checkpoints_are_counted_from_each_start() -> None:
     rules = Rules(checkpoint_interval_s=300)
     rows = [(0, "ab", 1), (350, "b", 0), (400, "b", 1), (750, "b", 0)]
     outcome = replayed(
-        rows, 5000, [rigid_job()], Scripted(start_all, kind=Kind(rigid=True)), rules
+        rows, 5000, [rigid_job()], Scripted(start_all, traits=Traits(rigid=True)), rules
     )
     assert outcome.records[0].lost_to_preemption == pytest.approx(50 + 50)
     assert outcome.records[0].work == pytest.approx(600)
 
 
 def test_jobs_that_finish_together_are_told_in_order_of_admission() -> None:
-    policy = Scripted(start_all, kind=Kind(rigid=True))
+    policy = Scripted(start_all, traits=Traits(rigid=True))
     clustered(
         1,
         3,
@@ -162,7 +162,7 @@ def test_a_job_stopped_by_its_policy_loses_nothing_but_pays_for_the_restart() ->
         restart_overhead=((1, 10.0), (4, 40.0)),
         start_overhead_s=5,
     )
-    policy = Scripted(pause, kind=Kind(rigid=True))
+    policy = Scripted(pause, traits=Traits(rigid=True))
     outcome = replayed([(0, "ab", 1)], 5000, [rigid_job()], policy, rules)
     record = outcome.records[0]
     assert finish_s(outcome) == pytest.approx(5 + 1000 + 50 + 40)
@@ -185,7 +185,7 @@ def test_a_checkpoint_during_a_restart_saves_only_work_that_was_done() -> None:
         [(0, "ab", 1), (190, "b", 0)],
         5000,
         [rigid_job()],
-        Scripted(start_all, kind=Kind(rigid=True)),
+        Scripted(start_all, traits=Traits(rigid=True)),
         rules,
     )
     assert outcome.records[0].work == 0
@@ -202,7 +202,7 @@ def test_a_stall_ends_with_the_run_to_which_it_was_charged() -> None:
                 rows,
                 999,
                 [rigid_job(seconds=10)],
-                Scripted(start_all, kind=Kind(rigid=True)),
+                Scripted(start_all, traits=Traits(rigid=True)),
                 rules,
             )
         )
@@ -274,7 +274,7 @@ def test_with_free_moves_only_another_shape_is_a_restart(
         return Decision.placed({0: placement})
 
     rules = Rules(restart_overhead=((99, 30.0),), free_moves=True)
-    policy = Scripted(move, kind=Kind(migrates=True))
+    policy = Scripted(move, traits=Traits(migrates=True))
     outcome = clustered(4, 2, [rigid_job()], policy, rules)
     assert finish_s(outcome) == finish
     assert outcome.records[0].rescales == (finish > 1000)
@@ -332,13 +332,13 @@ def test_a_move_is_for_policies_that_migrate_and_costs_a_restart() -> None:
 
     rules = Rules(restart_overhead=((99, 30.0),))
     outcome = clustered(
-        2, 2, [rigid_job()], Scripted(move, kind=Kind(migrates=True)), rules
+        2, 2, [rigid_job()], Scripted(move, traits=Traits(migrates=True)), rules
     )
     assert finish_s(outcome) == 1030
     for rigid in (False, True):
         with pytest.raises(PolicyError, match=r"'j' (migrates|runs and is rigid)"):
             clustered(
-                2, 2, [rigid_job()], Scripted(move, kind=Kind(rigid=rigid)), rules
+                2, 2, [rigid_job()], Scripted(move, traits=Traits(rigid=rigid)), rules
             )
 
 
@@ -376,7 +376,7 @@ def test_a_restart_overlaps_with_who_ran_on_its_units_until_then(
     jobs = [rigid_job("a"), rigid_job("b", seconds=300)]
     for other, waits in (((0, 1), 30 * (1 - overlap)), ((1, 2), 30), ((2, 3), 30)):
         outcome = clustered(
-            2, 2, jobs, Scripted(answer(other), kind=Kind(migrates=True)), rules
+            2, 2, jobs, Scripted(answer(other), traits=Traits(migrates=True)), rules
         )
         assert finish_s(outcome, 1) == 400
         assert finish_s(outcome, 0) == pytest.approx(400 + waits + 900)
@@ -391,7 +391,7 @@ def test_no_restart_overlaps_with_the_job_itself() -> None:
         restart_overhead=((9, 30.0),), restart_overlap=1.0, checkpoint_interval_s=0
     )
     outcome = replayed(
-        rows, 5000, jobs, Scripted(start_all, kind=Kind(rigid=True)), rules
+        rows, 5000, jobs, Scripted(start_all, traits=Traits(rigid=True)), rules
     )
     assert [finish_s(outcome, 0), finish_s(outcome, 1)] == [300 + 30 + 700, 300]
 
@@ -427,7 +427,10 @@ def test_units_pass_from_one_job_to_another_in_one_decision() -> None:
         )
 
     outcome = clustered(
-        2, 2, [rigid_job("a"), rigid_job("b")], Scripted(swap, kind=Kind(migrates=True))
+        2,
+        2,
+        [rigid_job("a"), rigid_job("b")],
+        Scripted(swap, traits=Traits(migrates=True)),
     )
     assert finish_s(outcome, 0) == finish_s(outcome, 1) == 1000
 
@@ -459,14 +462,14 @@ def test_a_rigid_policy_may_not_change_the_size_of_a_running_job() -> None:
         )
 
     with pytest.raises(PolicyError, match="rigid"):
-        clustered(1, 4, [make()], Scripted(grow, kind=Kind(rigid=True)))
+        clustered(1, 4, [make()], Scripted(grow, traits=Traits(rigid=True)))
 
 
 def test_only_a_clairvoyant_policy_sees_progress() -> None:
     for clairvoyant in (False, True):
         policy = Scripted(
             lambda s: start_all(s).waking(s.time_ns + 400 * SECOND),
-            kind=Kind(clairvoyant=clairvoyant),
+            traits=Traits(clairvoyant=clairvoyant),
         )
         clustered(1, 2, [rigid_job()], policy)
         seen = [state.jobs[0].progress for state in policy.seen]
@@ -562,7 +565,7 @@ def test_the_grid_of_checkpoints_begins_with_the_run_whatever_its_rates(
             {at: (0,) for at, view in enumerate(state.jobs) if not view.units}
         )
 
-    policy = Scripted(start, kind=Kind(rigid=True, shares=True))
+    policy = Scripted(start, traits=Traits(rigid=True, shares=True))
     rules = Rules(checkpoint_interval_s=100, start_overhead_s=overhead)
     trace = world([(0, "a", 1), (leave, "a", 0)], 5000)
     record = (
@@ -689,7 +692,7 @@ def test_rigid_jobs_on_a_shrinking_pool_keep_their_books_and_their_size(
     drawn: tuple[Rows, list[Job], Rules], per: int
 ) -> None:
     rows, jobs, rules = drawn
-    policy = Scripted(start_all, kind=Kind(rigid=True))
+    policy = Scripted(start_all, traits=Traits(rigid=True))
     outcome = replayed(rows, 20_000, jobs, policy, rules, units_per_node=per)
     for record in outcome.records:
         assert 0 <= record.work <= record.job.pmax
@@ -710,7 +713,7 @@ def test_a_replay_saved_between_any_two_steps_ends_the_same(
     rows, jobs, rules = drawn
     trace, table = world(rows, 20_000), JobTable(tuple(jobs))
     whole = Replay(
-        trace, table, Scripted(start_all, kind=Kind(rigid=True)), rules
+        trace, table, Scripted(start_all, traits=Traits(rigid=True)), rules
     ).run()
     steps = 0
 
@@ -719,7 +722,7 @@ def test_a_replay_saved_between_any_two_steps_ends_the_same(
         steps += 1
         return steps > 5
 
-    half = Replay(trace, table, Scripted(start_all, kind=Kind(rigid=True)), rules)
+    half = Replay(trace, table, Scripted(start_all, traits=Traits(rigid=True)), rules)
     states: list[Saved] = []
 
     def stop() -> bool:
@@ -731,6 +734,8 @@ def test_a_replay_saved_between_any_two_steps_ends_the_same(
     half.run(should_stop=stop)
     if not states:
         return
-    resumed = Replay(trace, table, Scripted(start_all, kind=Kind(rigid=True)), rules)
+    resumed = Replay(
+        trace, table, Scripted(start_all, traits=Traits(rigid=True)), rules
+    )
     resume(resumed, states[0])
     assert resumed.run().steps.equals(whole.steps)

@@ -22,11 +22,11 @@ from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import Options
 from bft.replay.policies import (
     Decision,
-    Kind,
     MilpPolicy,
     MilpSharingPolicy,
     PolicyError,
     State,
+    Traits,
 )
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, from_changes
@@ -301,7 +301,7 @@ class TogetherOnce:
     """Gives both jobs all units, and then lets them keep what they have."""
 
     name = "together"
-    kind = Kind(shares=True)
+    traits = Traits(shares=True)
 
     def decide(self, state: State) -> Decision:
         if state.jobs[0].units:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bft.models import Curve, Job, JobTable
-from bft.replay import Decision, EqualShare, Kind, Policy, Replay, State
+from bft.replay import Decision, EqualShare, Policy, Replay, State, Traits
 from bft.replay.engine.ledger import JobRecord
 from bft.replay.engine.policy_api import RunInterval
 from bft.replay.policies.checking import make_world
@@ -32,7 +32,7 @@ class Recorder(Policy):
     compared: int = 0
 
     def __post_init__(self) -> None:
-        self.kind = Kind.of(self.inner)
+        self.traits = Traits.of(self.inner)
 
     def decide(self, state: State) -> Decision:
         for view in state.finished:
@@ -53,7 +53,7 @@ class Recorder(Policy):
     def _done(self, record: JobRecord) -> float:
         """Samples that a job did at its rates: deductions are no stalls, nor is what a rigid job does again."""
         stalled = record.lost_to_stall + record.lost_to_start + record.lost_to_restart
-        if self.stalls and not self.kind.rigid:
+        if self.stalls and not self.traits.rigid:
             stalled += record.lost_to_preemption
         return record.gained - stalled
 
@@ -124,9 +124,9 @@ def test_a_leave_between_two_decisions_shows_both_sizes_with_their_rates_and_a_k
     told = [state.intervals(0) for state in policy.seen]
     assert told == [
         (),
-        (RunInterval(4, 100.0, 0.0, 40.0, False, "leave"),),
-        (RunInterval(3, 40.0, 0.0, 30.0, False, "leave"),),
+        (RunInterval(4, 0, 100 * SECOND_NS, 0, 40.0, False, "leave"),),
+        (RunInterval(3, 100 * SECOND_NS, 140 * SECOND_NS, 0, 30.0, False, "leave"),),
     ]
     assert policy.seen[2].ended == {
-        "a": [RunInterval(3, 40.0, 0.0, 30.0, False, "leave")]
+        "a": [RunInterval(3, 100 * SECOND_NS, 140 * SECOND_NS, 0, 30.0, False, "leave")]
     }

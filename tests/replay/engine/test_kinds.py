@@ -26,13 +26,13 @@ from bft.models import (
 )
 from bft.replay import (
     Decision,
-    Kind,
     MilpPolicy,
     Policy,
     Replay,
     Rules,
     SolverOptions,
     State,
+    Traits,
     always_idle,
 )
 from bft.replay.cli.main import run
@@ -58,7 +58,7 @@ class Script(Policy):
     """Gives what is written down, instant by instant in seconds."""
 
     name = "script"
-    kind = Kind(kinds=True)
+    traits = Traits(kinds=True)
 
     def __init__(
         self, *script: tuple[int, tuple[int, ...], tuple[str | None, ...]]

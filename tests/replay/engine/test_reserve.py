@@ -18,7 +18,7 @@ from bft.replay.engine.host import NOT_HELD
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
-from bft.replay.policies import Kind, Policy
+from bft.replay.policies import Policy, Traits
 from bft.replay.results.host import host_metrics, starts_by_instant, starts_by_job
 from bft.replay.trace.host_jobs import from_rows
 from bft.replay.trace.node_trace import NodeTrace, from_changes
@@ -343,4 +343,4 @@ def test_kinds_of_units_are_refused_by_name() -> None:
 class KindsKnown(EqualShare):
     """A policy that says that it knows kinds."""
 
-    kind = Kind(kinds=True)
+    traits = Traits(kinds=True)

@@ -13,12 +13,12 @@ import pytest
 from bft.replay import (
     Decision,
     EqualShare,
-    Kind,
     MilpPolicy,
     Policy,
     PolicyCheckError,
     SolverOptions,
     State,
+    Traits,
     check_policy,
 )
 from bft.replay.policies.checking import make_world
@@ -90,7 +90,7 @@ class GivesMuch(Named):
 
 
 class Rigid(Named):
-    kind: ClassVar[Kind] = Kind(rigid=True)
+    traits: ClassVar[Traits] = Traits(rigid=True)
 
 
 class Mutters(Named):
@@ -141,20 +141,15 @@ class RemembersASet(Remembers):
         return {"seen": {self.seen}}
 
 
-class OddKind(Named):
-    kind = "rigid"
-
-
-class OldKind(Named):
-    rigid = True
+class OddTraits(Named):
+    traits = "rigid"
 
 
 @pytest.mark.parametrize(
     ("policy", "lacks", "why"),
     [
         (object, "a policy", "needs a `name`"),
-        (OddKind, "a policy", "its kind must be a Kind"),
-        (OldKind, "a policy", "write kind = Kind"),
+        (OddTraits, "a policy", "its traits must be Traits"),
         (Raises, "answers", "at decision 0: .*it raised ZeroDivisionError"),
         (Mutters, "answers", "it answered None; expected a Decision"),
         (GivesMuch, "the engine's rules", "decision 0: .*idle"),

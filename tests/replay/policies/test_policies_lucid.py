@@ -21,7 +21,7 @@ from bft.models import Curve, InputError, Job, JobTable, jobs_from_frame, xi_fro
 from bft.models.learned.forecast import Forecaster
 from bft.models.learned.packing import PackingAnalyser
 from bft.models.learned.saved_models import write_model
-from bft.replay import Kind, Replay, Rules, always_idle
+from bft.replay import Replay, Rules, Traits, always_idle
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.policy_api import Decision, JobView, PolicyError, State
 from bft.replay.engine.rules import Interference
@@ -287,7 +287,7 @@ class Watched:
     inner: Lucid
     name: str = "watched"
     pairs: int = 0
-    kind: ClassVar[Kind] = Kind(rigid=True)
+    traits: ClassVar[Traits] = Traits(rigid=True)
     known: set[str] = field(default_factory=set)  # models with a profile
 
     def decide(self, state: State) -> Decision:

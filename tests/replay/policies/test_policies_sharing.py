@@ -28,10 +28,10 @@ from bft.replay.engine.rules import Interference, Rules
 from bft.replay.policies import (
     Decision,
     JobView,
-    Kind,
     MilpSharingPolicy,
     Policy,
     State,
+    Traits,
     milp_sharing,
 )
 from bft.replay.policies.milp import measured_first
@@ -694,7 +694,7 @@ class Watched:
     between: Interference | None
     states: list[State] = field(default_factory=list)
     placements: list[Mapping[int, tuple[int, ...]]] = field(default_factory=list)
-    kind: Kind = Kind(rigid=True, clairvoyant=True)
+    traits: Traits = Traits(rigid=True, clairvoyant=True)
 
     @property
     def name(self) -> str:

@@ -18,8 +18,8 @@ from bft.replay.cli.main import run
 from bft.replay.options.options import Options
 from bft.replay.policies import (
     Decision,
-    Kind,
     State,
+    Traits,
     policy_names,
     policy_type,
     registry,
@@ -182,16 +182,13 @@ def test_the_documented_example_is_short() -> None:
 
 def test_a_word_that_is_no_kind_is_an_error() -> None:
     with pytest.raises(TypeError, match="ridgid"):
-        Kind(ridgid=True)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="rigid must be True or False, not 'yes'"):
-        Kind(rigid="yes")  # type: ignore[arg-type]
+        Traits(ridgid=True)  # type: ignore[call-arg]
 
 
 TYPOS = {
-    "class Typo:\n    name = 'typo'\n    kind = Kind(ridgid=True)": r"cannot be loaded.*ridgid",
-    "class Typo:\n    name = 'typo'\n    kind = 'rigid'": r"its kind must be a Kind, such as Kind\(rigid=True\)",
-    "class Typo:\n    name = 'typo'\n    rigid = True": r"write kind = Kind\(rigid=True\)",
-    "class Typo:\n    kind = Kind(rigid=True)\n    def decide(self, state): ...": "it needs a `name`",
+    "class Typo:\n    name = 'typo'\n    traits = Traits(ridgid=True)": r"cannot be loaded.*ridgid",
+    "class Typo:\n    name = 'typo'\n    traits = 'rigid'": r"its traits must be Traits, such as Traits\(rigid=True\)",
+    "class Typo:\n    traits = Traits(rigid=True)\n    def decide(self, state): ...": "it needs a `name`",
     "class Typo:\n    name = 'typo'": r"it needs a method decide\(state\)",
     "Typo = 7": r"policy 'typo' \(typo_policy:Typo\) is a int, expected a class or function that makes a policy",
 }
@@ -205,7 +202,7 @@ def test_a_typo_in_a_policy_of_another_package_is_an_error_at_load(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    module = {"typo_policy.py": f"from bft.replay import Kind\n\n{body}\n"}
+    module = {"typo_policy.py": f"from bft.replay import Traits\n\n{body}\n"}
     points = {registry.GROUP: {"typo": "typo_policy:Typo"}}
     monkeypatch.syspath_prepend(plant(module, points, tmp_path / "site"))
     monkeypatch.delitem(sys.modules, "typo_policy", raising=False)
@@ -217,7 +214,7 @@ def test_a_typo_in_a_policy_of_another_package_is_an_error_at_load(
 
 def test_the_kinds_of_our_own_are_what_they_were() -> None:
     """Who is what decides how the engine charges them; written down a second time, so that no kind is lost unseen."""
-    kinds = {name: policy_type(name).kind.stated for name in registry.BUILT_IN}
+    kinds = {name: policy_type(name).traits.stated for name in registry.BUILT_IN}
     rigid, seeing = ("rigid",), ("rigid", "clairvoyant")
     assert kinds == {
         "milp": ("kinds",),

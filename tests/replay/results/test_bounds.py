@@ -31,11 +31,11 @@ from bft.replay.engine.rules import Interference, Rules
 from bft.replay.policies import (
     Decision,
     EqualShare,
-    Kind,
     MilpPolicy,
     MilpSharingPolicy,
     Policy,
     State,
+    Traits,
 )
 from bft.replay.policies.checking import World, make_world
 from bft.replay.policies.registry import BUILT_IN, policy_type
@@ -183,7 +183,7 @@ class WhimsicalSharing:
     seed: int
     interference: Interference
     name: str = "whimsical-sharing"
-    kind: ClassVar[Kind] = Kind(shares=True)
+    traits: ClassVar[Traits] = Traits(shares=True)
 
     def decide(self, state: State) -> Decision:
         holders: dict[int, list[Job]] = {}
@@ -510,7 +510,7 @@ class WhimsicalKinds:
 
     seed: int
     name: str = "whimsical-kinds"
-    kind: ClassVar[Kind] = Kind(kinds=True)
+    traits: ClassVar[Traits] = Traits(kinds=True)
 
     def decide(self, state: State) -> Decision:
         left, counts, kinds = state.machine.idle_by_kind(), [], []

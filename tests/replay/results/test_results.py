@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bft.models import Curve, InputError, Job, JobTable
-from bft.replay.engine.ledger import BOOKS, STEP_COLUMNS
+from bft.replay.engine.ledger import BOOKS, STEPS
 from bft.replay.engine.loop import Replay
 from bft.replay.inputs.files import digest
 from bft.replay.options.options import Options
@@ -365,7 +365,7 @@ def test_files_agree_with_each_other(bundled: Path) -> None:
     steps, jobs, held = (
         pd.read_parquet(bundled / f"{name}.parquet") for name in NAMES[:3]
     )
-    assert tuple(steps.columns) == STEP_COLUMNS
+    assert tuple(steps.columns) == tuple(STEPS)
     assert steps["time"].is_monotonic_increasing
     assert steps["progress"].sum() == pytest.approx(metrics["outcome"], rel=1e-9)
     assert jobs["work"].sum() == pytest.approx(metrics["outcome"], rel=1e-9)
